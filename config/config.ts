@@ -1,0 +1,93 @@
+import { z } from "zod";
+
+const port = (fallback: number) =>
+  z
+    .string()
+    .regex(/^\d{1,5}$/u, "must be a port number from 0 to 65535 (0 takes any free port)")
+    .transform(Number)
+    .refine((value) => value <= 65_535, "must be a port number from 0 to 65535")
+    .default(fallback);
+
+/** A metrics port may also be `off`. */
+const metricsPort = (fallback: number) =>
+  z.union([z.literal("off"), port(fallback)], {
+    error: "must be a port number from 0 to 65535, or off",
+  });
+
+const wholeNumber = (fallback: number, minimum: number) =>
+  z
+    .string()
+    .regex(/^\d{1,9}$/u, "must be a whole number")
+    .transform(Number)
+    .refine((value) => value >= minimum, `must be at least ${minimum}`)
+    .default(fallback);
+
+const webAddress = z
+  .url({ protocol: /^https?$/u, error: "must be an http:// or https:// address" })
+  .transform((address) => address.replace(/\/+$/u, ""));
+
+const settings = z.object({
+  HOST: z.string().min(1, "must be a host name or an address").default("127.0.0.1"),
+  PORT: port(8080),
+  STORE_PORT: port(8081),
+  METRICS_PORT: metricsPort(9464),
+  WORKER_METRICS_PORT: metricsPort(9465),
+  PUBLIC_BASE_URL: webAddress.optional(),
+  DATA_DIR: z.string().min(1, "must be a folder").default("./.data"),
+  DATABASE_URL: z
+    .url({
+      protocol: /^postgres(ql)?$/u,
+      error: "must be a postgres://user:password@host:port/database address",
+    })
+    .optional(),
+  DATABASE_POOL_SIZE: wholeNumber(10, 2),
+  TEMPORAL_ADDRESS: z
+    .string()
+    .regex(/^[^\s:/]+:\d{1,5}$/u, "must be host:port")
+    .optional(),
+  TEMPORAL_NAMESPACE: z.string().min(1, "must be a namespace").optional(),
+  TEMPORAL_CLI: z.string().min(1, "must be the path of the temporal program").optional(),
+  STRIPE_SECRET_KEY: z
+    .string()
+    .regex(/^(sk|rk)_\S+$/u, "must be a Stripe secret or restricted key (sk_… or rk_…)")
+    .optional(),
+  STRIPE_API_BASE: webAddress.default("https://api.stripe.com"),
+  EMBEDDED_POSTGRES_PORT: port(54_329),
+  EMBEDDED_TEMPORAL_PORT: port(7243),
+  EMBEDDED_TEMPORAL_UI_PORT: port(8243),
+  LOG_LEVEL: z
+    .enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"], {
+      error: "must be one of fatal, error, warn, info, debug, trace, silent",
+    })
+    .default("info"),
+  LOG_FORMAT: z
+    .enum(["auto", "json", "pretty"], { error: "must be one of auto, json, pretty" })
+    .default("auto"),
+});
+
+/** The whole configuration, by the names of its environment variables. */
+export type Config = Readonly<z.output<typeof settings>>;
+
+/** A setting that cannot be used; the message names every one that is wrong and says what it must be. */
+export class ConfigError extends Error {
+  override readonly name = "ConfigError";
+}
+
+/**
+ * Reads the whole configuration once. An empty variable counts as not set.
+ * @throws ConfigError when a setting is malformed: nonsense never becomes the default.
+ */
+export const parseConfig = (env: Readonly<Record<string, string | undefined>>): Config => {
+  const given = Object.fromEntries(
+    Object.entries(env).filter(([, value]) => value !== undefined && value !== ""),
+  );
+  const result = settings.safeParse(given);
+  if (!result.success) {
+    const lines = result.error.issues.map(({ path, message }) => `  ${path.join(".")} ${message}`);
+    throw new ConfigError(`These settings cannot be used:\n${lines.join("\n")}`);
+  }
+  return Object.freeze(result.data);
+};
+
+/** The configuration of this process. */
+export const readConfig = (): Config => parseConfig(process.env);

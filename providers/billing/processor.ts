@@ -1,0 +1,66 @@
+import type { Kind } from "../../domain/accounts.ts";
+import type { Period } from "../../domain/billingCycle.ts";
+
+/** Who the usage is reported for, in the processor's own words where it has some. */
+export type BillingCustomer = {
+  readonly accountId: string;
+  /** Stripe's customer (`cus_…`); the built-in ledger needs none. */
+  readonly customerId: string | null;
+  readonly subscriptionId: string | null;
+};
+
+/** One sealed meter event: every field but `keyGeneration` is the same in every attempt. */
+export type MeterEvent = {
+  readonly identifier: string;
+  readonly customer: BillingCustomer;
+  readonly meter: Kind;
+  /** Whole units, never 0, at most 15 digits; negative for a refund. */
+  readonly quantity: number;
+  /** Unix seconds of the registrations that the event covers. */
+  readonly second: number;
+  /** Part of the request's idempotency key; goes up after a saved 500. */
+  readonly keyGeneration: number;
+};
+
+/**
+ * What became of one attempt.
+ * - `delivered`: the processor has it, now or from an earlier attempt (a duplicate).
+ * - `retry`: try again later; `outcomeUnknown` when the processor may have it already.
+ * - `retry_new_key`: a 500 is saved under the idempotency key; try again under the next generation.
+ * - `rejected`: it will never be accepted as it is.
+ * - `misconfigured`: our credentials are refused; nothing of this processor can be sent.
+ */
+export type SendOutcome =
+  | { readonly kind: "delivered"; readonly duplicate: boolean }
+  | { readonly kind: "retry"; readonly reason: string; readonly outcomeUnknown: boolean }
+  | { readonly kind: "retry_new_key"; readonly reason: string }
+  | { readonly kind: "rejected"; readonly reason: string }
+  | { readonly kind: "misconfigured"; readonly reason: string };
+
+/** Who bills. Time spans are half-open and in unix seconds; quantities are whole units. */
+export type BillingProcessor = {
+  readonly name: "stripe" | "ledger";
+  /** Finds or creates what the processor needs; throws when a meter there differs from ours. */
+  readonly prepare: () => Promise<void>;
+  /** One attempt, without retries of its own. Never throws for anything the processor answers. */
+  readonly send: (event: MeterEvent, signal: AbortSignal) => Promise<SendOutcome>;
+  /**
+   * The usage that the processor has on record, by minute (unix seconds of the minute's start); minutes
+   * without usage may be absent. `start` and `end` are whole minutes. Throws when the processor cannot say.
+   */
+  readonly usageByMinute: (
+    customer: BillingCustomer,
+    meter: Kind,
+    span: { readonly start: number; readonly end: number },
+    signal: AbortSignal,
+  ) => Promise<ReadonlyMap<number, number>>;
+  /**
+   * The billing period of the customer's subscription for this meter, null when the processor keeps none (the built-in
+   * ledger). Throws when it should have one and cannot be read: a refund must not guess.
+   */
+  readonly currentPeriod: (
+    customer: BillingCustomer,
+    meter: Kind,
+    signal: AbortSignal,
+  ) => Promise<Period | null>;
+};
