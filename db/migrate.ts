@@ -1,0 +1,114 @@
+import { readdir, readFile } from "node:fs/promises";
+import { Client } from "pg";
+
+const FOLDER = new URL("migrations/", import.meta.url);
+
+type Migration = { readonly number: number; readonly name: string; readonly text: string };
+
+const readMigrations = async (): Promise<readonly Migration[]> => {
+  const names = (await readdir(FOLDER)).filter((name) => name.endsWith(".sql")).toSorted();
+  return Promise.all(
+    names.map(async (name) => ({
+      number: Number.parseInt(name, 10),
+      name: name.replace(/\.sql$/u, ""),
+      text: await readFile(new URL(name, FOLDER), "utf8"),
+    })),
+  );
+};
+
+const appliedNumbers = async (client: Client): Promise<ReadonlySet<number>> => {
+  const { rows } = await client.query<{ number: number }>("SELECT number FROM schema_migration");
+  return new Set(rows.map((row) => row.number));
+};
+
+const apply = async (client: Client, { number, name, text }: Migration): Promise<void> => {
+  await client.query("BEGIN");
+  try {
+    await client.query("INSERT INTO schema_migration (number, name) VALUES ($1, $2)", [
+      number,
+      name,
+    ]);
+    await client.query(text);
+    await client.query("COMMIT");
+  } catch (error) {
+    await client.query("ROLLBACK");
+    throw new Error(`Migration ${name} failed and was taken back.`, { cause: error });
+  }
+};
+
+/** The database has migrations that this program does not know, or lacks some that it needs. */
+export class SchemaMismatchError extends Error {
+  override readonly name = "SchemaMismatchError";
+}
+
+const refuseNewerSchema = (
+  applied: ReadonlySet<number>,
+  migrations: readonly Migration[],
+): void => {
+  const known = new Set(migrations.map(({ number }) => number));
+  const unknown = [...applied].filter((number) => !known.has(number));
+  if (unknown.length > 0) {
+    throw new SchemaMismatchError(
+      `The database was migrated by a newer release (migration ${unknown.join(", ")}). Run that release.`,
+    );
+  }
+};
+
+const withClient = async <Result>(
+  databaseUrl: string,
+  work: (client: Client) => Promise<Result>,
+): Promise<Result> => {
+  const client = new Client({ connectionString: databaseUrl, connectionTimeoutMillis: 5000 });
+  await client.connect();
+  try {
+    return await work(client);
+  } finally {
+    await client.end();
+  }
+};
+
+/**
+ * Brings the database to this release's schema; several processes may do so at once.
+ * @returns the names of the migrations that this call applied
+ * @throws SchemaMismatchError when a newer release has migrated the database
+ */
+export const migrate = (databaseUrl: string): Promise<{ readonly applied: readonly string[] }> =>
+  withClient(databaseUrl, async (client) => {
+    const migrations = await readMigrations();
+    // One migrator at a time; the lock goes with the connection.
+    await client.query("SELECT pg_advisory_lock(hashtext('schema_migration'))");
+    await client.query(`
+      CREATE TABLE IF NOT EXISTS schema_migration (
+        number integer PRIMARY KEY,
+        name text NOT NULL,
+        applied_at timestamptz NOT NULL DEFAULT now()
+      )
+    `);
+    const applied = await appliedNumbers(client);
+    refuseNewerSchema(applied, migrations);
+    const missing = migrations.filter(({ number }) => !applied.has(number));
+    for (const migration of missing) {
+      await apply(client, migration);
+    }
+    return { applied: missing.map(({ name }) => name) };
+  });
+
+/**
+ * Tells programs that find the database at another release's schema to stop before they do harm.
+ * @throws SchemaMismatchError naming what to do
+ */
+export const requireCurrentSchema = (databaseUrl: string): Promise<void> =>
+  withClient(databaseUrl, async (client) => {
+    const migrations = await readMigrations();
+    const { rows } = await client.query<{ exists: boolean }>(
+      "SELECT to_regclass('schema_migration') IS NOT NULL AS exists",
+    );
+    const applied = rows[0]?.exists === true ? await appliedNumbers(client) : new Set<number>();
+    refuseNewerSchema(applied, migrations);
+    const missing = migrations.filter(({ number }) => !applied.has(number));
+    if (missing.length > 0) {
+      throw new SchemaMismatchError(
+        `The database lacks ${missing.length} of this release's migrations. Run: npm run -s impact -- migrate`,
+      );
+    }
+  });

@@ -1,0 +1,26 @@
+-- An owner of keys and data. Organizations use the standalone interface, stores the store-platform one.
+CREATE TABLE account (
+  id uuid PRIMARY KEY,
+  type text NOT NULL CONSTRAINT account_type CHECK (type IN ('organization', 'store')),
+  name text NOT NULL CONSTRAINT account_name CHECK (length(name) BETWEEN 1 AND 200),
+  fractional_counting boolean NOT NULL DEFAULT false,
+  -- Day of the month, UTC, on which the cycle of the built-in ledger starts; a shorter month uses its last day.
+  billing_day smallint NOT NULL DEFAULT 1 CONSTRAINT account_billing_day CHECK (billing_day BETWEEN 1 AND 31),
+  stripe_customer_id text,
+  stripe_subscription_id text,
+  created_at timestamptz NOT NULL
+);
+
+-- Keys are random; only their SHA-256 is kept. Several may live at once, so that they can be rotated.
+CREATE TABLE api_key (
+  id uuid PRIMARY KEY,
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL CONSTRAINT api_key_mode CHECK (mode IN ('live', 'test')),
+  hash bytea NOT NULL CONSTRAINT api_key_hash UNIQUE CHECK (length(hash) = 32),
+  -- The key's first characters: enough to recognize it, useless to guess it.
+  hint text NOT NULL,
+  created_at timestamptz NOT NULL,
+  revoked_at timestamptz
+);
+
+CREATE INDEX api_key_account ON api_key (account_id, created_at);

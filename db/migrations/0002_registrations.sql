@@ -1,0 +1,47 @@
+-- One impact action. The count is what was registered; a refund raises refunded_count and leaves it.
+CREATE TABLE registration (
+  id uuid PRIMARY KEY,
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL CONSTRAINT registration_mode CHECK (mode IN ('live', 'test')),
+  kind text NOT NULL CONSTRAINT registration_kind CHECK (kind IN ('tree', 'bottle')),
+  -- At most 2^53 - 1, so that JSON carries it exactly.
+  count bigint NOT NULL CONSTRAINT registration_count CHECK (count BETWEEN 1 AND 9007199254740991),
+  fractional_count double precision NOT NULL DEFAULT 0,
+  refunded_count bigint NOT NULL DEFAULT 0
+    CONSTRAINT registration_refunded_count CHECK (refunded_count BETWEEN 0 AND count),
+  created_at timestamptz NOT NULL,
+  idempotency_key text,
+  attribution text NOT NULL DEFAULT '',
+  metadata jsonb NOT NULL DEFAULT '{}'
+);
+
+-- Decides which of several concurrent requests with one key creates the record.
+CREATE UNIQUE INDEX registration_idempotency_key
+  ON registration (account_id, mode, kind, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX registration_listing ON registration (account_id, mode, kind, created_at, id);
+CREATE INDEX registration_attribution
+  ON registration (account_id, mode, kind, attribution, created_at, id) WHERE attribution <> '';
+
+-- Kept in the transaction of what they count, never counted anew. The period is 'all' or a month of UTC, YYYY-MM.
+CREATE TABLE impact_total (
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL,
+  kind text NOT NULL,
+  period text NOT NULL CONSTRAINT impact_total_period CHECK (period = 'all' OR period ~ '^\d{4}-\d{2}$'),
+  total bigint NOT NULL CONSTRAINT impact_total_safe CHECK (total BETWEEN 0 AND 9007199254740991),
+  PRIMARY KEY (account_id, mode, kind, period)
+) WITH (fillfactor = 50);
+
+-- One call that took units of a registration back; several may add up.
+CREATE TABLE refund (
+  id uuid PRIMARY KEY,
+  registration_id uuid NOT NULL REFERENCES registration,
+  count bigint NOT NULL CONSTRAINT refund_count CHECK (count >= 1),
+  reason text,
+  created_at timestamptz NOT NULL,
+  -- When its workflow was started; the dispatcher starts those without.
+  dispatched_at timestamptz
+);
+
+CREATE INDEX refund_registration ON refund (registration_id);
+CREATE INDEX refund_waiting ON refund (created_at) WHERE dispatched_at IS NULL;

@@ -1,0 +1,81 @@
+-- What is sent to the processor: facts of one account, mode and meter in one second, sealed before the first attempt.
+CREATE TABLE meter_event (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL,
+  meter text NOT NULL,
+  -- Unix seconds.
+  second bigint NOT NULL,
+  -- Counts the sealings of that second, never the attempts.
+  sequence integer NOT NULL,
+  quantity bigint NOT NULL,
+  identifier text NOT NULL CONSTRAINT meter_event_identifier UNIQUE,
+  processor text NOT NULL CONSTRAINT meter_event_processor CHECK (processor IN ('stripe', 'ledger')),
+  -- The processor's customer when the event was sealed; a later change must not bill somebody else.
+  customer_id text,
+  key_generation integer NOT NULL DEFAULT 0,
+  state text NOT NULL CONSTRAINT meter_event_state CHECK (
+    state IN ('sealed', 'sending', 'delivered', 'rejected', 'expired', 'blocked', 'void', 'superseded')
+  ),
+  attempts integer NOT NULL DEFAULT 0,
+  first_attempt_at timestamptz,
+  -- Until then one attempt may still be under way, whatever became of the process that made it.
+  leased_until timestamptz,
+  -- Whether an attempt may have reached the processor without our knowing.
+  outcome_unknown boolean NOT NULL DEFAULT false,
+  last_error text,
+  sealed_at timestamptz NOT NULL,
+  settled_at timestamptz,
+  CONSTRAINT meter_event_sealing UNIQUE (account_id, mode, meter, second, sequence)
+) WITH (fillfactor = 80);
+
+-- At most one unfinished event of an account's meter: one call in flight, first in, first out.
+CREATE UNIQUE INDEX meter_event_unfinished
+  ON meter_event (account_id, mode, meter) WHERE state IN ('sealed', 'sending');
+CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state IN ('rejected', 'expired', 'blocked');
+
+-- The outbox of billing: written with what it accounts for, never changed but for the event that carries it.
+CREATE TABLE usage_fact (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL,
+  meter text NOT NULL,
+  registration_id uuid NOT NULL REFERENCES registration,
+  refund_id uuid REFERENCES refund,
+  -- At most 15 digits, the most that Stripe takes; a larger count makes several facts.
+  quantity bigint NOT NULL
+    CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= 999999999999999),
+  -- Unix seconds of the registration, for a refund too.
+  second bigint NOT NULL,
+  meter_event_id bigint REFERENCES meter_event
+) WITH (
+  -- Sealed facts leave the partial index; without frequent vacuum every look for pending ones would step over them.
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05
+);
+
+CREATE INDEX usage_fact_unsealed ON usage_fact (account_id, mode, meter, second, id) WHERE meter_event_id IS NULL;
+CREATE INDEX usage_fact_registration ON usage_fact (registration_id);
+CREATE INDEX usage_fact_event ON usage_fact (meter_event_id) WHERE meter_event_id IS NOT NULL;
+
+-- The built-in processor's own books.
+CREATE TABLE ledger_usage (
+  identifier text PRIMARY KEY,
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL,
+  meter text NOT NULL,
+  second bigint NOT NULL,
+  quantity bigint NOT NULL,
+  recorded_at timestamptz NOT NULL
+);
+
+CREATE INDEX ledger_usage_time ON ledger_usage (account_id, meter, second);
+
+-- The billing period that the processor last told for an account's meter.
+CREATE TABLE billing_period (
+  account_id uuid NOT NULL REFERENCES account,
+  meter text NOT NULL,
+  starts_at timestamptz NOT NULL,
+  ends_at timestamptz NOT NULL CONSTRAINT billing_period_span CHECK (starts_at < ends_at),
+  read_at timestamptz NOT NULL,
+  PRIMARY KEY (account_id, meter)
+);

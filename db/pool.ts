@@ -1,0 +1,44 @@
+import { createPgDriverFactory } from "@slonik/pg-driver";
+import { createBigintTypeParser, createPool, SchemaValidationError } from "slonik";
+import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from "slonik";
+
+const asIs = (name: string): DriverTypeParser => ({ name, parse: (value) => value });
+
+/** Parses every row with the schema its query was written with, so that drift fails loudly. */
+const parseRows: Interceptor = {
+  name: "parse-rows",
+  transformRow: ({ resultParser }, query, row) => {
+    if (!resultParser) {
+      return row;
+    }
+    const result = resultParser["~standard"].validate(row);
+    if (result instanceof Promise) {
+      throw new TypeError("Row schemas must be synchronous.");
+    }
+    if (result.issues) {
+      throw new SchemaValidationError(query, row, result.issues);
+    }
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- slonik types a parsed row no better than this.
+    return result.value as QueryResultRow;
+  },
+};
+
+/**
+ * Opens a pool of connections. Instants are read as JavaScript dates, `int8` as bigint.
+ * @param maximumConnections the most connections that this process may hold
+ */
+export const openPool = (url: string, maximumConnections = 10): Promise<DatabasePool> =>
+  createPool(url, {
+    driverFactory: createPgDriverFactory(),
+    interceptors: [parseRows],
+    maximumPoolSize: maximumConnections,
+    connectionTimeout: 5000,
+    statementTimeout: 60_000,
+    idleInTransactionSessionTimeout: 60_000,
+    // Not the preset: it turns `numeric` into a float and `timestamptz` into milliseconds.
+    typeParsers: [
+      createBigintTypeParser(),
+      asIs("numeric"),
+      { name: "timestamptz", parse: (value) => new Date(value) },
+    ],
+  });
