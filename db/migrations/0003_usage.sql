@@ -15,7 +15,9 @@ CREATE TABLE meter_event (
   customer_id text,
   key_generation integer NOT NULL DEFAULT 0,
   state text NOT NULL CONSTRAINT meter_event_state CHECK (
-    state IN ('sealed', 'sending', 'delivered', 'rejected', 'expired', 'blocked', 'void', 'superseded')
+    state IN (
+      'sealed', 'sending', 'delivered', 'void', 'held', 'rejected', 'expired', 'blocked', 'superseded'
+    )
   ),
   attempts integer NOT NULL DEFAULT 0,
   first_attempt_at timestamptz,

@@ -1,0 +1,223 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import type { MeterEventState, UsageStream } from "../domain/usage.ts";
+import { meterEventIdentifier } from "../domain/usage.ts";
+import { sql } from "./sql.ts";
+
+const safeInteger = z.bigint().transform(Number).pipe(z.int());
+
+const meterEventRow = z.strictObject({
+  id: z.bigint(),
+  accountId: z.uuid(),
+  mode: z.enum(["live", "test"]),
+  meter: z.enum(["tree", "bottle"]),
+  second: safeInteger,
+  quantity: safeInteger,
+  identifier: z.string(),
+  processor: z.enum(["stripe", "ledger"]),
+  customerId: z.string().nullable(),
+  keyGeneration: z.int(),
+  state: z.enum([
+    "sealed",
+    "sending",
+    "delivered",
+    "void",
+    "held",
+    "rejected",
+    "expired",
+    "blocked",
+    "superseded",
+  ]),
+  attempts: z.int(),
+  firstAttemptAt: z.date().nullable(),
+  leasedUntil: z.date().nullable(),
+  outcomeUnknown: z.boolean(),
+  lastError: z.string().nullable(),
+  settledAt: z.date().nullable(),
+});
+
+/** A sealed sum of usage facts and what became of it. */
+export type StoredMeterEvent = Readonly<z.output<typeof meterEventRow>>;
+
+const columns = sql.fragment`
+  meter_event.id,
+  meter_event.account_id AS "accountId",
+  meter_event.mode,
+  meter_event.meter,
+  meter_event.second,
+  meter_event.quantity,
+  meter_event.identifier,
+  meter_event.processor,
+  meter_event.customer_id AS "customerId",
+  meter_event.key_generation AS "keyGeneration",
+  meter_event.state,
+  meter_event.attempts,
+  meter_event.first_attempt_at AS "firstAttemptAt",
+  meter_event.leased_until AS "leasedUntil",
+  meter_event.outcome_unknown AS "outcomeUnknown",
+  meter_event.last_error AS "lastError",
+  meter_event.settled_at AS "settledAt"
+`;
+
+/** Serializes whoever seals, retries or otherwise rearranges the facts of a stream, until the transaction ends. */
+export const lockStream = async (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode, meter }: UsageStream,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    SELECT FROM (SELECT pg_advisory_xact_lock(hashtextextended(${`usage/${accountId}/${mode}/${meter}`}, 0))) AS locked
+  `);
+};
+
+export const findUnfinishedMeterEvent = (
+  db: CommonQueryMethods,
+  { accountId, mode, meter }: UsageStream,
+): Promise<StoredMeterEvent | null> =>
+  db.maybeOne(sql.type(meterEventRow)`
+    SELECT ${columns}
+    FROM meter_event
+    WHERE account_id = ${accountId}
+      AND mode = ${mode}
+      AND meter = ${meter}
+      AND state IN ('sealed', 'sending')
+  `);
+
+export const findMeterEvent = (
+  db: CommonQueryMethods,
+  id: bigint,
+): Promise<StoredMeterEvent | null> =>
+  db.maybeOne(sql.type(meterEventRow)`
+    SELECT ${columns}
+    FROM meter_event
+    WHERE id = ${id}
+  `);
+
+/** Puts the next sealing of a second on record. Must run under the stream's lock, which keeps the sequence gapless. */
+export const insertMeterEvent = async (
+  transaction: DatabaseTransactionConnection,
+  stream: UsageStream,
+  event: {
+    readonly second: number;
+    readonly quantity: bigint;
+    readonly processor: StoredMeterEvent["processor"];
+    readonly customerId: string | null;
+    readonly state: Extract<MeterEventState, "sealed" | "void" | "held">;
+    readonly sealedAt: Date;
+  },
+): Promise<StoredMeterEvent> => {
+  const { accountId, mode, meter } = stream;
+  const sequence = await transaction.oneFirst(sql.type(z.strictObject({ sequence: z.int() }))`
+    SELECT coalesce(max(sequence), 0) + 1 AS sequence
+    FROM meter_event
+    WHERE account_id = ${accountId}
+      AND mode = ${mode}
+      AND meter = ${meter}
+      AND second = ${event.second}
+  `);
+  const sealedAt = event.sealedAt.toISOString();
+  return transaction.one(sql.type(meterEventRow)`
+    INSERT INTO meter_event
+      (account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state, sealed_at, settled_at)
+    VALUES (
+      ${accountId}, ${mode}, ${meter}, ${event.second}, ${sequence}, ${event.quantity},
+      ${meterEventIdentifier(stream, event.second, sequence)}, ${event.processor}, ${event.customerId}, ${event.state},
+      ${sealedAt}, ${event.state === "sealed" ? null : sealedAt}
+    )
+    RETURNING ${columns}
+  `);
+};
+
+/**
+ * Puts an attempt on record before it is made and leases the event to it.
+ * @returns null when another attempt still holds the lease, or the event is settled
+ */
+export const beginAttempt = (
+  db: CommonQueryMethods,
+  id: bigint,
+  lease: { readonly now: Date; readonly until: Date },
+): Promise<StoredMeterEvent | null> =>
+  db.maybeOne(sql.type(meterEventRow)`
+    UPDATE meter_event
+    SET
+      state = 'sending',
+      attempts = attempts + 1,
+      first_attempt_at = coalesce(first_attempt_at, ${lease.now.toISOString()}),
+      -- A lease that nobody gave back: that attempt ended without our knowing how.
+      outcome_unknown = outcome_unknown OR leased_until IS NOT NULL,
+      leased_until = ${lease.until.toISOString()}
+    WHERE id = ${id}
+      AND state IN ('sealed', 'sending')
+      AND (leased_until IS NULL OR leased_until <= ${lease.now.toISOString()})
+    RETURNING ${columns}
+  `);
+
+/** Puts on record that an attempt settled nothing, and gives the lease back. */
+export const recordRetry = async (
+  db: CommonQueryMethods,
+  id: bigint,
+  retry: {
+    readonly reason: string;
+    readonly outcomeUnknown: boolean;
+    readonly newKey: boolean;
+  },
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    UPDATE meter_event
+    SET
+      leased_until = NULL,
+      outcome_unknown = outcome_unknown OR ${retry.outcomeUnknown},
+      key_generation = key_generation + ${retry.newKey ? 1 : 0},
+      last_error = ${retry.reason}
+    WHERE id = ${id} AND state = 'sending'
+  `);
+};
+
+/** Ends an event's life in a final state, or takes a failed one to another. */
+export const settleMeterEvent = async (
+  db: CommonQueryMethods,
+  id: bigint,
+  settlement: {
+    readonly state: Exclude<MeterEventState, "sealed" | "sending">;
+    readonly reason: string | null;
+    readonly settledAt: Date;
+  },
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    UPDATE meter_event
+    SET
+      state = ${settlement.state},
+      leased_until = NULL,
+      last_error = coalesce(${settlement.reason}, last_error),
+      settled_at = ${settlement.settledAt.toISOString()}
+    WHERE id = ${id}
+  `);
+};
+
+/** The units delivered for a customer in a span of seconds, half-open, without one event. */
+export const sumDelivered = async (
+  db: CommonQueryMethods,
+  of: {
+    readonly processor: StoredMeterEvent["processor"];
+    readonly customerId: string | null;
+    readonly stream: UsageStream;
+    readonly start: number;
+    readonly end: number;
+    readonly without: bigint;
+  },
+): Promise<number> => {
+  const { accountId, mode, meter } = of.stream;
+  const quantity = await db.oneFirst(sql.type(z.strictObject({ quantity: z.bigint() }))`
+    SELECT coalesce(sum(quantity), 0)::bigint AS quantity
+    FROM meter_event
+    WHERE account_id = ${accountId}
+      AND mode = ${mode}
+      AND meter = ${meter}
+      AND processor = ${of.processor}
+      AND customer_id IS NOT DISTINCT FROM ${of.customerId}
+      AND state = 'delivered'
+      AND second >= ${of.start}
+      AND second < ${of.end}
+      AND id <> ${of.without}
+  `);
+  return Number(quantity);
+};

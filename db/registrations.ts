@@ -1,0 +1,291 @@
+import { CheckIntegrityConstraintViolationError } from "slonik";
+import type {
+  CommonQueryMethods,
+  DatabaseTransactionConnection,
+  FragmentSqlToken,
+  ListSqlToken,
+} from "slonik";
+import { z } from "zod";
+import { DomainError } from "../domain/errors.ts";
+import type {
+  NewRegistration,
+  Owner,
+  Registration,
+  RegistrationFilter,
+} from "../domain/registrations.ts";
+import { monthOf, secondOf } from "../domain/registrations.ts";
+import { sql } from "./sql.ts";
+
+const safeInteger = z.bigint().transform(Number).pipe(z.int());
+
+const registrationRow = z.strictObject({
+  id: z.uuid(),
+  count: safeInteger,
+  fractionalCount: z.number(),
+  createdAt: z.date(),
+  idempotencyKey: z.string().nullable(),
+  attribution: z.string(),
+  metadata: z.record(z.string(), z.unknown()),
+  refunded: z.boolean(),
+});
+
+const registrationColumns = sql.fragment`
+  registration.id,
+  registration.count,
+  registration.fractional_count AS "fractionalCount",
+  registration.created_at AS "createdAt",
+  registration.idempotency_key AS "idempotencyKey",
+  registration.attribution,
+  registration.metadata,
+  registration.refunded_count > 0 AS refunded
+`;
+
+const ownedBy = (owner: Owner): FragmentSqlToken => sql.fragment`
+  registration.account_id = ${owner.accountId}
+  AND registration.mode = ${owner.mode}
+  AND registration.kind = ${owner.kind}
+`;
+
+/** A registration on its way to the database; the ids of a batch ascend in the order of arrival. */
+export type RegistrationEntry = NewRegistration & { readonly id: string };
+
+const totalRow = z.strictObject({
+  accountId: z.uuid(),
+  mode: z.enum(["live", "test"]),
+  kind: z.enum(["tree", "bottle"]),
+  period: z.string(),
+  total: z.int(),
+});
+
+const insertedRow = z.strictObject({
+  insertedIds: z.array(z.uuid()),
+  totals: z.array(totalRow),
+});
+
+/** What a batch did: who was new, and the totals of everybody who was, all of the batch included. */
+export type InsertedRegistrations = z.output<typeof insertedRow>;
+
+/**
+ * Records a batch, its usage facts and its totals in one statement, all or nothing. An entry whose idempotency key is
+ * known, from the batch itself or from any other transaction, is left out.
+ *
+ * Rows go in sorted, so that two batches that share keys or accounts wait for each other in one order.
+ * @throws DomainError request_invalid when a total would leave the range that JSON carries exactly
+ */
+export const insertRegistrations = async (
+  db: CommonQueryMethods,
+  entries: readonly RegistrationEntry[],
+  createdAt: Date,
+): Promise<InsertedRegistrations> => {
+  const input = JSON.stringify(
+    entries.map((entry) => [
+      entry.id,
+      entry.accountId,
+      entry.mode,
+      entry.kind,
+      entry.count,
+      entry.fractionalCount,
+      entry.idempotencyKey,
+      entry.attribution,
+      entry.metadata,
+    ]),
+  );
+  try {
+    return await db.one(sql.type(insertedRow)`
+      WITH entry AS MATERIALIZED (
+        SELECT
+          (value ->> 0)::uuid AS id,
+          (value ->> 1)::uuid AS account_id,
+          value ->> 2 AS mode,
+          value ->> 3 AS kind,
+          (value ->> 4)::bigint AS count,
+          (value ->> 5)::double precision AS fractional_count,
+          value ->> 6 AS idempotency_key,
+          value ->> 7 AS attribution,
+          (value -> 8)::jsonb AS metadata
+        FROM json_array_elements(${input}::json) AS value
+      ),
+      inserted AS (
+        INSERT INTO registration
+          (id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata)
+        SELECT
+          id, account_id, mode, kind, count, fractional_count, ${createdAt.toISOString()}::timestamptz, idempotency_key,
+          attribution, metadata
+        FROM entry
+        ORDER BY account_id, mode, kind, idempotency_key, id
+        ON CONFLICT (account_id, mode, kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+        RETURNING id, account_id, mode, kind, count
+      ),
+      fact AS (
+        INSERT INTO usage_fact (account_id, mode, meter, registration_id, quantity, second)
+        SELECT
+          account_id, mode, kind, id, least(count - part * 999999999999999, 999999999999999),
+          ${secondOf(createdAt)}::bigint
+        FROM inserted
+        CROSS JOIN LATERAL generate_series(0, (count - 1) / 999999999999999) AS part
+      ),
+      addition AS (
+        SELECT account_id, mode, kind, period, sum(count)::bigint AS count
+        FROM inserted
+        CROSS JOIN (VALUES ('all'), (${monthOf(createdAt)})) AS span (period)
+        GROUP BY account_id, mode, kind, period
+      ),
+      new_total AS (
+        INSERT INTO impact_total (account_id, mode, kind, period, total)
+        SELECT account_id, mode, kind, period, count
+        FROM addition
+        ORDER BY account_id, mode, kind, period
+        ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
+        RETURNING account_id, mode, kind, period, total
+      )
+      SELECT
+        (SELECT coalesce(json_agg(id), '[]') FROM inserted) AS "insertedIds",
+        (
+          SELECT coalesce(json_agg(json_build_object(
+            'accountId', account_id, 'mode', mode, 'kind', kind, 'period', period, 'total', total
+          )), '[]')
+          FROM new_total
+        ) AS totals
+    `);
+  } catch (error) {
+    if (
+      error instanceof CheckIntegrityConstraintViolationError &&
+      error.constraint === "impact_total_safe"
+    ) {
+      throw new DomainError(
+        "request_invalid",
+        `count: would take the account's total beyond ${Number.MAX_SAFE_INTEGER}`,
+        { cause: error },
+      );
+    }
+    throw error;
+  }
+};
+
+/** The record that an idempotency key stands for. */
+export const findByIdempotencyKey = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  idempotencyKey: string,
+): Promise<Registration | null> =>
+  db.maybeOne(sql.type(registrationRow)`
+    SELECT ${registrationColumns}
+    FROM registration
+    WHERE ${ownedBy(owner)} AND registration.idempotency_key = ${idempotencyKey}
+  `);
+
+const refundableRow = z.strictObject({
+  registration: registrationRow,
+  refundedCount: safeInteger,
+  hasUsage: z.boolean(),
+});
+
+/** A registration under a lock that lasts until the transaction ends, and what a refund must know of it. */
+export const lockRegistration = async (
+  transaction: DatabaseTransactionConnection,
+  owner: Owner,
+  id: string,
+): Promise<z.output<typeof refundableRow> | null> => {
+  const row = await transaction.maybeOne(sql.type(
+    registrationRow.extend({ refundedCount: safeInteger, hasUsage: z.boolean() }),
+  )`
+    SELECT
+      ${registrationColumns},
+      registration.refunded_count AS "refundedCount",
+      EXISTS (SELECT FROM usage_fact WHERE usage_fact.registration_id = registration.id) AS "hasUsage"
+    FROM registration
+    WHERE registration.id = ${id} AND ${ownedBy(owner)}
+    FOR UPDATE OF registration
+  `);
+  if (!row) {
+    return null;
+  }
+  const { refundedCount, hasUsage, ...registration } = row;
+  return { registration, refundedCount, hasUsage };
+};
+
+export const addRefundedCount = async (
+  transaction: DatabaseTransactionConnection,
+  id: string,
+  count: number,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE registration
+    SET refunded_count = refunded_count + ${count}
+    WHERE id = ${id}
+  `);
+};
+
+const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
+  sql.join(
+    [
+      ownedBy(owner),
+      ...(filter.id === undefined ? [] : [sql.fragment`registration.id = ${filter.id}`]),
+      ...(filter.attribution === undefined
+        ? []
+        : [sql.fragment`registration.attribution = ${filter.attribution}`]),
+      ...(filter.from === undefined
+        ? []
+        : [sql.fragment`registration.created_at >= ${filter.from.toISOString()}::timestamptz`]),
+      ...(filter.until === undefined
+        ? []
+        : [sql.fragment`registration.created_at < ${filter.until.toISOString()}::timestamptz`]),
+      ...Object.entries(filter.metadata ?? {}).map(
+        ([key, value]) =>
+          sql.fragment`registration.metadata -> ${key} = ${JSON.stringify(value)}::jsonb`,
+      ),
+    ],
+    sql.fragment` AND `,
+  );
+
+const pageRow = z.strictObject({
+  json: z.string(),
+  last: z.strictObject({ createdAt: z.string(), id: z.uuid() }),
+});
+
+/** Where a page of a list ended; the instant keeps the database's own precision. */
+export type ListPosition = z.output<typeof pageRow>["last"];
+
+/**
+ * One page of a list, newest first, as the JSON text of its objects joined by commas: PostgreSQL writes it faster than
+ * this process could, and a page is one string however many rows it holds.
+ * @returns null when nothing follows
+ */
+export const readPageAsJson = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  filter: RegistrationFilter,
+  page: { readonly after: ListPosition | null; readonly size: number },
+): Promise<z.output<typeof pageRow> | null> =>
+  db.maybeOne(sql.type(pageRow)`
+    SELECT
+      string_agg(page.json, ',' ORDER BY page.created_at DESC, page.id DESC) AS json,
+      (array_agg(
+        json_build_object('createdAt', page.created_at::text, 'id', page.id) ORDER BY page.created_at, page.id
+      ))[1] AS last
+    FROM (
+      SELECT
+        registration.id,
+        registration.created_at,
+        json_build_object(
+          'id', registration.id,
+          'count', registration.count,
+          'fractional_count', registration.fractional_count,
+          'created_at', to_char(registration.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+          'idempotency_key', coalesce(registration.idempotency_key, ''),
+          'metadata', registration.metadata,
+          'attribution', registration.attribution,
+          'refunded', registration.refunded_count > 0
+        )::text AS json
+      FROM registration
+      WHERE ${conditions(owner, filter)}
+      ${
+        page.after
+          ? sql.fragment`AND (registration.created_at, registration.id) < (${page.after.createdAt}::timestamptz, ${page.after.id}::uuid)`
+          : sql.fragment``
+      }
+      ORDER BY registration.created_at DESC, registration.id DESC
+      LIMIT ${page.size}
+    ) AS page
+    HAVING count(*) > 0
+  `);

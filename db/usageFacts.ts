@@ -1,0 +1,193 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import type { UsageStream } from "../domain/usage.ts";
+import { MAXIMUM_QUANTITY } from "../domain/usage.ts";
+import { sql } from "./sql.ts";
+
+const stream = {
+  accountId: z.uuid(),
+  mode: z.enum(["live", "test"]),
+  meter: z.enum(["tree", "bottle"]),
+};
+
+/** Books the usage that a refund takes back, at the second of the registration. */
+export const insertRefundFacts = async (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode, meter }: UsageStream,
+  refund: {
+    readonly id: string;
+    readonly registrationId: string;
+    readonly count: number;
+    readonly second: number;
+  },
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    INSERT INTO usage_fact (account_id, mode, meter, registration_id, refund_id, quantity, second)
+    SELECT
+      ${accountId}, ${mode}, ${meter}, ${refund.registrationId}, ${refund.id},
+      -least(${refund.count}::bigint - part * ${MAXIMUM_QUANTITY}::bigint, ${MAXIMUM_QUANTITY}::bigint),
+      ${refund.second}
+    FROM generate_series(0, (${refund.count}::bigint - 1) / ${MAXIMUM_QUANTITY}::bigint) AS part
+  `);
+};
+
+/** The oldest second of the stream that has facts in no meter event. */
+export const findOldestUnsealedSecond = async (
+  db: CommonQueryMethods,
+  { accountId, mode, meter }: UsageStream,
+): Promise<number | null> => {
+  const second = await db.maybeOneFirst(sql.type(z.strictObject({ second: z.bigint() }))`
+    SELECT second
+    FROM usage_fact
+    WHERE account_id = ${accountId}
+      AND mode = ${mode}
+      AND meter = ${meter}
+      AND meter_event_id IS NULL
+    ORDER BY second, id
+    LIMIT 1
+  `);
+  return second === null ? null : Number(second);
+};
+
+const unsealedRow = z.strictObject({
+  ids: z.array(z.string()),
+  quantity: z.bigint(),
+  held: z.boolean(),
+});
+
+/**
+ * The unsealed facts of one second: those to send, as far as they fit into one event, and those that take back usage
+ * which the processor never accepted.
+ */
+export const listUnsealedFacts = (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode, meter }: UsageStream,
+  second: number,
+): Promise<readonly Readonly<z.output<typeof unsealedRow>>[]> =>
+  transaction.any(sql.type(unsealedRow)`
+    WITH unsealed AS (
+      SELECT
+        fact.id,
+        fact.quantity,
+        fact.quantity < 0 AND EXISTS (
+          SELECT
+          FROM usage_fact AS original
+          JOIN meter_event ON meter_event.id = original.meter_event_id
+          WHERE original.registration_id = fact.registration_id
+            AND original.quantity > 0
+            AND meter_event.state IN ('rejected', 'expired', 'blocked')
+        ) AS held
+      FROM usage_fact AS fact
+      WHERE fact.account_id = ${accountId}
+        AND fact.mode = ${mode}
+        AND fact.meter = ${meter}
+        AND fact.second = ${second}
+        AND fact.meter_event_id IS NULL
+    ),
+    fitting AS (
+      SELECT id, quantity, held, abs(sum(quantity) OVER (PARTITION BY held ORDER BY id)) AS running
+      FROM unsealed
+    )
+    SELECT array_agg(id::text) AS ids, sum(quantity)::bigint AS quantity, held
+    FROM fitting
+    WHERE running <= ${MAXIMUM_QUANTITY}
+    GROUP BY held
+    ORDER BY held DESC
+  `);
+
+export const assignFacts = async (
+  transaction: DatabaseTransactionConnection,
+  ids: readonly string[],
+  meterEventId: bigint,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE usage_fact
+    SET meter_event_id = ${meterEventId}
+    WHERE id = ANY(${sql.array(ids, "int8")})
+  `);
+};
+
+/**
+ * Makes the facts of a failed event wait for another sealing, together with the refunds of the same registrations that
+ * were held back because of it.
+ */
+export const releaseFacts = async (
+  transaction: DatabaseTransactionConnection,
+  meterEventId: bigint,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE usage_fact AS fact
+    SET meter_event_id = NULL
+    WHERE fact.meter_event_id = ${meterEventId}
+      OR (
+        fact.meter_event_id IN (SELECT id FROM meter_event WHERE state = 'held')
+        AND fact.registration_id IN (SELECT registration_id FROM usage_fact WHERE meter_event_id = ${meterEventId})
+      )
+  `);
+};
+
+const streamRow = z.strictObject({ ...stream, second: z.bigint() });
+
+/** A stream that has something to report, and its oldest unreported second. */
+export type WaitingStream = UsageStream & { readonly second: number };
+
+/**
+ * Every stream with unsealed facts or an unfinished event. It steps from stream to stream through the index, so its
+ * cost follows the number of such streams, not of facts.
+ */
+export const listWaitingStreams = async (
+  db: CommonQueryMethods,
+): Promise<readonly WaitingStream[]> => {
+  const rows = await db.any(sql.type(streamRow)`
+    WITH RECURSIVE unsealed AS (
+      (
+        SELECT account_id, mode, meter, second
+        FROM usage_fact
+        WHERE meter_event_id IS NULL
+        ORDER BY account_id, mode, meter, second
+        LIMIT 1
+      )
+      UNION ALL
+      SELECT following.account_id, following.mode, following.meter, following.second
+      FROM unsealed
+      CROSS JOIN LATERAL (
+        SELECT account_id, mode, meter, second
+        FROM usage_fact
+        WHERE meter_event_id IS NULL
+          AND (account_id, mode, meter) > (unsealed.account_id, unsealed.mode, unsealed.meter)
+        ORDER BY account_id, mode, meter, second
+        LIMIT 1
+      ) AS following
+    )
+    SELECT account_id AS "accountId", mode, meter, min(second) AS second
+    FROM (
+      SELECT account_id, mode, meter, second FROM unsealed
+      UNION ALL
+      SELECT account_id, mode, meter, second FROM meter_event WHERE state IN ('sealed', 'sending')
+    ) AS waiting
+    GROUP BY account_id, mode, meter
+    ORDER BY second
+  `);
+  return rows.map(({ accountId, mode, meter, second }) => ({
+    accountId,
+    mode,
+    meter,
+    second: Number(second),
+  }));
+};
+
+/** Whether all that the registration's refunds take back is settled: sent, or nothing to send. */
+export const areRefundsSettled = (
+  db: CommonQueryMethods,
+  registrationId: string,
+): Promise<boolean> =>
+  db.oneFirst(sql.type(z.strictObject({ settled: z.boolean() }))`
+    SELECT NOT EXISTS (
+      SELECT
+      FROM usage_fact
+      LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
+      WHERE usage_fact.registration_id = ${registrationId}
+        AND usage_fact.refund_id IS NOT NULL
+        AND coalesce(meter_event.state, 'unsealed') NOT IN ('delivered', 'void', 'held')
+    ) AS settled
+  `);

@@ -1,0 +1,43 @@
+import type { Kind } from "./accounts.ts";
+import type { Period } from "./billingCycle.ts";
+import { isWithin } from "./billingCycle.ts";
+import { DomainError } from "./errors.ts";
+
+/**
+ * How many units a refund takes back: what was asked for, or all that remain.
+ * @throws DomainError usage_not_on_file, outside_billing_cycle, or request_invalid when more is asked for than remains
+ */
+export const decideRefund = (
+  registration: {
+    readonly kind: Kind;
+    readonly count: number;
+    readonly refundedCount: number;
+    readonly createdAt: Date;
+    readonly hasUsage: boolean;
+  },
+  requestedCount: number | null,
+  cycle: Period,
+): number => {
+  const { kind, createdAt } = registration;
+  if (!registration.hasUsage) {
+    throw new DomainError(
+      "usage_not_on_file",
+      `${kind} registration predates the enhanced refund system: no usage record on file`,
+    );
+  }
+  if (!isWithin(cycle, createdAt)) {
+    throw new DomainError(
+      "outside_billing_cycle",
+      `${kind} registration is outside the current billing cycle`,
+    );
+  }
+  const remaining = registration.count - registration.refundedCount;
+  if (remaining === 0) {
+    throw new DomainError("request_invalid", `${kind} registration is already fully refunded`);
+  }
+  const count = requestedCount ?? remaining;
+  if (count > remaining) {
+    throw new DomainError("request_invalid", `count: only ${remaining} remain to be refunded`);
+  }
+  return count;
+};

@@ -1,0 +1,76 @@
+import type { Kind, Mode } from "./accounts.ts";
+
+/** One account's usage of one meter in one mode: what one sender workflow reports, first in, first out. */
+export type UsageStream = { readonly accountId: string; readonly mode: Mode; readonly meter: Kind };
+
+/** The most units that one fact or one meter event may carry: Stripe takes at most 15 digits. */
+export const MAXIMUM_QUANTITY = 999_999_999_999_999;
+
+/**
+ * How long after its end a second is sealed. A transaction that commits later than that is not lost: its facts make
+ * another event of the same second.
+ */
+const SETTLING_SECONDS = 2;
+
+/** The last second that may be sealed at an instant: it is over, and so is the time for late commits. */
+export const lastSealableSecond = (now: Date): number =>
+  Math.floor(now.getTime() / 1000) - 1 - SETTLING_SECONDS;
+
+/** The processor's name for one sealing. It never changes with attempts; `sequence` counts the second's sealings. */
+export const meterEventIdentifier = (
+  { accountId, mode, meter }: UsageStream,
+  second: number,
+  sequence: number,
+): string => `u1:${accountId}:${mode}:${meter}:${second}:${sequence}`;
+
+/**
+ * - `sealed`: on record, never attempted. `sending`: attempted, not settled.
+ * - `delivered`: the processor has it. `void`: its facts add up to nothing, so nothing is sent.
+ * - `held`: takes back usage that the processor never accepted; sent only if that usage is retried.
+ * - `rejected`, `expired`, `blocked`: failed, for a person to look at. `superseded`: its facts were retried.
+ */
+export type MeterEventState =
+  | "sealed"
+  | "sending"
+  | "delivered"
+  | "void"
+  | "held"
+  | "rejected"
+  | "expired"
+  | "blocked"
+  | "superseded";
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/** Stripe takes timestamps of the past 35 calendar days; half a day is kept for clocks and queues. */
+const ACCEPTED_AGE_MS = 34.5 * DAY_MS;
+
+/** Stripe takes timestamps at most five minutes ahead. */
+const ACCEPTED_LEAD_MS = 4 * 60 * 1000;
+
+/** An identifier is guaranteed to be unique for 24 hours; after that a resend could count twice. */
+const IDENTIFIER_TRUSTED_MS = 20 * 60 * 60 * 1000;
+
+/** What may be done with a meter event at an instant, from what is known of its earlier attempts. */
+export type SendDecision = "send" | "wait" | "expire" | "reconcile";
+
+export const decideSend = (
+  event: {
+    readonly second: number;
+    readonly firstAttemptAt: Date | null;
+    readonly outcomeUnknown: boolean;
+  },
+  now: Date,
+): SendDecision => {
+  const ageMs = now.getTime() - event.second * 1000;
+  const attemptedLongAgo =
+    event.firstAttemptAt !== null &&
+    now.getTime() - event.firstAttemptAt.getTime() > IDENTIFIER_TRUSTED_MS;
+  if (event.outcomeUnknown && (attemptedLongAgo || ageMs > ACCEPTED_AGE_MS)) {
+    return "reconcile";
+  }
+  if (ageMs > ACCEPTED_AGE_MS) {
+    return "expire";
+  }
+  return ageMs < -ACCEPTED_LEAD_MS ? "wait" : "send";
+};

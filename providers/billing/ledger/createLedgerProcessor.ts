@@ -1,0 +1,31 @@
+import type { DatabasePool } from "slonik";
+import { insertLedgerUsage, sumLedgerUsageByMinute } from "../../../db/ledgerUsage.ts";
+import type { Mode } from "../../../domain/accounts.ts";
+import type { BillingProcessor } from "../processor.ts";
+
+/** The built-in processor: books usage in our own database. It knows no customers and no subscriptions. */
+export const createLedgerProcessor = ({
+  db,
+  mode,
+}: {
+  readonly db: DatabasePool;
+  readonly mode: Mode;
+}): BillingProcessor => ({
+  name: "ledger",
+  prepare: () => Promise.resolve(),
+  send: async ({ identifier, customer, meter, quantity, second }) => {
+    const { accountId } = customer;
+    const isNew = await insertLedgerUsage(db, {
+      accountId,
+      mode,
+      meter,
+      identifier,
+      second,
+      quantity,
+    });
+    return { kind: "delivered", duplicate: !isNew };
+  },
+  usageByMinute: ({ accountId }, meter, span) =>
+    sumLedgerUsageByMinute(db, { accountId, mode, meter }, span),
+  currentPeriod: () => Promise.resolve(null),
+});

@@ -1,0 +1,61 @@
+import type { DatabasePool } from "slonik";
+import { findAccount } from "../db/accounts.ts";
+import { findBillingPeriod, saveBillingPeriod } from "../db/billingPeriods.ts";
+import type { Kind, Mode } from "../domain/accounts.ts";
+import type { Period } from "../domain/billingCycle.ts";
+import { isWithin, monthlyCycle } from "../domain/billingCycle.ts";
+import type { Clock } from "../domain/clock.ts";
+import type { Billing } from "../providers/billing/createBilling.ts";
+
+/** A subscription can be moved by hand at the processor; this is how long we may not have noticed. */
+const MIRRORED_MS = 60 * 60 * 1000;
+
+const ANSWER_WITHIN_MS = 8000;
+
+/**
+ * The billing cycle that holds the present instant: the period of the account's subscription where the processor keeps
+ * one, else the month from the account's billing day.
+ * @throws Error when the processor should know the period and cannot be asked: nobody may guess it
+ */
+export const resolveBillingCycle = async (
+  {
+    db,
+    clock,
+    billing,
+  }: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
+  accountId: string,
+  mode: Mode,
+  meter: Kind,
+): Promise<Period> => {
+  const account = await findAccount(db, accountId);
+  if (!account) {
+    throw new Error(`Account ${accountId} does not exist.`);
+  }
+  const now = clock.now();
+  const processor = billing.forMode(mode);
+  if (processor.name === "ledger" || account.stripeSubscriptionId === null) {
+    return monthlyCycle(account.billingDay, now);
+  }
+  const mirrored = await findBillingPeriod(db, accountId, meter);
+  if (
+    mirrored &&
+    isWithin(mirrored, now) &&
+    now.getTime() - mirrored.readAt.getTime() < MIRRORED_MS
+  ) {
+    return mirrored;
+  }
+  const period = await processor.currentPeriod(
+    {
+      accountId,
+      customerId: account.stripeCustomerId,
+      subscriptionId: account.stripeSubscriptionId,
+    },
+    meter,
+    AbortSignal.timeout(ANSWER_WITHIN_MS),
+  );
+  if (!period) {
+    throw new Error(`The processor tells no billing period for account ${accountId}.`);
+  }
+  await saveBillingPeriod(db, accountId, meter, period, now);
+  return period;
+};
