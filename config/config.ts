@@ -89,5 +89,14 @@ export const parseConfig = (env: Readonly<Record<string, string | undefined>>): 
   return Object.freeze(result.data);
 };
 
+/** The environment for a program that we start: ours without the variables that match, and with these. */
+export const buildChildEnvironment = (
+  without: RegExp | null,
+  settingsOfChild: Readonly<Record<string, string>>,
+): NodeJS.ProcessEnv => {
+  const kept = Object.entries(process.env).filter(([name]) => without?.test(name) !== true);
+  return { ...Object.fromEntries(kept), ...settingsOfChild };
+};
+
 /** The configuration of this process. */
 export const readConfig = (): Config => parseConfig(process.env);

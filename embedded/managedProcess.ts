@@ -19,8 +19,13 @@ export type ManagedProcess = Readonly<{
   stop: () => Promise<void>;
 }>;
 
-/** Is told of each process as soon as it lives, so that it can be found again after a crash of ours. */
-export type OnSpawn = (child: ManagedProcess) => void;
+/** Where a process is started from: who takes charge of it, who hears of progress, what calls it off. */
+export type StartContext = Readonly<{
+  /** Is told of each process as soon as it lives, so that it can be found again after a crash of ours. */
+  onSpawn: (child: ManagedProcess) => void;
+  onProgress: (line: string) => void;
+  calledOff: AbortSignal;
+}>;
 
 /**
  * Takes charge of a child process that was just spawned.
@@ -30,7 +35,7 @@ export const manageProcess = async (
   name: string,
   child: ChildProcess,
   stopSignals: StopSignals,
-  onSpawn: OnSpawn,
+  { onSpawn }: StartContext,
 ): Promise<ManagedProcess> => {
   const exited = new Promise<ProcessExit>((resolve) => {
     child.once("exit", (code, signal) => resolve({ code, signal }));
@@ -68,7 +73,7 @@ export const spawnWithLog = ({
   options,
   logFile,
   stopSignals,
-  onSpawn,
+  context,
 }: Readonly<{
   name: string;
   command: string;
@@ -76,8 +81,9 @@ export const spawnWithLog = ({
   options: Pick<SpawnOptions, "cwd" | "env" | "uid" | "gid">;
   logFile: string;
   stopSignals: StopSignals;
-  onSpawn: OnSpawn;
+  context: StartContext;
 }>): Promise<ManagedProcess> => {
+  context.calledOff.throwIfAborted();
   try {
     renameSync(logFile, `${logFile}.previous`);
   } catch {
@@ -90,7 +96,7 @@ export const spawnWithLog = ({
       detached: true,
       stdio: ["ignore", log, log],
     });
-    return manageProcess(name, child, stopSignals, onSpawn);
+    return manageProcess(name, child, stopSignals, context);
   } finally {
     closeSync(log);
   }

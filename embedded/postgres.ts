@@ -15,7 +15,12 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { Client } from "pg";
-import { type ManagedProcess, type OnSpawn, readLogTail, spawnWithLog } from "./managedProcess.ts";
+import {
+  type ManagedProcess,
+  type StartContext,
+  readLogTail,
+  spawnWithLog,
+} from "./managedProcess.ts";
 import { findFreePort, requireFreePort } from "./ports.ts";
 import {
   type ServerUser,
@@ -103,6 +108,7 @@ const initialize = async (
   data: string,
   initdb: string,
   user: ServerUser | null,
+  signal: AbortSignal,
 ): Promise<void> => {
   const fresh = `${data}-new`;
   await rm(fresh, { recursive: true, force: true });
@@ -122,7 +128,7 @@ const initialize = async (
         "--locale-provider=builtin",
         "--builtin-locale=C.UTF-8",
       ],
-      { ...user, cwd: fresh, env: ENVIRONMENT },
+      { ...user, cwd: fresh, env: ENVIRONMENT, signal },
     );
   } catch (error) {
     const { message, stderr } = readFault(error);
@@ -205,12 +211,12 @@ export const startPostgres = async ({
   folder,
   port,
   disposable,
-  onSpawn,
+  context,
 }: Readonly<{
   folder: string;
   port: number;
   disposable: boolean;
-  onSpawn: OnSpawn;
+  context: StartContext;
 }>): Promise<EmbeddedPostgres> => {
   const user = findServerUser();
   const binaries = await findPostgresBinaries(user);
@@ -220,7 +226,9 @@ export const startPostgres = async ({
   await requireFreePort(HOST, port, "EMBEDDED_POSTGRES_PORT", "embedded PostgreSQL");
   const password = await readPassword(folder, user);
   const exists = await readFile(join(data, "PG_VERSION"), "utf8").catch(() => null);
-  if (exists === null) await initialize(folder, data, binaries.initdb, user);
+  if (exists === null) {
+    await initialize(folder, data, binaries.initdb, user, context.calledOff);
+  }
 
   const ownPort = port === 0 ? await findFreePort() : port;
   const logFile = join(folder, "postgres.log");
@@ -238,7 +246,7 @@ export const startPostgres = async ({
     options: { ...user, cwd: data, env: ENVIRONMENT },
     logFile,
     stopSignals: STOP_SIGNALS,
-    onSpawn,
+    context,
   });
   const address = (database: string): string =>
     `postgres://${ROLE}:${password}@${HOST}:${ownPort}/${database}`;

@@ -6,9 +6,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 export type ProcessIdentity = Readonly<{ pid: number; startedAt: string }>;
 
 /** The signals that end a process, in order, and how long each may take before the next one follows. */
-export type StopSignals = readonly Readonly<{ signal: NodeJS.Signals; waitMs: number }>[];
+export type StopSignals = readonly Readonly<{
+  signal: "SIGINT" | "SIGTERM" | "SIGQUIT";
+  waitMs: number;
+}>[];
 
 const POLL_MS = 25;
+
+const LAST_RESORT = { signal: "SIGKILL", waitMs: 10_000 } as const;
 
 /** Linux: state and start come from /proc, since slim images have no ps. A zombie has ended: only its parent's note is missing. */
 const readLinuxStart = (pid: number): string | null => {
@@ -60,7 +65,7 @@ export const stopProcess = async (
   identity: ProcessIdentity,
   signals: StopSignals,
 ): Promise<void> => {
-  for (const { signal, waitMs } of [...signals, { signal: "SIGKILL", waitMs: 10_000 } as const]) {
+  for (const { signal, waitMs } of [...signals, LAST_RESORT]) {
     if (!isRunning(identity)) return;
     try {
       process.kill(identity.pid, signal);

