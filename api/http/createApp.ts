@@ -1,0 +1,61 @@
+import Router from "@koa/router";
+import Koa from "koa";
+import type { Logger } from "pino";
+import { authenticate } from "../middleware/authenticate.ts";
+import type { Authenticator } from "../middleware/authenticate.ts";
+import { handleErrors } from "../middleware/handleErrors.ts";
+import type { PresentError } from "../middleware/handleErrors.ts";
+import { identifyRequest } from "../middleware/identifyRequest.ts";
+import { observeRequest } from "../middleware/observeRequest.ts";
+import type { RequestObserver } from "../middleware/observeRequest.ts";
+import { readBody } from "../middleware/readBody.ts";
+import { refuseUnknown } from "../middleware/refuseUnknown.ts";
+import type { ApiState } from "./apiContext.ts";
+import type { Endpoint } from "./endpoint.ts";
+
+/** What every interface's app needs of the process around it. */
+export type AppDependencies = {
+  readonly logger: Logger;
+  readonly observe: RequestObserver;
+};
+
+/** An app around endpoints: the same way in for each, in the order of the list below. */
+export const createApp = ({
+  logger,
+  observe,
+  authenticator,
+  presentError,
+  endpoints,
+}: AppDependencies & {
+  readonly authenticator: Authenticator;
+  readonly presentError: PresentError;
+  readonly endpoints: readonly Endpoint[];
+}): Koa<ApiState> => {
+  const app = new Koa<ApiState>();
+  // Answers that Koa itself fails to write; refusals and faults of ours never get here.
+  app.on("error", (error: NodeJS.ErrnoException) => {
+    logger.debug({ err: error }, "connection lost");
+  });
+  app.use(identifyRequest());
+  app.use(observeRequest({ logger, observe }));
+  app.use(handleErrors({ logger, presentError }));
+
+  const router = new Router<ApiState>();
+  const checkKey = authenticate(authenticator);
+  const parseBody = readBody();
+  for (const { method, path, access, run } of endpoints) {
+    router[method](
+      path,
+      (ctx, next) => {
+        ctx.state.route = path;
+        return next();
+      },
+      ...(access === "key" ? [checkKey] : []),
+      ...(method === "post" ? [parseBody] : []),
+      run,
+    );
+  }
+  app.use(router.routes());
+  app.use(refuseUnknown);
+  return app;
+};

@@ -1,0 +1,158 @@
+import type { z } from "zod";
+import type { Caller } from "../../db/apiKeys.ts";
+import { DomainError } from "../../domain/errors.ts";
+import type { ApiContext } from "./apiContext.ts";
+import { HttpError } from "./httpError.ts";
+import { parseRequest } from "./parseRequest.ts";
+import { streamJson } from "./streamJson.ts";
+
+/** Something a client may meet beside the answer of success. */
+export type Refusal = { readonly status: number; readonly when: string; readonly example: string };
+
+/** What the API description tells of an endpoint beside its schemas. */
+export type Description = {
+  readonly operationId: string;
+  readonly tag: string;
+  readonly summary: string;
+  readonly details?: string;
+  readonly refusals: readonly Refusal[];
+  readonly replyHeaders?: Readonly<Record<string, string>>;
+};
+
+type Schemas<Query extends z.ZodType, Body extends z.ZodType, Reply extends z.ZodType> = {
+  readonly query?: Query;
+  readonly body?: Body;
+  readonly reply: Reply;
+};
+
+/** One method of one path: what the description tells and what the router runs are the same. */
+export type Endpoint = {
+  readonly method: "get" | "post";
+  /** With parameters as in `/evidence/tree/:id`. */
+  readonly path: string;
+  readonly access: "key" | "public";
+  readonly description: Description;
+  readonly schemas: Schemas<z.ZodType, z.ZodType, z.ZodType>;
+  readonly run: (ctx: ApiContext) => Promise<void>;
+};
+
+type Request<Query extends z.ZodType, Body extends z.ZodType> = {
+  readonly ctx: ApiContext;
+  readonly query: z.output<Query>;
+  readonly body: z.output<Body>;
+};
+
+type Definition<Query extends z.ZodType, Body extends z.ZodType, Reply extends z.ZodType> = Omit<
+  Endpoint,
+  "access" | "run" | "schemas"
+> & {
+  readonly schemas: Schemas<Query, Body, Reply>;
+  /** A refusal that comes before the body's schema has its say. */
+  readonly refuseBody?: (body: unknown) => string | null;
+};
+
+const wellFormed = (querystring: string): boolean => {
+  try {
+    decodeURIComponent(querystring);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+const readRequest = <Query extends z.ZodType, Body extends z.ZodType, Reply extends z.ZodType>(
+  { schemas, refuseBody }: Definition<Query, Body, Reply>,
+  ctx: ApiContext,
+): Request<Query, Body> => {
+  if (ctx.querystring !== "" && !wellFormed(ctx.querystring)) {
+    throw new HttpError(400, "the query string is not well-formed percent-encoded UTF-8");
+  }
+  if (ctx.querystring !== "" && schemas.query === undefined) {
+    const names = Object.keys(ctx.query).map((name) => `${name.slice(0, 100)}: unknown parameter`);
+    throw new DomainError("request_invalid", names.slice(0, 20).join("; "));
+  }
+  const refusal = refuseBody?.(ctx.request.body) ?? null;
+  if (refusal !== null) {
+    throw new DomainError("request_invalid", refusal);
+  }
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a handler without a schema is given undefined and its type says unknown.
+  return {
+    ctx,
+    query: schemas.query && parseRequest(schemas.query, ctx.query, "parameter"),
+    body: schemas.body && parseRequest(schemas.body, ctx.request.body, "field"),
+  } as Request<Query, Body>;
+};
+
+const callerOf = (ctx: ApiContext): Caller => {
+  if (ctx.state.caller === undefined) {
+    throw new TypeError("The route runs without the authentication that its handler counts on.");
+  }
+  return ctx.state.caller;
+};
+
+/**
+ * An endpoint for clients with a key. The compiler holds the answer to its schema; the tests hold real answers to the
+ * schema in the API description. Parsing each answer again here would cost every request what only a bug needs.
+ */
+export const keyEndpoint = <
+  Body extends z.ZodType,
+  Reply extends z.ZodType,
+  Query extends z.ZodType = z.ZodType,
+>(
+  definition: Definition<Query, Body, Reply> & {
+    readonly handle: (
+      request: Request<Query, Body> & { readonly caller: Caller },
+    ) => Promise<z.output<Reply>>;
+  },
+): Endpoint => ({
+  method: definition.method,
+  path: definition.path,
+  description: definition.description,
+  schemas: definition.schemas,
+  access: "key",
+  run: async (ctx) => {
+    const caller = callerOf(ctx);
+    ctx.body = await definition.handle({ ...readRequest(definition, ctx), caller });
+  },
+});
+
+/** An endpoint for clients with a key whose answer may be too long to be held in memory. */
+export const streamedKeyEndpoint = <Query extends z.ZodType, Reply extends z.ZodType>(
+  definition: Definition<Query, z.ZodType, Reply> & {
+    readonly handle: (
+      request: Request<Query, z.ZodType> & { readonly caller: Caller },
+    ) => AsyncIterable<string>;
+  },
+): Endpoint => ({
+  method: definition.method,
+  path: definition.path,
+  description: definition.description,
+  schemas: definition.schemas,
+  access: "key",
+  run: async (ctx) => {
+    const caller = callerOf(ctx);
+    const request = readRequest(definition, ctx);
+    if (ctx.method === "HEAD") {
+      ctx.status = 200;
+      ctx.type = "application/json";
+      return;
+    }
+    await streamJson(ctx, definition.handle({ ...request, caller }));
+  },
+});
+
+/** An endpoint that everybody may use. */
+export const publicEndpoint = <Reply extends z.ZodType>(
+  definition: Definition<z.ZodType, z.ZodType, Reply> & {
+    readonly handle: (ctx: ApiContext) => Promise<z.output<Reply>>;
+  },
+): Endpoint => ({
+  method: definition.method,
+  path: definition.path,
+  description: definition.description,
+  schemas: definition.schemas,
+  access: "public",
+  run: async (ctx) => {
+    ctx.body = await definition.handle(ctx);
+  },
+});

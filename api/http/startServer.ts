@@ -1,0 +1,110 @@
+import { createServer } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { AddressInfo, Socket } from "node:net";
+
+/** What a program cannot start without; the message says what to do. */
+export class StartupError extends Error {
+  override readonly name = "StartupError";
+}
+
+/** What answers requests: an app, or a handler. */
+export type Listener = (request: IncomingMessage, response: ServerResponse) => unknown;
+
+export type RunningServer = {
+  /** `http://host:port`, with the port that was really taken. */
+  readonly address: string;
+  /** Takes no new connections, lets the requests under way finish until the deadline, then cuts the rest. */
+  readonly close: (deadlineMs: number) => Promise<void>;
+};
+
+const CLIENT_ERRORS: Readonly<Record<string, readonly [number, string]>> = {
+  HPE_HEADER_OVERFLOW: [431, "the request's headers are too large"],
+  ERR_HTTP_REQUEST_TIMEOUT: [408, "the request took too long to arrive"],
+};
+
+/** Requests that node refuses before they reach the app get a JSON answer too. */
+const answerClientError = (error: NodeJS.ErrnoException, socket: Socket): void => {
+  if (error.code === "ECONNRESET" || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  const [status, message] = CLIENT_ERRORS[error.code ?? ""] ?? [
+    400,
+    "the request is not well-formed HTTP",
+  ];
+  const body = JSON.stringify({ error: message });
+  socket.end(
+    `HTTP/1.1 ${status} Refused\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+  );
+};
+
+const STARTUP_FAULTS: Readonly<Record<string, string>> = {
+  EADDRINUSE: "is in use",
+  EACCES: "may not be used by this user",
+  EADDRNOTAVAIL: "is not an address of this machine",
+  ENOTFOUND: "is not a name that can be resolved",
+};
+
+const listen = (
+  server: Server,
+  {
+    host,
+    port,
+    setting,
+  }: { readonly host: string; readonly port: number; readonly setting: string },
+): Promise<void> =>
+  new Promise((resolve, reject) => {
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      const fault = STARTUP_FAULTS[error.code ?? ""] ?? `cannot be used (${error.message})`;
+      reject(
+        new StartupError(
+          `${host}:${port} ${fault}. Set ${setting} to a free port${setting === "HOST" ? "" : " or HOST to another address"}.`,
+          { cause: error },
+        ),
+      );
+    });
+    server.listen({ host, port }, resolve);
+  });
+
+const closeServer = async (server: Server, deadlineMs: number): Promise<void> => {
+  const closed = new Promise((resolve) => {
+    server.close(resolve);
+  });
+  // Connections become idle one by one as their requests finish.
+  const sweep = setInterval(() => server.closeIdleConnections(), 50);
+  const deadline = setTimeout(() => server.closeAllConnections(), deadlineMs);
+  await closed;
+  clearInterval(sweep);
+  clearTimeout(deadline);
+};
+
+/**
+ * Serves HTTP with bounded patience.
+ * @param setting the name of the setting that chose the port, for the message when it cannot be had
+ * @throws StartupError when the port cannot be had
+ */
+export const startServer = async (
+  listener: Listener,
+  at: { readonly host: string; readonly port: number; readonly setting: string },
+): Promise<RunningServer> => {
+  const server = createServer(
+    {
+      // A body is at most 64 KiB: half a minute is a very slow client.
+      requestTimeout: 30_000,
+      headersTimeout: 10_000,
+      // Longer than the 60 s of usual load balancers, so that they close first.
+      keepAliveTimeout: 65_000,
+      maxHeaderSize: 16 * 1024,
+    },
+    listener,
+  );
+  server.on("clientError", answerClientError);
+  await listen(server, at);
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
+  const { port } = server.address() as AddressInfo;
+  const host = at.host.includes(":") ? `[${at.host}]` : at.host;
+  return {
+    address: `http://${host}:${port}`,
+    close: (deadlineMs) => closeServer(server, deadlineMs),
+  };
+};

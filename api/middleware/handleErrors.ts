@@ -1,0 +1,66 @@
+import type { Middleware } from "koa";
+import type { Logger } from "pino";
+import { DomainError } from "../../domain/errors.ts";
+import type { ErrorCode } from "../../domain/errors.ts";
+import type { ApiContext, ApiState } from "../http/apiContext.ts";
+import { HttpError } from "../http/httpError.ts";
+
+const STATUS = {
+  request_invalid: 400,
+  key_invalid: 403,
+  record_not_found: 404,
+  usage_not_on_file: 400,
+  outside_billing_cycle: 403,
+  queue_full: 503,
+} satisfies Record<ErrorCode, number>;
+
+/** The body of an error answer in an interface's own shape. */
+export type PresentError = (status: number, message: string) => object;
+
+const asHttpError = (error: unknown): HttpError | null => {
+  if (error instanceof HttpError) {
+    return error;
+  }
+  if (error instanceof DomainError) {
+    const headers = error.code === "queue_full" ? { "Retry-After": "1" } : {};
+    return new HttpError(STATUS[error.code], error.message, { headers });
+  }
+  return null;
+};
+
+/** The client went away: nobody is left to answer, and nothing is wrong on our side. */
+const clientIsGone = (ctx: ApiContext): boolean =>
+  ctx.res.destroyed || (ctx.req.destroyed && !ctx.req.complete);
+
+/** Answers refusals as JSON. Every other error is a generic 500, logged once under the request's id. */
+export const handleErrors =
+  ({
+    logger,
+    presentError,
+  }: {
+    readonly logger: Logger;
+    readonly presentError: PresentError;
+  }): Middleware<ApiState> =>
+  async (ctx, next) => {
+    try {
+      await next();
+    } catch (error) {
+      const refusal = asHttpError(error);
+      const gone = clientIsGone(ctx);
+      if (refusal === null && !gone) {
+        logger.error(
+          { err: error, requestId: ctx.state.requestId, route: ctx.state.route },
+          "fault",
+        );
+      }
+      if (ctx.headerSent) {
+        ctx.res.destroy();
+        return;
+      }
+      const { status, message, headers } = refusal ?? new HttpError(500, "internal server error");
+      ctx.respond = true;
+      ctx.status = status;
+      ctx.set(headers);
+      ctx.body = presentError(status, message);
+    }
+  };

@@ -1,0 +1,51 @@
+import type { Middleware } from "koa";
+import bodyParser from "koa-bodyparser";
+import type { ApiState } from "../http/apiContext.ts";
+import { HttpError } from "../http/httpError.ts";
+
+const LIMIT_KIB = 64;
+
+const CONTENT_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-?8"?\s*)?;?\s*$/iu;
+
+/** What the parser's errors mean; an error of another kind comes from the bytes, such as broken gzip. */
+const asHttpError = (error: Error & { type?: string; status?: number }): HttpError => {
+  if (error.type === "entity.too.large") {
+    return new HttpError(413, `the body must be at most ${LIMIT_KIB} KiB`, { cause: error });
+  }
+  if (error.type === "request.aborted" || error.type === "request.size.invalid") {
+    return new HttpError(400, "the body ended before its announced length", { cause: error });
+  }
+  if (error instanceof SyntaxError) {
+    return new HttpError(400, `the body is not a valid JSON object: ${error.message}`, {
+      cause: error,
+    });
+  }
+  return new HttpError(400, `the body cannot be read: ${error.message}`, { cause: error });
+};
+
+const requireJson = (contentType: string | undefined, hasBody: boolean): void => {
+  if (hasBody && (contentType === undefined || !CONTENT_TYPE.test(contentType))) {
+    throw new HttpError(
+      400,
+      "the body must be JSON in UTF-8, sent with the header Content-Type: application/json",
+    );
+  }
+};
+
+/** Reads a JSON body of limited size; a request without a body is read as an empty object. */
+export const readBody = (): Middleware<ApiState> => {
+  const parse = bodyParser({
+    enableTypes: ["json"],
+    jsonLimit: `${LIMIT_KIB}kb`,
+    onerror: (error) => {
+      throw asHttpError(error);
+    },
+  });
+  return (ctx, next) => {
+    const { headers } = ctx.req;
+    const hasBody =
+      headers["transfer-encoding"] !== undefined || (headers["content-length"] ?? "0") !== "0";
+    requireJson(headers["content-type"], hasBody);
+    return parse(ctx, next);
+  };
+};

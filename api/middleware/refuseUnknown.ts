@@ -1,0 +1,23 @@
+import type { RouterContext } from "@koa/router";
+import type { ApiState } from "../http/apiContext.ts";
+import { HttpError } from "../http/httpError.ts";
+
+/** Answers what no route took: 404 for an unknown path, 405 for an unknown method of a known one. */
+export const refuseUnknown = (ctx: RouterContext<ApiState>): void => {
+  const layers = (ctx.matched ?? []).filter((layer) => layer.methods.length > 0);
+  const [layer] = layers;
+  if (layer === undefined) {
+    throw new HttpError(404, "not found");
+  }
+  ctx.state.route = String(layer.path);
+  const methods = new Set(layers.flatMap((each) => each.methods)).add("OPTIONS");
+  const allow = [...methods].toSorted().join(", ");
+  if (ctx.method === "OPTIONS") {
+    ctx.set("Allow", allow);
+    ctx.status = 204;
+    return;
+  }
+  throw new HttpError(405, `method not allowed; this path knows ${allow}`, {
+    headers: { Allow: allow },
+  });
+};

@@ -1,0 +1,13 @@
+import type { Refusal } from "../http/endpoint.ts";
+
+export const KEY_REFUSAL: Refusal = {
+  status: 403,
+  when: "The key is missing or invalid.",
+  example: "invalid API key",
+};
+
+export const QUEUE_REFUSAL: Refusal = {
+  status: 503,
+  when: "More is waiting to be written than the database keeps up with; nothing was recorded. Try again.",
+  example: "too many registrations are waiting to be written, try again in a second",
+};

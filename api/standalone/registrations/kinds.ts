@@ -1,0 +1,27 @@
+import type { Kind } from "../../../domain/accounts.ts";
+
+/** What trees and bottles are called in the standalone interface; all else they have in common. */
+export const KINDS = {
+  tree: {
+    noun: "tree",
+    plural: "trees",
+    registerPath: "/plant/trees",
+    refundPath: "/refund/trees",
+    totalField: "total_planted_trees",
+    monthField: "total_planted_trees_month",
+    detailsField: "tree_details",
+    refundedField: "refunded_trees",
+  },
+  bottle: {
+    noun: "bottle",
+    plural: "bottles",
+    registerPath: "/rescue/plastic_bottles",
+    refundPath: "/refund/plastic_bottles",
+    totalField: "total_rescued_bottles",
+    monthField: "total_rescued_bottles_month",
+    detailsField: "bottle_details",
+    refundedField: "refunded_bottles",
+  },
+} as const satisfies Record<Kind, Readonly<Record<string, string>>>;
+
+export type KindNames = (typeof KINDS)[Kind];

@@ -1,0 +1,199 @@
+import type { DatabasePool } from "slonik";
+import type { Caller } from "../../../db/apiKeys.ts";
+import type { Kind } from "../../../domain/accounts.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import type { Owner, RegistrationFilter } from "../../../domain/registrations.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { listRegistrations } from "../../../services/listRegistrations.ts";
+import { refundRegistration } from "../../../services/refundRegistration.ts";
+import type { RegistrationWriter } from "../../../services/registrationWriter.ts";
+import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
+import { KEY_REFUSAL, QUEUE_REFUSAL } from "../refusals.ts";
+import { KINDS } from "./kinds.ts";
+import { listFilter } from "./listFilter.ts";
+import {
+  listQuery,
+  presentRegistration,
+  refundBody,
+  refundReply,
+  registerBody,
+  registerReply,
+} from "./schemas.ts";
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+  readonly writer: RegistrationWriter;
+};
+
+const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({ accountId, mode, kind });
+
+const requireFractionalCounting = (caller: Caller): void => {
+  if (!caller.fractionalCounting) {
+    throw new DomainError(
+      "request_invalid",
+      "fractional_count: fractional counting is not enabled for this organization",
+    );
+  }
+};
+
+const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
+  const names = KINDS[kind];
+  return keyEndpoint({
+    method: "post",
+    path: names.registerPath,
+    description: {
+      operationId: `register_${names.plural}`,
+      tag: names.plural,
+      summary: `Register ${names.plural}`,
+      details:
+        "Records the registration and answers at once; the usage is reported to the payment processor afterwards. " +
+        "A known idempotency_key returns the first record and bills nothing.",
+      replyHeaders: {
+        "Idempotent-Replayed": "`true` when the record was created by an earlier request.",
+      },
+      refusals: [
+        {
+          status: 400,
+          when: "Something in the request is not as it must be; the message names every field.",
+          example: "count: must be an integer from 1 to 9007199254740991",
+        },
+        KEY_REFUSAL,
+        QUEUE_REFUSAL,
+      ],
+    },
+    schemas: { body: registerBody(names), reply: registerReply(names) },
+    handle: async ({ ctx, caller, body }) => {
+      if (body.fractional_count !== undefined) {
+        requireFractionalCounting(caller);
+      }
+      const { registration, totals, replayed } = await writer.register({
+        ...ownerOf(caller, kind),
+        count: body.count,
+        fractionalCount: body.fractional_count ?? 0,
+        idempotencyKey: body.idempotency_key === "" ? null : (body.idempotency_key ?? null),
+        attribution: body.attribution ?? "",
+        metadata: body.metadata ?? {},
+      });
+      if (replayed) {
+        ctx.set("Idempotent-Replayed", "true");
+      }
+      return {
+        [names.totalField]: totals.all,
+        [names.monthField]: totals.month,
+        [names.detailsField]: [presentRegistration(registration)],
+      };
+    },
+  });
+};
+
+/** The pieces of a list's answer. The head waits for the first page, so that its fault is an error answer. */
+async function* listPieces(
+  { db, clock }: Dependencies,
+  owner: Owner,
+  filter: RegistrationFilter,
+): AsyncGenerator<string, void, void> {
+  const { totalField, monthField, detailsField } = KINDS[owner.kind];
+  const { totals, json } = await listRegistrations({ db, clock }, owner, filter);
+  let head = `{"${totalField}":${totals.all},"${monthField}":${totals.month},"${detailsField}":[`;
+  for await (const piece of json) {
+    yield head + piece;
+    head = "";
+  }
+  yield `${head}]}`;
+}
+
+const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
+  const names = KINDS[kind];
+  return streamedKeyEndpoint({
+    method: "get",
+    path: names.registerPath,
+    description: {
+      operationId: `list_${names.plural}`,
+      tag: names.plural,
+      summary: `List ${names.noun} registrations`,
+      details:
+        "Every registration of the organization in the key's mode that matches all filters, newest first, without " +
+        "pages. The totals are the organization's, whatever the filters.",
+      refusals: [
+        {
+          status: 400,
+          when: "A query parameter is unknown, given twice or malformed; the message names it.",
+          example: "created_at: must be a calendar date in the form YYYY-MM-DD",
+        },
+        KEY_REFUSAL,
+      ],
+    },
+    schemas: { query: listQuery, reply: registerReply(names) },
+    handle: ({ caller, query }) =>
+      listPieces(dependencies, ownerOf(caller, kind), listFilter(query)),
+  });
+};
+
+const isBlankId = (body: unknown): boolean =>
+  typeof body === "object" &&
+  body !== null &&
+  !Array.isArray(body) &&
+  (!("id" in body) || body.id === null || body.id === "");
+
+const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpoint => {
+  const names = KINDS[kind];
+  const idRequired = `${names.noun} id is required`;
+  return keyEndpoint({
+    method: "post",
+    path: names.refundPath,
+    description: {
+      operationId: `refund_${names.plural}`,
+      tag: names.plural,
+      summary: `Refund a ${names.noun} registration, whole or in part`,
+      details:
+        "Takes units back from the record, the totals and, at the registration's own instant, from the reported " +
+        "usage. Partial refunds add up.",
+      refusals: [
+        {
+          status: 400,
+          when:
+            "Something in the request is not as it must be, more is refunded than remains, or the registration has " +
+            "no usage record on file.",
+          example: idRequired,
+        },
+        {
+          status: 403,
+          when: "The key is missing or invalid, or the registration is outside the current billing cycle.",
+          example: KEY_REFUSAL.example,
+        },
+        {
+          status: 404,
+          when: "The organization has no such registration in the key's mode.",
+          example: `failed to find ${names.noun} registration`,
+        },
+      ],
+    },
+    schemas: { body: refundBody(names), reply: refundReply(names) },
+    refuseBody: (body) => (isBlankId(body) ? idRequired : null),
+    handle: async ({ caller, body }) => {
+      const refunded = await refundRegistration({ db, clock, billing }, ownerOf(caller, kind), {
+        id: body.id,
+        count: body.count ?? null,
+        reason: body.reason ?? null,
+      });
+      return {
+        [names.refundedField]: refunded.refundedCount,
+        [names.totalField]: refunded.totals.all,
+        refund_details: [presentRegistration(refunded.registration)],
+        refund_id: refunded.refundId,
+      };
+    },
+  });
+};
+
+/** Trees and bottles: one implementation under two names. */
+export const registrationEndpoints = (dependencies: Dependencies): readonly Endpoint[] =>
+  (["tree", "bottle"] as const).flatMap((kind) => [
+    registerEndpoint(kind, dependencies),
+    listEndpoint(kind, dependencies),
+    refundEndpoint(kind, dependencies),
+  ]);

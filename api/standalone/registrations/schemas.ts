@@ -1,0 +1,149 @@
+import { z } from "zod";
+import type { Metadata, Registration } from "../../../domain/registrations.ts";
+import { bodyObject, count, date, id, metadata, queryObject, text } from "../../http/fields.ts";
+import type { KindNames } from "./kinds.ts";
+
+export const registrationReply = z.strictObject({
+  id: z.uuid().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
+  count: z
+    .int()
+    .min(1)
+    .meta({ description: "As registered; a refund leaves it.", examples: [3] }),
+  fractional_count: z
+    .number()
+    .min(0)
+    .meta({ examples: [0] }),
+  created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
+  idempotency_key: z
+    .string()
+    .meta({ description: "Empty when none was given.", examples: ["order-1001"] }),
+  metadata: z.record(z.string(), z.unknown()).meta({ examples: [{ campaign: "spring" }] }),
+  attribution: z.string().meta({ examples: ["newsletter"] }),
+  refunded: z.boolean().meta({ description: "True after the first refund, a partial one too." }),
+});
+
+export const presentRegistration = (
+  registration: Registration,
+): z.output<typeof registrationReply> => ({
+  id: registration.id,
+  count: registration.count,
+  fractional_count: registration.fractionalCount,
+  created_at: registration.createdAt.toISOString(),
+  idempotency_key: registration.idempotencyKey ?? "",
+  metadata: registration.metadata,
+  attribution: registration.attribution,
+  refunded: registration.refunded,
+});
+
+const idempotencyKey = () =>
+  text(255)
+    // Bytes that are not UTF-8 were read as this character: two different keys must not become one.
+    .refine((key) => !key.includes("\uFFFD"), "must be well-formed UTF-8")
+    .meta({
+      description:
+        "A later request with the same key returns the first one's record. Empty means none.",
+      maxLength: 255,
+      examples: ["order-1001"],
+    });
+
+export const registerBody = ({ plural }: KindNames) =>
+  bodyObject({
+    count: count().meta({ description: `Number of ${plural}.`, examples: [3] }),
+    fractional_count: z
+      .number({ error: "must be a number of at least 0" })
+      .min(0, "must be a number of at least 0")
+      .optional()
+      .meta({
+        description: "Only for organizations with fractional counting; never billed. 0 by default.",
+      }),
+    attribution: text(500)
+      .optional()
+      .meta({ description: "A tag to filter by.", maxLength: 500, examples: ["newsletter"] }),
+    metadata: metadata()
+      .optional()
+      .meta({
+        description: "Free JSON of at most 8 levels and 16 KiB, to filter by.",
+        examples: [{ campaign: "spring" }],
+      }),
+    idempotency_key: idempotencyKey().optional(),
+  });
+
+export const refundBody = ({ noun, plural }: KindNames) =>
+  bodyObject({
+    id: id().meta({ description: `The id of the ${noun} registration.` }),
+    reason: text(1000)
+      .optional()
+      .meta({
+        description: "Kept with the refund.",
+        maxLength: 1000,
+        examples: ["order cancelled"],
+      }),
+    count: count()
+      .optional()
+      .meta({ description: `Number of ${plural} to refund; all that remain when omitted.` }),
+  });
+
+const parseJson = (json: string): { readonly value: unknown } | null => {
+  try {
+    return { value: JSON.parse(json) };
+  } catch {
+    return null;
+  }
+};
+
+const metadataParameter = z
+  .string({ error: "must be given at most once" })
+  .transform((json, context): Metadata => {
+    const parsed = parseJson(json);
+    const checked = parsed && metadata().safeParse(parsed.value);
+    if (checked?.success === true) {
+      return checked.data;
+    }
+    const issues = checked?.error.issues ?? [{ message: "must be valid JSON", path: [] }];
+    for (const { message, path } of issues) {
+      context.addIssue({ code: "custom", message, path: [...path] });
+    }
+    return z.NEVER;
+  })
+  .meta({
+    description: "A JSON object; all of its pairs must match.",
+    examples: ['{"campaign":"spring"}'],
+  });
+
+export const listQuery = queryObject({
+  attribution_key: text(500)
+    .optional()
+    .meta({ description: "Only this attribution.", maxLength: 500, examples: ["newsletter"] }),
+  id: id().optional().meta({ description: "Only this registration." }),
+  created_at: date()
+    .optional()
+    .meta({ description: "First day, UTC.", examples: ["2025-06-01"] }),
+  end_at: date()
+    .optional()
+    .meta({ description: "Last day, UTC.", examples: ["2025-06-30"] }),
+  metadata: metadataParameter.optional(),
+});
+
+const total = (description: string) =>
+  z
+    .int()
+    .min(0)
+    .meta({ description, examples: [1200] });
+
+export const registerReply = ({ plural, totalField, monthField, detailsField }: KindNames) =>
+  z.strictObject({
+    [totalField]: total(`All ${plural} on record, refunded ones left out.`),
+    [monthField]: total("Those registered in the current calendar month, UTC."),
+    [detailsField]: z.array(registrationReply),
+  });
+
+export const refundReply = ({ plural, refundedField, totalField }: KindNames) =>
+  z.strictObject({
+    [refundedField]: z
+      .int()
+      .min(1)
+      .meta({ description: `Number of ${plural} that this call refunded.`, examples: [3] }),
+    [totalField]: total(`The ${plural} that remain on record.`),
+    refund_details: z.array(registrationReply),
+    refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
+  });
