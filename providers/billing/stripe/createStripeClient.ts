@@ -1,0 +1,52 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { Stripe } from "stripe";
+
+/** The SDK, and the way to bind a piece of work to a signal, for which the SDK itself has no option. */
+export type StripeClient = {
+  readonly stripe: Stripe;
+  /** Runs the calls that `work` makes; when the signal aborts, their connections are closed. */
+  readonly boundTo: <T>(signal: AbortSignal, work: () => Promise<T>) => Promise<T>;
+};
+
+export type StripeClientOptions = {
+  readonly secretKey: string;
+  /** `https://api.stripe.com`, or the address of a double. No path. */
+  readonly apiBase: string;
+  /** The limit of one call, from connecting to the last byte of the answer. */
+  readonly timeoutMs?: number;
+};
+
+/**
+ * A client that makes each call once: whoever asks for the call owns its repetition. The SDK's client over `fetch` is
+ * used rather than the one over `node:http` because that one repeats a call after a reset whatever its settings say,
+ * starts its time limit afresh with every byte, and cannot be aborted.
+ * @throws when `apiBase` has a path: the SDK would silently ignore it.
+ */
+export const createStripeClient = ({
+  secretKey,
+  apiBase,
+  timeoutMs = 10_000,
+}: StripeClientOptions): StripeClient => {
+  const { protocol, hostname, port, pathname } = new URL(apiBase);
+  if (pathname !== "/") {
+    throw new Error(`The address of the Stripe API must not have a path: ${apiBase}`);
+  }
+  const signals = new AsyncLocalStorage<AbortSignal>();
+  const fetchOnce: typeof fetch = (input, init) => {
+    const bound = [init?.signal, signals.getStore()].filter(
+      (signal) => signal instanceof AbortSignal,
+    );
+    return fetch(input, { ...init, signal: AbortSignal.any(bound) });
+  };
+  const secure = protocol === "https:";
+  const stripe = new Stripe(secretKey, {
+    maxNetworkRetries: 0,
+    timeout: timeoutMs,
+    telemetry: false,
+    host: hostname,
+    port: port || (secure ? 443 : 80),
+    protocol: secure ? "https" : "http",
+    httpClient: Stripe.createFetchHttpClient(fetchOnce),
+  });
+  return { stripe, boundTo: (signal, work) => signals.run(signal, work) };
+};

@@ -1,0 +1,82 @@
+import type { Kind } from "../../../domain/accounts.ts";
+import type { BillingCustomer, BillingProcessor, MeterEvent, SendOutcome } from "../processor.ts";
+import { createStripeClient } from "./createStripeClient.ts";
+import type { StripeClientOptions } from "./createStripeClient.ts";
+import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters } from "./meters.ts";
+import { outcomeOfError } from "./sendOutcome.ts";
+import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
+import { readUsageByMinute } from "./usageByMinute.ts";
+
+const customerOf = ({ accountId, customerId }: BillingCustomer): string => {
+  if (customerId === null) {
+    throw new Error(`The account ${accountId} has no Stripe customer.`);
+  }
+  return customerId;
+};
+
+/** Bills through Stripe's billing meters. */
+export const createStripeProcessor = (options: StripeClientOptions): BillingProcessor => {
+  const { stripe, boundTo } = createStripeClient(options);
+  let meters: Promise<Record<Kind, string>> | null = null;
+  const findMeters = (): Promise<Record<Kind, string>> => {
+    meters ??= findOrCreateMeters(stripe).catch((error: unknown) => {
+      meters = null;
+      throw error;
+    });
+    return meters;
+  };
+
+  const post = async (
+    { identifier, meter, quantity, second, keyGeneration }: MeterEvent,
+    customerId: string,
+  ): Promise<SendOutcome> => {
+    try {
+      await stripe.billing.meterEvents.create(
+        {
+          event_name: METERS[meter].eventName,
+          payload: { [CUSTOMER_KEY]: customerId, [VALUE_KEY]: String(quantity) },
+          identifier,
+          timestamp: second,
+        },
+        { idempotencyKey: keyGeneration === 0 ? identifier : `${identifier}#${keyGeneration}` },
+      );
+      return { kind: "delivered", duplicate: false };
+    } catch (error) {
+      return outcomeOfError(error);
+    }
+  };
+
+  return {
+    name: "stripe",
+    prepare: async () => {
+      await findMeters();
+    },
+    send: async (event, signal) => {
+      const { accountId, customerId } = event.customer;
+      if (customerId === null) {
+        return {
+          kind: "rejected",
+          reason: `The account ${accountId} has no Stripe customer; set one and retry.`,
+        };
+      }
+      if (signal.aborted) {
+        return { kind: "retry", reason: "Aborted before the call.", outcomeUnknown: false };
+      }
+      return boundTo(signal, () => post(event, customerId));
+    },
+    usageByMinute: (customer, meter, span, signal) =>
+      boundTo(signal, async () => {
+        const customerId = customerOf(customer);
+        const meterId = (await findMeters())[meter];
+        return readUsageByMinute({ stripe, meterId, customerId }, span);
+      }),
+    currentPeriod: (customer, meter, signal) =>
+      boundTo(signal, async () => {
+        if (customer.subscriptionId === null) {
+          throw new Error(`The account ${customer.accountId} has no Stripe subscription.`);
+        }
+        const meterId = (await findMeters())[meter];
+        return readSubscriptionPeriod(stripe, customer.subscriptionId, meterId);
+      }),
+  };
+};

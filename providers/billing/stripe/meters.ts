@@ -1,0 +1,85 @@
+import type { Stripe } from "stripe";
+import type { Kind } from "../../../domain/accounts.ts";
+
+/** The payload keys of our meters, which are also Stripe's defaults. */
+export const CUSTOMER_KEY = "stripe_customer_id";
+export const VALUE_KEY = "value";
+
+export const METERS = {
+  tree: { eventName: "impact_tree_planted", displayName: "Trees planted" },
+  bottle: { eventName: "impact_plastic_bottle_rescued", displayName: "Plastic bottles rescued" },
+} as const satisfies Record<Kind, { eventName: string; displayName: string }>;
+
+type Meter = Stripe.Billing.Meter;
+
+const listMeters = (stripe: Stripe): Promise<Meter[]> =>
+  stripe.billing.meters.list({ limit: 100 }).autoPagingToArray({ limit: 10_000 });
+
+/** An event name belongs to one active meter; deactivated ones of the same name do not matter beside it. */
+const findMeter = (meters: readonly Meter[], eventName: string): Meter | undefined => {
+  const named = meters.filter((meter) => meter.event_name === eventName);
+  return named.find(({ status }) => status === "active") ?? named[0];
+};
+
+/** Everything but the display name is fixed when a meter is created, so a difference cannot be mended here. */
+const assertUsable = (meter: Meter): void => {
+  const differences = [
+    meter.status === "active" ? "" : `it is ${meter.status}`,
+    meter.default_aggregation.formula === "sum"
+      ? ""
+      : `it aggregates by ${meter.default_aggregation.formula}, not sum`,
+    meter.event_time_window === null
+      ? ""
+      : `its event time window is "${meter.event_time_window}", not empty`,
+    meter.customer_mapping.event_payload_key === CUSTOMER_KEY
+      ? ""
+      : `its customer key is "${meter.customer_mapping.event_payload_key}", not "${CUSTOMER_KEY}"`,
+    meter.value_settings.event_payload_key === VALUE_KEY
+      ? ""
+      : `its value key is "${meter.value_settings.event_payload_key}", not "${VALUE_KEY}"`,
+  ].filter(Boolean);
+  if (differences.length > 0) {
+    throw new Error(
+      `Stripe's meter ${meter.id} (${meter.event_name}) cannot be used: ${differences.join("; ")}.`,
+    );
+  }
+};
+
+const findOrCreateMeter = async (
+  stripe: Stripe,
+  existing: readonly Meter[],
+  kind: Kind,
+): Promise<string> => {
+  const { eventName, displayName } = METERS[kind];
+  let meter = findMeter(existing, eventName);
+  if (meter === undefined) {
+    try {
+      meter = await stripe.billing.meters.create({
+        display_name: displayName,
+        event_name: eventName,
+        default_aggregation: { formula: "sum" },
+        customer_mapping: { type: "by_id", event_payload_key: CUSTOMER_KEY },
+        value_settings: { event_payload_key: VALUE_KEY },
+      });
+    } catch (error) {
+      // Another process may have been first; its meter then is ours too.
+      meter = findMeter(await listMeters(stripe), eventName);
+      if (meter === undefined) {
+        throw error;
+      }
+    }
+  }
+  assertUsable(meter);
+  return meter.id;
+};
+
+/**
+ * The ids of our meters at Stripe, created where they are missing.
+ * @throws when a meter of our name is inactive or counts in another way than we do.
+ */
+export const findOrCreateMeters = async (stripe: Stripe): Promise<Record<Kind, string>> => {
+  const existing = await listMeters(stripe);
+  const tree = await findOrCreateMeter(stripe, existing, "tree");
+  const bottle = await findOrCreateMeter(stripe, existing, "bottle");
+  return { tree, bottle };
+};

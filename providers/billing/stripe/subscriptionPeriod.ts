@@ -1,0 +1,75 @@
+import type { Stripe } from "stripe";
+import type { Period } from "../../../domain/billingCycle.ts";
+
+const ENDED = new Set(["canceled", "incomplete", "incomplete_expired"]);
+
+/** One interval before the period's end, on the day of the month that the subscription is anchored to. */
+const oneIntervalBefore = (
+  end: number,
+  { interval, interval_count: count }: Stripe.Price.Recurring,
+  anchorDay: number,
+): number | null => {
+  const days = { day: 1, week: 7 }[interval as string];
+  if (days !== undefined) {
+    return end - days * count * 86_400;
+  }
+  const months = { month: 1, year: 12 }[interval as string];
+  if (months === undefined) {
+    return null;
+  }
+  const date = new Date(end * 1000);
+  const target = new Date(
+    Date.UTC(date.getUTCFullYear(), date.getUTCMonth() - months * count, 1) +
+      (date.getTime() % 86_400_000),
+  );
+  const lastDay = new Date(
+    Date.UTC(target.getUTCFullYear(), target.getUTCMonth() + 1, 0),
+  ).getUTCDate();
+  target.setUTCDate(Math.min(anchorDay, lastDay));
+  return target.getTime() / 1000;
+};
+
+/**
+ * The current billing period of the item that is priced on the meter.
+ *
+ * An item that was added within a period starts, at Stripe, when it was added. Usage reported before that belongs to the
+ * same, not yet invoiced period, so the period is taken from one interval before its end, but never from before the
+ * subscription itself.
+ * @throws when the subscription is over or has no such item, or has several with different periods.
+ */
+export const readSubscriptionPeriod = async (
+  stripe: Stripe,
+  subscriptionId: string,
+  meterId: string,
+): Promise<Period> => {
+  const subscription = await stripe.subscriptions.retrieve(subscriptionId);
+  if (ENDED.has(subscription.status)) {
+    throw new Error(`Stripe's subscription ${subscriptionId} is ${subscription.status}.`);
+  }
+  // The subscription itself carries its first ten items only.
+  const items = await stripe.subscriptionItems
+    .list({ subscription: subscriptionId, limit: 100 })
+    .autoPagingToArray({ limit: 10_000 });
+  const metered = items.filter(({ price }) => price.recurring?.meter === meterId);
+  const [item] = metered;
+  if (!item?.price.recurring) {
+    throw new Error(
+      `Stripe's subscription ${subscriptionId} has no item priced on the meter ${meterId}.`,
+    );
+  }
+  const end = item.current_period_end;
+  if (metered.some(({ current_period_end: other }) => other !== end)) {
+    throw new Error(
+      `Stripe's subscription ${subscriptionId} has items of different periods on the meter ${meterId}.`,
+    );
+  }
+  const anchorDay =
+    subscription.billing_cycle_anchor_config?.day_of_month ??
+    new Date(subscription.billing_cycle_anchor * 1000).getUTCDate();
+  const regularStart = oneIntervalBefore(end, item.price.recurring, anchorDay);
+  const start = Math.min(
+    item.current_period_start,
+    Math.max(regularStart ?? item.current_period_start, subscription.start_date),
+  );
+  return { start: new Date(start * 1000), end: new Date(end * 1000) };
+};

@@ -1,0 +1,19 @@
+import { parseArgs } from "node:util";
+import { startStripeDouble } from "./startStripeDouble.ts";
+
+/**
+ * The double as a program: `npx node test/stripe/main.ts [--port 12111]`. Give the service what it prints. Steer it with
+ * `curl -d '{"kind":"drop","applied":true}' <address>/_double/addFault`, read it with `curl -d '{}' <address>/_double/usage`;
+ * `createControl.ts` lists the rest.
+ */
+const { values } = parseArgs({ options: { port: { type: "string", default: "0" } } });
+const double = await startStripeDouble({ port: Number(values.port) });
+const { customerId, subscriptionId } = double.control.addSubscriber({});
+console.log(`STRIPE_API_BASE=${double.url}`);
+console.log(`STRIPE_SECRET_KEY=${double.secretKey}`);
+console.log(`A customer with a subscription: ${customerId} ${subscriptionId}`);
+const stop = (): void => {
+  void double.close();
+};
+process.once("SIGINT", stop);
+process.once("SIGTERM", stop);

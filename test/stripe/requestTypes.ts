@@ -1,0 +1,41 @@
+import type { Stripe } from "stripe";
+
+type Item = Stripe.SubscriptionUpdateParams.Item;
+
+/**
+ * What the double accepts, by the name of the call: of the SDK's own parameter types those parts that the double
+ * models, so that it refuses a parameter that it would otherwise ignore. `generateRequestSchemas.ts` turns this into
+ * `requestSchemas.json`.
+ */
+export type RequestTypes = {
+  nothing: Omit<Stripe.Billing.MeterRetrieveParams, "expand">;
+  customerCreate: Pick<Stripe.CustomerCreateParams, "name" | "email" | "metadata">;
+  meterCreate: Omit<Stripe.Billing.MeterCreateParams, "expand">;
+  meterList: Omit<Stripe.Billing.MeterListParams, "expand">;
+  meterEventCreate: Omit<Stripe.Billing.MeterEventCreateParams, "expand">;
+  meterListEventSummaries: Omit<Stripe.Billing.MeterListEventSummariesParams, "expand">;
+  priceCreate: Pick<
+    Stripe.PriceCreateParams,
+    "currency" | "unit_amount" | "recurring" | "nickname" | "lookup_key" | "metadata"
+  > & { product_data?: Pick<Stripe.PriceCreateParams.ProductData, "name"> };
+  subscriptionCreate: Pick<
+    Stripe.SubscriptionCreateParams,
+    "customer" | "billing_cycle_anchor" | "proration_behavior" | "payment_behavior" | "metadata"
+  > & { items: Array<Pick<Item, "price" | "quantity" | "metadata">> };
+  subscriptionUpdate: Pick<
+    Stripe.SubscriptionUpdateParams,
+    "proration_behavior" | "payment_behavior" | "metadata"
+  > & { items?: Array<Pick<Item, "id" | "price" | "quantity" | "metadata">> };
+  subscriptionItemCreate: Pick<
+    Stripe.SubscriptionItemCreateParams,
+    "subscription" | "price" | "quantity" | "metadata" | "proration_behavior" | "payment_behavior"
+  >;
+  subscriptionItemUpdate: Pick<
+    Stripe.SubscriptionItemUpdateParams,
+    "quantity" | "metadata" | "proration_behavior" | "payment_behavior"
+  >;
+  subscriptionItemList: Pick<
+    Stripe.SubscriptionItemListParams,
+    "subscription" | "limit" | "starting_after" | "ending_before"
+  >;
+};

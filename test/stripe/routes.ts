@@ -1,0 +1,154 @@
+import {
+  acceptMeterEvent,
+  createMeter,
+  getMeter,
+  listEventSummaries,
+  listMeters,
+  setMeterStatus,
+  targetOf,
+} from "./meters.ts";
+import { Refusal, missing } from "./refusal.ts";
+import type { AcceptedEvent, State } from "./state.ts";
+import {
+  cancelSubscription,
+  createCustomer,
+  createPrice,
+  createSubscription,
+  createSubscriptionItem,
+  getSubscription,
+  listSubscriptionItems,
+  readSubscriptionItem,
+  subscriptionAnswer,
+  updateSubscription,
+  updateSubscriptionItem,
+} from "./subscriptions.ts";
+import { parseRequest } from "./validateRequest.ts";
+
+/** A call whose parameters are valid, ready to be done. */
+export type Prepared = {
+  /** Two calls that share this must not overlap. */
+  readonly exclusive?: () => string;
+  readonly execute: () => object;
+};
+
+type Call = {
+  readonly state: State;
+  /** What the pattern's `:id` matched. */
+  readonly id: string;
+  readonly form: string;
+  readonly event: Pick<AcceptedEvent, "idempotencyKey" | "rejectedWith">;
+};
+
+const found = <T>(what: string, map: ReadonlyMap<string, T>, id: string): T => {
+  const value = map.get(id);
+  if (value === undefined) {
+    throw missing(what, id, 404);
+  }
+  return value;
+};
+
+const routes: Record<string, (call: Call) => Prepared> = {
+  "POST /v1/billing/meter_events": ({ state, form, event }) => {
+    const request = parseRequest("meterEventCreate", form);
+    return {
+      exclusive: () => {
+        const { meter, customerId } = targetOf(state, request);
+        return `${customerId} and ${meter.event_name}`;
+      },
+      execute: () => acceptMeterEvent(state, request, targetOf(state, request), event),
+    };
+  },
+  "POST /v1/billing/meters": ({ state, form }) => {
+    const request = parseRequest("meterCreate", form);
+    return { execute: () => createMeter(state, request) };
+  },
+  "GET /v1/billing/meters": ({ state, form }) => {
+    const request = parseRequest("meterList", form);
+    return { execute: () => listMeters(state, request) };
+  },
+  "GET /v1/billing/meters/:id": ({ state, id, form }) => {
+    parseRequest("nothing", form);
+    return { execute: () => getMeter(state, id) };
+  },
+  "POST /v1/billing/meters/:id/deactivate": ({ state, id, form }) => {
+    parseRequest("nothing", form);
+    return { execute: () => setMeterStatus(state, id, "inactive") };
+  },
+  "POST /v1/billing/meters/:id/reactivate": ({ state, id, form }) => {
+    parseRequest("nothing", form);
+    return { execute: () => setMeterStatus(state, id, "active") };
+  },
+  "GET /v1/billing/meters/:id/event_summaries": ({ state, id, form }) => {
+    const request = parseRequest("meterListEventSummaries", form);
+    return { execute: () => listEventSummaries(state, id, request) };
+  },
+  "POST /v1/customers": ({ state, form }) => {
+    const request = parseRequest("customerCreate", form);
+    return { execute: () => createCustomer(state, request) };
+  },
+  "GET /v1/customers/:id": ({ state, id, form }) => {
+    parseRequest("nothing", form);
+    return { execute: () => found("customer", state.customers, id) };
+  },
+  "POST /v1/prices": ({ state, form }) => {
+    const request = parseRequest("priceCreate", form);
+    return { execute: () => createPrice(state, request) };
+  },
+  "GET /v1/prices/:id": ({ state, id, form }) => {
+    parseRequest("nothing", form);
+    return { execute: () => found("price", state.prices, id) };
+  },
+  "POST /v1/subscriptions": ({ state, form }) => {
+    const request = parseRequest("subscriptionCreate", form);
+    return { execute: () => subscriptionAnswer(state, createSubscription(state, request)) };
+  },
+  "GET /v1/subscriptions/:id": ({ state, id, form }) => {
+    parseRequest("nothing", form);
+    return { execute: () => subscriptionAnswer(state, getSubscription(state, id)) };
+  },
+  "POST /v1/subscriptions/:id": ({ state, id, form }) => {
+    const request = parseRequest("subscriptionUpdate", form);
+    return { execute: () => subscriptionAnswer(state, updateSubscription(state, id, request)) };
+  },
+  "DELETE /v1/subscriptions/:id": ({ state, id, form }) => {
+    parseRequest("nothing", form);
+    return { execute: () => subscriptionAnswer(state, cancelSubscription(state, id)) };
+  },
+  "POST /v1/subscription_items": ({ state, form }) => {
+    const request = parseRequest("subscriptionItemCreate", form);
+    return { execute: () => createSubscriptionItem(state, request) };
+  },
+  "GET /v1/subscription_items": ({ state, form }) => {
+    const request = parseRequest("subscriptionItemList", form);
+    return { execute: () => listSubscriptionItems(state, request) };
+  },
+  "GET /v1/subscription_items/:id": ({ state, id, form }) => {
+    parseRequest("nothing", form);
+    return { execute: () => readSubscriptionItem(state, id) };
+  },
+  "POST /v1/subscription_items/:id": ({ state, id, form }) => {
+    const request = parseRequest("subscriptionItemUpdate", form);
+    return { execute: () => updateSubscriptionItem(state, id, request) };
+  },
+};
+
+/** Finds the call and checks its parameters. @throws {Refusal} what Stripe answers; Error for what it would answer but the double cannot. */
+export const prepareCall = (
+  { method, path }: { method: string; path: string },
+  call: Omit<Call, "id">,
+): Prepared => {
+  const direct = routes[`${method} ${path}`];
+  if (direct) {
+    return direct({ ...call, id: "" });
+  }
+  const parts = path.split("/");
+  for (const at of [3, 4]) {
+    const id = parts[at];
+    const route =
+      routes[`${method} ${parts.with(Math.min(at, parts.length - 1), ":id").join("/")}`];
+    if (id !== undefined && route) {
+      return route({ ...call, id: decodeURIComponent(id) });
+    }
+  }
+  throw new Refusal(404, `Unrecognized request URL (${method}: ${path}).`);
+};

@@ -1,0 +1,100 @@
+import type { Stripe } from "stripe";
+import type { Clock } from "./clock.ts";
+
+/** A meter event that was answered with a 200. Values are sums of what the meter measures, times unix seconds. */
+export type AcceptedEvent = {
+  readonly identifier: string;
+  readonly idempotencyKey: string | null;
+  readonly eventName: string;
+  readonly meterId: string;
+  readonly customerId: string;
+  readonly value: number;
+  readonly second: number;
+  readonly receivedAt: number;
+  /** The code of the later, asynchronous refusal; such an event is not billed. */
+  readonly rejectedWith: string | null;
+};
+
+export type Meter = Stripe.Billing.Meter;
+export type Customer = Pick<
+  Stripe.Customer,
+  "id" | "object" | "created" | "livemode" | "name" | "email" | "metadata"
+>;
+export type Price = Pick<
+  Stripe.Price,
+  | "id"
+  | "object"
+  | "active"
+  | "created"
+  | "currency"
+  | "livemode"
+  | "lookup_key"
+  | "metadata"
+  | "nickname"
+  | "product"
+  | "type"
+  | "unit_amount"
+> & { readonly recurring: Stripe.Price.Recurring };
+export type StoredItem = {
+  readonly id: string;
+  readonly subscriptionId: string;
+  readonly created: number;
+  readonly price: Price;
+  quantity: number | null;
+  metadata: Stripe.Metadata;
+};
+export type StoredSubscription = {
+  readonly id: string;
+  readonly customerId: string;
+  readonly created: number;
+  /** Every period of every item ends a whole number of intervals from here. */
+  readonly anchor: number;
+  status: "active" | "canceled";
+  canceledAt: number | null;
+  metadata: Stripe.Metadata;
+};
+
+export type Settings = {
+  /** How long after its arrival an event shows in summaries. */
+  summaryDelaySeconds: number;
+  /** How long after a period's end its usage still counts. */
+  gracePeriodSeconds: number;
+  /** How long each call takes; calls that overlap can only be noticed when it is not 0. */
+  latencyMs: number;
+};
+
+export type State = {
+  readonly clock: Clock;
+  readonly settings: Settings;
+  readonly nextId: (prefix: string) => string;
+  readonly meters: Map<string, Meter>;
+  readonly events: AcceptedEvent[];
+  /** When each identifier was last accepted. */
+  readonly identifiers: Map<string, number>;
+  readonly customers: Map<string, Customer>;
+  /** Customers whose payments fail. */
+  readonly declining: Set<string>;
+  readonly prices: Map<string, Price>;
+  readonly subscriptions: Map<string, StoredSubscription>;
+  readonly items: Map<string, StoredItem>;
+};
+
+export const createState = (clock: Clock, settings: Settings): State => {
+  let lastId = 0;
+  return {
+    clock,
+    settings,
+    nextId: (prefix) => {
+      lastId += 1;
+      return `${prefix}_test_${String(lastId).padStart(8, "0")}`;
+    },
+    meters: new Map(),
+    events: [],
+    identifiers: new Map(),
+    customers: new Map(),
+    declining: new Set(),
+    prices: new Map(),
+    subscriptions: new Map(),
+    items: new Map(),
+  };
+};
