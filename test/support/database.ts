@@ -1,0 +1,74 @@
+import { createHash } from "node:crypto";
+import { readdir, readFile } from "node:fs/promises";
+import type { TestFn } from "ava";
+import anyTest from "ava";
+import { Client } from "pg";
+import type { DatabasePool } from "slonik";
+import { migrate } from "../../db/migrate.ts";
+import { openPool } from "../../db/pool.ts";
+
+const ADMIN_URL = process.env["TEST_DATABASE_URL"] ?? "postgres://postgres@127.0.0.1:5432/postgres";
+const MIGRATIONS = new URL("../../db/migrations/", import.meta.url);
+
+const urlOf = (database: string): string => {
+  const url = new URL(ADMIN_URL);
+  url.pathname = database;
+  return url.href;
+};
+
+/** Names a schema by its migrations' content, so that an edit makes a new template. */
+const nameTemplate = async (): Promise<string> => {
+  const files = (await readdir(MIGRATIONS)).filter((file) => file.endsWith(".sql")).toSorted();
+  const texts = await Promise.all(files.map((file) => readFile(new URL(file, MIGRATIONS))));
+  const hash = createHash("sha256");
+  for (const text of texts) {
+    hash.update(text);
+  }
+  return `test_template_${hash.digest("hex").slice(0, 16)}`;
+};
+
+/** Answers the migrated template's name; test files start together, so one makes it and the others wait. */
+const ensureTemplate = async (admin: Client): Promise<string> => {
+  const template = await nameTemplate();
+  await admin.query("SELECT pg_advisory_lock(hashtext('test_template'))");
+  try {
+    const found = await admin.query("SELECT FROM pg_database WHERE datname = $1", [template]);
+    if (found.rowCount === 0) {
+      // Renamed only when migrated, so that a run that was killed half-way leaves no wrong template.
+      const unfinished = `${template}_unfinished`;
+      await admin.query(`DROP DATABASE IF EXISTS ${unfinished} WITH (FORCE)`);
+      await admin.query(`CREATE DATABASE ${unfinished}`);
+      await migrate(urlOf(unfinished));
+      await admin.query(`ALTER DATABASE ${unfinished} RENAME TO ${template}`);
+    }
+  } finally {
+    await admin.query("SELECT pg_advisory_unlock(hashtext('test_template'))");
+  }
+  return template;
+};
+
+/** What a test file with a database has in its context. */
+export type DatabaseContext = { readonly db: DatabasePool; readonly databaseUrl: string };
+
+/** Gives a test file a database of its own, cloned from the template and dropped when the file is done. */
+export const testWithDatabase = (): TestFn<DatabaseContext> => {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- ava types the context only by a cast.
+  const test = anyTest as TestFn<DatabaseContext>;
+  const database = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
+  const admin = new Client({ connectionString: ADMIN_URL });
+
+  test.before(async (t) => {
+    await admin.connect();
+    await admin.query(`CREATE DATABASE ${database} TEMPLATE ${await ensureTemplate(admin)}`);
+    const databaseUrl = urlOf(database);
+    t.context = { db: await openPool(databaseUrl), databaseUrl };
+  });
+
+  test.after.always(async (t) => {
+    await t.context.db.end();
+    await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
+    await admin.end();
+  });
+
+  return test;
+};
