@@ -107,22 +107,31 @@ export const assignFacts = async (
   `);
 };
 
-/**
- * Makes the facts of a failed event wait for another sealing, together with the refunds of the same registrations that
- * were held back because of it.
- */
+/** Makes the facts of a failed event wait for another sealing. */
 export const releaseFacts = async (
   transaction: DatabaseTransactionConnection,
   meterEventId: bigint,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
-    UPDATE usage_fact AS fact
+    UPDATE usage_fact
     SET meter_event_id = NULL
-    WHERE fact.meter_event_id = ${meterEventId}
-      OR (
-        fact.meter_event_id IN (SELECT id FROM meter_event WHERE state = 'held')
-        AND fact.registration_id IN (SELECT registration_id FROM usage_fact WHERE meter_event_id = ${meterEventId})
-      )
+    WHERE meter_event_id = ${meterEventId}
+  `);
+};
+
+/** Makes those refunds wait for another sealing that were held because an event with their registrations failed. */
+export const releaseHeldRefunds = async (
+  transaction: DatabaseTransactionConnection,
+  failedEventId: bigint,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE usage_fact AS held
+    SET meter_event_id = NULL
+    FROM meter_event, usage_fact AS failed
+    WHERE meter_event.id = held.meter_event_id
+      AND meter_event.state = 'held'
+      AND failed.meter_event_id = ${failedEventId}
+      AND failed.registration_id = held.registration_id
   `);
 };
 

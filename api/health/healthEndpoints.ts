@@ -8,18 +8,20 @@ export type HealthChecks = {
   readonly temporal: () => Promise<unknown>;
 };
 
-const liveReply = z.strictObject({ status: z.literal("ok") });
+const liveReply = z.strictObject({ status: z.literal("ok") }).meta({ id: "Liveness" });
 const ALIVE: z.output<typeof liveReply> = { status: "ok" };
 
 const part = z.enum(["ok", "unreachable"]);
-const readyReply = z.strictObject({
-  status: z.enum(["ok", "unavailable"]),
-  database: part,
-  temporal: part.meta({
-    description:
-      "Registrations are accepted while it is unreachable; what follows from them waits.",
-  }),
-});
+const readyReply = z
+  .strictObject({
+    status: z.enum(["ok", "unavailable"]),
+    database: part,
+    temporal: part.meta({
+      description:
+        "Registrations are accepted while it is unreachable; what follows from them waits.",
+    }),
+  })
+  .meta({ id: "Readiness" });
 type Ready = z.output<typeof readyReply>;
 
 const outcomeOf = (check: () => Promise<unknown>): Promise<Ready["database"]> =>
@@ -52,6 +54,7 @@ export const healthEndpoints = (checks: HealthChecks): readonly Endpoint[] => {
         refusals: [],
       },
       schemas: { reply: liveReply },
+      examples: { reply: ALIVE },
       handle: () => Promise.resolve(ALIVE),
     }),
     publicEndpoint({
@@ -61,9 +64,11 @@ export const healthEndpoints = (checks: HealthChecks): readonly Endpoint[] => {
         operationId: "readiness",
         tag: "operations",
         summary: "Whether requests can be served, and which dependency answers",
+        otherReplies: { 503: "The database is unreachable." },
         refusals: [],
       },
       schemas: { reply: readyReply },
+      examples: { reply: { status: "ok", database: "ok", temporal: "ok" } },
       handle: async (ctx) => {
         looking ??= readiness(checks).finally(() => {
           looking = null;

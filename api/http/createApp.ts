@@ -1,5 +1,6 @@
 import Router from "@koa/router";
 import Koa from "koa";
+import type { Middleware } from "koa";
 import type { Logger } from "pino";
 import { authenticate } from "../middleware/authenticate.ts";
 import type { Authenticator } from "../middleware/authenticate.ts";
@@ -10,7 +11,7 @@ import { observeRequest } from "../middleware/observeRequest.ts";
 import type { RequestObserver } from "../middleware/observeRequest.ts";
 import { readBody } from "../middleware/readBody.ts";
 import { refuseUnknown } from "../middleware/refuseUnknown.ts";
-import type { ApiState } from "./apiContext.ts";
+import type { ApiContext, ApiState } from "./apiContext.ts";
 import type { Endpoint } from "./endpoint.ts";
 
 /** What every interface's app needs of the process around it. */
@@ -19,6 +20,19 @@ export type AppDependencies = {
   readonly observe: RequestObserver;
 };
 
+/** What people and tools read with GET and without a key; not part of the interface. */
+export type Page = {
+  readonly path: string;
+  readonly run: (ctx: ApiContext) => Promise<void> | void;
+};
+
+const rememberRoute =
+  (path: string): Middleware<ApiState> =>
+  (ctx, next) => {
+    ctx.state.route = path;
+    return next();
+  };
+
 /** An app around endpoints: the same way in for each, in the order of the list below. */
 export const createApp = ({
   logger,
@@ -26,10 +40,12 @@ export const createApp = ({
   authenticator,
   presentError,
   endpoints,
+  pages = [],
 }: AppDependencies & {
   readonly authenticator: Authenticator;
   readonly presentError: PresentError;
   readonly endpoints: readonly Endpoint[];
+  readonly pages?: readonly Page[];
 }): Koa<ApiState> => {
   const app = new Koa<ApiState>();
   // Answers that Koa itself fails to write; refusals and faults of ours never get here.
@@ -46,14 +62,14 @@ export const createApp = ({
   for (const { method, path, access, run } of endpoints) {
     router[method](
       path,
-      (ctx, next) => {
-        ctx.state.route = path;
-        return next();
-      },
+      rememberRoute(path),
       ...(access === "key" ? [checkKey] : []),
       ...(method === "post" ? [parseBody] : []),
       run,
     );
+  }
+  for (const { path, run } of pages) {
+    router.get(path, rememberRoute(path), run);
   }
   app.use(router.routes());
   app.use(refuseUnknown);

@@ -7,7 +7,14 @@ import { parseRequest } from "./parseRequest.ts";
 import { streamJson } from "./streamJson.ts";
 
 /** Something a client may meet beside the answer of success. */
-export type Refusal = { readonly status: number; readonly when: string; readonly example: string };
+export type Refusal = {
+  readonly status: number;
+  readonly when: string;
+  /** A message as it is given. */
+  readonly example: string;
+  /** Headers that come with it and what they mean. */
+  readonly headers?: Readonly<Record<string, string>>;
+};
 
 /** What the API description tells of an endpoint beside its schemas. */
 export type Description = {
@@ -16,6 +23,9 @@ export type Description = {
   readonly summary: string;
   readonly details?: string;
   readonly refusals: readonly Refusal[];
+  /** Statuses other than 200 under which the answer has its usual shape, and when. */
+  readonly otherReplies?: Readonly<Record<number, string>>;
+  /** Headers of the answer of success and what they mean. */
   readonly replyHeaders?: Readonly<Record<string, string>>;
 };
 
@@ -23,6 +33,11 @@ type Schemas<Query extends z.ZodType, Body extends z.ZodType, Reply extends z.Zo
   readonly query?: Query;
   readonly body?: Body;
   readonly reply: Reply;
+};
+
+type Examples<Body extends z.ZodType, Reply extends z.ZodType> = {
+  readonly body?: z.input<Body>;
+  readonly reply: z.output<Reply>;
 };
 
 /** One method of one path: what the description tells and what the router runs are the same. */
@@ -33,6 +48,7 @@ export type Endpoint = {
   readonly access: "key" | "public";
   readonly description: Description;
   readonly schemas: Schemas<z.ZodType, z.ZodType, z.ZodType>;
+  readonly examples: Examples<z.ZodType, z.ZodType>;
   readonly run: (ctx: ApiContext) => Promise<void>;
 };
 
@@ -44,9 +60,11 @@ type Request<Query extends z.ZodType, Body extends z.ZodType> = {
 
 type Definition<Query extends z.ZodType, Body extends z.ZodType, Reply extends z.ZodType> = Omit<
   Endpoint,
-  "access" | "run" | "schemas"
+  "access" | "examples" | "run" | "schemas"
 > & {
   readonly schemas: Schemas<Query, Body, Reply>;
+  /** A request that works, and its answer. */
+  readonly examples: Examples<Body, Reply>;
   /** A refusal that comes before the body's schema has its say. */
   readonly refuseBody?: (body: unknown) => string | null;
 };
@@ -90,6 +108,20 @@ const callerOf = (ctx: ApiContext): Caller => {
   return ctx.state.caller;
 };
 
+const describe = <Query extends z.ZodType, Body extends z.ZodType, Reply extends z.ZodType>({
+  method,
+  path,
+  description,
+  schemas,
+  examples,
+}: Definition<Query, Body, Reply>): Omit<Endpoint, "access" | "run"> => ({
+  method,
+  path,
+  description,
+  schemas,
+  examples,
+});
+
 /**
  * An endpoint for clients with a key. The compiler holds the answer to its schema; the tests hold real answers to the
  * schema in the API description. Parsing each answer again here would cost every request what only a bug needs.
@@ -105,10 +137,7 @@ export const keyEndpoint = <
     ) => Promise<z.output<Reply>>;
   },
 ): Endpoint => ({
-  method: definition.method,
-  path: definition.path,
-  description: definition.description,
-  schemas: definition.schemas,
+  ...describe(definition),
   access: "key",
   run: async (ctx) => {
     const caller = callerOf(ctx);
@@ -124,10 +153,7 @@ export const streamedKeyEndpoint = <Query extends z.ZodType, Reply extends z.Zod
     ) => AsyncIterable<string>;
   },
 ): Endpoint => ({
-  method: definition.method,
-  path: definition.path,
-  description: definition.description,
-  schemas: definition.schemas,
+  ...describe(definition),
   access: "key",
   run: async (ctx) => {
     const caller = callerOf(ctx);
@@ -147,10 +173,7 @@ export const publicEndpoint = <Reply extends z.ZodType>(
     readonly handle: (ctx: ApiContext) => Promise<z.output<Reply>>;
   },
 ): Endpoint => ({
-  method: definition.method,
-  path: definition.path,
-  description: definition.description,
-  schemas: definition.schemas,
+  ...describe(definition),
   access: "public",
   run: async (ctx) => {
     ctx.body = await definition.handle(ctx);

@@ -1,11 +1,24 @@
 import type Koa from "koa";
+import { z } from "zod";
 import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { HealthChecks } from "../health/healthEndpoints.ts";
 import type { Authenticate } from "../../services/createAuthenticator.ts";
+import { createDocument } from "../openapi/createDocument.ts";
+import { documentPages } from "../openapi/documentPages.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
+
+const presentError = (_status: number, message: string): z.output<typeof errorReply> => ({
+  error: message,
+});
+
+const errorReply = z.strictObject({ error: z.string() }).meta({ id: "Error" });
+
+const DESCRIPTION = `Records trees planted and ocean-bound plastic bottles rescued for an organization, bills them and
+takes them back. Each organization has a production and a test key; what one records the other does not see, and the
+test key causes no charges. Dates and months are UTC.`;
 
 /** The organizations' interface. */
 export const createStandaloneApp = ({
@@ -13,16 +26,30 @@ export const createStandaloneApp = ({
   authenticator,
   logger,
   observe,
+  publicBaseUrl,
   ...dependencies
 }: AppDependencies &
   Parameters<typeof registrationEndpoints>[0] & {
     readonly checks: HealthChecks;
     readonly authenticator: Authenticate;
-  }): Koa<ApiState> =>
-  createApp({
+    /** Where clients reach the interface; null when that is where they found its description. */
+    readonly publicBaseUrl: string | null;
+  }): Koa<ApiState> => {
+  const endpoints = [...registrationEndpoints(dependencies), ...healthEndpoints(checks)];
+  const document = createDocument(endpoints, {
+    title: "Impact tracking service: standalone API",
+    version: "2.0.0",
+    description: DESCRIPTION,
+    baseUrl: publicBaseUrl ?? ".",
+    errorReply,
+    presentError,
+  });
+  return createApp({
     logger,
     observe,
     authenticator,
-    presentError: (_status, message) => ({ error: message }),
-    endpoints: [...registrationEndpoints(dependencies), ...healthEndpoints(checks)],
+    presentError,
+    endpoints,
+    pages: documentPages(document),
   });
+};

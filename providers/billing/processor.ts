@@ -64,3 +64,8 @@ export type BillingProcessor = {
     signal: AbortSignal,
   ) => Promise<Period | null>;
 };
+
+/** Something of ours at the processor is set up otherwise than we need it, which no retry mends. */
+export class ProcessorMismatchError extends Error {
+  override readonly name = "ProcessorMismatchError";
+}

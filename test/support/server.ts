@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import type Koa from "koa";
 import type { ApiState } from "../../api/http/apiContext.ts";
-import { startServer } from "../../api/http/startServer.ts";
+import { startServer } from "../../program/startServer.ts";
 
 /** Serves the app as the program does, on a free port until the test ends; the answer is its base URL. */
 export const serve = async (t: ExecutionContext, app: Koa<ApiState>): Promise<string> => {

@@ -4,6 +4,7 @@ import type { Kind } from "../../../domain/accounts.ts";
 export const KINDS = {
   tree: {
     noun: "tree",
+    title: "Tree",
     plural: "trees",
     registerPath: "/plant/trees",
     refundPath: "/refund/trees",
@@ -14,6 +15,7 @@ export const KINDS = {
   },
   bottle: {
     noun: "bottle",
+    title: "Bottle",
     plural: "bottles",
     registerPath: "/rescue/plastic_bottles",
     refundPath: "/refund/plastic_bottles",

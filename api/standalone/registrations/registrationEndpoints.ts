@@ -13,14 +13,8 @@ import type { Endpoint } from "../../http/endpoint.ts";
 import { KEY_REFUSAL, QUEUE_REFUSAL } from "../refusals.ts";
 import { KINDS } from "./kinds.ts";
 import { listFilter } from "./listFilter.ts";
-import {
-  listQuery,
-  presentRegistration,
-  refundBody,
-  refundReply,
-  registerBody,
-  registerReply,
-} from "./schemas.ts";
+import { EXAMPLES } from "./examples.ts";
+import { listQuery, presentRegistration, SCHEMAS } from "./schemas.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -46,7 +40,7 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
     method: "post",
     path: names.registerPath,
     description: {
-      operationId: `register_${names.plural}`,
+      operationId: `register${names.title}s`,
       tag: names.plural,
       summary: `Register ${names.plural}`,
       details:
@@ -65,7 +59,8 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
         QUEUE_REFUSAL,
       ],
     },
-    schemas: { body: registerBody(names), reply: registerReply(names) },
+    schemas: { body: SCHEMAS[kind].registerBody, reply: SCHEMAS[kind].registerReply },
+    examples: EXAMPLES[kind].register,
     handle: async ({ ctx, caller, body }) => {
       if (body.fractional_count !== undefined) {
         requireFractionalCounting(caller);
@@ -112,7 +107,7 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
     method: "get",
     path: names.registerPath,
     description: {
-      operationId: `list_${names.plural}`,
+      operationId: `list${names.title}s`,
       tag: names.plural,
       summary: `List ${names.noun} registrations`,
       details:
@@ -127,7 +122,8 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
         KEY_REFUSAL,
       ],
     },
-    schemas: { query: listQuery, reply: registerReply(names) },
+    schemas: { query: listQuery, reply: SCHEMAS[kind].registerReply },
+    examples: EXAMPLES[kind].list,
     handle: ({ caller, query }) =>
       listPieces(dependencies, ownerOf(caller, kind), listFilter(query)),
   });
@@ -146,7 +142,7 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
     method: "post",
     path: names.refundPath,
     description: {
-      operationId: `refund_${names.plural}`,
+      operationId: `refund${names.title}s`,
       tag: names.plural,
       summary: `Refund a ${names.noun} registration, whole or in part`,
       details:
@@ -172,7 +168,8 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
         },
       ],
     },
-    schemas: { body: refundBody(names), reply: refundReply(names) },
+    schemas: { body: SCHEMAS[kind].refundBody, reply: SCHEMAS[kind].refundReply },
+    examples: EXAMPLES[kind].refund,
     refuseBody: (body) => (isBlankId(body) ? idRequired : null),
     handle: async ({ caller, body }) => {
       const refunded = await refundRegistration({ db, clock, billing }, ownerOf(caller, kind), {

@@ -1,26 +1,29 @@
 import { z } from "zod";
 import type { Metadata, Registration } from "../../../domain/registrations.ts";
 import { bodyObject, count, date, id, metadata, queryObject, text } from "../../http/fields.ts";
+import { KINDS } from "./kinds.ts";
 import type { KindNames } from "./kinds.ts";
 
-export const registrationReply = z.strictObject({
-  id: z.uuid().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
-  count: z
-    .int()
-    .min(1)
-    .meta({ description: "As registered; a refund leaves it.", examples: [3] }),
-  fractional_count: z
-    .number()
-    .min(0)
-    .meta({ examples: [0] }),
-  created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
-  idempotency_key: z
-    .string()
-    .meta({ description: "Empty when none was given.", examples: ["order-1001"] }),
-  metadata: z.record(z.string(), z.unknown()).meta({ examples: [{ campaign: "spring" }] }),
-  attribution: z.string().meta({ examples: ["newsletter"] }),
-  refunded: z.boolean().meta({ description: "True after the first refund, a partial one too." }),
-});
+const registrationReply = z
+  .strictObject({
+    id: z.uuid().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
+    count: z
+      .int()
+      .min(1)
+      .meta({ description: "As registered; a refund leaves it.", examples: [3] }),
+    fractional_count: z
+      .number()
+      .min(0)
+      .meta({ examples: [0] }),
+    created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
+    idempotency_key: z
+      .string()
+      .meta({ description: "Empty when none was given.", examples: ["order-1001"] }),
+    metadata: z.record(z.string(), z.unknown()).meta({ examples: [{ campaign: "spring" }] }),
+    attribution: z.string().meta({ examples: ["newsletter"] }),
+    refunded: z.boolean().meta({ description: "True after the first refund, a partial one too." }),
+  })
+  .meta({ id: "Registration" });
 
 export const presentRegistration = (
   registration: Registration,
@@ -42,11 +45,10 @@ const idempotencyKey = () =>
     .meta({
       description:
         "A later request with the same key returns the first one's record. Empty means none.",
-      maxLength: 255,
       examples: ["order-1001"],
     });
 
-export const registerBody = ({ plural }: KindNames) =>
+const registerBody = ({ title, plural }: KindNames) =>
   bodyObject({
     count: count().meta({ description: `Number of ${plural}.`, examples: [3] }),
     fractional_count: z
@@ -58,7 +60,7 @@ export const registerBody = ({ plural }: KindNames) =>
       }),
     attribution: text(500)
       .optional()
-      .meta({ description: "A tag to filter by.", maxLength: 500, examples: ["newsletter"] }),
+      .meta({ description: "A tag to filter by.", examples: ["newsletter"] }),
     metadata: metadata()
       .optional()
       .meta({
@@ -66,22 +68,21 @@ export const registerBody = ({ plural }: KindNames) =>
         examples: [{ campaign: "spring" }],
       }),
     idempotency_key: idempotencyKey().optional(),
-  });
+  }).meta({ id: `New${title}Registration` });
 
-export const refundBody = ({ noun, plural }: KindNames) =>
+const refundBody = ({ noun, title, plural }: KindNames) =>
   bodyObject({
     id: id().meta({ description: `The id of the ${noun} registration.` }),
     reason: text(1000)
       .optional()
       .meta({
         description: "Kept with the refund.",
-        maxLength: 1000,
         examples: ["order cancelled"],
       }),
     count: count()
       .optional()
       .meta({ description: `Number of ${plural} to refund; all that remain when omitted.` }),
-  });
+  }).meta({ id: `New${title}Refund` });
 
 const parseJson = (json: string): { readonly value: unknown } | null => {
   try {
@@ -93,6 +94,7 @@ const parseJson = (json: string): { readonly value: unknown } | null => {
 
 const metadataParameter = z
   .string({ error: "must be given at most once" })
+  .meta({ examples: ['{"campaign":"spring"}'] })
   .transform((json, context): Metadata => {
     const parsed = parseJson(json);
     const checked = parsed && metadata().safeParse(parsed.value);
@@ -105,15 +107,12 @@ const metadataParameter = z
     }
     return z.NEVER;
   })
-  .meta({
-    description: "A JSON object; all of its pairs must match.",
-    examples: ['{"campaign":"spring"}'],
-  });
+  .meta({ description: "A JSON object; all of its pairs must match." });
 
 export const listQuery = queryObject({
   attribution_key: text(500)
     .optional()
-    .meta({ description: "Only this attribution.", maxLength: 500, examples: ["newsletter"] }),
+    .meta({ description: "Only this attribution.", examples: ["newsletter"] }),
   id: id().optional().meta({ description: "Only this registration." }),
   created_at: date()
     .optional()
@@ -130,20 +129,34 @@ const total = (description: string) =>
     .min(0)
     .meta({ description, examples: [1200] });
 
-export const registerReply = ({ plural, totalField, monthField, detailsField }: KindNames) =>
-  z.strictObject({
-    [totalField]: total(`All ${plural} on record, refunded ones left out.`),
-    [monthField]: total("Those registered in the current calendar month, UTC."),
-    [detailsField]: z.array(registrationReply),
-  });
+const registerReply = ({ title, plural, totalField, monthField, detailsField }: KindNames) =>
+  z
+    .strictObject({
+      [totalField]: total(`All ${plural} on record, refunded ones left out.`),
+      [monthField]: total("Those registered in the current calendar month, UTC."),
+      [detailsField]: z.array(registrationReply),
+    })
+    .meta({ id: `${title}Registrations` });
 
-export const refundReply = ({ plural, refundedField, totalField }: KindNames) =>
-  z.strictObject({
-    [refundedField]: z
-      .int()
-      .min(1)
-      .meta({ description: `Number of ${plural} that this call refunded.`, examples: [3] }),
-    [totalField]: total(`The ${plural} that remain on record.`),
-    refund_details: z.array(registrationReply),
-    refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
-  });
+const refundReply = ({ title, plural, refundedField, totalField }: KindNames) =>
+  z
+    .strictObject({
+      [refundedField]: z
+        .int()
+        .min(1)
+        .meta({ description: `Number of ${plural} that this call refunded.`, examples: [3] }),
+      [totalField]: total(`The ${plural} that remain on record.`),
+      refund_details: z.array(registrationReply),
+      refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
+    })
+    .meta({ id: `${title}Refund` });
+
+const schemasOf = (names: KindNames) => ({
+  registerBody: registerBody(names),
+  registerReply: registerReply(names),
+  refundBody: refundBody(names),
+  refundReply: refundReply(names),
+});
+
+/** Built once: what is parsed with them is on the way of every request. */
+export const SCHEMAS = { tree: schemasOf(KINDS.tree), bottle: schemasOf(KINDS.bottle) };

@@ -1,7 +1,7 @@
 import { destination, pino } from "pino";
 import type { DestinationStream, Logger } from "pino";
 import { build as buildPretty } from "pino-pretty";
-import type { Config } from "./config.ts";
+import type { Config } from "../config/config.ts";
 
 /** What a log may hold of an error: never its other properties, which may carry keys or personal data. */
 type LoggedError = {

@@ -1,11 +1,7 @@
 import { createServer } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-
-/** What a program cannot start without; the message says what to do. */
-export class StartupError extends Error {
-  override readonly name = "StartupError";
-}
+import { StartupError } from "./startupError.ts";
 
 /** What answers requests: an app, or a handler. */
 export type Listener = (request: IncomingMessage, response: ServerResponse) => unknown;

@@ -1,0 +1,94 @@
+import { Context } from "@temporalio/activity";
+import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
+import type { DatabasePool } from "slonik";
+import type { Clock } from "../domain/clock.ts";
+import type { UsageStream } from "../domain/usage.ts";
+import type { Billing } from "../providers/billing/createBilling.ts";
+import { areRefundsSettled } from "../db/usageFacts.ts";
+import { drainUsage } from "../services/drainUsage.ts";
+import type { StreamReport } from "../services/reconcileUsage.ts";
+import { reconcileUsage } from "../services/reconcileUsage.ts";
+import type { SendResult } from "../services/sendMeterEvent.ts";
+
+const HEARTBEAT_MS = 5000;
+
+/** A workflow's result must stay small. */
+const REPORTED_STREAMS = 100;
+
+/** Lets the server notice a worker that died, also while a single call is slow. */
+const withHeartbeat = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+  const context = Context.current();
+  const timer = setInterval(() => context.heartbeat(), HEARTBEAT_MS);
+  try {
+    return await work();
+  } finally {
+    clearInterval(timer);
+  }
+};
+
+export type ActivityDependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+  /** Told of every attempt to send a meter event. */
+  readonly observeSend: (stream: UsageStream, result: SendResult) => void;
+  /** Told after every reconciliation of the streams whose usage at the processor is not ours. */
+  readonly observeDrift: (streams: readonly StreamReport[]) => void;
+};
+
+/** The activities of all workflows. Each may be repeated at any point: what it did stands in the database. */
+export const createActivities = (deps: ActivityDependencies) => ({
+  /** Sends what a stream has ready; fails, to be retried later, when its present event has to wait. */
+  drainUsage: async (stream: UsageStream): Promise<{ readonly moreIsReady: boolean }> => {
+    const signal = Context.current().cancellationSignal;
+    const result = await withHeartbeat(() =>
+      drainUsage(deps, stream, {
+        signal,
+        onResult: (sent) => deps.observeSend(stream, sent),
+      }),
+    );
+    if (result.kind === "delayed") {
+      throw ApplicationFailure.create({
+        message: result.reason,
+        type: `usage_${result.cause}`,
+        // Waiting is no fault of the worker's; misconfiguration is for a person to mend.
+        ...(result.cause === "misconfigured"
+          ? {}
+          : { category: ApplicationFailureCategory.BENIGN }),
+        ...(result.afterMs === null ? {} : { nextRetryDelay: result.afterMs }),
+      });
+    }
+    return { moreIsReady: result.kind === "more" };
+  },
+
+  /** Fails, to be retried later, until all that the registration's refunds take back is settled. */
+  confirmRefund: async (registrationId: string): Promise<void> => {
+    if (!(await areRefundsSettled(deps.db, registrationId))) {
+      throw ApplicationFailure.create({
+        message: "the refunded usage is not settled yet",
+        type: "refund_unsettled",
+        category: ApplicationFailureCategory.BENIGN,
+      });
+    }
+  },
+
+  /**
+   * Compares the processor's usage with ours. Drift is announced only where it is final: the processor's own sums lag.
+   */
+  reconcileUsage: async ({
+    isFinal,
+  }: {
+    readonly isFinal: boolean;
+  }): Promise<{ readonly streams: number; readonly drifting: readonly StreamReport[] }> => {
+    const report = await withHeartbeat(() =>
+      reconcileUsage(deps, {}, Context.current().cancellationSignal),
+    );
+    const drifting = report.streams.filter(({ drift }) => drift !== 0);
+    if (isFinal || drifting.length === 0) {
+      deps.observeDrift(drifting);
+    }
+    return { streams: report.streams.length, drifting: drifting.slice(0, REPORTED_STREAMS) };
+  },
+});
+
+export type Activities = ReturnType<typeof createActivities>;

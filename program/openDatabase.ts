@@ -1,0 +1,41 @@
+import type { DatabasePool } from "slonik";
+import type { Config } from "../config/config.ts";
+import { requireCurrentSchema, SchemaMismatchError } from "../db/migrate.ts";
+import { openPool } from "../db/pool.ts";
+import { StartupError } from "./startupError.ts";
+
+/** Where the database is, without its password. */
+const nameDatabase = (databaseUrl: string): string => {
+  const { host, pathname } = new URL(databaseUrl);
+  return `${host}${pathname}`;
+};
+
+/**
+ * Opens the database of a program that cannot do without it.
+ * @throws StartupError when it is not set or cannot be reached
+ * @throws SchemaMismatchError when it is at another release's schema
+ */
+export const openDatabase = async (
+  config: Pick<Config, "DATABASE_URL" | "DATABASE_POOL_SIZE">,
+): Promise<DatabasePool> => {
+  const { DATABASE_URL, DATABASE_POOL_SIZE } = config;
+  if (DATABASE_URL === undefined) {
+    throw new StartupError(
+      "DATABASE_URL is not set. Set it to a PostgreSQL database, or run everything on this machine with: npm start",
+    );
+  }
+  try {
+    await requireCurrentSchema(DATABASE_URL);
+  } catch (error) {
+    if (error instanceof SchemaMismatchError || !(error instanceof Error)) {
+      throw error;
+    }
+    // Of several addresses that refuse, node tells in an error without a message.
+    const reason = error.message === "" && "code" in error ? String(error.code) : error.message;
+    throw new StartupError(
+      `The database at ${nameDatabase(DATABASE_URL)} cannot be used: ${reason}. Check DATABASE_URL.`,
+      { cause: error },
+    );
+  }
+  return openPool(DATABASE_URL, DATABASE_POOL_SIZE);
+};

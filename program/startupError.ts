@@ -1,0 +1,4 @@
+/** What a program cannot start without; the message says what to do. */
+export class StartupError extends Error {
+  override readonly name = "StartupError";
+}

@@ -1,0 +1,133 @@
+import type { DatabasePool } from "slonik";
+import type { MinuteQuantities, ReportedStream } from "../db/usageReports.ts";
+import { listReportedStreams, sumByMinute, sumUnsealed } from "../db/usageReports.ts";
+import type { Clock } from "../domain/clock.ts";
+import type { Billing } from "../providers/billing/createBilling.ts";
+
+const MINUTE = 60;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** The longest billing cycle, and the days in which the processor still takes a correction. */
+const DEFAULT_SPAN = 35 * DAY;
+/** The processor's own sums lag behind what it was sent. */
+const LAG = 15 * MINUTE;
+
+/** A half-open span of unix seconds, both ends on a whole minute. */
+export type Span = { readonly start: number; readonly end: number };
+
+/** A minute in which the processor's sum is not ours. */
+export type Difference = {
+  readonly minute: number;
+  readonly ours: number;
+  readonly processor: number;
+};
+
+/** One stream's books, in units. */
+export type StreamReport = ReportedStream & {
+  readonly delivered: number;
+  /** Not in a settled event yet, so not part of the comparison. */
+  readonly pending: number;
+  /** In events that failed for good and wait for a person. */
+  readonly failed: number;
+  readonly processorQuantity: number;
+  /** The processor's sum less what was delivered: 0 when both agree. */
+  readonly drift: number;
+  readonly differences: readonly Difference[];
+};
+
+export type UsageReport = { readonly span: Span; readonly streams: readonly StreamReport[] };
+
+const STEPS = [DAY, HOUR, MINUTE] as const;
+
+const split = ({ start, end }: Span, step: number): readonly Span[] => {
+  const firstBoundary = Math.floor(start / step) * step + step;
+  const starts = [start];
+  for (let boundary = firstBoundary; boundary < end; boundary += step) {
+    starts.push(boundary);
+  }
+  return starts.map((from, index) => ({ start: from, end: starts[index + 1] ?? end }));
+};
+
+const sumIn = (minutes: readonly MinuteQuantities[], { start, end }: Span): number =>
+  minutes.reduce(
+    (sum, { minute, delivered }) => (minute >= start && minute < end ? sum + delivered : sum),
+    0,
+  );
+
+/** Narrows a span whose sums differ down to the minutes that do. */
+const findDifferences = async (
+  span: Span,
+  ours: (part: Span) => number,
+  theirs: (part: Span) => Promise<number>,
+  [step, ...finerSteps]: readonly number[] = STEPS,
+): Promise<readonly Difference[]> => {
+  const [own, processor] = [ours(span), await theirs(span)];
+  if (own === processor) {
+    return [];
+  }
+  if (step === undefined) {
+    return [{ minute: span.start, ours: own, processor }];
+  }
+  const found: Difference[] = [];
+  for (const part of split(span, step)) {
+    found.push(...(await findDifferences(part, ours, theirs, finerSteps)));
+  }
+  return found;
+};
+
+/** The window that a reconciliation covers when none is named. */
+export const defaultSpan = (now: Date): Span => {
+  const end = Math.floor(now.getTime() / 1000) - LAG;
+  const lastMinute = end - (end % MINUTE);
+  return { start: lastMinute - DEFAULT_SPAN, end: lastMinute };
+};
+
+/**
+ * Compares the processor's usage with what was delivered to it, stream by stream; it corrects nothing. Differences that
+ * cancel each other out within the span do not show.
+ * @throws Error when a processor cannot be asked
+ */
+export const reconcileUsage = async (
+  {
+    db,
+    clock,
+    billing,
+  }: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
+  { accountId = null, span = defaultSpan(clock.now()) }: { accountId?: string | null; span?: Span },
+  signal: AbortSignal,
+): Promise<UsageReport> => {
+  const unsealed = await sumUnsealed(db, span, accountId);
+  const streams: StreamReport[] = [];
+  for (const stream of await listReportedStreams(db, span, accountId)) {
+    signal.throwIfAborted();
+    const minutes = await sumByMinute(db, stream, span);
+    const waiting = unsealed.find(
+      ({ accountId: id, mode, meter }) =>
+        id === stream.accountId && mode === stream.mode && meter === stream.meter,
+    );
+    const processor = billing.named(stream.processor, stream.mode);
+    if (!processor) {
+      throw new Error(`Usage was reported to ${stream.processor}, which is not set up.`);
+    }
+    const customer = { ...stream, subscriptionId: null };
+    const usageIn = (part: Span): Promise<number> =>
+      // Without a customer nothing can have been delivered.
+      stream.processor === "stripe" && stream.customerId === null
+        ? Promise.resolve(0)
+        : processor.usageIn(customer, stream.meter, part, signal);
+    const differences = await findDifferences(span, (part) => sumIn(minutes, part), usageIn);
+    const delivered = sumIn(minutes, span);
+    const drift = differences.reduce((sum, { ours, processor: theirs }) => sum + theirs - ours, 0);
+    streams.push({
+      ...stream,
+      delivered,
+      pending: minutes.reduce((sum, { unfinished }) => sum + unfinished, waiting?.quantity ?? 0),
+      failed: minutes.reduce((sum, { failed }) => sum + failed, 0),
+      processorQuantity: delivered + drift,
+      drift,
+      differences,
+    });
+  }
+  return { span, streams };
+};

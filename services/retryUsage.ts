@@ -1,0 +1,84 @@
+import type { DatabasePool } from "slonik";
+import type { StoredMeterEvent } from "../db/meterEvents.ts";
+import { findMeterEvent, lockStream, settleMeterEvent } from "../db/meterEvents.ts";
+import { releaseFacts, releaseHeldRefunds } from "../db/usageFacts.ts";
+import type { Clock } from "../domain/clock.ts";
+import { DomainError } from "../domain/errors.ts";
+import type { Billing } from "../providers/billing/createBilling.ts";
+import type { Delivery } from "./checkDelivery.ts";
+import { checkDelivery } from "./checkDelivery.ts";
+
+const ANSWER_WITHIN_MS = 20_000;
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+/**
+ * Whether a failed event was delivered after all. A definite refusal was not; anything else is up to a person's word or
+ * the processor's record.
+ */
+const findDelivery = (
+  { db, billing }: Dependencies,
+  event: StoredMeterEvent,
+  known: "delivered" | "absent" | null,
+): Delivery | Promise<Delivery> => {
+  if (event.state !== "blocked" && !event.outcomeUnknown) {
+    return { kind: "absent" };
+  }
+  if (known) {
+    return { kind: known };
+  }
+  const processor = billing.named(event.processor, event.mode);
+  return processor
+    ? checkDelivery(processor, db, event, AbortSignal.timeout(ANSWER_WITHIN_MS))
+    : { kind: "unclear", reason: `${event.processor} is not set up, so it cannot be asked` };
+};
+
+/**
+ * Gives the usage of a failed meter event another chance: its facts, and the refunds that were held because of it, make
+ * a new event, so that no identifier ever stands for two sums. Usage that the processor turns out to have is not sent
+ * again.
+ * @param known what a person found out about an outcome that the processor's record leaves unclear
+ * @returns `waiting` when the facts wait to be sent, `delivered` when the processor had the usage all along
+ * @throws DomainError record_not_found for no such event, request_invalid when there is nothing to retry or nobody can
+ * tell whether it was delivered
+ */
+export const retryUsage = async (
+  deps: Dependencies,
+  meterEventId: bigint,
+  known: "delivered" | "absent" | null = null,
+): Promise<"waiting" | "delivered"> => {
+  const { db, clock } = deps;
+  const event = await findMeterEvent(db, meterEventId);
+  if (!event) {
+    throw new DomainError("record_not_found", `there is no meter event ${meterEventId}`);
+  }
+  const delivery = await findDelivery(deps, event, known);
+  if (delivery.kind === "unclear") {
+    throw new DomainError("request_invalid", `meter event ${meterEventId}: ${delivery.reason}`);
+  }
+  return db.transaction(async (transaction) => {
+    await lockStream(transaction, event);
+    const state = (await findMeterEvent(transaction, meterEventId))?.state;
+    if (state !== "rejected" && state !== "expired" && state !== "blocked") {
+      throw new DomainError(
+        "request_invalid",
+        `meter event ${meterEventId} is ${state ?? "gone"}: there is nothing to retry`,
+      );
+    }
+    await settleMeterEvent(transaction, meterEventId, {
+      state: delivery.kind === "delivered" ? "delivered" : "superseded",
+      reason: null,
+      settledAt: clock.now(),
+    });
+    await releaseHeldRefunds(transaction, meterEventId);
+    if (delivery.kind === "delivered") {
+      return "delivered";
+    }
+    await releaseFacts(transaction, meterEventId);
+    return "waiting";
+  });
+};

@@ -1,0 +1,150 @@
+import type { DatabasePool } from "slonik";
+import type { StoredMeterEvent } from "../db/meterEvents.ts";
+import { beginAttempt, recordRetry, settleMeterEvent } from "../db/meterEvents.ts";
+import type { Clock } from "../domain/clock.ts";
+import { decideSend } from "../domain/usage.ts";
+import type { Billing } from "../providers/billing/createBilling.ts";
+import type { BillingProcessor } from "../providers/billing/processor.ts";
+import { checkDelivery } from "./checkDelivery.ts";
+
+/** What one attempt led to: the event's final state, or when to come back (null: the caller's own backoff). */
+export type SendResult =
+  | { readonly kind: "settled"; readonly state: "delivered" | "rejected" | "expired" | "blocked" }
+  | {
+      readonly kind: "delayed";
+      readonly cause: "retry" | "misconfigured" | "leased" | "early";
+      readonly reason: string;
+      readonly afterMs: number | null;
+    };
+
+type Verdict =
+  | { readonly state: "delivered" | "rejected" | "expired" | "blocked"; readonly reason?: string }
+  | {
+      readonly state: "sending";
+      readonly cause: "retry" | "misconfigured" | "early";
+      readonly reason: string;
+      readonly afterMs?: number;
+      readonly outcomeUnknown?: boolean;
+      readonly newKey?: boolean;
+    };
+
+/**
+ * Longer than any attempt can take: the processor's client gives up after 10 seconds and repeats a call whose
+ * connection was reset once.
+ */
+const LEASE_MS = 25_000;
+
+/** Only a person can mend credentials; asking more often helps nobody. */
+const MISCONFIGURED_PAUSE_MS = 5 * 60 * 1000;
+
+const EARLY_PAUSE_MS = 60 * 1000;
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+const attempt = async (
+  processor: BillingProcessor,
+  event: StoredMeterEvent,
+  signal: AbortSignal,
+): Promise<Verdict> => {
+  const outcome = await processor.send(
+    {
+      identifier: event.identifier,
+      customer: { accountId: event.accountId, customerId: event.customerId, subscriptionId: null },
+      meter: event.meter,
+      quantity: event.quantity,
+      second: event.second,
+      keyGeneration: event.keyGeneration,
+    },
+    signal,
+  );
+  switch (outcome.kind) {
+    case "delivered":
+      return { state: "delivered" };
+    case "retry":
+      return { state: "sending", cause: "retry", ...outcome };
+    case "retry_new_key":
+      return { state: "sending", cause: "retry", reason: outcome.reason, newKey: true };
+    case "rejected":
+      // Had an earlier attempt been accepted, sending the usage anew would bill it twice: that must be known first.
+      return { state: event.outcomeUnknown ? "blocked" : "rejected", reason: outcome.reason };
+    case "misconfigured":
+      return {
+        state: "sending",
+        cause: "misconfigured",
+        reason: outcome.reason,
+        afterMs: MISCONFIGURED_PAUSE_MS,
+      };
+  }
+};
+
+const judge = async (
+  deps: Dependencies,
+  event: StoredMeterEvent,
+  signal: AbortSignal,
+): Promise<Verdict> => {
+  const processor = deps.billing.named(event.processor, event.mode);
+  if (!processor) {
+    return {
+      state: "sending",
+      cause: "misconfigured",
+      reason: `the event was sealed for ${event.processor}, which is not set up`,
+      afterMs: MISCONFIGURED_PAUSE_MS,
+    };
+  }
+  const now = deps.clock.now();
+  let decision = decideSend(event, now);
+  if (decision === "reconcile") {
+    const delivery = await checkDelivery(processor, deps.db, event, signal);
+    if (delivery.kind === "delivered") {
+      return { state: "delivered" };
+    }
+    if (delivery.kind === "unclear") {
+      return { state: "blocked", reason: delivery.reason };
+    }
+    decision = decideSend({ ...event, outcomeUnknown: false }, now);
+  }
+  if (decision === "expire") {
+    return { state: "expired", reason: "older than the processor accepts" };
+  }
+  if (decision === "wait") {
+    return {
+      state: "sending",
+      cause: "early",
+      reason: "ahead of the processor's clock",
+      afterMs: EARLY_PAUSE_MS,
+    };
+  }
+  return attempt(processor, event, signal);
+};
+
+/** Makes one attempt to send a sealed event. Each step is on record before and after the call. */
+export const sendMeterEvent = async (
+  deps: Dependencies,
+  id: bigint,
+  signal: AbortSignal,
+): Promise<SendResult> => {
+  const { db, clock } = deps;
+  const now = clock.now();
+  const event = await beginAttempt(db, id, { now, until: new Date(now.getTime() + LEASE_MS) });
+  if (!event) {
+    return {
+      kind: "delayed",
+      cause: "leased",
+      reason: "an earlier attempt may still be under way",
+      afterMs: LEASE_MS,
+    };
+  }
+  const verdict = await judge(deps, event, signal);
+  if (verdict.state === "sending") {
+    const { cause, reason, afterMs = null, outcomeUnknown = false, newKey = false } = verdict;
+    await recordRetry(db, id, { reason, outcomeUnknown, newKey });
+    return { kind: "delayed", cause, reason, afterMs };
+  }
+  const { state, reason = null } = verdict;
+  await settleMeterEvent(db, id, { state, reason, settledAt: clock.now() });
+  return { kind: "settled", state };
+};

@@ -1,0 +1,77 @@
+import { collectDefaultMetrics, Counter, Gauge, Registry } from "prom-client";
+import type { DatabasePool } from "slonik";
+import { listWaitingStreams } from "../db/usageFacts.ts";
+import { countFailedMeterEvents } from "../db/usageReports.ts";
+import type { Clock } from "../domain/clock.ts";
+import type { UsageStream } from "../domain/usage.ts";
+import type { StreamReport } from "../services/reconcileUsage.ts";
+import type { SendResult } from "../services/sendMeterEvent.ts";
+
+export type WorkerMetrics = {
+  readonly registry: Registry;
+  readonly observeSend: (stream: UsageStream, result: SendResult) => void;
+  readonly observeDrift: (streams: readonly StreamReport[]) => void;
+};
+
+/** A worker process's metrics in Prometheus' form. What the database knows is read whenever the metrics are. */
+export const createWorkerMetrics = ({
+  db,
+  clock,
+}: {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+}): WorkerMetrics => {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  const registers = [registry];
+  const meterEvents = new Counter({
+    name: "impact_meter_event_attempts_total",
+    help: "Attempts to send a meter event, by meter and outcome.",
+    labelNames: ["mode", "meter", "outcome"],
+    registers,
+  });
+  const drift = new Gauge({
+    name: "impact_usage_drift_units",
+    help: "Units by which the processor differed from what was delivered, at the last reconciliation of this process.",
+    registers,
+  });
+  const waitingStreams = new Gauge({
+    name: "impact_usage_waiting_streams",
+    help: "Streams (account, mode, meter) with usage that is not reported yet.",
+    registers,
+  });
+  registry.registerMetric(
+    new Gauge({
+      name: "impact_usage_oldest_unreported_age_seconds",
+      help: "Age of the oldest usage that is not reported yet; 0 when there is none.",
+      registers: [],
+      async collect() {
+        const waiting = await listWaitingStreams(db);
+        waitingStreams.set(waiting.length);
+        const nowSeconds = clock.now().getTime() / 1000;
+        this.set(Math.max(0, ...waiting.map(({ second }) => nowSeconds - second)));
+      },
+    }),
+  );
+  registry.registerMetric(
+    new Gauge({
+      name: "impact_meter_events_failed",
+      help: "Meter events that failed for good and wait for a person.",
+      registers: [],
+      async collect() {
+        this.set(await countFailedMeterEvents(db));
+      },
+    }),
+  );
+  return {
+    registry,
+    observeSend: ({ mode, meter }, result) =>
+      meterEvents.inc({
+        mode,
+        meter,
+        outcome: result.kind === "settled" ? result.state : result.cause,
+      }),
+    observeDrift: (streams) =>
+      drift.set(streams.reduce((sum, stream) => sum + Math.abs(stream.drift), 0)),
+  };
+};

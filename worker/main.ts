@@ -1,0 +1,88 @@
+import type { Logger } from "pino";
+import type { Config } from "../config/config.ts";
+import { createActivities } from "../activities/createActivities.ts";
+import { systemClock } from "../domain/clock.ts";
+import { openDatabase } from "../program/openDatabase.ts";
+import { runProgram } from "../program/runProgram.ts";
+import type { RunningPart } from "../program/runProgram.ts";
+import { serveMetrics } from "../program/serveMetrics.ts";
+import { startServer } from "../program/startServer.ts";
+import { openTemporalClient } from "../program/temporalClient.ts";
+import { createBilling } from "../providers/billing/createBilling.ts";
+import { BACKGROUND_QUEUE } from "../workflows/taskQueues.ts";
+import { createWorkerMetrics } from "./createWorkerMetrics.ts";
+import { ensureSchedules } from "./ensureSchedules.ts";
+import { installTemporalRuntime } from "./installTemporalRuntime.ts";
+import { prepareBilling } from "./prepareBilling.ts";
+import { runDispatcher } from "./runDispatcher.ts";
+import { runWorker } from "./runWorker.ts";
+
+/** The worker takes up to 20 s to end what it is at; then the rest. */
+const SHUTDOWN_MS = 28_000;
+
+const startWorker = async (config: Config, logger: Logger): Promise<RunningPart> => {
+  const db = await openDatabase(config);
+  const clock = systemClock;
+  const temporal = openTemporalClient();
+  const metrics = createWorkerMetrics({ db, clock });
+  const billing = createBilling({
+    db,
+    stripe:
+      config.STRIPE_SECRET_KEY === undefined
+        ? null
+        : { secretKey: config.STRIPE_SECRET_KEY, apiBase: config.STRIPE_API_BASE },
+  });
+  const { readMetrics } = await installTemporalRuntime(logger);
+  const ending = new AbortController();
+  await prepareBilling({ billing, logger }, ending.signal);
+
+  const activities = createActivities({
+    db,
+    clock,
+    billing,
+    observeSend: (stream, result) => {
+      metrics.observeSend(stream, result);
+      if (
+        result.kind === "delayed" ? result.cause === "misconfigured" : result.state !== "delivered"
+      ) {
+        logger.error({ ...stream, result }, "usage was not accepted: a person must look at it");
+      }
+    },
+    observeDrift: (streams) => {
+      metrics.observeDrift(streams);
+      for (const stream of streams) {
+        logger.error({ stream }, "the processor's usage differs from what was delivered");
+      }
+    },
+  });
+  const server =
+    config.WORKER_METRICS_PORT === "off"
+      ? null
+      : await startServer(serveMetrics(metrics.registry, readMetrics), {
+          host: config.HOST,
+          port: config.WORKER_METRICS_PORT,
+          setting: "WORKER_METRICS_PORT",
+        });
+  const working = runWorker({ activities, taskQueue: BACKGROUND_QUEUE, logger }, ending.signal);
+  const dispatching = runDispatcher(
+    { db, clock, temporal, taskQueue: BACKGROUND_QUEUE, logger },
+    ending.signal,
+  );
+  const scheduling = ensureSchedules(
+    { temporal, taskQueue: BACKGROUND_QUEUE, logger },
+    ending.signal,
+  );
+
+  return {
+    addresses: server ? { metrics: server.address } : {},
+    // The worker ends by itself only when it cannot go on.
+    ended: working.then(() => new Promise<never>(() => undefined)),
+    stop: async () => {
+      ending.abort();
+      await Promise.all([working, dispatching, scheduling, server?.close(1000)]);
+      await db.end();
+    },
+  };
+};
+
+await runProgram("worker", startWorker, SHUTDOWN_MS);

@@ -1,0 +1,125 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Client } from "@temporalio/client";
+import type { Logger } from "pino";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
+import { releaseDispatcherLock, tryDispatcherLock } from "../db/dispatcherLock.ts";
+import { listWaitingRefunds, markRefundDispatched } from "../db/refunds.ts";
+import type { WaitingStream } from "../db/usageFacts.ts";
+import { listWaitingStreams } from "../db/usageFacts.ts";
+import type { Clock } from "../domain/clock.ts";
+import { lastSealableSecond } from "../domain/usage.ts";
+import { refund, refundedSignal, refundWorkflowId } from "../workflows/refund.ts";
+import { usageSender, usageSenderId, wakeSignal } from "../workflows/usageSender.ts";
+import { createWakeSchedule } from "./wakeSchedule.ts";
+
+/** Facts wait some seconds before they may be sealed, so nothing is gained by looking more often. */
+const PASS_INTERVAL_MS = 1000;
+const RECOVERY_MS = 3000;
+const CALL_DEADLINE_MS = 4000;
+const CALLS_AT_ONCE = 16;
+const REFUNDS_A_PASS = 200;
+
+const inParallel = async <Item>(
+  items: readonly Item[],
+  work: (item: Item) => Promise<void>,
+): Promise<void> => {
+  const queue = items.values();
+  const workers = Array.from({ length: Math.min(CALLS_AT_ONCE, items.length) }, async () => {
+    for (const item of queue) {
+      await work(item);
+    }
+  });
+  await Promise.all(workers);
+};
+
+/**
+ * Starts and wakes workflows for what waits in the database: usage to report and refunds to see through. The rows are
+ * the outbox, so nothing is lost while Temporal or this process is down. Of several worker processes one dispatches at a
+ * time; waking twice would do no harm.
+ * @returns a promise that resolves when the signal has ended it
+ */
+export const runDispatcher = async (
+  {
+    db,
+    clock,
+    temporal,
+    taskQueue,
+    logger,
+  }: {
+    readonly db: DatabasePool;
+    readonly clock: Clock;
+    readonly temporal: Client;
+    readonly taskQueue: string;
+    readonly logger: Logger;
+  },
+  signal: AbortSignal,
+): Promise<void> => {
+  const call = <Result>(work: () => Promise<Result>): Promise<Result> =>
+    temporal.withDeadline(Date.now() + CALL_DEADLINE_MS, work);
+
+  const wakeSender = async ({ accountId, mode, meter }: WaitingStream): Promise<void> => {
+    const stream = { accountId, mode, meter };
+    await call(() =>
+      temporal.workflow.signalWithStart(usageSender, {
+        workflowId: usageSenderId(stream),
+        taskQueue,
+        args: [stream],
+        signal: wakeSignal,
+      }),
+    );
+  };
+
+  const startRefund = async (
+    connection: CommonQueryMethods,
+    waiting: { readonly id: string; readonly registrationId: string },
+  ): Promise<void> => {
+    await call(() =>
+      temporal.workflow.signalWithStart(refund, {
+        workflowId: refundWorkflowId(waiting.registrationId),
+        taskQueue,
+        args: [waiting.registrationId],
+        signal: refundedSignal,
+      }),
+    );
+    await markRefundDispatched(connection, waiting.id, clock.now());
+  };
+
+  const pause = (delayMs: number): Promise<void> =>
+    sleep(delayMs, undefined, { signal }).catch(() => undefined);
+
+  /** Works on the connection that holds the lock, so that losing the one ends the other. */
+  const lead = async (connection: CommonQueryMethods): Promise<void> => {
+    const wakes = createWakeSchedule();
+    while (!signal.aborted) {
+      const now = clock.now();
+      const ready = (await listWaitingStreams(connection)).filter(
+        ({ second }) => second <= lastSealableSecond(now),
+      );
+      await inParallel(wakes.due(ready, now), async (stream) => {
+        await wakeSender(stream);
+        wakes.woken(stream, now);
+      });
+      await inParallel(await listWaitingRefunds(connection, REFUNDS_A_PASS), (waiting) =>
+        startRefund(connection, waiting),
+      );
+      await pause(PASS_INTERVAL_MS);
+    }
+  };
+
+  while (!signal.aborted) {
+    try {
+      await db.connect(async (connection) => {
+        if (await tryDispatcherLock(connection)) {
+          try {
+            await lead(connection);
+          } finally {
+            await releaseDispatcherLock(connection);
+          }
+        }
+      });
+    } catch (error) {
+      logger.warn({ err: error }, "dispatching paused; what waits in the database is kept");
+    }
+    await pause(RECOVERY_MS);
+  }
+};

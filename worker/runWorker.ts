@@ -1,0 +1,76 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { bundleWorkflowCode, NativeConnection, Worker } from "@temporalio/worker";
+import type { WorkflowBundleWithSourceMap } from "@temporalio/worker";
+import type { Logger } from "pino";
+import type { Activities } from "../activities/createActivities.ts";
+import { readTemporalConfig } from "../program/temporalClient.ts";
+
+const CONNECT_AGAIN_MS = 2000;
+
+/** Activities mostly wait for a processor, so far more of them than cores may be under way. */
+const ACTIVITIES_AT_ONCE = 200;
+
+/** The workflows as the worker's sandbox runs them. */
+export const bundleWorkflows = (): Promise<WorkflowBundleWithSourceMap> =>
+  bundleWorkflowCode({
+    workflowsPath: fileURLToPath(new URL("../workflows/index.ts", import.meta.url)),
+  });
+
+const connect = async (logger: Logger, signal: AbortSignal): Promise<NativeConnection | null> => {
+  const { connectionOptions } = readTemporalConfig();
+  let isTold = false;
+  while (!signal.aborted) {
+    try {
+      return await NativeConnection.connect(connectionOptions);
+    } catch (error) {
+      if (!isTold) {
+        logger.warn(
+          { err: error, address: connectionOptions.address },
+          "Temporal cannot be reached; usage is kept and will be reported later",
+        );
+        isTold = true;
+      }
+      await sleep(CONNECT_AGAIN_MS, undefined, { signal }).catch(() => undefined);
+    }
+  }
+  return null;
+};
+
+/**
+ * Works on a task queue until the signal comes, then finishes what is under way. It waits for a Temporal that is not
+ * there yet; the SDK bridges later outages by itself.
+ */
+export const runWorker = async (
+  {
+    activities,
+    taskQueue,
+    logger,
+  }: { readonly activities: Activities; readonly taskQueue: string; readonly logger: Logger },
+  signal: AbortSignal,
+): Promise<void> => {
+  const workflowBundle = await bundleWorkflows();
+  const connection = await connect(logger, signal);
+  if (!connection) {
+    return;
+  }
+  try {
+    const worker = await Worker.create({
+      connection,
+      namespace: readTemporalConfig().namespace,
+      taskQueue,
+      workflowBundle,
+      activities,
+      maxConcurrentActivityTaskExecutions: ACTIVITIES_AT_ONCE,
+      shutdownGraceTime: "10 seconds",
+      shutdownForceTime: "20 seconds",
+    });
+    signal.addEventListener("abort", () => worker.shutdown(), { once: true });
+    if (signal.aborted) {
+      worker.shutdown();
+    }
+    await worker.run();
+  } finally {
+    await connection.close();
+  }
+};

@@ -1,0 +1,3 @@
+export { reconciliation } from "./reconciliation.ts";
+export { refund } from "./refund.ts";
+export { usageSender } from "./usageSender.ts";
