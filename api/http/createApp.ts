@@ -56,7 +56,7 @@ export const createApp = ({
   app.use(observeRequest({ logger, observe }));
   app.use(handleErrors({ logger, presentError }));
 
-  const router = new Router<ApiState>();
+  const router = new Router<ApiState>({ sensitive: true, strict: true });
   const checkKey = authenticate(authenticator);
   const parseBody = readBody();
   for (const { method, path, access, run } of endpoints) {

@@ -1,0 +1,202 @@
+import { z } from "zod";
+import type { Endpoint, Refusal } from "../http/endpoint.ts";
+
+type Json = { readonly [name: string]: unknown };
+
+/** An interface as its API description introduces it. */
+export type Introduction = {
+  readonly title: string;
+  readonly version: string;
+  readonly description: string;
+  /** Where the interface is served; relative to the document when the program cannot know. */
+  readonly baseUrl: string;
+  /** The body of every error answer. */
+  readonly errorReply: z.ZodType;
+  readonly presentError: (status: number, message: string) => object;
+};
+
+const COMPONENTS = "#/components/schemas/";
+
+const toJsonSchema = (schema: z.ZodType, io: "input" | "output"): Json => {
+  const json = z.toJSONSchema(schema, {
+    io,
+    // The expression that zod gives beside a format's name is a screen long.
+    override: ({ jsonSchema }) => {
+      if (jsonSchema.format !== undefined) {
+        delete jsonSchema.pattern;
+      }
+    },
+  });
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what JSON.stringify wrote of an object is one.
+  return JSON.parse(JSON.stringify(json).replaceAll('"#/$defs/', `"${COMPONENTS}`)) as Json;
+};
+
+/** Gathers the named schemas that are met on the way; OpenAPI keeps them in one place. */
+const createSchemaCollector = () => {
+  const components: Record<string, unknown> = {};
+  return {
+    components,
+    collect: (schema: z.ZodType, io: "input" | "output"): Json => {
+      const { $schema: _dialect, $defs, ...own } = toJsonSchema(schema, io);
+      Object.assign(components, $defs);
+      return own;
+    },
+  };
+};
+
+type Collect = ReturnType<typeof createSchemaCollector>["collect"];
+
+const parametersOf = (query: z.ZodType | undefined, collect: Collect): readonly Json[] => {
+  if (query === undefined) {
+    return [];
+  }
+  const { properties, required } = z
+    .object({
+      properties: z.record(z.string(), z.looseObject({ description: z.string() })),
+      required: z.array(z.string()).default([]),
+    })
+    .parse(collect(query, "input"));
+  return Object.entries(properties).map(([name, { description, ...schema }]) => ({
+    name,
+    in: "query",
+    description,
+    required: required.includes(name),
+    schema,
+  }));
+};
+
+const jsonContent = (schema: Json, example: unknown): Json => ({
+  "application/json": { schema, example },
+});
+
+/** What any endpoint may answer, for reasons of its kind and not of its own. */
+const commonRefusals = ({ access, method, schemas }: Endpoint): readonly Refusal[] => [
+  ...(method === "post" && schemas.body !== undefined
+    ? [{ status: 413, when: "The body is too large.", example: "the body must be at most 64 KiB" }]
+    : []),
+  ...(access === "key"
+    ? [
+        {
+          status: 500,
+          when: "An unexpected fault; tell the operator the X-Request-Id.",
+          example: "internal server error",
+        },
+      ]
+    : []),
+];
+
+const REQUEST_ID_HEADER = {
+  "X-Request-Id": {
+    description: "Names the request in the service's log: the client's own id, or a new one.",
+    schema: { type: "string" },
+  },
+};
+
+const headersOf = (headers: Readonly<Record<string, string>> = {}): Json => ({
+  ...REQUEST_ID_HEADER,
+  ...Object.fromEntries(
+    Object.entries(headers).map(([name, description]) => [
+      name,
+      { description, schema: { type: "string" } },
+    ]),
+  ),
+});
+
+const responsesOf = (
+  endpoint: Endpoint,
+  { presentError, errorReply }: Introduction,
+  collect: Collect,
+): Json => {
+  const { description, schemas, examples } = endpoint;
+  const content = jsonContent(collect(schemas.reply, "output"), examples.reply);
+  const errorSchema = collect(errorReply, "output");
+  const refusals = [...description.refusals, ...commonRefusals(endpoint)];
+  return {
+    200: { description: "Success.", headers: headersOf(description.replyHeaders), content },
+    ...Object.fromEntries(
+      Object.entries(description.otherReplies ?? {}).map(([status, when]) => [
+        status,
+        { description: when, headers: headersOf(), content },
+      ]),
+    ),
+    ...Object.fromEntries(
+      refusals.map(({ status, when, example, headers }) => [
+        status,
+        {
+          description: when,
+          headers: headersOf(headers),
+          content: jsonContent(errorSchema, presentError(status, example)),
+        },
+      ]),
+    ),
+  };
+};
+
+const operationOf = (endpoint: Endpoint, introduction: Introduction, collect: Collect): Json => {
+  const { access, description, schemas, examples } = endpoint;
+  const parameters = parametersOf(schemas.query, collect);
+  return {
+    operationId: description.operationId,
+    tags: [description.tag],
+    summary: description.summary,
+    ...(description.details === undefined ? {} : { description: description.details }),
+    ...(access === "public" ? { security: [] } : {}),
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(schemas.body === undefined
+      ? {}
+      : {
+          requestBody: {
+            required: true,
+            content: jsonContent(collect(schemas.body, "input"), examples.body),
+          },
+        }),
+    responses: responsesOf(endpoint, introduction, collect),
+  };
+};
+
+const pathsOf = (
+  endpoints: readonly Endpoint[],
+  introduction: Introduction,
+  collect: Collect,
+): Json => {
+  const paths: Record<string, Record<string, Json>> = {};
+  for (const endpoint of endpoints) {
+    const path = endpoint.path.replaceAll(/:(\w+)/gu, "{$1}");
+    paths[path] = {
+      ...paths[path],
+      [endpoint.method]: operationOf(endpoint, introduction, collect),
+    };
+  }
+  return paths;
+};
+
+/** The OpenAPI 3.1 document of an interface, from the endpoints that serve it. */
+export const createDocument = (
+  endpoints: readonly Endpoint[],
+  introduction: Introduction,
+): Json => {
+  const { components, collect } = createSchemaCollector();
+  const paths = pathsOf(endpoints, introduction, collect);
+  const { title, version, description, baseUrl } = introduction;
+  return {
+    openapi: "3.1.1",
+    info: { title, version, description, license: { name: "MIT", identifier: "MIT" } },
+    servers: [{ url: baseUrl }],
+    security: [{ apiKey: [] }],
+    tags: [...new Set(endpoints.map((endpoint) => endpoint.description.tag))].map((name) => ({
+      name,
+    })),
+    paths,
+    components: {
+      schemas: components,
+      securitySchemes: {
+        apiKey: {
+          type: "apiKey",
+          in: "header",
+          name: "Authorization",
+          description: "The API key as it is, without a `Bearer ` prefix.",
+        },
+      },
+    },
+  };
+};

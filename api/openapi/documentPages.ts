@@ -1,0 +1,95 @@
+import { createReadStream } from "node:fs";
+import { stat } from "node:fs/promises";
+import type { ApiContext } from "../http/apiContext.ts";
+import type { Page } from "../http/createApp.ts";
+
+/** The page loads nothing from elsewhere and sends requests nowhere else. */
+const CONTENT_SECURITY_POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+const HTML = `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8" />
+    <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <title>API of the impact tracking service</title>
+    <link rel="stylesheet" href="docs/swagger-ui.css" />
+    <link rel="icon" href="docs/favicon-32x32.png" />
+  </head>
+  <body>
+    <main id="description">
+      <noscript>This page needs JavaScript. The same is in <a href="openapi.json">openapi.json</a>.</noscript>
+    </main>
+    <script src="docs/swagger-ui-bundle.js"></script>
+    <script src="docs/start.js"></script>
+  </body>
+</html>
+`;
+
+/** Without `validatorUrl` the page would ask swagger.io for a badge. */
+const START_SCRIPT = `SwaggerUIBundle({
+  url: "openapi.json",
+  dom_id: "#description",
+  deepLinking: true,
+  validatorUrl: null,
+  defaultModelsExpandDepth: 0,
+  tryItOutEnabled: true,
+});
+`;
+
+const library = (name: string): URL => new URL(import.meta.resolve(`swagger-ui-dist/${name}`));
+
+/** Large, and only a person at a browser asks for it: read from disk each time, asked again by its ETag. */
+const sendFile = async (ctx: ApiContext, name: string): Promise<void> => {
+  const file = library(name);
+  const { size, mtime } = await stat(file);
+  ctx.status = 200;
+  ctx.type = name;
+  ctx.set("Cache-Control", "no-cache");
+  ctx.etag = `${size}-${mtime.getTime()}`;
+  if (ctx.fresh) {
+    ctx.status = 304;
+    return;
+  }
+  ctx.length = size;
+  ctx.body = createReadStream(file);
+};
+
+const sendText =
+  (type: string, text: string) =>
+  (ctx: ApiContext): void => {
+    ctx.type = type;
+    ctx.set("Cache-Control", "no-cache");
+    ctx.set("X-Content-Type-Options", "nosniff");
+    ctx.body = text;
+  };
+
+/** The API description as a file and as a page for people. */
+export const documentPages = (document: object): readonly Page[] => {
+  return [
+    { path: "/openapi.json", run: sendText("application/json", JSON.stringify(document)) },
+    {
+      path: "/docs",
+      run: (ctx) => {
+        ctx.set("Content-Security-Policy", CONTENT_SECURITY_POLICY);
+        ctx.set("Referrer-Policy", "no-referrer");
+        sendText("text/html", HTML)(ctx);
+      },
+    },
+    // The page's own links are relative, so that it works below any address, and count on the path without a slash.
+    { path: "/docs/", run: (ctx) => ctx.redirect("../docs") },
+    { path: "/docs/start.js", run: sendText("text/javascript", START_SCRIPT) },
+    ...["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"].map((name) => ({
+      path: `/docs/${name}`,
+      run: (ctx: ApiContext) => sendFile(ctx, name),
+    })),
+  ];
+};
