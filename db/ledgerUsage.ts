@@ -25,21 +25,20 @@ export const insertLedgerUsage = async (
   return rowCount === 1;
 };
 
-/** The booked units by minute (unix seconds of its start) in a half-open span of seconds. */
-export const sumLedgerUsageByMinute = async (
+/** The booked units in a half-open span of unix seconds. */
+export const sumLedgerUsage = async (
   db: CommonQueryMethods,
   { accountId, mode, meter }: UsageStream,
   span: { readonly start: number; readonly end: number },
-): Promise<ReadonlyMap<number, number>> => {
-  const rows = await db.any(sql.type(z.strictObject({ minute: z.bigint(), quantity: z.bigint() }))`
-    SELECT second - second % 60 AS minute, sum(quantity)::bigint AS quantity
+): Promise<number> => {
+  const quantity = await db.oneFirst(sql.type(z.strictObject({ quantity: z.bigint() }))`
+    SELECT coalesce(sum(quantity), 0)::bigint AS quantity
     FROM ledger_usage
     WHERE account_id = ${accountId}
       AND mode = ${mode}
       AND meter = ${meter}
       AND second >= ${span.start}
       AND second < ${span.end}
-    GROUP BY 1
   `);
-  return new Map(rows.map(({ minute, quantity }) => [Number(minute), Number(quantity)]));
+  return Number(quantity);
 };

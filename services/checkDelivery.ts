@@ -22,13 +22,12 @@ export const checkDelivery = async (
   const start = event.second - (event.second % 60);
   const span = { start, end: start + 60 };
   const { accountId, mode, meter, customerId } = event;
-  const usage = await processor.usageByMinute(
+  const theirs = await processor.usageIn(
     { accountId, customerId, subscriptionId: null },
     meter,
     span,
     signal,
   );
-  const theirs = usage.get(start) ?? 0;
   const ours = await sumDelivered(db, {
     processor: event.processor,
     customerId,

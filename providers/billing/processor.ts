@@ -45,15 +45,15 @@ export type BillingProcessor = {
   /** One attempt, without retries of its own. Never throws for anything the processor answers. */
   readonly send: (event: MeterEvent, signal: AbortSignal) => Promise<SendOutcome>;
   /**
-   * The usage that the processor has on record, by minute (unix seconds of the minute's start); minutes
-   * without usage may be absent. `start` and `end` are whole minutes. Throws when the processor cannot say.
+   * The sum of the usage that the processor has on record in a span. `start` and `end` are whole minutes. Throws when
+   * the processor cannot say.
    */
-  readonly usageByMinute: (
+  readonly usageIn: (
     customer: BillingCustomer,
     meter: Kind,
     span: { readonly start: number; readonly end: number },
     signal: AbortSignal,
-  ) => Promise<ReadonlyMap<number, number>>;
+  ) => Promise<number>;
   /**
    * The billing period of the customer's subscription for this meter, null when the processor keeps none (the built-in
    * ledger). Throws when it should have one and cannot be read: a refund must not guess.

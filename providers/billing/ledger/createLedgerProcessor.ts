@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { insertLedgerUsage, sumLedgerUsageByMinute } from "../../../db/ledgerUsage.ts";
+import { insertLedgerUsage, sumLedgerUsage } from "../../../db/ledgerUsage.ts";
 import type { Mode } from "../../../domain/accounts.ts";
 import type { BillingProcessor } from "../processor.ts";
 
@@ -25,7 +25,6 @@ export const createLedgerProcessor = ({
     });
     return { kind: "delivered", duplicate: !isNew };
   },
-  usageByMinute: ({ accountId }, meter, span) =>
-    sumLedgerUsageByMinute(db, { accountId, mode, meter }, span),
+  usageIn: ({ accountId }, meter, span) => sumLedgerUsage(db, { accountId, mode, meter }, span),
   currentPeriod: () => Promise.resolve(null),
 });

@@ -5,7 +5,7 @@ import type { StripeClientOptions } from "./createStripeClient.ts";
 import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters } from "./meters.ts";
 import { outcomeOfError } from "./sendOutcome.ts";
 import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
-import { readUsageByMinute } from "./usageByMinute.ts";
+import { sumUsage } from "./sumUsage.ts";
 
 const customerOf = ({ accountId, customerId }: BillingCustomer): string => {
   if (customerId === null) {
@@ -64,11 +64,11 @@ export const createStripeProcessor = (options: StripeClientOptions): BillingProc
       }
       return boundTo(signal, () => post(event, customerId));
     },
-    usageByMinute: (customer, meter, span, signal) =>
+    usageIn: (customer, meter, span, signal) =>
       boundTo(signal, async () => {
         const customerId = customerOf(customer);
         const meterId = (await findMeters())[meter];
-        return readUsageByMinute({ stripe, meterId, customerId }, span);
+        return sumUsage({ stripe, meterId, customerId }, span);
       }),
     currentPeriod: (customer, meter, signal) =>
       boundTo(signal, async () => {

@@ -1,5 +1,6 @@
 import type { Stripe } from "stripe";
 import type { Kind } from "../../../domain/accounts.ts";
+import { ProcessorMismatchError } from "../processor.ts";
 
 /** The payload keys of our meters, which are also Stripe's defaults. */
 export const CUSTOMER_KEY = "stripe_customer_id";
@@ -39,7 +40,7 @@ const assertUsable = (meter: Meter): void => {
       : `its value key is "${meter.value_settings.event_payload_key}", not "${VALUE_KEY}"`,
   ].filter(Boolean);
   if (differences.length > 0) {
-    throw new Error(
+    throw new ProcessorMismatchError(
       `Stripe's meter ${meter.id} (${meter.event_name}) cannot be used: ${differences.join("; ")}.`,
     );
   }
@@ -75,7 +76,7 @@ const findOrCreateMeter = async (
 
 /**
  * The ids of our meters at Stripe, created where they are missing.
- * @throws when a meter of our name is inactive or counts in another way than we do.
+ * @throws ProcessorMismatchError when a meter of our name is inactive or counts in another way than we do.
  */
 export const findOrCreateMeters = async (stripe: Stripe): Promise<Record<Kind, string>> => {
   const existing = await listMeters(stripe);
