@@ -12,6 +12,7 @@ import { drainUsage } from "../../services/drainUsage.ts";
 import type { Refunded } from "../../services/refundRegistration.ts";
 import { refundRegistration } from "../../services/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
+import { retryUsage } from "../../services/retryUsage.ts";
 import { startStripeDouble } from "../stripe/startStripeDouble.ts";
 import type { StripeDouble } from "../stripe/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -25,6 +26,7 @@ export type BillingSetup = {
   readonly double: StripeDouble;
   readonly stream: UsageStream;
   readonly customerId: string;
+  readonly subscriptionId: string;
   readonly register: (count: number, mode?: Mode) => Promise<string>;
   readonly refund: (id: string, count?: number) => Promise<Refunded>;
   /** Moves our clock and Stripe's. */
@@ -37,6 +39,11 @@ export type BillingSetup = {
   /** Registered less refunded, from the records themselves, by second. */
   readonly recorded: () => Promise<Record<number, number>>;
   readonly events: () => Promise<readonly { readonly state: string; readonly quantity: number }[]>;
+  /** Retries every failed event, as support would. */
+  readonly retryFailed: () => Promise<readonly ("waiting" | "delivered")[]>;
+  readonly retryAs: (
+    known: "delivered" | "absent",
+  ) => Promise<readonly ("waiting" | "delivered")[]>;
   /** Calls that carried usage. */
   readonly sends: () => number;
 };
@@ -70,11 +77,26 @@ export const setUpBilling = async (t: ExecutionContext<DatabaseContext>): Promis
       onResult: () => undefined,
     });
 
+  const retryFailed = async (known: "delivered" | "absent" | null) => {
+    const ids = await db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
+      SELECT id
+      FROM meter_event
+      WHERE account_id = ${accountId} AND state IN ('rejected', 'expired', 'blocked')
+      ORDER BY id
+    `);
+    const results: ("waiting" | "delivered")[] = [];
+    for (const id of ids) {
+      results.push(await retryUsage(deps, id, known));
+    }
+    return results;
+  };
+
   return {
     deps,
     double,
     stream,
     customerId,
+    subscriptionId,
     register: async (count, mode = "live") => {
       const { registration } = await writer.register({
         accountId,
@@ -141,6 +163,8 @@ export const setUpBilling = async (t: ExecutionContext<DatabaseContext>): Promis
       `);
       return rows.map(({ state, quantity }) => ({ state, quantity: Number(quantity) }));
     },
+    retryFailed: () => retryFailed(null),
+    retryAs: retryFailed,
     sends: () => control.calls().filter(({ path }) => path === "/v1/billing/meter_events").length,
   };
 };

@@ -1,0 +1,262 @@
+import { monthlyCycle } from "../../domain/billingCycle.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { areRefundsSettled } from "../../db/usageFacts.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { readBooks } from "../support/books.ts";
+import { setUpBilling } from "./billingSetup.ts";
+
+const test = testWithDatabase();
+
+test("usage that is refunded before it was sent is never sent", async (t) => {
+  const { register, refund, drain, sends, events, billed, deps } = await setUpBilling(t);
+  const id = await register(8);
+  await refund(id);
+  t.false(await areRefundsSettled(deps.db, id));
+
+  await drain();
+
+  t.is(sends(), 0);
+  t.deepEqual(await events(), [{ state: "void", quantity: 0 }]);
+  t.deepEqual(billed(), {});
+  t.true(await areRefundsSettled(deps.db, id));
+});
+
+test("a refund of reported usage is billed at the registration's own second", async (t) => {
+  const { register, refund, drain, double, billed, recorded, pass } = await setUpBilling(t);
+  const second = double.control.now();
+  const id = await register(8);
+  const other = await register(2);
+  await drain();
+  pass(3600);
+
+  const { registration, refundedCount, totals } = await refund(id);
+  await drain();
+
+  t.is(refundedCount, 8);
+  t.is(registration.count, 8);
+  t.true(registration.refunded);
+  t.deepEqual(totals, { all: 2, month: 2 });
+  t.deepEqual(billed(), { [second]: 2 });
+  t.deepEqual(billed(), await recorded());
+  await refund(other, 2);
+  await drain();
+  t.deepEqual(billed(), {});
+});
+
+test("partial refunds add up, and more than remains is refused and changes nothing", async (t) => {
+  const { register, refund, drain, billed, recorded, deps, stream } = await setUpBilling(t);
+  const id = await register(10);
+  t.is((await refund(id, 3)).refundedCount, 3);
+  await drain();
+  t.is((await refund(id, 4)).refundedCount, 4);
+  const before = await readBooks(deps.db, stream.accountId);
+
+  const error = await t.throwsAsync(refund(id, 4), { instanceOf: DomainError });
+
+  t.is(error?.code, "request_invalid");
+  t.deepEqual(await readBooks(deps.db, stream.accountId), before);
+  t.is((await refund(id)).refundedCount, 3);
+  await t.throwsAsync(refund(id), { instanceOf: DomainError, message: /already fully refunded/u });
+  await drain();
+  t.deepEqual(billed(), {});
+  t.deepEqual(await recorded(), {});
+});
+
+test("parallel partial refunds never take back more than was registered", async (t) => {
+  const { register, refund, drain, deps, stream, billed, recorded } = await setUpBilling(t);
+  const id = await register(50);
+
+  const answers = await Promise.allSettled(Array.from({ length: 40 }, () => refund(id, 3)));
+
+  t.is(answers.filter(({ status }) => status === "fulfilled").length, 16);
+  const books = await readBooks(deps.db, stream.accountId);
+  t.is(books.refunded, 48n);
+  t.is(books.usage, 2n);
+  t.is(books.total, 2n);
+  await drain();
+  t.deepEqual(billed(), await recorded());
+});
+
+test("a refund of a very large count takes all of its usage back", async (t) => {
+  const { register, refund, drain, billed } = await setUpBilling(t);
+  const id = await register(Number.MAX_SAFE_INTEGER);
+  await drain();
+
+  await refund(id);
+  await drain();
+
+  t.deepEqual(billed(), {});
+});
+
+test("the refund of usage that Stripe refused is held, and both go out when support retries", async (t) => {
+  const { register, refund, drain, double, events, billed, recorded, deps, retryFailed, pass } =
+    await setUpBilling(t);
+  double.control.addFault({
+    kind: "answer",
+    status: 400,
+    body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
+  });
+  const id = await register(9);
+  const second = double.control.now();
+  await drain();
+  t.deepEqual(await events(), [{ state: "rejected", quantity: 9 }]);
+
+  await refund(id, 4);
+  pass(60);
+  await register(1);
+  await drain();
+  t.deepEqual(Object.values(billed()), [1]);
+  t.true(await areRefundsSettled(deps.db, id));
+
+  t.deepEqual(await retryFailed(), ["waiting"]);
+  await drain();
+
+  t.is(billed()[second], 5);
+  t.deepEqual(billed(), await recorded());
+  t.deepEqual(
+    (await events()).map(({ state }) => state),
+    ["superseded", "held", "delivered", "delivered"],
+  );
+});
+
+test("an outcome that nobody knows and a refusal after it block the event until somebody does", async (t) => {
+  const { register, drain, drainOnce, pass, double, events, billed, recorded, retryFailed } =
+    await setUpBilling(t);
+  await register(9);
+  pass(5);
+  double.control.addFault({ kind: "drop", applied: true });
+  await drainOnce();
+  double.control.addFault({
+    kind: "answer",
+    status: 400,
+    body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
+  });
+  await drain();
+  t.deepEqual(await events(), [{ state: "blocked", quantity: 9 }]);
+
+  t.deepEqual(await retryFailed(), ["delivered"]);
+  await drain();
+
+  t.deepEqual(billed(), await recorded());
+});
+
+test("a blocked event whose minute does not add up is left to a person's word", async (t) => {
+  const { register, drain, double, customerId, retryFailed, retryAs, billed, pass, drainOnce } =
+    await setUpBilling(t);
+  await register(9);
+  const second = double.control.now();
+  pass(5);
+  double.control.addFault({ kind: "drop", applied: true });
+  await drainOnce();
+  double.control.addFault({
+    kind: "answer",
+    status: 400,
+    body: { error: { type: "invalid_request_error", message: "Something else." } },
+  });
+  await drain();
+  // Somebody else reports usage of the same customer.
+  await fetch(`${double.url}/v1/billing/meter_events`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${double.secretKey}` },
+    body: new URLSearchParams({
+      event_name: "impact_tree_planted",
+      "payload[stripe_customer_id]": customerId,
+      "payload[value]": "100",
+      timestamp: String(second),
+    }),
+  });
+
+  await t.throwsAsync(retryFailed(), { instanceOf: DomainError, message: /109 units/u });
+  t.deepEqual(await retryAs("delivered"), ["delivered"]);
+  await drain();
+
+  t.deepEqual(billed(), { [second]: 109 });
+});
+
+const cycleEdge = test.macro({
+  exec: async (
+    t,
+    {
+      billingDay,
+      now,
+      inside,
+      outside,
+    }: Record<"now" | "inside" | "outside", string> & {
+      billingDay: number;
+    },
+  ) => {
+    const cycle = monthlyCycle(billingDay, new Date(now));
+    t.true(cycle.start <= new Date(inside) && new Date(inside) < cycle.end);
+    t.false(cycle.start <= new Date(outside) && new Date(outside) < cycle.end);
+  },
+  title: (edge = "") => `the monthly cycle holds ${edge}`,
+});
+
+test("its first instant, not the one before", cycleEdge, {
+  billingDay: 15,
+  now: "2026-05-20T00:00:00Z",
+  inside: "2026-05-15T00:00:00.000Z",
+  outside: "2026-05-14T23:59:59.999Z",
+});
+test("its last instant, not the one after", cycleEdge, {
+  billingDay: 15,
+  now: "2026-05-20T00:00:00Z",
+  inside: "2026-06-14T23:59:59.999Z",
+  outside: "2026-06-15T00:00:00.000Z",
+});
+test("the 28th of February on, for billing day 31 in a common year", cycleEdge, {
+  billingDay: 31,
+  now: "2026-03-05T00:00:00Z",
+  inside: "2026-02-28T00:00:00.000Z",
+  outside: "2026-02-27T23:59:59.999Z",
+});
+test("the 29th of February on, for billing day 31 in a leap year", cycleEdge, {
+  billingDay: 31,
+  now: "2028-03-05T00:00:00Z",
+  inside: "2028-02-29T00:00:00.000Z",
+  outside: "2028-02-28T23:59:59.999Z",
+});
+test("the 30th of April to the 30th of May for billing day 31", cycleEdge, {
+  billingDay: 31,
+  now: "2026-05-30T23:59:59.999Z",
+  inside: "2026-04-30T00:00:00.000Z",
+  outside: "2026-05-31T00:00:00.000Z",
+});
+test("the turn of the year", cycleEdge, {
+  billingDay: 20,
+  now: "2027-01-03T00:00:00Z",
+  inside: "2026-12-20T00:00:00.000Z",
+  outside: "2027-01-20T00:00:00.000Z",
+});
+
+test("a refund at the last instant of the subscription's period passes, one at the first of the next does not", async (t) => {
+  const { register, refund, double, pass } = await setUpBilling(t);
+  const { control } = double;
+  const start = control.now();
+  const id = await register(5);
+  const other = await register(5);
+  const end = Date.UTC(2026, 5, 15, 12) / 1000;
+  t.true(end > start);
+
+  control.holdClock({ second: end - 1 });
+  t.is((await refund(id)).refundedCount, 5);
+
+  pass(1);
+  const error = await t.throwsAsync(refund(other), { instanceOf: DomainError });
+  t.is(error?.code, "outside_billing_cycle");
+});
+
+test("a refund is not guessed at when the subscription's period cannot be read", async (t) => {
+  const { register, refund, double, deps, stream, subscriptionId } = await setUpBilling(t);
+  const id = await register(5);
+  double.control.addFault({
+    kind: "server_error",
+    method: "GET",
+    path: `/v1/subscriptions/${subscriptionId}`,
+  });
+
+  await t.throwsAsync(refund(id));
+  t.is((await readBooks(deps.db, stream.accountId)).refunded, 0n);
+
+  t.is((await refund(id)).refundedCount, 5);
+});
