@@ -1,3 +1,5 @@
+import type { Kind } from "../../domain/accounts.ts";
+import type { EventEmitter } from "node:events";
 import { METERS } from "../../providers/billing/stripe/meters.ts";
 import type { Fault, Faults } from "./faults.ts";
 import { invoiceLines } from "./itemPeriods.ts";
@@ -12,7 +14,7 @@ import {
 } from "./subscriptions.ts";
 
 /** One call as it was answered; the status is 0 where there was no answer. */
-export type RecordedCall = {
+type RecordedCall = {
   readonly method: string;
   readonly path: string;
   readonly form: string;
@@ -22,7 +24,7 @@ export type RecordedCall = {
 };
 
 /** Billed units of one customer and meter at one second. */
-export type UsageEntry = {
+type UsageEntry = {
   readonly customer: string;
   readonly meter: string;
   readonly second: number;
@@ -33,13 +35,17 @@ export type UsageEntry = {
 export type Control = {
   readonly addFault: (fault: Fault) => void;
   readonly clearFaults: () => void;
+  /** Lets the calls go on that a `hold` keeps. */
+  readonly release: () => void;
   readonly advanceClock: (by: { seconds: number }) => void;
   /** Stops the clock at an instant (unix seconds). */
   readonly holdClock: (at: { second: number }) => void;
   readonly now: () => number;
   readonly changeSettings: (settings: Partial<Settings>) => void;
   readonly addCustomer: (customer: { id?: string }) => { customerId: string };
-  /** A customer with a monthly subscription that is priced on both of our meters, which are created where missing. */
+  /** The ids of our meters, which are created where missing. */
+  readonly meterIds: () => Record<Kind, string>;
+  /** A customer with a monthly subscription that is priced on both of our meters. */
   readonly addSubscriber: (subscriber: { customerId?: string; billingCycleAnchor?: number }) => {
     customerId: string;
     subscriptionId: string;
@@ -51,14 +57,23 @@ export type Control = {
   readonly calls: () => readonly RecordedCall[];
   /** Calls that the double does not know or could not model: a test that ends with any of these has failed. */
   readonly problems: () => readonly string[];
+  /** How many calls a `hold` keeps at this moment. */
+  readonly held: () => number;
   /** How many calls were refused because another one of the same customer and meter was under way. */
   readonly overlaps: () => number;
 };
 
-export type Seen = { calls: RecordedCall[]; problems: string[]; overlaps: number };
+/** What happened besides the changes of state. */
+export type Seen = {
+  readonly calls: RecordedCall[];
+  readonly problems: string[];
+  /** Emits `release`. */
+  readonly held: EventEmitter;
+  overlaps: number;
+};
 
 export const createControl = (state: State, faults: Faults, seen: Seen): Control => {
-  const ourMeter = (kind: keyof typeof METERS): Meter => {
+  const ourMeter = (kind: Kind): Meter => {
     const { eventName, displayName } = METERS[kind];
     return (
       [...state.meters.values()].find(({ event_name: name }) => name === eventName) ??
@@ -75,6 +90,9 @@ export const createControl = (state: State, faults: Faults, seen: Seen): Control
   return {
     addFault: faults.add,
     clearFaults: faults.clear,
+    release: () => {
+      seen.held.emit("release");
+    },
     advanceClock: ({ seconds }) => {
       state.clock.advance(seconds);
     },
@@ -86,6 +104,7 @@ export const createControl = (state: State, faults: Faults, seen: Seen): Control
       Object.assign(state.settings, settings);
     },
     addCustomer,
+    meterIds: () => ({ tree: ourMeter("tree").id, bottle: ourMeter("bottle").id }),
     addSubscriber: ({ customerId: id, billingCycleAnchor: anchor }) => {
       const { customerId } = addCustomer(id === undefined ? {} : { id });
       const items = [ourMeter("tree"), ourMeter("bottle")].map((meter) => ({
@@ -127,6 +146,7 @@ export const createControl = (state: State, faults: Faults, seen: Seen): Control
     invoices: ({ subscriptionId }) => invoiceLines(state, getSubscription(state, subscriptionId)),
     calls: () => seen.calls,
     problems: () => seen.problems,
+    held: () => seen.held.listenerCount("release"),
     overlaps: () => seen.overlaps,
   };
 };

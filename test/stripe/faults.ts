@@ -6,7 +6,7 @@ import type { Answer } from "./idempotency.ts";
  * - `drop`: the connection is reset without an answer.
  * - `truncate`: it is reset in the middle of the answer.
  * - `hang`: there is never an answer.
- * - `slow`: a proper answer after `delayMs`.
+ * - `slow`: a proper answer after `delayMs`. `hold`: one that takes until `release` is called.
  * - `rate_limit`, `lock_timeout`: 429s.
  * - `server_error`: a 500 that may be repeated; `server_error_saved`: one that its idempotency key repeats for 24 hours.
  * - `bad_gateway`: a 502 in HTML. `broken_json`: a 200 that cannot be read.
@@ -19,6 +19,7 @@ export type Fault = {
     | "truncate"
     | "hang"
     | "slow"
+    | "hold"
     | "rate_limit"
     | "lock_timeout"
     | "server_error"
@@ -97,6 +98,7 @@ export const faultAnswer = ({ kind, status, headers, body }: Fault): Answer | nu
     case "truncate":
     case "hang":
     case "slow":
+    case "hold":
     case "reject_later":
       return null;
     default:

@@ -8,6 +8,7 @@ type Item = Stripe.SubscriptionUpdateParams.Item;
  * `requestSchemas.json`.
  */
 export type RequestTypes = {
+  // oxlint-disable-next-line typescript/no-generated-empty-object-type -- it is what a retrieval takes
   nothing: Omit<Stripe.Billing.MeterRetrieveParams, "expand">;
   customerCreate: Pick<Stripe.CustomerCreateParams, "name" | "email" | "metadata">;
   meterCreate: Omit<Stripe.Billing.MeterCreateParams, "expand">;

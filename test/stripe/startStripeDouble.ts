@@ -1,4 +1,4 @@
-import { once } from "node:events";
+import { EventEmitter, once } from "node:events";
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
@@ -65,10 +65,15 @@ export const startStripeDouble = async ({
   });
   const faults = createFaults();
   const idempotency = createIdempotencyStore(clock);
-  const seen: Seen = { calls: [], problems: [], overlaps: 0 };
+  const seen: Seen = {
+    calls: [],
+    problems: [],
+    held: new EventEmitter(),
+    overlaps: 0,
+  };
   const control = createControl(state, faults, seen);
-  const actions = new Map<string, (argument: never) => unknown>(Object.entries(control));
   const underWay = new Set<string>();
+  const actions = new Map<string, (argument: never) => unknown>(Object.entries(control));
 
   const assertAuthorized = ({ headers }: IncomingMessage): void => {
     if (headers.authorization !== `Bearer ${secretKey}`) {
@@ -79,7 +84,7 @@ export const startStripeDouble = async ({
   /** Does the call, alone for what it is exclusive about, however long it takes. */
   const executeAlone = async (
     { exclusive, execute }: Prepared,
-    takesMs: number,
+    fault: Fault | null,
   ): Promise<Answer> => {
     const lock = exclusive?.();
     if (lock !== undefined && underWay.has(lock)) {
@@ -90,7 +95,9 @@ export const startStripeDouble = async ({
       underWay.add(lock);
     }
     try {
-      await delay(takesMs);
+      await (fault?.kind === "hold"
+        ? once(seen.held, "release")
+        : delay(state.settings.latencyMs + (fault?.delayMs ?? 0)));
       return jsonAnswer(200, execute());
     } finally {
       if (lock !== undefined) {
@@ -112,7 +119,7 @@ export const startStripeDouble = async ({
     }
     let answer: Answer;
     try {
-      answer = await executeAlone(prepared, state.settings.latencyMs + (fault?.delayMs ?? 0));
+      answer = await executeAlone(prepared, fault);
     } catch (error) {
       if (!(error instanceof Refusal) || error.status === 409) {
         if (key !== null) {
@@ -139,11 +146,6 @@ export const startStripeDouble = async ({
     assertAuthorized(request);
     const method = request.method ?? "GET";
     const key = method === "POST" ? (request.headers["idempotency-key"]?.toString() ?? null) : null;
-    const rejectedWith = fault?.kind === "reject_later" ? (fault.code ?? "archived_meter") : null;
-    const prepared = prepareCall(
-      { method, path: url.pathname },
-      { state, form, event: { idempotencyKey: key, rejectedWith } },
-    );
     const instead = fault ? faultAnswer(fault) : null;
     const lost = fault?.kind === "drop" || fault?.kind === "hang" || fault?.kind === "truncate";
     if (!fault?.applied && (instead || lost)) {
@@ -153,6 +155,11 @@ export const startStripeDouble = async ({
       }
       return instead;
     }
+    const rejectedWith = fault?.kind === "reject_later" ? (fault.code ?? "archived_meter") : null;
+    const prepared = prepareCall(
+      { method, path: url.pathname },
+      { state, form, event: { idempotencyKey: key, rejectedWith } },
+    );
     const answer = await execute(prepared, key, `${url.pathname}?${form}`, fault);
     return instead ?? answer;
   };

@@ -36,7 +36,8 @@ export const createStripeClient = ({
     const bound = [init?.signal, signals.getStore()].filter(
       (signal) => signal instanceof AbortSignal,
     );
-    return fetch(input, { ...init, signal: AbortSignal.any(bound) });
+    // A redirect would send a report of usage to somebody else, or turn it into a read.
+    return fetch(input, { ...init, signal: AbortSignal.any(bound), redirect: "manual" });
   };
   const secure = protocol === "https:";
   const stripe = new Stripe(secretKey, {

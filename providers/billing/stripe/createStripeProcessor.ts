@@ -31,7 +31,7 @@ export const createStripeProcessor = (options: StripeClientOptions): BillingProc
     customerId: string,
   ): Promise<SendOutcome> => {
     try {
-      await stripe.billing.meterEvents.create(
+      const answer = await stripe.billing.meterEvents.create(
         {
           event_name: METERS[meter].eventName,
           payload: { [CUSTOMER_KEY]: customerId, [VALUE_KEY]: String(quantity) },
@@ -40,7 +40,10 @@ export const createStripeProcessor = (options: StripeClientOptions): BillingProc
         },
         { idempotencyKey: keyGeneration === 0 ? identifier : `${identifier}#${keyGeneration}` },
       );
-      return { kind: "delivered", duplicate: false };
+      // Whatever stands between us and Stripe may answer 200 in its own words.
+      return answer.identifier === identifier
+        ? { kind: "delivered", duplicate: false }
+        : { kind: "retry", reason: "The answer is no meter event of ours.", outcomeUnknown: true };
     } catch (error) {
       return outcomeOfError(error);
     }

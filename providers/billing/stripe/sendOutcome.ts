@@ -31,7 +31,9 @@ const reasonOf = ({
  */
 export const outcomeOfError = (error: unknown): SendOutcome => {
   if (!(error instanceof Stripe.errors.StripeError)) {
-    return { kind: "rejected", reason: error instanceof Error ? error.message : String(error) };
+    // The SDK stumbles like this over an answer that is JSON but nothing of Stripe's, such as `null`.
+    const reason = error instanceof Error ? error.message : String(error);
+    return { kind: "retry", reason, outcomeUnknown: true };
   }
   const reason = reasonOf(error);
   const retry = (outcomeUnknown: boolean): SendOutcome => ({

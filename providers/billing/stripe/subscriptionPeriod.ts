@@ -1,7 +1,7 @@
 import type { Stripe } from "stripe";
 import type { Period } from "../../../domain/billingCycle.ts";
 
-const ENDED = new Set(["canceled", "incomplete", "incomplete_expired"]);
+const NOT_BILLED = new Set(["canceled", "incomplete", "incomplete_expired"]);
 
 /** One interval before the period's end, on the day of the month that the subscription is anchored to. */
 const oneIntervalBefore = (
@@ -43,7 +43,7 @@ export const readSubscriptionPeriod = async (
   meterId: string,
 ): Promise<Period> => {
   const subscription = await stripe.subscriptions.retrieve(subscriptionId);
-  if (ENDED.has(subscription.status)) {
+  if (NOT_BILLED.has(subscription.status)) {
     throw new Error(`Stripe's subscription ${subscriptionId} is ${subscription.status}.`);
   }
   // The subscription itself carries its first ten items only.

@@ -1,0 +1,154 @@
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import type { Stripe } from "stripe";
+import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
+import { createStripeProcessor } from "../../providers/billing/stripe/createStripeProcessor.ts";
+import { startStripeDouble } from "./startStripeDouble.ts";
+import type { StripeDouble } from "./startStripeDouble.ts";
+import { until } from "./stripeSetup.ts";
+
+const start = async (
+  t: ExecutionContext,
+): Promise<{ double: StripeDouble; stripe: Stripe; prepare: () => Promise<void> }> => {
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const options = { apiBase: double.url, secretKey: double.secretKey };
+  return {
+    double,
+    stripe: createStripeClient(options).stripe,
+    prepare: () => createStripeProcessor(options).prepare(),
+  };
+};
+
+const creations = ({ control }: StripeDouble): number =>
+  control.calls().filter(({ method, path }) => method === "POST" && path === "/v1/billing/meters")
+    .length;
+
+test("the meters are created as sums over plain events", async (t) => {
+  const { stripe, prepare } = await start(t);
+
+  await prepare();
+
+  const { data } = await stripe.billing.meters.list();
+  t.deepEqual(data.map(({ event_name: name }) => name).toSorted(), [
+    "impact_plastic_bottle_rescued",
+    "impact_tree_planted",
+  ]);
+  for (const meter of data) {
+    t.like(meter, {
+      default_aggregation: { formula: "sum" },
+      event_time_window: null,
+      customer_mapping: { type: "by_id", event_payload_key: "stripe_customer_id" },
+      value_settings: { event_payload_key: "value" },
+    });
+  }
+});
+
+test("meters that are there are used, also when many others come before them", async (t) => {
+  const { double, stripe, prepare } = await start(t);
+  await prepare();
+  for (let other = 0; other < 120; other += 1) {
+    await stripe.billing.meters.create({
+      display_name: "Other",
+      event_name: `other_${other}`,
+      default_aggregation: { formula: "sum" },
+    });
+  }
+  const before = creations(double);
+
+  await prepare();
+
+  t.is(creations(double), before);
+});
+
+const ours: Stripe.Billing.MeterCreateParams = {
+  display_name: "Trees",
+  event_name: "impact_tree_planted",
+  default_aggregation: { formula: "sum" },
+};
+
+const refuses = test.macro({
+  exec: async (t, meter: Partial<Stripe.Billing.MeterCreateParams>, message: RegExp) => {
+    const { double, stripe, prepare } = await start(t);
+    await stripe.billing.meters.create({ ...ours, ...meter });
+    const before = creations(double);
+
+    await t.throwsAsync(prepare(), { message });
+    t.is(creations(double), before);
+  },
+  title: (difference = "") => `a meter of our name ${difference} is refused`,
+});
+test(
+  "that counts events",
+  refuses,
+  { default_aggregation: { formula: "count" } },
+  /aggregates by count, not sum/u,
+);
+test(
+  "that overwrites within an hour",
+  refuses,
+  { event_time_window: "hour" },
+  /event time window is "hour"/u,
+);
+test(
+  "with another customer key",
+  refuses,
+  { customer_mapping: { type: "by_id", event_payload_key: "customer" } },
+  /customer key is "customer", not "stripe_customer_id"/u,
+);
+test(
+  "with another value key",
+  refuses,
+  { value_settings: { event_payload_key: "amount" } },
+  /value key is "amount", not "value"/u,
+);
+
+test("a deactivated meter of our name is refused", async (t) => {
+  const { stripe, prepare } = await start(t);
+  const { id } = await stripe.billing.meters.create(ours);
+  await stripe.billing.meters.deactivate(id);
+
+  await t.throwsAsync(prepare(), { message: new RegExp(`${id}.*it is inactive`, "u") });
+});
+
+test("a deactivated meter beside an active one of the same name does not matter", async (t) => {
+  const { stripe, prepare } = await start(t);
+  const { id } = await stripe.billing.meters.create(ours);
+  await stripe.billing.meters.deactivate(id);
+  await stripe.billing.meters.create(ours);
+
+  await t.notThrowsAsync(prepare());
+});
+
+test("processes that start at once make one meter of each kind and all are ready", async (t) => {
+  const { double, stripe, prepare } = await start(t);
+
+  double.control.addFault({ kind: "hold", method: "GET", path: "/v1/billing/meters", times: 4 });
+
+  const preparations = [prepare(), prepare(), prepare(), prepare()];
+  await until(() => double.control.held() === 4);
+  double.control.release();
+  await Promise.all(preparations);
+
+  t.is(creations(double), 8);
+  t.is((await stripe.billing.meters.list()).data.length, 2);
+});
+
+test("a failed preparation can be repeated", async (t) => {
+  const { double } = await start(t);
+  const { prepare } = createStripeProcessor({ apiBase: double.url, secretKey: double.secretKey });
+  double.control.addFault({ kind: "server_error", method: "GET", path: "/v1/billing/meters" });
+
+  await t.throwsAsync(prepare(), { message: /unknown error/u });
+
+  await t.notThrowsAsync(prepare());
+});
+
+test("a wrong key fails the preparation", async (t) => {
+  const { double } = await start(t);
+
+  await t.throwsAsync(
+    createStripeProcessor({ apiBase: double.url, secretKey: "sk_test_wrong" }).prepare(),
+    { message: /Invalid API Key/u },
+  );
+});
