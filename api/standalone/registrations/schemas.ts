@@ -1,6 +1,12 @@
 import { z } from "zod";
+import { count, date, id, metadata, text } from "../../../domain/fields.ts";
+import {
+  attribution,
+  fractionalCount,
+  idempotencyKey,
+} from "../../../domain/registrationFields.ts";
 import type { Metadata, Registration } from "../../../domain/registrations.ts";
-import { bodyObject, count, date, id, metadata, queryObject, text } from "../../http/fields.ts";
+import { bodyObject, queryObject } from "../../http/fields.ts";
 import { KINDS } from "./kinds.ts";
 import type { KindNames } from "./kinds.ts";
 
@@ -38,27 +44,13 @@ export const presentRegistration = (
   refunded: registration.refunded,
 });
 
-const idempotencyKey = () =>
-  text(255)
-    // Bytes that are not UTF-8 were read as this character: two different keys must not become one.
-    .refine((key) => !key.includes("\uFFFD"), "must be well-formed UTF-8")
-    .meta({
-      description:
-        "A later request with the same key returns the first one's record. Empty means none.",
-      examples: ["order-1001"],
-    });
-
 const registerBody = ({ title, plural }: KindNames) =>
   bodyObject({
     count: count().meta({ description: `Number of ${plural}.`, examples: [3] }),
-    fractional_count: z
-      .number({ error: "must be a number of at least 0" })
-      .min(0, "must be a number of at least 0")
-      .optional()
-      .meta({
-        description: "Only for organizations with fractional counting; never billed. 0 by default.",
-      }),
-    attribution: text(500)
+    fractional_count: fractionalCount().optional().meta({
+      description: "Only for organizations with fractional counting; never billed. 0 by default.",
+    }),
+    attribution: attribution()
       .optional()
       .meta({ description: "A tag to filter by.", examples: ["newsletter"] }),
     metadata: metadata()
@@ -67,7 +59,13 @@ const registerBody = ({ title, plural }: KindNames) =>
         description: "Free JSON of at most 8 levels and 16 KiB, to filter by.",
         examples: [{ campaign: "spring" }],
       }),
-    idempotency_key: idempotencyKey().optional(),
+    idempotency_key: idempotencyKey()
+      .meta({
+        description:
+          "A later request with the same key returns the first one's record. Empty means none.",
+        examples: ["order-1001"],
+      })
+      .optional(),
   }).meta({ id: `New${title}Registration` });
 
 const refundBody = ({ noun, title, plural }: KindNames) =>
@@ -110,7 +108,7 @@ const metadataParameter = z
   .meta({ description: "A JSON object; all of its pairs must match." });
 
 export const listQuery = queryObject({
-  attribution_key: text(500)
+  attribution_key: attribution()
     .optional()
     .meta({ description: "Only this attribution.", examples: ["newsletter"] }),
   id: id().optional().meta({ description: "Only this registration." }),

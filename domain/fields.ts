@@ -1,0 +1,115 @@
+import { z } from "zod";
+
+const METADATA_DEPTH = 8;
+const METADATA_BYTES = 16 * 1024;
+
+const NOT_STORABLE = "must be well-formed Unicode without NUL characters";
+
+/** PostgreSQL keeps neither NUL nor half of a surrogate pair. */
+const isStorable = (text: string): boolean => !text.includes("\0") && text.isWellFormed();
+
+const MISSING = "required";
+
+/** The message of a type's refusal, which tells a missing value from a wrong one. */
+const mustBe =
+  (what: string) =>
+  (issue: { readonly input?: unknown }): string =>
+    issue.input === undefined ? MISSING : `must be ${what}`;
+
+/** Free text of limited length, in Unicode characters. */
+export const text = (maximumLength: number) =>
+  z
+    .string({ error: mustBe("a string") })
+    .refine(
+      (value) => value.length <= maximumLength || Array.from(value).length <= maximumLength,
+      `must be at most ${maximumLength} characters`,
+    )
+    .refine(isStorable, NOT_STORABLE)
+    .meta({ maxLength: maximumLength });
+
+const COUNT_MUST_BE = `an integer from 1 to ${Number.MAX_SAFE_INTEGER}`;
+
+/** Whole units, at least one, exactly representable in JSON. */
+export const count = () =>
+  z.int({ error: mustBe(COUNT_MUST_BE) }).min(1, `must be ${COUNT_MUST_BE}`);
+
+/** An id as it was given out; other UUIDs are merely unknown. */
+export const id = () => z.guid({ error: mustBe("a UUID") });
+
+const DATE_MUST_BE = "a calendar date in the form YYYY-MM-DD";
+
+/** A day of the calendar, `YYYY-MM-DD`; the year 0 is none. */
+export const date = () =>
+  z.iso
+    .date({ error: mustBe(DATE_MUST_BE) })
+    .refine((value) => !value.startsWith("0000"), `must be ${DATE_MUST_BE}`);
+
+type Nested = { readonly value: unknown; readonly path: readonly string[] };
+type Fault = { readonly path: readonly string[]; readonly message: string };
+
+const faultOf = ({ value, path }: Nested): string | null => {
+  if (typeof value === "string") {
+    return isStorable(value) ? null : NOT_STORABLE;
+  }
+  if (typeof value === "number") {
+    return Number.isFinite(value) ? null : "must be a number that a double can hold";
+  }
+  return typeof value === "object" && value !== null && path.length >= METADATA_DEPTH
+    ? `must not be nested deeper than ${METADATA_DEPTH} levels`
+    : null;
+};
+
+const nameFault = (name: string): string | null => {
+  if (name === "__proto__") {
+    return "is not allowed as a name";
+  }
+  return isStorable(name) ? null : `${NOT_STORABLE} in its name`;
+};
+
+/** The digits that PostgreSQL adds to a number: `1e300` is five characters in JSON and 301 in `jsonb`. */
+const addedDigits = (value: number): number => {
+  const [, exponent] = String(value).split("e");
+  return Math.abs(Number(exponent ?? 0));
+};
+
+/** The first fault inside of metadata. A list of what is still to be seen: nesting must not use up the stack. */
+const findFault = (metadata: object): Fault | null => {
+  const waiting: Nested[] = [{ value: metadata, path: [] }];
+  let digits = 0;
+  for (let nested = waiting.pop(); nested !== undefined; nested = waiting.pop()) {
+    const { value, path } = nested;
+    const message = faultOf(nested);
+    if (message !== null) {
+      return { path, message };
+    }
+    if (typeof value === "number") {
+      digits += addedDigits(value);
+    } else if (typeof value === "object" && value !== null) {
+      for (const [name, inner] of Object.entries(value)) {
+        const innerPath = [...path, name];
+        const wrongName = nameFault(name);
+        if (wrongName !== null) {
+          return { path: innerPath, message: wrongName };
+        }
+        waiting.push({ value: inner, path: innerPath });
+      }
+    }
+  }
+  return Buffer.byteLength(JSON.stringify(metadata)) + digits > METADATA_BYTES
+    ? {
+        path: [],
+        message: `must be at most ${METADATA_BYTES} bytes as JSON with all digits written out`,
+      }
+    : null;
+};
+
+/** A free JSON object of limited size and depth. */
+export const metadata = () =>
+  z
+    .record(z.string(), z.unknown(), { error: mustBe("a JSON object") })
+    .superRefine((value, context) => {
+      const fault = findFault(value);
+      if (fault) {
+        context.addIssue({ code: "custom", path: [...fault.path], message: fault.message });
+      }
+    });
