@@ -123,13 +123,12 @@ export const createFaults = (): Faults => {
       due = [];
     },
     take: ({ method, path, form }) => {
-      const text = decodeURIComponent(form.replaceAll("+", " "));
       const entry = due.find(
         ({ fault, left }) =>
           left > 0 &&
           method === (fault.method ?? "POST") &&
           path === (fault.path ?? "/v1/billing/meter_events") &&
-          (fault.mentioning === undefined || text.includes(fault.mentioning)),
+          (fault.mentioning === undefined || form.includes(encodeURIComponent(fault.mentioning))),
       );
       if (!entry) {
         return null;

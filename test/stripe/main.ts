@@ -1,11 +1,7 @@
 import { parseArgs } from "node:util";
 import { startStripeDouble } from "./startStripeDouble.ts";
 
-/**
- * The double as a program: `npx node test/stripe/main.ts [--port 12111]`. Give the service what it prints. Steer it with
- * `curl -d '{"kind":"drop","applied":true}' <address>/_double/addFault`, read it with `curl -d '{}' <address>/_double/usage`;
- * `createControl.ts` lists the rest.
- */
+/** The double as a program: `npm run stripe-double -- --port 12111`. The README beside this file says how to steer it. */
 const { values } = parseArgs({ options: { port: { type: "string", default: "0" } } });
 const double = await startStripeDouble({ port: Number(values.port) });
 const { customerId, subscriptionId } = double.control.addSubscriber({});

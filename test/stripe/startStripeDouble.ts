@@ -240,6 +240,8 @@ export const startStripeDouble = async ({
   const server = createServer((request, response) => {
     handle(request, response).catch(() => request.socket.destroy());
   });
+  // Longer than any client keeps an idle connection: only a fault breaks one.
+  server.keepAliveTimeout = 60_000;
   server.listen(port, host);
   await once(server, "listening");
   const address = server.address();
