@@ -17,7 +17,7 @@ export type Refusal = {
 };
 
 /** What the API description tells of an endpoint beside its schemas. */
-export type Description = {
+type Description = {
   readonly operationId: string;
   readonly tag: string;
   readonly summary: string;

@@ -45,11 +45,15 @@ const START_SCRIPT = `SwaggerUIBundle({
 });
 `;
 
-const library = (name: string): URL => new URL(import.meta.resolve(`swagger-ui-dist/${name}`));
+const LIBRARY = {
+  "swagger-ui.css": import.meta.resolve("swagger-ui-dist/swagger-ui.css"),
+  "swagger-ui-bundle.js": import.meta.resolve("swagger-ui-dist/swagger-ui-bundle.js"),
+  "favicon-32x32.png": import.meta.resolve("swagger-ui-dist/favicon-32x32.png"),
+};
 
 /** Large, and only a person at a browser asks for it: read from disk each time, asked again by its ETag. */
-const sendFile = async (ctx: ApiContext, name: string): Promise<void> => {
-  const file = library(name);
+const sendFile = async (ctx: ApiContext, name: string, url: string): Promise<void> => {
+  const file = new URL(url);
   const { size, mtime } = await stat(file);
   ctx.status = 200;
   ctx.type = name;
@@ -87,9 +91,9 @@ export const documentPages = (document: object): readonly Page[] => {
     // The page's own links are relative, so that it works below any address, and count on the path without a slash.
     { path: "/docs/", run: (ctx) => ctx.redirect("../docs") },
     { path: "/docs/start.js", run: sendText("text/javascript", START_SCRIPT) },
-    ...["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"].map((name) => ({
+    ...Object.entries(LIBRARY).map(([name, url]) => ({
       path: `/docs/${name}`,
-      run: (ctx: ApiContext) => sendFile(ctx, name),
+      run: (ctx: ApiContext) => sendFile(ctx, name, url),
     })),
   ];
 };

@@ -7,7 +7,15 @@ import type { DatabasePool } from "slonik";
 import { migrate } from "../../db/migrate.ts";
 import { openPool } from "../../db/pool.ts";
 
-const ADMIN_URL = process.env["TEST_DATABASE_URL"] ?? "postgres://postgres@127.0.0.1:5432/postgres";
+const readAdminUrl = (): string => {
+  const url = process.env["TEST_DATABASE_URL"];
+  if (url === undefined) {
+    throw new Error("The tests need a database of their own. Run them with: npm test");
+  }
+  return url;
+};
+
+const ADMIN_URL = readAdminUrl();
 const MIGRATIONS = new URL("../../db/migrations/", import.meta.url);
 
 const urlOf = (database: string): string => {

@@ -55,10 +55,7 @@ const registerBody = ({ title, plural }: KindNames) =>
       .meta({ description: "A tag to filter by.", examples: ["newsletter"] }),
     metadata: metadata()
       .optional()
-      .meta({
-        description: "Free JSON of at most 8 levels and 16 KiB, to filter by.",
-        examples: [{ campaign: "spring" }],
-      }),
+      .meta({ description: "Free JSON of at most 8 levels and 16 KiB, to filter by." }),
     idempotency_key: idempotencyKey()
       .meta({
         description:

@@ -1,0 +1,68 @@
+import { Ajv2020 } from "ajv/dist/2020.js";
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+
+/** The parts of an OpenAPI document that answers are held to. */
+export const apiDescription = z.looseObject({
+  openapi: z.string(),
+  paths: z.record(
+    z.string(),
+    z.record(z.string(), z.looseObject({ responses: z.record(z.string(), z.looseObject({})) })),
+  ),
+});
+
+export type AnswerText = {
+  readonly method: string;
+  readonly path: string;
+  readonly status: number;
+  readonly contentType: string | null;
+  readonly text: string;
+};
+
+const FORMATS = {
+  uuid: /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/u,
+  "date-time": /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/u,
+  date: /^\d{4}-\d{2}-\d{2}$/u,
+};
+
+const pointer = (...names: readonly string[]): string =>
+  names.map((name) => `/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
+
+const matches = (template: string, path: string): boolean =>
+  new RegExp(`^${template.replaceAll(/\{\w+\}/gu, "[^/]+")}$`, "u").test(path);
+
+/**
+ * Holds answers to the API description: the status must be one that the operation names, the body must match the
+ * schema of that status. What no operation answers (unknown paths and methods) must match the error's schema.
+ */
+export const createAnswerChecker = (json: unknown) => {
+  const document = apiDescription.parse(json);
+  const ajv = new Ajv2020({ strict: false, formats: FORMATS, allErrors: true });
+  ajv.addSchema(document, "api");
+
+  const schemaOf = ({ method, path, status }: AnswerText): string => {
+    const template = Object.keys(document.paths).find((known) => matches(known, path));
+    const operation = template && document.paths[template]?.[method.toLowerCase()];
+    if (template === undefined || !operation) {
+      return pointer("components", "schemas", "Error");
+    }
+    if (operation.responses[status] === undefined) {
+      throw new Error(`${method} ${path} answered ${status}, which its description does not name`);
+    }
+    const response = pointer("paths", template, method.toLowerCase(), "responses", String(status));
+    return response + pointer("content", "application/json", "schema");
+  };
+
+  return (t: ExecutionContext, answer: AnswerText): void => {
+    if (answer.method === "HEAD" || answer.status === 204) {
+      t.is(answer.text, "");
+      return;
+    }
+    const validate = ajv.getSchema(`api#${schemaOf(answer)}`);
+    if (!validate) {
+      throw new Error(`The description has no schema for ${answer.method} ${answer.path}`);
+    }
+    t.regex(answer.contentType ?? "", /^application\/json; charset=utf-8$/u);
+    t.true(validate(JSON.parse(answer.text)), ajv.errorsText(validate.errors));
+  };
+};

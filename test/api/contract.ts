@@ -1,0 +1,53 @@
+import type { ExecutionContext, TestFn } from "ava";
+import { z } from "zod";
+import type { Kind } from "../../domain/accounts.ts";
+
+/** The contract's names, written out here so that a change of the product's own table shows. */
+export const KIND_NAMES = {
+  tree: {
+    path: "/plant/trees",
+    refundPath: "/refund/trees",
+    total: "total_planted_trees",
+    month: "total_planted_trees_month",
+    details: "tree_details",
+    refunded: "refunded_trees",
+    idRequired: "tree id is required",
+  },
+  bottle: {
+    path: "/rescue/plastic_bottles",
+    refundPath: "/refund/plastic_bottles",
+    total: "total_rescued_bottles",
+    month: "total_rescued_bottles_month",
+    details: "bottle_details",
+    refunded: "refunded_bottles",
+    idRequired: "bottle id is required",
+  },
+} as const;
+
+const registrations = z.array(
+  z.looseObject({ id: z.string(), count: z.number(), fractional_count: z.number() }),
+);
+
+/** The registrations of an answer. */
+export const registrationsIn = (
+  body: Readonly<Record<string, unknown>>,
+  kind: Kind,
+): z.output<typeof registrations> => registrations.parse(body[KIND_NAMES[kind].details]);
+
+/** The id of the first registration of an answer. */
+export const idIn = (body: Readonly<Record<string, unknown>>, kind: Kind): string => {
+  const [registration] = registrationsIn(body, kind);
+  if (!registration) {
+    throw new Error("The answer holds no registration.");
+  }
+  return registration.id;
+};
+
+/** Declares each test twice: what holds for trees holds for bottles. */
+export const eachKind =
+  <Context>(test: TestFn<Context>) =>
+  (title: string, run: (t: ExecutionContext<Context>, kind: Kind) => Promise<void>): void => {
+    for (const kind of ["tree", "bottle"] as const) {
+      test(`${kind}: ${title}`, (t) => run(t, kind));
+    }
+  };

@@ -1,0 +1,104 @@
+import type { ExecutionContext } from "ava";
+import { pino } from "pino";
+import type { DatabasePool } from "slonik";
+import type { HealthChecks } from "../../api/health/healthEndpoints.ts";
+import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { createAuthenticator } from "../../services/createAuthenticator.ts";
+import type { Authenticate } from "../../services/createAuthenticator.ts";
+import { createRegistrationWriter } from "../../services/registrationWriter.ts";
+import type { RegistrationWriter } from "../../services/registrationWriter.ts";
+import { serve } from "../support/server.ts";
+import { createAnswerChecker } from "./answerChecker.ts";
+
+/** One answer, already held to the API description. */
+export type Answer = {
+  readonly status: number;
+  readonly headers: Headers;
+  /** The JSON of the body, empty where there is none. */
+  readonly body: Record<string, unknown>;
+};
+
+export type Call = (
+  method: string,
+  path: string,
+  options?: {
+    readonly key?: string;
+    /** Sent as JSON; a string or bytes are sent as they are. */
+    readonly body?: unknown;
+    readonly headers?: Readonly<Record<string, string>>;
+  },
+) => Promise<Answer>;
+
+export type Api = {
+  readonly url: string;
+  readonly call: Call;
+  readonly writer: RegistrationWriter;
+  /** What the API logged, one object a line. */
+  readonly logged: () => readonly Record<string, unknown>[];
+};
+
+const parseBody = (text: string): Record<string, unknown> => {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- checkAnswer has held it to its schema.
+  return text === "" ? {} : (JSON.parse(text) as Record<string, unknown>);
+};
+
+/** Serves the standalone interface on a real port over a real database until the test ends. */
+export const startStandaloneApi = async (
+  t: ExecutionContext,
+  {
+    db,
+    clock = systemClock,
+    authenticator = createAuthenticator({ db, accountType: "organization" }),
+    writer = createRegistrationWriter({ db, clock }),
+    checks = { database: () => Promise.resolve(), temporal: () => Promise.resolve() },
+  }: {
+    readonly db: DatabasePool;
+    readonly clock?: Clock;
+    readonly authenticator?: Authenticate;
+    readonly writer?: RegistrationWriter;
+    readonly checks?: HealthChecks;
+  },
+): Promise<Api> => {
+  const lines: string[] = [];
+  const app = createStandaloneApp({
+    db,
+    clock,
+    writer,
+    authenticator,
+    checks,
+    billing: createBilling({ db, stripe: null }),
+    logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
+    observe: () => undefined,
+    publicBaseUrl: null,
+  });
+  const url = await serve(t, app);
+  const checkAnswer = createAnswerChecker(await (await fetch(`${url}/openapi.json`)).json());
+  const call: Call = async (method, path, { key, body, headers = {} } = {}) => {
+    const response = await fetch(`${url}${path}`, {
+      method,
+      headers: {
+        ...(key === undefined ? {} : { Authorization: key }),
+        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+        ...headers,
+      },
+      ...(body === undefined
+        ? {}
+        : {
+            body: typeof body === "string" || Buffer.isBuffer(body) ? body : JSON.stringify(body),
+          }),
+    });
+    const text = await response.text();
+    checkAnswer(t, {
+      method,
+      path: new URL(url + path).pathname,
+      status: response.status,
+      contentType: response.headers.get("content-type"),
+      text,
+    });
+    return { status: response.status, headers: response.headers, body: parseBody(text) };
+  };
+  return { url, call, writer, logged: () => lines.map((line) => parseBody(line)) };
+};
