@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { readFault } from "./readFault.ts";
-import { StartError } from "./startError.ts";
+import { StartupError } from "../program/startupError.ts";
 
 const POLL_MS = 100;
 
@@ -24,7 +24,7 @@ const tryToLock = (folder: string): DatabaseSync | null => {
  * so it ends with the process however that ends, and no id of a dead process can hold it.
  * @param waitMs how long one that is just stopping may take to let go
  * @returns what gives it back
- * @throws StartError when another process keeps it
+ * @throws StartupError when another process keeps it
  */
 export const lockFolder = async (
   folder: string,
@@ -37,7 +37,7 @@ export const lockFolder = async (
     const lock = tryToLock(folder);
     if (lock !== null) return () => lock.close();
     if (performance.now() > deadline) {
-      throw new StartError(
+      throw new StartupError(
         `Another \`npm start\` uses the data folder ${folder}. ` +
           "Stop that one first, or set DATA_DIR to another folder (and other ports) for this one.",
       );

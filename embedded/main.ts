@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { ConfigError, readConfig } from "../config/config.ts";
 import { type Start, start } from "./start.ts";
-import { StartError } from "./startError.ts";
+import { StartupError } from "../program/startupError.ts";
 
 /*
  * npm start: everything on one machine. `--stop-with-parent` stops it when the process that started it is gone,
@@ -42,7 +42,7 @@ const forceOnNextSignal = ({ supervisor }: Start): void => {
 };
 
 const describe = (error: unknown): string =>
-  error instanceof StartError || error instanceof ConfigError
+  error instanceof StartupError || error instanceof ConfigError
     ? error.message
     : `This should not have happened: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`;
 
@@ -58,8 +58,7 @@ const main = async (): Promise<number> => {
     ),
     running.supervisor.firstLoss.then(({ name, how }) => `${name} ended unexpectedly (${how}).`),
   ]);
-  if (failure !== null) say(failure);
-  say("Stopping …");
+  say(failure ?? "Stopping …");
   forceOnNextSignal(running);
   await running.supervisor.stopAll();
   await running.leave();

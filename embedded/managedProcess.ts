@@ -6,7 +6,7 @@ import {
   identifyProcess,
   stopProcess,
 } from "./processIdentity.ts";
-import { StartError } from "./startError.ts";
+import { StartupError } from "../program/startupError.ts";
 
 export type ProcessExit = Readonly<{ code: number | null; signal: NodeJS.Signals | null }>;
 
@@ -29,7 +29,7 @@ export type StartContext = Readonly<{
 
 /**
  * Takes charge of a child process that was just spawned.
- * @throws StartError when it could not be spawned at all
+ * @throws StartupError when it could not be spawned at all
  */
 export const manageProcess = async (
   name: string,
@@ -48,7 +48,7 @@ export const manageProcess = async (
       }),
       exited.then(({ code, signal }) => `it ended at once (${code ?? signal})`),
     ]);
-    throw new StartError(`${name} could not be started: ${reason}.`);
+    throw new StartupError(`${name} could not be started: ${reason}.`);
   }
   const managed: ManagedProcess = {
     name,

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
 import { readFault } from "./readFault.ts";
-import { StartError } from "./startError.ts";
+import { StartupError } from "../program/startupError.ts";
 
 /** Listens for a moment. @returns the port, which is free again */
 const probePort = async (host: string, port: number): Promise<number> => {
@@ -22,7 +22,7 @@ export const findFreePort = (): Promise<number> => probePort("127.0.0.1", 0);
 
 /**
  * Makes sure that a port can be listened on. 0 stands for any free port and always can.
- * @throws StartError that names the setting to change
+ * @throws StartupError that names the setting to change
  */
 export const requireFreePort = async (
   host: string,
@@ -35,13 +35,13 @@ export const requireFreePort = async (
   } catch (error) {
     const { code, message } = readFault(error);
     if (code === "EADDRINUSE") {
-      throw new StartError(
+      throw new StartupError(
         `Port ${port} on ${host} is in use, and the ${purpose} needs it. ` +
           `Stop the program that uses it, or set ${setting} to another port (0 takes any free one).`,
         { cause: error },
       );
     }
-    throw new StartError(`The ${purpose} cannot listen on ${host} port ${port}: ${message}.`, {
+    throw new StartupError(`The ${purpose} cannot listen on ${host} port ${port}: ${message}.`, {
       cause: error,
     });
   }

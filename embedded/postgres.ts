@@ -30,7 +30,7 @@ import {
 } from "./postgresBinaries.ts";
 import { type StopSignals, identifyProcess, isRunning, stopProcess } from "./processIdentity.ts";
 import { readFault } from "./readFault.ts";
-import { StartError } from "./startError.ts";
+import { StartupError } from "../program/startupError.ts";
 
 export type EmbeddedPostgres = Readonly<{ url: string; process: ManagedProcess }>;
 
@@ -78,7 +78,7 @@ const DISPOSABLE_SETTINGS: Readonly<Record<string, string>> = {
 const nameDataFolder = (data: string, user: ServerUser | null): string => {
   if (user === null || userMay(user, "-x", data)) return data;
   if (process.platform === "linux") return "/proc/self/cwd";
-  throw new StartError(
+  throw new StartupError(
     `PostgreSQL refuses to run as root, and the user that runs it instead cannot reach ${data}. ` +
       "Start as another user, or set DATA_DIR to a folder that every user may enter.",
   );
@@ -102,13 +102,15 @@ const readPassword = async (folder: string, user: ServerUser | null): Promise<st
   return password;
 };
 
-/** Makes the cluster beside its place and moves it there, so that an interrupted first start leaves none half made. */
+/**
+ * Makes the cluster beside its place and moves it there, so that an interrupted first start leaves none half made.
+ * It takes a second and is not called off: killing initdb would leave its own child behind.
+ */
 const initialize = async (
   folder: string,
   data: string,
   initdb: string,
   user: ServerUser | null,
-  signal: AbortSignal,
 ): Promise<void> => {
   const fresh = `${data}-new`;
   await rm(fresh, { recursive: true, force: true });
@@ -128,11 +130,11 @@ const initialize = async (
         "--locale-provider=builtin",
         "--builtin-locale=C.UTF-8",
       ],
-      { ...user, cwd: fresh, env: ENVIRONMENT, signal },
+      { ...user, cwd: fresh, env: ENVIRONMENT },
     );
   } catch (error) {
     const { message, stderr } = readFault(error);
-    throw new StartError(
+    throw new StartupError(
       `PostgreSQL's data folder could not be made in ${folder}:\n  ${(stderr ?? message).trim()}`,
       { cause: error },
     );
@@ -192,7 +194,7 @@ const connectWhenUp = async (
   }
   const fault = isRunning(server.identity) ? "did not come up in time" : "ended while it started";
   await server.stop();
-  throw new StartError(`PostgreSQL ${fault}:\n${readLogTail(logFile)}`);
+  throw new StartupError(`PostgreSQL ${fault}:\n${readLogTail(logFile)}`);
 };
 
 const createDatabase = async (client: Client): Promise<void> => {
@@ -205,7 +207,7 @@ const createDatabase = async (client: Client): Promise<void> => {
  * The caller must hold the lock of `folder`: a server that still runs there is an orphan and is stopped.
  * @param port 0 takes any free port
  * @param disposable trades durability for speed; never for data that matter
- * @throws StartError when the port is taken, or the server cannot run here
+ * @throws StartupError when the port is taken, or the server cannot run here
  */
 export const startPostgres = async ({
   folder,
@@ -227,7 +229,7 @@ export const startPostgres = async ({
   const password = await readPassword(folder, user);
   const exists = await readFile(join(data, "PG_VERSION"), "utf8").catch(() => null);
   if (exists === null) {
-    await initialize(folder, data, binaries.initdb, user, context.calledOff);
+    await initialize(folder, data, binaries.initdb, user);
   }
 
   const ownPort = port === 0 ? await findFreePort() : port;

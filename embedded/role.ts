@@ -1,7 +1,7 @@
 import { fork } from "node:child_process";
 import { z } from "zod";
 import { type ManagedProcess, type StartContext, manageProcess } from "./managedProcess.ts";
-import { StartError } from "./startError.ts";
+import { StartupError } from "../program/startupError.ts";
 
 /** One of our own programs that runs as a child: its name for people and its main module. */
 export type Role = Readonly<{ name: string; module: string }>;
@@ -23,7 +23,7 @@ const UP_WITHIN_MS = 60_000;
  * Starts one of our programs and waits until it says over IPC that it is ready.
  * It sees the channel close when we die, whatever kills us, and shuts down then.
  * Its own process group keeps the terminal's Ctrl-C from it, so that it is stopped in its turn.
- * @throws StartError when it ends or stays silent instead
+ * @throws StartupError when it ends or stays silent instead
  */
 export const startRole = async (
   { name, module }: Role,
@@ -45,7 +45,7 @@ export const startRole = async (
   );
   const addresses = await new Promise<Readonly<Record<string, string>>>((resolve, reject) => {
     const tooLate = setTimeout(() => {
-      reject(new StartError(`The ${name} was not ready within ${UP_WITHIN_MS / 1000} seconds.`));
+      reject(new StartupError(`The ${name} was not ready within ${UP_WITHIN_MS / 1000} seconds.`));
     }, UP_WITHIN_MS);
     child.on("message", (message) => {
       const { data } = readyMessage.safeParse(message);
@@ -53,7 +53,7 @@ export const startRole = async (
     });
     child.once("exit", (code, signal) => {
       reject(
-        new StartError(
+        new StartupError(
           `The ${name} ended while it started (${signal ?? `exit code ${code}`}); it says above why.`,
         ),
       );

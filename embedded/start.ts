@@ -1,7 +1,9 @@
+import { execFile } from "node:child_process";
 import { once } from "node:events";
-import { mkdir } from "node:fs/promises";
+import { access, constants, mkdir, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join, resolve } from "node:path";
+import { promisify } from "node:util";
 import { type Config, buildChildEnvironment } from "../config/config.ts";
 import { migrate } from "../db/migrate.ts";
 import { createDemoOrganization } from "./createDemoOrganization.ts";
@@ -11,12 +13,14 @@ import { requireFreePort } from "./ports.ts";
 import { startPostgres } from "./postgres.ts";
 import { identifyProcess } from "./processIdentity.ts";
 import { readFault } from "./readFault.ts";
-import { type Role, startRole } from "./role.ts";
+import { type Role, type RunningRole, startRole } from "./role.ts";
 import { removeRunFile, writeRunFile } from "./runFile.ts";
-import { StartError } from "./startError.ts";
+import { StartupError } from "../program/startupError.ts";
 import { type Supervisor, createSupervisor, stopLeftovers } from "./supervisor.ts";
 import { findTemporalCli } from "./temporalCli.ts";
 import { startTemporalServer } from "./temporalServer.ts";
+
+const run = promisify(execFile);
 
 /** How long the `npm start` before this one may take to let go of the data folder. */
 const LOCK_WAIT_MS = 5000;
@@ -42,6 +46,12 @@ type Output = Readonly<{
 const printAddress = ({ print }: Output, name: string, address: string): void =>
   print(`${name.padEnd(16)} ${address}`);
 
+const printMetrics = (output: Output, name: string, { addresses }: RunningRole): void => {
+  if (addresses["metrics"] !== undefined) {
+    printAddress(output, name, `${addresses["metrics"]}/metrics`);
+  }
+};
+
 /** The address without the password, which nobody should find in a terminal's history. */
 const withoutPassword = (databaseUrl: string): string => {
   const url = new URL(databaseUrl);
@@ -49,14 +59,16 @@ const withoutPassword = (databaseUrl: string): string => {
   return url.href;
 };
 
+/** Not node's recursive mkdir, which never returns for a folder below /proc. */
 const makeDataFolder = async (dataDir: string): Promise<string> => {
   const folder = resolve(dataDir);
   try {
-    await mkdir(folder, { recursive: true });
+    await run("mkdir", ["-p", "--", folder]);
+    await access(folder, constants.W_OK | constants.X_OK);
     return folder;
   } catch (error) {
-    throw new StartError(
-      `The data folder ${folder} cannot be made: ${readFault(error).message}. Set DATA_DIR to a folder that you may write.`,
+    throw new StartupError(
+      `The data folder ${folder} cannot be used: ${(readFault(error).stderr ?? readFault(error).message).trim()}. Set DATA_DIR to a folder that you may write.`,
       { cause: error },
     );
   }
@@ -90,7 +102,7 @@ const migrateDatabase = async (url: string): Promise<readonly string[]> => {
     const { message, code } = readFault(error);
     const cause = error instanceof Error && error.cause !== undefined ? readFault(error.cause) : {};
     const reason = [message || code, "message" in cause ? cause.message : ""].filter(Boolean);
-    throw new StartError(
+    throw new StartupError(
       `The database ${withoutPassword(url)} cannot be used: ${reason.join(" ")}\n` +
         "If it is your own, start it or correct DATABASE_URL; without DATABASE_URL an embedded one is used.",
       { cause: error },
@@ -106,7 +118,7 @@ const reachTemporal = async (address: string): Promise<void> => {
   try {
     await once(socket, "connect", { signal: AbortSignal.timeout(CONNECT_TIMEOUT_MS) });
   } catch (error) {
-    throw new StartError(
+    throw new StartupError(
       `Temporal at ${address} (TEMPORAL_ADDRESS) cannot be reached: ${readFault(error).message}. ` +
         "Start it or correct TEMPORAL_ADDRESS; without TEMPORAL_ADDRESS an embedded one is used.",
       { cause: error },
@@ -141,21 +153,31 @@ const startTemporal = async (
   return { address, namespace, uiUrl };
 };
 
-/** The roles use what was started here; what else the environment says of Temporal is for a Temporal elsewhere. */
-const buildRoleEnvironment = (
+/**
+ * The roles use the Temporal that was started here. What else the environment and the user's own profile say of Temporal
+ * (TLS, keys) is for one elsewhere; a profile of our own takes their place.
+ */
+const buildRoleEnvironment = async (
   config: Config,
+  dataDir: string,
   databaseUrl: string,
   { address, namespace }: Temporal,
-): NodeJS.ProcessEnv =>
-  config.TEMPORAL_ADDRESS === undefined
-    ? buildChildEnvironment(/^TEMPORAL_/u, {
-        DATABASE_URL: databaseUrl,
-        TEMPORAL_ADDRESS: address,
-        TEMPORAL_NAMESPACE: namespace,
-        // Else a profile of the user's home would be used.
-        TEMPORAL_CONFIG_FILE: "/dev/null",
-      })
-    : buildChildEnvironment(null, { DATABASE_URL: databaseUrl });
+): Promise<NodeJS.ProcessEnv> => {
+  if (config.TEMPORAL_ADDRESS !== undefined) {
+    return buildChildEnvironment(null, { DATABASE_URL: databaseUrl });
+  }
+  const profile = join(dataDir, "temporal/client.toml");
+  await writeFile(
+    profile,
+    `[profile.default]\naddress = "${address}"\nnamespace = "${namespace}"\n`,
+  );
+  return buildChildEnvironment(/^TEMPORAL_/u, {
+    DATABASE_URL: databaseUrl,
+    TEMPORAL_ADDRESS: address,
+    TEMPORAL_NAMESPACE: namespace,
+    TEMPORAL_CONFIG_FILE: profile,
+  });
+};
 
 const printFirstRequest = async (
   databaseUrl: string,
@@ -170,7 +192,7 @@ Its keys are shown only now:
   production key  ${organization.apiKeyProd}
   test key        ${organization.apiKeyTest}
 Plant a first tree:
-  curl -X POST ${apiUrl}/plant/trees -H 'Authorization: ${organization.apiKeyTest}' -H 'Content-Type: application/json' -d '{"count": 1}'
+  curl -sS -X POST ${apiUrl}/plant/trees -H 'Authorization: ${organization.apiKeyTest}' -H 'Content-Type: application/json' -d '{"count": 1}'
 `);
 };
 
@@ -192,20 +214,21 @@ const bringUp = async (
   printAddress(output, "Temporal", `${temporal.address} (namespace ${temporal.namespace})`);
   if (temporal.uiUrl !== null) printAddress(output, "Temporal web UI", temporal.uiUrl);
 
-  const environment = buildRoleEnvironment(config, databaseUrl, temporal);
+  const environment = await buildRoleEnvironment(config, dataDir, databaseUrl, temporal);
   const [worker, api] = await Promise.all([
     startRole(roles.worker, environment, context),
     startRole(roles.api, environment, context),
   ]);
-  for (const [name, address] of [worker, api].flatMap((role) => Object.entries(role.addresses))) {
-    printAddress(output, name, address);
-  }
-  const apiUrl = api.addresses["standalone API"];
-  const storeUrl = api.addresses["store API"];
+  printAddress(output, "worker", `process ${worker.process.identity.pid}`);
+  printMetrics(output, "worker metrics", worker);
+  const { standalone: apiUrl, store: storeUrl } = api.addresses;
   const identity = identifyProcess(process.pid);
   if (apiUrl === undefined || storeUrl === undefined || identity === null) {
-    throw new TypeError("The API says where it listens");
+    throw new TypeError("A ready API has told its addresses");
   }
+  printAddress(output, "standalone API", apiUrl);
+  printAddress(output, "store API", storeUrl);
+  printMetrics(output, "API metrics", api);
   await writeRunFile(dataDir, {
     ...identity,
     databaseUrl,
@@ -222,7 +245,7 @@ const bringUp = async (
 /**
  * Starts everything that the configuration does not say to be elsewhere: PostgreSQL, Temporal, the worker, the API.
  * @returns at once when the data folder is ours, so that the caller can call it off while it comes up
- * @throws StartError when the data folder cannot be had
+ * @throws StartupError when the data folder cannot be had
  */
 export const start = async (config: Config, roles: Roles, output: Output): Promise<Start> => {
   const dataDir = await makeDataFolder(config.DATA_DIR);

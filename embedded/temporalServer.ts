@@ -8,7 +8,7 @@ import {
   spawnWithLog,
 } from "./managedProcess.ts";
 import { findFreePort, requireFreePort } from "./ports.ts";
-import { StartError } from "./startError.ts";
+import { StartupError } from "../program/startupError.ts";
 import type { TemporalCli } from "./temporalCli.ts";
 
 export type EmbeddedTemporal = Readonly<{
@@ -68,12 +68,14 @@ const waitUntilUp = async (
       () => false,
     );
     if (await Promise.race([ended, up.then(() => false)])) {
-      throw new StartError(`The Temporal server ended while it started:\n${readLogTail(logFile)}`);
+      throw new StartupError(
+        `The Temporal server ended while it started:\n${readLogTail(logFile)}`,
+      );
     }
     if (await up) return;
     if (performance.now() > deadline) {
       await server.stop();
-      throw new StartError(
+      throw new StartupError(
         `The Temporal server did not answer within ${UP_WITHIN_MS / 1000} seconds:\n${readLogTail(logFile)}`,
       );
     }
@@ -86,7 +88,7 @@ const waitUntilUp = async (
  * @param databaseFile keeps its state; null keeps it in memory. The server makes the schema of a new file only,
  *   so the name must carry the version
  * @param port 0 takes any free port; `uiPort` likewise, and null starts no web pages
- * @throws StartError when a port is taken or the server does not come up
+ * @throws StartupError when a port is taken or the server does not come up
  */
 export const startTemporalServer = async ({
   cli,

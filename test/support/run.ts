@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { lockFolder } from "../../embedded/lockFolder.ts";
 import type { StartContext } from "../../embedded/managedProcess.ts";
 import { startPostgres } from "../../embedded/postgres.ts";
-import { StartError } from "../../embedded/startError.ts";
+import { StartupError } from "../../program/startupError.ts";
 import { createSupervisor, stopLeftovers } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/temporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporalServer.ts";
@@ -99,7 +99,7 @@ const main = async (): Promise<number> => {
     return await runAva({ TEST_DATABASE_URL: database, TEST_TEMPORAL_ADDRESS: temporal });
   } catch (error) {
     if (context.calledOff.aborted) return 130;
-    if (!(error instanceof StartError)) throw error;
+    if (!(error instanceof StartupError)) throw error;
     console.error(error.message);
     return 1;
   } finally {
