@@ -2,29 +2,46 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { ApiContext } from "./apiContext.ts";
 
-async function* withFirst(
-  first: IteratorResult<string>,
-  rest: AsyncIterator<string>,
-): AsyncGenerator<string> {
-  try {
-    for (let next = first; next.done !== true; next = await rest.next()) {
-      yield next.value;
+/** Passes the pieces on and remembers their own fault; what the reader throws at them is another thing. */
+const createSource = (first: IteratorResult<string>, rest: AsyncIterator<string>) => {
+  let fault: { readonly error: unknown } | null = null;
+  const read = async (): Promise<IteratorResult<string>> => {
+    try {
+      return await rest.next();
+    } catch (error) {
+      fault = { error };
+      throw error;
     }
-  } finally {
-    await rest.return?.();
+  };
+  async function* generate(): AsyncGenerator<string> {
+    try {
+      for (let next = first; next.done !== true; next = await read()) {
+        yield next.value;
+      }
+    } finally {
+      await rest.return?.();
+    }
   }
-}
+  return { pieces: generate(), fault: () => fault };
+};
 
 /**
  * Answers 200 with pieces of one JSON text as fast as the client reads them. A fault before the first piece is still an
- * ordinary error answer; a later one breaks the connection, so that half a document never looks like a whole one.
+ * ordinary error answer; a later one breaks the connection, so that half a document never looks like a whole one. A
+ * client that leaves ends the pieces.
  */
 export const streamJson = async (ctx: ApiContext, pieces: AsyncIterable<string>): Promise<void> => {
   const iterator = pieces[Symbol.asyncIterator]();
-  const first = await iterator.next();
+  const source = createSource(await iterator.next(), iterator);
   ctx.status = 200;
   ctx.type = "application/json";
   ctx.respond = false;
-  ctx.res.flushHeaders();
-  await pipeline(Readable.from(withFirst(first, iterator)), ctx.res);
+  try {
+    await pipeline(Readable.from(source.pieces), ctx.res);
+  } catch {
+    const fault = source.fault();
+    if (fault) {
+      throw fault.error;
+    }
+  }
 };

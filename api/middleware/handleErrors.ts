@@ -2,7 +2,7 @@ import type { Middleware } from "koa";
 import type { Logger } from "pino";
 import { DomainError } from "../../domain/errors.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
-import type { ApiContext, ApiState } from "../http/apiContext.ts";
+import type { ApiState } from "../http/apiContext.ts";
 import { HttpError } from "../http/httpError.ts";
 
 const STATUS = {
@@ -28,10 +28,6 @@ const asHttpError = (error: unknown): HttpError | null => {
   return null;
 };
 
-/** The client went away: nobody is left to answer, and nothing is wrong on our side. */
-const clientIsGone = (ctx: ApiContext): boolean =>
-  ctx.res.destroyed || (ctx.req.destroyed && !ctx.req.complete);
-
 /** Answers refusals as JSON. Every other error is a generic 500, logged once under the request's id. */
 export const handleErrors =
   ({
@@ -46,8 +42,7 @@ export const handleErrors =
       await next();
     } catch (error) {
       const refusal = asHttpError(error);
-      const gone = clientIsGone(ctx);
-      if (refusal === null && !gone) {
+      if (refusal === null) {
         logger.error(
           { err: error, requestId: ctx.state.requestId, route: ctx.state.route },
           "fault",

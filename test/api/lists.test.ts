@@ -1,0 +1,234 @@
+import { request } from "node:http";
+import type { IncomingMessage } from "node:http";
+import type { DatabasePool } from "slonik";
+import { sql } from "../../db/sql.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+import { eachKind, KIND_NAMES, registrationsIn } from "./contract.ts";
+import { startStandaloneApi } from "./startStandaloneApi.ts";
+import type { Api } from "./startStandaloneApi.ts";
+
+const test = testWithDatabase();
+const forBothKinds = eachKind(test);
+
+const attributionsOf = async (
+  { call }: Api,
+  kind: "bottle" | "tree",
+  key: string,
+  query: Readonly<Record<string, string>>,
+): Promise<readonly unknown[]> => {
+  const search = new URLSearchParams(query).toString();
+  const { body } = await call("GET", `${KIND_NAMES[kind].path}?${search}`, { key });
+  return registrationsIn(body, kind).map((each) => each["attribution"]);
+};
+
+forBothKinds("nothing on record is an empty list and totals of 0", async (t, kind) => {
+  const { path, total, month, details } = KIND_NAMES[kind];
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+
+  const { status, body } = await call("GET", path, { key });
+
+  t.is(status, 200);
+  t.deepEqual(body, { [total]: 0, [month]: 0, [details]: [] });
+});
+
+forBothKinds("both days of a range belong to it, to the millisecond, UTC", async (t, kind) => {
+  const { path, total } = KIND_NAMES[kind];
+  const clock = createMovableClock("2026-02-27T23:59:59.999Z");
+  const api = await startStandaloneApi(t, { db: t.context.db, clock });
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  for (const instant of [
+    "2026-02-27T23:59:59.999Z",
+    "2026-02-28T00:00:00.000Z",
+    "2026-02-28T23:59:59.999Z",
+    "2026-03-01T00:00:00.000Z",
+  ]) {
+    clock.set(instant);
+    await api.call("POST", path, { key, body: { count: 1, attribution: instant } });
+  }
+  const list = (query: Readonly<Record<string, string>>) => attributionsOf(api, kind, key, query);
+
+  t.deepEqual(await list({ created_at: "2026-02-28", end_at: "2026-02-28" }), [
+    "2026-02-28T23:59:59.999Z",
+    "2026-02-28T00:00:00.000Z",
+  ]);
+  t.deepEqual(await list({ created_at: "2026-03-01" }), ["2026-03-01T00:00:00.000Z"]);
+  t.deepEqual(await list({ end_at: "2026-02-27" }), ["2026-02-27T23:59:59.999Z"]);
+  t.is((await list({ created_at: "0001-01-01", end_at: "9999-12-31" })).length, 4);
+  t.deepEqual(await list({ created_at: "2026-03-02", end_at: "2026-02-01" }), []);
+  const filtered = await api.call("GET", `${path}?created_at=2026-03-01`, { key });
+  t.is(filtered.body[total], 4);
+});
+
+forBothKinds("all given filters must match", async (t, kind) => {
+  const { path } = KIND_NAMES[kind];
+  const api = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const create = (attribution: string, metadata: Readonly<Record<string, unknown>>) =>
+    api.call("POST", path, { key, body: { count: 1, attribution, metadata } });
+  await create("plain", {});
+  await create("text", { campaign: "spring", tier: "1" });
+  await create("number", { campaign: "spring", tier: 1 });
+  await create("null", { campaign: null, nested: { b: [1, 2], a: true } });
+  await create("", { campaign: "autumn" });
+  const list = (query: Readonly<Record<string, string>>) => attributionsOf(api, kind, key, query);
+  const byMetadata = (metadata: unknown) => list({ metadata: JSON.stringify(metadata) });
+
+  t.deepEqual(await list({ attribution_key: "plain" }), ["plain"]);
+  t.deepEqual(await list({ attribution_key: "Plain" }), []);
+  t.deepEqual(await list({ attribution_key: "" }), [""]);
+  t.deepEqual(await byMetadata({ campaign: "spring" }), ["number", "text"]);
+  t.deepEqual(await byMetadata({ campaign: "spring", tier: 1 }), ["number"]);
+  t.deepEqual(await byMetadata({ campaign: "spring", tier: "2" }), []);
+  t.deepEqual(await byMetadata({ campaign: null }), ["null"]);
+  t.deepEqual(await byMetadata({ nested: { a: true, b: [1, 2] } }), ["null"]);
+  t.deepEqual(await byMetadata({ nested: { a: true } }), []);
+  t.is((await byMetadata({})).length, 5);
+  t.deepEqual(await list({ attribution_key: "text", metadata: '{"tier":"1"}' }), ["text"]);
+  t.deepEqual(await list({ attribution_key: "text", metadata: '{"tier":1}' }), []);
+  t.deepEqual(await byMetadata({ "it's": 'a "quoted" \' name' }), []);
+});
+
+test("an id is found however its letters are written", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+  const id = registrationsIn(body, "tree")[0]?.id ?? "";
+
+  const found = await call("GET", `/plant/trees?id=${id.toUpperCase()}`, { key });
+
+  t.deepEqual(found.body, body);
+});
+
+const ROWS = 25_000;
+
+const fill = async (db: DatabasePool, accountId: string, rows: number): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, metadata)
+    SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - n / 3 * interval '1 second', '{"a": "b"}'
+    FROM generate_series(1, ${rows}) AS n
+  `);
+};
+
+test("a long list is whole, without repetition, newest first", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { id, apiKeyProd: key } = await createTestOrganization(t.context.db);
+  await fill(t.context.db, id, ROWS);
+
+  const { body, headers } = await call("GET", "/plant/trees", { key });
+
+  const list = registrationsIn(body, "tree");
+  t.is(new Set(list.map((each) => each.id)).size, ROWS);
+  const instants = list.map((each) => String(each["created_at"]));
+  t.deepEqual(instants, instants.toSorted().toReversed());
+  t.is(headers.get("transfer-encoding"), "chunked");
+});
+
+test("HEAD answers as GET does without reading the list", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { id, apiKeyProd: key } = await createTestOrganization(t.context.db);
+  await fill(t.context.db, id, 10);
+
+  const { status, headers } = await call("HEAD", "/plant/trees", { key });
+
+  t.is(status, 200);
+  t.is(headers.get("content-type"), "application/json; charset=utf-8");
+  t.is((await call("HEAD", "/plant/trees")).status, 403);
+});
+
+/** Asks for the list and answers the response as soon as its head is there. */
+const openList = (url: string, key: string): Promise<IncomingMessage> =>
+  new Promise((resolve, reject) => {
+    request(`${url}/plant/trees`, { headers: { Authorization: key } })
+      .on("response", resolve)
+      .on("error", reject)
+      .end();
+  });
+
+test("a client that stops reading stops the queries, and one that leaves ends them", async (t) => {
+  const { db } = t.context;
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 60_000);
+  let pages = 0;
+  const counting: DatabasePool = {
+    ...db,
+    maybeOne: (query) => {
+      pages += 1;
+      return db.maybeOne(query);
+    },
+  };
+  const { url, logged } = await startStandaloneApi(t, { db: counting });
+  const response = await openList(url, key);
+  response.pause();
+
+  // Quiet for as long as many pages take: the queries wait for the client.
+  let seen = -1;
+  while (seen !== pages) {
+    seen = pages;
+    await new Promise((resolve) => {
+      setTimeout(resolve, 300);
+    });
+  }
+  t.true(seen < 60, `${seen} of 60 pages were read for a client that reads nothing`);
+
+  response.destroy();
+  while (!logged().some((line) => line["route"] === "/plant/trees")) {
+    await new Promise((resolve) => {
+      setTimeout(resolve, 20);
+    });
+  }
+  t.true(pages < 60);
+  t.false(logged().some((line) => line["msg"] === "fault"));
+  t.like(
+    logged().findLast((line) => line["msg"] === "request"),
+    { aborted: true },
+  );
+});
+
+test("a fault in the middle of a list breaks the connection instead of ending the document", async (t) => {
+  const { db } = t.context;
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 5000);
+  let pages = 0;
+  const { url, logged } = await startStandaloneApi(t, {
+    db: {
+      ...db,
+      maybeOne: (query) => {
+        pages += 1;
+        return pages > 3 ? Promise.reject(new Error("connection lost")) : db.maybeOne(query);
+      },
+    },
+  });
+
+  const response = await fetch(`${url}/plant/trees`, {
+    headers: { Authorization: key, "X-Request-Id": "broken-list" },
+  });
+
+  t.is(response.status, 200);
+  await t.throwsAsync(response.text());
+  t.like(
+    logged().find((line) => line["msg"] === "fault"),
+    { requestId: "broken-list" },
+  );
+});
+
+test("a fault before the first row is a plain 500", async (t) => {
+  const { db } = t.context;
+  const { apiKeyProd: key } = await createTestOrganization(db);
+  const { call } = await startStandaloneApi(t, {
+    db: {
+      ...db,
+      maybeOne: (query) =>
+        query.sql.includes("string_agg")
+          ? Promise.reject(new Error("connection lost"))
+          : db.maybeOne(query),
+    },
+  });
+
+  const { status, body } = await call("GET", "/plant/trees", { key });
+
+  t.is(status, 500);
+  t.deepEqual(body, { error: "internal server error" });
+});
