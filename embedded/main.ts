@@ -9,6 +9,7 @@ import { StartupError } from "../program/startupError.ts";
  */
 
 const PARENT_POLL_MS = 250;
+const ECHO_MS = 1000;
 
 const roles = {
   worker: { name: "worker", module: fileURLToPath(new URL("../worker/main.ts", import.meta.url)) },
@@ -31,10 +32,12 @@ const waitForStopRequest = (): Promise<string> =>
     }
   });
 
-/** A second Ctrl-C does not wait. */
+/** A second Ctrl-C does not wait. The first comes twice, from the terminal and from npm, which passes it on. */
 const forceOnNextSignal = ({ supervisor }: Start): void => {
+  const since = performance.now();
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    process.once(signal, () => {
+    process.on(signal, () => {
+      if (performance.now() - since < ECHO_MS) return;
       say("Stopping everything at once.");
       void supervisor.killAll().finally(() => process.exit(1));
     });
