@@ -1,12 +1,12 @@
-import { IntegrityConstraintViolationError, SlonikError } from "slonik";
 import type { DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
 import type { InsertedRegistrations, RegistrationEntry } from "../db/registrations.ts";
 import { findByIdempotencyKey, insertRegistrations } from "../db/registrations.ts";
 import { readTotals } from "../db/totals.ts";
 import type { Clock } from "../domain/clock.ts";
-import { DomainError } from "../domain/errors.ts";
 import type { NewRegistration, Owner, Registration, Totals } from "../domain/registrations.ts";
+import type { BatchObserver } from "./groupCommit.ts";
+import { createGroupCommit } from "./groupCommit.ts";
 
 /** What a client is told of its registration, as if it had been alone and in its order of arrival. */
 export type Registered = {
@@ -26,20 +26,6 @@ export type RegistrationWriter = {
   readonly drain: () => Promise<void>;
   readonly queueLength: () => number;
 };
-
-/** Told of every batch that was written. */
-export type BatchObserver = (size: number, durationSeconds: number) => void;
-
-type Waiting = {
-  readonly entry: RegistrationEntry;
-  readonly resolve: (registered: Registered) => void;
-  readonly reject: (reason: unknown) => void;
-};
-
-/** Larger batches gain nothing more per row, and make the first request of a batch wait for the last. */
-const MAXIMUM_BATCH = 400;
-/** Some seconds of work: a client that waits longer is better told to come back. */
-const MAXIMUM_WAITING = 10_000;
 
 const ownerKey = ({ accountId, mode, kind }: Owner): string => `${accountId}/${mode}/${kind}`;
 
@@ -83,36 +69,19 @@ const totalsInOrder = (
   return after;
 };
 
-/** Whether the database refused something in the batch itself, so that a smaller part of it may pass. */
-const isRefusedContent = (error: unknown): boolean =>
-  error instanceof DomainError ||
-  error instanceof IntegrityConstraintViolationError ||
-  // Class 22 of SQLSTATE: data exceptions, such as a sum that leaves the range of its type.
-  (error instanceof SlonikError &&
-    typeof error.cause === "object" &&
-    error.cause !== null &&
-    "code" in error.cause &&
-    String(error.cause.code).startsWith("22"));
-
-/**
- * Group commit: requests that wait at the same time share one statement, one commit and one update of each account's
- * totals, since row-at-a-time writes collapse on a busy account's counter row. One batch is under way at a time; the
- * next one gathers meanwhile.
- */
+/** Records registrations by group commit. */
 export const createRegistrationWriter = ({
   db,
   clock,
   observeBatch,
-  maximumWaiting = MAXIMUM_WAITING,
+  maximumWaiting,
 }: {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly observeBatch?: BatchObserver;
   readonly maximumWaiting?: number;
 }): RegistrationWriter => {
-  const waiting: Waiting[] = [];
-  const replaying = new Set<Promise<void>>();
-  let writing: Promise<void> | null = null;
+  const replaying = new Set<Promise<unknown>>();
 
   const findOriginal = async (entry: RegistrationEntry): Promise<Registered> => {
     // It is committed: the statement waited for whoever had the key.
@@ -124,96 +93,46 @@ export const createRegistrationWriter = ({
     return { registration: original, totals, replayed: true };
   };
 
-  const answerReplays = async (replays: readonly Waiting[]): Promise<void> => {
+  /** Not awaited by the batch: who repeats a request must not hold up those who write. */
+  const createReplays = () => {
     const originals = new Map<string, Promise<Registered>>();
-    await Promise.all(
-      replays.map(async ({ entry, resolve, reject }) => {
-        const key = `${ownerKey(entry)}/${entry.idempotencyKey ?? ""}`;
-        const original = originals.get(key) ?? findOriginal(entry);
-        originals.set(key, original);
-        await original.then(resolve, reject);
-      }),
-    );
-  };
-
-  const answer = (
-    batch: readonly Waiting[],
-    inserted: InsertedRegistrations,
-    createdAt: Date,
-  ): void => {
-    const totals = totalsInOrder(
-      batch.map(({ entry }) => entry),
-      inserted,
-    );
-    const replays: Waiting[] = [];
-    for (const request of batch) {
-      const own = totals.get(request.entry.id);
-      if (own) {
-        request.resolve({
-          registration: toRegistration(request.entry, createdAt),
-          totals: own,
-          replayed: false,
-        });
-      } else {
-        replays.push(request);
+    return (entry: RegistrationEntry): Promise<Registered> => {
+      const key = `${ownerKey(entry)}/${entry.idempotencyKey ?? ""}`;
+      const known = originals.get(key);
+      if (known) {
+        return known;
       }
-    }
-    if (replays.length > 0) {
-      // Not awaited: who repeats a request must not hold up those who write.
-      const answering = answerReplays(replays).finally(() => replaying.delete(answering));
-      replaying.add(answering);
-    }
-  };
-
-  const write = async (batch: readonly Waiting[]): Promise<void> => {
-    const startedAtMs = performance.now();
-    const createdAt = clock.now();
-    try {
-      const inserted = await insertRegistrations(
-        db,
-        batch.map(({ entry }) => entry),
-        createdAt,
+      const original = findOriginal(entry);
+      originals.set(key, original);
+      const settled: Promise<unknown> = Promise.allSettled([original]).then(() =>
+        replaying.delete(settled),
       );
-      observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
-      answer(batch, inserted, createdAt);
-    } catch (error) {
-      if (batch.length > 1 && isRefusedContent(error)) {
-        const middle = Math.ceil(batch.length / 2);
-        await write(batch.slice(0, middle));
-        await write(batch.slice(middle));
-        return;
-      }
-      for (const { reject } of batch) {
-        reject(error);
-      }
-    }
+      replaying.add(settled);
+      return original;
+    };
   };
 
-  const writeAll = async (): Promise<void> => {
-    // What else this turn of the event loop reads from its sockets joins the first batch.
-    await new Promise((resolve) => {
-      setImmediate(resolve);
+  const write = async (
+    entries: readonly RegistrationEntry[],
+  ): Promise<readonly (Registered | Promise<Registered>)[]> => {
+    const createdAt = clock.now();
+    const totals = totalsInOrder(entries, await insertRegistrations(db, entries, createdAt));
+    const replay = createReplays();
+    return entries.map((entry) => {
+      const own = totals.get(entry.id);
+      return own
+        ? { registration: toRegistration(entry, createdAt), totals: own, replayed: false }
+        : replay(entry);
     });
-    while (waiting.length > 0) {
-      await write(waiting.splice(0, MAXIMUM_BATCH));
-    }
-    writing = null;
   };
 
+  const queue = createGroupCommit({ write, observeBatch, maximumWaiting });
   return {
-    register: (entry) => {
-      if (waiting.length >= maximumWaiting) {
-        throw new DomainError("queue_full", "too many registrations are waiting, try again");
-      }
-      return new Promise<Registered>((resolve, reject) => {
-        waiting.push({ entry: { ...entry, id: newId() }, resolve, reject });
-        writing ??= writeAll();
-      });
-    },
+    register: (entry) => queue.submit({ ...entry, id: newId() }),
     drain: async () => {
-      await writing;
+      await queue.drain();
       await Promise.all(replaying);
     },
-    queueLength: () => waiting.length,
+    queueLength: queue.queueLength,
   };
 };

@@ -1,0 +1,106 @@
+import { IntegrityConstraintViolationError, SlonikError } from "slonik";
+import { DomainError } from "../domain/errors.ts";
+
+export type GroupCommit<Entry, Answer> = {
+  /**
+   * Writes the entry together with what else is waiting.
+   * @throws DomainError queue_full when more is waiting than the database keeps up with
+   */
+  readonly submit: (entry: Entry) => Promise<Answer>;
+  /** Resolves when all that was waiting has been written. */
+  readonly drain: () => Promise<void>;
+  readonly queueLength: () => number;
+};
+
+/** Told of every batch that was written. */
+export type BatchObserver = (size: number, durationSeconds: number) => void;
+
+type Waiting<Entry, Answer> = {
+  readonly entry: Entry;
+  readonly resolve: (answer: Answer | PromiseLike<Answer>) => void;
+  readonly reject: (reason: unknown) => void;
+};
+
+/** Larger batches gain nothing more per row, and make the first request of a batch wait for the last. */
+const MAXIMUM_BATCH = 400;
+/** Some seconds of work: a client that waits longer is better told to come back. */
+const MAXIMUM_WAITING = 10_000;
+
+/** Whether the database refused something in the batch itself, so that a smaller part of it may pass. */
+const isRefusedContent = (error: unknown): boolean =>
+  error instanceof DomainError ||
+  error instanceof IntegrityConstraintViolationError ||
+  // Class 22 of SQLSTATE: data exceptions, such as a sum that leaves the range of its type.
+  (error instanceof SlonikError &&
+    typeof error.cause === "object" &&
+    error.cause !== null &&
+    "code" in error.cause &&
+    String(error.cause.code).startsWith("22"));
+
+/**
+ * Requests that wait at the same time share one transaction, since row-at-a-time writes collapse on a busy account's
+ * counter row. One batch is under way at a time; the next one gathers meanwhile. An entry that the database refuses
+ * fails alone: its batch is written again in halves.
+ * @param write writes a batch, all or nothing, and tells each entry's answer, in order; what it leaves as a promise
+ *   holds up nobody else
+ */
+export const createGroupCommit = <Entry, Answer>({
+  write,
+  observeBatch,
+  maximumWaiting = MAXIMUM_WAITING,
+}: {
+  readonly write: (batch: readonly Entry[]) => Promise<readonly (Answer | PromiseLike<Answer>)[]>;
+  readonly observeBatch?: BatchObserver | undefined;
+  readonly maximumWaiting?: number | undefined;
+}): GroupCommit<Entry, Answer> => {
+  const waiting: Waiting<Entry, Answer>[] = [];
+  let writing: Promise<void> | null = null;
+
+  const writeBatch = async (batch: readonly Waiting<Entry, Answer>[]): Promise<void> => {
+    const startedAtMs = performance.now();
+    try {
+      const answers = await write(batch.map(({ entry }) => entry));
+      observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
+      for (const [index, answer] of answers.entries()) {
+        batch[index]?.resolve(answer);
+      }
+    } catch (error) {
+      if (batch.length > 1 && isRefusedContent(error)) {
+        const middle = Math.ceil(batch.length / 2);
+        await writeBatch(batch.slice(0, middle));
+        await writeBatch(batch.slice(middle));
+        return;
+      }
+      for (const { reject } of batch) {
+        reject(error);
+      }
+    }
+  };
+
+  const writeAll = async (): Promise<void> => {
+    // What else this turn of the event loop reads from its sockets joins the first batch.
+    await new Promise((resolve) => {
+      setImmediate(resolve);
+    });
+    while (waiting.length > 0) {
+      await writeBatch(waiting.splice(0, MAXIMUM_BATCH));
+    }
+    writing = null;
+  };
+
+  return {
+    submit: (entry) => {
+      if (waiting.length >= maximumWaiting) {
+        throw new DomainError("queue_full", "too many registrations are waiting, try again");
+      }
+      return new Promise<Answer>((resolve, reject) => {
+        waiting.push({ entry, resolve, reject });
+        writing ??= writeAll();
+      });
+    },
+    drain: async () => {
+      await writing;
+    },
+    queueLength: () => waiting.length,
+  };
+};
