@@ -39,7 +39,8 @@ const forceOnNextSignal = ({ supervisor }: Start): void => {
     process.on(signal, () => {
       if (performance.now() - since < ECHO_MS) return;
       say("Stopping everything at once.");
-      void supervisor.killAll().finally(() => process.exit(1));
+      process.exitCode = 1;
+      void supervisor.killAll();
     });
   }
 };
@@ -49,8 +50,7 @@ const describe = (error: unknown): string =>
     ? error.message
     : `This should not have happened: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`;
 
-/** @returns the exit code */
-const main = async (): Promise<number> => {
+const main = async (): Promise<void> => {
   const stopRequest = waitForStopRequest();
   const running = await start(readConfig(), roles, { print: console.log, onProgress: say });
   const failure = await Promise.race([
@@ -62,19 +62,20 @@ const main = async (): Promise<number> => {
     running.supervisor.firstLoss.then(({ name, how }) => `${name} ended unexpectedly (${how}).`),
   ]);
   say(failure ?? "Stopping …");
+  if (failure !== null) process.exitCode = 1;
   forceOnNextSignal(running);
   await running.supervisor.stopAll();
   await running.leave();
-  return failure === null ? 0 : 1;
 };
 
 // A closed pipe behind `npm start | head` must not keep us from stopping what we started.
 for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
 
-main().then(
-  (code) => process.exit(code),
-  (error: unknown) => {
-    say(describe(error));
-    process.exit(1);
-  },
-);
+try {
+  await main();
+} catch (error) {
+  say(describe(error));
+  process.exitCode = 1;
+}
+// What still listens for signals and watches the parent would keep it alive.
+process.exit();

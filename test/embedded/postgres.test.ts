@@ -1,0 +1,71 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ExecutionContext } from "ava";
+import test from "ava";
+import { Client } from "pg";
+import type { ManagedProcess } from "../../embedded/managedProcess.ts";
+import { type EmbeddedPostgres, startPostgres } from "../../embedded/postgres.ts";
+import { isRunning } from "../../embedded/processIdentity.ts";
+
+const makeFolder = async (t: ExecutionContext): Promise<string> => {
+  const folder = await mkdtemp(join(tmpdir(), "impact-postgres-"));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+};
+
+const start = (
+  t: ExecutionContext,
+  folder: string,
+  disposable: boolean,
+): Promise<EmbeddedPostgres> =>
+  startPostgres({
+    folder,
+    port: 0,
+    disposable,
+    context: {
+      onSpawn: (child: ManagedProcess) => t.teardown(() => child.stop()),
+      onProgress: () => {},
+      calledOff: new AbortController().signal,
+    },
+  });
+
+const query = async (url: string, sql: string): Promise<unknown[]> => {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  try {
+    return (await client.query({ text: sql, rowMode: "array" })).rows.flat();
+  } finally {
+    await client.end();
+  }
+};
+
+test("a server that nobody remembers is ended before its data are used again", async (t) => {
+  const folder = await makeFolder(t);
+  const forgotten = await start(t, folder, true);
+  await query(forgotten.url, "CREATE TABLE kept AS SELECT 1 AS value");
+  const next = await start(t, folder, true);
+  t.false(isRunning(forgotten.process.identity));
+  t.deepEqual(await query(next.url, "SELECT value FROM kept"), [1]);
+});
+
+test("a stranger that has the id of a dead server is left alone", async (t) => {
+  const folder = await makeFolder(t);
+  const first = await start(t, folder, true);
+  await first.process.stop();
+  await writeFile(join(folder, "data/postmaster.pid"), `${process.pid}\n${folder}/data\n`);
+  const second = await start(t, folder, true);
+  t.deepEqual(await query(second.url, "SELECT 1"), [1]);
+});
+
+test("data that matter are written durably, and only the password opens them", async (t) => {
+  const { url } = await start(t, await makeFolder(t), false);
+  const settings = ["fsync", "synchronous_commit", "full_page_writes"];
+  t.deepEqual(
+    await query(url, `SELECT setting FROM pg_settings WHERE name IN ('${settings.join("', '")}')`),
+    ["on", "on", "on"],
+  );
+  const wrong = new URL(url);
+  wrong.password = "guess";
+  await t.throwsAsync(query(wrong.href, "SELECT 1"), { code: "28P01" });
+});

