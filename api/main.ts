@@ -14,7 +14,7 @@ import { createRegistrationWriter } from "../services/registrationWriter.ts";
 import { createHealthChecks } from "./health/createHealthChecks.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
 import { createStandaloneApp } from "./standalone/createStandaloneApp.ts";
-import { createStoreApp } from "./store/createStoreApp.ts";
+import { createStoreApp, presentStoreError } from "./store/createStoreApp.ts";
 
 /** The whole of an orderly end; what is not done by then is cut off. */
 const SHUTDOWN_MS = 10_000;
@@ -55,8 +55,11 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
 
   const host = config.HOST;
   const running: RunningServer[] = [];
-  const serve = async (listener: Listener, port: number, setting: string): Promise<string> => {
-    const server = await startServer(listener, { host, port, setting });
+  const serve = async (
+    listener: Listener,
+    at: Omit<Parameters<typeof startServer>[1], "host">,
+  ): Promise<string> => {
+    const server = await startServer(listener, { host, ...at });
     running.push(server);
     return server.address;
   };
@@ -67,16 +70,19 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   };
   try {
     const addresses = {
-      standalone: await serve(standalone.callback(), config.PORT, "PORT"),
-      store: await serve(store.callback(), config.STORE_PORT, "STORE_PORT"),
+      standalone: await serve(standalone.callback(), { port: config.PORT, setting: "PORT" }),
+      store: await serve(store.callback(), {
+        port: config.STORE_PORT,
+        setting: "STORE_PORT",
+        presentError: presentStoreError,
+      }),
       ...(config.METRICS_PORT === "off"
         ? {}
         : {
-            metrics: await serve(
-              serveMetrics(metrics.registry),
-              config.METRICS_PORT,
-              "METRICS_PORT",
-            ),
+            metrics: await serve(serveMetrics(metrics.registry), {
+              port: config.METRICS_PORT,
+              setting: "METRICS_PORT",
+            }),
           }),
     };
     return { addresses, stop };

@@ -1,6 +1,6 @@
-import { createServer } from "node:http";
+import { createServer, STATUS_CODES } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
+import type { AddressInfo } from "node:net";
 import { StartupError } from "./startupError.ts";
 
 /** What answers requests: an app, or a handler. */
@@ -18,20 +18,36 @@ const CLIENT_ERRORS: Readonly<Record<string, readonly [number, string]>> = {
   ERR_HTTP_REQUEST_TIMEOUT: [408, "the request took too long to arrive"],
 };
 
+/** The body of an error answer in an interface's own shape. */
+export type PresentError = (status: number, message: string) => object;
+
 /** Requests that node refuses before they reach the app get a JSON answer too. */
-const answerClientError = (error: NodeJS.ErrnoException, socket: Socket): void => {
-  if (error.code === "ECONNRESET" || !socket.writable) {
-    socket.destroy();
-    return;
-  }
-  const [status, message] = CLIENT_ERRORS[error.code ?? ""] ?? [
-    400,
-    "the request is not well-formed HTTP",
-  ];
-  const body = JSON.stringify({ error: message });
-  socket.end(
-    `HTTP/1.1 ${status} Refused\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
-  );
+const answerRefusedByNode = (server: Server, presentError: PresentError): void => {
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    if (error.code === "ECONNRESET" || !socket.writable) {
+      socket.destroy();
+      return;
+    }
+    const [status, message] = CLIENT_ERRORS[error.code ?? ""] ?? [
+      400,
+      "the request is not well-formed HTTP",
+    ];
+    const body = JSON.stringify(presentError(status, message));
+    const head = [
+      `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+      "Content-Type: application/json; charset=utf-8",
+      `Content-Length: ${Buffer.byteLength(body)}`,
+      "Connection: close",
+    ];
+    socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+  });
+  server.on("checkExpectation", (_request: IncomingMessage, response: ServerResponse) => {
+    response
+      .writeHead(417, { "Content-Type": "application/json; charset=utf-8" })
+      .end(
+        JSON.stringify(presentError(417, "the only expectation that can be met is 100-continue")),
+      );
+  });
 };
 
 const STARTUP_FAULTS: Readonly<Record<string, string>> = {
@@ -54,7 +70,7 @@ const listen = (
       const fault = STARTUP_FAULTS[error.code ?? ""] ?? `cannot be used (${error.message})`;
       reject(
         new StartupError(
-          `${host}:${port} ${fault}. Set ${setting} to a free port${setting === "HOST" ? "" : " or HOST to another address"}.`,
+          `${host}:${port} ${fault}. Set ${setting} to a free port or HOST to another address.`,
           { cause: error },
         ),
       );
@@ -81,7 +97,15 @@ const closeServer = async (server: Server, deadlineMs: number): Promise<void> =>
  */
 export const startServer = async (
   listener: Listener,
-  at: { readonly host: string; readonly port: number; readonly setting: string },
+  {
+    presentError = (_status, message) => ({ error: message }),
+    ...at
+  }: {
+    readonly host: string;
+    readonly port: number;
+    readonly setting: string;
+    readonly presentError?: PresentError;
+  },
 ): Promise<RunningServer> => {
   const server = createServer(
     {
@@ -94,7 +118,7 @@ export const startServer = async (
     },
     listener,
   );
-  server.on("clientError", answerClientError);
+  answerRefusedByNode(server, presentError);
   await listen(server, at);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
   const { port } = server.address() as AddressInfo;

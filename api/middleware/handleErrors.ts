@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import { DomainError } from "../../domain/errors.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
 import type { ApiState } from "../http/apiContext.ts";
+import type { PresentError } from "../../program/startServer.ts";
 import { HttpError } from "../http/httpError.ts";
 
 const STATUS = {
@@ -13,9 +14,6 @@ const STATUS = {
   outside_billing_cycle: 403,
   queue_full: 503,
 } satisfies Record<ErrorCode, number>;
-
-/** The body of an error answer in an interface's own shape. */
-export type PresentError = (status: number, message: string) => object;
 
 const asHttpError = (error: unknown): HttpError | null => {
   if (error instanceof HttpError) {

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { PresentError } from "../../program/startServer.ts";
 import type { Endpoint, Refusal } from "../http/endpoint.ts";
 
 type Json = { readonly [name: string]: unknown };
@@ -12,7 +13,7 @@ export type Introduction = {
   readonly baseUrl: string;
   /** The body of every error answer. */
   readonly errorReply: z.ZodType;
-  readonly presentError: (status: number, message: string) => object;
+  readonly presentError: PresentError;
 };
 
 const COMPONENTS = "#/components/schemas/";

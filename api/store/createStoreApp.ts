@@ -1,4 +1,5 @@
 import type Koa from "koa";
+import type { PresentError } from "../../program/startServer.ts";
 import type { Authenticate } from "../../services/createAuthenticator.ts";
 import type { HealthChecks } from "../health/healthEndpoints.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
@@ -20,6 +21,12 @@ const codeOf = (status: number): string => {
   }
 };
 
+/** An error as this interface tells it. */
+export const presentStoreError: PresentError = (status, message) => ({
+  error: message,
+  code: codeOf(status),
+});
+
 /** The store platforms' interface. */
 export const createStoreApp = ({
   checks,
@@ -34,6 +41,6 @@ export const createStoreApp = ({
     logger,
     observe,
     authenticator,
-    presentError: (status, message) => ({ error: message, code: codeOf(status) }),
+    presentError: presentStoreError,
     endpoints: healthEndpoints(checks),
   });
