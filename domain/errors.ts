@@ -5,7 +5,9 @@ export type ErrorCode =
   | "record_not_found"
   | "usage_not_on_file"
   | "outside_billing_cycle"
-  | "queue_full";
+  | "queue_full"
+  | "balance_insufficient"
+  | "feature_disabled";
 
 /** A refusal that the caller can act on. Anything else that is thrown is a bug or an outage. */
 export class DomainError extends Error {

@@ -18,8 +18,8 @@ const CLIENT_ERRORS: Readonly<Record<string, readonly [number, string]>> = {
   ERR_HTTP_REQUEST_TIMEOUT: [408, "the request took too long to arrive"],
 };
 
-/** The body of an error answer in an interface's own shape. */
-export type PresentError = (status: number, message: string) => object;
+/** The body of an error answer in an interface's own shape; `code` is what the status alone does not say. */
+export type PresentError = (status: number, message: string, code?: string | null) => object;
 
 /** Requests that node refuses before they reach the app get a JSON answer too. */
 const answerRefusedByNode = (server: Server, presentError: PresentError): void => {

@@ -3,8 +3,6 @@ import Koa from "koa";
 import type { Middleware } from "koa";
 import type { Logger } from "pino";
 import type { PresentError } from "../../program/startServer.ts";
-import { authenticate } from "../middleware/authenticate.ts";
-import type { Authenticator } from "../middleware/authenticate.ts";
 import { handleErrors } from "../middleware/handleErrors.ts";
 import { identifyRequest } from "../middleware/identifyRequest.ts";
 import { observeRequest } from "../middleware/observeRequest.ts";
@@ -37,12 +35,13 @@ const rememberRoute =
 export const createApp = ({
   logger,
   observe,
-  authenticator,
+  checkKey,
   presentError,
   endpoints,
   pages = [],
 }: AppDependencies & {
-  readonly authenticator: Authenticator;
+  /** Lets only requests with a valid key pass, and tells `ctx.state.caller` whose it is. */
+  readonly checkKey: Middleware<ApiState>;
   readonly presentError: PresentError;
   readonly endpoints: readonly Endpoint[];
   readonly pages?: readonly Page[];
@@ -57,7 +56,6 @@ export const createApp = ({
   app.use(handleErrors({ logger, presentError }));
 
   const router = new Router<ApiState>({ sensitive: true, strict: true });
-  const checkKey = authenticate(authenticator);
   const parseBody = readBody();
   for (const { method, path, access, run } of endpoints) {
     router[method](

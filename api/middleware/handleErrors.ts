@@ -13,6 +13,8 @@ const STATUS = {
   usage_not_on_file: 400,
   outside_billing_cycle: 403,
   queue_full: 503,
+  balance_insufficient: 402,
+  feature_disabled: 403,
 } satisfies Record<ErrorCode, number>;
 
 const asHttpError = (error: unknown): HttpError | null => {
@@ -50,10 +52,11 @@ export const handleErrors =
         ctx.res.destroy();
         return;
       }
-      const { status, message, headers } = refusal ?? new HttpError(500, "internal server error");
+      const { status, message, headers, code } =
+        refusal ?? new HttpError(500, "internal server error");
       ctx.respond = true;
       ctx.status = status;
       ctx.set(headers);
-      ctx.body = presentError(status, message);
+      ctx.body = presentError(status, message, code);
     }
   };

@@ -6,6 +6,7 @@ import type { AppDependencies } from "../http/createApp.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { HealthChecks } from "../health/healthEndpoints.ts";
 import type { Authenticate } from "../../services/createAuthenticator.ts";
+import { authenticate } from "../middleware/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentPages } from "../openapi/documentPages.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
@@ -47,7 +48,7 @@ export const createStandaloneApp = ({
   return createApp({
     logger,
     observe,
-    authenticator,
+    checkKey: authenticate(authenticator),
     presentError,
     endpoints,
     pages: documentPages(document),

@@ -6,6 +6,7 @@ import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";
+import { authenticate } from "../middleware/authenticate.ts";
 
 /** The code that says a status in words; endpoints with codes of their own bring them with their refusals. */
 const codeOf = (status: number): string => {
@@ -40,7 +41,7 @@ export const createStoreApp = ({
   createApp({
     logger,
     observe,
-    authenticator,
+    checkKey: authenticate(authenticator),
     presentError: presentStoreError,
     endpoints: healthEndpoints(checks),
   });
