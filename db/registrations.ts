@@ -102,8 +102,8 @@ export const insertRegistrations = async (
           (value ->> 5)::double precision AS fractional_count,
           value ->> 6 AS idempotency_key,
           value ->> 7 AS attribution,
-          (value -> 8)::jsonb AS metadata
-        FROM json_array_elements(${input}::json) AS value
+          value -> 8 AS metadata
+        FROM jsonb_array_elements(${input}::jsonb) AS value
       ),
       inserted AS (
         INSERT INTO registration

@@ -39,7 +39,8 @@ CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state IN (
 -- The outbox of billing: written with what it accounts for, never changed but for the event that carries it.
 CREATE TABLE usage_fact (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  account_id uuid NOT NULL REFERENCES account,
+  -- The registration's, whose own reference holds it: checking it again would cost each registration a look-up.
+  account_id uuid NOT NULL,
   mode text NOT NULL,
   meter text NOT NULL,
   registration_id uuid NOT NULL REFERENCES registration,
