@@ -1,0 +1,145 @@
+-- A batch of an account's trees that a planting partner plants; one workflow follows it.
+CREATE TABLE planting_order (
+  id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  public_id text NOT NULL CONSTRAINT planting_order_public_id UNIQUE,
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL CONSTRAINT planting_order_mode CHECK (mode IN ('live', 'test')),
+  partner text NOT NULL,
+  -- Partner and buyer as they were called when the order was made.
+  partner_name text NOT NULL,
+  buyer_name text NOT NULL,
+  -- Which milestones the partner reports: allocations and planting, or only verified planting sessions.
+  timeline text NOT NULL CONSTRAINT planting_order_timeline CHECK (timeline IN ('allocations', 'sessions')),
+  tree_count bigint NOT NULL CONSTRAINT planting_order_tree_count CHECK (tree_count >= 1),
+  -- Trees refunded since the order was made: planted all the same, but no longer the account's.
+  refunded_count bigint NOT NULL DEFAULT 0
+    CONSTRAINT planting_order_refunded_count CHECK (refunded_count BETWEEN 0 AND tree_count),
+  partner_reference text,
+  stage text NOT NULL DEFAULT 'gathered' CONSTRAINT planting_order_stage CHECK (
+    stage IN ('gathered', 'funds_distributed', 'allocated', 'planted', 'planted_and_verified')
+  ),
+  -- Rises with everything that changes the evidence, so that cached answers of before are known as such.
+  revision integer NOT NULL DEFAULT 1,
+  -- Where its trees stand: [{siteId, region, forestType, weight}].
+  site_shares jsonb NOT NULL DEFAULT '[]',
+  gathered_at timestamptz NOT NULL,
+  planted_at timestamptz,
+  verified_at timestamptz,
+  -- When its workflow was started.
+  dispatched_at timestamptz
+);
+
+CREATE INDEX planting_order_account ON planting_order (account_id, id);
+CREATE INDEX planting_order_waiting ON planting_order (id) WHERE dispatched_at IS NULL;
+
+CREATE SEQUENCE tree_order_id AS bigint;
+
+-- Which order a tree registration belongs to and with how many trees; all three are null until it is gathered. No
+-- foreign key: its trigger would run for each new registration, where the columns are always null.
+ALTER TABLE registration
+  ADD COLUMN planting_order_id integer,
+  ADD COLUMN tree_order_id bigint,
+  ADD COLUMN ordered_count bigint;
+
+-- What the next gathering takes; rows leave it as they are gathered, so that it stays as small as the backlog.
+CREATE INDEX registration_ungathered ON registration (account_id, mode, id)
+  WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count;
+
+CREATE INDEX registration_planting_order ON registration (planting_order_id) WHERE planting_order_id IS NOT NULL;
+
+CREATE TABLE planting_site (
+  id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  partner text NOT NULL,
+  reference text NOT NULL,
+  name text NOT NULL,
+  subsite_name text NOT NULL,
+  organization_name text NOT NULL,
+  region text NOT NULL,
+  country text NOT NULL,
+  forest_type text NOT NULL CONSTRAINT planting_site_forest_type CHECK (forest_type IN ('mangrove', 'terrestrial')),
+  latitude double precision NOT NULL CONSTRAINT planting_site_latitude CHECK (latitude BETWEEN -90 AND 90),
+  longitude double precision NOT NULL CONSTRAINT planting_site_longitude CHECK (longitude BETWEEN -180 AND 180),
+  main_image text NOT NULL,
+  CONSTRAINT planting_site_reference UNIQUE (partner, reference)
+);
+
+-- Our integers for what partners name in their own ways.
+CREATE TABLE partner_reference (
+  id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  partner text NOT NULL,
+  kind text NOT NULL CONSTRAINT partner_reference_kind CHECK (
+    kind IN ('allocation', 'field_update', 'planting_session')
+  ),
+  reference text NOT NULL,
+  CONSTRAINT partner_reference_reference UNIQUE (partner, kind, reference)
+);
+
+-- Everything that was ever reported of an order; what repeats another word for word is not kept.
+CREATE TABLE planting_fact (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  order_id integer NOT NULL REFERENCES planting_order,
+  stage text NOT NULL CONSTRAINT planting_fact_stage CHECK (
+    stage IN ('funds_distributed', 'allocated', 'planted', 'planted_and_verified')
+  ),
+  -- Accepted: in force. Waiting: came before a stage that it needs. Contradiction: kept for the operator.
+  state text NOT NULL CONSTRAINT planting_fact_state CHECK (state IN ('accepted', 'waiting', 'contradiction')),
+  reason text,
+  source text NOT NULL CONSTRAINT planting_fact_source CHECK (source IN ('partner', 'callback', 'operator')),
+  occurred_at timestamptz NOT NULL,
+  content jsonb NOT NULL,
+  digest bytea NOT NULL CONSTRAINT planting_fact_digest CHECK (length(digest) = 32),
+  -- What an accepted fact shows in a timeline.
+  evidence jsonb,
+  received_at timestamptz NOT NULL,
+  CONSTRAINT planting_fact_once UNIQUE (order_id, stage, digest)
+);
+
+CREATE UNIQUE INDEX planting_fact_accepted ON planting_fact (order_id, stage) WHERE state = 'accepted';
+CREATE INDEX planting_fact_contradiction ON planting_fact (order_id) WHERE state = 'contradiction';
+
+CREATE TABLE planting_media (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  order_id integer NOT NULL REFERENCES planting_order,
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL,
+  site_id integer NOT NULL REFERENCES planting_site,
+  type text NOT NULL CONSTRAINT planting_media_type CHECK (type IN ('photo', 'image', 'video')),
+  url text NOT NULL,
+  thumbnail_url text NOT NULL,
+  latitude double precision NOT NULL,
+  longitude double precision NOT NULL,
+  taken_at timestamptz NOT NULL
+);
+
+CREATE INDEX planting_media_account ON planting_media (account_id, mode, id);
+CREATE INDEX planting_media_site ON planting_media (site_id, id) WHERE mode = 'live';
+
+-- Planted trees by site and impact factor, kept in the transaction of the milestone, never counted anew.
+CREATE TABLE planting_tally (
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL,
+  site_id integer NOT NULL REFERENCES planting_site,
+  factor_id text NOT NULL,
+  planted bigint NOT NULL CONSTRAINT planting_tally_planted CHECK (planted >= 0),
+  verified bigint NOT NULL CONSTRAINT planting_tally_verified CHECK (verified >= 0),
+  PRIMARY KEY (account_id, mode, site_id, factor_id)
+) WITH (fillfactor = 50);
+
+-- Answers that all API processes give alike until they expire.
+CREATE TABLE cached_answer (
+  key text PRIMARY KEY,
+  -- Of the order that it shows; 0 where there is none.
+  revision integer NOT NULL,
+  body text NOT NULL,
+  stored_at timestamptz NOT NULL,
+  expires_at timestamptz NOT NULL
+);
+
+CREATE INDEX cached_answer_expiry ON cached_answer (expires_at);
+
+-- The public page of an account. The slug never changes, whatever becomes of the name.
+CREATE TABLE dashboard (
+  account_id uuid PRIMARY KEY REFERENCES account,
+  slug text NOT NULL CONSTRAINT dashboard_slug UNIQUE CHECK (slug ~ '^[a-z0-9-]{8,60}$'),
+  created_at timestamptz NOT NULL
+);
