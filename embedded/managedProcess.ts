@@ -8,7 +8,7 @@ import {
 } from "./processIdentity.ts";
 import { StartupError } from "../program/startupError.ts";
 
-export type ProcessExit = Readonly<{ code: number | null; signal: NodeJS.Signals | null }>;
+type ProcessExit = Readonly<{ code: number | null; signal: NodeJS.Signals | null }>;
 
 /** A child process that we started and will stop. */
 export type ManagedProcess = Readonly<{
