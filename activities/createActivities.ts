@@ -10,7 +10,7 @@ import type { StreamReport } from "../services/reconcileUsage.ts";
 import { reconcileUsage } from "../services/reconcileUsage.ts";
 import type { SendResult } from "../services/sendMeterEvent.ts";
 
-const HEARTBEAT_MS = 5000;
+const HEARTBEAT_MS = 3000;
 
 /** A workflow's result must stay small. */
 const REPORTED_STREAMS = 100;

@@ -28,11 +28,8 @@ type Verdict =
       readonly newKey?: boolean;
     };
 
-/**
- * Longer than any attempt can take: the processor's client gives up after 10 seconds and repeats a call whose
- * connection was reset once.
- */
-const LEASE_MS = 25_000;
+/** Longer than any attempt can take: the processor's client gives up after 10 seconds. */
+const LEASE_MS = 15_000;
 
 /** Only a person can mend credentials; asking more often helps nobody. */
 const MISCONFIGURED_PAUSE_MS = 5 * 60 * 1000;
@@ -67,7 +64,14 @@ const attempt = async (
     case "retry":
       return { state: "sending", cause: "retry", ...outcome };
     case "retry_new_key":
-      return { state: "sending", cause: "retry", reason: outcome.reason, newKey: true };
+      // The usage may have been taken before the 500 was saved; the identifier tells, whatever the key.
+      return {
+        state: "sending",
+        cause: "retry",
+        reason: outcome.reason,
+        newKey: true,
+        outcomeUnknown: true,
+      };
     case "rejected":
       // Had an earlier attempt been accepted, sending the usage anew would bill it twice: that must be known first.
       return { state: event.outcomeUnknown ? "blocked" : "rejected", reason: outcome.reason };

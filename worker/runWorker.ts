@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { bundleWorkflowCode, NativeConnection, Worker } from "@temporalio/worker";
+import { bundleWorkflowCode, DefaultLogger, NativeConnection, Worker } from "@temporalio/worker";
 import type { WorkflowBundleWithSourceMap } from "@temporalio/worker";
 import type { Logger } from "pino";
 import type { Activities } from "../activities/createActivities.ts";
@@ -15,6 +15,8 @@ const ACTIVITIES_AT_ONCE = 200;
 export const bundleWorkflows = (): Promise<WorkflowBundleWithSourceMap> =>
   bundleWorkflowCode({
     workflowsPath: fileURLToPath(new URL("../workflows/index.ts", import.meta.url)),
+    // The bundler's reports are of no use to anybody who runs this.
+    logger: new DefaultLogger("WARN"),
   });
 
 const connect = async (logger: Logger, signal: AbortSignal): Promise<NativeConnection | null> => {

@@ -21,7 +21,7 @@ const IDLE_TIME = "2 minutes";
 const { drainUsage } = proxyActivities<Activities>({
   // The drain itself ends within its budget of 20 seconds and one call.
   startToCloseTimeout: "2 minutes",
-  heartbeatTimeout: "15 seconds",
+  heartbeatTimeout: "10 seconds",
   retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "5 minutes" },
 });
 

@@ -1,0 +1,84 @@
+import { fork } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { Client, Connection, ServiceError } from "@temporalio/client";
+import { msToTs } from "@temporalio/common/lib/time.js";
+import type { ExecutionContext } from "ava";
+
+const ADDRESS = process.env["TEST_TEMPORAL_ADDRESS"] ?? "127.0.0.1:7233";
+
+/** Waits for what other processes do; the test's own time limit ends a wait in vain. */
+export const eventually = async (holds: () => boolean | Promise<boolean>): Promise<void> => {
+  while (!(await holds())) {
+    await delay(100);
+  }
+};
+
+/** A Temporal namespace of the test's own, so that no other test's worker takes its tasks. */
+export const openNamespace = async (
+  t: ExecutionContext,
+): Promise<{ readonly namespace: string; readonly client: Client }> => {
+  const namespace = `test-${crypto.randomUUID()}`;
+  const connection = await Connection.connect({ address: ADDRESS });
+  t.teardown(() => connection.close());
+  await connection.workflowService.registerNamespace({
+    namespace,
+    workflowExecutionRetentionPeriod: msToTs("1 day"),
+  });
+  const client = new Client({ connection, namespace });
+  // The server's parts learn of a new namespace one after the other.
+  await eventually(async () => {
+    try {
+      await client.workflow.count();
+      return true;
+    } catch (error) {
+      if (error instanceof ServiceError) {
+        return false;
+      }
+      throw error;
+    }
+  });
+  return { namespace, client };
+};
+
+/** A program of ours in a process of its own, which is killed when the test ends. */
+export const startProgram = async (
+  t: ExecutionContext,
+  module: "api/main.ts" | "worker/main.ts",
+  settings: Readonly<Record<string, string>>,
+): Promise<{
+  readonly process: ChildProcess;
+  readonly addresses: Readonly<Record<string, string>>;
+  readonly kill: () => Promise<void>;
+}> => {
+  const child = fork(fileURLToPath(new URL(`../../${module}`, import.meta.url)), {
+    env: {
+      ...process.env,
+      PORT: "0",
+      STORE_PORT: "0",
+      METRICS_PORT: "off",
+      WORKER_METRICS_PORT: "off",
+      LOG_LEVEL: "error",
+      TEMPORAL_ADDRESS: ADDRESS,
+      ...settings,
+    },
+    stdio: ["ignore", "inherit", "inherit", "ipc"],
+  });
+  const exited = once(child, "exit");
+  const kill = async (): Promise<void> => {
+    child.kill("SIGKILL");
+    await exited;
+  };
+  t.teardown(kill);
+  const [ready] = await Promise.race([
+    once(child, "message"),
+    exited.then(([code]) => {
+      throw new Error(`${module} ended with code ${String(code)} before it was ready.`);
+    }),
+  ]);
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what our own programs send when they are ready.
+  const { addresses } = ready as { addresses: Record<string, string> };
+  return { process: child, addresses, kill };
+};
