@@ -12,6 +12,7 @@ import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import type { RegistrationWriter } from "../../services/registrationWriter.ts";
 import { serve } from "../support/server.ts";
 import { createAnswerChecker } from "./answerChecker.ts";
+import type { AnswerText } from "./answerChecker.ts";
 
 /** One answer, already held to the API description. */
 export type Answer = {
@@ -35,7 +36,8 @@ export type Call = (
 export type Api = {
   readonly url: string;
   readonly call: Call;
-  readonly writer: RegistrationWriter;
+  /** Holds an answer to the API description. */
+  readonly checkAnswer: (answer: AnswerText) => void;
   /** What the API logged, one object a line. */
   readonly logged: () => readonly Record<string, unknown>[];
 };
@@ -100,5 +102,10 @@ export const startStandaloneApi = async (
     });
     return { status: response.status, headers: response.headers, body: parseBody(text) };
   };
-  return { url, call, writer, logged: () => lines.map((line) => parseBody(line)) };
+  return {
+    url,
+    call,
+    checkAnswer: (answer) => checkAnswer(t, answer),
+    logged: () => lines.map((line) => parseBody(line)),
+  };
 };

@@ -1,0 +1,153 @@
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { KIND_NAMES } from "./contract.ts";
+import { rawRequest } from "./rawRequest.ts";
+import { startStandaloneApi } from "./startStandaloneApi.ts";
+
+const test = testWithDatabase();
+
+/** Mulberry32: the same numbers for the same seed, so that a failure can be had again. */
+const createRandom = (seed: number) => {
+  let state = seed;
+  const next = (): number => {
+    state = (state + 0x6d_2b_79_f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+  const below = (limit: number): number => Math.floor(next() * limit);
+  const pick = <Item>(items: readonly Item[]): Item => {
+    const item = items[below(items.length)];
+    if (item === undefined) {
+      throw new RangeError("Nothing to pick from.");
+    }
+    return item;
+  };
+  return { below, pick };
+};
+
+type Random = ReturnType<typeof createRandom>;
+
+/** JSON texts of values that have broken somebody's program before. */
+const EVIL: readonly string[] = [
+  "0 -0 -1 1 1.5 1e308 -1e308 1e-320 1e400 9007199254740991 9007199254740993 1234567890123456789012345".split(
+    " ",
+  ),
+  ["null", "true", "false", "[]", "{}", '""', '"\\u0000"', '"\\ud800"', '"\\udc00\\ud800"'],
+  ['"\u202e\ufeff\ufffd\ufffe"', '"; DROP TABLE registration; --"', '"\' OR 1=1 --"'],
+  ['"2026-02-30"', '"__proto__"', '"constructor"', '"%00"', '"\\\\u0000"', '"{}"', '"NaN"'],
+  ['{"__proto__":{"count":1}}', '{"toString":1}', '{"\\u0000":1}', '{"":""}', "[[[[]]]]"],
+  [`"${"x".repeat(5000)}"`, `${"[".repeat(500)}${"]".repeat(500)}`],
+  ['"0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"', '"refund-1"'],
+  ['{"a":{"a":{"a":{"a":{"a":{"a":{"a":{"a":1}}}}}}}}'],
+].flat();
+
+const NAMES =
+  "count fractional_count attribution metadata idempotency_key id reason __proto__ constructor toJSON COUNT \\u0000".split(
+    " ",
+  );
+
+const PARAMETERS =
+  "attribution_key id created_at end_at metadata __proto__ constructor attribution_key[] id[0] %00 %ff a=b".split(
+    " ",
+  );
+
+const HEADERS = [
+  ["Content-Type", "application/json; charset=utf-8; charset=latin1"],
+  ["Content-Type", "application/json\t;"],
+  ["Content-Encoding", "gzip, gzip"],
+  ["Content-Encoding", "identity"],
+  ["X-Request-Id", "%s%n\u00ff"],
+  ["X-Forwarded-For", "1.2.3.4, ::1, x"],
+  ["Accept", "application/xml;q=9"],
+  ["If-None-Match", "*"],
+  ["Range", "bytes=0-1"],
+  ["X-HTTP-Method-Override", "DELETE"],
+  ["Upgrade", "h2c"],
+  ["Cookie", "a=b; c"],
+  ["Accept-Encoding", "gzip;q=0, *;q=x"],
+] as const;
+
+const evilObject = (random: Random): string => {
+  const pairs = Array.from(
+    { length: random.below(5) },
+    () => `"${random.pick(NAMES)}":${random.pick(EVIL)}`,
+  );
+  return `{${pairs.join(",")}}`;
+};
+
+const evilBody = (random: Random): string => {
+  const body = random.below(4) === 0 ? random.pick(EVIL) : evilObject(random);
+  return random.below(6) === 0 ? body.slice(0, random.below(body.length + 1)) : body;
+};
+
+const evilQuery = (random: Random): string =>
+  Array.from({ length: random.below(4) }, () => {
+    const value = random.pick(EVIL).slice(0, 1000);
+    const written =
+      random.below(3) === 0
+        ? value.replaceAll(/[\s#\u0080-\uffff]/gu, "%")
+        : encodeURIComponent(value);
+    return `${random.pick(PARAMETERS)}=${written}`;
+  }).join("&");
+
+const evilRequest = (
+  random: Random,
+  key: string,
+): { readonly head: string; readonly body: string } => {
+  const { path, refundPath } = random.pick(Object.values(KIND_NAMES));
+  const [method, where] = random.pick([
+    ["GET", path],
+    ["HEAD", path],
+    ["POST", path],
+    ["POST", refundPath],
+    ["OPTIONS", path],
+  ] as const);
+  const query = random.below(method === "POST" ? 8 : 2) === 0 ? "" : `?${evilQuery(random)}`;
+  const body = method === "POST" ? evilBody(random) : "";
+  const extra = random.below(4) === 0 ? [random.pick(HEADERS).join(": ")] : [];
+  const head = [
+    `${method} ${where}${method === "POST" && random.below(8) > 0 ? "" : query} HTTP/1.1`,
+    "Host: x",
+    `Authorization: ${key}`,
+    ...(extra[0]?.startsWith("Content-Type") ? [] : ["Content-Type: application/json"]),
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    ...extra,
+    "Connection: close",
+  ];
+  return { head: head.join("\r\n"), body };
+};
+
+const isWhole = (received: string): boolean => {
+  const [head = "", ...rest] = received.split("\r\n\r\n");
+  if (head.includes("chunked")) {
+    return received.endsWith("0\r\n\r\n");
+  }
+  return (
+    /content-length: (\d+)/iu.exec(head)?.[1] === String(Buffer.byteLength(rest.join("\r\n\r\n")))
+  );
+};
+
+for (const seed of [1, 2, 3]) {
+  test(`nothing that a client sends gets a 500 (seed ${seed})`, async (t) => {
+    const { url, logged } = await startStandaloneApi(t, t.context);
+    const { apiKeyProd: key } = await createTestOrganization(t.context.db, {
+      fractionalCounting: true,
+    });
+    const random = createRandom(seed);
+    const statuses = new Set<string>();
+    for (let round = 0; round < 300; round += 1) {
+      const { head, body } = evilRequest(random, key);
+      const received = await rawRequest(url, `${head}\r\n\r\n${body}`);
+      const status = received.slice(9, 12);
+      statuses.add(status);
+
+      t.regex(status, /^[24]\d\d$/u, `${head}\n\n${body}`);
+      if (!head.startsWith("HEAD") && status !== "204") {
+        t.true(isWhole(received), `${head}\n\n${body}\n\n${received}`);
+      }
+    }
+    t.false(logged().some((line) => line["msg"] === "fault"));
+    t.true(statuses.has("200") && statuses.has("400"));
+  });
+}

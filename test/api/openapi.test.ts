@@ -1,0 +1,174 @@
+import { z } from "zod";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { apiDescription } from "./answerChecker.ts";
+import { idIn, KIND_NAMES } from "./contract.ts";
+import { rawRequest } from "./rawRequest.ts";
+import { startStandaloneApi } from "./startStandaloneApi.ts";
+
+const test = testWithDatabase();
+
+const operation = z.looseObject({
+  operationId: z.string(),
+  parameters: z.array(z.looseObject({ name: z.string() })).default([]),
+  requestBody: z
+    .looseObject({
+      content: z.looseObject({ "application/json": z.looseObject({ example: z.unknown() }) }),
+    })
+    .optional(),
+});
+
+const readDescription = async (url: string): Promise<z.output<typeof apiDescription>> =>
+  apiDescription.parse(await (await fetch(`${url}/openapi.json`)).json());
+
+test("the contract's endpoints are described with the statuses that it names", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+  const { openapi, paths } = await readDescription(url);
+
+  t.regex(openapi, /^3\.1\./u);
+  const statuses = Object.fromEntries(
+    Object.entries(paths).flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, { responses }]) => [
+        `${method} ${path}`,
+        Object.keys(responses).join(" "),
+      ]),
+    ),
+  );
+  const register = "200 400 403 413 500 503";
+  const list = "200 400 403 500";
+  const refund = "200 400 403 404 413 500";
+  t.deepEqual(statuses, {
+    "post /plant/trees": register,
+    "get /plant/trees": list,
+    "post /refund/trees": refund,
+    "post /rescue/plastic_bottles": register,
+    "get /rescue/plastic_bottles": list,
+    "post /refund/plastic_bottles": refund,
+    "get /healthz": "200",
+    "get /readyz": "200 503",
+  });
+});
+
+test("what is described is served, and what is not is unknown", async (t) => {
+  const { url, call } = await startStandaloneApi(t, t.context);
+  const { paths } = await readDescription(url);
+  for (const [path, methods] of Object.entries(paths)) {
+    const { headers } = await call("OPTIONS", path);
+    const served = (headers.get("Allow") ?? "").split(", ");
+    const described = Object.keys(methods).map((method) => method.toUpperCase());
+    t.deepEqual(
+      served.filter((method) => !["HEAD", "OPTIONS"].includes(method)).toSorted(),
+      described.toSorted(),
+    );
+  }
+});
+
+test("every operation has a name of its own", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+  const { paths } = await readDescription(url);
+  const names = Object.values(paths).flatMap((methods) =>
+    Object.values(methods).map((each) => operation.parse(each).operationId),
+  );
+
+  t.is(new Set(names).size, names.length);
+});
+
+test("the examples of requests work", async (t) => {
+  const { url, call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { paths } = await readDescription(url);
+  const exampleOf = (path: string): object => {
+    const { requestBody } = operation.parse(paths[path]?.["post"]);
+    return z.looseObject({}).parse(requestBody?.content["application/json"].example);
+  };
+  for (const kind of ["tree", "bottle"] as const) {
+    const { path, refundPath } = KIND_NAMES[kind];
+
+    const registered = await call("POST", path, { key, body: exampleOf(path) });
+    t.is(registered.status, 200);
+    const id = idIn(registered.body, kind);
+    const refunded = await call("POST", refundPath, {
+      key,
+      body: { ...exampleOf(refundPath), id },
+    });
+    t.is(refunded.status, 200);
+  }
+});
+
+test("the examples of parameters work", async (t) => {
+  const { url, call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { paths } = await readDescription(url);
+  const { parameters } = operation.parse(paths["/plant/trees"]?.["get"]);
+  const examples = parameters.flatMap(({ name, schema }) => {
+    const { examples: [example] = [] } = z
+      .looseObject({ examples: z.array(z.string()).optional() })
+      .parse(schema);
+    return example === undefined ? [] : [[name, example] as const];
+  });
+
+  t.is(parameters.length, 5);
+  t.is(examples.length, 4);
+  const search = new URLSearchParams(Object.fromEntries(examples)).toString();
+  t.is((await call("GET", `/plant/trees?${search}`, { key })).status, 200);
+});
+
+test("the examples of answers match their schemas", async (t) => {
+  const { url, checkAnswer } = await startStandaloneApi(t, t.context);
+  const { paths } = await readDescription(url);
+  for (const [path, methods] of Object.entries(paths)) {
+    for (const [method, { responses }] of Object.entries(methods)) {
+      for (const [status, { content }] of Object.entries(responses)) {
+        const { "application/json": json } = z
+          .looseObject({ "application/json": z.looseObject({ example: z.unknown() }) })
+          .parse(content);
+        checkAnswer({
+          method: method.toUpperCase(),
+          path,
+          status: Number(status),
+          contentType: "application/json; charset=utf-8",
+          text: JSON.stringify(json.example),
+        });
+      }
+    }
+  }
+  t.pass();
+});
+
+test("the page loads what it needs from the service alone, under a strict policy", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+
+  const page = await fetch(`${url}/docs`);
+  const html = await page.text();
+
+  t.is(page.status, 200);
+  const policy = page.headers.get("Content-Security-Policy") ?? "";
+  t.regex(policy, /^default-src 'none'; script-src 'self'; /u);
+  t.notRegex(policy, /unsafe|https?:|\*/u);
+  const links = [...html.matchAll(/(?:src|href)="([^"]+)"/gu)].map(([, link]) => link ?? "");
+  t.true(links.length >= 4);
+  for (const link of links) {
+    t.notRegex(link, /^(?:https?:)?\/\//u);
+    const response = await fetch(new URL(link, `${url}/docs`));
+    await response.arrayBuffer();
+    t.is(response.status, 200, link);
+  }
+  t.notRegex(html, /<script>|<style|style=|onload/u);
+  const redirect = await fetch(`${url}/docs/`);
+  t.is(redirect.url, `${url}/docs`);
+});
+
+test("the page's files are not sent again to who has them", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+  const first = await fetch(`${url}/docs/swagger-ui.css`);
+  await first.text();
+  const etag = first.headers.get("ETag") ?? "";
+
+  // Not fetch, which asks for the whole file when it is given an ETag by hand.
+  const again = await rawRequest(
+    url,
+    `GET /docs/swagger-ui.css HTTP/1.1\r\nHost: x\r\nIf-None-Match: ${etag}\r\nConnection: close\r\n\r\n`,
+  );
+
+  t.regex(again, /^HTTP\/1\.1 304 /u);
+});
