@@ -143,14 +143,14 @@ test.serial(
       idempotency_key: `order-${index}`,
     }));
     let answered = 0;
-  const someAnswered = Promise.withResolvers<void>();
+    const someAnswered = Promise.withResolvers<void>();
     const sending = requests.map(async (body) => {
       const response = await post(first.addresses["standalone"] ?? "", "/plant/trees", body);
       await response.json();
       answered += 1;
-    if (answered === 40) {
-      someAnswered.resolve();
-    }
+      if (answered === 40) {
+        someAnswered.resolve();
+      }
     });
     await eventually(() => answered >= 40);
     await first.kill();
