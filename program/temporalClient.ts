@@ -14,14 +14,18 @@ export const readTemporalConfig = (): ClientConnectConfig & { readonly namespace
 /**
  * Opens a client without connecting, since programs start while Temporal is down. Every call needs a deadline
  * (`client.withDeadline`): without one it takes 17 s to fail.
+ * @param at where it is, when somebody knows better than the configuration
  */
-export const openTemporalClient = (): Client => {
+export const openTemporalClient = (
+  at: { readonly address?: string; readonly namespace?: string | undefined } = {},
+): Client => {
   const {
-    connectionOptions: { address, tls, apiKey, metadata },
+    connectionOptions: { address: configured, tls, apiKey, metadata },
     namespace,
   } = readTemporalConfig();
+  const address = at.address ?? configured;
   return new Client({
-    namespace,
+    namespace: at.namespace ?? namespace,
     connection: Connection.lazy({
       ...(address === undefined ? {} : { address }),
       ...(tls === undefined ? {} : { tls }),

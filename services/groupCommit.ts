@@ -27,7 +27,7 @@ const MAXIMUM_BATCH = 400;
 const MAXIMUM_WAITING = 10_000;
 
 /** Whether the database refused something in the batch itself, so that a smaller part of it may pass. */
-const isRefusedContent = (error: unknown): boolean =>
+export const isRefusedContent = (error: unknown): boolean =>
   error instanceof DomainError ||
   error instanceof IntegrityConstraintViolationError ||
   // Class 22 of SQLSTATE: data exceptions, such as a sum that leaves the range of its type.

@@ -23,7 +23,7 @@ const findMeter = (meters: readonly Meter[], eventName: string): Meter | undefin
 };
 
 /** Everything but the display name is fixed when a meter is created, so a difference cannot be mended here. */
-const assertUsable = (meter: Meter): void => {
+const faultOf = (meter: Meter): string | null => {
   const differences = [
     meter.status === "active" ? "" : `it is ${meter.status}`,
     meter.default_aggregation.formula === "sum"
@@ -39,11 +39,9 @@ const assertUsable = (meter: Meter): void => {
       ? ""
       : `its value key is "${meter.value_settings.event_payload_key}", not "${VALUE_KEY}"`,
   ].filter(Boolean);
-  if (differences.length > 0) {
-    throw new ProcessorMismatchError(
-      `Stripe's meter ${meter.id} (${meter.event_name}) cannot be used: ${differences.join("; ")}.`,
-    );
-  }
+  return differences.length === 0
+    ? null
+    : `Stripe's meter ${meter.id} (${meter.event_name}) cannot be used: ${differences.join("; ")}.`;
 };
 
 const findOrCreateMeter = async (
@@ -70,7 +68,10 @@ const findOrCreateMeter = async (
       }
     }
   }
-  assertUsable(meter);
+  const fault = faultOf(meter);
+  if (fault !== null) {
+    throw new ProcessorMismatchError(fault);
+  }
   return meter.id;
 };
 
@@ -83,4 +84,17 @@ export const findOrCreateMeters = async (stripe: Stripe): Promise<Record<Kind, s
   const tree = await findOrCreateMeter(stripe, existing, "tree");
   const bottle = await findOrCreateMeter(stripe, existing, "bottle");
   return { tree, bottle };
+};
+
+/** What keeps our meters from being used, in sentences. Missing ones are created when a worker starts. */
+export const inspectMeters = async (stripe: Stripe): Promise<readonly string[]> => {
+  const existing = await listMeters(stripe);
+  return Object.values(METERS)
+    .map(({ eventName }) => {
+      const meter = findMeter(existing, eventName);
+      return meter === undefined
+        ? `Stripe has no meter ${eventName} yet: a worker with this key creates it.`
+        : faultOf(meter);
+    })
+    .filter((fault) => fault !== null);
 };

@@ -1,0 +1,69 @@
+import { InvalidArgumentError } from "commander";
+import { z } from "zod";
+import type { Mode } from "../domain/accounts.ts";
+
+/*
+ * What people may write on the command line, each with the refusal that commander shows beside the argument.
+ */
+
+export const parserOf =
+  <Value>(schema: z.ZodType<Value>, mustBe: string) =>
+  (given: string): Value => {
+    const result = schema.safeParse(given);
+    if (!result.success) {
+      throw new InvalidArgumentError(`It must be ${mustBe}.`);
+    }
+    return result.data;
+  };
+
+const wholeNumber = (minimum: number, maximum: number) =>
+  z
+    .string()
+    .regex(/^\d{1,16}$/u)
+    .transform(Number)
+    .pipe(z.int().min(minimum).max(maximum));
+
+export const parseId = parserOf(
+  z.guid().transform((id) => id.toLowerCase()),
+  "an id, such as 0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+);
+
+export const parseMode = parserOf<Mode>(z.enum(["live", "test"]), "live or test");
+
+export const parseBillingDay = parserOf(wholeNumber(1, 31), "a day of the month, 1 to 31");
+
+export const parseLimit = parserOf(wholeNumber(1, 100_000), "a number from 1 to 100000");
+
+export const parseCount = parserOf(
+  wholeNumber(1, Number.MAX_SAFE_INTEGER),
+  `a whole number from 1 to ${Number.MAX_SAFE_INTEGER}`,
+);
+
+export const parseStripeCustomer = parserOf(z.string().regex(/^cus_\w+$/u), "a Stripe id, cus_…");
+
+export const parseStripeSubscription = parserOf(
+  z.string().regex(/^sub_\w+$/u),
+  "a Stripe id, sub_…",
+);
+
+/** Lets `none` stand for taking a value away. */
+export const orNone =
+  <Value>(parse: (given: string) => Value) =>
+  (given: string): Value | null =>
+    given === "none" ? null : parse(given);
+
+export const parseSwitch = parserOf(
+  z.enum(["on", "off"]).transform((given) => given === "on"),
+  "on or off",
+);
+
+export const parseUrl = parserOf(
+  z.url({ protocol: /^https?$/u }).transform((url) => url.replace(/\/+$/u, "")),
+  "an http:// or https:// address",
+);
+
+/** An instant, or a day's first one in UTC. */
+export const parseInstant = parserOf(
+  z.union([z.iso.datetime({ offset: true }), z.iso.date()]).transform((given) => new Date(given)),
+  "a date (2025-06-01, UTC) or an instant (2025-06-01T12:00:00Z)",
+);

@@ -1,0 +1,69 @@
+import type { Client } from "@temporalio/client";
+import { BACKGROUND_QUEUE } from "../../../workflows/taskQueues.ts";
+import type { Context } from "../../context.ts";
+import { check, ok, skipped, wrong } from "./check.ts";
+import type { Finding } from "./check.ts";
+
+const CALL_DEADLINE_MS = 5000;
+
+/** A poll waits for up to 70 s; who has not come back by then is gone. */
+const POLLED_WITHIN_SECONDS = 90;
+
+/** Temporal's numbers for the two halves of a task queue. */
+const QUEUE_TYPES = { workflows: 1, activities: 2 } as const;
+
+const call = <Result>(temporal: Client, work: () => Promise<Result>): Promise<Result> =>
+  temporal.withDeadline(Date.now() + CALL_DEADLINE_MS, work);
+
+const countPollers = async (
+  temporal: Client,
+  taskQueue: string,
+  taskQueueType: 1 | 2,
+  nowSeconds: number,
+): Promise<number> => {
+  const { pollers } = await call(temporal, () =>
+    temporal.workflowService.describeTaskQueue({
+      namespace: temporal.options.namespace,
+      taskQueue: { name: taskQueue },
+      // oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- the enum is in a package that is not ours to import.
+      taskQueueType,
+    }),
+  );
+  return pollers.filter(
+    ({ lastAccessTime }) =>
+      nowSeconds - Number(lastAccessTime?.seconds ?? 0) <= POLLED_WITHIN_SECONDS,
+  ).length;
+};
+
+const checkWorkers = ({ connections, clock }: Context, taskQueue: string): Promise<Finding> =>
+  check(`worker (${taskQueue})`, async () => {
+    const temporal = await connections.temporal();
+    const nowSeconds = clock.now().getTime() / 1000;
+    const counts: string[] = [];
+    for (const [name, type] of Object.entries(QUEUE_TYPES)) {
+      const pollers = await countPollers(temporal, taskQueue, type, nowSeconds);
+      if (pollers === 0) {
+        return wrong(
+          `no worker asks for ${name}: start one with \`npm run worker\` or \`npm start\``,
+        );
+      }
+      counts.push(`${pollers} for ${name}`);
+    }
+    return ok(`polling: ${counts.join(", ")}`);
+  });
+
+/** Temporal, the namespace and whether a worker takes what is in its queues. */
+export const checkTemporal = async (context: Context): Promise<readonly Finding[]> => {
+  const reachable = await check("Temporal", async () => {
+    const temporal = await context.connections.temporal();
+    const { namespace } = temporal.options;
+    await call(temporal, () => temporal.workflowService.describeNamespace({ namespace }));
+    return ok(`namespace ${namespace}`);
+  });
+  return [
+    reachable,
+    reachable.status === "ok"
+      ? await checkWorkers(context, BACKGROUND_QUEUE)
+      : { check: `worker (${BACKGROUND_QUEUE})`, ...skipped("needs Temporal") },
+  ];
+};

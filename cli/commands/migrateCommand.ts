@@ -1,0 +1,28 @@
+import type { Command } from "commander";
+import { migrate } from "../../db/migrate.ts";
+import type { Context } from "../context.ts";
+import { say } from "../io.ts";
+import { printJson } from "../output/print.ts";
+
+export const addMigrateCommand = (program: Command, { io, connections }: Context): void => {
+  program
+    .command("migrate")
+    .description("bring the database to this release's schema; safe to run at any time")
+    .option("--json", "print JSON")
+    .action(async ({ json }: { readonly json?: true }) => {
+      const { applied } = await migrate(await connections.databaseUrl());
+      if (json) {
+        printJson(io, { applied });
+        return;
+      }
+      for (const name of applied) {
+        io.stdout.write(`${name}\n`);
+      }
+      say(
+        io,
+        applied.length === 0
+          ? "The schema is up to date."
+          : `Migrations applied: ${applied.length}.`,
+      );
+    });
+};

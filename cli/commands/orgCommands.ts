@@ -1,0 +1,268 @@
+import type { Command } from "commander";
+import type { DatabasePool } from "slonik";
+import type { Account, AccountChanges } from "../../db/accounts.ts";
+import { listAccounts } from "../../db/accounts.ts";
+import type { ApiKey } from "../../db/apiKeys.ts";
+import { listApiKeys } from "../../db/apiKeys.ts";
+import { readTotals } from "../../db/totals.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { monthOf } from "../../domain/registrations.ts";
+import type { Owner, Totals } from "../../domain/registrations.ts";
+import { text } from "../../domain/fields.ts";
+import { createOrganization } from "../../services/createOrganization.ts";
+import { getOrganization } from "../../services/getOrganization.ts";
+import { updateOrganization } from "../../services/updateOrganization.ts";
+import {
+  orNone,
+  parseBillingDay,
+  parseId,
+  parserOf,
+  parseStripeCustomer,
+  parseStripeSubscription,
+  parseSwitch,
+} from "../arguments.ts";
+import type { Context } from "../context.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { say } from "../io.ts";
+import { printJson, printRecord, printTable } from "../output/print.ts";
+import { keyRows, KEY_HEADINGS, presentKey } from "../output/presentKey.ts";
+
+const parseName = parserOf(
+  text(200).refine((name) => name.trim() !== ""),
+  "a name of 1 to 200 characters",
+);
+
+const presentOrganization = (account: Account) => ({
+  id: account.id,
+  name: account.name,
+  fractional_counting: account.fractionalCounting,
+  billing_day: account.billingDay,
+  stripe_customer_id: account.stripeCustomerId,
+  stripe_subscription_id: account.stripeSubscriptionId,
+  created_at: account.createdAt,
+});
+
+const printOrganization = ({ io }: Context, account: Account): void => {
+  printRecord(io, {
+    id: account.id,
+    name: account.name,
+    "fractional counting": account.fractionalCounting,
+    "billing day": account.billingDay,
+    "stripe customer": account.stripeCustomerId,
+    "stripe subscription": account.stripeSubscriptionId,
+    created: account.createdAt,
+  });
+};
+
+type OwnTotals = { readonly owner: Owner; readonly totals: Totals };
+
+const readAllTotals = (
+  db: DatabasePool,
+  clock: Clock,
+  accountId: string,
+): Promise<readonly OwnTotals[]> => {
+  const now = clock.now();
+  const owners = (["live", "test"] as const).flatMap((mode) =>
+    (["tree", "bottle"] as const).map((kind): Owner => ({ accountId, mode, kind })),
+  );
+  return Promise.all(
+    owners.map(async (owner) => ({ owner, totals: await readTotals(db, owner, now) })),
+  );
+};
+
+const printDetails = (
+  context: Context,
+  account: Account,
+  books: readonly OwnTotals[],
+  keys: readonly ApiKey[],
+): void => {
+  const { io, clock } = context;
+  printOrganization(context, account);
+  io.stdout.write("\n");
+  printTable(
+    io,
+    ["mode", "kind", "all time", monthOf(clock.now())],
+    books.map(({ owner, totals }) => [owner.mode, owner.kind, totals.all, totals.month]),
+  );
+  io.stdout.write("\n");
+  printTable(io, KEY_HEADINGS, keyRows(keys));
+};
+
+type CreateOptions = {
+  readonly name: string;
+  readonly fractional?: true;
+  readonly billingDay: number;
+  readonly stripeCustomer?: string;
+  readonly stripeSubscription?: string;
+  readonly json?: true;
+};
+
+const create = async (
+  { io, connections, clock }: Context,
+  options: CreateOptions,
+): Promise<void> => {
+  const { stripeCustomer = null, stripeSubscription = null } = options;
+  if (stripeSubscription !== null && stripeCustomer === null) {
+    throw new CommandError(EXIT.usage, "--stripe-subscription needs --stripe-customer.");
+  }
+  const { id, name, apiKeyProd, apiKeyTest } = await createOrganization(
+    { db: await connections.database(), clock },
+    {
+      name: options.name,
+      fractionalCounting: options.fractional ?? false,
+      billingDay: options.billingDay,
+      stripeCustomerId: stripeCustomer,
+      stripeSubscriptionId: stripeSubscription,
+    },
+  );
+  const created = { id, name, api_key_prod: apiKeyProd, api_key_test: apiKeyTest };
+  if (options.json) {
+    printJson(io, created);
+  } else {
+    printRecord(io, created);
+  }
+  say(io, "The keys are shown only now: keep them. `impact key issue` issues further ones.");
+};
+
+const list = async (
+  { io, connections }: Context,
+  { json }: { readonly json?: true },
+): Promise<void> => {
+  const accounts = await listAccounts(await connections.database(), "organization");
+  if (json) {
+    printJson(io, accounts.map(presentOrganization));
+    return;
+  }
+  printTable(
+    io,
+    ["id", "name", "billing day", "stripe customer", "created"],
+    accounts.map((account) => [
+      account.id,
+      account.name,
+      account.billingDay,
+      account.stripeCustomerId,
+      account.createdAt,
+    ]),
+  );
+};
+
+const show = async (
+  context: Context,
+  id: string,
+  { json }: { readonly json?: true },
+): Promise<void> => {
+  const { io, connections, clock } = context;
+  const db = await connections.database();
+  const account = await getOrganization(db, id);
+  const [books, keys] = await Promise.all([readAllTotals(db, clock, id), listApiKeys(db, id)]);
+  if (json) {
+    printJson(io, {
+      ...presentOrganization(account),
+      totals: books.map(({ owner: { mode, kind }, totals: { all, month } }) => ({
+        mode,
+        kind,
+        all,
+        month,
+      })),
+      keys: keys.map(presentKey),
+    });
+    return;
+  }
+  printDetails(context, account, books, keys);
+};
+
+type UpdateOptions = {
+  readonly name?: string;
+  readonly fractional?: boolean;
+  readonly billingDay?: number;
+  readonly stripeCustomer?: string | null;
+  readonly stripeSubscription?: string | null;
+  readonly json?: true;
+};
+
+const update = async (context: Context, id: string, options: UpdateOptions): Promise<void> => {
+  const { name, fractional, billingDay, stripeCustomer, stripeSubscription, json } = options;
+  const changes: AccountChanges = {
+    ...(name === undefined ? {} : { name }),
+    ...(fractional === undefined ? {} : { fractionalCounting: fractional }),
+    ...(billingDay === undefined ? {} : { billingDay }),
+    ...(stripeCustomer === undefined ? {} : { stripeCustomerId: stripeCustomer }),
+    ...(stripeSubscription === undefined ? {} : { stripeSubscriptionId: stripeSubscription }),
+  };
+  if (Object.keys(changes).length === 0) {
+    throw new CommandError(EXIT.usage, "Nothing to change: name at least one option.");
+  }
+  const account = await updateOrganization(
+    { db: await context.connections.database() },
+    id,
+    changes,
+  );
+  if (json) {
+    printJson(context.io, presentOrganization(account));
+  } else {
+    printOrganization(context, account);
+  }
+};
+
+export const addOrgCommands = (program: Command, context: Context): void => {
+  const org = program
+    .command("org")
+    .description("organizations, the accounts of the standalone API");
+  org
+    .command("create")
+    .description("create an organization and print its two keys, once")
+    .requiredOption("--name <name>", "its name", parseName)
+    .option("--fractional", "let registrations carry a fractional count")
+    .option(
+      "--billing-day <day>",
+      "day on which the built-in ledger's month starts",
+      parseBillingDay,
+      1,
+    )
+    .option("--stripe-customer <id>", "who is billed for live usage, cus_…", parseStripeCustomer)
+    .option(
+      "--stripe-subscription <id>",
+      "whose period is the billing cycle, sub_…",
+      parseStripeSubscription,
+    )
+    .option("--json", "print JSON")
+    .action((options: CreateOptions) => create(context, options));
+  org
+    .command("list")
+    .description("list all organizations")
+    .option("--json", "print JSON")
+    .action((options: { readonly json?: true }) => list(context, options));
+  org
+    .command("show")
+    .description("show an organization's settings, totals and keys")
+    .argument("<id>", "the organization", parseId)
+    .option("--json", "print JSON")
+    .action((id: string, options: { readonly json?: true }) => show(context, id, options));
+  org
+    .command("update")
+    .description("change an organization")
+    .argument("<id>", "the organization", parseId)
+    .option("--name <name>", "another name", parseName)
+    .option(
+      "--fractional <on|off>",
+      "whether registrations may carry a fractional count",
+      parseSwitch,
+    )
+    .option(
+      "--billing-day <day>",
+      "day on which the built-in ledger's month starts",
+      parseBillingDay,
+    )
+    .option(
+      "--stripe-customer <id|none>",
+      "who is billed for live usage from now on",
+      orNone(parseStripeCustomer),
+    )
+    .option(
+      "--stripe-subscription <id|none>",
+      "whose period is the billing cycle",
+      orNone(parseStripeSubscription),
+    )
+    .option("--json", "print JSON")
+    .action((id: string, options: UpdateOptions) => update(context, id, options));
+};

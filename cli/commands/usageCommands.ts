@@ -1,0 +1,68 @@
+import type { Command } from "commander";
+import { Option } from "commander";
+import { parseId, parseInstant, parseLimit } from "../arguments.ts";
+import type { Context } from "../context.ts";
+import type { ListOptions } from "./usage/listUsage.ts";
+import { listUsage } from "./usage/listUsage.ts";
+import type { ReconcileOptions } from "./usage/reconcile.ts";
+import { reconcile } from "./usage/reconcile.ts";
+import type { RetryOptions } from "./usage/retry.ts";
+import { parseRetryId, retry } from "./usage/retry.ts";
+import type { RetryId } from "./usage/retry.ts";
+import { showUsage } from "./usage/showUsage.ts";
+
+const RETRY_HELP = `
+Usage that was definitely refused is sent again in a new event. Where nobody knows
+whether an attempt got through, the processor's own record is asked first; if that
+does not tell either, find out and say it with --assume: a wrong "absent" bills
+twice, a wrong "delivered" never.`;
+
+export const addUsageCommands = (program: Command, context: Context): void => {
+  const usage = program.command("usage").description("usage on its way to the billing processor");
+  usage
+    .command("list")
+    .description("list meter events, latest first, and the usage that is in none yet")
+    .addOption(new Option("--state <state>", "only these").choices(["pending", "sent", "failed"]))
+    .option("--org <id>", "only this organization's", parseId)
+    .option("--limit <n>", "at most so many", parseLimit, 50)
+    .option("--json", "print JSON")
+    .action((options: ListOptions) => listUsage(context, options));
+  usage
+    .command("show")
+    .description("show how far the usage of a registration has come")
+    .argument("<registration-id>", "the registration", parseId)
+    .option("--json", "print JSON")
+    .action((id: string, options: { readonly json?: true }) => showUsage(context, id, options));
+  usage
+    .command("retry")
+    .description("give failed meter events another chance")
+    .argument(
+      "[ids...]",
+      "ids of failed meter events, or of registrations that are in one",
+      (given: string, earlier: readonly RetryId[] | undefined) => [
+        ...(earlier ?? []),
+        parseRetryId(given),
+      ],
+    )
+    .option("--org <id>", "all that failed of this organization", parseId)
+    .option("--all", "all that failed of everybody")
+    .addOption(
+      new Option("--assume <outcome>", "what became of an attempt that nobody knows of").choices([
+        "delivered",
+        "absent",
+      ]),
+    )
+    .option("--json", "print JSON")
+    .addHelpText("after", RETRY_HELP)
+    .action((ids: readonly RetryId[] | undefined, options: RetryOptions) =>
+      retry(context, ids ?? [], options),
+    );
+  usage
+    .command("reconcile")
+    .description("compare the processor's usage with what was delivered to it; corrects nothing")
+    .option("--org <id>", "only this organization's", parseId)
+    .option("--from <instant>", "first minute; by default 35 days before the end", parseInstant)
+    .option("--to <instant>", "end, exclusive; by default 15 minutes ago", parseInstant)
+    .option("--json", "print JSON")
+    .action((options: ReconcileOptions) => reconcile(context, options));
+};

@@ -1,0 +1,29 @@
+/** Temporal's own names in visibility queries, by what people write. */
+const STATUS_NAMES: Readonly<Record<string, string>> = {
+  running: "Running",
+  completed: "Completed",
+  failed: "Failed",
+  canceled: "Canceled",
+  terminated: "Terminated",
+  "continued-as-new": "ContinuedAsNew",
+  "timed-out": "TimedOut",
+};
+
+export const STATUSES: readonly string[] = Object.keys(STATUS_NAMES);
+
+export type WorkflowFilter = {
+  readonly type?: string;
+  readonly status?: string;
+  readonly org?: string;
+};
+
+const quote = (value: string): string =>
+  `'${value.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
+
+/** The visibility query of a filter; an empty one finds every workflow. */
+export const listingQuery = ({ type, status, org }: WorkflowFilter): string =>
+  [
+    ...(type === undefined ? [] : [`WorkflowType = ${quote(type)}`]),
+    ...(status === undefined ? [] : [`ExecutionStatus = ${quote(STATUS_NAMES[status] ?? status)}`]),
+    ...(org === undefined ? [] : [`WorkflowId STARTS_WITH ${quote(`usage-sender/${org}/`)}`]),
+  ].join(" AND ");

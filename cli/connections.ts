@@ -1,0 +1,116 @@
+import { resolve } from "node:path";
+import type { Client } from "@temporalio/client";
+import type { DatabasePool } from "slonik";
+import type { Config } from "../config/config.ts";
+import { readRunFile } from "../embedded/runFile.ts";
+import type { RunFile } from "../embedded/runFile.ts";
+import { openDatabase } from "../program/openDatabase.ts";
+import { StartupError } from "../program/startupError.ts";
+import { openTemporalClient } from "../program/temporalClient.ts";
+import { createBilling } from "../providers/billing/createBilling.ts";
+import type { Billing } from "../providers/billing/createBilling.ts";
+
+/** One for a long transfer, some for what is asked meanwhile. */
+const POOL_SIZE = 4;
+
+/** What the commands talk to. Each part is opened when it is first asked for, so that help needs nothing. */
+export type Connections = {
+  /** @throws ConfigError when a setting is malformed */
+  readonly config: () => Config;
+  /** The `npm start` of this data folder, null when none runs. */
+  readonly running: () => Promise<RunFile | null>;
+  /** @throws StartupError when there is neither a setting nor a running `npm start` */
+  readonly databaseUrl: () => Promise<string>;
+  /** @throws StartupError when the database cannot be reached, SchemaMismatchError when it is not this release's */
+  readonly database: () => Promise<DatabasePool>;
+  readonly billing: () => Promise<Billing>;
+  /** Not connected yet: every call needs a deadline. */
+  readonly temporal: () => Promise<Client>;
+  readonly close: () => Promise<void>;
+};
+
+const once = <Result>(open: () => Result): (() => Result) => {
+  let opened: { readonly result: Result } | null = null;
+  return () => {
+    opened ??= { result: open() };
+    return opened.result;
+  };
+};
+
+const nothingRuns = (config: Config, setting: string): StartupError =>
+  new StartupError(
+    `Nothing to connect to: ${setting} is not set and no \`npm start\` is running with the data folder ${resolve(config.DATA_DIR)}. ` +
+      `Start one with \`npm start\`, name its folder with DATA_DIR, or set ${setting}.`,
+  );
+
+/** Settings that are given win; what they leave open is the running `npm start`'s. */
+export const createConnections = (readConfig: () => Config): Connections => {
+  const closing: (() => Promise<unknown>)[] = [];
+  const config = once(readConfig);
+  const running = once(() => readRunFile(config().DATA_DIR));
+
+  const databaseUrl = once(async () => {
+    const url = config().DATABASE_URL ?? (await running())?.databaseUrl;
+    if (url === undefined) {
+      throw nothingRuns(config(), "DATABASE_URL");
+    }
+    return url;
+  });
+
+  const database = once(async () => {
+    const db = await openDatabase({
+      DATABASE_URL: await databaseUrl(),
+      DATABASE_POOL_SIZE: POOL_SIZE,
+    });
+    closing.push(() => db.end());
+    return db;
+  });
+
+  const billing = once(async () => {
+    const { STRIPE_SECRET_KEY, STRIPE_API_BASE } = config();
+    return createBilling({
+      db: await database(),
+      stripe:
+        STRIPE_SECRET_KEY === undefined
+          ? null
+          : { secretKey: STRIPE_SECRET_KEY, apiBase: STRIPE_API_BASE },
+    });
+  });
+
+  const openTemporal = async (): Promise<Client> => {
+    const { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, DATABASE_URL } = config();
+    if (TEMPORAL_ADDRESS !== undefined) {
+      return openTemporalClient({ address: TEMPORAL_ADDRESS, namespace: TEMPORAL_NAMESPACE });
+    }
+    const started = await running();
+    if (started) {
+      return openTemporalClient({
+        address: started.temporalAddress,
+        namespace: started.temporalNamespace,
+      });
+    }
+    if (DATABASE_URL === undefined) {
+      throw nothingRuns(config(), "TEMPORAL_ADDRESS");
+    }
+    // As the API and the worker do with these settings: Temporal's own configuration and its defaults.
+    return openTemporalClient();
+  };
+
+  const temporal = once(async () => {
+    const client = await openTemporal();
+    closing.push(() => client.connection.close());
+    return client;
+  });
+
+  return {
+    config,
+    running,
+    databaseUrl,
+    database,
+    billing,
+    temporal,
+    close: async () => {
+      await Promise.all(closing.map((close) => close()));
+    },
+  };
+};

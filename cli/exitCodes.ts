@@ -1,0 +1,96 @@
+import { isGrpcDeadlineError, isGrpcServiceError, ServiceError } from "@temporalio/client";
+import { WorkflowNotFoundError } from "@temporalio/common";
+import {
+  BackendTerminatedError,
+  BackendTerminatedUnexpectedlyError,
+  ConnectionError,
+} from "slonik";
+import { ConfigError } from "../config/config.ts";
+import type { ErrorCode } from "../domain/errors.ts";
+import { DomainError } from "../domain/errors.ts";
+import { StartupError } from "../program/startupError.ts";
+
+export const EXIT = { ok: 0, failed: 1, usage: 2, notFound: 3, unreachable: 4 } as const;
+
+export const EXIT_CODES_HELP = `
+Exit codes:
+  0  done
+  1  it failed, or something was found that a person must look at
+  2  the command line or a setting is wrong
+  3  there is no such record or workflow
+  4  the database, Temporal, the API or the processor cannot be reached
+`;
+
+/** How a command ends when it has not thrown anybody else's error. */
+export class CommandError extends Error {
+  override readonly name = "CommandError";
+  readonly exitCode: number;
+
+  constructor(exitCode: number, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.exitCode = exitCode;
+  }
+}
+
+const OF_REFUSAL = {
+  request_invalid: EXIT.failed,
+  key_invalid: EXIT.failed,
+  record_not_found: EXIT.notFound,
+  usage_not_on_file: EXIT.failed,
+  outside_billing_cycle: EXIT.failed,
+  queue_full: EXIT.failed,
+  balance_insufficient: EXIT.failed,
+  feature_disabled: EXIT.failed,
+} satisfies Record<ErrorCode, number>;
+
+/** What node and PostgreSQL say when the other side is not there. */
+const UNREACHABLE_CODES = new Set([
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "ETIMEDOUT",
+  "57P01",
+  "57P03",
+]);
+
+const isUnreachable = (error: Error): boolean =>
+  error instanceof StartupError ||
+  error instanceof ConnectionError ||
+  error instanceof BackendTerminatedError ||
+  error instanceof BackendTerminatedUnexpectedlyError ||
+  error instanceof ServiceError ||
+  ("code" in error && UNREACHABLE_CODES.has(String(error.code))) ||
+  isGrpcServiceError(error) ||
+  isGrpcDeadlineError(error);
+
+export const exitCodeOf = (error: unknown): number => {
+  if (error instanceof CommandError) {
+    return error.exitCode;
+  }
+  if (error instanceof DomainError) {
+    return OF_REFUSAL[error.code];
+  }
+  if (error instanceof ConfigError) {
+    return EXIT.usage;
+  }
+  if (error instanceof WorkflowNotFoundError) {
+    return EXIT.notFound;
+  }
+  return error instanceof Error && isUnreachable(error) ? EXIT.unreachable : EXIT.failed;
+};
+
+/** One sentence for the person: of several causes the innermost that says anything is the one that helps. */
+export const describeError = (error: unknown): string => {
+  if (!(error instanceof Error)) {
+    return String(error);
+  }
+  const { cause } = error;
+  const reason =
+    cause instanceof Error && cause.message !== "" && !error.message.includes(cause.message)
+      ? `${error.message} (${describeError(cause)})`
+      : error.message;
+  return reason === "" && "code" in error ? String(error.code) : reason;
+};

@@ -1,0 +1,18 @@
+import { readConfig } from "../config/config.ts";
+import { systemClock } from "../domain/clock.ts";
+import { createConnections } from "./connections.ts";
+import { runCli } from "./runCli.ts";
+
+// A closed pipe behind `impact usage list | head` is no failure.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code !== "EPIPE") {
+    throw error;
+  }
+  process.exit();
+});
+
+process.exitCode = await runCli(process.argv.slice(2), {
+  io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr },
+  connections: createConnections(readConfig),
+  clock: systemClock,
+});

@@ -1,0 +1,70 @@
+import stringWidth from "string-width";
+
+/** What a cell may show; null and undefined show as a dash. */
+export type Cell = string | number | bigint | boolean | Date | null | undefined;
+
+/** Names and messages come from others: none of them may move the cursor or colour the terminal. */
+const neutralize = (text: string): string =>
+  text.replaceAll(
+    // Controls, line separators and invisible direction marks.
+    /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu,
+    (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`,
+  );
+
+/** An instant in UTC, to the second. */
+export const formatInstant = (instant: Date): string =>
+  `${instant.toISOString().slice(0, 19).replace("T", " ")}Z`;
+
+const formatCell = (cell: Cell): string => {
+  if (cell === null || cell === undefined || cell === "") {
+    return "-";
+  }
+  if (cell instanceof Date) {
+    return formatInstant(cell);
+  }
+  if (typeof cell === "boolean") {
+    return cell ? "yes" : "no";
+  }
+  return typeof cell === "string" ? neutralize(cell) : cell.toLocaleString("en-US");
+};
+
+const isNumeric = (cell: Cell): boolean => typeof cell === "number" || typeof cell === "bigint";
+
+/**
+ * Rows in aligned columns under their headings, as plain lines that tools can cut. Columns of numbers are aligned to
+ * the right.
+ */
+export const formatTable = (
+  headings: readonly string[],
+  rows: readonly (readonly Cell[])[],
+): string => {
+  const right = headings.map(
+    (_heading, column) => rows.length > 0 && rows.every((row) => isNumeric(row[column])),
+  );
+  const lines = [
+    headings.map((heading) => heading.toUpperCase()),
+    ...rows.map((row) => row.map(formatCell)),
+  ];
+  const widths = headings.map((_heading, column) =>
+    Math.max(...lines.map((line) => stringWidth(line[column] ?? ""))),
+  );
+  return lines
+    .map((line) =>
+      line
+        .map((cell, column) => {
+          const padding = " ".repeat((widths[column] ?? 0) - stringWidth(cell));
+          return right[column] ? padding + cell : cell + padding;
+        })
+        .join("  ")
+        .trimEnd(),
+    )
+    .map((line) => `${line}\n`)
+    .join("");
+};
+
+/** One record as lines of name and value. */
+export const formatRecord = (fields: Readonly<Record<string, Cell>>): string => {
+  const names = Object.keys(fields);
+  const width = Math.max(...names.map((name) => name.length));
+  return names.map((name) => `${name.padEnd(width)}  ${formatCell(fields[name])}\n`).join("");
+};
