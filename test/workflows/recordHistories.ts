@@ -1,0 +1,175 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { Client, Connection } from "@temporalio/client";
+import type { WorkflowHandle } from "@temporalio/client";
+import { ApplicationFailure } from "@temporalio/common";
+import { historyToJSON } from "@temporalio/common/lib/proto-utils.js";
+import { NativeConnection, Worker } from "@temporalio/worker";
+import type { Activities } from "../../activities/createActivities.ts";
+import { createSupervisor } from "../../embedded/supervisor.ts";
+import { findTemporalCli } from "../../embedded/temporalCli.ts";
+import { startTemporalServer } from "../../embedded/temporalServer.ts";
+import { bundleWorkflows } from "../../worker/runWorker.ts";
+import { reconciliation } from "../../workflows/reconciliation.ts";
+import { refund, refundedSignal } from "../../workflows/refund.ts";
+import { BACKGROUND_QUEUE } from "../../workflows/taskQueues.ts";
+import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
+
+/*
+ * Records the histories that the replay tests replay, one for each way through a workflow. To be run when a workflow gets
+ * a new way; histories on record are kept, since workflows that began under them may still be running.
+ *   node test/workflows/recordHistories.ts NAME…
+ */
+
+const FOLDER = new URL("../histories/", import.meta.url);
+const STREAM = {
+  accountId: "01920000-0000-7000-8000-000000000000",
+  mode: "live",
+  meter: "tree",
+} as const;
+/** In place of the machine's name. */
+const IDENTITY = "recorder";
+const REGISTRATION = "01920000-0000-7000-8000-000000000001";
+
+/** Answers as told, one after the other; the last answer stays. */
+const inTurn = <Result>(...answers: readonly (() => Result)[]): (() => Promise<Result>) => {
+  let calls = 0;
+  return () => {
+    const answer = answers[Math.min(calls, answers.length - 1)];
+    calls += 1;
+    if (!answer) {
+      throw new Error("There is nothing to answer.");
+    }
+    return Promise.resolve(answer());
+  };
+};
+
+const unsettled = (): never => {
+  throw ApplicationFailure.create({ message: "not settled", type: "refund_unsettled" });
+};
+
+type Recording = {
+  readonly activities: Partial<Activities>;
+  readonly run: (client: Client) => Promise<WorkflowHandle>;
+};
+
+const options = (workflowId: string) => ({ taskQueue: BACKGROUND_QUEUE, workflowId });
+
+const RECORDINGS: Readonly<Record<string, Recording>> = {
+  "usage-sender-woken-again": {
+    activities: {
+      drainUsage: inTurn<{ moreIsReady: boolean }>(
+        () => ({ moreIsReady: true }),
+        () => ({ moreIsReady: false }),
+      ),
+    },
+    run: async (client) => {
+      const handle = await client.workflow.signalWithStart(usageSender, {
+        ...options("usage-sender/recorded"),
+        args: [STREAM],
+        signal: wakeSignal,
+      });
+      await delay(1500);
+      await handle.signal(wakeSignal);
+      await delay(1500);
+      return handle;
+    },
+  },
+  "usage-sender-delayed": {
+    activities: {
+      drainUsage: inTurn<{ moreIsReady: boolean }>(
+        () => {
+          throw ApplicationFailure.create({ message: "a reset", type: "usage_retry" });
+        },
+        () => ({ moreIsReady: false }),
+      ),
+    },
+    run: async (client) => {
+      const handle = await client.workflow.start(usageSender, {
+        ...options("usage-sender/delayed"),
+        args: [STREAM],
+      });
+      await delay(3000);
+      return handle;
+    },
+  },
+  "refund-refunded-again": {
+    activities: {
+      confirmRefund: inTurn<undefined>(unsettled, unsettled, () => undefined),
+    },
+    run: async (client) => {
+      const handle = await client.workflow.signalWithStart(refund, {
+        ...options(`refund-${REGISTRATION}`),
+        args: [REGISTRATION],
+        signal: refundedSignal,
+      });
+      await handle.signal(refundedSignal);
+      await handle.result();
+      return handle;
+    },
+  },
+  "reconciliation-without-drift": {
+    activities: { reconcileUsage: inTurn(() => ({ streams: 3, drifting: [] })) },
+    run: async (client) => {
+      const handle = await client.workflow.start(reconciliation, {
+        ...options("reconciliation/recorded"),
+        args: [],
+      });
+      await handle.result();
+      return handle;
+    },
+  },
+};
+
+const record = async (address: string, name: string, recording: Recording): Promise<void> => {
+  const connection = await NativeConnection.connect({ address });
+  const clientConnection = await Connection.connect({ address });
+  const worker = await Worker.create({
+    connection,
+    identity: IDENTITY,
+    taskQueue: BACKGROUND_QUEUE,
+    workflowBundle: await bundleWorkflows(),
+    activities: recording.activities,
+  });
+  await worker.runUntil(async () => {
+    const handle = await recording.run(
+      new Client({ connection: clientConnection, identity: IDENTITY }),
+    );
+    const history = historyToJSON(await handle.fetchHistory());
+    await writeFile(new URL(`${name}.json`, FOLDER), `${history}\n`);
+    console.log(`recorded ${name}`);
+  });
+  await clientConnection.close();
+  await connection.close();
+};
+
+const folder = await mkdtemp(join(tmpdir(), "impact-histories-"));
+const supervisor = createSupervisor(folder, console.error);
+try {
+  const { address } = await startTemporalServer({
+    cli: await findTemporalCli({
+      setting: process.env["TEMPORAL_CLI"],
+      context: supervisor.context,
+    }),
+    databaseFile: null,
+    namespace: "default",
+    port: 0,
+    uiPort: null,
+    logFile: join(folder, "temporal.log"),
+    context: supervisor.context,
+  });
+  for (const name of process.argv.slice(2)) {
+    const recording = RECORDINGS[name];
+    if (!recording) {
+      throw new Error(
+        `There is no recording ${name}; there are ${Object.keys(RECORDINGS).join(", ")}.`,
+      );
+    }
+    await record(address, name, recording);
+  }
+} finally {
+  await supervisor.stopAll();
+  await rm(folder, { recursive: true, force: true });
+}
