@@ -1,5 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { CHARITY_PROVIDERS } from "../domain/charities.ts";
 import { sql } from "./sql.ts";
 
 const accountRow = z.strictObject({
@@ -10,6 +11,7 @@ const accountRow = z.strictObject({
   billingDay: z.int(),
   stripeCustomerId: z.string().nullable(),
   stripeSubscriptionId: z.string().nullable(),
+  charityProvider: z.enum(CHARITY_PROVIDERS),
   createdAt: z.date(),
 });
 export type Account = Readonly<z.output<typeof accountRow>>;
@@ -22,6 +24,7 @@ const columns = sql.fragment`
   account.billing_day AS "billingDay",
   account.stripe_customer_id AS "stripeCustomerId",
   account.stripe_subscription_id AS "stripeSubscriptionId",
+  account.charity_provider AS "charityProvider",
   account.created_at AS "createdAt"
 `;
 
@@ -43,7 +46,11 @@ export const listAccounts = (
     ORDER BY created_at, id
   `);
 
-export const insertAccount = async (db: CommonQueryMethods, account: Account): Promise<void> => {
+/** A new account searches the built-in catalogue of charities. */
+export const insertAccount = async (
+  db: CommonQueryMethods,
+  account: Omit<Account, "charityProvider">,
+): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     INSERT INTO account
       (id, type, name, fractional_counting, billing_day, stripe_customer_id, stripe_subscription_id, created_at)
@@ -58,7 +65,12 @@ export const insertAccount = async (db: CommonQueryMethods, account: Account): P
 export type AccountChanges = Partial<
   Pick<
     Account,
-    "name" | "fractionalCounting" | "billingDay" | "stripeCustomerId" | "stripeSubscriptionId"
+    | "name"
+    | "fractionalCounting"
+    | "billingDay"
+    | "stripeCustomerId"
+    | "stripeSubscriptionId"
+    | "charityProvider"
   >
 >;
 
@@ -79,6 +91,9 @@ export const updateAccount = (
     changes.stripeSubscriptionId === undefined
       ? null
       : sql.fragment`stripe_subscription_id = ${changes.stripeSubscriptionId}`,
+    changes.charityProvider === undefined
+      ? null
+      : sql.fragment`charity_provider = ${changes.charityProvider}`,
   ].filter((assignment) => assignment !== null);
   if (assignments.length === 0) {
     return findAccount(db, id);

@@ -6,6 +6,9 @@ export type ErrorCode =
   | "usage_not_on_file"
   | "outside_billing_cycle"
   | "queue_full"
+  | "charity_not_found"
+  | "donations_not_subscribed"
+  | "rate_limited"
   | "balance_insufficient"
   | "feature_disabled";
 
@@ -18,4 +21,9 @@ export class DomainError extends Error {
     super(message, options);
     this.code = code;
   }
+}
+
+/** Something that the service depends on has failed. The message is for the client, the cause for the log. */
+export class OutageError extends Error {
+  override readonly name = "OutageError";
 }

@@ -21,7 +21,7 @@ export const createOrganization = (
   readonly apiKeyTest: string;
 }> =>
   db.transaction(async (transaction) => {
-    const account: Account = {
+    const account: Parameters<typeof insertAccount>[1] = {
       ...organization,
       id: newId(),
       type: "organization",

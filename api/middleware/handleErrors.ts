@@ -1,6 +1,6 @@
 import type { Middleware } from "koa";
 import type { Logger } from "pino";
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError, OutageError } from "../../domain/errors.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import type { PresentError } from "../../program/startServer.ts";
@@ -13,6 +13,9 @@ const STATUS = {
   usage_not_on_file: 400,
   outside_billing_cycle: 403,
   queue_full: 503,
+  charity_not_found: 400,
+  donations_not_subscribed: 400,
+  rate_limited: 429,
   balance_insufficient: 402,
   feature_disabled: 403,
 } satisfies Record<ErrorCode, number>;
@@ -22,13 +25,20 @@ const asHttpError = (error: unknown): HttpError | null => {
     return error;
   }
   if (error instanceof DomainError) {
-    const headers = error.code === "queue_full" ? { "Retry-After": "1" } : {};
-    return new HttpError(STATUS[error.code], error.message, { headers });
+    const status = STATUS[error.code];
+    const headers = status === 429 || status === 503 ? { "Retry-After": "1" } : {};
+    return new HttpError(status, error.message, { headers });
+  }
+  if (error instanceof OutageError) {
+    return new HttpError(500, error.message);
   }
   return null;
 };
 
-/** Answers refusals as JSON. Every other error is a generic 500, logged once under the request's id. */
+/**
+ * Answers refusals as JSON. An outage is a 500 in its own words, every other error a generic one; both are logged once
+ * under the request's id.
+ */
 export const handleErrors =
   ({
     logger,
@@ -42,7 +52,7 @@ export const handleErrors =
       await next();
     } catch (error) {
       const refusal = asHttpError(error);
-      if (refusal === null) {
+      if (refusal === null || refusal.status === 500) {
         logger.error(
           { err: error, requestId: ctx.state.requestId, route: ctx.state.route },
           "fault",

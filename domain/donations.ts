@@ -1,0 +1,50 @@
+import type { Mode } from "./accounts.ts";
+import type { CharityProviderName, Ein } from "./charities.ts";
+import type { Metadata } from "./registrations.ts";
+
+/** Whose donations: an account never sees another's, nor one mode the other's. */
+export type DonationOwner = { readonly accountId: string; readonly mode: Mode };
+
+/** One donation as it was recorded; amounts are whole US cents. */
+export type Donation = {
+  readonly id: string;
+  readonly amountCents: number;
+  readonly ein: Ein | null;
+  /** The charity's id at the provider. */
+  readonly nonprofitId: string;
+  readonly charityProvider: CharityProviderName;
+  readonly charityName: string;
+  readonly createdAt: Date;
+  /** Null when the client gave none. */
+  readonly idempotencyKey: string | null;
+  readonly attribution: string;
+  readonly metadata: Metadata;
+  readonly refunded: boolean;
+};
+
+/** What a client asks to have recorded, before the charity is known to exist. At least one of both ids is there. */
+export type DonationRequest = DonationOwner &
+  Pick<Donation, "amountCents" | "idempotencyKey" | "attribution" | "metadata"> & {
+    readonly ein: Ein | null;
+    readonly nonprofitId: string | null;
+    /** Null has the charity's own name taken. */
+    readonly charityName: string | null;
+  };
+
+/** Donations that are not refunded. */
+export type DonationTotals = { readonly count: number; readonly amountCents: number };
+
+/** Which of an owner's donations to list; all conditions must hold. */
+export type DonationFilter = {
+  readonly attribution?: string;
+  readonly metadataKey?: string;
+  /** A string value itself, or the JSON text of any other value. */
+  readonly metadataValue?: string;
+  /** First instant that belongs to the list. */
+  readonly from?: Date;
+  /** First instant that no longer does. */
+  readonly until?: Date;
+};
+
+/** The id of a refund, as clients are told it. */
+export const donationRefundId = (donationId: string): string => `refund-${donationId}`;

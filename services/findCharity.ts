@@ -1,0 +1,74 @@
+import type { CommonQueryMethods } from "slonik";
+import { findAccount } from "../db/accounts.ts";
+import type { Charity, Ein } from "../domain/charities.ts";
+import { formatEin } from "../domain/charities.ts";
+import { DomainError } from "../domain/errors.ts";
+import type { Charities } from "../providers/charities/createCharities.ts";
+import type { CharityProvider } from "../providers/charities/provider.ts";
+
+/** The provider that an account's operator has chosen. */
+export const providerOf = async (
+  { db, charities }: { readonly db: CommonQueryMethods; readonly charities: Charities },
+  accountId: string,
+): Promise<CharityProvider> => {
+  const account = await findAccount(db, accountId);
+  if (!account) {
+    throw new Error(`Account ${accountId} does not exist.`);
+  }
+  return charities.named(account.charityProvider);
+};
+
+const lookUp = async (
+  provider: CharityProvider,
+  ein: Ein | null,
+  nonprofitId: string | null,
+  signal: AbortSignal,
+): Promise<Charity> => {
+  if (nonprofitId !== null) {
+    const charity = await provider.findById(nonprofitId, signal);
+    if (!charity) {
+      throw new DomainError(
+        "charity_not_found",
+        `no charity found for the nonprofit_id ${nonprofitId}`,
+      );
+    }
+    return charity;
+  }
+  if (ein === null) {
+    throw new DomainError("request_invalid", "one of ein and nonprofit_id is required");
+  }
+  const charity = await provider.findByEin(ein, signal);
+  if (!charity) {
+    throw new DomainError("charity_not_found", `no charity found for the ein ${formatEin(ein)}`);
+  }
+  return charity;
+};
+
+/**
+ * Checks a charity with the account's provider. What is given of both ids must name the same charity.
+ * @throws DomainError charity_not_found, or request_invalid when nothing is given or the ids disagree
+ * @throws CharityProviderError when the provider cannot answer
+ */
+export const findCharity = async (
+  deps: { readonly db: CommonQueryMethods; readonly charities: Charities },
+  {
+    accountId,
+    ein,
+    nonprofitId,
+  }: {
+    readonly accountId: string;
+    readonly ein: Ein | null;
+    readonly nonprofitId: string | null;
+  },
+  signal: AbortSignal,
+): Promise<{ readonly charity: Charity; readonly provider: CharityProvider["name"] }> => {
+  const provider = await providerOf(deps, accountId);
+  const charity = await lookUp(provider, ein, nonprofitId, signal);
+  if (ein !== null && charity.ein !== ein) {
+    throw new DomainError(
+      "request_invalid",
+      `ein and nonprofit_id do not agree: ${charity.nonprofitId} is ${charity.ein === null ? "a charity without an EIN" : formatEin(charity.ein)}`,
+    );
+  }
+  return { charity, provider: provider.name };
+};
