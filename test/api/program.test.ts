@@ -1,0 +1,195 @@
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { hash } from "node:crypto";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import type { AddressInfo } from "node:net";
+import type { Readable } from "node:stream";
+import { text } from "node:stream/consumers";
+import { fileURLToPath } from "node:url";
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+
+const test = testWithDatabase();
+
+const MAIN = fileURLToPath(new URL("../../api/main.ts", import.meta.url));
+
+const countRow = z.strictObject({ count: z.int() });
+
+const ready = z.object({
+  type: z.literal("ready"),
+  addresses: z.object({
+    standalone: z.string(),
+    store: z.string(),
+    metrics: z.string().optional(),
+  }),
+});
+
+type Ended = { readonly code: number | null; readonly stdout: string; readonly stderr: string };
+
+const read = (stream: Readable | null): Promise<string> =>
+  stream ? text(stream) : Promise.resolve("");
+
+/** Runs `api/main.ts` in a process of its own, which is killed when the test ends. */
+const runApi = (
+  t: ExecutionContext,
+  settings: Readonly<Record<string, string>>,
+): { readonly child: ChildProcess; readonly ended: Promise<Ended> } => {
+  const child = spawn(process.execPath, [MAIN], {
+    env: {
+      PATH: process.env["PATH"],
+      PORT: "0",
+      STORE_PORT: "0",
+      METRICS_PORT: "0",
+      TEMPORAL_ADDRESS: "127.0.0.1:1",
+      ...settings,
+    },
+    stdio: ["ignore", "pipe", "pipe", "ipc"],
+  });
+  // Not the child's "close", which does not come when it is we who end the channel.
+  const ended = Promise.all([once(child, "exit"), read(child.stdout), read(child.stderr)]).then(
+    ([, stdout, stderr]) => ({ code: child.exitCode, stdout, stderr }),
+  );
+  t.teardown(async () => {
+    child.kill("SIGKILL");
+    await ended;
+  });
+  return { child, ended };
+};
+
+const startApi = async (t: ExecutionContext, settings: Readonly<Record<string, string>>) => {
+  const { child, ended } = runApi(t, settings);
+  const [message] = await Promise.race([
+    once(child, "message"),
+    ended.then(({ code, stderr }) => {
+      throw new Error(`The API ended with code ${code}: ${stderr}`);
+    }),
+  ]);
+  return { child, ended, addresses: ready.parse(message).addresses };
+};
+
+test("the program serves both interfaces and its metrics, and tells its parent where", async (t) => {
+  const { databaseUrl: DATABASE_URL, db } = t.context;
+  const { apiKeyTest } = await createTestOrganization(db);
+  const { addresses } = await startApi(t, { DATABASE_URL });
+
+  const planted = await fetch(`${addresses.standalone}/plant/trees`, {
+    method: "POST",
+    headers: { Authorization: apiKeyTest, "Content-Type": "application/json" },
+    body: '{"count":2}',
+  });
+  t.is(planted.status, 200);
+  t.is((await fetch(`${addresses.store}/healthz`)).status, 200);
+  const unknown = await fetch(`${addresses.store}/unknown`);
+  t.is(unknown.status, 404);
+  t.deepEqual(await unknown.json(), { error: "not found", code: "NOT_FOUND" });
+  const metrics = await (await fetch(`${addresses.metrics}/metrics`)).text();
+  t.regex(
+    metrics,
+    /^impact_http_request_duration_seconds_count\{method="POST",route="\/plant\/trees",status="200"\} 1$/mu,
+  );
+  t.regex(
+    metrics,
+    /^impact_http_request_duration_seconds_count\{.*route="unknown",status="404"\} 1$/mu,
+  );
+  t.regex(metrics, /^impact_registration_batch_size_count 1$/mu);
+  t.regex(metrics, /^impact_registration_queue_length 0$/mu);
+});
+
+for (const [title, end] of [
+  ["SIGTERM", (child: ChildProcess) => child.kill("SIGTERM")],
+  ["the end of its parent", (child: ChildProcess) => child.disconnect()],
+] as const) {
+  test(`${title} ends the program in order: what was accepted is answered`, async (t) => {
+    const { databaseUrl: DATABASE_URL, db } = t.context;
+    const { apiKeyProd } = await createTestOrganization(db);
+    const { child, ended, addresses } = await startApi(t, { DATABASE_URL });
+    const requests = Array.from({ length: 50 }, () =>
+      fetch(`${addresses.standalone}/plant/trees`, {
+        method: "POST",
+        headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
+        body: '{"count":1}',
+      }).then(({ status }) => status),
+    );
+    await requests[0];
+
+    end(child);
+    const statuses = await Promise.allSettled(requests);
+    const { code, stderr, stdout } = await ended;
+
+    t.is(code, 0);
+    t.is(stderr, "");
+    t.true(stdout.includes('"stopped"'));
+    const answered = statuses.filter(({ status }) => status === "fulfilled").length;
+    const { rows } = await t.context.db.query(sql.type(countRow)`
+      SELECT count(*)::int AS count
+      FROM registration
+      JOIN api_key ON api_key.account_id = registration.account_id
+      WHERE api_key.hash = ${sql.binary(hash("sha256", apiKeyProd, "buffer"))}
+    `);
+    t.is(rows[0]?.count, answered);
+  });
+}
+
+const fails = test.macro(
+  async (
+    t,
+    settings: (databaseUrl: string) => Readonly<Record<string, string>>,
+    message: RegExp,
+  ) => {
+    const { ended } = runApi(t, settings(t.context.databaseUrl));
+
+    const { code, stderr } = await ended;
+
+    t.is(code, 1);
+    t.regex(stderr, message);
+    t.notRegex(stderr, /^\s+at /mu);
+    t.notRegex(stderr, /secret/u);
+  },
+);
+
+test(
+  "without DATABASE_URL it says what to set and what to run",
+  fails,
+  () => ({}),
+  /^DATABASE_URL is not set\. .*npm start$/mu,
+);
+test(
+  "a database that cannot be reached is named without its password",
+  fails,
+  () => ({ DATABASE_URL: "postgres://user:secret@127.0.0.1:1/impact" }),
+  /^The database at 127\.0\.0\.1:1\/impact cannot be used: .*ECONNREFUSED.* Check DATABASE_URL\.$/mu,
+);
+test(
+  "a database without the schema is refused with the command that helps",
+  fails,
+  (databaseUrl) => ({ DATABASE_URL: new URL("/template1", databaseUrl).href }),
+  /impact -- migrate$/mu,
+);
+test(
+  "a malformed setting is named",
+  fails,
+  () => ({ PORT: "eighty" }),
+  /PORT must be a port number/u,
+);
+
+test("a port in use is named with its setting", async (t) => {
+  const taken = createServer().listen(0, "127.0.0.1");
+  await once(taken, "listening");
+  t.teardown(() => taken.close());
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
+  const { port } = taken.address() as AddressInfo;
+
+  for (const setting of ["PORT", "STORE_PORT", "METRICS_PORT"]) {
+    const { ended } = runApi(t, {
+      DATABASE_URL: t.context.databaseUrl,
+      [setting]: String(port),
+    });
+    const { code, stderr } = await ended;
+    t.is(code, 1);
+    t.regex(stderr, new RegExp(`^127\\.0\\.0\\.1:${port} is in use\\. Set ${setting} `, "u"));
+  }
+});
