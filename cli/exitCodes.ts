@@ -39,6 +39,9 @@ const OF_REFUSAL = {
   usage_not_on_file: EXIT.failed,
   outside_billing_cycle: EXIT.failed,
   queue_full: EXIT.failed,
+  charity_not_found: EXIT.notFound,
+  donations_not_subscribed: EXIT.failed,
+  rate_limited: EXIT.failed,
   balance_insufficient: EXIT.failed,
   feature_disabled: EXIT.failed,
 } satisfies Record<ErrorCode, number>;
