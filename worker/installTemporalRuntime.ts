@@ -32,7 +32,7 @@ export const installTemporalRuntime = async (
 ): Promise<{ readonly readMetrics: () => Promise<string> }> => {
   const bindAddress = `127.0.0.1:${await findFreePort()}`;
   Runtime.install({
-    logger: new DefaultLogger("INFO", ({ level, message, meta }) =>
+    logger: new DefaultLogger("WARN", ({ level, message, meta }) =>
       logger[LEVELS[level]]({ ...meta }, message),
     ),
     // Signals are ours to handle: the worker is one part of the process among others.
