@@ -1,0 +1,97 @@
+import { z } from "zod";
+import type { Charity } from "../../../domain/charities.ts";
+import type { CharityProvider } from "../provider.ts";
+import { askJson } from "./askJson.ts";
+import { isPathSafe, looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
+import type { RemoteSettings } from "./remoteSettings.ts";
+import { searchByEin } from "./searchByEin.ts";
+
+/*
+ * Change's API, v1: docs.getchange.io. A search tells no total; without a term it lists featured charities.
+ */
+
+const nonprofit = z
+  .object({
+    id: requiredText(),
+    name: requiredText(),
+    ein: looseEin(),
+    mission: looseText(),
+    // What `mission` was called before.
+    description: looseText(),
+    website: looseUrl(),
+    icon_url: looseUrl(),
+  })
+  .transform(({ id, name, ein, mission, description, website, icon_url: iconUrl }): Charity => ({
+    nonprofitId: id,
+    name,
+    ein,
+    description: mission || description,
+    website,
+    iconUrl,
+  }));
+
+const searchAnswer = z.object({ nonprofits: z.array(nonprofit) });
+
+export const createChange = ({
+  apiBase,
+  publicKey,
+  secretKey,
+  timeoutMs,
+}: RemoteSettings<{ publicKey: string; secretKey: string }>): CharityProvider => {
+  const authorization = `Basic ${Buffer.from(`${publicKey}:${secretKey}`).toString("base64")}`;
+
+  const ask = async (term: string | null, page: number, limit: number, signal: AbortSignal) => {
+    const url = new URL(`${apiBase}/nonprofits`);
+    url.search = new URLSearchParams({
+      public_key: publicKey,
+      ...(term === null ? {} : { search_term: term }),
+      page: String(page),
+      limit: String(limit),
+    }).toString();
+    const found = await askJson(
+      { provider: "change", url, timeoutMs, answer: searchAnswer },
+      signal,
+    );
+    return found?.nonprofits ?? [];
+  };
+
+  const findByEin: CharityProvider["findByEin"] = async (ein, signal) => {
+    const hits = await ask(ein, 1, 20, signal);
+    return hits.find((charity) => charity.ein === ein) ?? null;
+  };
+
+  return {
+    name: "change",
+    findByEin,
+    findById: async (id, signal) => {
+      if (!isPathSafe(id)) {
+        return null;
+      }
+      const charity = await askJson(
+        {
+          provider: "change",
+          url: new URL(`${apiBase}/nonprofits/${id}`),
+          headers: { authorization },
+          timeoutMs,
+          answer: nonprofit,
+        },
+        signal,
+      );
+      return charity?.nonprofitId === id ? charity : null;
+    },
+    search: async (query, signal) => {
+      const { name, ein, page, pageSize } = query;
+      if (ein !== null) {
+        return searchByEin(findByEin, ein, query, signal);
+      }
+      const items = (await ask(name, page, pageSize, signal)).slice(0, pageSize);
+      const seen = items.length === 0 ? 0 : (page - 1) * pageSize + items.length;
+      return {
+        items,
+        // A full page may have a next one: a client that goes by the total must look.
+        totalItems: items.length === pageSize ? seen + 1 : seen,
+        totalIsExact: items.length < pageSize && (items.length > 0 || page === 1),
+      };
+    },
+  };
+};
