@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
-import type { TestFn } from "ava";
+import type { ExecutionContext, TestFn } from "ava";
 import anyTest from "ava";
 import { Client } from "pg";
 import type { DatabasePool } from "slonik";
@@ -79,4 +79,17 @@ export const testWithDatabase = (): TestFn<DatabaseContext> => {
   });
 
   return test;
+};
+
+/** An empty database that is dropped when the test is done; the answer is its URL. */
+export const createEmptyDatabase = async (t: ExecutionContext): Promise<string> => {
+  const database = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
+  const admin = new Client({ connectionString: ADMIN_URL });
+  await admin.connect();
+  await admin.query(`CREATE DATABASE ${database}`);
+  t.teardown(async () => {
+    await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
+    await admin.end();
+  });
+  return urlOf(database);
 };

@@ -1,0 +1,71 @@
+import test from "ava";
+import type { WaitingStream } from "../../db/usageFacts.ts";
+import { createWakeSchedule } from "../../worker/wakeSchedule.ts";
+
+const streamOf = (accountId: string, second = 100): WaitingStream => ({
+  accountId,
+  mode: "live",
+  meter: "tree",
+  second,
+});
+
+const START_MS = Date.UTC(2026, 0, 1);
+const after = (seconds: number): Date => new Date(START_MS + seconds * 1000);
+
+/** Passes of a dispatcher, one each second; the answer is the seconds at which the stream was woken. */
+const wakesOf = (secondAt: (pass: number) => number, passes: number): readonly number[] => {
+  const schedule = createWakeSchedule();
+  const wakes: number[] = [];
+  for (let pass = 0; pass < passes; pass += 1) {
+    for (const stream of schedule.due([streamOf("one", secondAt(pass))], after(pass))) {
+      schedule.woken(stream, after(pass));
+      wakes.push(pass);
+    }
+  }
+  return wakes;
+};
+
+test("a stream whose oldest second moves on is woken at every pass", (t) => {
+  t.deepEqual(
+    wakesOf((pass) => 100 + pass, 6),
+    [0, 1, 2, 3, 4, 5],
+  );
+});
+
+test("a stream that gets nowhere is woken ever less often", (t) => {
+  t.deepEqual(
+    wakesOf(() => 100, 70),
+    [0, 2, 6, 14, 30, 62],
+  );
+});
+
+test("however long a processor is down, a stream is woken at least every five minutes and seldom enough for one run", (t) => {
+  const DAY_SECONDS = 86_400;
+  const wakes = wakesOf(() => 100, DAY_SECONDS);
+  const gaps = wakes.slice(1).map((pass, index) => pass - (wakes[index] ?? 0));
+  t.is(Math.max(...gaps), 300);
+  // Temporal takes 10,000 signals for one run of a workflow.
+  t.true(wakes.length * 30 < 10_000);
+});
+
+test("a stream that was quiet meanwhile is woken at once when it waits again", (t) => {
+  const schedule = createWakeSchedule();
+  const stream = streamOf("one");
+  schedule.woken(stream, after(0));
+  t.deepEqual(schedule.due([], after(1)), []);
+  t.deepEqual(schedule.due([stream], after(1.5)), [stream]);
+});
+
+test("with more streams than one pass may wake, all get their turn, those first that waited longest", (t) => {
+  const schedule = createWakeSchedule();
+  const streams = Array.from({ length: 100 }, (_, index) => streamOf(`account-${index}`));
+  const woken = new Set<string>();
+  for (let pass = 0; pass < 3; pass += 1) {
+    for (const stream of schedule.due(streams, after(pass * 0.1))) {
+      schedule.woken(stream, after(pass * 0.1));
+      t.false(woken.has(stream.accountId));
+      woken.add(stream.accountId);
+    }
+  }
+  t.is(woken.size, streams.length);
+});
