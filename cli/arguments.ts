@@ -46,11 +46,13 @@ export const parseStripeSubscription = parserOf(
   "a Stripe id, sub_…",
 );
 
-/** Lets `none` stand for taking a value away. */
+/** What stands for taking a value away: not null, which commander turns into an empty string. */
+export const NONE = "none";
+
 export const orNone =
-  <Value>(parse: (given: string) => Value) =>
-  (given: string): Value | null =>
-    given === "none" ? null : parse(given);
+  (parse: (given: string) => string) =>
+  (given: string): string =>
+    given === NONE ? NONE : parse(given);
 
 export const parseSwitch = parserOf(
   z.enum(["on", "off"]).transform((given) => given === "on"),

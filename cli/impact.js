@@ -8,6 +8,11 @@ import { fileURLToPath } from "node:url";
  * Node runs from 22.18 on: an older one hands over to the Node that `npm ci` has put beside it.
  */
 
+// As the other programs do through npm; what is set already wins.
+if (existsSync(".env")) {
+  process.loadEnvFile?.();
+}
+
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 
 if (major > 22 || (major === 22 && minor >= 18)) {

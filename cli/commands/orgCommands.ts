@@ -13,6 +13,7 @@ import { createOrganization } from "../../services/createOrganization.ts";
 import { getOrganization } from "../../services/getOrganization.ts";
 import { updateOrganization } from "../../services/updateOrganization.ts";
 import {
+  NONE,
   orNone,
   parseBillingDay,
   parseId,
@@ -171,12 +172,14 @@ const show = async (
   printDetails(context, account, books, keys);
 };
 
+const nullIfNone = (given: string): string | null => (given === NONE ? null : given);
+
 type UpdateOptions = {
   readonly name?: string;
   readonly fractional?: boolean;
   readonly billingDay?: number;
-  readonly stripeCustomer?: string | null;
-  readonly stripeSubscription?: string | null;
+  readonly stripeCustomer?: string;
+  readonly stripeSubscription?: string;
   readonly json?: true;
 };
 
@@ -186,8 +189,10 @@ const update = async (context: Context, id: string, options: UpdateOptions): Pro
     ...(name === undefined ? {} : { name }),
     ...(fractional === undefined ? {} : { fractionalCounting: fractional }),
     ...(billingDay === undefined ? {} : { billingDay }),
-    ...(stripeCustomer === undefined ? {} : { stripeCustomerId: stripeCustomer }),
-    ...(stripeSubscription === undefined ? {} : { stripeSubscriptionId: stripeSubscription }),
+    ...(stripeCustomer === undefined ? {} : { stripeCustomerId: nullIfNone(stripeCustomer) }),
+    ...(stripeSubscription === undefined
+      ? {}
+      : { stripeSubscriptionId: nullIfNone(stripeSubscription) }),
   };
   if (Object.keys(changes).length === 0) {
     throw new CommandError(EXIT.usage, "Nothing to change: name at least one option.");
