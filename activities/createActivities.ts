@@ -3,6 +3,11 @@ import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/comm
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
 import type { UsageStream } from "../domain/usage.ts";
+import { listUndispatchedOrders, markOrdersDispatched } from "../db/plantingOrders.ts";
+import { deleteExpiredAnswers } from "../db/cachedAnswers.ts";
+import type { Planting } from "../providers/planting/createPlanting.ts";
+import { followOrder, placeOrder } from "../services/followOrder.ts";
+import { gatherOrders } from "../services/gatherOrders.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import { areRefundsSettled } from "../db/usageFacts.ts";
 import { drainUsage } from "../services/drainUsage.ts";
@@ -11,6 +16,9 @@ import { reconcileUsage } from "../services/reconcileUsage.ts";
 import type { SendResult } from "../services/sendMeterEvent.ts";
 
 const HEARTBEAT_MS = 3000;
+
+/** Child workflows started side by side: a small Temporal server manages some sixty a second. */
+const ORDERS_STARTED_AT_ONCE = 50;
 
 /** A workflow's result must stay small. */
 const REPORTED_STREAMS = 100;
@@ -30,6 +38,9 @@ export type ActivityDependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly billing: Billing;
+  readonly planting: Planting;
+  /** How long to wait between two looks at an order where the partner does not say. */
+  readonly plantingPollMs: number;
   /** Told of every attempt to send a meter event. */
   readonly observeSend: (stream: UsageStream, result: SendResult) => void;
   /** Told after every reconciliation of the streams whose usage at the processor is not ours. */
@@ -88,6 +99,36 @@ export const createActivities = (deps: ActivityDependencies) => ({
       deps.observeDrift(drifting);
     }
     return { streams: report.streams.length, drifting: drifting.slice(0, REPORTED_STREAMS) };
+  },
+
+  /** Makes planting orders of the trees that wait for one, and throws away answers that have expired. */
+  gatherPlantingOrders: async (): Promise<{ readonly orders: number }> => {
+    await deleteExpiredAnswers(deps.db, deps.clock.now());
+    const orders = await withHeartbeat(() =>
+      gatherOrders(deps, Context.current().cancellationSignal),
+    );
+    return { orders };
+  },
+
+  listUndispatchedOrders: (): Promise<readonly number[]> =>
+    listUndispatchedOrders(deps.db, ORDERS_STARTED_AT_ONCE),
+
+  markOrdersDispatched: (orderIds: readonly number[]): Promise<void> =>
+    markOrdersDispatched(deps.db, orderIds, deps.clock.now()),
+
+  placePlantingOrder: (orderId: number): Promise<void> =>
+    placeOrder(deps, orderId, Context.current().cancellationSignal),
+
+  /** Looks what has become of an order and says when to look again. */
+  followPlantingOrder: async (
+    orderId: number,
+  ): Promise<{ readonly isFinished: boolean; readonly nextLookMs: number }> => {
+    const { isFinished, nextLookMs } = await followOrder(
+      deps,
+      orderId,
+      Context.current().cancellationSignal,
+    );
+    return { isFinished, nextLookMs: Math.max(nextLookMs ?? deps.plantingPollMs, 100) };
   },
 });
 

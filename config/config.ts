@@ -26,6 +26,10 @@ const webAddress = z
   .url({ protocol: /^https?$/u, error: "must be an http:// or https:// address" })
   .transform((address) => address.replace(/\/+$/u, ""));
 
+const stripePrice = z.string().regex(/^price_\w+$/u, "must be the id of a Stripe price (price_…)");
+
+const secret = z.string().regex(/^[\u0021-\u007E]+$/u, "must be a key without spaces");
+
 const settings = z.object({
   HOST: z.string().min(1, "must be a host name or an address").default("127.0.0.1"),
   PORT: port(8080),
@@ -52,6 +56,35 @@ const settings = z.object({
     .regex(/^(sk|rk)_\S+$/u, "must be a Stripe secret or restricted key (sk_… or rk_…)")
     .optional(),
   STRIPE_API_BASE: webAddress.default("https://api.stripe.com"),
+  STRIPE_DONATION_FLAT_PRICE: stripePrice.optional(),
+  STRIPE_DONATION_METERED_PRICE: stripePrice.optional(),
+  EVERYORG_API_KEY: secret.optional(),
+  EVERYORG_API_BASE: webAddress.default("https://partners.every.org/v0.2"),
+  CHANGE_PUBLIC_KEY: secret.optional(),
+  CHANGE_SECRET_KEY: secret.optional(),
+  CHANGE_API_BASE: webAddress.default("https://api.getchange.io/api/v1"),
+  PLEDGE_API_KEY: secret.optional(),
+  PLEDGE_API_BASE: webAddress.default("https://api.pledge.to/v1"),
+  PLANTING_PARTNER: z
+    .enum(["simulated", "manual", "treemapper"], {
+      error: "must be one of simulated, manual, treemapper",
+    })
+    .default("simulated"),
+  PLANTING_PARTNER_NAME: z.string().min(1).max(200, "must be a name").optional(),
+  PLANTING_ORDER_INTERVAL_SECONDS: wholeNumber(60, 1),
+  PLANTING_POLL_INTERVAL_SECONDS: wholeNumber(3600, 1),
+  PLANTING_CALLBACK_SECRET: z.string().min(32, "must have at least 32 characters").optional(),
+  SIMULATED_PLANTING_TIMELINE: z
+    .enum(["allocations", "sessions"], { error: "must be one of allocations, sessions" })
+    .default("allocations"),
+  SIMULATED_ALLOCATION_SECONDS: wholeNumber(60, 0),
+  SIMULATED_PLANTING_SECONDS: wholeNumber(60, 0),
+  SIMULATED_VERIFICATION_SECONDS: wholeNumber(60, 0),
+  TREEMAPPER_API_KEY: z
+    .string()
+    .regex(/^tm_\S+$/u, "must be a TreeMapper project key (tm_…)")
+    .optional(),
+  TREEMAPPER_API_BASE: webAddress.default("https://dash.treemapper.app/api/v1/public"),
   EMBEDDED_POSTGRES_PORT: port(54_329),
   EMBEDDED_TEMPORAL_PORT: port(7243),
   EMBEDDED_TEMPORAL_UI_PORT: port(8243),

@@ -41,7 +41,8 @@ export const IMPACT_FACTORS: readonly ImpactFactor[] = [
     kgCo2PerTree: 200,
     horizonYears: 20,
     treesPerHectare: 1112,
-    basis: "lifetime of an average tree; 450 trees per acre as US forest projects plant (carbontrappers.org)",
+    basis:
+      "lifetime of an average tree; 450 trees per acre as US forest projects plant (carbontrappers.org)",
     source: {
       title: "MoreApp: how CO2 compensation by trees is calculated",
       url: "https://help.moreapp.com",

@@ -10,6 +10,7 @@ import { decideRefund } from "../domain/refund.ts";
 import type { Owner, Registration, Totals } from "../domain/registrations.ts";
 import { secondOf } from "../domain/registrations.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
+import { releaseRefundedTrees } from "./releaseRefundedTrees.ts";
 import { resolveBillingCycle } from "./resolveBillingCycle.ts";
 
 export type Refunded = {
@@ -50,6 +51,9 @@ export const refundRegistration = async (
     const refundId = newId();
     await addRefundedCount(transaction, registration.id, count);
     await subtractFromTotals(transaction, owner, registration.createdAt, count);
+    if (owner.kind === "tree") {
+      await releaseRefundedTrees(transaction, registration.id, count);
+    }
     await insertRefund(transaction, {
       id: refundId,
       registrationId: registration.id,

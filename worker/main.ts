@@ -9,6 +9,8 @@ import { serveMetrics } from "../program/serveMetrics.ts";
 import { startServer } from "../program/startServer.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
+import { createPlanting } from "../providers/planting/createPlanting.ts";
+import { readPlantingSettings } from "../program/readPlantingSettings.ts";
 import { BACKGROUND_QUEUE } from "../workflows/taskQueues.ts";
 import { createWorkerMetrics } from "./createWorkerMetrics.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
@@ -40,6 +42,8 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     db,
     clock,
     billing,
+    planting: createPlanting(readPlantingSettings(config)),
+    plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
     observeSend: (stream, result) => {
       metrics.observeSend(stream, result);
       if (
@@ -69,7 +73,12 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     ending.signal,
   );
   const scheduling = ensureSchedules(
-    { temporal, taskQueue: BACKGROUND_QUEUE, logger },
+    {
+      temporal,
+      taskQueue: BACKGROUND_QUEUE,
+      plantingOrderIntervalMs: config.PLANTING_ORDER_INTERVAL_SECONDS * 1000,
+      logger,
+    },
     ending.signal,
   );
 

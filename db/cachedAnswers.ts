@@ -1,0 +1,82 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { sql } from "./sql.ts";
+
+const cachedRow = z.strictObject({ body: z.string(), storedAt: z.date() });
+
+/** An answer as every process gives it until it expires. */
+export type CachedAnswer = Readonly<z.output<typeof cachedRow>>;
+
+export const SUMMARY_KEY = "summary";
+export const treeKey = (registrationId: string): string => `tree/${registrationId}`;
+
+/** An answer that is still good; null when there is none. */
+export const findCachedAnswer = (
+  db: CommonQueryMethods,
+  key: string,
+  now: Date,
+): Promise<CachedAnswer | null> =>
+  db.maybeOne(sql.type(cachedRow)`
+    SELECT body, stored_at AS "storedAt"
+    FROM cached_answer
+    WHERE key = ${key} AND expires_at > ${now.toISOString()}::timestamptz
+  `);
+
+/**
+ * Keeps an answer unless there is a good one of the same revision or a later one already.
+ * @returns the answer that is good now: this one, or what another process stored first
+ */
+export const storeCachedAnswer = (
+  db: CommonQueryMethods,
+  answer: CachedAnswer & {
+    readonly key: string;
+    readonly revision: number;
+    readonly expiresAt: Date;
+  },
+): Promise<CachedAnswer> =>
+  db.one(sql.type(cachedRow)`
+    INSERT INTO cached_answer AS present (key, revision, body, stored_at, expires_at)
+    VALUES (
+      ${answer.key}, ${answer.revision}, ${answer.body}, ${answer.storedAt.toISOString()}::timestamptz,
+      ${answer.expiresAt.toISOString()}::timestamptz
+    )
+    ON CONFLICT (key) DO UPDATE SET
+      (revision, body, stored_at, expires_at) = (
+        SELECT chosen.revision, chosen.body, chosen.stored_at, chosen.expires_at
+        FROM (
+          VALUES
+            (present.revision, present.body, present.stored_at, present.expires_at),
+            (excluded.revision, excluded.body, excluded.stored_at, excluded.expires_at)
+        ) AS chosen (revision, body, stored_at, expires_at)
+        ORDER BY chosen.expires_at > ${answer.storedAt.toISOString()}::timestamptz DESC, chosen.revision DESC,
+          chosen.stored_at
+        LIMIT 1
+      )
+    RETURNING body, stored_at AS "storedAt"
+  `);
+
+/** @returns how many were dropped */
+export const deleteCachedAnswers = async (
+  db: CommonQueryMethods,
+  /** One answer's key; null for all. */
+  key: string | null,
+): Promise<number> => {
+  const { rowCount } = await db.query(
+    key === null
+      ? sql.typeAlias("void")`
+        DELETE FROM cached_answer
+      `
+      : sql.typeAlias("void")`
+        DELETE FROM cached_answer
+        WHERE key = ${key}
+      `,
+  );
+  return rowCount;
+};
+
+export const deleteExpiredAnswers = async (db: CommonQueryMethods, now: Date): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    DELETE FROM cached_answer
+    WHERE expires_at <= ${now.toISOString()}::timestamptz
+  `);
+};

@@ -1,0 +1,106 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import type { Mode } from "../domain/accounts.ts";
+import { stageEvidence } from "../domain/treeEvidence.ts";
+import { treeKey } from "./cachedAnswers.ts";
+import { sql } from "./sql.ts";
+
+const safeInteger = z.bigint().transform(Number).pipe(z.int());
+
+const treeRow = z.strictObject({
+  id: z.uuid(),
+  createdAt: z.date(),
+  count: safeInteger,
+  fractionalCount: z.number(),
+  attribution: z.string(),
+  treeOrderId: safeInteger.nullable(),
+  orderedCount: safeInteger.nullable(),
+  orderId: z.int().nullable(),
+  orderPublicId: z.string().nullable(),
+  partnerName: z.string().nullable(),
+  buyerName: z.string().nullable(),
+  timeline: z.enum(["allocations", "sessions"]).nullable(),
+  stage: z
+    .enum(["gathered", "funds_distributed", "allocated", "planted", "planted_and_verified"])
+    .nullable(),
+  revision: z.int(),
+  region: z.string().nullable(),
+  cachedBody: z.string().nullable(),
+  cachedAt: z.date().nullable(),
+});
+
+/** A tree registration with its order, and its answer where a good one is kept. */
+export type EvidenceTree = Readonly<z.output<typeof treeRow>>;
+
+/** Four look-ups by primary key in one round trip. */
+export const findEvidenceTree = (
+  db: CommonQueryMethods,
+  owner: { readonly accountId: string; readonly mode: Mode },
+  registrationId: string,
+  now: Date,
+): Promise<EvidenceTree | null> =>
+  db.maybeOne(sql.type(treeRow)`
+    SELECT
+      registration.id,
+      registration.created_at AS "createdAt",
+      registration.count,
+      registration.fractional_count AS "fractionalCount",
+      registration.attribution,
+      registration.tree_order_id AS "treeOrderId",
+      registration.ordered_count AS "orderedCount",
+      planting_order.id AS "orderId",
+      planting_order.public_id AS "orderPublicId",
+      planting_order.partner_name AS "partnerName",
+      planting_order.buyer_name AS "buyerName",
+      planting_order.timeline,
+      planting_order.stage,
+      coalesce(planting_order.revision, 0) AS revision,
+      planting_order.site_shares -> 0 ->> 'region' AS region,
+      cached_answer.body AS "cachedBody",
+      cached_answer.stored_at AS "cachedAt"
+    FROM registration
+    LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
+    LEFT JOIN cached_answer
+      ON cached_answer.key = ${treeKey(registrationId)}
+      -- An answer of before the last milestone is as good as none.
+      AND cached_answer.revision = coalesce(planting_order.revision, 0)
+      AND cached_answer.expires_at > ${now.toISOString()}::timestamptz
+    WHERE registration.id = ${registrationId}
+      AND registration.account_id = ${owner.accountId}
+      AND registration.mode = ${owner.mode}
+      AND registration.kind = 'tree'
+  `);
+
+const stageRow = z.discriminatedUnion("stage", [
+  z.strictObject({
+    stage: z.literal("funds_distributed"),
+    occurredAt: z.date(),
+    evidence: z.null(),
+  }),
+  z.strictObject({
+    stage: z.literal("allocated"),
+    occurredAt: z.date(),
+    evidence: stageEvidence.allocated,
+  }),
+  z.strictObject({
+    stage: z.literal("planted"),
+    occurredAt: z.date(),
+    evidence: stageEvidence.planted,
+  }),
+  z.strictObject({
+    stage: z.literal("planted_and_verified"),
+    occurredAt: z.date(),
+    evidence: stageEvidence.planted_and_verified,
+  }),
+]);
+
+/** The stages that an order has reached, with what they show. */
+export const listReachedStages = (
+  db: CommonQueryMethods,
+  orderId: number,
+): Promise<readonly z.output<typeof stageRow>[]> =>
+  db.any(sql.type(stageRow)`
+    SELECT stage, occurred_at AS "occurredAt", evidence
+    FROM planting_fact
+    WHERE order_id = ${orderId} AND state = 'accepted'
+  `);

@@ -1,0 +1,71 @@
+import { factorFor } from "./impactFactors.ts";
+import type { PlantingOrder } from "./planting.ts";
+
+/** Planted trees at one site that count by one impact factor. */
+export type TallyEntry = {
+  readonly siteId: number;
+  readonly factorId: string;
+  readonly planted: number;
+  readonly verified: number;
+};
+
+/** Splits a whole number by weights into whole numbers with the same sum; what is left over goes to the first ones. */
+export const splitByWeight = (total: number, weights: readonly number[]): readonly number[] => {
+  const sum = weights.reduce((running, weight) => running + weight, 0);
+  const shares = weights.map((weight) => Math.floor(total * (weight / sum)));
+  let rest = total - shares.reduce((running, share) => running + share, 0);
+  return shares.map((share) => {
+    const extra = Math.sign(rest);
+    rest -= extra;
+    return share + extra;
+  });
+};
+
+type TalliedOrder = Pick<
+  PlantingOrder,
+  "treeCount" | "refundedCount" | "siteShares" | "plantedAt" | "verifiedAt"
+>;
+
+/** What an order adds to its account's planted trees; refunded ones are no longer the account's. */
+const tallyOf = (order: TalliedOrder): readonly TallyEntry[] => {
+  const { siteShares, plantedAt, verifiedAt } = order;
+  if (plantedAt === null || siteShares.length === 0) {
+    return [];
+  }
+  const trees = splitByWeight(
+    order.treeCount - order.refundedCount,
+    siteShares.map(({ weight }) => weight),
+  );
+  return siteShares.map(({ siteId, forestType }, index) => {
+    const planted = trees[index] ?? 0;
+    return {
+      siteId,
+      factorId: factorFor(forestType, plantedAt).id,
+      planted,
+      verified: verifiedAt === null ? 0 : planted,
+    };
+  });
+};
+
+/** What has to be added to an account's tally when an order changes, in the order in which tallies are locked. */
+export const tallyChange = (before: TalliedOrder, after: TalliedOrder): readonly TallyEntry[] => {
+  const changes = new Map<string, TallyEntry>();
+  const add = (entries: readonly TallyEntry[], sign: 1 | -1): void => {
+    for (const { siteId, factorId, planted, verified } of entries) {
+      const key = `${siteId}/${factorId}`;
+      const known = changes.get(key) ?? { siteId, factorId, planted: 0, verified: 0 };
+      changes.set(key, {
+        ...known,
+        planted: known.planted + sign * planted,
+        verified: known.verified + sign * verified,
+      });
+    }
+  };
+  add(tallyOf(before), -1);
+  add(tallyOf(after), 1);
+  return [...changes.values()]
+    .filter(({ planted, verified }) => planted !== 0 || verified !== 0)
+    .toSorted(
+      (left, right) => left.siteId - right.siteId || left.factorId.localeCompare(right.factorId),
+    );
+};

@@ -1,0 +1,17 @@
+import type { TimelineShape } from "../../domain/planting.ts";
+import type { PlantingPartner } from "./partner.ts";
+
+/** A partner without an interface: an operator passes orders on, and facts come by callback or from the operator. */
+export const createManualPartner = ({
+  name,
+  timeline,
+}: {
+  readonly name: string;
+  readonly timeline: TimelineShape;
+}): PlantingPartner => ({
+  kind: "manual",
+  name,
+  timeline,
+  placeOrder: ({ publicId }) => Promise.resolve(publicId),
+  readNews: () => Promise.resolve({ facts: [], nextLookMs: null }),
+});

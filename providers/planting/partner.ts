@@ -1,0 +1,37 @@
+import type { PlantingOrder, PlantingStage, TimelineShape } from "../../domain/planting.ts";
+import type { PlantingFact } from "../../domain/plantingFact.ts";
+
+/** What a partner is told and asked about. */
+export type OrderAtPartner = Pick<
+  PlantingOrder,
+  "id" | "publicId" | "buyerName" | "treeCount" | "gatheredAt" | "partnerReference"
+> & {
+  /** The stages in force, with their instants. */
+  readonly reached: readonly { readonly stage: PlantingStage; readonly occurredAt: Date }[];
+};
+
+/** What a look at an order has brought. */
+export type PartnerNews = {
+  readonly facts: readonly PlantingFact[];
+  /** How long to wait before the next look; null for the deployment's usual interval. */
+  readonly nextLookMs: number | null;
+};
+
+/**
+ * A planting partner. Both calls may be repeated at any time and fail when the partner cannot be reached; facts that are
+ * known already do no harm.
+ */
+export type PlantingPartner = {
+  readonly kind: "simulated" | "manual" | "treemapper";
+  /** Its neutral name in evidence. */
+  readonly name: string;
+  readonly timeline: TimelineShape;
+  /** Hands an order over; the answer is the partner's own name for it. */
+  readonly placeOrder: (order: OrderAtPartner, signal: AbortSignal) => Promise<string>;
+  /** What has happened to an order that is not on record yet. */
+  readonly readNews: (
+    order: OrderAtPartner,
+    now: Date,
+    signal: AbortSignal,
+  ) => Promise<PartnerNews>;
+};

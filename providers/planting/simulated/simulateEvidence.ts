@@ -1,0 +1,106 @@
+import type { EvidenceFacts, ReachedStages } from "../../../domain/buildTreeEvidence.ts";
+import { chooseBySeed } from "./seededChoice.ts";
+import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";
+
+/** What `evidence_stage` may ask for. */
+export const EVIDENCE_STAGES = [
+  "registered",
+  "funds_distributed",
+  "planted",
+  "planted_and_verified",
+] as const;
+export type EvidenceStage = (typeof EVIDENCE_STAGES)[number];
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/**
+ * What the evidence of a registration would look like at a stage. Nothing of it is on record; it depends on the
+ * registration alone, so that client tests are repeatable.
+ */
+export const simulateEvidence = (
+  registration: EvidenceFacts["registration"],
+  stage: EvidenceStage,
+): { readonly facts: EvidenceFacts; readonly region: string | null } => {
+  const { id, count, createdAt } = registration;
+  const choice = chooseBySeed(id);
+  const number = (): number => choice.between(100_000, 999_999);
+  const daysLater = (days: number): Date => new Date(createdAt.getTime() + days * DAY_MS);
+  const order = { publicId: `po_simulated_${id.replaceAll("-", "")}`, treeCount: count };
+  const orderId = number();
+  const rank = EVIDENCE_STAGES.indexOf(stage);
+
+  const allocated = simulateAllocated(order, daysLater(3));
+  const planted = simulatePlanted(order, daysLater(30));
+  const verified = simulateVerified(order, daysLater(45));
+  const site = verified.planting_site;
+  const allocations = allocated.allocations.map(({ date_allocated, planting_site, crew }) => ({
+    allocation_id: number(),
+    date_allocated,
+    planting_site: {
+      id: number(),
+      name: planting_site.name,
+      subsite_name: planting_site.subsite_name,
+      organization_name: planting_site.organization_name,
+      latitude: planting_site.latitude,
+      longitude: planting_site.longitude,
+      main_image: planting_site.main_image,
+    },
+    crew,
+  }));
+  const reached: ReachedStages = {
+    fundsDistributed: rank >= 1 ? { occurredAt: daysLater(1), evidence: null } : null,
+    allocated: stage === "planted" ? { occurredAt: daysLater(3), evidence: { allocations } } : null,
+    planted:
+      stage === "planted"
+        ? {
+            occurredAt: daysLater(30),
+            evidence: {
+              date_planted: planted.occurred_at,
+              media: planted.media.map(({ reference: id, ...media }) => Object.assign({ id }, media)),
+            },
+          }
+        : null,
+    verified:
+      stage === "planted_and_verified"
+        ? {
+            occurredAt: daysLater(45),
+            evidence: {
+              planting_site_name: site.name,
+              subsite_name: site.subsite_name,
+              organization_name: site.organization_name,
+              assessor_name: verified.assessor_name,
+              verifier: verified.verifier,
+              date_verified: verified.occurred_at,
+              session_total_planted: verified.session_total_planted,
+              species: verified.species,
+              image_url: verified.image_url,
+              allocation_id: number(),
+              field_update_id: number(),
+              planting_session_id: number(),
+              latitude: String(verified.latitude),
+              longitude: String(verified.longitude),
+              photos: verified.photos,
+            },
+          }
+        : null,
+  };
+  return {
+    region: rank >= 2 ? site.region : null,
+    facts: {
+      registration,
+      partnerName: "Simulated planting partner",
+      shape: stage === "planted_and_verified" ? "sessions" : "allocations",
+      order:
+        rank >= 1
+          ? {
+              orderId,
+              orderPublicId: order.publicId,
+              treeOrderId: number(),
+              treeCount: count,
+              buyerName: "Simulated buyer",
+            }
+          : null,
+      reached,
+    },
+  };
+};

@@ -1,0 +1,77 @@
+import type { DatabasePool } from "slonik";
+import { listFacts } from "../db/plantingFacts.ts";
+import { findOrder } from "../db/plantingOrders.ts";
+import type { Clock } from "../domain/clock.ts";
+import { DomainError } from "../domain/errors.ts";
+import type { PlantingOrder } from "../domain/planting.ts";
+import type { Planting } from "../providers/planting/createPlanting.ts";
+import type { OrderAtPartner, PlantingPartner } from "../providers/planting/partner.ts";
+import { recordPlantingFacts } from "./recordPlantingFacts.ts";
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly planting: Planting;
+};
+
+const readOrder = async (
+  { db, planting }: Dependencies,
+  orderId: number,
+): Promise<{
+  readonly order: PlantingOrder;
+  readonly atPartner: OrderAtPartner;
+  readonly partner: PlantingPartner;
+}> => {
+  const order = await findOrder(db, orderId);
+  if (!order) {
+    throw new DomainError("record_not_found", "failed to find planting order");
+  }
+  const partner = planting.findPartner(order.partner);
+  if (!partner) {
+    throw new Error(`Order ${order.publicId} is with ${order.partner}, which is not set up here.`);
+  }
+  const facts = await listFacts(db, orderId);
+  const reached = facts.filter(({ state }) => state === "accepted");
+  return { order, partner, atPartner: { ...order, reached } };
+};
+
+/** Hands an order over to its partner, once; repeating it does no harm. */
+export const placeOrder = async (
+  deps: Dependencies,
+  orderId: number,
+  signal: AbortSignal,
+): Promise<void> => {
+  const { order, partner, atPartner } = await readOrder(deps, orderId);
+  if (order.stage !== "gathered") {
+    return;
+  }
+  const reference = await partner.placeOrder(atPartner, signal);
+  await recordPlantingFacts(
+    deps,
+    orderId,
+    [
+      {
+        stage: "funds_distributed",
+        occurred_at: deps.clock.now().toISOString(),
+        partner_reference: reference,
+      },
+    ],
+    "partner",
+  );
+};
+
+/** Asks the partner what has happened to an order, and records it. */
+export const followOrder = async (
+  deps: Dependencies,
+  orderId: number,
+  signal: AbortSignal,
+): Promise<{ readonly isFinished: boolean; readonly nextLookMs: number | null }> => {
+  const { order, partner, atPartner } = await readOrder(deps, orderId);
+  if (order.stage === "planted_and_verified") {
+    return { isFinished: true, nextLookMs: null };
+  }
+  const { facts, nextLookMs } = await partner.readNews(atPartner, deps.clock.now(), signal);
+  await recordPlantingFacts(deps, orderId, facts, "partner");
+  const after = await findOrder(deps.db, orderId);
+  return { isFinished: after?.stage === "planted_and_verified", nextLookMs };
+};

@@ -1,0 +1,21 @@
+import type { DatabaseTransactionConnection } from "slonik";
+import { addRefundedToOrder, lockOrderOf } from "../db/plantingOrders.ts";
+import { addToTally } from "../db/plantingTallies.ts";
+import { tallyChange } from "../domain/plantingTally.ts";
+
+/**
+ * Takes refunded trees out of what their account has planted. Trees that no order holds yet are simply not gathered.
+ * To be called under the registration's lock, which keeps a gathering away meanwhile.
+ */
+export const releaseRefundedTrees = async (
+  transaction: DatabaseTransactionConnection,
+  registrationId: string,
+  count: number,
+): Promise<void> => {
+  const order = await lockOrderOf(transaction, registrationId);
+  if (order) {
+    await addRefundedToOrder(transaction, order.id, count);
+    const after = { ...order, refundedCount: order.refundedCount + count };
+    await addToTally(transaction, order, tallyChange(order, after));
+  }
+};
