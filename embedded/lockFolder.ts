@@ -1,21 +1,30 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
-import { readFault } from "./readFault.ts";
+import { z } from "zod";
 import { StartupError } from "../program/startupError.ts";
 
 const POLL_MS = 100;
 
+/** SQLite's own number for a lock that another connection holds. */
+const SQLITE_BUSY = 5;
+const sqliteFault = z.object({ errcode: z.int().optional(), message: z.string() });
+
 /** @returns the lock, or null while another process has it */
 const tryToLock = (folder: string): DatabaseSync | null => {
-  const lock = new DatabaseSync(join(folder, "lock"));
+  let lock: DatabaseSync | undefined;
   try {
+    lock = new DatabaseSync(join(folder, "lock"));
     lock.exec("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE");
     return lock;
   } catch (error) {
-    lock.close();
-    if (readFault(error).message.includes("locked")) return null;
-    throw error;
+    lock?.close();
+    const { errcode, message } = sqliteFault.parse(error);
+    if (errcode === SQLITE_BUSY) return null;
+    throw new StartupError(
+      `The data folder ${folder} cannot be used: ${message}. Make it yours, or set DATA_DIR to another folder.`,
+      { cause: error },
+    );
   }
 };
 

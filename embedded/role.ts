@@ -17,7 +17,8 @@ const readyMessage = z.object({
   addresses: z.record(z.string(), z.string()),
 });
 
-const UP_WITHIN_MS = 60_000;
+/** Seconds usually; a busy machine may take long. */
+const UP_WITHIN_MS = 120_000;
 
 /**
  * Starts one of our programs and waits until it says over IPC that it is ready.

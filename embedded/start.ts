@@ -75,9 +75,17 @@ const makeDataFolder = async (dataDir: string): Promise<string> => {
 };
 
 /** A port that somebody else has is better known before anything is started. */
-const requireOwnPorts = async ({ HOST, PORT, STORE_PORT }: Config): Promise<void> => {
-  await requireFreePort(HOST, PORT, "PORT", "standalone API");
-  await requireFreePort(HOST, STORE_PORT, "STORE_PORT", "store API");
+const requireOwnPorts = async (config: Config): Promise<void> => {
+  const purposes = {
+    PORT: "standalone API",
+    STORE_PORT: "store API",
+    METRICS_PORT: "metrics page of the API",
+    WORKER_METRICS_PORT: "metrics page of the worker",
+  };
+  for (const setting of ["PORT", "STORE_PORT", "METRICS_PORT", "WORKER_METRICS_PORT"] as const) {
+    const port = config[setting];
+    if (port !== "off") await requireFreePort(config.HOST, port, setting, purposes[setting]);
+  }
 };
 
 const startDatabase = async (

@@ -124,6 +124,7 @@ test.serial("a second signal ends what does not stop by itself", async (t) => {
   const processes = await readProcesses(dataDir);
   process.kill(processes.get("API")?.pid ?? 0, "SIGSTOP");
   started.child.kill("SIGINT");
+  while (!started.output().includes("Stopping …")) await sleep(50);
   // Signals within a second count as one, because npm passes on what the terminal has sent already.
   await sleep(1500);
   started.child.kill("SIGINT");
@@ -181,7 +182,12 @@ test.serial(
   /TEMPORAL_CLI is set to \/nowhere\/temporal[^]*pip[^]*PATH[^]*TEMPORAL_ADDRESS/u,
 );
 
-for (const setting of ["PORT", "EMBEDDED_POSTGRES_PORT", "EMBEDDED_TEMPORAL_PORT"]) {
+for (const setting of [
+  "PORT",
+  "WORKER_METRICS_PORT",
+  "EMBEDDED_POSTGRES_PORT",
+  "EMBEDDED_TEMPORAL_PORT",
+]) {
   test.serial(`a port in use is refused and ${setting} is named`, async (t) => {
     const taken = createServer().listen(0, "127.0.0.1");
     await once(taken, "listening");
