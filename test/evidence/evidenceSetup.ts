@@ -1,0 +1,88 @@
+import type { DatabasePool } from "slonik";
+import { listOrders } from "../../db/plantingOrders.ts";
+import type { Kind, Mode } from "../../domain/accounts.ts";
+import type { PlantingOrder, TimelineShape } from "../../domain/planting.ts";
+import { createPlanting } from "../../providers/planting/createPlanting.ts";
+import { followOrder, placeOrder } from "../../services/followOrder.ts";
+import { gatherOrders } from "../../services/gatherOrders.ts";
+import type { EvidenceDependencies } from "../../services/readTreeEvidence.ts";
+import { createRegistrationWriter } from "../../services/registrationWriter.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+
+export const STAGE_MS = 60_000;
+const NEVER = new AbortController().signal;
+
+export type EvidenceSetup = Awaited<ReturnType<typeof setUpEvidence>>;
+
+/** An organization whose trees are planted by the simulated partner on a clock that the test moves. */
+export const setUpEvidence = async (
+  db: DatabasePool,
+  {
+    timeline = "allocations",
+    partner = "simulated",
+    name = "Test Organization",
+    start = "2026-05-01T10:00:00.000Z",
+  }: {
+    readonly timeline?: TimelineShape;
+    readonly partner?: "simulated" | "manual";
+    readonly name?: string;
+    readonly start?: string;
+  } = {},
+) => {
+  const clock = createMovableClock(start);
+  const planting = createPlanting({
+    partner,
+    partnerName: "North Coast Planting",
+    simulated: {
+      timeline,
+      durations: { allocationMs: STAGE_MS, plantingMs: STAGE_MS, verificationMs: STAGE_MS },
+    },
+  });
+  const organization = await createTestOrganization(db, { clock, name });
+  const writer = createRegistrationWriter({ db, clock });
+  const deps: EvidenceDependencies & { readonly db: DatabasePool } = {
+    db,
+    clock,
+    planting,
+    publicBaseUrl: () => "https://impact.example",
+  };
+  const orders = async (): Promise<readonly PlantingOrder[]> =>
+    (await listOrders(db, { accountId: organization.id, limit: 1000 })).toReversed();
+  return {
+    clock,
+    deps,
+    organization,
+    orders,
+    register: async (
+      count: number,
+      { mode = "live", kind = "tree" }: { readonly mode?: Mode; readonly kind?: Kind } = {},
+    ): Promise<string> => {
+      const { registration } = await writer.register({
+        accountId: organization.id,
+        mode,
+        kind,
+        count,
+        fractionalCount: 0.5,
+        idempotencyKey: null,
+        attribution: "spring",
+        metadata: {},
+      });
+      return registration.id;
+    },
+    gather: (registrationsPerOrder?: number): Promise<number> =>
+      gatherOrders(deps, NEVER, registrationsPerOrder),
+    place: async (): Promise<void> => {
+      for (const { id } of await orders()) {
+        await placeOrder(deps, id, NEVER);
+      }
+    },
+    /** Lets time pass and looks at every order, as their workflows would. */
+    pass: async (durationMs: number): Promise<void> => {
+      clock.set(new Date(clock.now().getTime() + durationMs).toISOString());
+      for (const { id } of await orders()) {
+        await followOrder(deps, id, NEVER);
+      }
+    },
+  };
+};
