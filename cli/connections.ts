@@ -5,6 +5,7 @@ import type { Config } from "../config/config.ts";
 import { readRunFile } from "../embedded/runFile.ts";
 import type { RunFile } from "../embedded/runFile.ts";
 import { openDatabase } from "../program/openDatabase.ts";
+import { readStripeOptions } from "../program/readStripeOptions.ts";
 import { StartupError } from "../program/startupError.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
@@ -67,14 +68,7 @@ export const createConnections = (readConfig: () => Config): Connections => {
   });
 
   const billing = once(async () => {
-    const { STRIPE_SECRET_KEY, STRIPE_API_BASE } = config();
-    return createBilling({
-      db: await database(),
-      stripe:
-        STRIPE_SECRET_KEY === undefined
-          ? null
-          : { secretKey: STRIPE_SECRET_KEY, apiBase: STRIPE_API_BASE },
-    });
+    return createBilling({ db: await database(), stripe: readStripeOptions(config()) });
   });
 
   const openTemporal = async (): Promise<Client> => {

@@ -90,7 +90,8 @@ export const describeError = (error: unknown): string => {
   if (!(error instanceof Error)) {
     return String(error);
   }
-  const { cause } = error;
+  // Our own words say it all.
+  const cause = error instanceof CommandError ? null : error.cause;
   const reason =
     cause instanceof Error && cause.message !== "" && !error.message.includes(cause.message)
       ? `${error.message} (${describeError(cause)})`

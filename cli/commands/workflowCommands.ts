@@ -7,6 +7,7 @@ import { WorkflowContinuedAsNewError, WorkflowFailedError } from "@temporalio/cl
 import type { Command } from "commander";
 import { Option } from "commander";
 import { parseId, parseLimit } from "../arguments.ts";
+import { callTemporal } from "../callTemporal.ts";
 import type { Context } from "../context.ts";
 import { CommandError, describeError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
@@ -14,12 +15,6 @@ import { formatInstant } from "../output/formatTable.ts";
 import { printJson, printRecord, printTable } from "../output/print.ts";
 import { listingQuery, STATUSES } from "./workflow/listingQuery.ts";
 import type { WorkflowFilter } from "./workflow/listingQuery.ts";
-
-/** Temporal answers within milliseconds; without a deadline its client tries for 17 seconds. */
-const CALL_DEADLINE_MS = 8000;
-
-const call = <Result>(temporal: Client, work: () => Promise<Result>): Promise<Result> =>
-  temporal.withDeadline(Date.now() + CALL_DEADLINE_MS, work);
 
 type ListOptions = WorkflowFilter & { readonly limit: number; readonly json?: true };
 
@@ -40,7 +35,7 @@ const list = async (
 ): Promise<void> => {
   const temporal = await connections.temporal();
   const found: WorkflowExecutionInfo[] = [];
-  await call(temporal, async () => {
+  await callTemporal(temporal, async () => {
     const pages = temporal.workflow.list({
       query: listingQuery(filter),
       pageSize: Math.min(limit + 1, 1000),
@@ -85,7 +80,7 @@ const readOutcome = async (
   }
   const handle = temporal.workflow.getHandle(workflowId, runId, { followRuns: false });
   try {
-    return { result: await call(temporal, () => handle.result()) };
+    return { result: await callTemporal(temporal, () => handle.result()) };
   } catch (error) {
     if (error instanceof WorkflowContinuedAsNewError) {
       return null;
@@ -117,7 +112,7 @@ const show = async (
   { run, json }: { readonly run?: string; readonly json?: true },
 ): Promise<void> => {
   const temporal = await connections.temporal();
-  const description = await call(temporal, () =>
+  const description = await callTemporal(temporal, () =>
     temporal.workflow.getHandle(workflowId, run).describe(),
   );
   const pending = presentPending(description);
@@ -170,7 +165,9 @@ const terminate = async (
     throw new CommandError(EXIT.usage, "Give the reason: whoever finds the workflow must know.");
   }
   const temporal = await connections.temporal();
-  await call(temporal, () => temporal.workflow.getHandle(workflowId, run).terminate(reason));
+  await callTemporal(temporal, () =>
+    temporal.workflow.getHandle(workflowId, run).terminate(reason),
+  );
   if (json) {
     printJson(io, { workflow_id: workflowId, status: "TERMINATED", reason });
     return;
@@ -186,7 +183,7 @@ export const addWorkflowCommands = (program: Command, context: Context): void =>
   const workflow = program.command("workflow").description("workflows in Temporal");
   workflow
     .command("list")
-    .description("list workflows, those started last first")
+    .description("list workflows: running ones first, then those closed last")
     .option("--type <type>", "only this type, such as usageSender or refund")
     .addOption(new Option("--status <status>", "only this status").choices(STATUSES))
     .option("--org <id>", "only the usage senders of this organization", parseId)

@@ -1,10 +1,9 @@
 import type { Client } from "@temporalio/client";
 import { BACKGROUND_QUEUE } from "../../../workflows/taskQueues.ts";
+import { callTemporal } from "../../callTemporal.ts";
 import type { Context } from "../../context.ts";
 import { check, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
-
-const CALL_DEADLINE_MS = 5000;
 
 /** A poll waits for up to 70 s; who has not come back by then is gone. */
 const POLLED_WITHIN_SECONDS = 90;
@@ -12,16 +11,13 @@ const POLLED_WITHIN_SECONDS = 90;
 /** Temporal's numbers for the two halves of a task queue. */
 const QUEUE_TYPES = { workflows: 1, activities: 2 } as const;
 
-const call = <Result>(temporal: Client, work: () => Promise<Result>): Promise<Result> =>
-  temporal.withDeadline(Date.now() + CALL_DEADLINE_MS, work);
-
 const countPollers = async (
   temporal: Client,
   taskQueue: string,
   taskQueueType: 1 | 2,
   nowSeconds: number,
 ): Promise<number> => {
-  const { pollers } = await call(temporal, () =>
+  const { pollers } = await callTemporal(temporal, () =>
     temporal.workflowService.describeTaskQueue({
       namespace: temporal.options.namespace,
       taskQueue: { name: taskQueue },
@@ -57,7 +53,7 @@ export const checkTemporal = async (context: Context): Promise<readonly Finding[
   const reachable = await check("Temporal", async () => {
     const temporal = await context.connections.temporal();
     const { namespace } = temporal.options;
-    await call(temporal, () => temporal.workflowService.describeNamespace({ namespace }));
+    await callTemporal(temporal, () => temporal.workflowService.describeNamespace({ namespace }));
     return ok(`namespace ${namespace}`);
   });
   return [

@@ -1,0 +1,43 @@
+import type { Client } from "@temporalio/client";
+import { isGrpcCancelledError, isGrpcDeadlineError, isGrpcServiceError } from "@temporalio/client";
+import { CommandError, EXIT } from "./exitCodes.ts";
+
+/** It answers within milliseconds where it is up. */
+const PATIENCE_MS = 5000;
+
+/** gRPC's UNAVAILABLE. */
+const NO_ANSWER_CODES: ReadonlySet<number> = new Set([14]);
+
+/** What the client wraps around the call's own error is not what matters. */
+const innermost = (error: unknown): unknown =>
+  error instanceof Error && error.cause instanceof Error ? innermost(error.cause) : error;
+
+const isNoAnswer = (error: unknown): boolean =>
+  isGrpcDeadlineError(error) ||
+  isGrpcCancelledError(error) ||
+  (isGrpcServiceError(error) && NO_ANSWER_CODES.has(error.code));
+
+/**
+ * Calls Temporal with bounded patience. The signal ends what a deadline alone does not: the client tries a call again
+ * after it.
+ * @throws CommandError when Temporal does not answer
+ */
+export const callTemporal = async <Result>(
+  temporal: Client,
+  work: () => Promise<Result>,
+): Promise<Result> => {
+  try {
+    return await temporal.withAbortSignal(AbortSignal.timeout(PATIENCE_MS), () =>
+      temporal.withDeadline(Date.now() + PATIENCE_MS, work),
+    );
+  } catch (error) {
+    if (isNoAnswer(innermost(error))) {
+      throw new CommandError(
+        EXIT.unreachable,
+        "Temporal does not answer. Check TEMPORAL_ADDRESS, or whether `npm start` is up.",
+        { cause: error },
+      );
+    }
+    throw error;
+  }
+};
