@@ -1,7 +1,11 @@
 import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
+import { takeTurn } from "../db/rateLimits.ts";
 import { systemClock } from "../domain/clock.ts";
 import { openDatabase } from "../program/openDatabase.ts";
+import { readCharitySettings } from "../program/readCharitySettings.ts";
+import { readCharitySettings } from "../program/readCharitySettings.ts";
+import { readStripeOptions } from "../program/readStripeOptions.ts";
 import { runProgram } from "../program/runProgram.ts";
 import type { RunningPart } from "../program/runProgram.ts";
 import { serveMetrics } from "../program/serveMetrics.ts";
@@ -9,12 +13,17 @@ import { startServer } from "../program/startServer.ts";
 import type { Listener, RunningServer } from "../program/startServer.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
+import { createCharities } from "../providers/charities/createCharities.ts";
 import { createAuthenticator } from "../services/createAuthenticator.ts";
 import { createRegistrationWriter } from "../services/registrationWriter.ts";
+import { createStoreAuthenticator } from "../services/createStoreAuthenticator.ts";
+import { createStoreImpactWriter } from "../services/storeImpactWriter.ts";
 import { createHealthChecks } from "./health/createHealthChecks.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
+import { createDonationValidator } from "./standalone/charities/validateDonation.ts";
 import { createStandaloneApp } from "./standalone/createStandaloneApp.ts";
-import { createStoreApp, presentStoreError } from "./store/createStoreApp.ts";
+import { createStoreApp } from "./store/createStoreApp.ts";
+import { presentStoreError } from "./store/errors.ts";
 
 /** The whole of an orderly end; what is not done by then is cut off. */
 const SHUTDOWN_MS = 10_000;
@@ -26,14 +35,10 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const clock = systemClock;
   const metrics = createApiMetrics();
   const writer = createRegistrationWriter({ db, clock, observeBatch: metrics.observeBatch });
-  metrics.watchQueue(writer.queueLength);
-  const billing = createBilling({
-    db,
-    stripe:
-      config.STRIPE_SECRET_KEY === undefined
-        ? null
-        : { secretKey: config.STRIPE_SECRET_KEY, apiBase: config.STRIPE_API_BASE },
-  });
+  const storeWriter = createStoreImpactWriter({ db, clock, observeBatch: metrics.observeBatch });
+  metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
+  const billing = createBilling({ db, stripe: readStripeOptions(config) });
+  const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
   const around = {
     logger,
     observe: metrics.observeRequest,
@@ -46,11 +51,18 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     db,
     clock,
     billing,
+    charities,
+    validateDonation: createDonationValidator(temporal),
+    takeTurn: (bucket, limit) => takeTurn(db, bucket, limit),
     writer,
   });
   const store = createStoreApp({
     ...around,
-    authenticator: createAuthenticator({ db, accountType: "store" }),
+    authenticator: createStoreAuthenticator({ db }),
+    db,
+    clock,
+    charities,
+    storeWriter,
   });
 
   const host = config.HOST;
@@ -65,7 +77,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   };
   const stop = async (): Promise<void> => {
     await Promise.all(running.map((server) => server.close(FINISH_REQUESTS_MS)));
-    await writer.drain();
+    await Promise.all([writer.drain(), storeWriter.drain()]);
     await db.end();
   };
   try {

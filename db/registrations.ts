@@ -1,4 +1,3 @@
-import { CheckIntegrityConstraintViolationError } from "slonik";
 import type {
   CommonQueryMethods,
   DatabaseTransactionConnection,
@@ -6,7 +5,6 @@ import type {
   ListSqlToken,
 } from "slonik";
 import { z } from "zod";
-import { DomainError } from "../domain/errors.ts";
 import type {
   NewRegistration,
   Owner,
@@ -15,6 +13,7 @@ import type {
 } from "../domain/registrations.ts";
 import { monthOf, secondOf } from "../domain/registrations.ts";
 import { sql } from "./sql.ts";
+import { asTotalRefusal } from "./totals.ts";
 
 const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
@@ -148,17 +147,7 @@ export const insertRegistrations = async (
         ) AS totals
     `);
   } catch (error) {
-    if (
-      error instanceof CheckIntegrityConstraintViolationError &&
-      error.constraint === "impact_total_safe"
-    ) {
-      throw new DomainError(
-        "request_invalid",
-        `count: would take the account's total beyond ${Number.MAX_SAFE_INTEGER}`,
-        { cause: error },
-      );
-    }
-    throw error;
+    throw asTotalRefusal(error);
   }
 };
 

@@ -1,8 +1,21 @@
+import { CheckIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { DomainError } from "../domain/errors.ts";
 import type { Owner, Totals } from "../domain/registrations.ts";
 import { monthOf } from "../domain/registrations.ts";
 import { sql } from "./sql.ts";
+
+/** The refusal that a total beyond what JSON carries exactly is; other errors stay what they are. */
+export const asTotalRefusal = (error: unknown): unknown =>
+  error instanceof CheckIntegrityConstraintViolationError &&
+  error.constraint === "impact_total_safe"
+    ? new DomainError(
+        "request_invalid",
+        `count: would take the account's total beyond ${Number.MAX_SAFE_INTEGER}`,
+        { cause: error },
+      )
+    : error;
 
 const totalsRow = z.strictObject({ all: z.bigint(), month: z.bigint() });
 
@@ -42,5 +55,33 @@ export const subtractFromTotals = async (
         AND kind = ${owner.kind}
         AND period = ${period}
     `);
+  }
+};
+
+/** Adds newly registered units to the all-time totals and the month's. */
+export const addToTotals = async (
+  transaction: DatabaseTransactionConnection,
+  added: readonly (Owner & { readonly count: number })[],
+  registeredAt: Date,
+): Promise<void> => {
+  try {
+    await transaction.query(sql.typeAlias("void")`
+      INSERT INTO impact_total (account_id, mode, kind, period, total)
+      SELECT account_id, mode, kind, period, sum(count)
+      FROM json_to_recordset(${JSON.stringify(
+        added.map(({ accountId, mode, kind, count }) => ({
+          account_id: accountId,
+          mode,
+          kind,
+          count,
+        })),
+      )}) AS added (account_id uuid, mode text, kind text, count bigint)
+      CROSS JOIN (VALUES ('all'), (${monthOf(registeredAt)})) AS span (period)
+      GROUP BY account_id, mode, kind, period
+      ORDER BY account_id, mode, kind, period
+      ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
+    `);
+  } catch (error) {
+    throw asTotalRefusal(error);
   }
 };

@@ -22,9 +22,13 @@ type Description = {
   readonly tag: string;
   readonly summary: string;
   readonly details?: string;
+  /** What stands for the parameters in the path. */
+  readonly pathParameters?: Readonly<Record<string, string>>;
   readonly refusals: readonly Refusal[];
   /** Statuses other than 200 under which the answer has its usual shape, and when. */
   readonly otherReplies?: Readonly<Record<number, string>>;
+  /** Headers that the endpoint knows beside those of the key, and what they mean; all optional. */
+  readonly requestHeaders?: Readonly<Record<string, string>>;
   /** Headers of the answer of success and what they mean. */
   readonly replyHeaders?: Readonly<Record<string, string>>;
 };
@@ -46,6 +50,8 @@ export type Endpoint = {
   /** With parameters as in `/evidence/tree/:id`. */
   readonly path: string;
   readonly access: "key" | "public";
+  /** The message of a 401 where a missing key is told from a wrong one. */
+  readonly missingKey?: string;
   readonly description: Description;
   readonly schemas: Schemas<z.ZodType, z.ZodType, z.ZodType>;
   readonly examples: Examples<z.ZodType, z.ZodType>;
@@ -111,12 +117,14 @@ const callerOf = (ctx: ApiContext): Caller => {
 const describe = <Query extends z.ZodType, Body extends z.ZodType, Reply extends z.ZodType>({
   method,
   path,
+  missingKey,
   description,
   schemas,
   examples,
 }: Definition<Query, Body, Reply>): Omit<Endpoint, "access" | "run"> => ({
   method,
   path,
+  ...(missingKey === undefined ? {} : { missingKey }),
   description,
   schemas,
   examples,
@@ -142,6 +150,33 @@ export const keyEndpoint = <
   run: async (ctx) => {
     const caller = callerOf(ctx);
     ctx.body = await definition.handle({ ...readRequest(definition, ctx), caller });
+  },
+});
+
+/**
+ * An endpoint for clients with a key whose answer is JSON already, so that a repeat can be the same to the byte. A client
+ * that has the text of the handler's ETag is told so.
+ */
+export const textKeyEndpoint = <
+  Body extends z.ZodType,
+  Reply extends z.ZodType,
+  Query extends z.ZodType = z.ZodType,
+>(
+  definition: Definition<Query, Body, Reply> & {
+    readonly handle: (
+      request: Request<Query, Body> & { readonly caller: Caller },
+    ) => Promise<string>;
+  },
+): Endpoint => ({
+  ...describe(definition),
+  access: "key",
+  run: async (ctx) => {
+    const caller = callerOf(ctx);
+    ctx.body = await definition.handle({ ...readRequest(definition, ctx), caller });
+    ctx.type = "application/json";
+    if (ctx.fresh) {
+      ctx.status = 304;
+    }
   },
 });
 

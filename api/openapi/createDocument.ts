@@ -11,6 +11,11 @@ export type Introduction = {
   readonly description: string;
   /** Where the interface is served; relative to the document when the program cannot know. */
   readonly baseUrl: string;
+  /** The headers that a key comes in: the schemes by their names, and which of them belong together. */
+  readonly securitySchemes: Readonly<
+    Record<string, { readonly header: string; readonly description: string }>
+  >;
+  readonly security: readonly (readonly string[])[];
   /** The body of every error answer. */
   readonly errorReply: z.ZodType;
   readonly presentError: PresentError;
@@ -66,6 +71,24 @@ const parametersOf = (query: z.ZodType | undefined, collect: Collect): readonly 
   }));
 };
 
+const pathParametersOf = (parameters: Readonly<Record<string, string>> = {}): readonly Json[] =>
+  Object.entries(parameters).map(([name, description]) => ({
+    name,
+    in: "path",
+    description,
+    required: true,
+    schema: { type: "string" },
+  }));
+
+const headerParametersOf = (headers: Readonly<Record<string, string>> = {}): readonly Json[] =>
+  Object.entries(headers).map(([name, description]) => ({
+    name,
+    in: "header",
+    description,
+    required: false,
+    schema: { type: "string" },
+  }));
+
 const jsonContent = (schema: Json, example: unknown): Json => ({
   "application/json": { schema, example },
 });
@@ -111,7 +134,8 @@ const responsesOf = (
   const { description, schemas, examples } = endpoint;
   const content = jsonContent(collect(schemas.reply, "output"), examples.reply);
   const errorSchema = collect(errorReply, "output");
-  const refusals = [...description.refusals, ...commonRefusals(endpoint)];
+  // What an endpoint says itself of a status comes last and stays.
+  const refusals = [...commonRefusals(endpoint), ...description.refusals];
   return {
     200: { description: "Success.", headers: headersOf(description.replyHeaders), content },
     ...Object.fromEntries(
@@ -135,7 +159,11 @@ const responsesOf = (
 
 const operationOf = (endpoint: Endpoint, introduction: Introduction, collect: Collect): Json => {
   const { access, description, schemas, examples } = endpoint;
-  const parameters = parametersOf(schemas.query, collect);
+  const parameters = [
+    ...pathParametersOf(description.pathParameters),
+    ...parametersOf(schemas.query, collect),
+    ...headerParametersOf(description.requestHeaders),
+  ];
   return {
     operationId: description.operationId,
     tags: [description.tag],
@@ -178,26 +206,24 @@ export const createDocument = (
 ): Json => {
   const { components, collect } = createSchemaCollector();
   const paths = pathsOf(endpoints, introduction, collect);
-  const { title, version, description, baseUrl } = introduction;
+  const { title, version, description, baseUrl, securitySchemes, security } = introduction;
   return {
     openapi: "3.1.1",
     info: { title, version, description, license: { name: "MIT", identifier: "MIT" } },
     servers: [{ url: baseUrl }],
-    security: [{ apiKey: [] }],
+    security: security.map((names) => Object.fromEntries(names.map((name) => [name, []]))),
     tags: [...new Set(endpoints.map((endpoint) => endpoint.description.tag))].map((name) => ({
       name,
     })),
     paths,
     components: {
       schemas: components,
-      securitySchemes: {
-        apiKey: {
-          type: "apiKey",
-          in: "header",
-          name: "Authorization",
-          description: "The API key as it is, without a `Bearer ` prefix.",
-        },
-      },
+      securitySchemes: Object.fromEntries(
+        Object.entries(securitySchemes).map(([scheme, { header, description: meaning }]) => [
+          scheme,
+          { type: "apiKey", in: "header", name: header, description: meaning },
+        ]),
+      ),
     },
   };
 };

@@ -9,6 +9,8 @@ import type { Authenticate } from "../../services/createAuthenticator.ts";
 import { authenticate } from "../middleware/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentPages } from "../openapi/documentPages.ts";
+import type { TakeTurn } from "../middleware/limitRate.ts";
+import { charityEndpoints } from "./charities/charityEndpoints.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
 
 const presentError = (_status: number, message: string): z.output<typeof errorReply> => ({
@@ -17,8 +19,8 @@ const presentError = (_status: number, message: string): z.output<typeof errorRe
 
 const errorReply = z.strictObject({ error: z.string() }).meta({ id: "Error" });
 
-const DESCRIPTION = `Records trees planted and ocean-bound plastic bottles rescued for an organization, bills them and
-takes them back. Each organization has a production and a test key; what one records the other does not see, and the
+const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
+organization, bills trees and bottles, and takes them back. Each organization has a production and a test key; what one records the other does not see, and the
 test key causes no charges. Dates and months are UTC.`;
 
 /** The organizations' interface. */
@@ -28,20 +30,34 @@ export const createStandaloneApp = ({
   logger,
   observe,
   publicBaseUrl,
+  takeTurn,
   ...dependencies
 }: AppDependencies &
-  Parameters<typeof registrationEndpoints>[0] & {
+  Parameters<typeof registrationEndpoints>[0] &
+  Parameters<typeof charityEndpoints>[0] & {
     readonly checks: HealthChecks;
     readonly authenticator: Authenticate;
+    readonly takeTurn: TakeTurn;
     /** Where clients reach the interface; null when that is where they found its description. */
     readonly publicBaseUrl: string | null;
   }): Koa<ApiState> => {
-  const endpoints = [...registrationEndpoints(dependencies), ...healthEndpoints(checks)];
+  const endpoints = [
+    ...registrationEndpoints(dependencies),
+    ...charityEndpoints(dependencies),
+    ...healthEndpoints(checks),
+  ];
   const document = createDocument(endpoints, {
     title: "Impact tracking service: standalone API",
     version: "2.0.0",
     description: DESCRIPTION,
     baseUrl: publicBaseUrl ?? ".",
+    securitySchemes: {
+      apiKey: {
+        header: "Authorization",
+        description: "The API key as it is, without a `Bearer ` prefix.",
+      },
+    },
+    security: [["apiKey"]],
     errorReply,
     presentError,
   });
@@ -49,6 +65,7 @@ export const createStandaloneApp = ({
     logger,
     observe,
     checkKey: authenticate(authenticator),
+    takeTurn,
     presentError,
     endpoints,
     pages: documentPages(document),

@@ -1,32 +1,24 @@
 import type Koa from "koa";
-import type { PresentError } from "../../program/startServer.ts";
-import type { Authenticate } from "../../services/createAuthenticator.ts";
+import type { AuthenticateStore } from "../../services/createStoreAuthenticator.ts";
 import type { HealthChecks } from "../health/healthEndpoints.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";
-import { authenticate } from "../middleware/authenticate.ts";
+import { createDocument } from "../openapi/createDocument.ts";
+import { documentPages } from "../openapi/documentPages.ts";
+import { authenticateStore } from "./authenticateStore.ts";
+import { balanceEndpoint } from "./balanceEndpoint.ts";
+import { donateEndpoint } from "./donateEndpoint.ts";
+import { errorReply, presentStoreError } from "./errors.ts";
+import { impactEndpoints } from "./impact/impactEndpoints.ts";
+import { refundEndpoint } from "./refundEndpoint.ts";
+import { statsEndpoint } from "./statsEndpoint.ts";
+import { verifyEndpoint } from "./verifyEndpoint.ts";
 
-/** The code that says a status in words; endpoints with codes of their own bring them with their refusals. */
-const codeOf = (status: number): string => {
-  switch (status) {
-    case 404:
-      return "NOT_FOUND";
-    case 405:
-      return "METHOD_NOT_ALLOWED";
-    case 500:
-      return "INTERNAL_ERROR";
-    default:
-      return "INVALID_PARAMETER";
-  }
-};
-
-/** An error as this interface tells it. */
-export const presentStoreError: PresentError = (status, message) => ({
-  error: message,
-  code: codeOf(status),
-});
+const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the customers and orders of an online store,
+paid from a top-up balance. Each store has production and test keys; what one records the other does not see, and test
+keys spend nothing. Days are UTC.`;
 
 /** The store platforms' interface. */
 export const createStoreApp = ({
@@ -34,14 +26,45 @@ export const createStoreApp = ({
   authenticator,
   logger,
   observe,
-}: AppDependencies & {
-  readonly checks: HealthChecks;
-  readonly authenticator: Authenticate;
-}): Koa<ApiState> =>
-  createApp({
+  ...dependencies
+}: AppDependencies &
+  Parameters<typeof impactEndpoints>[0] &
+  Parameters<typeof donateEndpoint>[0] & {
+    readonly checks: HealthChecks;
+    readonly authenticator: AuthenticateStore;
+  }): Koa<ApiState> => {
+  const endpoints = [
+    verifyEndpoint(dependencies),
+    ...impactEndpoints(dependencies),
+    donateEndpoint(dependencies),
+    statsEndpoint(dependencies),
+    refundEndpoint(dependencies),
+    balanceEndpoint(dependencies),
+    ...healthEndpoints(checks),
+  ];
+  const document = createDocument(endpoints, {
+    title: "Impact tracking service: store-platform API",
+    version: "1.0.0",
+    description: DESCRIPTION,
+    baseUrl: ".",
+    securitySchemes: {
+      apiKey: { header: "api_key", description: "The store's key, `PROD-…` or `TEST-…`." },
+      shopName: { header: "shop_name", description: "The store's domain." },
+      userId: { header: "user_id", description: "Names the store in place of shop_name." },
+    },
+    security: [
+      ["apiKey", "shopName"],
+      ["apiKey", "userId"],
+    ],
+    errorReply,
+    presentError: presentStoreError,
+  });
+  return createApp({
     logger,
     observe,
-    checkKey: authenticate(authenticator),
+    checkKey: authenticateStore(authenticator),
     presentError: presentStoreError,
-    endpoints: healthEndpoints(checks),
+    endpoints,
+    pages: documentPages(document),
   });
+};

@@ -1,0 +1,106 @@
+import { hash } from "node:crypto";
+import type { z } from "zod";
+import type { Caller } from "../../db/apiKeys.ts";
+import type { Store } from "../../db/stores.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { idempotencyKey } from "../../domain/registrationFields.ts";
+import type { Feature, StoreOperation } from "../../domain/stores.ts";
+import type { StoreAnswer, StoreWrite } from "../../domain/storeWrites.ts";
+import type { ApiContext } from "../http/apiContext.ts";
+import type { Endpoint } from "../http/endpoint.ts";
+import { textKeyEndpoint } from "../http/endpoint.ts";
+import { parseRequest } from "../http/parseRequest.ts";
+import { queryObject } from "../http/fields.ts";
+import { decodeHeader } from "./decodeHeader.ts";
+
+const FEATURE_NAMES: Readonly<Record<Feature, string>> = {
+  treePlanting: "tree planting",
+  plasticRemoval: "plastic removal",
+  donations: "making donations",
+};
+
+/** The store of a request that has passed its check. */
+export const storeOf = (ctx: ApiContext): Store => {
+  if (ctx.state.store === undefined) {
+    throw new TypeError("The route runs without the authentication that its handler counts on.");
+  }
+  return ctx.state.store;
+};
+
+const requireFeature = (store: Store, feature: Feature | null): void => {
+  if (feature !== null && !store[feature]) {
+    throw new DomainError(
+      "feature_disabled",
+      `${FEATURE_NAMES[feature]} is switched off for this store`,
+    );
+  }
+};
+
+const headerSchema = queryObject({ "Idempotency-Key": idempotencyKey() });
+
+const readKey = (ctx: ApiContext): string | null => {
+  const given = ctx.req.headers["idempotency-key"];
+  if (typeof given !== "string" || given.trim() === "") {
+    return null;
+  }
+  const headers = { "Idempotency-Key": decodeHeader(given) };
+  return parseRequest(headerSchema, headers, "parameter")["Idempotency-Key"];
+};
+
+/** The same for the same fields with the same values, in whatever order and however they were written. */
+const hashRequest = (body: object): string => {
+  const fields = Object.entries(body).toSorted(([one], [two]) => (one < two ? -1 : 1));
+  return hash("sha256", JSON.stringify(fields), "hex");
+};
+
+type WriteDefinition<Body extends z.ZodType<object>, Reply extends z.ZodType> = Omit<
+  Parameters<typeof textKeyEndpoint<Body, Reply>>[0],
+  "handle" | "method" | "refuseBody"
+> & {
+  readonly operation: StoreOperation;
+  readonly feature: Feature | null;
+  /** The answer of success, which is known from the request. */
+  readonly answer: (body: z.output<Body>, caller: Caller) => z.output<Reply>;
+  readonly write: (write: StoreWrite, body: z.output<Body>) => Promise<StoreAnswer>;
+};
+
+/** A write of a store: with the header `Idempotency-Key` it is done once, and every repeat gets the first answer. */
+export const storeWriteEndpoint = <Body extends z.ZodType<object>, Reply extends z.ZodType>({
+  operation,
+  feature,
+  answer,
+  write,
+  description,
+  ...definition
+}: WriteDefinition<Body, Reply>): Endpoint =>
+  textKeyEndpoint<Body, Reply>({
+    ...definition,
+    method: "post",
+    description: {
+      ...description,
+      requestHeaders: {
+        "Idempotency-Key":
+          "Any text of at most 255 characters. The write is done once; a repeat gets the first answer, byte for " +
+          "byte, however late. Another body under the same key is a 400.",
+      },
+      replyHeaders: { "Idempotent-Replayed": "`true` when this is an earlier request's answer." },
+    },
+    handle: async ({ ctx, caller, body }) => {
+      requireFeature(storeOf(ctx), feature);
+      const key = readKey(ctx);
+      const { answer: text, replayed } = await write(
+        {
+          accountId: caller.accountId,
+          mode: caller.mode,
+          operation,
+          idempotency: key === null ? null : { key, requestHash: hashRequest(body) },
+          answer: JSON.stringify(answer(body, caller)),
+        },
+        body,
+      );
+      if (replayed) {
+        ctx.set("Idempotent-Replayed", "true");
+      }
+      return text;
+    },
+  });

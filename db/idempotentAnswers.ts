@@ -1,0 +1,74 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import type { Mode } from "../domain/accounts.ts";
+import type { StoreOperation } from "../domain/stores.ts";
+import { sql } from "./sql.ts";
+
+/** What one key stands for. */
+export type AnswerKey = {
+  readonly accountId: string;
+  readonly mode: Mode;
+  readonly operation: StoreOperation;
+  readonly key: string;
+};
+
+const answerRow = z.strictObject({
+  accountId: z.uuid(),
+  mode: z.enum(["live", "test"]),
+  operation: z.enum(["plant", "plastic", "donate", "refund"]),
+  key: z.string(),
+  /** SHA-256 in hexadecimal digits of what was asked for. */
+  requestHash: z.string(),
+  answer: z.string(),
+});
+
+/** The answer that a key got, byte for byte. */
+export type KeptAnswer = Readonly<z.output<typeof answerRow>>;
+
+export const findAnswers = async (
+  db: CommonQueryMethods,
+  keys: readonly AnswerKey[],
+): Promise<readonly KeptAnswer[]> =>
+  keys.length === 0
+    ? []
+    : db.any(sql.type(answerRow)`
+        SELECT
+          account_id AS "accountId",
+          mode,
+          operation,
+          key,
+          encode(request_hash, 'hex') AS "requestHash",
+          answer
+        FROM idempotent_answer
+        JOIN json_to_recordset(${JSON.stringify(
+          keys.map(({ accountId, mode, operation, key }) => ({
+            account_id: accountId,
+            mode,
+            operation,
+            key,
+          })),
+        )}) AS wanted (account_id uuid, mode text, operation text, key text)
+          USING (account_id, mode, operation, key)
+      `);
+
+export const insertAnswers = async (
+  transaction: DatabaseTransactionConnection,
+  answers: readonly KeptAnswer[],
+  createdAt: Date,
+): Promise<void> => {
+  if (answers.length === 0) {
+    return;
+  }
+  await transaction.query(sql.typeAlias("void")`
+    INSERT INTO idempotent_answer (account_id, mode, operation, key, request_hash, answer, created_at)
+    SELECT
+      account_id, mode, operation, key, decode(request_hash, 'hex'), answer, ${createdAt.toISOString()}::timestamptz
+    FROM json_to_recordset(${JSON.stringify(
+      answers.map(({ accountId, requestHash, ...rest }) => ({
+        account_id: accountId,
+        request_hash: requestHash,
+        ...rest,
+      })),
+    )}) AS given (account_id uuid, mode text, operation text, key text, request_hash text, answer text)
+  `);
+};

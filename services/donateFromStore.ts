@@ -1,0 +1,89 @@
+import type { DatabasePool } from "slonik";
+import { v7 as newId } from "uuid";
+import { insertDonation } from "../db/donations.ts";
+import { changeDonationTotals } from "../db/donationTotals.ts";
+import { insertBalanceEntries } from "../db/storeBalances.ts";
+import { describeStoreDonation } from "../db/storeDonations.ts";
+import { parseEin } from "../domain/charities.ts";
+import type { Clock } from "../domain/clock.ts";
+import type { OrderDetails } from "../domain/customers.ts";
+import { balanceInsufficient } from "../domain/stores.ts";
+import type { StoreAnswer, StoreWrite } from "../domain/storeWrites.ts";
+import type { Charities } from "../providers/charities/createCharities.ts";
+import { findCharity } from "./findCharity.ts";
+import { findEarlierAnswer, runStoreWrite } from "./runStoreWrite.ts";
+
+/** Somebody waits for the answer. */
+const CHARITY_TIMEOUT_MS = 10_000;
+
+/**
+ * Records a donation of a store to a charity that exists, and pays for it from the balance.
+ * @param charityId the charity's id at the provider, or its EIN with or without the dash
+ * @throws DomainError charity_not_found, balance_insufficient, or request_invalid when something else was asked for
+ *   under the idempotency key
+ * @throws CharityProviderError when the provider cannot answer
+ */
+export const donateFromStore = async (
+  deps: { readonly db: DatabasePool; readonly clock: Clock; readonly charities: Charities },
+  write: StoreWrite,
+  donation: Omit<OrderDetails, "notes"> & {
+    readonly charityId: string;
+    readonly amountCents: number;
+  },
+): Promise<StoreAnswer> => {
+  // A repeat is answered however the charity's provider is doing.
+  const earlier = await findEarlierAnswer(deps.db, write);
+  if (earlier) {
+    return earlier;
+  }
+  const ein = parseEin(donation.charityId);
+  const { charity, provider } = await findCharity(
+    deps,
+    { accountId: write.accountId, ein, nonprofitId: ein === null ? donation.charityId : null },
+    AbortSignal.timeout(CHARITY_TIMEOUT_MS),
+  );
+  return runStoreWrite(deps, write, async (transaction, { balanceCents }, now) => {
+    const { accountId, mode } = write;
+    const { amountCents } = donation;
+    const isPaid = mode === "live";
+    if (isPaid && amountCents > balanceCents) {
+      throw balanceInsufficient(amountCents, balanceCents);
+    }
+    const id = newId();
+    const owner = { accountId, mode };
+    await insertDonation(transaction, owner, {
+      id,
+      amountCents,
+      ein: charity.ein,
+      nonprofitId: charity.nonprofitId,
+      charityProvider: provider,
+      charityName: charity.name,
+      createdAt: now,
+      idempotencyKey: null,
+      attribution: "",
+      metadata: {},
+      refunded: false,
+    });
+    await describeStoreDonation(transaction, id, donation);
+    await changeDonationTotals(transaction, owner, { amountCents, createdAt: now }, "add");
+    if (isPaid) {
+      await insertBalanceEntries(
+        transaction,
+        [
+          {
+            accountId,
+            kind: "donation",
+            amountCents: -amountCents,
+            balanceCents: balanceCents - amountCents,
+            quantity: null,
+            registrationId: null,
+            donationId: id,
+            reference: null,
+            note: charity.name,
+          },
+        ],
+        now,
+      );
+    }
+  });
+};

@@ -1,0 +1,55 @@
+import type { DatabasePool } from "slonik";
+import { insertDonationRefund } from "../db/donationRefunds.ts";
+import { markDonationRefunded } from "../db/donations.ts";
+import { changeDonationTotals } from "../db/donationTotals.ts";
+import { lockNewestDonations } from "../db/storeDonations.ts";
+import type { Clock } from "../domain/clock.ts";
+import type { ImpactFilter } from "../domain/customers.ts";
+import { DomainError } from "../domain/errors.ts";
+import type { StoreAnswer, StoreWrite } from "../domain/storeWrites.ts";
+import { runStoreWrite } from "./runStoreWrite.ts";
+
+/** What one transaction may hold; who takes back more does so in parts. */
+const MAXIMUM_DONATIONS = 1000;
+
+/**
+ * Marks donations of a store as refunded, newest first. The money has left for the charity: the balance stays.
+ * @throws DomainError request_invalid when there are fewer donations than asked for
+ */
+export const reverseStoreDonations = (
+  deps: { readonly db: DatabasePool; readonly clock: Clock },
+  write: StoreWrite,
+  reversal: {
+    readonly quantity: number;
+    readonly filter: ImpactFilter;
+    readonly reason: string | null;
+  },
+): Promise<StoreAnswer> =>
+  runStoreWrite(deps, write, async (transaction, _balance, now) => {
+    const { quantity, filter, reason } = reversal;
+    const owner = { accountId: write.accountId, mode: write.mode };
+    if (quantity > MAXIMUM_DONATIONS) {
+      throw new DomainError(
+        "request_invalid",
+        `quantity: at most ${MAXIMUM_DONATIONS} donations can be reversed in one call`,
+      );
+    }
+    const found = await lockNewestDonations(transaction, owner, filter, quantity);
+    if (found.length < quantity) {
+      throw new DomainError(
+        "request_invalid",
+        `quantity: only ${found.length} of the matching donations remain to be reversed`,
+      );
+    }
+    for (const donation of found) {
+      await insertDonationRefund(transaction, owner, {
+        donationId: donation.id,
+        reason,
+        idempotencyKey: null,
+        metadata: {},
+        createdAt: now,
+      });
+      await markDonationRefunded(transaction, donation.id, now);
+      await changeDonationTotals(transaction, owner, donation, "subtract");
+    }
+  });

@@ -1,0 +1,57 @@
+import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } from "slonik";
+import { findAnswers, insertAnswers } from "../db/idempotentAnswers.ts";
+import type { LockedBalance } from "../db/storeBalances.ts";
+import { lockBalances } from "../db/storeBalances.ts";
+import type { Clock } from "../domain/clock.ts";
+import type { StoreAnswer, StoreWrite } from "../domain/storeWrites.ts";
+import { replayAnswer } from "../domain/storeWrites.ts";
+
+/** What one write does while the store's balance is locked; whatever it throws takes all of it back. */
+export type StoreEffect = (
+  transaction: DatabaseTransactionConnection,
+  balance: LockedBalance,
+  now: Date,
+) => Promise<void>;
+
+/**
+ * What the write's key got before, null where it is new.
+ * @throws DomainError request_invalid when something else is asked for under the key
+ */
+export const findEarlierAnswer = async (
+  db: CommonQueryMethods,
+  write: StoreWrite,
+): Promise<StoreAnswer | null> => {
+  if (write.idempotency === null) {
+    return null;
+  }
+  const [kept] = await findAnswers(db, [{ ...write, key: write.idempotency.key }]);
+  return kept ? replayAnswer(write, kept) : null;
+};
+
+/**
+ * Does one write of a store: effect, balance and the answer for its key in one transaction, one write of a store at a
+ * time, whichever process it came to.
+ * @throws DomainError request_invalid when something else is asked for under the key, and what the effect throws
+ */
+export const runStoreWrite = (
+  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  write: StoreWrite,
+  effect: StoreEffect,
+): Promise<StoreAnswer> =>
+  db.transaction(async (transaction) => {
+    const [balance] = await lockBalances(transaction, [write.accountId]);
+    if (!balance) {
+      throw new Error(`Account ${write.accountId} has no balance.`);
+    }
+    // Under the lock: who had the key first has committed.
+    const earlier = await findEarlierAnswer(transaction, write);
+    if (earlier) {
+      return earlier;
+    }
+    const now = clock.now();
+    await effect(transaction, balance, now);
+    if (write.idempotency !== null) {
+      await insertAnswers(transaction, [{ ...write, ...write.idempotency }], now);
+    }
+    return { answer: write.answer, replayed: false };
+  });

@@ -1,0 +1,146 @@
+import type { ExecutionContext } from "ava";
+import { pino } from "pino";
+import type { DatabasePool } from "slonik";
+import { createStoreApp } from "../../api/store/createStoreApp.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { systemClock } from "../../domain/clock.ts";
+import type { Charities } from "../../providers/charities/createCharities.ts";
+import { createCharities } from "../../providers/charities/createCharities.ts";
+import { createStore } from "../../services/createStore.ts";
+import type { NewStore } from "../../services/createStore.ts";
+import { createStoreAuthenticator } from "../../services/createStoreAuthenticator.ts";
+import type { AuthenticateStore } from "../../services/createStoreAuthenticator.ts";
+import { createStoreImpactWriter } from "../../services/storeImpactWriter.ts";
+import type { StoreImpactWriter } from "../../services/storeImpactWriter.ts";
+import { topUpStore } from "../../services/topUpStore.ts";
+import { createAnswerChecker } from "../api/answerChecker.ts";
+import { serve } from "../support/server.ts";
+
+/** One answer, already held to the API description. */
+export type StoreAnswerOverHttp = {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  readonly body: Record<string, unknown>;
+};
+
+export type TestStore = {
+  readonly id: string;
+  readonly domain: string;
+  readonly live: Readonly<Record<string, string>>;
+  readonly test: Readonly<Record<string, string>>;
+};
+
+export type StoreApi = {
+  readonly url: string;
+  readonly get: (
+    path: string,
+    headers: Readonly<Record<string, string>>,
+  ) => Promise<StoreAnswerOverHttp>;
+  /** The body is sent as JSON; a string is sent as it is. */
+  readonly post: (
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    body: unknown,
+  ) => Promise<StoreAnswerOverHttp>;
+};
+
+const parseBody = (text: string): Record<string, unknown> => {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the answer checker has held it to its schema.
+  return text === "" ? {} : (JSON.parse(text) as Record<string, unknown>);
+};
+
+/** Serves the stores' interface on a real port over a real database until the test ends, as one process would. */
+export const startStoreApi = async (
+  t: ExecutionContext,
+  {
+    db,
+    clock = systemClock,
+    authenticator = createStoreAuthenticator({ db }),
+    storeWriter = createStoreImpactWriter({ db, clock }),
+    charities = createCharities({
+      db,
+      clock,
+      settings: { everyorg: null, change: null, pledge: null },
+    }),
+  }: {
+    readonly db: DatabasePool;
+    readonly clock?: Clock;
+    readonly authenticator?: AuthenticateStore;
+    readonly storeWriter?: StoreImpactWriter;
+    readonly charities?: Charities;
+  },
+): Promise<StoreApi> => {
+  const app = createStoreApp({
+    db,
+    clock,
+    storeWriter,
+    charities,
+    authenticator,
+    checks: { database: () => Promise.resolve(), temporal: () => Promise.resolve() },
+    logger: pino({ level: "silent" }),
+    observe: () => undefined,
+  });
+  const url = await serve(t, app);
+  const checkAnswer = createAnswerChecker(await (await fetch(`${url}/openapi.json`)).json());
+  const call = async (
+    method: string,
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    body: unknown,
+  ): Promise<StoreAnswerOverHttp> => {
+    const response = await fetch(`${url}${path}`, {
+      method,
+      headers: {
+        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+        ...headers,
+      },
+      ...(body === undefined
+        ? {}
+        : { body: typeof body === "string" ? body : JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    checkAnswer(t, {
+      method,
+      path: new URL(url + path).pathname,
+      status: response.status,
+      contentType: response.headers.get("content-type"),
+      text,
+    });
+    return { status: response.status, headers: response.headers, text, body: parseBody(text) };
+  };
+  return {
+    url,
+    get: (path, headers) => call("GET", path, headers, undefined),
+    post: (path, headers, body) => call("POST", path, headers, body),
+  };
+};
+
+/** A store of the test's own: 50 cents a tree, 10 a bottle, and a balance. */
+export const createTestStore = async (
+  db: DatabasePool,
+  { balanceCents = 0, ...given }: Partial<NewStore> & { readonly balanceCents?: number } = {},
+): Promise<TestStore> => {
+  const { id, domain, apiKeyProd, apiKeyTest } = await createStore(
+    { db, clock: systemClock },
+    {
+      domain: `shop-${crypto.randomUUID()}.example`,
+      userId: null,
+      organizationId: null,
+      treePriceCents: 50,
+      bottlePriceCents: 10,
+      lowBalanceCents: 0,
+      ...given,
+    },
+  );
+  if (balanceCents > 0) {
+    const topUp = { storeId: id, amountCents: balanceCents, reference: null, note: "" };
+    await topUpStore({ db, clock: systemClock }, topUp);
+  }
+  return {
+    id,
+    domain,
+    live: { api_key: apiKeyProd, shop_name: domain },
+    test: { api_key: apiKeyTest, shop_name: domain },
+  };
+};
