@@ -4,9 +4,9 @@ import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import test from "ava";
 import { Client } from "pg";
-import type { ManagedProcess } from "../../embedded/managedProcess.ts";
 import { type EmbeddedPostgres, startPostgres } from "../../embedded/postgres.ts";
 import { isRunning } from "../../embedded/processIdentity.ts";
+import { createSupervisor } from "../../embedded/supervisor.ts";
 
 const makeFolder = async (t: ExecutionContext): Promise<string> => {
   const folder = await mkdtemp(join(tmpdir(), "impact-postgres-"));
@@ -18,17 +18,11 @@ const start = (
   t: ExecutionContext,
   folder: string,
   disposable: boolean,
-): Promise<EmbeddedPostgres> =>
-  startPostgres({
-    folder,
-    port: 0,
-    disposable,
-    context: {
-      onSpawn: (child: ManagedProcess) => t.teardown(() => child.stop()),
-      onProgress: () => {},
-      calledOff: new AbortController().signal,
-    },
-  });
+): Promise<EmbeddedPostgres> => {
+  const { context, stopAll } = createSupervisor(folder, t.log);
+  t.teardown(stopAll);
+  return startPostgres({ folder, port: 0, disposable, context });
+};
 
 const query = async (url: string, sql: string): Promise<unknown[]> => {
   const client = new Client({ connectionString: url });

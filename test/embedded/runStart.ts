@@ -74,7 +74,13 @@ export const runStart = (
   dataDir: string,
   settings: Settings = {},
 ): StartedProcess =>
-  watch(t, spawn(process.execPath, [START], { env: buildEnvironment(dataDir, settings) }));
+  watch(
+    t,
+    // Nor shall it outlive a test run that is interrupted.
+    spawn(process.execPath, [START, "--stop-with-parent"], {
+      env: buildEnvironment(dataDir, settings),
+    }),
+  );
 
 /** Waits until the start is ready. @returns what its run file says */
 export const waitUntilReady = async (

@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { access, chmod, constants, mkdtemp, readdir, rm } from "node:fs/promises";
+import { access, chmod, constants, mkdir, mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -18,6 +18,8 @@ import { startTemporalServer } from "../../embedded/temporalServer.ts";
  */
 
 const PREFIX = "impact-test-";
+/** Where the tests make their temporary folders, so that an interrupted run leaves none. */
+const SCRATCH = "scratch";
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 const startDatabase = async (folder: string, context: StartContext): Promise<string> => {
@@ -44,6 +46,14 @@ const startTemporal = async (folder: string, context: StartContext): Promise<str
   return address;
 };
 
+/** Removes a run's folder, after ending what the run and its tests have left running. */
+const clear = async (folder: string): Promise<void> => {
+  const scratch = await readdir(join(folder, SCRATCH)).catch(() => []);
+  for (const name of scratch) await stopLeftovers(join(folder, SCRATCH, name), console.error);
+  await stopLeftovers(folder, console.error);
+  await rm(folder, { recursive: true, force: true });
+};
+
 /** Ends and removes what earlier runs of this user left behind when they were killed. */
 const sweep = async (): Promise<void> => {
   const names = (await readdir(tmpdir())).filter((name) => name.startsWith(PREFIX));
@@ -53,8 +63,7 @@ const sweep = async (): Promise<void> => {
       // Only a run that has started something can be told from one that is just beginning.
       await access(join(folder, "processes.json"), constants.W_OK);
       const unlock = await lockFolder(folder, 0, () => {});
-      await stopLeftovers(folder, console.error);
-      await rm(folder, { recursive: true, force: true });
+      await clear(folder);
       unlock();
     } catch {
       // It runs, or is somebody else's.
@@ -96,7 +105,13 @@ const main = async (): Promise<number> => {
     for (const signal of SIGNALS) process.off(signal, callOff);
     // Without a handler Ctrl-C would end us before the servers; ava ends by itself.
     process.on("SIGINT", () => {});
-    return await runAva({ TEST_DATABASE_URL: database, TEST_TEMPORAL_ADDRESS: temporal });
+    const scratch = join(folder, SCRATCH);
+    await mkdir(scratch);
+    return await runAva({
+      TEST_DATABASE_URL: database,
+      TEST_TEMPORAL_ADDRESS: temporal,
+      TMPDIR: scratch,
+    });
   } catch (error) {
     if (context.calledOff.aborted) return 130;
     if (!(error instanceof StartupError)) throw error;
@@ -104,8 +119,8 @@ const main = async (): Promise<number> => {
     return 1;
   } finally {
     await stopAll();
+    await clear(folder);
     unlock();
-    await rm(folder, { recursive: true, force: true });
   }
 };
 
