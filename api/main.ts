@@ -4,7 +4,6 @@ import { takeTurn } from "../db/rateLimits.ts";
 import { systemClock } from "../domain/clock.ts";
 import { openDatabase } from "../program/openDatabase.ts";
 import { readCharitySettings } from "../program/readCharitySettings.ts";
-import { readCharitySettings } from "../program/readCharitySettings.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
 import { runProgram } from "../program/runProgram.ts";
 import type { RunningPart } from "../program/runProgram.ts";
