@@ -1,5 +1,6 @@
 import type { Mode } from "./accounts.ts";
 import type { CharityProviderName, Ein } from "./charities.ts";
+import type { ErrorCode } from "./errors.ts";
 import type { Metadata } from "./registrations.ts";
 
 /** Whose donations: an account never sees another's, nor one mode the other's. */
@@ -30,6 +31,15 @@ export type DonationRequest = DonationOwner &
     /** Null has the charity's own name taken. */
     readonly charityName: string | null;
   };
+
+/** What became of a request for a donation. */
+export type DonationOutcome =
+  | { readonly kind: "recorded" }
+  | { readonly kind: "refused"; readonly code: ErrorCode; readonly message: string }
+  /** The charity could not be checked; nothing is recorded. */
+  | { readonly kind: "unchecked"; readonly reason: string }
+  /** Whoever asked gave up before; nothing is recorded. */
+  | { readonly kind: "withdrawn" };
 
 /** Donations that are not refunded. */
 export type DonationTotals = { readonly count: number; readonly amountCents: number };

@@ -1,6 +1,7 @@
 import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
 import { createActivities } from "../activities/createActivities.ts";
+import { createDonationActivities } from "../activities/createDonationActivities.ts";
 import { systemClock } from "../domain/clock.ts";
 import { openDatabase } from "../program/openDatabase.ts";
 import { runProgram } from "../program/runProgram.ts";
@@ -9,15 +10,18 @@ import { serveMetrics } from "../program/serveMetrics.ts";
 import { startServer } from "../program/startServer.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
+import { createCharities } from "../providers/charities/createCharities.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
+import { readCharitySettings } from "../program/readCharitySettings.ts";
+import { readStripeOptions } from "../program/readStripeOptions.ts";
 import { readPlantingSettings } from "../program/readPlantingSettings.ts";
-import { BACKGROUND_QUEUE } from "../workflows/taskQueues.ts";
+import { BACKGROUND_QUEUE, INTERACTIVE_QUEUE } from "../workflows/taskQueues.ts";
 import { createWorkerMetrics } from "./createWorkerMetrics.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
 import { installTemporalRuntime } from "./installTemporalRuntime.ts";
 import { prepareBilling } from "./prepareBilling.ts";
 import { runDispatcher } from "./runDispatcher.ts";
-import { runWorker } from "./runWorker.ts";
+import { bundleWorkflows, runWorker } from "./runWorker.ts";
 
 /** The worker takes up to 20 s to end what it is at; then the rest. */
 const SHUTDOWN_MS = 28_000;
@@ -27,15 +31,21 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   const clock = systemClock;
   const temporal = openTemporalClient();
   const metrics = createWorkerMetrics({ db, clock });
-  const billing = createBilling({
-    db,
-    stripe:
-      config.STRIPE_SECRET_KEY === undefined
-        ? null
-        : { secretKey: config.STRIPE_SECRET_KEY, apiBase: config.STRIPE_API_BASE },
-  });
+  const billing = createBilling({ db, stripe: readStripeOptions(config) });
   const { readMetrics } = await installTemporalRuntime(logger);
   const ending = new AbortController();
+  const bundling = bundleWorkflows();
+  const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
+  // Before anything that waits for others: clients wait for this.
+  const workingForClients = runWorker(
+    {
+      activities: createDonationActivities({ db, clock, billing, charities }),
+      taskQueue: INTERACTIVE_QUEUE,
+      bundling,
+      logger,
+    },
+    ending.signal,
+  );
   await prepareBilling({ billing, logger }, ending.signal);
 
   const activities = createActivities({
@@ -67,7 +77,10 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
           port: config.WORKER_METRICS_PORT,
           setting: "WORKER_METRICS_PORT",
         });
-  const working = runWorker({ activities, taskQueue: BACKGROUND_QUEUE, logger }, ending.signal);
+  const working = Promise.all([
+    workingForClients,
+    runWorker({ activities, taskQueue: BACKGROUND_QUEUE, bundling, logger }, ending.signal),
+  ]);
   const dispatching = runDispatcher(
     { db, clock, temporal, taskQueue: BACKGROUND_QUEUE, logger },
     ending.signal,

@@ -3,7 +3,6 @@ import { fileURLToPath } from "node:url";
 import { bundleWorkflowCode, DefaultLogger, NativeConnection, Worker } from "@temporalio/worker";
 import type { WorkflowBundleWithSourceMap } from "@temporalio/worker";
 import type { Logger } from "pino";
-import type { Activities } from "../activities/createActivities.ts";
 import { readTemporalConfig } from "../program/temporalClient.ts";
 
 const CONNECT_AGAIN_MS = 2000;
@@ -47,11 +46,16 @@ export const runWorker = async (
   {
     activities,
     taskQueue,
+    bundling,
     logger,
-  }: { readonly activities: Activities; readonly taskQueue: string; readonly logger: Logger },
+  }: {
+    readonly activities: object;
+    readonly taskQueue: string;
+    readonly bundling: ReturnType<typeof bundleWorkflows>;
+    readonly logger: Logger;
+  },
   signal: AbortSignal,
 ): Promise<void> => {
-  const workflowBundle = await bundleWorkflows();
   const connection = await connect(logger, signal);
   if (!connection) {
     return;
@@ -61,7 +65,7 @@ export const runWorker = async (
       connection,
       namespace: readTemporalConfig().namespace,
       taskQueue,
-      workflowBundle,
+      workflowBundle: await bundling,
       activities,
       maxConcurrentActivityTaskExecutions: ACTIVITIES_AT_ONCE,
       shutdownGraceTime: "10 seconds",

@@ -1,3 +1,4 @@
+export { donation } from "./donation.ts";
 export { plantingGathering } from "./plantingGathering.ts";
 export { plantingOrder } from "./plantingOrder.ts";
 export { reconciliation } from "./reconciliation.ts";

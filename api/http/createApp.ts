@@ -5,12 +5,15 @@ import type { Logger } from "pino";
 import type { PresentError } from "../../program/startServer.ts";
 import { handleErrors } from "../middleware/handleErrors.ts";
 import { identifyRequest } from "../middleware/identifyRequest.ts";
+import { limitRate } from "../middleware/limitRate.ts";
+import type { TakeTurn } from "../middleware/limitRate.ts";
 import { observeRequest } from "../middleware/observeRequest.ts";
 import type { RequestObserver } from "../middleware/observeRequest.ts";
 import { readBody } from "../middleware/readBody.ts";
 import { refuseUnknown } from "../middleware/refuseUnknown.ts";
 import type { ApiContext, ApiState } from "./apiContext.ts";
 import type { Endpoint } from "./endpoint.ts";
+import { HttpError } from "./httpError.ts";
 
 /** What every interface's app needs of the process around it. */
 export type AppDependencies = {
@@ -25,9 +28,19 @@ export type Page = {
 };
 
 const rememberRoute =
-  (path: string): Middleware<ApiState> =>
+  (path: string): Middleware<ApiState, { params: Record<string, string> }> =>
   (ctx, next) => {
     ctx.state.route = path;
+    ctx.state.parameters = ctx.params;
+    return next();
+  };
+
+const requireKey =
+  (message: string): Middleware<ApiState> =>
+  (ctx, next) => {
+    if (ctx.req.headers.authorization === undefined || ctx.req.headers.authorization === "") {
+      throw new HttpError(401, message);
+    }
     return next();
   };
 
@@ -36,12 +49,15 @@ export const createApp = ({
   logger,
   observe,
   checkKey,
+  takeTurn,
   presentError,
   endpoints,
   pages = [],
 }: AppDependencies & {
   /** Lets only requests with a valid key pass, and tells `ctx.state.caller` whose it is. */
   readonly checkKey: Middleware<ApiState>;
+  /** Counts the requests of endpoints that have a limit. */
+  readonly takeTurn?: TakeTurn;
   readonly presentError: PresentError;
   readonly endpoints: readonly Endpoint[];
   readonly pages?: readonly Page[];
@@ -57,11 +73,15 @@ export const createApp = ({
 
   const router = new Router<ApiState>({ sensitive: true, strict: true });
   const parseBody = readBody();
-  for (const { method, path, access, run } of endpoints) {
+  for (const { method, path, access, missingKey, requestsPerSecond, run } of endpoints) {
     router[method](
       path,
       rememberRoute(path),
+      ...(missingKey === undefined ? [] : [requireKey(missingKey)]),
       ...(access === "key" ? [checkKey] : []),
+      ...(requestsPerSecond === undefined
+        ? []
+        : [limitRate({ takeTurn, endpoint: `${method} ${path}`, requestsPerSecond })]),
       ...(method === "post" ? [parseBody] : []),
       run,
     );

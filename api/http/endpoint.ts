@@ -52,6 +52,8 @@ export type Endpoint = {
   readonly access: "key" | "public";
   /** The message of a 401 where a missing key is told from a wrong one. */
   readonly missingKey?: string;
+  /** How many requests of one key are taken within any second, by all processes together; absent for no limit. */
+  readonly requestsPerSecond?: number;
   readonly description: Description;
   readonly schemas: Schemas<z.ZodType, z.ZodType, z.ZodType>;
   readonly examples: Examples<z.ZodType, z.ZodType>;
@@ -118,6 +120,7 @@ const describe = <Query extends z.ZodType, Body extends z.ZodType, Reply extends
   method,
   path,
   missingKey,
+  requestsPerSecond,
   description,
   schemas,
   examples,
@@ -125,6 +128,7 @@ const describe = <Query extends z.ZodType, Body extends z.ZodType, Reply extends
   method,
   path,
   ...(missingKey === undefined ? {} : { missingKey }),
+  ...(requestsPerSecond === undefined ? {} : { requestsPerSecond }),
   description,
   schemas,
   examples,

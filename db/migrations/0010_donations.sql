@@ -79,7 +79,9 @@ CREATE TABLE donation_subscription (
   subscription_id text,
   -- Null until the processor has the items.
   active_since timestamptz,
-  -- Names an attempt at the processor; goes up when one has failed for certain.
+  -- When the processor was last seen to have them.
+  verified_at timestamptz,
+  -- Counts the attempts at the processor; each has an idempotency key of its own.
   attempt integer NOT NULL DEFAULT 0,
   -- Until then another call may be provisioning.
   leased_until timestamptz,

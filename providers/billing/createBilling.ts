@@ -2,8 +2,8 @@ import type { DatabasePool } from "slonik";
 import type { Mode } from "../../domain/accounts.ts";
 import { createLedgerProcessor } from "./ledger/createLedgerProcessor.ts";
 import type { BillingProcessor } from "./processor.ts";
-import type { StripeClientOptions } from "./stripe/createStripeClient.ts";
 import { createStripeProcessor } from "./stripe/createStripeProcessor.ts";
+import type { StripeOptions } from "./stripe/createStripeProcessor.ts";
 
 /** The processors of this deployment. */
 export type Billing = {
@@ -21,7 +21,7 @@ export const createBilling = ({
 }: {
   readonly db: DatabasePool;
   /** Null where live usage stays in the built-in ledger too. */
-  readonly stripe: StripeClientOptions | null;
+  readonly stripe: StripeOptions | null;
 }): Billing => {
   const ledgers = {
     live: createLedgerProcessor({ db, mode: "live" }),

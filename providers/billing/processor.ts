@@ -63,6 +63,16 @@ export type BillingProcessor = {
     meter: Kind,
     signal: AbortSignal,
   ) => Promise<Period | null>;
+  /**
+   * Has the customer's subscription carry the items that donations need; where it does, nothing changes. All are there
+   * afterwards, or it throws and none was added that was not there. `attempt` must differ from that of any earlier call
+   * for the customer. The built-in ledger has no items and nothing to do.
+   */
+  readonly provisionDonations: (
+    customer: BillingCustomer,
+    attempt: number,
+    signal: AbortSignal,
+  ) => Promise<void>;
 };
 
 /** Something of ours at the processor is set up otherwise than we need it, which no retry mends. */

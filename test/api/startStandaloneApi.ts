@@ -5,6 +5,12 @@ import type { HealthChecks } from "../../api/health/healthEndpoints.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
+import type { Billing } from "../../providers/billing/createBilling.ts";
+import type { Charities } from "../../providers/charities/createCharities.ts";
+import { createCharities } from "../../providers/charities/createCharities.ts";
+import type { TakeTurn } from "../../api/middleware/limitRate.ts";
+import type { ValidateDonation } from "../../api/standalone/charities/validateDonation.ts";
+import { takeTurn as takeTurnOf } from "../../db/rateLimits.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createAuthenticator } from "../../services/createAuthenticator.ts";
 import type { Authenticate } from "../../services/createAuthenticator.ts";
@@ -56,12 +62,25 @@ export const startStandaloneApi = async (
     authenticator = createAuthenticator({ db, accountType: "organization" }),
     writer = createRegistrationWriter({ db, clock }),
     checks = { database: () => Promise.resolve(), temporal: () => Promise.resolve() },
+    billing = createBilling({ db, stripe: null }),
+    charities = createCharities({
+      db,
+      clock,
+      settings: { everyorg: null, change: null, pledge: null },
+    }),
+    validateDonation = () => Promise.reject(new Error("Nobody decides upon donations.")),
+    takeTurn = (bucket, limit) => takeTurnOf(db, bucket, limit),
   }: {
     readonly db: DatabasePool;
     readonly clock?: Clock;
     readonly authenticator?: Authenticate;
     readonly writer?: RegistrationWriter;
     readonly checks?: HealthChecks;
+    readonly billing?: Billing;
+    readonly charities?: Charities;
+    /** Decides upon donations; without one each times out. */
+    readonly validateDonation?: ValidateDonation;
+    readonly takeTurn?: TakeTurn;
   },
 ): Promise<Api> => {
   const lines: string[] = [];
@@ -71,7 +90,10 @@ export const startStandaloneApi = async (
     writer,
     authenticator,
     checks,
-    billing: createBilling({ db, stripe: null }),
+    billing,
+    charities,
+    validateDonation,
+    takeTurn,
     logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
     observe: () => undefined,
     publicBaseUrl: null,

@@ -1,14 +1,7 @@
 import type { z } from "zod";
 import type { RegistrationFilter } from "../../../domain/registrations.ts";
+import { endOfDay, startOfDay } from "../../http/days.ts";
 import type { listQuery } from "./schemas.ts";
-
-const DAY_MS = 86_400_000;
-
-const startOfDay = (date: string): Date => new Date(`${date}T00:00:00.000Z`);
-
-/** The instant after a day, undefined after the last day that can be written: nothing is later. */
-const endOfDay = (date: string): Date | undefined =>
-  date === "9999-12-31" ? undefined : new Date(startOfDay(date).getTime() + DAY_MS);
 
 /** What a list's query parameters ask for; both days belong to the range. */
 export const listFilter = (query: z.output<typeof listQuery>): RegistrationFilter => {

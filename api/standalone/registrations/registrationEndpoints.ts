@@ -10,6 +10,7 @@ import { refundRegistration } from "../../../services/refundRegistration.ts";
 import type { RegistrationWriter } from "../../../services/registrationWriter.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import { isBlankId } from "../isBlankId.ts";
 import { KEY_REFUSAL, QUEUE_REFUSAL } from "../refusals.ts";
 import { KINDS } from "./kinds.ts";
 import { listFilter } from "./listFilter.ts";
@@ -128,12 +129,6 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
       listPieces(dependencies, ownerOf(caller, kind), listFilter(query)),
   });
 };
-
-const isBlankId = (body: unknown): boolean =>
-  typeof body === "object" &&
-  body !== null &&
-  !Array.isArray(body) &&
-  (!("id" in body) || body.id === null || body.id === "");
 
 const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpoint => {
   const names = KINDS[kind];

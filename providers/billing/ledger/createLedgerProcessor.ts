@@ -27,4 +27,5 @@ export const createLedgerProcessor = ({
   },
   usageIn: ({ accountId }, meter, span) => sumLedgerUsage(db, { accountId, mode, meter }, span),
   currentPeriod: () => Promise.resolve(null),
+  provisionDonations: () => Promise.resolve(),
 });

@@ -3,6 +3,8 @@ import type { BillingCustomer, BillingProcessor, MeterEvent, SendOutcome } from 
 import { createStripeClient } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
 import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters } from "./meters.ts";
+import { provisionDonations } from "./provisionDonations.ts";
+import type { DonationPrices } from "./provisionDonations.ts";
 import { outcomeOfError } from "./sendOutcome.ts";
 import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
 import { sumUsage } from "./sumUsage.ts";
@@ -14,8 +16,23 @@ const customerOf = ({ accountId, customerId }: BillingCustomer): string => {
   return customerId;
 };
 
+const subscriptionOf = ({ accountId, subscriptionId }: BillingCustomer): string => {
+  if (subscriptionId === null) {
+    throw new Error(`The account ${accountId} has no Stripe subscription.`);
+  }
+  return subscriptionId;
+};
+
+export type StripeOptions = StripeClientOptions & {
+  /** The prices of the donations' items; null has every provisioning fail. */
+  readonly donationPrices?: DonationPrices | null;
+};
+
 /** Bills through Stripe's billing meters. */
-export const createStripeProcessor = (options: StripeClientOptions): BillingProcessor => {
+export const createStripeProcessor = ({
+  donationPrices = null,
+  ...options
+}: StripeOptions): BillingProcessor => {
   const { stripe, boundTo } = createStripeClient(options);
   let meters: Promise<Record<Kind, string>> | null = null;
   const findMeters = (): Promise<Record<Kind, string>> => {
@@ -75,11 +92,18 @@ export const createStripeProcessor = (options: StripeClientOptions): BillingProc
       }),
     currentPeriod: (customer, meter, signal) =>
       boundTo(signal, async () => {
-        if (customer.subscriptionId === null) {
-          throw new Error(`The account ${customer.accountId} has no Stripe subscription.`);
-        }
+        const subscriptionId = subscriptionOf(customer);
         const meterId = (await findMeters())[meter];
-        return readSubscriptionPeriod(stripe, customer.subscriptionId, meterId);
+        return readSubscriptionPeriod(stripe, subscriptionId, meterId);
       }),
+    provisionDonations: (customer, attempt, signal) =>
+      boundTo(signal, () =>
+        provisionDonations(
+          stripe,
+          subscriptionOf(customer),
+          donationPrices,
+          `donations:${customer.accountId}:${attempt}`,
+        ),
+      ),
   };
 };

@@ -1,7 +1,8 @@
 import type { Stripe } from "stripe";
 import type { Period } from "../../../domain/billingCycle.ts";
 
-const NOT_BILLED = new Set(["canceled", "incomplete", "incomplete_expired"]);
+/** States of a subscription in which nothing on it is billed. */
+export const NOT_BILLED = new Set(["canceled", "incomplete", "incomplete_expired"]);
 
 /** One interval before the period's end, on the day of the month that the subscription is anchored to. */
 const oneIntervalBefore = (

@@ -1,0 +1,34 @@
+import type { Middleware } from "koa";
+import { DomainError } from "../../domain/errors.ts";
+import type { ApiState } from "../http/apiContext.ts";
+
+const WINDOW_MS = 1000;
+
+/** Takes a turn of a limit that all processes share; false when it is used up. */
+export type TakeTurn = (
+  bucket: string,
+  limit: { readonly turns: number; readonly windowMs: number },
+) => Promise<boolean>;
+
+/** Takes so many requests of each key within any second; more are refused before anything is done for them. */
+export const limitRate =
+  ({
+    takeTurn,
+    endpoint,
+    requestsPerSecond,
+  }: {
+    readonly takeTurn: TakeTurn | undefined;
+    readonly endpoint: string;
+    readonly requestsPerSecond: number;
+  }): Middleware<ApiState> =>
+  async (ctx, next) => {
+    const { caller } = ctx.state;
+    if (takeTurn === undefined || caller === undefined) {
+      throw new TypeError(`${endpoint} has a limit and nobody who counts, or no key to count by.`);
+    }
+    const limit = { turns: requestsPerSecond, windowMs: WINDOW_MS };
+    if (!(await takeTurn(`${caller.keyId} ${endpoint}`, limit))) {
+      throw new DomainError("rate_limited", "rate limit exceeded");
+    }
+    await next();
+  };

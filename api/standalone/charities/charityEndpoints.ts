@@ -1,0 +1,114 @@
+import type { DatabasePool } from "slonik";
+import type { Clock } from "../../../domain/clock.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import type { Charities } from "../../../providers/charities/createCharities.ts";
+import { searchCharities } from "../../../services/searchCharities.ts";
+import { subscribeToDonations } from "../../../services/subscribeToDonations.ts";
+import { keyEndpoint } from "../../http/endpoint.ts";
+import type { Endpoint, Refusal } from "../../http/endpoint.ts";
+import { KEY_REFUSAL } from "../refusals.ts";
+import { donationEndpoints } from "./donationEndpoints.ts";
+import { EXAMPLES } from "./examples.ts";
+import { RATE_REFUSAL, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
+import { DEFAULT_PAGE_SIZE, presentCharity, searchQuery, searchReply } from "./schemas.ts";
+import { subscribeReply } from "./schemas.ts";
+
+type Dependencies = Parameters<typeof donationEndpoints>[0] & {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+  readonly charities: Charities;
+};
+
+const SEARCH_FAULT: Refusal = {
+  status: 500,
+  when: "The charity provider did not answer, or an unexpected fault.",
+  example: "charity search failed",
+};
+
+const searchEndpoint = ({ db, charities }: Dependencies): Endpoint =>
+  keyEndpoint({
+    method: "get",
+    path: "/charities/search",
+    requestsPerSecond: REQUESTS_PER_SECOND,
+    description: {
+      operationId: "searchCharities",
+      tag: TAG,
+      summary: "Search charities by name or EIN",
+      details:
+        "Results come from the provider that the operator has chosen for the organization. Where it tells no total, " +
+        "total_items is what is known to be there at least, and the header Total-Is-Exact says so.",
+      replyHeaders: { "Total-Is-Exact": "`false` where the provider tells no total." },
+      refusals: [
+        {
+          status: 400,
+          when: "A parameter is not as it must be.",
+          example: "page_size: must be an integer from 1 to 20",
+        },
+        KEY_REFUSAL,
+        RATE_REFUSAL,
+        SEARCH_FAULT,
+      ],
+    },
+    schemas: { query: searchQuery, reply: searchReply },
+    examples: EXAMPLES.search,
+    handle: async ({ ctx, caller, query }) => {
+      const pageSize = query.page_size ?? DEFAULT_PAGE_SIZE;
+      const found = await searchCharities({ db, charities }, caller.accountId, {
+        name: query.name ?? null,
+        ein: query.ein ?? null,
+        page: query.page ?? 1,
+        pageSize,
+      });
+      if (!found.totalIsExact) {
+        ctx.set("Total-Is-Exact", "false");
+      }
+      return {
+        total_items: found.totalItems,
+        total_pages: Math.ceil(found.totalItems / pageSize),
+        charities: found.items.map(presentCharity),
+      };
+    },
+  });
+
+const subscribeEndpoint = ({ db, clock, billing }: Dependencies): Endpoint =>
+  keyEndpoint({
+    method: "post",
+    path: "/charities/subscribe",
+    requestsPerSecond: REQUESTS_PER_SECOND,
+    description: {
+      operationId: "subscribeToDonations",
+      tag: TAG,
+      summary: "Subscribe to donations",
+      details:
+        "Adds the flat-rate and the metered item of donations to the organization's subscription; needed once before " +
+        "live donations. Repeating it changes nothing.",
+      refusals: [
+        {
+          status: 400,
+          when: "The organization has no subscription that the items could be added to.",
+          example: "the organization has no subscription that donations could be added to",
+        },
+        KEY_REFUSAL,
+        RATE_REFUSAL,
+        {
+          status: 500,
+          when: "The payment processor failed; nothing was added. Or an unexpected fault.",
+          example: "the payment processor could not provision the donation subscription",
+        },
+      ],
+    },
+    schemas: { reply: subscribeReply },
+    examples: EXAMPLES.subscribe,
+    handle: async ({ caller: { accountId, mode } }) => {
+      await subscribeToDonations({ db, clock, billing }, { accountId, mode });
+      return { success: true, message: "donations are subscribed to" };
+    },
+  });
+
+/** Charities, and donations to them. */
+export const charityEndpoints = (dependencies: Dependencies): readonly Endpoint[] => [
+  searchEndpoint(dependencies),
+  ...donationEndpoints(dependencies),
+  subscribeEndpoint(dependencies),
+];

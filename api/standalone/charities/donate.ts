@@ -1,0 +1,79 @@
+import type { DatabasePool } from "slonik";
+import { readDonationTotals } from "../../../db/donationTotals.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { Donation, DonationOutcome, DonationRequest } from "../../../domain/donations.ts";
+import { DomainError, OutageError } from "../../../domain/errors.ts";
+import { findRecordedDonation, giveUpOnDonation } from "../../../services/giveUpOnDonation.ts";
+import { requestDonation } from "../../../services/requestDonation.ts";
+import type { ValidateDonation } from "./validateDonation.ts";
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly validateDonation: ValidateDonation;
+};
+
+const unanswered = (cause: unknown): OutageError =>
+  new OutageError("the charity could not be validated in time; nothing was recorded", { cause });
+
+/** The outcome, or the donation that was recorded although nobody could tell in time. */
+const awaitOutcome = async (
+  { db, validateDonation }: Dependencies,
+  request: DonationRequest,
+  id: string,
+): Promise<DonationOutcome> => {
+  try {
+    return await validateDonation(id);
+  } catch (error) {
+    if (await giveUpOnDonation(db, request, id)) {
+      return { kind: "recorded" };
+    }
+    throw unanswered(error);
+  }
+};
+
+const record = async (
+  dependencies: Dependencies,
+  request: DonationRequest,
+  id: string,
+): Promise<Donation> => {
+  const outcome = await awaitOutcome(dependencies, request, id);
+  if (outcome.kind === "refused") {
+    throw new DomainError(outcome.code, outcome.message);
+  }
+  if (outcome.kind === "unchecked") {
+    throw new OutageError("charity search failed", { cause: new Error(outcome.reason) });
+  }
+  const donation = await findRecordedDonation(dependencies.db, request, id);
+  if (!donation) {
+    throw unanswered(new Error(`Donation ${id} is ${outcome.kind}.`));
+  }
+  return donation;
+};
+
+/**
+ * Records a donation once its charity is checked, or gives the one that its idempotency key stands for.
+ * @throws DomainError for what is refused
+ * @throws OutageError when the charity cannot be checked; nothing is recorded then, and nothing will be
+ */
+export const donate = async (
+  dependencies: Dependencies,
+  request: DonationRequest,
+): Promise<{
+  readonly donation: Donation;
+  readonly totalDonations: number;
+  readonly replayed: boolean;
+}> => {
+  const { db, clock } = dependencies;
+  const requested = await requestDonation({ db, clock }, request);
+  const donation =
+    requested.kind === "recorded"
+      ? requested.donation
+      : await record(dependencies, request, requested.id);
+  const { all } = await readDonationTotals(db, request, clock.now());
+  return {
+    donation,
+    totalDonations: all.count,
+    replayed: requested.kind === "recorded" || !requested.isNew || donation.id !== requested.id,
+  };
+};

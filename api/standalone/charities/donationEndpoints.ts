@@ -1,0 +1,221 @@
+import type { z } from "zod";
+import type { DatabasePool } from "slonik";
+import type { Caller } from "../../../db/apiKeys.ts";
+import { countDonations, listDonations } from "../../../db/donations.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { DonationFilter, DonationOwner } from "../../../domain/donations.ts";
+import { donationRefundId } from "../../../domain/donations.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { refundDonation } from "../../../services/refundDonation.ts";
+import { endOfDay, startOfDay } from "../../http/days.ts";
+import { keyEndpoint } from "../../http/endpoint.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
+import { isBlankId } from "../isBlankId.ts";
+import { KEY_REFUSAL } from "../refusals.ts";
+import { donate } from "./donate.ts";
+import { EXAMPLES } from "./examples.ts";
+import { RATE_REFUSAL, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
+import {
+  DEFAULT_PAGE_SIZE,
+  donateBody,
+  donateReply,
+  listQuery,
+  listReply,
+  presentDonation,
+  refundBody,
+  refundReply,
+} from "./schemas.ts";
+import type { ValidateDonation } from "./validateDonation.ts";
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly validateDonation: ValidateDonation;
+};
+
+const ownerOf = ({ accountId, mode }: Caller): DonationOwner => ({ accountId, mode });
+
+/** Empty stands for none. */
+const orNull = (text: string | undefined): string | null => text || null;
+
+const REPLAY_HEADER = {
+  "Idempotent-Replayed": "`true` when the record was created by an earlier request.",
+};
+
+const donateEndpoint = (dependencies: Dependencies): Endpoint =>
+  keyEndpoint({
+    method: "post",
+    path: "/charities/donate",
+    requestsPerSecond: REQUESTS_PER_SECOND,
+    description: {
+      operationId: "donate",
+      tag: TAG,
+      summary: "Record a donation to a charity",
+      details:
+        "The charity is validated with the organization's provider first. Live donations need the subscription. A " +
+        "known idempotency_key returns the first record. After a 500 nothing was recorded.",
+      replyHeaders: REPLAY_HEADER,
+      refusals: [
+        {
+          status: 400,
+          when: "Something in the request is not as it must be, no charity is found, or the donation subscription is not active.",
+          example: "one of ein and nonprofit_id is required",
+        },
+        KEY_REFUSAL,
+        RATE_REFUSAL,
+        {
+          status: 500,
+          when: "The charity could not be validated, nothing was recorded; or an unexpected fault.",
+          example: "charity search failed",
+        },
+      ],
+    },
+    schemas: { body: donateBody, reply: donateReply },
+    examples: EXAMPLES.donate,
+    handle: async ({ ctx, caller, body }) => {
+      const ein = orNull(body.ein);
+      const nonprofitId = orNull(body.nonprofit_id);
+      if (ein === null && nonprofitId === null) {
+        throw new DomainError("request_invalid", "one of ein and nonprofit_id is required");
+      }
+      const { donation, totalDonations, replayed } = await donate(dependencies, {
+        ...ownerOf(caller),
+        amountCents: body.amount_cents,
+        ein,
+        nonprofitId,
+        charityName: orNull(body.charity_name),
+        idempotencyKey: orNull(body.idempotency_key),
+        attribution: body.attribution ?? "",
+        metadata: body.metadata ?? {},
+      });
+      if (replayed) {
+        ctx.set("Idempotent-Replayed", "true");
+      }
+      const details = presentDonation(donation);
+      return {
+        donation_id: details.id,
+        amount_cents: details.amount_cents,
+        charity_name: details.charity_name,
+        ein: details.ein,
+        nonprofit_id: details.nonprofit_id,
+        total_donations: totalDonations,
+        donation_details: [details],
+      };
+    },
+  });
+
+const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
+  if (query.metadata_value !== undefined && query.metadata_key === undefined) {
+    throw new DomainError("request_invalid", "metadata_value: requires metadata_key");
+  }
+  const until = query.end_date === undefined ? undefined : endOfDay(query.end_date);
+  return {
+    ...(query.attribution === undefined ? {} : { attribution: query.attribution }),
+    ...(query.metadata_key === undefined ? {} : { metadataKey: query.metadata_key }),
+    ...(query.metadata_value === undefined ? {} : { metadataValue: query.metadata_value }),
+    ...(query.start_date === undefined ? {} : { from: startOfDay(query.start_date) }),
+    ...(until === undefined ? {} : { until }),
+  };
+};
+
+const listEndpoint = ({ db }: Dependencies): Endpoint =>
+  keyEndpoint({
+    method: "get",
+    path: "/charities/donations",
+    requestsPerSecond: REQUESTS_PER_SECOND,
+    description: {
+      operationId: "listDonations",
+      tag: TAG,
+      summary: "List donations, newest first",
+      details: "Refunded donations stay in the list. All given conditions must hold.",
+      refusals: [
+        {
+          status: 400,
+          when: "A parameter is not as it must be.",
+          example: "start_date: must be a calendar date in the form YYYY-MM-DD",
+        },
+        KEY_REFUSAL,
+        RATE_REFUSAL,
+      ],
+    },
+    schemas: { query: listQuery, reply: listReply },
+    examples: EXAMPLES.list,
+    handle: async ({ caller, query }) => {
+      const owner = ownerOf(caller);
+      const filter = filterOf(query);
+      const page = query.page ?? 1;
+      const pageSize = query.page_size ?? DEFAULT_PAGE_SIZE;
+      const [totalItems, donations] = await Promise.all([
+        countDonations(db, owner, filter),
+        listDonations(db, owner, filter, { offset: (page - 1) * pageSize, limit: pageSize }),
+      ]);
+      return {
+        total_items: totalItems,
+        total_pages: Math.ceil(totalItems / pageSize),
+        page,
+        page_size: pageSize,
+        donations: donations.map(presentDonation),
+      };
+    },
+  });
+
+const ID_REQUIRED = "donation id is required";
+
+const refundEndpoint = ({ db, clock }: Dependencies): Endpoint =>
+  keyEndpoint({
+    method: "post",
+    path: "/refund/donations",
+    description: {
+      operationId: "refundDonation",
+      tag: TAG,
+      summary: "Refund a donation",
+      details:
+        "Marks the donation refunded and takes it out of the totals; nothing is reversed at the payment processor. A " +
+        "refund of a refunded donation returns the first refund.",
+      replyHeaders: REPLAY_HEADER,
+      refusals: [
+        {
+          status: 400,
+          when: "Something in the request is not as it must be.",
+          example: ID_REQUIRED,
+        },
+        KEY_REFUSAL,
+        {
+          status: 404,
+          when: "The organization has no such donation in the key's mode.",
+          example: "failed to find donation",
+        },
+      ],
+    },
+    schemas: { body: refundBody, reply: refundReply },
+    examples: EXAMPLES.refund,
+    refuseBody: (body) => (isBlankId(body) ? ID_REQUIRED : null),
+    handle: async ({ ctx, caller, body }) => {
+      const { donation, totalDonations, replayed } = await refundDonation(
+        { db, clock },
+        ownerOf(caller),
+        {
+          id: body.id,
+          reason: body.reason ?? null,
+          idempotencyKey: orNull(body.idempotency_key),
+          metadata: body.metadata ?? {},
+        },
+      );
+      if (replayed) {
+        ctx.set("Idempotent-Replayed", "true");
+      }
+      return {
+        refunded_amount_cents: donation.amountCents,
+        total_donations: totalDonations,
+        refund_details: [presentDonation(donation)],
+        refund_id: donationRefundId(donation.id),
+      };
+    },
+  });
+
+/** Recording, listing and refunding donations. */
+export const donationEndpoints = (dependencies: Dependencies): readonly Endpoint[] => [
+  donateEndpoint(dependencies),
+  listEndpoint(dependencies),
+  refundEndpoint(dependencies),
+];

@@ -1,0 +1,237 @@
+import { z } from "zod";
+import type { Charity } from "../../../domain/charities.ts";
+import { formatEin, parseEin } from "../../../domain/charities.ts";
+import type { Donation } from "../../../domain/donations.ts";
+import { count, date, id, metadata, text } from "../../../domain/fields.ts";
+import { attribution, idempotencyKey } from "../../../domain/registrationFields.ts";
+import { bodyObject, queryObject } from "../../http/fields.ts";
+
+const LAST_PAGE = 999_999_999;
+
+/** A whole number in a query; what it is when it is not given is only told here, and up to the handler. */
+const wholeNumber = ({
+  maximum,
+  fallback,
+  description,
+}: {
+  readonly maximum: number;
+  readonly fallback: number;
+  readonly description: string;
+}) =>
+  z
+    .unknown()
+    .meta({ type: "integer", minimum: 1, maximum, default: fallback, description })
+    .transform((given, context): number => {
+      const value = typeof given === "string" && /^\d{1,9}$/u.test(given) ? Number(given) : 0;
+      if (value < 1 || value > maximum) {
+        context.addIssue({ code: "custom", message: `must be an integer from 1 to ${maximum}` });
+        return z.NEVER;
+      }
+      return value;
+    })
+    .optional()
+    .meta({ description });
+
+export const DEFAULT_PAGE_SIZE = 20;
+
+const page = () =>
+  wholeNumber({ maximum: LAST_PAGE, fallback: 1, description: "The first page is 1." });
+
+const pageSize = (maximum: number) =>
+  wholeNumber({ maximum, fallback: DEFAULT_PAGE_SIZE, description: "How many a page holds." });
+
+export const searchQuery = queryObject({
+  name: text(200)
+    .optional()
+    .meta({
+      description: "Words of the name, at least three letters; typos are forgiven.",
+      examples: ["red cross"],
+    }),
+  ein: text(50)
+    .optional()
+    .meta({
+      description: "The EIN, with or without the dash; what is none finds nothing.",
+      examples: ["53-0196605"],
+    }),
+  page_size: pageSize(20),
+  page: page(),
+});
+
+const charityReply = z
+  .strictObject({
+    nonprofit_id: z
+      .string()
+      .meta({ description: "The provider's own id.", examples: ["irs_530196605"] }),
+    name: z.string().meta({ examples: ["American Red Cross"] }),
+    ein: z.string().meta({ description: "Empty where there is none.", examples: ["53-0196605"] }),
+    description: z.string().meta({ description: "Empty where the provider tells none." }),
+    website: z.string().meta({ description: "Empty where the provider tells none." }),
+    icon_url: z.string().meta({ description: "Empty where the provider tells none." }),
+  })
+  .meta({ id: "Charity" });
+
+export const presentCharity = (charity: Charity): z.output<typeof charityReply> => ({
+  nonprofit_id: charity.nonprofitId,
+  name: charity.name,
+  ein: charity.ein === null ? "" : formatEin(charity.ein),
+  description: charity.description,
+  website: charity.website,
+  icon_url: charity.iconUrl,
+});
+
+const tally = (description: string) =>
+  z
+    .int()
+    .min(0)
+    .meta({ description, examples: [1] });
+
+export const searchReply = z
+  .strictObject({
+    total_items: tally("All that match, on all pages."),
+    total_pages: tally("0 when nothing matches."),
+    charities: z.array(charityReply),
+  })
+  .meta({ id: "CharityPage" });
+
+const ein = () =>
+  text(50).transform((written, context): string => {
+    const read = parseEin(written);
+    if (read === null && written.trim() !== "") {
+      context.addIssue({
+        code: "custom",
+        message: "must be nine digits, with or without the dash",
+      });
+    }
+    return read ?? "";
+  });
+
+export const donateBody = bodyObject({
+  amount_cents: count().meta({ description: "US cents.", examples: [500] }),
+  ein: ein()
+    .optional()
+    .meta({ description: "With or without the dash. Empty means none.", examples: ["53-0196605"] }),
+  nonprofit_id: text(200)
+    .optional()
+    .meta({ description: "A charity's id from a search. Empty means none." }),
+  charity_name: text(500)
+    .optional()
+    .meta({ description: "The charity's own name when omitted or empty." }),
+  idempotency_key: idempotencyKey()
+    .optional()
+    .meta({
+      description:
+        "A later request with the same key returns the first one's record. Empty means none.",
+      examples: ["order-1001"],
+    }),
+  attribution: attribution()
+    .optional()
+    .meta({ description: "A tag to filter by.", examples: ["newsletter"] }),
+  metadata: metadata()
+    .optional()
+    .meta({ description: "Free JSON of at most 8 levels and 16 KiB, to filter by." }),
+}).meta({ id: "NewDonation" });
+
+const donationReply = z
+  .strictObject({
+    id: z.uuid().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
+    amount_cents: z
+      .int()
+      .min(1)
+      .meta({ examples: [500] }),
+    currency: z.literal("USD"),
+    ein: z.string().meta({ description: "Empty where there is none.", examples: ["53-0196605"] }),
+    nonprofit_id: z.string().meta({ examples: ["irs_530196605"] }),
+    charity_name: z.string().meta({ examples: ["American Red Cross"] }),
+    created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
+    idempotency_key: z
+      .string()
+      .optional()
+      .meta({ description: "Present if one was given.", examples: ["order-1001"] }),
+    attribution: z.string().meta({ examples: ["newsletter"] }),
+    metadata: z.record(z.string(), z.unknown()).meta({ examples: [{ campaign: "spring" }] }),
+    refunded: z.boolean(),
+  })
+  .meta({ id: "Donation" });
+
+export const presentDonation = (donation: Donation): z.output<typeof donationReply> => ({
+  id: donation.id,
+  amount_cents: donation.amountCents,
+  currency: "USD",
+  ein: donation.ein === null ? "" : formatEin(donation.ein),
+  nonprofit_id: donation.nonprofitId,
+  charity_name: donation.charityName,
+  created_at: donation.createdAt.toISOString(),
+  ...(donation.idempotencyKey === null ? {} : { idempotency_key: donation.idempotencyKey }),
+  attribution: donation.attribution,
+  metadata: donation.metadata,
+  refunded: donation.refunded,
+});
+
+const totalDonations = () => tally("The organization's donations that are not refunded.");
+
+export const donateReply = z
+  .strictObject({
+    donation_id: z.uuid(),
+    amount_cents: z.int().min(1),
+    charity_name: z.string(),
+    ein: z.string(),
+    nonprofit_id: z.string(),
+    total_donations: totalDonations(),
+    donation_details: z.array(donationReply),
+  })
+  .meta({ id: "RecordedDonation" });
+
+export const listQuery = queryObject({
+  attribution: attribution()
+    .optional()
+    .meta({ description: "Only this attribution.", examples: ["newsletter"] }),
+  metadata_key: text(500)
+    .optional()
+    .meta({ description: "Only donations whose metadata have this name." }),
+  metadata_value: text(4000).optional().meta({
+    description:
+      "Needs metadata_key: only those with this value there, a string itself, any other value as its JSON text.",
+  }),
+  start_date: date()
+    .optional()
+    .meta({ description: "First day, UTC.", examples: ["2025-06-01"] }),
+  end_date: date()
+    .optional()
+    .meta({ description: "Last day, UTC.", examples: ["2025-06-30"] }),
+  page: page(),
+  page_size: pageSize(100),
+});
+
+export const listReply = z
+  .strictObject({
+    total_items: tally("All that match, on all pages."),
+    total_pages: tally("0 when nothing matches."),
+    page: z.int().min(1),
+    page_size: z.int().min(1),
+    donations: z.array(donationReply),
+  })
+  .meta({ id: "DonationPage" });
+
+export const subscribeReply = z
+  .strictObject({ success: z.boolean(), message: z.string() })
+  .meta({ id: "DonationSubscription" });
+
+export const refundBody = bodyObject({
+  id: id().meta({ description: "The donation's id." }),
+  reason: text(1000)
+    .optional()
+    .meta({ description: "Kept with the refund.", examples: ["order cancelled"] }),
+  idempotency_key: idempotencyKey()
+    .optional()
+    .meta({ description: "A later refund with the same key returns the first one." }),
+  metadata: metadata().optional().meta({ description: "Kept with the refund." }),
+}).meta({ id: "NewDonationRefund" });
+
+export const refundReply = z
+  .strictObject({
+    refunded_amount_cents: z.int().min(1),
+    total_donations: totalDonations(),
+    refund_details: z.array(donationReply),
+    refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
+  })
+  .meta({ id: "DonationRefund" });

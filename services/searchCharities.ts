@@ -1,0 +1,66 @@
+import type { DatabasePool } from "slonik";
+import { MINIMUM_SEARCH_LENGTH, searchWords } from "../domain/charitySearch.ts";
+import { parseEin } from "../domain/charities.ts";
+import { DomainError, OutageError } from "../domain/errors.ts";
+import type { Charities } from "../providers/charities/createCharities.ts";
+import type { CharityPage } from "../providers/charities/provider.ts";
+import { CharityProviderError } from "../providers/charities/provider.ts";
+import { providerOf } from "./findCharity.ts";
+
+/** Also what the built-in catalogue may take, whose queries know no signal. */
+const ANSWER_WITHIN_MS = 5000;
+
+const NOTHING: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
+
+const within = async <Result>(signal: AbortSignal, work: Promise<Result>): Promise<Result> => {
+  const late = new Promise<never>((_resolve, reject) => {
+    signal.addEventListener("abort", () =>
+      reject(new CharityProviderError("The search took too long.")),
+    );
+  });
+  return Promise.race([work, late]);
+};
+
+/**
+ * Searches with the account's provider. What is no EIN finds nothing; a name that is one is searched for as one.
+ * @throws DomainError request_invalid for a name of fewer than three letters and digits
+ * @throws OutageError when the provider cannot answer
+ */
+export const searchCharities = async (
+  deps: { readonly db: DatabasePool; readonly charities: Charities },
+  accountId: string,
+  query: {
+    readonly name: string | null;
+    readonly ein: string | null;
+    readonly page: number;
+    readonly pageSize: number;
+  },
+): Promise<CharityPage> => {
+  const name = query.name?.trim() || null;
+  const nameAsEin = name === null ? null : parseEin(name);
+  if (name !== null && searchWords(name).phrase.length < MINIMUM_SEARCH_LENGTH) {
+    throw new DomainError(
+      "request_invalid",
+      `name: must have at least ${MINIMUM_SEARCH_LENGTH} letters or digits`,
+    );
+  }
+  const writtenEin = query.ein?.trim() || null;
+  const ein = writtenEin === null ? nameAsEin : parseEin(writtenEin);
+  if ((writtenEin !== null && ein === null) || (nameAsEin !== null && nameAsEin !== ein)) {
+    return NOTHING;
+  }
+  const provider = await providerOf(deps, accountId);
+  const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
+  try {
+    const { page, pageSize } = query;
+    return await within(
+      signal,
+      provider.search({ name: nameAsEin === null ? name : null, ein, page, pageSize }, signal),
+    );
+  } catch (error) {
+    if (error instanceof CharityProviderError) {
+      throw new OutageError("charity search failed", { cause: error });
+    }
+    throw error;
+  }
+};
