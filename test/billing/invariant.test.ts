@@ -72,7 +72,7 @@ const keepsInvariant = test.macro({
     t.deepEqual(double.control.problems(), []);
   },
   title: (_, seed) =>
-    `after any faults and a drain, Stripe has registered less refunded at each second (sequence ${seed})`,
+    `after any faults and a drain, Stripe has registered less refunded at each second (sequence ${String(seed)})`,
 });
 
 for (const seed of [1, 2, 3, 5, 8, 13, 21, 34, 55, 89]) {

@@ -43,7 +43,7 @@ const refuses = test.macro({
       message: new RegExp(name, "u"),
     });
   },
-  title: (_, name, value) => `${name}=${value} is refused`,
+  title: (_, name, value) => `${String(name)}=${String(value)} is refused`,
 });
 
 test(refuses, "PORT", "65536");

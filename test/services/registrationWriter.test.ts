@@ -24,6 +24,10 @@ const entryOf = (accountId: string, given: Partial<NewRegistration> = {}): NewRe
 const createWriter = ({ db }: DatabaseContext) =>
   createRegistrationWriter({ db, clock: systemClock });
 
+/** Two writers, as in two processes. */
+const createWriters = (context: DatabaseContext) =>
+  [createWriter(context), createWriter(context)] as const;
+
 test("requests that are written together are answered as if each had been alone, in order", async (t) => {
   const writer = createWriter(t.context);
   const [one, two] = [
@@ -46,18 +50,20 @@ test("requests that are written together are answered as if each had been alone,
 });
 
 test("200 parallel registrations with one key, in two processes' writers, make one record and one unit of usage", async (t) => {
-  const writers = [createWriter(t.context), createWriter(t.context)];
+  const writers = createWriters(t.context);
   const { id } = await createTestOrganization(t.context.db);
 
   const answers = await Promise.all(
     Array.from({ length: 200 }, (_, index) =>
-      writers[index % 2]?.register(entryOf(id, { idempotencyKey: "once", count: index + 1 })),
+      writers[index % 2 === 0 ? 0 : 1].register(
+        entryOf(id, { idempotencyKey: "once", count: index + 1 }),
+      ),
     ),
   );
 
   const [first] = answers;
-  t.true(answers.every((answer) => answer?.registration.id === first?.registration.id));
-  t.is(answers.filter((answer) => answer?.replayed === false).length, 1);
+  t.true(answers.every((answer) => answer.registration.id === first?.registration.id));
+  t.is(answers.filter((answer) => answer.replayed === false).length, 1);
   const books = await readBooks(t.context.db, id);
   t.is(books.registrations, 1);
   t.is(books.facts, 1);
@@ -66,18 +72,19 @@ test("200 parallel registrations with one key, in two processes' writers, make o
 });
 
 test("two batches that share keys in opposite orders both succeed", async (t) => {
-  const writers = [createWriter(t.context), createWriter(t.context)];
+  const writers = createWriters(t.context);
   const { id } = await createTestOrganization(t.context.db);
   const keys = Array.from({ length: 60 }, (_, index) => `key-${index}`);
 
   for (let round = 0; round < 5; round += 1) {
     const ordered = keys.map((key) => `${key}-${round}`);
-    const answers = await Promise.all(
-      [ordered, ordered.toReversed()].flatMap((batch, index) =>
-        batch.map((idempotencyKey) => writers[index]?.register(entryOf(id, { idempotencyKey }))),
-      ),
-    );
-    t.is(answers.filter((answer) => answer?.replayed).length, keys.length);
+    const answers = await Promise.all([
+      ...ordered.map((key) => writers[0].register(entryOf(id, { idempotencyKey: key }))),
+      ...ordered
+        .toReversed()
+        .map((key) => writers[1].register(entryOf(id, { idempotencyKey: key }))),
+    ]);
+    t.is(answers.filter((answer) => answer.replayed).length, keys.length);
   }
   t.is((await readBooks(t.context.db, id)).registrations, 5 * keys.length);
 });

@@ -3,6 +3,7 @@ import type { ExecutionContext } from "ava";
 import { WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
+import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { startStripeDouble } from "../stripe/startStripeDouble.ts";
 import type { StripeDouble } from "../stripe/startStripeDouble.ts";
@@ -14,6 +15,9 @@ import { eventually, openNamespace, startProgram } from "../support/programs.ts"
 
 // One after the other: a database belongs to one deployment, whose dispatcher serves all that waits in it.
 const test = testWithDatabase();
+
+const plantReply = z.object({ tree_details: z.array(z.object({ id: z.uuid() })) });
+const refundReply = z.object({ refund_id: z.string() });
 
 type Deployment = {
   readonly client: Client;
@@ -71,11 +75,11 @@ test.serial(
     t.is(planted.status, 200);
     const {
       tree_details: [tree],
-    } = (await planted.json()) as { tree_details: { id: string }[] };
+    } = plantReply.parse(await planted.json());
     await eventually(() => billed() === 12);
     const refunded = await post(api, "/refund/trees", { id: tree?.id });
     t.is(refunded.status, 200);
-    const { refund_id: refundId } = (await refunded.json()) as { refund_id: string };
+    const { refund_id: refundId } = refundReply.parse(await refunded.json());
 
     t.is(refundId, `refund-${tree?.id}`);
     await eventually(() => billed() === 0);
