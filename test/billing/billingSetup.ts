@@ -49,7 +49,10 @@ export type BillingSetup = {
 };
 
 /** An organization that is billed through the Stripe double, with one clock for both sides. */
-export const setUpBilling = async (t: ExecutionContext<DatabaseContext>): Promise<BillingSetup> => {
+export const setUpBilling = async (
+  t: ExecutionContext<DatabaseContext>,
+  { timeoutMs = 10_000 }: { readonly timeoutMs?: number } = {},
+): Promise<BillingSetup> => {
   const { db } = t.context;
   const double = await startStripeDouble();
   t.teardown(double.close);
@@ -58,7 +61,7 @@ export const setUpBilling = async (t: ExecutionContext<DatabaseContext>): Promis
   const clock: Clock = { now: () => new Date(control.now() * 1000) };
   const billing = createBilling({
     db,
-    stripe: { secretKey: double.secretKey, apiBase: double.url, timeoutMs: 400 },
+    stripe: { secretKey: double.secretKey, apiBase: double.url, timeoutMs },
   });
   await billing.prepare();
   const { customerId, subscriptionId } = control.addSubscriber({});
