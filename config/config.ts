@@ -98,6 +98,9 @@ const settings = z.object({
     .default("auto"),
 });
 
+/** The environment variables that are settings. */
+export const SETTING_NAMES: readonly string[] = Object.keys(settings.shape);
+
 /** The whole configuration, by the names of its environment variables. */
 export type Config = Readonly<z.output<typeof settings>>;
 
