@@ -1,5 +1,7 @@
 import { readFileSync } from "node:fs";
 import { Command } from "commander";
+import { addCharityCommands } from "./commands/charityCommands.ts";
+import { addDonationCommands } from "./commands/donationCommands.ts";
 import { addDoctorCommand } from "./commands/doctorCommand.ts";
 import { addImportCommands } from "./commands/importCommands.ts";
 import { addKeyCommands } from "./commands/keyCommands.ts";
@@ -41,6 +43,8 @@ export const buildProgram = (context: Context): Command => {
     .addHelpText("after", `${CONNECTIONS_HELP}\n${EXIT_CODES_HELP}`);
   addOrgCommands(program, context);
   addKeyCommands(program, context);
+  addCharityCommands(program, context);
+  addDonationCommands(program, context);
   addUsageCommands(program, context);
   addWorkflowCommands(program, context);
   addImportCommands(program, context);

@@ -193,3 +193,27 @@ export const countDonations = async (
   `);
   return count;
 };
+
+const detailsRow = donationRow.extend({
+  accountId: z.uuid(),
+  mode: z.enum(["live", "test"]),
+  refundedAt: z.date().nullable(),
+  refundReason: z.string().nullable(),
+});
+
+/** A donation whoever owns it, and its refund; for the operator. */
+export const findDonationDetails = (
+  db: CommonQueryMethods,
+  id: string,
+): Promise<Readonly<z.output<typeof detailsRow>> | null> =>
+  db.maybeOne(sql.type(detailsRow)`
+    SELECT
+      ${donationColumns},
+      donation.account_id AS "accountId",
+      donation.mode,
+      donation.refunded_at AS "refundedAt",
+      donation_refund.reason AS "refundReason"
+    FROM donation
+    LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id
+    WHERE donation.id = ${id}
+  `);

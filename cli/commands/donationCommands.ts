@@ -1,0 +1,119 @@
+import type { Command } from "commander";
+import { findDonationDetails, listDonations } from "../../db/donations.ts";
+import type { Mode } from "../../domain/accounts.ts";
+import { formatEin } from "../../domain/charities.ts";
+import type { Donation } from "../../domain/donations.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { getOrganization } from "../../services/getOrganization.ts";
+import { parseId, parseLimit, parseMode } from "../arguments.ts";
+import type { Context } from "../context.ts";
+import { printJson, printRecord, printTable } from "../output/print.ts";
+
+const einOf = ({ ein }: Donation): string | null => ein && formatEin(ein);
+
+/** A donation as programs read it. */
+const presentDonation = (donation: Donation) => ({
+  id: donation.id,
+  amount_cents: donation.amountCents,
+  currency: "USD",
+  ein: einOf(donation),
+  nonprofit_id: donation.nonprofitId,
+  charity_provider: donation.charityProvider,
+  charity_name: donation.charityName,
+  created_at: donation.createdAt,
+  idempotency_key: donation.idempotencyKey,
+  attribution: donation.attribution,
+  metadata: donation.metadata,
+  refunded: donation.refunded,
+});
+
+const dollars = (cents: number): string =>
+  `${Math.floor(cents / 100).toLocaleString("en-US")}.${String(cents % 100).padStart(2, "0")}`;
+
+type ListOptions = {
+  readonly org: string;
+  readonly mode: Mode;
+  readonly limit: number;
+  readonly json?: true;
+};
+
+const list = async (
+  { io, connections }: Context,
+  { org, mode, limit, json }: ListOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  await getOrganization(db, org);
+  const owner = { accountId: org, mode };
+  const donations = await listDonations(db, owner, {}, { offset: 0, limit });
+  if (json) {
+    printJson(io, donations.map(presentDonation));
+    return;
+  }
+  printTable(
+    io,
+    ["id", "USD", "charity", "EIN", "created", "refunded"],
+    donations.map((donation) => [
+      donation.id,
+      dollars(donation.amountCents),
+      donation.charityName,
+      einOf(donation),
+      donation.createdAt,
+      donation.refunded,
+    ]),
+  );
+};
+
+const show = async (
+  { io, connections }: Context,
+  id: string,
+  { json }: { readonly json?: true },
+): Promise<void> => {
+  const donation = await findDonationDetails(await connections.database(), id);
+  if (!donation) {
+    throw new DomainError("record_not_found", `there is no donation ${id}`);
+  }
+  const { accountId, mode, refundedAt, refundReason } = donation;
+  if (json) {
+    printJson(io, {
+      ...presentDonation(donation),
+      account_id: accountId,
+      mode,
+      refunded_at: refundedAt,
+      refund_reason: refundReason,
+    });
+    return;
+  }
+  printRecord(io, {
+    id: donation.id,
+    account: accountId,
+    mode,
+    USD: dollars(donation.amountCents),
+    charity: donation.charityName,
+    EIN: einOf(donation),
+    "nonprofit id": `${donation.nonprofitId} (${donation.charityProvider})`,
+    created: donation.createdAt,
+    "idempotency key": donation.idempotencyKey,
+    attribution: donation.attribution,
+    metadata: JSON.stringify(donation.metadata),
+    refunded: refundedAt,
+    "refund reason": refundReason,
+  });
+};
+
+export const addDonationCommands = (program: Command, context: Context): void => {
+  const donation = program.command("donation").description("donations to charities");
+  donation
+    .command("list")
+    .description("list an organization's donations, newest first")
+    .requiredOption("--org <id>", "the organization", parseId)
+    .option("--mode <live|test>", "of which key", parseMode, "live")
+    .option("--limit <count>", "how many at most", parseLimit, 100)
+    .option("--json", "print JSON")
+    .action((options: ListOptions) => list(context, options));
+  donation
+    .command("show")
+    .description("show a donation, and its refund")
+    .argument("<id>", "the donation", parseId)
+    .option("--json", "print JSON")
+    .action((id: string, options: { readonly json?: true }) => show(context, id, options));
+};

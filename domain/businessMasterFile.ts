@@ -1,0 +1,106 @@
+import type { Ein } from "./charities.ts";
+import { parseEin } from "./charities.ts";
+
+/*
+ * The IRS's Exempt Organizations Business Master File: comma-separated, one record a line, 28 columns
+ * (irs.gov/pub/irs-soi/eo_info.pdf). ICO and STREET, which name and locate private persons, are not read.
+ */
+
+const COLUMNS = [
+  "EIN",
+  "NAME",
+  "ICO",
+  "STREET",
+  "CITY",
+  "STATE",
+  "ZIP",
+  "GROUP",
+  "SUBSECTION",
+  "AFFILIATION",
+  "CLASSIFICATION",
+  "RULING",
+  "DEDUCTIBILITY",
+  "FOUNDATION",
+  "ACTIVITY",
+  "ORGANIZATION",
+  "STATUS",
+  "TAX_PERIOD",
+  "ASSET_CD",
+  "INCOME_CD",
+  "FILING_REQ_CD",
+  "PF_FILING_REQ_CD",
+  "ACCT_PD",
+  "ASSET_AMT",
+  "INCOME_AMT",
+  "REVENUE_AMT",
+  "NTEE_CD",
+  "SORT_NAME",
+] as const;
+
+/** What is kept of a record. */
+export type MasterFileRecord = {
+  readonly ein: Ein;
+  readonly name: string;
+  readonly sortName: string;
+  readonly city: string;
+  readonly state: string;
+  readonly ntee: string;
+  readonly affiliation: string;
+  readonly subsection: string;
+  readonly deductibility: string;
+  readonly incomeCode: number;
+};
+
+const FIELD = /(?:^|,)(?:"((?:[^"]|"")*)"|([^",]*))(?=,|$)/gy;
+
+/** The fields of a line; null when its quotes are not in order. Most lines have none, so that splitting is enough. */
+const splitLine = (line: string): readonly string[] | null => {
+  if (!line.includes('"')) {
+    return line.split(",");
+  }
+  const fields: string[] = [];
+  let end = 0;
+  for (const match of line.matchAll(FIELD)) {
+    fields.push(match[1]?.replaceAll('""', '"') ?? match[2] ?? "");
+    end = match.index + match[0].length;
+  }
+  return end === line.length ? fields : null;
+};
+
+/** Whether a file's first line is that of a Business Master File. */
+export const isMasterFileHeader = (line: string): boolean => {
+  const names = splitLine(line.replace(/^\uFEFF/u, "")) ?? [];
+  return COLUMNS.every((name, index) => names[index]?.trim() === name);
+};
+
+/** Reads one line; the text says what is wrong with it. */
+export const readMasterFileLine = (line: string): MasterFileRecord | string => {
+  const fields = splitLine(line);
+  if (fields?.length !== COLUMNS.length) {
+    return fields ? `has ${fields.length} columns, not ${COLUMNS.length}` : "has an open quote";
+  }
+  const field = (name: (typeof COLUMNS)[number]): string =>
+    fields[COLUMNS.indexOf(name)]?.trim() ?? "";
+  const ein = parseEin(field("EIN"));
+  if (ein === null) {
+    return "has no EIN of nine digits";
+  }
+  if (field("NAME") === "") {
+    return "has no name";
+  }
+  if (line.includes("\0") || line.includes("\uFFFD")) {
+    return "is not well-formed text";
+  }
+  return {
+    ein,
+    name: field("NAME"),
+    sortName: field("SORT_NAME"),
+    city: field("CITY"),
+    state: field("STATE"),
+    ntee: field("NTEE_CD"),
+    affiliation: field("AFFILIATION"),
+    subsection: field("SUBSECTION"),
+    deductibility: field("DEDUCTIBILITY"),
+    incomeCode: /^\d$/u.test(field("INCOME_CD")) ? Number(field("INCOME_CD")) : 0,
+  };
+};
