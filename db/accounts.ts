@@ -29,7 +29,7 @@ const columns = sql.fragment`
 `;
 
 export const findAccount = (db: CommonQueryMethods, id: string): Promise<Account | null> =>
-  db.maybeOne(sql.type(accountRow)`
+  db.maybeOne(sql.prepared("find_account", accountRow)`
     SELECT ${columns}
     FROM account
     WHERE id = ${id}

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../domain/usage.ts";
-import { sql } from "./sql.ts";
+import { nothing, sql } from "./sql.ts";
 
 /**
  * Books usage under its identifier, once however often it is given.
@@ -15,7 +15,7 @@ export const insertLedgerUsage = async (
     readonly quantity: number;
   },
 ): Promise<boolean> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
+  const { rowCount } = await db.query(sql.prepared("insert_ledger_usage", nothing)`
     INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
     VALUES (
       ${usage.identifier}, ${usage.accountId}, ${usage.mode}, ${usage.meter}, ${usage.second}, ${usage.quantity}, now()

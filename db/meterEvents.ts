@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { MeterEventState, UsageStream } from "../domain/usage.ts";
 import { meterEventIdentifier } from "../domain/usage.ts";
-import { sql } from "./sql.ts";
+import { nothing, sql } from "./sql.ts";
 
 const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
@@ -64,7 +64,7 @@ export const lockStream = async (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, meter }: UsageStream,
 ): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+  await transaction.query(sql.prepared("lock_stream", nothing)`
     SELECT FROM (SELECT pg_advisory_xact_lock(hashtextextended(${`usage/${accountId}/${mode}/${meter}`}, 0))) AS locked
   `);
 };
@@ -73,7 +73,7 @@ export const findUnfinishedMeterEvent = (
   db: CommonQueryMethods,
   { accountId, mode, meter }: UsageStream,
 ): Promise<StoredMeterEvent | null> =>
-  db.maybeOne(sql.type(meterEventRow)`
+  db.maybeOne(sql.prepared("find_unfinished_meter_event", meterEventRow)`
     SELECT ${columns}
     FROM meter_event
     WHERE account_id = ${accountId}
@@ -92,6 +92,8 @@ export const findMeterEvent = (
     WHERE id = ${id}
   `);
 
+const sequenceRow = z.strictObject({ sequence: z.int() });
+
 /** Puts the next sealing of a second on record. Must run under the stream's lock, which keeps the sequence gapless. */
 export const insertMeterEvent = async (
   transaction: DatabaseTransactionConnection,
@@ -106,7 +108,7 @@ export const insertMeterEvent = async (
   },
 ): Promise<StoredMeterEvent> => {
   const { accountId, mode, meter } = stream;
-  const sequence = await transaction.oneFirst(sql.type(z.strictObject({ sequence: z.int() }))`
+  const sequence = await transaction.oneFirst(sql.prepared("next_sequence", sequenceRow)`
     SELECT coalesce(max(sequence), 0) + 1 AS sequence
     FROM meter_event
     WHERE account_id = ${accountId}
@@ -115,7 +117,7 @@ export const insertMeterEvent = async (
       AND second = ${event.second}
   `);
   const sealedAt = event.sealedAt.toISOString();
-  return transaction.one(sql.type(meterEventRow)`
+  return transaction.one(sql.prepared("insert_meter_event", meterEventRow)`
     INSERT INTO meter_event
       (account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state, sealed_at, settled_at)
     VALUES (
@@ -136,7 +138,7 @@ export const beginAttempt = (
   id: bigint,
   lease: { readonly now: Date; readonly until: Date },
 ): Promise<StoredMeterEvent | null> =>
-  db.maybeOne(sql.type(meterEventRow)`
+  db.maybeOne(sql.prepared("begin_attempt", meterEventRow)`
     UPDATE meter_event
     SET
       state = 'sending',
@@ -182,7 +184,7 @@ export const settleMeterEvent = async (
     readonly settledAt: Date;
   },
 ): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
+  await db.query(sql.prepared("settle_meter_event", nothing)`
     UPDATE meter_event
     SET
       state = ${settlement.state},

@@ -32,9 +32,13 @@ export const openPool = (url: string, maximumConnections = 10): Promise<Database
     driverFactory: createPgDriverFactory(),
     interceptors: [parseRows],
     maximumPoolSize: maximumConnections,
-    connectionTimeout: 5000,
+    // Also how long a request waits for a free connection: on a machine that is busy rather than broken it gets one.
+    connectionTimeout: 15_000,
     statementTimeout: 60_000,
     idleInTransactionSessionTimeout: 60_000,
+    // Nothing of ours stays in a session. The default, DISCARD ALL, is a round trip after every query and forgets the
+    // prepared statements.
+    resetConnection: () => Promise.resolve(),
     // Not the preset: it turns `numeric` into a float and `timestamptz` into milliseconds.
     typeParsers: [
       createBigintTypeParser(),

@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../domain/usage.ts";
 import { MAXIMUM_QUANTITY } from "../domain/usage.ts";
-import { sql } from "./sql.ts";
+import { nothing, sql } from "./sql.ts";
 
 const stream = {
   accountId: z.uuid(),
@@ -31,12 +31,14 @@ export const insertRefundFacts = async (
   `);
 };
 
+const secondRow = z.strictObject({ second: z.bigint() });
+
 /** The oldest second of the stream that has facts in no meter event. */
 export const findOldestUnsealedSecond = async (
   db: CommonQueryMethods,
   { accountId, mode, meter }: UsageStream,
 ): Promise<number | null> => {
-  const second = await db.maybeOneFirst(sql.type(z.strictObject({ second: z.bigint() }))`
+  const second = await db.maybeOneFirst(sql.prepared("find_oldest_unsealed_second", secondRow)`
     SELECT second
     FROM usage_fact
     WHERE account_id = ${accountId}
@@ -64,7 +66,7 @@ export const listUnsealedFacts = (
   { accountId, mode, meter }: UsageStream,
   second: number,
 ): Promise<readonly Readonly<z.output<typeof unsealedRow>>[]> =>
-  transaction.any(sql.type(unsealedRow)`
+  transaction.any(sql.prepared("list_unsealed_facts", unsealedRow)`
     WITH unsealed AS (
       SELECT
         fact.id,
@@ -100,7 +102,7 @@ export const assignFacts = async (
   ids: readonly string[],
   meterEventId: bigint,
 ): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+  await transaction.query(sql.prepared("assign_facts", nothing)`
     UPDATE usage_fact
     SET meter_event_id = ${meterEventId}
     WHERE id = ANY(${sql.array(ids, "int8")})
