@@ -1,0 +1,65 @@
+import { v7 as newId } from "uuid";
+import { createApp } from "../api/http/createApp.ts";
+import { authenticate } from "../api/middleware/authenticate.ts";
+import { createApiMetrics } from "../api/metrics/createApiMetrics.ts";
+import { registrationEndpoints } from "../api/standalone/registrations/registrationEndpoints.ts";
+import { systemClock } from "../domain/clock.ts";
+import { openDatabase } from "../program/openDatabase.ts";
+import { runProgram } from "../program/runProgram.ts";
+import { startServer } from "../program/startServer.ts";
+import { createBilling } from "../providers/billing/createBilling.ts";
+import { createAuthenticator } from "../services/createAuthenticator.ts";
+import type { RegistrationWriter } from "../services/registrationWriter.ts";
+
+/*
+ * The baseline of the registration benchmark: the API with everything on a request's way but the database. Request id,
+ * log, metrics, key, body, validation and the answer are the API's own; the writer hands back what it was given.
+ */
+
+const createEchoWriter = (): RegistrationWriter => {
+  let total = 0;
+  return {
+    register: (entry) => {
+      total += entry.count;
+      return Promise.resolve({
+        registration: { ...entry, id: newId(), createdAt: systemClock.now(), refunded: false },
+        totals: { all: total, month: total },
+        replayed: false,
+      });
+    },
+    drain: () => Promise.resolve(),
+    queueLength: () => 0,
+  };
+};
+
+await runProgram(
+  "echo",
+  async (config, logger) => {
+    const db = await openDatabase(config);
+    const app = createApp({
+      logger,
+      observe: createApiMetrics().observeRequest,
+      checkKey: authenticate(createAuthenticator({ db, accountType: "organization" })),
+      presentError: (_status, message) => ({ error: message }),
+      endpoints: registrationEndpoints({
+        db,
+        clock: systemClock,
+        billing: createBilling({ db, stripe: null }),
+        writer: createEchoWriter(),
+      }),
+    });
+    const server = await startServer(app.callback(), {
+      host: config.HOST,
+      port: config.PORT,
+      setting: "PORT",
+    });
+    return {
+      addresses: { standalone: server.address },
+      stop: async () => {
+        await server.close(1000);
+        await db.end();
+      },
+    };
+  },
+  5000,
+);

@@ -1,0 +1,139 @@
+import { availableParallelism, cpus, totalmem } from "node:os";
+import { parseArgs } from "node:util";
+import { Client } from "pg";
+import { StartupError } from "../program/startupError.ts";
+import { measureGrowth } from "./measureGrowth.ts";
+import { measureList } from "./measureList.ts";
+import { measureRegistrations } from "./measureRegistrations.ts";
+import { measureSender } from "./measureSender.ts";
+import type { Result } from "./support/result.ts";
+import { formatTable } from "./support/result.ts";
+import type { Services } from "./support/startServices.ts";
+import { startServices } from "./support/startServices.ts";
+
+const USAGE = `npm run bench [-- NAME… [--option N …]]
+
+Runs the benchmarks, or those named, against a PostgreSQL and a Temporal server of their own. Progress goes to stderr,
+the table to stdout.
+
+  registrations   POST /plant/trees beside an echo handler and beside pgbench
+                  --rounds 3  --seconds 4  --connections 64
+  list            GET of many registrations: memory, and speed beside psql's COPY
+                  --listed 1000000  --rounds 3
+  sender          meter events of a busy account, delivery for many accounts
+                  --facts 100000  --accounts 1000  --traffic-seconds 30
+  growth          POST with few and many registrations on record
+                  --existing 10000,1000000,5000000  --rounds 3  --seconds 4  --connections 64`;
+
+const wholeNumber = (name: string, text: string): number => {
+  const number = Number(text);
+  if (!Number.isSafeInteger(number) || number < 1) {
+    throw new RangeError(`--${name} must be a whole number of at least 1, not ${text}.`);
+  }
+  return number;
+};
+
+const readArguments = () => {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      help: { type: "boolean", default: false },
+      rounds: { type: "string", default: "3" },
+      seconds: { type: "string", default: "4" },
+      connections: { type: "string", default: "64" },
+      listed: { type: "string", default: "1000000" },
+      facts: { type: "string", default: "100000" },
+      accounts: { type: "string", default: "1000" },
+      "traffic-seconds": { type: "string", default: "30" },
+      existing: { type: "string", default: "10000,1000000,5000000" },
+    },
+  });
+  const repeated = {
+    rounds: wholeNumber("rounds", values.rounds),
+    roundMs: wholeNumber("seconds", values.seconds) * 1000,
+    connections: wholeNumber("connections", values.connections),
+  };
+  return {
+    help: values.help,
+    names: positionals,
+    repeated,
+    list: { registrations: wholeNumber("listed", values.listed), rounds: repeated.rounds },
+    sender: {
+      facts: wholeNumber("facts", values.facts),
+      accounts: wholeNumber("accounts", values.accounts),
+      trafficSeconds: wholeNumber("traffic-seconds", values["traffic-seconds"]),
+    },
+    growth: {
+      ...repeated,
+      existing: values.existing.split(",").map((count) => wholeNumber("existing", count)),
+    },
+  };
+};
+
+type Report = (line: string) => void;
+
+const benchmarksOf = ({
+  repeated,
+  list,
+  sender,
+  growth,
+}: ReturnType<typeof readArguments>): ReadonlyMap<
+  string,
+  (services: Services, report: Report) => Promise<readonly Result[]>
+> =>
+  new Map([
+    ["registrations", (services, report) => measureRegistrations(services, repeated, report)],
+    ["list", (services, report) => measureList(services, list, report)],
+    ["sender", (services, report) => measureSender(services, sender, report)],
+    ["growth", (services, report) => measureGrowth(services, growth, report)],
+  ]);
+
+const describeConditions = async (services: Services): Promise<string> => {
+  const client = new Client({ connectionString: services.databaseUrl });
+  await client.connect();
+  const { rows } = await client.query<{ version: string }>(
+    "SELECT current_setting('server_version') AS version",
+  );
+  await client.end();
+  return [
+    `${availableParallelism()} cores (${cpus()[0]?.model ?? "unknown"})`,
+    `${(totalmem() / 1024 ** 3).toFixed(0)} GiB of memory`,
+    `${process.platform} ${process.arch}`,
+    `Node ${process.version}`,
+    `PostgreSQL ${rows[0]?.version ?? "unknown"}, durable`,
+    "medians with the least and the most of the rounds",
+  ].join("; ");
+};
+
+const main = async (): Promise<number> => {
+  const given = readArguments();
+  const benchmarks = benchmarksOf(given);
+  const unknown = given.names.filter((name) => !benchmarks.has(name));
+  if (given.help || unknown.length > 0) {
+    console.error(unknown.length > 0 ? `Unknown: ${unknown.join(", ")}\n\n${USAGE}` : USAGE);
+    return unknown.length > 0 ? 2 : 0;
+  }
+  const services = await startServices();
+  const results: Result[] = [];
+  try {
+    for (const [name, measure] of benchmarks) {
+      if (given.names.length === 0 || given.names.includes(name)) {
+        results.push(...(await measure(services, (line) => console.error(line))));
+      }
+    }
+    console.log(`${formatTable(results)}\n\n${await describeConditions(services)}`);
+  } finally {
+    await services.stop();
+  }
+  return results.every(({ reached }) => reached !== false) ? 0 : 1;
+};
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  if (!(error instanceof StartupError || error instanceof RangeError)) {
+    throw error;
+  }
+  console.error(error.message);
+  process.exitCode = 2;
+}

@@ -1,0 +1,36 @@
+import { openPool } from "../../db/pool.ts";
+import { insertAccount } from "../../db/accounts.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { issueKey } from "../../services/issueKey.ts";
+
+/** Creates organizations with the given ids, each with a production key; the keys come back in the same order. */
+export const createAccounts = async (
+  databaseUrl: string,
+  ids: readonly string[],
+  stripeCustomerIds: readonly string[] = [],
+): Promise<readonly string[]> => {
+  const db = await openPool(databaseUrl);
+  try {
+    return await db.transaction(async (transaction) => {
+      const keys: string[] = [];
+      for (const [index, id] of ids.entries()) {
+        const account = {
+          id,
+          type: "organization",
+          name: `Benchmark ${id}`,
+          fractionalCounting: false,
+          billingDay: 1,
+          stripeCustomerId: stripeCustomerIds[index] ?? null,
+          stripeSubscriptionId: null,
+          createdAt: systemClock.now(),
+        } as const;
+        await insertAccount(transaction, account);
+        const { key } = await issueKey({ db: transaction, clock: systemClock }, account, "live");
+        keys.push(key);
+      }
+      return keys;
+    });
+  } finally {
+    await db.end();
+  }
+};

@@ -1,0 +1,76 @@
+import { execFile } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { commandPath } from "./commandPath.ts";
+
+const run = promisify(execFile);
+
+/**
+ * What a service that writes each request by itself would run: the same rows and totals as the writer's, in one
+ * statement and so one transaction. The accounts' ids are counted through.
+ */
+const statement = (accounts: number): string => `
+\\set account random(1, ${accounts})
+WITH inserted AS (
+  INSERT INTO registration
+    (id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata)
+  VALUES (
+    uuidv7(), ('00000000-0000-4000-8000-' || lpad(:account::text, 12, '0'))::uuid, 'live', 'tree', 1, 0, now(),
+    gen_random_uuid()::text || '-0000000000', 'bench', '{"order": "0000000000"}'
+  )
+  ON CONFLICT (account_id, mode, kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+  RETURNING id, account_id, mode, kind, count, created_at
+),
+fact AS (
+  INSERT INTO usage_fact (account_id, mode, meter, registration_id, quantity, second)
+  SELECT account_id, mode, kind, id, count, floor(extract(epoch FROM created_at))::bigint
+  FROM inserted
+)
+INSERT INTO impact_total (account_id, mode, kind, period, total)
+SELECT account_id, mode, kind, period, count
+FROM inserted
+CROSS JOIN (VALUES ('all'), (to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM'))) AS span (period)
+ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
+RETURNING total;
+`;
+
+/** An account of the statement above, by its number from 1. */
+export const pgbenchAccountId = (number: number): string =>
+  `00000000-0000-4000-8000-${String(number).padStart(12, "0")}`;
+
+/** @returns registrations per second over some accounts, written row by row; null where pgbench is missing */
+export const runPgbench = async ({
+  databaseUrl,
+  folder,
+  accounts,
+  clients,
+  durationMs,
+}: {
+  readonly databaseUrl: string;
+  readonly folder: string;
+  readonly accounts: number;
+  readonly clients: number;
+  readonly durationMs: number;
+}): Promise<number | null> => {
+  const pgbench = await commandPath("pgbench");
+  if (pgbench === null) {
+    return null;
+  }
+  const file = join(folder, `pgbench-${accounts}.sql`);
+  await writeFile(file, statement(accounts));
+  const { stdout } = await run(pgbench, [
+    "--no-vacuum",
+    "--protocol=prepared",
+    `--client=${clients}`,
+    "--jobs=2",
+    `--time=${Math.max(1, Math.round(durationMs / 1000))}`,
+    `--file=${file}`,
+    databaseUrl,
+  ]);
+  const rate = /^tps = (?<rate>[\d.]+)/mu.exec(stdout)?.groups?.["rate"];
+  if (rate === undefined) {
+    throw new Error(`pgbench told no rate:\n${stdout}`);
+  }
+  return Number(rate);
+};

@@ -1,0 +1,16 @@
+/** The value below which a share of them lies. @param ascending sorted values */
+export const percentile = (ascending: readonly number[], share: number): number =>
+  ascending[Math.min(ascending.length - 1, Math.floor(ascending.length * share))] ?? Number.NaN;
+
+export const median = (values: readonly number[]): number => {
+  const ascending = values.toSorted((left, right) => left - right);
+  const middle = (ascending.length - 1) / 2;
+  return (
+    ((ascending[Math.floor(middle)] ?? Number.NaN) + (ascending[Math.ceil(middle)] ?? Number.NaN)) /
+    2
+  );
+};
+
+/** The median with the least and the most, which tell how noisy the machine was. */
+export const describeSpread = (values: readonly number[], digits = 0): string =>
+  `${median(values).toFixed(digits)} (${Math.min(...values).toFixed(digits)} to ${Math.max(...values).toFixed(digits)})`;
