@@ -1,6 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
+import { z } from "zod";
 import { createStoreApp } from "../../api/store/createStoreApp.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
@@ -49,6 +50,13 @@ const parseBody = (text: string): Record<string, unknown> => {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the answer checker has held it to its schema.
   return text === "" ? {} : (JSON.parse(text) as Record<string, unknown>);
 };
+
+/** The objects of a list in an answer. */
+export const rowsIn = (
+  body: Readonly<Record<string, unknown>>,
+  name: string,
+): readonly Readonly<Record<string, unknown>>[] =>
+  z.array(z.record(z.string(), z.unknown())).parse(body[name]);
 
 /** Serves the stores' interface on a real port over a real database until the test ends, as one process would. */
 export const startStoreApi = async (
@@ -114,6 +122,16 @@ export const startStoreApi = async (
     get: (path, headers) => call("GET", path, headers, undefined),
     post: (path, headers, body) => call("POST", path, headers, body),
   };
+};
+
+/** Two processes' worth of the interface over one database; a request's number picks one. */
+export const startTwoStoreApis = async (
+  t: ExecutionContext,
+  options: Parameters<typeof startStoreApi>[1],
+): Promise<(index: number) => StoreApi> => {
+  const even = await startStoreApi(t, options);
+  const odd = await startStoreApi(t, options);
+  return (index) => (index % 2 === 0 ? even : odd);
 };
 
 /** A store of the test's own: 50 cents a tree, 10 a bottle, and a balance. */

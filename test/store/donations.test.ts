@@ -1,0 +1,123 @@
+import { CharityProviderError } from "../../providers/charities/provider.ts";
+import type { Charities } from "../../providers/charities/createCharities.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestStore, startStoreApi } from "./startStoreApi.ts";
+import { insertTestCharity, readStoreBooks } from "./storeRows.ts";
+
+const test = testWithDatabase();
+
+const EIN = "530196605";
+test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
+
+const fail = () => Promise.reject(new CharityProviderError("is down"));
+
+const PATH = "/app/api/charity/donate";
+
+test("a donation is recorded to the cent under each name of its amount, and answered as given", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+
+  for (const [fields, amount] of [
+    [{ amount_dollars: 1.15 }, 1.15],
+    [{ amount: 0.29 }, 0.29],
+    [{ donation_amount: 19.99 }, 19.99],
+    [{ amount_dollars: 4.35, amount: 4.35, donation_amount: 4.35 }, 4.35],
+    [{ amount: 5 }, 5],
+  ] as const) {
+    const { status, body } = await post(PATH, store.live, { charity_id: EIN, ...fields });
+    t.is(status, 200);
+    t.deepEqual(body, { status: "success", charity_id: EIN, amount, mode: "PROD" });
+  }
+  t.is((await get("/app/api/impact/stats", store.live)).body["donations"], 30.78);
+  t.is((await readStoreBooks(db, store.id)).balance, 10_000 - 3078);
+});
+
+test("an amount that is none, has fractions of a cent or differs between its names is refused", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+
+  for (const fields of [
+    {},
+    { amount_dollars: 0 },
+    { amount_dollars: -5 },
+    { amount_dollars: 0.001 },
+    { amount_dollars: 1.005 },
+    { amount_dollars: 0.1 + 0.2 },
+    { amount_dollars: "5" },
+    { amount_dollars: null },
+    { amount_dollars: 1e21 },
+    { amount_dollars: 1_000_000_000 },
+    { amount_dollars: 5, amount: 6 },
+    { amount: 5, donation_amount: 5.01 },
+  ]) {
+    const { status, body } = await post(PATH, store.live, { charity_id: EIN, ...fields });
+    t.is(status, 400, JSON.stringify(fields));
+    t.is(body["code"], "INVALID_PARAMETER");
+    t.regex(String(body["error"]), /amount/u);
+  }
+  t.is((await readStoreBooks(db, store.id)).balance, 10_000);
+});
+
+test("the charity is named by its EIN, with or without the dash, or its id; an unknown one is refused", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+
+  for (const id of [EIN, "53-0196605", `irs_${EIN}`]) {
+    const { status, body } = await post(PATH, store.live, { charity_id: id, amount: 1 });
+    t.is(status, 200);
+    t.is(body["charity_id"], id);
+  }
+  for (const id of ["999999999", "irs_1", "nobody", "", " ", 530_196_605, null]) {
+    const { status, body } = await post(PATH, store.live, { charity_id: id, amount: 1 });
+    t.is(status, 400);
+    t.is(body["code"], "INVALID_PARAMETER");
+  }
+  t.is((await readStoreBooks(db, store.id)).balance, 9700);
+});
+
+test("a donation is found by its customer", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db);
+  const customer = { customer_name: "Ann Lee", customer_email: "ann@example.com", customer_id: 7 };
+  await post(PATH, store.test, { charity_id: EIN, amount: 2, order_id: "#1", ...customer });
+  await post(PATH, store.test, { charity_id: EIN, amount: 3 });
+
+  for (const query of [
+    "customer_name=lee",
+    "email=ANN@example.com",
+    "customer_id=7",
+    "customer=7",
+  ]) {
+    t.deepEqual((await get(`/app/api/impact/stats?${query}`, store.test)).body, {
+      trees: 0,
+      plastic_bottles: 0,
+      donations: 2,
+      co2_kg: 0,
+      customer_scoped: true,
+    });
+  }
+});
+
+test("when the charity's provider fails nothing is recorded, and a repeat of an earlier donation is still answered", async (t) => {
+  const { db } = t.context;
+  const charities: Charities = {
+    isSetUp: () => true,
+    named: () => ({ name: "catalogue", search: fail, findByEin: fail, findById: fail }),
+  };
+  const healthy = await startStoreApi(t, { db });
+  const broken = await startStoreApi(t, { db, charities });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const headers = { ...store.live, "Idempotency-Key": "key" };
+  const donation = { charity_id: EIN, amount: 1 };
+  const first = await healthy.post(PATH, headers, donation);
+
+  const failed = await broken.post(PATH, store.live, donation);
+  t.is(failed.status, 500);
+  t.is(failed.body["code"], "INTERNAL_ERROR");
+  t.is((await broken.post(PATH, headers, donation)).text, first.text);
+  t.is((await readStoreBooks(db, store.id)).balance, 900);
+});

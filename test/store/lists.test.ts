@@ -1,0 +1,268 @@
+import type { ExecutionContext } from "ava";
+import { createMovableClock } from "../support/movableClock.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestStore, rowsIn, startStoreApi } from "./startStoreApi.ts";
+import type { StoreApi, TestStore } from "./startStoreApi.ts";
+
+const test = testWithDatabase();
+
+const ORDERS = [
+  {
+    customer_name: "Ann Lee",
+    customer_email: "Ann@Example.com",
+    customer_id: 7701,
+    order_id: "#1001",
+  },
+  {
+    customer_name: "ANNA Möller",
+    customer_email: "anna@example.com",
+    customer_id: "7702",
+    order_id: "1002",
+  },
+  { customer_name: "100% Bob_Smith\\", customer_email: "bob@example.com", order_id: "Store1001" },
+  { customer_id: "gid://shopify/Customer/7704", order_id: "#1001-A" },
+  {},
+];
+
+/** Plants one tree more for each order, so that the count names the order. */
+const plantOrders = async (
+  t: ExecutionContext,
+  { post }: StoreApi,
+  store: TestStore,
+): Promise<void> => {
+  for (const [index, order] of ORDERS.entries()) {
+    t.is((await post("/app/api/plant", store.test, { trees: index + 1, ...order })).status, 200);
+  }
+};
+
+test("every filter and alias finds what it names, and an empty one finds everything", async (t) => {
+  const api = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db);
+  await plantOrders(t, api, store);
+  const find = async (query: string): Promise<readonly unknown[]> => {
+    const { status, body } = await api.get(`/app/api/plant?${query}`, store.test);
+    t.is(status, 200, query);
+    return rowsIn(body, "trees")
+      .map(({ count }) => Number(count))
+      .toSorted((one, two) => one - two);
+  };
+
+  t.deepEqual(await find("customer_name=ann"), [1, 2]);
+  t.deepEqual(await find("customer_name=%20LEE%20"), [1]);
+  t.deepEqual(await find("customer_name=M%C3%96LL"), [2]);
+  t.deepEqual(await find("customer_name=%25"), [3]);
+  t.deepEqual(await find("customer_name=_"), [3]);
+  t.deepEqual(await find("customer_name=%5C"), [3]);
+  t.deepEqual(await find("customer_name=a"), [1, 2]);
+  t.deepEqual(await find("customer_email=ANN@example.COM"), [1]);
+  t.deepEqual(await find("email=anna@example.com"), [2]);
+  t.deepEqual(await find("customer_email=ann@example.com&email=ann@EXAMPLE.com"), [1]);
+  t.deepEqual(await find("customer_email=ann@example.com&email=anna@example.com"), []);
+  t.deepEqual(await find("customer_email=ann"), []);
+  t.deepEqual(await find("customer_id=7701"), [1]);
+  t.deepEqual(await find("customer_id=7704"), [4]);
+  t.deepEqual(await find("customer_id=gid://shopify/Customer/7702"), [2]);
+  t.deepEqual(await find("customer=ann"), [1, 2]);
+  t.deepEqual(await find("customer=BOB@example.com"), [3]);
+  t.deepEqual(await find("customer=7704"), [4]);
+  t.deepEqual(await find("order_id=1001"), [1]);
+  t.deepEqual(await find("order_id=%231001"), [1]);
+  t.deepEqual(await find("order_id=%231002"), [2]);
+  t.deepEqual(await find("order_id=Store1001"), [3]);
+  t.deepEqual(await find("customer=ann&order_id=1002"), [2]);
+  t.deepEqual(
+    await find(
+      "customer_name=&customer_email=&email=&customer_id=&customer=&order_id=&start_date=&end_date=&limit=&after_created_at=",
+    ),
+    [1, 2, 3, 4, 5],
+  );
+});
+
+test("a record shows all that was given, and empty texts for what was not", async (t) => {
+  const clock = createMovableClock("2026-03-10T09:08:07.006Z");
+  const { get, post } = await startStoreApi(t, { db: t.context.db, clock });
+  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  await post("/app/api/plastic", store.live, {
+    bottles: 2,
+    customer_name: " Ann Lee ",
+    customer_email: "Ann@Example.com",
+    customer_id: 9_007_199_254_740_991,
+    order_id: "#1001",
+    notes: "points",
+  });
+  await post("/app/api/plastic", store.live, { bottles: 1, customer_name: "" });
+
+  const { body } = await get("/app/api/plastic", store.live);
+
+  const [bare, full] = rowsIn(body, "plastics").map(({ id, ...record }) => {
+    t.is(typeof id, "string");
+    return record;
+  });
+  t.deepEqual(full, {
+    count: 2,
+    refunded_count: 0,
+    customer_name: "Ann Lee",
+    customer_email: "Ann@Example.com",
+    customer_id: "9007199254740991",
+    order_id: "#1001",
+    notes: "points",
+    created_at: "2026-03-10T09:08:07.006Z",
+  });
+  t.deepEqual(bare, {
+    count: 1,
+    refunded_count: 0,
+    customer_name: "",
+    customer_email: "",
+    customer_id: "",
+    order_id: "",
+    notes: "",
+    created_at: "2026-03-10T09:08:07.006Z",
+  });
+  t.is((await get("/app/api/plant", store.live)).body["count"], 0);
+});
+
+test("start_date belongs to the list and end_date does not", async (t) => {
+  const clock = createMovableClock("2026-03-09T23:59:59.999Z");
+  const { get, post } = await startStoreApi(t, { db: t.context.db, clock });
+  const store = await createTestStore(t.context.db);
+  const instants = [
+    "2026-03-10T00:00:00.000Z",
+    "2026-03-10T23:59:59.999Z",
+    "2026-03-11T00:00:00.000Z",
+  ];
+  for (const [index, instant] of ["2026-03-09T23:59:59.999Z", ...instants].entries()) {
+    clock.set(instant);
+    await post("/app/api/plant", store.test, { trees: index + 1 });
+  }
+  const find = async (query: string) =>
+    rowsIn((await get(`/app/api/plant?${query}`, store.test)).body, "trees").map(
+      ({ count }) => count,
+    );
+
+  t.deepEqual(await find("start_date=2026-03-10"), [4, 3, 2]);
+  t.deepEqual(await find("end_date=2026-03-10"), [1]);
+  t.deepEqual(await find("start_date=2026-03-10&end_date=2026-03-11"), [3, 2]);
+  t.deepEqual(await find("start_date=2026-03-10&end_date=2026-03-10"), []);
+});
+
+test("pages neither skip nor repeat a record when all share one instant", async (t) => {
+  const clock = createMovableClock("2026-03-10T09:08:07.006Z");
+  const { get, post } = await startStoreApi(t, { db: t.context.db, clock });
+  const store = await createTestStore(t.context.db);
+  await Promise.all(
+    Array.from({ length: 53 }, () => post("/app/api/plant", store.test, { trees: 1 })),
+  );
+
+  const ids: unknown[] = [];
+  const sizes: unknown[] = [];
+  let cursor = "";
+  do {
+    const { body } = await get(
+      `/app/api/plant?limit=10&after_created_at=${encodeURIComponent(cursor)}`,
+      store.test,
+    );
+    ids.push(...rowsIn(body, "trees").map(({ id }) => id));
+    sizes.push(body["count"]);
+    cursor = String(body["next_cursor"]);
+    t.is(body["has_more"], cursor !== "");
+  } while (cursor !== "");
+
+  t.deepEqual(sizes, [10, 10, 10, 10, 10, 3]);
+  t.is(new Set(ids).size, 53);
+  const exact = await get("/app/api/plant?limit=53", store.test);
+  t.like(exact.body, { count: 53, has_more: false, next_cursor: "" });
+});
+
+test("records that come while somebody pages do not shift the pages", async (t) => {
+  const { get, post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db);
+  for (let count = 1; count <= 4; count += 1)
+    await post("/app/api/plant", store.test, { trees: count });
+  const first = await get("/app/api/plant?limit=2", store.test);
+  await post("/app/api/plant", store.test, { trees: 99 });
+
+  const cursor = encodeURIComponent(String(first.body["next_cursor"]));
+  const second = await get(`/app/api/plant?limit=2&after_created_at=${cursor}`, store.test);
+
+  t.deepEqual(
+    [first, second].map(({ body }) => rowsIn(body, "trees").map(({ count }) => count)),
+    [
+      [4, 3],
+      [2, 1],
+    ],
+  );
+});
+
+test("a bare instant is a cursor too: what is older follows, to the microsecond", async (t) => {
+  const clock = createMovableClock("2026-03-10T09:00:00.000Z");
+  const { get, post } = await startStoreApi(t, { db: t.context.db, clock });
+  const store = await createTestStore(t.context.db);
+  for (const [index, instant] of ["09:00:00.000", "09:00:00.001", "09:00:00.002"].entries()) {
+    clock.set(`2026-03-10T${instant}Z`);
+    await post("/app/api/plant", store.test, { trees: index + 1 });
+  }
+  const after = async (instant: string) =>
+    rowsIn(
+      (await get(`/app/api/plant?after_created_at=${encodeURIComponent(instant)}`, store.test))
+        .body,
+      "trees",
+    ).map(({ count }) => count);
+
+  t.deepEqual(await after("2026-03-10T09:00:00.002Z"), [2, 1]);
+  t.deepEqual(await after("2026-03-10T09:00:00.001001Z"), [2, 1]);
+  t.deepEqual(await after("2026-03-10T09:00:00.001Z"), [1]);
+  t.deepEqual(await after("2026-03-10T11:00:00.001+02:00"), [1]);
+  t.deepEqual(await after("2026-03-10T09:00:00Z"), []);
+});
+
+test("malformed, unknown and repeated parameters are refused by name", async (t) => {
+  const { get } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db);
+  const refused: Readonly<Record<string, RegExp>> = {
+    "limit=0": /limit/u,
+    "limit=101": /limit: must be an integer from 1 to 100/u,
+    "limit=-1": /limit/u,
+    "limit=1.5": /limit/u,
+    "limit=ten": /limit/u,
+    "limit=1&limit=2": /limit/u,
+    "start_date=2026-02-30": /start_date: must be a calendar date/u,
+    "end_date=10.03.2026": /end_date/u,
+    "end_date=0000-01-01": /end_date/u,
+    "after_created_at=yesterday": /after_created_at/u,
+    "after_created_at=2026-13-01T00:00:00Z": /after_created_at/u,
+    "after_created_at=0000-01-01T00:00:00Z": /after_created_at/u,
+    "after_created_at=2026-01-01T00:00:00Z_7": /after_created_at/u,
+    "after_created_at=9999-12-31T23:59:59-23:00": /after_created_at/u,
+    "customer_nam=x": /customer_nam: unknown parameter/u,
+    "customer_name=%00": /customer_name/u,
+    "customer_name=%": /percent-encoded/u,
+  };
+
+  for (const path of ["/app/api/plant", "/app/api/plastic"]) {
+    for (const [query, message] of Object.entries(refused)) {
+      const { status, body } = await get(`${path}?${query}`, store.test);
+      t.is(status, 400, query);
+      t.is(body["code"], "INVALID_PARAMETER");
+      t.regex(String(body["error"]), message);
+    }
+  }
+});
+
+test("another store's records and the other mode's are never listed or counted", async (t) => {
+  const { get, post } = await startStoreApi(t, t.context);
+  const [one, two] = [
+    await createTestStore(t.context.db, { balanceCents: 1000 }),
+    await createTestStore(t.context.db, { balanceCents: 1000 }),
+  ];
+  const order = { customer_name: "Ann", customer_email: "a@b.c", customer_id: 1, order_id: "1" };
+  await post("/app/api/plant", one.live, { trees: 1, ...order });
+
+  for (const headers of [one.test, two.live, two.test]) {
+    for (const query of ["", "?customer=ann", "?order_id=1", "?email=a@b.c"]) {
+      t.is((await get(`/app/api/plant${query}`, headers)).body["count"], 0);
+    }
+    t.is((await get("/app/api/impact/stats?customer=ann", headers)).body["trees"], 0);
+    const refund = await post("/app/api/refund", headers, { type: "tree", quantity: 1 });
+    t.is(refund.status, 400);
+  }
+});

@@ -1,0 +1,62 @@
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+
+const number = z.bigint().transform(Number);
+const booksRow = z.strictObject({
+  balance: number,
+  entries: number,
+  entrySum: number,
+  lastBalance: number.nullable(),
+  brokenLinks: number,
+  registrations: number,
+  standing: number,
+  totals: number,
+  facts: number,
+  answers: number,
+});
+
+/** What stands in the database for a store, both modes together, each sum from its own table. */
+export const readStoreBooks = (
+  db: DatabasePool,
+  id: string,
+): Promise<Readonly<z.output<typeof booksRow>>> =>
+  db.one(sql.type(booksRow)`
+    SELECT
+      (SELECT balance_cents FROM store_balance WHERE account_id = ${id}) AS balance,
+      (SELECT count(*) FROM balance_entry WHERE account_id = ${id}) AS entries,
+      (SELECT coalesce(sum(amount_cents), 0)::bigint FROM balance_entry WHERE account_id = ${id}) AS "entrySum",
+      (
+        SELECT balance_cents FROM balance_entry WHERE account_id = ${id} ORDER BY balance_entry.id DESC LIMIT 1
+      ) AS "lastBalance",
+      (
+        SELECT count(*)
+        FROM (
+          SELECT
+            balance_cents,
+            amount_cents,
+            coalesce(lag(balance_cents) OVER (ORDER BY balance_entry.id), 0) AS earlier
+          FROM balance_entry
+          WHERE account_id = ${id}
+        ) AS line
+        WHERE balance_cents <> earlier + amount_cents
+      ) AS "brokenLinks",
+      (SELECT count(*) FROM registration WHERE account_id = ${id}) AS registrations,
+      (
+        SELECT coalesce(sum(count - refunded_count), 0)::bigint FROM registration WHERE account_id = ${id}
+      ) AS standing,
+      (
+        SELECT coalesce(sum(total), 0)::bigint FROM impact_total WHERE account_id = ${id} AND period = 'all'
+      ) AS totals,
+      (SELECT count(*) FROM usage_fact WHERE account_id = ${id}) AS facts,
+      (SELECT count(*) FROM idempotent_answer WHERE account_id = ${id}) AS answers
+  `);
+
+/** Puts a charity into the built-in catalogue. */
+export const insertTestCharity = async (db: DatabasePool, ein: string): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO charity (ein, name, subsection, deductibility)
+    VALUES (${ein}, 'TEST CHARITY', '03', '1')
+    ON CONFLICT DO NOTHING
+  `);
+};
