@@ -157,7 +157,7 @@ export const retry = async (
   const failed = results.filter(({ result }) => result === "failed");
   if (failed.length > 0) {
     throw new CommandError(
-      failed.every(({ exitCode }) => exitCode === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
+      results.every(({ exitCode }) => exitCode === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
       `${failed.length} of ${results.length} could not be retried.`,
     );
   }

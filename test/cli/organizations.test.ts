@@ -1,0 +1,207 @@
+import { z } from "zod";
+import { findCaller } from "../../db/apiKeys.ts";
+import { findAccount } from "../../db/accounts.ts";
+import { findBillingPeriod, saveBillingPeriod } from "../../db/billingPeriods.ts";
+import { createRegistrationWriter } from "../../services/registrationWriter.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { hash } from "node:crypto";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { readJson, runImpact } from "./runImpact.ts";
+import type { Run } from "./runImpact.ts";
+
+const test = testWithDatabase();
+
+const created = z.strictObject({
+  id: z.uuid(),
+  name: z.string(),
+  api_key_prod: z.string(),
+  api_key_test: z.string(),
+});
+
+const UNKNOWN = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
+
+const digest = (key: string): Buffer => hash("sha256", key, "buffer");
+
+test("org create prints the id, the name and two keys that work, and nothing else", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const run = await runImpact(["org", "create", "--name", "Forest & Söhne", "--json"], { env });
+  t.is(run.exitCode, 0);
+  const organization = created.parse(readJson(run));
+  t.is(organization.name, "Forest & Söhne");
+  const live = await findCaller(t.context.db, digest(organization.api_key_prod), "organization");
+  const testing = await findCaller(t.context.db, digest(organization.api_key_test), "organization");
+  t.like(live, { accountId: organization.id, mode: "live", fractionalCounting: false });
+  t.like(testing, { accountId: organization.id, mode: "test" });
+});
+
+test("org create takes every setting", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const run = await runImpact(
+    "org create --name All --fractional --billing-day 31 --stripe-customer cus_1 --stripe-subscription sub_1 --json".split(
+      " ",
+    ),
+    { env },
+  );
+  const { id } = created.parse(readJson(run));
+  t.like(await findAccount(t.context.db, id), {
+    fractionalCounting: true,
+    billingDay: 31,
+    stripeCustomerId: "cus_1",
+    stripeSubscriptionId: "sub_1",
+  });
+});
+
+test("whole keys are shown when they are created and never again", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const { id, apiKeyProd, apiKeyTest } = await createTestOrganization(t.context.db);
+  const issued = await runImpact(["key", "issue", "--org", id, "--mode", "live", "--json"], {
+    env,
+  });
+  const { key } = z
+    .strictObject({ id: z.uuid(), mode: z.literal("live"), key: z.string() })
+    .parse(readJson(issued));
+  const runs: Run[] = [];
+  for (const args of [
+    ["org", "show", id],
+    ["org", "show", id, "--json"],
+    ["org", "list"],
+    ["key", "list", "--org", id],
+    ["key", "list", "--org", id, "--json"],
+  ]) {
+    runs.push(await runImpact(args, { env }));
+  }
+  for (const { exitCode, stdout, stderr } of runs) {
+    t.is(exitCode, 0);
+    for (const secret of [apiKeyProd, apiKeyTest, key]) {
+      t.false(`${stdout}${stderr}`.includes(secret));
+    }
+  }
+  t.true(runs[3]?.stdout.includes(`${key.slice(0, 16)}…`));
+});
+
+test("a key is rotated without a moment in which none works", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const { db } = t.context;
+  const { id, apiKeyProd } = await createTestOrganization(db);
+  const issued = await runImpact(["key", "issue", "--org", id, "--mode", "live", "--json"], {
+    env,
+  });
+  const { key } = z.looseObject({ key: z.string() }).parse(readJson(issued));
+  const old = await findCaller(db, digest(apiKeyProd), "organization");
+  t.not(await findCaller(db, digest(key), "organization"), null);
+  const revoked = await runImpact(["key", "revoke", old?.keyId ?? ""], { env });
+  t.is(revoked.exitCode, 0);
+  t.is(await findCaller(db, digest(apiKeyProd), "organization"), null);
+  t.not(await findCaller(db, digest(key), "organization"), null);
+  t.false(revoked.stderr.includes("no live key any more"));
+});
+
+test("revoking the last key of a mode says so", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const { db } = t.context;
+  const { apiKeyTest } = await createTestOrganization(db);
+  const caller = await findCaller(db, digest(apiKeyTest), "organization");
+  const { stderr } = await runImpact(["key", "revoke", caller?.keyId ?? ""], { env });
+  t.true(stderr.includes("no test key any more"));
+});
+
+test("org show tells totals by mode and kind and this month's", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db, { name: "Totals", billingDay: 15 });
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  await writer.register({
+    accountId: id,
+    mode: "test",
+    kind: "bottle",
+    count: 12,
+    fractionalCount: 0,
+    idempotencyKey: null,
+    attribution: "",
+    metadata: {},
+  });
+  const run = await runImpact(["org", "show", id, "--json"], {
+    env: { DATABASE_URL: databaseUrl },
+  });
+  t.like(readJson(run), {
+    id,
+    name: "Totals",
+    billing_day: 15,
+    stripe_customer_id: null,
+    totals: [
+      { mode: "live", kind: "tree", all: 0, month: 0 },
+      { mode: "live", kind: "bottle", all: 0, month: 0 },
+      { mode: "test", kind: "tree", all: 0, month: 0 },
+      { mode: "test", kind: "bottle", all: 12, month: 12 },
+    ],
+  });
+});
+
+test("org update changes what is named, takes Stripe's ids away with none, and keeps the rest", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const env = { DATABASE_URL: databaseUrl };
+  const { id } = await createTestOrganization(db, { stripeCustomerId: "cus_a" });
+  await runImpact(["org", "update", id, "--name", "New", "--fractional", "on"], { env });
+  t.like(await findAccount(db, id), {
+    name: "New",
+    fractionalCounting: true,
+    billingDay: 1,
+    stripeCustomerId: "cus_a",
+  });
+  const run = await runImpact(
+    ["org", "update", id, "--stripe-customer", "none", "--fractional", "off", "--json"],
+    { env },
+  );
+  t.like(readJson(run), { stripe_customer_id: null, fractional_counting: false, name: "New" });
+  t.is((await findAccount(db, id))?.stripeCustomerId, null);
+});
+
+test("another subscription makes the mirrored billing period forgotten, another name does not", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const env = { DATABASE_URL: databaseUrl };
+  const { id } = await createTestOrganization(db, {
+    stripeCustomerId: "cus_b",
+    stripeSubscriptionId: "sub_b",
+  });
+  const now = new Date();
+  const period = { start: new Date(0), end: now };
+  await saveBillingPeriod(db, id, "tree", period, now);
+  await runImpact(["org", "update", id, "--name", "Same"], { env });
+  t.not(await findBillingPeriod(db, id, "tree"), null);
+  await runImpact(["org", "update", id, "--stripe-subscription", "sub_c"], { env });
+  t.is(await findBillingPeriod(db, id, "tree"), null);
+});
+
+test("a subscription without a customer is refused and changes nothing", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const env = { DATABASE_URL: databaseUrl };
+  const { id } = await createTestOrganization(db, {
+    stripeCustomerId: "cus_d",
+    stripeSubscriptionId: "sub_d",
+  });
+  const run = await runImpact(["org", "update", id, "--stripe-customer", "none"], { env });
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /needs a Stripe customer/u);
+  t.is((await findAccount(db, id))?.stripeCustomerId, "cus_d");
+});
+
+test("what does not exist is told with exit code 3", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  for (const args of [
+    ["org", "show", UNKNOWN],
+    ["org", "update", UNKNOWN, "--name", "x"],
+    ["key", "list", "--org", UNKNOWN],
+    ["key", "issue", "--org", UNKNOWN, "--mode", "live"],
+    ["key", "revoke", UNKNOWN],
+    ["usage", "list", "--org", UNKNOWN],
+    ["usage", "show", UNKNOWN],
+    ["usage", "retry", "--org", UNKNOWN],
+    ["usage", "reconcile", "--org", UNKNOWN],
+    ["import", "registrations", "-", "--org", UNKNOWN],
+  ]) {
+    const { exitCode, stdout, stderr } = await runImpact(args, { env });
+    t.is(exitCode, 3, args.join(" "));
+    t.is(stdout, "");
+    t.true(stderr.includes(UNKNOWN));
+  }
+});

@@ -1,0 +1,58 @@
+import { Readable, Writable } from "node:stream";
+import { parseConfig } from "../../config/config.ts";
+import { createConnections } from "../../cli/connections.ts";
+import { runCli } from "../../cli/runCli.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { systemClock } from "../../domain/clock.ts";
+
+/** What a command line led to. */
+export type Run = {
+  readonly exitCode: number;
+  readonly stdout: string;
+  readonly stderr: string;
+};
+
+const collect = (): { readonly stream: Writable; readonly text: () => string } => {
+  const chunks: string[] = [];
+  const stream = new Writable({
+    write: (chunk: Buffer, _encoding, done) => {
+      chunks.push(chunk.toString());
+      done();
+    },
+  });
+  return { stream, text: () => chunks.join("") };
+};
+
+/** Runs the program in this process; nothing runs in its data folder. */
+export const runImpact = async (
+  args: readonly string[],
+  {
+    env = {},
+    stdin = "",
+    clock = systemClock,
+    isTerminal = false,
+  }: {
+    readonly env?: Readonly<Record<string, string>>;
+    readonly stdin?: string | Buffer;
+    readonly clock?: Clock;
+    readonly isTerminal?: boolean;
+  } = {},
+): Promise<Run> => {
+  const stdout = collect();
+  const stderr = collect();
+  const exitCode = await runCli(args, {
+    io: {
+      stdin: Readable.from([Buffer.from(stdin)]),
+      stdout: stdout.stream,
+      stderr: Object.assign(stderr.stream, { isTTY: isTerminal }),
+    },
+    connections: createConnections(() =>
+      parseConfig({ DATA_DIR: "/nonexistent/impact-data", ...env }),
+    ),
+    clock,
+  });
+  return { exitCode, stdout: stdout.text(), stderr: stderr.text() };
+};
+
+/** Parses what a command printed for programs. */
+export const readJson = ({ stdout }: Run): unknown => JSON.parse(stdout);

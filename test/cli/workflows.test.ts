@@ -1,0 +1,250 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import type { Client } from "@temporalio/client";
+import { sql } from "../../db/sql.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { refundRegistration } from "../../services/refundRegistration.ts";
+import { createRegistrationWriter } from "../../services/registrationWriter.ts";
+import { usageSender, usageSenderId } from "../../workflows/usageSender.ts";
+import { startStripeDouble } from "../stripe/startStripeDouble.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { eventually, openNamespace, startProgram } from "../support/programs.ts";
+import { readJson, runImpact } from "./runImpact.ts";
+import type { Run } from "./runImpact.ts";
+
+// One after the other: a worker serves all that waits in the database.
+const test = testWithDatabase();
+
+const TEMPORAL_ADDRESS = process.env["TEST_TEMPORAL_ADDRESS"] ?? "127.0.0.1:7233";
+
+type Scene = {
+  readonly client: Client;
+  readonly settings: Readonly<Record<string, string>>;
+  readonly impact: (...args: readonly string[]) => Promise<Run>;
+};
+
+const setUp = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
+  const { namespace, client } = await openNamespace(t);
+  const settings = {
+    DATABASE_URL: t.context.databaseUrl,
+    TEMPORAL_ADDRESS,
+    TEMPORAL_NAMESPACE: namespace,
+  };
+  return { client, settings, impact: (...args) => runImpact(args, { env: settings }) };
+};
+
+/** A sender that nobody works on. */
+const startSender = async (client: Client): Promise<{ accountId: string; workflowId: string }> => {
+  const accountId = crypto.randomUUID();
+  const stream = { accountId, mode: "test", meter: "tree" } as const;
+  const workflowId = usageSenderId(stream);
+  await client.workflow.start(usageSender, { workflowId, taskQueue: "nobody", args: [stream] });
+  return { accountId, workflowId };
+};
+
+const listed = z.array(z.looseObject({ workflow_id: z.string(), status: z.string() }));
+
+test.serial("workflows are listed by type, status and organization", async (t) => {
+  const { client, impact } = await setUp(t);
+  const one = await startSender(client);
+  const other = await startSender(client);
+  const list = async (...filter: readonly string[]): Promise<readonly string[]> => {
+    const run = await impact("workflow", "list", "--json", ...filter);
+    t.is(run.exitCode, 0, run.stderr);
+    return listed.parse(readJson(run)).map(({ workflow_id: id }) => id);
+  };
+  // What is listed lags behind what was started.
+  await eventually(async () => (await list()).length === 2);
+  t.deepEqual(await list("--org", one.accountId), [one.workflowId]);
+  t.deepEqual(await list("--org", other.accountId, "--status", "running"), [other.workflowId]);
+  t.deepEqual(await list("--org", other.accountId, "--status", "completed"), []);
+  t.is((await list("--type", "usageSender")).length, 2);
+  t.deepEqual(await list("--type", "o'clock"), []);
+  const shortened = await impact("workflow", "list", "--limit", "1");
+  t.is(shortened.stdout.trimEnd().split("\n").length, 2);
+  t.regex(shortened.stderr, /There are more than these 1/u);
+});
+
+test.serial("a workflow is terminated with its reason, and only once", async (t) => {
+  const { client, impact } = await setUp(t);
+  const { workflowId } = await startSender(client);
+  t.like(readJson(await impact("workflow", "show", workflowId, "--json")), {
+    workflow_id: workflowId,
+    type: "usageSender",
+    status: "RUNNING",
+    result: null,
+    failure: null,
+  });
+  const run = await impact(
+    "workflow",
+    "terminate",
+    workflowId,
+    "--reason",
+    "moved to another queue",
+  );
+  t.is(run.exitCode, 0);
+  t.like(readJson(await impact("workflow", "show", workflowId, "--json")), {
+    status: "TERMINATED",
+    failure: "moved to another queue",
+  });
+  t.is((await impact("workflow", "terminate", workflowId, "--reason", "again")).exitCode, 3);
+});
+
+test.serial("a workflow that does not exist is told with exit code 3", async (t) => {
+  const { impact } = await setUp(t);
+  for (const args of [
+    ["workflow", "show", "refund-nothing"],
+    ["workflow", "terminate", "refund-nothing", "--reason", "x"],
+  ]) {
+    const run = await impact(...args);
+    t.is(run.exitCode, 3);
+    t.regex(run.stderr, /refund-nothing/u);
+  }
+});
+
+const findings = z.array(
+  z.strictObject({ check: z.string(), status: z.string(), detail: z.string() }),
+);
+
+const diagnose = async (
+  impact: Scene["impact"],
+): Promise<{ readonly exitCode: number; readonly of: (check: string) => string | undefined }> => {
+  const run = await impact("doctor", "--json");
+  const found = findings.parse(readJson(run));
+  return {
+    exitCode: run.exitCode,
+    of: (check) => {
+      const finding = found.find(({ check: name }) => name === check);
+      return finding && `${finding.status}: ${finding.detail}`;
+    },
+  };
+};
+
+test.serial(
+  "doctor and workflow show follow a refund that Stripe's outage holds up to its end",
+  async (t) => {
+    const { db } = t.context;
+    const { settings } = await setUp(t);
+    const double = await startStripeDouble();
+    t.teardown(double.close);
+    const env = {
+      ...settings,
+      STRIPE_SECRET_KEY: double.secretKey,
+      STRIPE_API_BASE: double.url,
+    };
+    const impact = (...args: readonly string[]): Promise<Run> => runImpact(args, { env });
+    const fresh = await diagnose(impact);
+    t.is(fresh.exitCode, 1);
+    t.regex(fresh.of("database") ?? "", /^ok: PostgreSQL/u);
+    t.regex(fresh.of("clock") ?? "", /^ok/u);
+    t.regex(fresh.of("Temporal") ?? "", /^ok/u);
+    t.regex(fresh.of("worker (background)") ?? "", /^wrong: no worker asks/u);
+    t.regex(fresh.of("Stripe") ?? "", /^wrong: Stripe has no meter/u);
+    t.regex(fresh.of("failed usage") ?? "", /^ok/u);
+    const { customerId } = double.control.addSubscriber({});
+
+    await startProgram(t, "worker/main.ts", env);
+    await eventually(async () => (await diagnose(impact)).exitCode === 0);
+
+    double.control.addFault({ kind: "server_error", times: 1_000_000 });
+    const { id } = await createTestOrganization(db, { stripeCustomerId: customerId });
+    const { registration } = await createRegistrationWriter({ db, clock: systemClock }).register({
+      accountId: id,
+      mode: "live",
+      kind: "tree",
+      count: 5,
+      fractionalCount: 0,
+      idempotencyKey: null,
+      attribution: "",
+      metadata: {},
+    });
+    // The report of the registration is under way before it is taken back, so that both must be sent.
+    await eventually(
+      async () =>
+        (await db.oneFirst(sql.type(z.strictObject({ count: z.bigint() }))`
+        SELECT count(*) FROM meter_event WHERE account_id = ${id} AND state = 'sending'
+      `)) > 0n,
+    );
+    const { refundId } = await refundRegistration(
+      { db, clock: systemClock, billing: createBilling({ db, stripe: null }) },
+      { accountId: id, mode: "live", kind: "tree" },
+      { id: registration.id, count: 2, reason: null },
+    );
+    const shown = z.looseObject({
+      status: z.string(),
+      pending_activities: z.array(
+        z.looseObject({
+          activity: z.string(),
+          attempt: z.int(),
+          last_failure: z.string().nullable(),
+          next_attempt_at: z.iso.datetime().nullable(),
+        }),
+      ),
+    });
+    const show = async (): Promise<z.output<typeof shown> | null> => {
+      const run = await impact("workflow", "show", refundId, "--json");
+      return run.exitCode === 0 ? shown.parse(readJson(run)) : null;
+    };
+    await eventually(async () => {
+      const [activity] = (await show())?.pending_activities ?? [];
+      return activity?.last_failure !== null && activity?.last_failure !== undefined;
+    });
+    const human = await impact("workflow", "show", refundId);
+    t.regex(human.stdout, /PENDING ACTIVITY +ATTEMPT/u);
+    t.regex(human.stdout, /confirmRefund/u);
+
+    double.control.clearFaults();
+    await eventually(async () => (await show())?.status === "COMPLETED");
+    t.is(
+      double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
+      3,
+    );
+  },
+);
+
+test.serial("doctor names failed usage and a key that Stripe refuses", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { settings } = await setUp(t);
+  const { id } = await createTestOrganization(db);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO meter_event
+      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+    VALUES (${id}, 'live', 'tree', 1, 1, 1, ${`u1:${id}:live:tree:1:1`}, 'stripe', 'rejected', now())
+  `);
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const found = await diagnose((...args) =>
+    runImpact(args, {
+      env: {
+        ...settings,
+        DATABASE_URL: databaseUrl,
+        STRIPE_SECRET_KEY: "sk_test_somebody_elses",
+        STRIPE_API_BASE: double.url,
+      },
+    }),
+  );
+  t.is(found.exitCode, 1);
+  t.regex(found.of("failed usage") ?? "", /^wrong: 1 meter event: /u);
+  t.regex(found.of("Stripe") ?? "", /^wrong: .*API [Kk]ey/u);
+  t.false(found.of("Stripe")?.includes("sk_test_somebody_elses"));
+});
+
+test.serial("doctor tells every part that is down instead of stopping at the first", async (t) => {
+  const run = await runImpact(["doctor", "--json"], {
+    env: {
+      DATABASE_URL: "postgres://impact@127.0.0.1:1/impact",
+      TEMPORAL_ADDRESS: "127.0.0.1:1",
+      STRIPE_SECRET_KEY: "sk_test_x",
+      STRIPE_API_BASE: "http://127.0.0.1:1",
+    },
+  });
+  t.is(run.exitCode, 1);
+  const wrong = findings
+    .parse(readJson(run))
+    .filter(({ status }) => status === "wrong")
+    .map(({ check }) => check);
+  t.deepEqual(wrong, ["database", "Temporal", "Stripe"]);
+});
