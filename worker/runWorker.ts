@@ -71,11 +71,14 @@ export const runWorker = async (
       shutdownGraceTime: "10 seconds",
       shutdownForceTime: "20 seconds",
     });
-    signal.addEventListener("abort", () => worker.shutdown(), { once: true });
+    // Running first: a worker that never ran neither shuts down nor lets go of its connection.
+    const running = worker.run();
     if (signal.aborted) {
       worker.shutdown();
+    } else {
+      signal.addEventListener("abort", () => worker.shutdown(), { once: true });
     }
-    await worker.run();
+    await running;
   } finally {
     await connection.close();
   }
