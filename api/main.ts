@@ -13,6 +13,8 @@ import type { Listener, RunningServer } from "../program/startServer.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
 import { createCharities } from "../providers/charities/createCharities.ts";
+import { readPlantingSettings } from "../program/readPlantingSettings.ts";
+import { createPlanting } from "../providers/planting/createPlanting.ts";
 import { createAuthenticator } from "../services/createAuthenticator.ts";
 import { createRegistrationWriter } from "../services/registrationWriter.ts";
 import { createStoreAuthenticator } from "../services/createStoreAuthenticator.ts";
@@ -20,6 +22,7 @@ import { createStoreImpactWriter } from "../services/storeImpactWriter.ts";
 import { createHealthChecks } from "./health/createHealthChecks.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
 import { createDonationValidator } from "./standalone/charities/validateDonation.ts";
+import { createOrderWaker } from "./standalone/planting/createOrderWaker.ts";
 import { createStandaloneApp } from "./standalone/createStandaloneApp.ts";
 import { createStoreApp } from "./store/createStoreApp.ts";
 import { presentStoreError } from "./store/errors.ts";
@@ -27,6 +30,10 @@ import { presentStoreError } from "./store/errors.ts";
 /** The whole of an orderly end; what is not done by then is cut off. */
 const SHUTDOWN_MS = 10_000;
 const FINISH_REQUESTS_MS = 7000;
+
+/** An address of all interfaces is none that a browser could open. */
+const reachable = (address: string): string =>
+  address.replace(/^http:\/\/(?:0\.0\.0\.0|\[::\])(?=:|$)/u, "http://localhost");
 
 const startApi = async (config: Config, logger: Logger): Promise<RunningPart> => {
   const db = await openDatabase(config);
@@ -38,15 +45,24 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
   const billing = createBilling({ db, stripe: readStripeOptions(config) });
   const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
+  const planting = createPlanting(readPlantingSettings(config));
   const around = {
     logger,
     observe: metrics.observeRequest,
     checks: createHealthChecks({ db, temporal }),
   };
+  const running: RunningServer[] = [];
+  const ownAddress = (): string =>
+    config.PUBLIC_BASE_URL ??
+    reachable(running[0]?.address ?? `http://${config.HOST}:${config.PORT}`);
   const standalone = createStandaloneApp({
     ...around,
     authenticator: createAuthenticator({ db, accountType: "organization" }),
     publicBaseUrl: config.PUBLIC_BASE_URL ?? null,
+    ownAddress,
+    planting,
+    plantingCallbackSecret: config.PLANTING_CALLBACK_SECRET ?? null,
+    wakeOrder: createOrderWaker(temporal),
     db,
     clock,
     billing,
@@ -65,7 +81,6 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   });
 
   const host = config.HOST;
-  const running: RunningServer[] = [];
   const serve = async (
     listener: Listener,
     at: Omit<Parameters<typeof startServer>[1], "host">,

@@ -32,6 +32,7 @@ export const addToTally = async (
 
 const plantedSiteRow = z.strictObject({
   siteId: z.int(),
+  partner: z.string(),
   name: z.string(),
   organizationName: z.string(),
   region: z.string(),
@@ -52,6 +53,7 @@ export const listPlantedSites = (
   db.any(sql.type(plantedSiteRow)`
     SELECT
       planting_tally.site_id AS "siteId",
+      planting_site.partner,
       planting_site.name,
       planting_site.organization_name AS "organizationName",
       planting_site.region,

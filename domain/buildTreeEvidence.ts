@@ -65,7 +65,7 @@ const TITLES: Readonly<Record<MilestoneEvent, readonly [title: string, descripti
 };
 
 /** A site's path on this service becomes an address that works anywhere. */
-const absolute = (address: string, baseUrl: string): string =>
+export const absoluteAddress = (address: string, baseUrl: string): string =>
   address.startsWith("/") ? `${baseUrl}${address}` : address;
 
 /** Verification proves planting, also where the partner never reported it as such. */
@@ -132,7 +132,7 @@ const completionsOf = (
             allocation_id,
             date_allocated,
             planting_site: Object.assign({}, site, {
-              main_image: absolute(site.main_image, baseUrl),
+              main_image: absoluteAddress(site.main_image, baseUrl),
             }),
             crew,
           }),
@@ -146,8 +146,8 @@ const completionsOf = (
         date_planted: planted.evidence.date_planted,
         media: planted.evidence.media.map((media) =>
           Object.assign({}, media, {
-            url: absolute(media.url, baseUrl),
-            thumbnail_url: absolute(media.thumbnail_url, baseUrl),
+            url: absoluteAddress(media.url, baseUrl),
+            thumbnail_url: absoluteAddress(media.thumbnail_url, baseUrl),
           }),
         ),
       },
@@ -157,8 +157,8 @@ const completionsOf = (
       evidence: {
         partner,
         ...verified.evidence,
-        image_url: absolute(verified.evidence.image_url, baseUrl),
-        photos: verified.evidence.photos.map((photo) => absolute(photo, baseUrl)),
+        image_url: absoluteAddress(verified.evidence.image_url, baseUrl),
+        photos: verified.evidence.photos.map((photo) => absoluteAddress(photo, baseUrl)),
       },
     },
   };

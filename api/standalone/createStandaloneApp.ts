@@ -5,12 +5,17 @@ import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { HealthChecks } from "../health/healthEndpoints.ts";
+import type { Planting } from "../../providers/planting/createPlanting.ts";
 import type { Authenticate } from "../../services/createAuthenticator.ts";
 import { authenticate } from "../middleware/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentPages } from "../openapi/documentPages.ts";
 import type { TakeTurn } from "../middleware/limitRate.ts";
 import { charityEndpoints } from "./charities/charityEndpoints.ts";
+import { dashboardEndpoints } from "./dashboard/dashboardEndpoints.ts";
+import { dashboardPages } from "./dashboard/dashboardPages.ts";
+import { evidenceEndpoints } from "./evidence/evidenceEndpoints.ts";
+import { callbackEndpoint } from "./planting/callbackEndpoint.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
 
 const presentError = (_status: number, message: string): z.output<typeof errorReply> => ({
@@ -30,6 +35,8 @@ export const createStandaloneApp = ({
   logger,
   observe,
   publicBaseUrl,
+  ownAddress,
+  plantingCallbackSecret,
   takeTurn,
   ...dependencies
 }: AppDependencies &
@@ -40,10 +47,23 @@ export const createStandaloneApp = ({
     readonly takeTurn: TakeTurn;
     /** Where clients reach the interface; null when that is where they found its description. */
     readonly publicBaseUrl: string | null;
+    /** The same for links in answers and pages, which must be whole. */
+    readonly ownAddress: () => string;
+    readonly planting: Planting;
+    /** What the planting partner signs its reports with; null where it sends none. */
+    readonly plantingCallbackSecret: string | null;
+    /** Tells an order's workflow that facts have come. */
+    readonly wakeOrder: (orderId: number) => Promise<void>;
   }): Koa<ApiState> => {
+  const addressed = { ...dependencies, publicBaseUrl: ownAddress };
   const endpoints = [
     ...registrationEndpoints(dependencies),
     ...charityEndpoints(dependencies),
+    ...evidenceEndpoints(addressed),
+    ...dashboardEndpoints(addressed),
+    ...(plantingCallbackSecret === null
+      ? []
+      : [callbackEndpoint({ ...dependencies, secret: plantingCallbackSecret })]),
     ...healthEndpoints(checks),
   ];
   const document = createDocument(endpoints, {
@@ -68,6 +88,6 @@ export const createStandaloneApp = ({
     takeTurn,
     presentError,
     endpoints,
-    pages: documentPages(document),
+    pages: [...documentPages(document), ...dashboardPages(addressed)],
   });
 };

@@ -23,6 +23,7 @@ const FORMATS = {
   uuid: /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/u,
   "date-time": /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/u,
   date: /^\d{4}-\d{2}-\d{2}$/u,
+  uri: /^https?:\/\/\S+$/u,
 };
 
 const pointer = (...names: readonly string[]): string =>

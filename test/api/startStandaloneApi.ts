@@ -16,6 +16,8 @@ import { createAuthenticator } from "../../services/createAuthenticator.ts";
 import type { Authenticate } from "../../services/createAuthenticator.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import type { RegistrationWriter } from "../../services/registrationWriter.ts";
+import type { Planting } from "../../providers/planting/createPlanting.ts";
+import { createTestPlanting } from "../support/planting.ts";
 import { serve } from "../support/server.ts";
 import { createAnswerChecker } from "./answerChecker.ts";
 import type { AnswerText } from "./answerChecker.ts";
@@ -70,6 +72,10 @@ export const startStandaloneApi = async (
     }),
     validateDonation = () => Promise.reject(new Error("Nobody decides upon donations.")),
     takeTurn = (bucket, limit) => takeTurnOf(db, bucket, limit),
+    planting = createTestPlanting(),
+    publicBaseUrl = null,
+    plantingCallbackSecret = null,
+    wakeOrder = () => Promise.resolve(),
   }: {
     readonly db: DatabasePool;
     readonly clock?: Clock;
@@ -81,9 +87,14 @@ export const startStandaloneApi = async (
     /** Decides upon donations; without one each times out. */
     readonly validateDonation?: ValidateDonation;
     readonly takeTurn?: TakeTurn;
+    readonly planting?: Planting;
+    readonly publicBaseUrl?: string | null;
+    readonly plantingCallbackSecret?: string | null;
+    readonly wakeOrder?: (orderId: number) => Promise<void>;
   },
 ): Promise<Api> => {
   const lines: string[] = [];
+  const own = { url: "" };
   const app = createStandaloneApp({
     db,
     clock,
@@ -96,9 +107,14 @@ export const startStandaloneApi = async (
     takeTurn,
     logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
     observe: () => undefined,
-    publicBaseUrl: null,
+    publicBaseUrl,
+    ownAddress: () => publicBaseUrl ?? own.url,
+    planting,
+    plantingCallbackSecret,
+    wakeOrder,
   });
   const url = await serve(t, app);
+  own.url = url;
   const checkAnswer = createAnswerChecker(await (await fetch(`${url}/openapi.json`)).json());
   const call: Call = async (method, path, { key, body, headers = {} } = {}) => {
     const response = await fetch(`${url}${path}`, {

@@ -2,15 +2,14 @@ import type { DatabasePool } from "slonik";
 import { listOrders } from "../../db/plantingOrders.ts";
 import type { Kind, Mode } from "../../domain/accounts.ts";
 import type { PlantingOrder, TimelineShape } from "../../domain/planting.ts";
-import { createPlanting } from "../../providers/planting/createPlanting.ts";
 import { followOrder, placeOrder } from "../../services/followOrder.ts";
 import { gatherOrders } from "../../services/gatherOrders.ts";
 import type { EvidenceDependencies } from "../../services/readTreeEvidence.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
+import { createTestPlanting } from "../support/planting.ts";
 
-export const STAGE_MS = 60_000;
 const NEVER = new AbortController().signal;
 
 export type EvidenceSetup = Awaited<ReturnType<typeof setUpEvidence>>;
@@ -31,14 +30,7 @@ export const setUpEvidence = async (
   } = {},
 ) => {
   const clock = createMovableClock(start);
-  const planting = createPlanting({
-    partner,
-    partnerName: "North Coast Planting",
-    simulated: {
-      timeline,
-      durations: { allocationMs: STAGE_MS, plantingMs: STAGE_MS, verificationMs: STAGE_MS },
-    },
-  });
+  const planting = createTestPlanting({ partner, timeline });
   const organization = await createTestOrganization(db, { clock, name });
   const writer = createRegistrationWriter({ db, clock });
   const deps: EvidenceDependencies & { readonly db: DatabasePool } = {

@@ -6,8 +6,9 @@ import { gatherOrders } from "../../services/gatherOrders.ts";
 import { recordPlantingFacts } from "../../services/recordPlantingFacts.ts";
 import { refundRegistration } from "../../services/refundRegistration.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { STAGE_MS } from "../support/planting.ts";
 import type { EvidenceSetup } from "./evidenceSetup.ts";
-import { setUpEvidence, STAGE_MS } from "./evidenceSetup.ts";
+import { setUpEvidence } from "./evidenceSetup.ts";
 
 const test = testWithDatabase();
 
@@ -26,20 +27,23 @@ const plantedOf = async (setup: EvidenceSetup) => {
   };
 };
 
-test.serial("an order holds all trees that wait, refunded ones left out, and each tree once", async (t) => {
-  const setup = await setUpEvidence(t.context.db);
-  await setup.register(3);
-  const partly = await setup.register(5);
-  const wholly = await setup.register(7);
-  await setup.register(100, { kind: "bottle" });
-  await refund(setup, partly, 2);
-  await refund(setup, wholly, 7);
-  t.is(await setup.gather(), 1);
-  t.is(await setup.gather(), 0);
-  const [order] = await setup.orders();
-  t.is(order?.treeCount, 6);
-  t.is(order?.buyerName, "Test Organization");
-});
+test.serial(
+  "an order holds all trees that wait, refunded ones left out, and each tree once",
+  async (t) => {
+    const setup = await setUpEvidence(t.context.db);
+    await setup.register(3);
+    const partly = await setup.register(5);
+    const wholly = await setup.register(7);
+    await setup.register(100, { kind: "bottle" });
+    await refund(setup, partly, 2);
+    await refund(setup, wholly, 7);
+    t.is(await setup.gather(), 1);
+    t.is(await setup.gather(), 0);
+    const [order] = await setup.orders();
+    t.is(order?.treeCount, 6);
+    t.is(order?.buyerName, "Test Organization");
+  },
+);
 
 test.serial("gatherings that run at the same time put no tree into two orders", async (t) => {
   const setup = await setUpEvidence(t.context.db);
@@ -99,28 +103,34 @@ test.serial("an order goes through its stages on time and not before", async (t)
   t.deepEqual(await plantedOf(setup), { planted: 10, verified: 10 });
 });
 
-test.serial("stages that passed while nobody looked are recorded at their own instants", async (t) => {
-  const setup = await setUpEvidence(t.context.db);
-  await setup.register(10);
-  await setup.gather();
-  await setup.place();
-  await setup.pass(100 * STAGE_MS);
-  const [order] = await setup.orders();
-  t.is(order?.stage, "planted_and_verified");
-  t.is(order?.plantedAt?.toISOString(), "2026-05-01T10:02:00.000Z");
-  t.is(order?.verifiedAt?.toISOString(), "2026-05-01T10:03:00.000Z");
-});
+test.serial(
+  "stages that passed while nobody looked are recorded at their own instants",
+  async (t) => {
+    const setup = await setUpEvidence(t.context.db);
+    await setup.register(10);
+    await setup.gather();
+    await setup.place();
+    await setup.pass(100 * STAGE_MS);
+    const [order] = await setup.orders();
+    t.is(order?.stage, "planted_and_verified");
+    t.is(order?.plantedAt?.toISOString(), "2026-05-01T10:02:00.000Z");
+    t.is(order?.verifiedAt?.toISOString(), "2026-05-01T10:03:00.000Z");
+  },
+);
 
-test.serial("a partner that reports only sessions has its trees planted when they are verified", async (t) => {
-  const setup = await setUpEvidence(t.context.db, { timeline: "sessions" });
-  await setup.register(10);
-  await setup.gather();
-  await setup.place();
-  await setup.pass(3 * STAGE_MS - 1);
-  t.deepEqual(await plantedOf(setup), { planted: 0, verified: 0 });
-  await setup.pass(1);
-  t.deepEqual(await plantedOf(setup), { planted: 10, verified: 10 });
-});
+test.serial(
+  "a partner that reports only sessions has its trees planted when they are verified",
+  async (t) => {
+    const setup = await setUpEvidence(t.context.db, { timeline: "sessions" });
+    await setup.register(10);
+    await setup.gather();
+    await setup.place();
+    await setup.pass(3 * STAGE_MS - 1);
+    t.deepEqual(await plantedOf(setup), { planted: 0, verified: 0 });
+    await setup.pass(1);
+    t.deepEqual(await plantedOf(setup), { planted: 10, verified: 10 });
+  },
+);
 
 test.serial("refunds before and after planting leave what is still the account's", async (t) => {
   const setup = await setUpEvidence(t.context.db);
@@ -150,12 +160,21 @@ test.serial("test-mode trees are never counted among the planted", async (t) => 
 
 test.serial("an order that has not happened anywhere is refused", async (t) => {
   const setup = await setUpEvidence(t.context.db);
-  await t.throwsAsync(recordPlantingFacts(setup.deps, 2_000_000_000, [], "operator").then(() =>
-    recordPlantingFacts(
-      setup.deps,
-      2_000_000_000,
-      [{ stage: "funds_distributed", occurred_at: "2026-05-01T10:00:00.000Z", partner_reference: "x" }],
-      "operator",
+  await t.throwsAsync(
+    recordPlantingFacts(setup.deps, 2_000_000_000, [], "operator").then(() =>
+      recordPlantingFacts(
+        setup.deps,
+        2_000_000_000,
+        [
+          {
+            stage: "funds_distributed",
+            occurred_at: "2026-05-01T10:00:00.000Z",
+            partner_reference: "x",
+          },
+        ],
+        "operator",
+      ),
     ),
-  ), { message: "failed to find planting order" });
+    { message: "failed to find planting order" },
+  );
 });

@@ -1,0 +1,56 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import type { Clock } from "../../../domain/clock.ts";
+import { getDashboardSlug } from "../../../services/getDashboardSlug.ts";
+import { keyEndpoint } from "../../http/endpoint.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
+import { KEY_REFUSAL } from "../refusals.ts";
+
+const MISSING_KEY = "missing Authorization header";
+
+const dashboardUrlReply = z
+  .strictObject({
+    dashboard_url: z.url().meta({ description: "Stable for the life of the organization." }),
+    org_id: z.string(),
+  })
+  .meta({ id: "DashboardUrl" });
+
+/** Where the organization's public page is. */
+export const dashboardEndpoints = ({
+  db,
+  clock,
+  publicBaseUrl,
+}: {
+  readonly db: CommonQueryMethods;
+  readonly clock: Clock;
+  readonly publicBaseUrl: () => string;
+}): readonly Endpoint[] => [
+  keyEndpoint({
+    method: "get",
+    path: "/dashboard_url",
+    missingKey: MISSING_KEY,
+    description: {
+      operationId: "readDashboardUrl",
+      tag: "dashboard",
+      summary: "Read the address of the organization's public dashboard",
+      details:
+        "The page needs no key and shows what production keys have recorded. Beside it are the same numbers as JSON " +
+        "(`<dashboard_url>.json`), a badge (`/badge.svg`) and a card for a frame (`/card`).",
+      refusals: [
+        { status: 401, when: "There is no Authorization header.", example: MISSING_KEY },
+        { ...KEY_REFUSAL, when: "The key is invalid." },
+      ],
+    },
+    schemas: { reply: dashboardUrlReply },
+    examples: {
+      reply: {
+        dashboard_url: "https://impact.example/dashboard/example-organization-k3v9m2qd",
+        org_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+      },
+    },
+    handle: async ({ caller }) => ({
+      dashboard_url: `${publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, caller.accountId)}`,
+      org_id: caller.accountId,
+    }),
+  }),
+];

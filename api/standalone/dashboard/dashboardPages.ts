@@ -1,0 +1,213 @@
+import { hash } from "node:crypto";
+import { LRUCache } from "lru-cache";
+import type { CommonQueryMethods } from "slonik";
+import type { Clock } from "../../../domain/clock.ts";
+import type { Dashboard } from "../../../services/readDashboard.ts";
+import { readDashboard } from "../../../services/readDashboard.ts";
+import { pathParameter } from "../../http/apiContext.ts";
+import type { ApiContext } from "../../http/apiContext.ts";
+import type { Page } from "../../http/createApp.ts";
+import { HttpError } from "../../http/httpError.ts";
+import { html, trusted } from "./html.ts";
+import { presentDashboard } from "./presentDashboard.ts";
+import { renderBadge } from "./renderBadge.ts";
+import { renderCard } from "./renderCard.ts";
+import { renderPage } from "./renderPage.ts";
+import { drawSimulatedPhoto } from "./simulatedPhoto.ts";
+import { CARD_STYLE, PAGE_STYLE } from "./styles.ts";
+import { WORLD_SVG } from "./worldMap.ts";
+
+/** A page under load costs one look at the database in this time. */
+const CACHED_MS = 5000;
+const MAXIMUM_CACHED = 500;
+const CACHE_CONTROL = "public, max-age=10";
+/** Pictures whose address says all that they show. */
+const IMMUTABLE = "public, max-age=31536000, immutable";
+
+const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#1c6b47"/><path fill="#e9f4ec" d="M15 26v-8c-5 0-8-3-8-8 5 0 8 2 9 6 1-5 4-8 9-9 0 6-3 10-8 10.500V26z"/></svg>`;
+
+const SLUG = /^[a-z0-9-]{8,60}$/u;
+const SEED = /^[\w-]{1,120}$/u;
+
+const styleSource = (style: string): string => `'sha256-${hash("sha256", style, "base64")}'`;
+
+const policy = (...directives: readonly string[]): string =>
+  ["default-src 'none'", "base-uri 'none'", "form-action 'none'", ...directives].join("; ");
+
+/** The partner's own photos are shown from where they are; nothing else from elsewhere is. */
+const photoOrigins = ({ media }: Dashboard): readonly string[] => [
+  ...new Set(
+    media.flatMap(({ thumbnailUrl }) =>
+      thumbnailUrl.startsWith("/") ? [] : [new URL(thumbnailUrl).origin],
+    ),
+  ),
+];
+
+type Rendered = {
+  readonly type: string;
+  readonly body: string;
+  readonly headers: Readonly<Record<string, string>>;
+};
+
+type Rendering = (dashboard: Dashboard, root: string) => Rendered;
+
+const OPEN_TO_ALL = {
+  "Access-Control-Allow-Origin": "*",
+  "Cross-Origin-Resource-Policy": "cross-origin",
+};
+
+const RENDERINGS = {
+  page: (dashboard, root) => ({
+    type: "text/html",
+    body: renderPage(dashboard, root),
+    headers: {
+      "Content-Security-Policy": policy(
+        `style-src ${styleSource(PAGE_STYLE)}`,
+        ["img-src 'self'", ...photoOrigins(dashboard)].join(" "),
+        "frame-ancestors 'none'",
+      ),
+    },
+  }),
+  json: (dashboard) => ({
+    type: "application/json",
+    body: JSON.stringify(presentDashboard(dashboard)),
+    headers: OPEN_TO_ALL,
+  }),
+  badge: (dashboard) => ({
+    type: "image/svg+xml",
+    body: renderBadge(dashboard),
+    headers: { ...OPEN_TO_ALL, "Content-Security-Policy": policy("sandbox") },
+  }),
+  card: (dashboard, root) => ({
+    type: "text/html",
+    body: renderCard(dashboard, root),
+    headers: {
+      ...OPEN_TO_ALL,
+      "Content-Security-Policy": policy(
+        `style-src ${styleSource(CARD_STYLE)}`,
+        "img-src 'self'",
+        "frame-ancestors *",
+      ),
+    },
+  }),
+} as const satisfies Record<string, Rendering>;
+
+const send = (ctx: ApiContext, { type, body, headers }: Rendered, cacheControl: string): void => {
+  ctx.status = 200;
+  ctx.type = type;
+  ctx.set("X-Content-Type-Options", "nosniff");
+  ctx.set("Referrer-Policy", "no-referrer");
+  ctx.set("Cache-Control", cacheControl);
+  ctx.set(headers);
+  ctx.etag = hash("sha256", body, "base64url");
+  if (ctx.fresh) {
+    ctx.status = 304;
+    return;
+  }
+  ctx.body = body;
+};
+
+const NOT_FOUND_STYLE =
+  "body{font:1.1rem/1.5 system-ui,sans-serif;margin:15vh auto;max-width:30rem;padding:0 1.25rem;color-scheme:light dark}";
+
+const NOT_FOUND: Rendered = {
+  type: "text/html",
+  body: html`<!doctype html>
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <title>No such page</title>
+        <style>
+          ${trusted(NOT_FOUND_STYLE)}
+        </style>
+      </head>
+      <body>
+        <main>
+          <h1>No such page</h1>
+          <p>
+            There is no impact record at this address. Please check it with whoever gave it to you.
+          </p>
+        </main>
+      </body>
+    </html> `.markup,
+  headers: { "Content-Security-Policy": policy(`style-src ${styleSource(NOT_FOUND_STYLE)}`) },
+};
+
+const picture =
+  (draw: (ctx: ApiContext) => string, cacheControl: string) =>
+  (ctx: ApiContext): void =>
+    send(
+      ctx,
+      {
+        type: "image/svg+xml",
+        body: draw(ctx),
+        headers: { ...OPEN_TO_ALL, "Content-Security-Policy": policy("sandbox") },
+      },
+      cacheControl,
+    );
+
+/** Where this service's pages link to one another: below the path of its public address, wherever that is. */
+const pathOf = (publicBaseUrl: string): string =>
+  new URL(publicBaseUrl).pathname.replace(/\/+$/u, "");
+
+/**
+ * What the public sees of an account, and the pictures that it needs. Each process keeps what it has rendered for some
+ * seconds.
+ */
+export const dashboardPages = ({
+  db,
+  clock,
+  publicBaseUrl,
+}: {
+  readonly db: CommonQueryMethods;
+  readonly clock: Clock;
+  readonly publicBaseUrl: () => string;
+}): readonly Page[] => {
+  const rendered = new LRUCache<string, Rendered>({
+    max: MAXIMUM_CACHED,
+    ttl: CACHED_MS,
+    // Concurrent readers of a page share one rendering.
+    fetchMethod: async (key) => {
+      const [kind, slug] = key.split("/");
+      const dashboard = await readDashboard({ db, clock }, slug ?? "");
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys are made below.
+      const render: Rendering = RENDERINGS[kind as keyof typeof RENDERINGS];
+      return dashboard ? render(dashboard, pathOf(publicBaseUrl())) : undefined;
+    },
+  });
+
+  const serve =
+    (kind: keyof typeof RENDERINGS) =>
+    async (ctx: ApiContext): Promise<void> => {
+      const slug = pathParameter(ctx, "slug");
+      const page = SLUG.test(slug) ? await rendered.fetch(`${kind}/${slug}`) : undefined;
+      if (page) {
+        send(ctx, page, CACHE_CONTROL);
+      } else if (kind === "page" || kind === "card") {
+        send(ctx, NOT_FOUND, "no-store");
+        ctx.status = 404;
+      } else {
+        throw new HttpError(404, "failed to find dashboard");
+      }
+    };
+
+  return [
+    { path: "/dashboard/world.svg", run: picture(() => WORLD_SVG, "public, max-age=86400") },
+    { path: "/dashboard/icon.svg", run: picture(() => ICON, "public, max-age=86400") },
+    {
+      path: "/media/simulated/:seed.svg",
+      run: picture((ctx) => {
+        const seed = pathParameter(ctx, "seed");
+        if (!SEED.test(seed)) {
+          throw new HttpError(404, "failed to find picture");
+        }
+        return drawSimulatedPhoto(seed);
+      }, IMMUTABLE),
+    },
+    { path: "/dashboard/:slug.json", run: serve("json") },
+    { path: "/dashboard/:slug/badge.svg", run: serve("badge") },
+    { path: "/dashboard/:slug/card", run: serve("card") },
+    { path: "/dashboard/:slug", run: serve("page") },
+  ];
+};

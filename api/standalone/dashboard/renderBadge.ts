@@ -1,0 +1,38 @@
+import type { Dashboard } from "../../../services/readDashboard.ts";
+import { formatNumber } from "./format.ts";
+import { html } from "./html.ts";
+
+const LABEL = "trees registered";
+/** The font is the reader's, so widths are only near; `textLength` makes the text fit whatever it is. */
+const LETTER = 6.6;
+const PADDING = 9;
+
+const widthOf = (text: string): number => Math.round(text.length * LETTER) + 2 * PADDING;
+
+/** A picture for other sites: registered trees, and how many of them are proven to stand. */
+export const renderBadge = ({ name, trees }: Dashboard): string => {
+  const value = `${formatNumber(trees.total)} · ${formatNumber(trees.plantedAndVerified)} verified`;
+  const left = widthOf(LABEL);
+  const right = widthOf(value);
+  const meaning = `${name}: ${formatNumber(trees.total)} trees registered, ${formatNumber(trees.plantedAndVerified)} planted and verified`;
+  return html`<svg
+    xmlns="http://www.w3.org/2000/svg"
+    width="${left + right}"
+    height="26"
+    role="img"
+    aria-label="${meaning}"
+  >
+    <title>${meaning}</title>
+    <clipPath id="shape"><rect width="${left + right}" height="26" rx="5" /></clipPath>
+    <g clip-path="url(#shape)">
+      <rect width="${left}" height="26" fill="#22332a" />
+      <rect x="${left}" width="${right}" height="26" fill="#1c6b47" />
+    </g>
+    <g fill="#fff" font-family="system-ui,-apple-system,Segoe UI,Roboto,sans-serif" font-size="12">
+      <text x="${PADDING}" y="17" textLength="${left - 2 * PADDING}">${LABEL}</text>
+      <text x="${left + PADDING}" y="17" textLength="${right - 2 * PADDING}" font-weight="600">
+        ${value}
+      </text>
+    </g>
+  </svg> `.markup;
+};

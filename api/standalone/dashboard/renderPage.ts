@@ -1,0 +1,284 @@
+import { IMPACT_FACTORS } from "../../../domain/impactFactors.ts";
+import type { Dashboard } from "../../../services/readDashboard.ts";
+import {
+  formatCents,
+  formatDay,
+  formatInstant,
+  formatMeasure,
+  formatMonth,
+  formatNumber,
+} from "./format.ts";
+import type { Markup } from "./html.ts";
+import { html, trusted } from "./html.ts";
+import { renderMonthChart } from "./monthChart.ts";
+import { PAGE_STYLE } from "./styles.ts";
+import { renderMap } from "./worldMap.ts";
+
+const TRACK = 1000;
+
+const share = ({ trees }: Dashboard): number =>
+  trees.total === 0 ? 0 : Math.min(1, trees.plantedAndVerified / trees.total);
+
+const formatShare = (value: number): string =>
+  value > 0 && value < 0.01 ? "less than 1%" : `${Math.floor(value * 100)}%`;
+
+const renderTrees = (dashboard: Dashboard): Markup => {
+  const { trees } = dashboard;
+  const part = share(dashboard);
+  return html`<div class="sheet fact trees">
+    <div class="pair">
+      <div>
+        <h3>Trees registered</h3>
+        <p class="number">${formatNumber(trees.total)}</p>
+        <p>${formatNumber(trees.month)} this month</p>
+      </div>
+      <div class="proven">
+        <h3>Planted and verified</h3>
+        <p class="number">${formatNumber(trees.plantedAndVerified)}</p>
+        <p>${formatNumber(trees.planted)} planted so far</p>
+      </div>
+    </div>
+    <svg class="track" viewBox="0 0 ${TRACK} 12" preserveAspectRatio="none" aria-hidden="true">
+      <rect class="whole" width="${TRACK}" height="12" />
+      <rect class="part" width="${Math.round(part * TRACK)}" height="12" />
+    </svg>
+    <p>
+      ${formatShare(part)} of the registered trees are in the ground and checked by somebody else.
+      The rest are on their way.
+    </p>
+  </div>`;
+};
+
+const renderFacts = (dashboard: Dashboard): Markup => {
+  const { bottles, donations, projected } = dashboard;
+  return html`<section class="facts" aria-label="Totals">
+    ${renderTrees(dashboard)}
+    <div class="sheet fact">
+      <h3>Ocean-bound bottles rescued</h3>
+      <p class="number">${formatNumber(bottles.total)}</p>
+      <p>${formatNumber(bottles.month)} this month</p>
+    </div>
+    <div class="sheet fact">
+      <h3>Donated to charities</h3>
+      <p class="number">${formatCents(donations.amountCents)}</p>
+      <p>in ${formatNumber(donations.count)} ${donations.count === 1 ? "donation" : "donations"}</p>
+    </div>
+    <div class="sheet fact">
+      <h3>Projected carbon, lifetime</h3>
+      <p class="number">${formatMeasure(projected.carbonTons)} t</p>
+      <p>CO<sub>2</sub> on ${formatMeasure(projected.areaHectares)} ha, from planted trees only</p>
+    </div>
+  </section>`;
+};
+
+const renderMonths = ({ months }: Dashboard): Markup =>
+  html`<section aria-labelledby="months">
+    <h2 id="months">Month by month</h2>
+    <div class="sheet">
+      ${renderMonthChart("Trees registered", "trees", months)}
+      ${renderMonthChart("Bottles rescued", "bottles", months)}
+      <details>
+        <summary>The same as a table</summary>
+        <div class="scroll" tabindex="0" role="region" aria-label="Trees and bottles by month">
+          <table>
+            <caption>
+              Registered per calendar month, UTC; refunds taken out
+            </caption>
+            <thead>
+              <tr>
+                <th scope="col">Month</th>
+                <th scope="col" class="count">Trees</th>
+                <th scope="col" class="count">Bottles</th>
+              </tr>
+            </thead>
+            <tbody>
+              ${months.map(
+                ({ month, trees, bottles }) =>
+                  html`<tr>
+                    <th scope="row">${formatMonth(month)}</th>
+                    <td class="count">${formatNumber(trees)}</td>
+                    <td class="count">${formatNumber(bottles)}</td>
+                  </tr>`,
+              )}
+            </tbody>
+          </table>
+        </div>
+      </details>
+    </div>
+  </section>`;
+
+const renderSites = ({ sites }: Dashboard, base: string): Markup =>
+  html`<section aria-labelledby="sites">
+    <h2 id="sites">Where the trees stand</h2>
+    <div class="sheet">
+      ${renderMap(sites, `${base}/world.svg`)}
+      ${
+        sites.length === 0
+          ? html`<p>
+              No tree is planted yet. Sites appear here as soon as the planting partner reports
+              them.
+            </p>`
+          : html`<ul class="sites">
+              ${sites.map(
+                (site) =>
+                  html`<li>
+                    <div>
+                      ${site.name}<span
+                        >${site.region}, ${site.country} · ${site.organizationName}</span
+                      >
+                    </div>
+                    <b>${formatNumber(site.planted)} trees</b>
+                  </li>`,
+              )}
+            </ul>`
+      }
+    </div>
+  </section>`;
+
+/** What this service serves itself stands below its own public path. */
+const addressOf = (address: string, root: string): string =>
+  address.startsWith("/") ? `${root}${address}` : address;
+
+const renderMedium = (medium: Dashboard["media"][number], root: string): Markup =>
+  html`<li>
+    <a href="${addressOf(medium.url, root)}" rel="noopener noreferrer"
+      ><img
+        src="${addressOf(medium.thumbnailUrl, root)}"
+        alt="${medium.type === "video" ? "Still of a film" : "Photo"} from the planting at ${medium.siteName}, ${medium.country}, ${formatDay(medium.takenAt)}"
+        width="480"
+        height="360"
+        loading="lazy"
+        decoding="async"
+        referrerpolicy="no-referrer"
+    /></a>
+    <p>${medium.siteName}<span>${medium.country}, ${formatDay(medium.takenAt)}</span></p>
+  </li>`;
+
+const renderEvidence = ({ media }: Dashboard, root: string): Markup =>
+  html`<section aria-labelledby="evidence">
+    <h2 id="evidence">Latest evidence</h2>
+    ${
+      media.length === 0
+        ? html`<div class="sheet">
+            <p>Photos from the field appear here once trees are planted.</p>
+          </div>`
+        : html`<ul class="photos">
+            ${media.map((medium) => renderMedium(medium, root))}
+          </ul>`
+    }
+  </section>`;
+
+const renderMethod = ({ sites }: Dashboard): Markup => {
+  const used = new Set(sites.map(({ factorId }) => factorId));
+  const factors = IMPACT_FACTORS.filter(({ id }) => used.size === 0 || used.has(id));
+  return html`<section aria-labelledby="method">
+    <h2 id="method">How these numbers are calculated</h2>
+    <div class="sheet">
+      <dl>
+        <dt>Registered</dt>
+        <dd>
+          Every tree and bottle recorded for this organization. A refund takes it out of the total
+          and of the month in which it was registered. Months are UTC.
+        </dd>
+        <dt>Planted</dt>
+        <dd>Trees that the planting partner reports to be in the ground.</dd>
+        <dt>Planted and verified</dt>
+        <dd>
+          Those that somebody other than the planters has checked on site. This number is always
+          behind the registered one: planting takes months and seasons.
+        </dd>
+        <dt>Projected carbon and area</dt>
+        <dd>
+          Planted trees times the figures below. It is a projection over the life of a tree, not a
+          measurement and not a carbon credit.
+        </dd>
+      </dl>
+      <div class="scroll" tabindex="0" role="region" aria-label="Impact factors">
+        <table>
+          <caption>
+            Impact factors in use
+          </caption>
+          <thead>
+            <tr>
+              <th scope="col">Forest</th>
+              <th scope="col" class="count">kg CO<sub>2</sub> per tree</th>
+              <th scope="col" class="count">Trees per ha</th>
+              <th scope="col" class="count">Years</th>
+            </tr>
+          </thead>
+          <tbody>
+            ${factors.map(
+              (factor) =>
+                html`<tr>
+                  <th scope="row">
+                    ${factor.forestType} (<a href="${factor.source.url}" rel="noopener noreferrer"
+                      >${factor.source.title}</a
+                    >)
+                  </th>
+                  <td class="count">${formatNumber(factor.kgCo2PerTree)}</td>
+                  <td class="count">${formatNumber(factor.treesPerHectare)}</td>
+                  <td class="count">${factor.horizonYears}</td>
+                </tr>`,
+            )}
+          </tbody>
+        </table>
+      </div>
+    </div>
+  </section>`;
+};
+
+const SIMULATION_NOTICE = html`<p class="notice" role="note">
+  <strong>Simulated evidence.</strong> Sites, photos and milestones on this page come from a
+  simulated planting partner: no tree was planted for them.
+</p>`;
+
+/** The public page of an account. It needs no script and nothing from elsewhere. */
+export const renderPage = (dashboard: Dashboard, root: string): string => {
+  const base = `${root}/dashboard`;
+  const { name, slug, sites, updatedAt, trees } = dashboard;
+  return html`<!doctype html>
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <title>${name}: public impact record</title>
+        <meta
+          name="description"
+          content="${name}: ${formatNumber(trees.total)} trees registered, ${formatNumber(trees.plantedAndVerified)} of them planted and verified."
+        />
+        <meta name="color-scheme" content="light dark" />
+        <link rel="icon" href="${base}/icon.svg" type="image/svg+xml" />
+        <link rel="alternate" type="application/json" href="${base}/${slug}.json" />
+        <style>
+          ${trusted(PAGE_STYLE)}
+        </style>
+      </head>
+      <body>
+        <a class="skip" href="#content">Skip to the numbers</a>
+        <header>
+          <p class="kicker">Public impact record</p>
+          <h1>${name}</h1>
+          <p class="lead">
+            Trees, ocean-bound plastic and donations on record, and the proof of what has become of
+            them.
+          </p>
+        </header>
+        <main id="content">
+          ${sites.some(({ partner }) => partner === "simulated") ? SIMULATION_NOTICE : null}
+          ${renderFacts(dashboard)} ${renderMonths(dashboard)} ${renderSites(dashboard, base)}
+          ${renderEvidence(dashboard, root)} ${renderMethod(dashboard)}
+        </main>
+        <footer>
+          <p>
+            As of <time datetime="${updatedAt.toISOString()}">${formatInstant(updatedAt)}</time>.
+            Nothing that was recorded for testing is included.
+          </p>
+          <p>
+            The same numbers for machines: <a href="${base}/${slug}.json">JSON</a>. For your own
+            site: <a href="${base}/${slug}/badge.svg">badge</a>,
+            <a href="${base}/${slug}/card">card</a>.
+          </p>
+        </footer>
+      </body>
+    </html> `.markup;
+};

@@ -1,0 +1,62 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { geoEqualEarth, geoPath } from "d3-geo";
+import { feature } from "topojson-client";
+import type { GeometryCollection, Topology } from "topojson-specification";
+import type { PlantedSite } from "../../../db/plantingTallies.ts";
+import type { Markup } from "./html.ts";
+import { html, trusted } from "./html.ts";
+
+const WIDTH = 960;
+/** Antarctica is cut off: nobody plants there. */
+const HEIGHT = 420;
+
+const projection = geoEqualEarth().fitWidth(WIDTH, { type: "Sphere" });
+
+const readLand = (): string => {
+  const file = fileURLToPath(import.meta.resolve("world-atlas/land-110m.json"));
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the package's own format, of a pinned version.
+  const world = JSON.parse(readFileSync(file, "utf8")) as Topology<{ land: GeometryCollection }>;
+  const path = geoPath(projection).digits(1);
+  return path(feature(world, world.objects.land)) ?? "";
+};
+
+/** The continents as one picture, the same for every page. Natural Earth's outlines are in the public domain. */
+export const WORLD_SVG = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}"><path fill="#7d9688" fill-opacity=".38" d="${readLand()}"/></svg>`;
+
+const SMALLEST_RADIUS = 7;
+const LARGEST_RADIUS = 20;
+
+/** Areas follow the number of trees. */
+const radiusOf = (trees: number, mostTrees: number): number =>
+  Math.round(
+    (SMALLEST_RADIUS + (LARGEST_RADIUS - SMALLEST_RADIUS) * Math.sqrt(trees / mostTrees)) * 10,
+  ) / 10;
+
+/** Where on the map sites are; the list beside it says the same in words. */
+export const renderMap = (sites: readonly PlantedSite[], worldUrl: string): Markup => {
+  const most = Math.max(1, ...sites.map(({ planted }) => planted));
+  const dots = sites.flatMap((site) => {
+    const point = projection([site.longitude, site.latitude]);
+    return point === null
+      ? []
+      : [
+          html`<circle
+            class="site"
+            cx="${point[0].toFixed(1)}"
+            cy="${point[1].toFixed(1)}"
+            r="${radiusOf(site.planted, most)}"
+            ><title>${site.name}, ${site.country}</title></circle
+          >`,
+        ];
+  });
+  return html`<svg
+    class="map"
+    viewBox="0 0 ${WIDTH} ${HEIGHT}"
+    role="img"
+    aria-label="World map of ${sites.length} planting ${sites.length === 1 ? "site" : "sites"}"
+  >
+    <image href="${worldUrl}" width="${WIDTH}" height="${HEIGHT}" />
+    ${trusted(dots.map(({ markup }) => markup).join(""))}
+  </svg>`;
+};

@@ -1,0 +1,99 @@
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import type { Clock } from "../../../domain/clock.ts";
+import { plantingReport } from "../../../domain/plantingFact.ts";
+import { reportPlanting } from "../../../services/reportPlanting.ts";
+import { publicEndpoint } from "../../http/endpoint.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
+import { HttpError } from "../../http/httpError.ts";
+import { parseRequest } from "../../http/parseRequest.ts";
+import { findSignatureFault } from "./verifySignature.ts";
+
+const callbackReply = z
+  .strictObject({
+    order: z.string(),
+    results: z.array(
+      z.strictObject({
+        stage: z.string(),
+        outcome: z.enum(["accepted", "repeated", "waiting", "contradiction"]),
+        reason: z.string().nullable(),
+      }),
+    ),
+  })
+  .meta({ id: "PlantingCallbackResult" });
+
+const ORDER = "po_0198c5df2b6a7d10b7c1a2d3e4f50617";
+
+/** Where the planting partner reports milestones by itself; only where a secret is agreed upon. */
+export const callbackEndpoint = ({
+  secret,
+  ...deps
+}: {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly wakeOrder: (orderId: number) => Promise<void>;
+  readonly secret: string;
+}): Endpoint =>
+  publicEndpoint({
+    method: "post",
+    path: "/planting/callback",
+    description: {
+      operationId: "reportPlanting",
+      tag: "planting partner",
+      summary: "Report milestones of a planting order",
+      details:
+        "For the planting partner. Signed with the header `Planting-Signature: t=<unix seconds>,v1=<signature>`, the " +
+        "signature being the HMAC-SHA256 of `<t>.<body>` with the secret agreed upon, in hexadecimal. A report may be " +
+        "repeated: what is on record already changes nothing.",
+      requestHeaders: { "Planting-Signature": "`t=<unix seconds>,v1=<hexadecimal HMAC-SHA256>`." },
+      refusals: [
+        {
+          status: 400,
+          when: "Something in the report is not as it must be; nothing of it was recorded.",
+          example: "facts.0.occurred_at: must be an instant such as 2026-05-01T12:00:00Z",
+        },
+        { status: 401, when: "The signature is missing or wrong.", example: "invalid signature" },
+        {
+          status: 404,
+          when: "There is no such planting order.",
+          example: "failed to find planting order",
+        },
+        {
+          status: 500,
+          when: "An unexpected fault; send it again.",
+          example: "internal server error",
+        },
+      ],
+    },
+    schemas: { body: plantingReport, reply: callbackReply },
+    examples: {
+      body: {
+        order: ORDER,
+        facts: [
+          {
+            stage: "funds_distributed",
+            occurred_at: "2026-05-01T12:00:00Z",
+            partner_reference: "NCP-2291",
+          },
+        ],
+      },
+      reply: {
+        order: ORDER,
+        results: [{ stage: "funds_distributed", outcome: "accepted", reason: null }],
+      },
+    },
+    handle: async (ctx) => {
+      const fault = findSignatureFault(ctx.get("Planting-Signature"), {
+        secret,
+        // A request without a body has none to sign.
+        body: typeof ctx.request.rawBody === "string" ? ctx.request.rawBody : "",
+        now: deps.clock.now(),
+      });
+      if (fault !== null) {
+        throw new HttpError(401, fault);
+      }
+      const report = parseRequest(plantingReport, ctx.request.body, "field");
+      const recorded = await reportPlanting(deps, report, "callback");
+      return { order: report.order, results: [...recorded] };
+    },
+  });

@@ -1,0 +1,42 @@
+import { createHmac, timingSafeEqual } from "node:crypto";
+
+/** How far the sender's clock may be from ours; older messages are taken for replayed ones. */
+const TOLERANCE_SECONDS = 300;
+
+/** The signature of a message at an instant: HMAC-SHA256 over `<unix seconds>.<body>`, in hexadecimal. */
+export const signCallback = (secret: string, body: string, unixSeconds: number): string =>
+  createHmac("sha256", secret).update(`${unixSeconds}.${body}`).digest("hex");
+
+const isEqual = (left: string, right: string): boolean =>
+  left.length === right.length && timingSafeEqual(Buffer.from(left), Buffer.from(right));
+
+/**
+ * Checks a header of the form `t=<unix seconds>,v1=<signature>`; several `v1` may be given while a secret is replaced.
+ * @returns what is wrong; null when the message is genuine
+ */
+export const findSignatureFault = (
+  header: string | undefined,
+  { secret, body, now }: { readonly secret: string; readonly body: string; readonly now: Date },
+): string | null => {
+  if (header === undefined || header === "") {
+    return "missing Planting-Signature header";
+  }
+  const parts = header
+    .slice(0, 1000)
+    .split(",")
+    .map((part) => part.trim().split("="));
+  const time = parts.find(([name]) => name === "t")?.[1] ?? "";
+  const signatures = parts.flatMap(([name, value]) =>
+    name === "v1" && value !== undefined && /^[0-9a-f]{64}$/u.test(value) ? [value] : [],
+  );
+  if (!/^\d{1,12}$/u.test(time) || signatures.length === 0) {
+    return "malformed Planting-Signature header";
+  }
+  const expected = signCallback(secret, body, Number(time));
+  if (!signatures.some((signature) => isEqual(signature, expected))) {
+    return "invalid signature";
+  }
+  return Math.abs(now.getTime() / 1000 - Number(time)) > TOLERANCE_SECONDS
+    ? "signature is too old"
+    : null;
+};

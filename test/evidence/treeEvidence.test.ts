@@ -1,0 +1,300 @@
+import { testWithDatabase } from "../support/database.ts";
+import { STAGE_MS } from "../support/planting.ts";
+import { eventsOf, gatherAndPlace, revalidate, startEvidenceApi } from "./evidenceApi.ts";
+import type { Evidence } from "./evidenceApi.ts";
+import { setUpEvidence } from "./evidenceSetup.ts";
+
+const test = testWithDatabase();
+
+const typesOf = (value: unknown): unknown => {
+  if (Array.isArray(value)) {
+    return value.slice(0, 1).map(typesOf);
+  }
+  if (typeof value === "object" && value !== null) {
+    return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, typesOf(inner)]));
+  }
+  return Number.isInteger(value) ? "integer" : typeof value;
+};
+
+const evidenceOf = ({ timeline = [] }: Evidence, event: string): unknown =>
+  timeline.find((milestone) => milestone.event === event)?.evidence;
+
+test.serial(
+  "a new registration is registered and the rest is pending, without dates or evidence",
+  async (t) => {
+    const { setup, read } = await startEvidenceApi(t);
+    const id = await setup.register(3);
+    const { status, json, headers } = await read(`/evidence/tree/${id}`);
+    t.is(status, 200);
+    t.is(json.status, "registered");
+    t.is(json.impact_provider, "North Coast Planting");
+    t.deepEqual(json.provider_meta, {});
+    t.deepEqual(eventsOf(json), [
+      "1 registered completed",
+      "2 funds_distributed pending",
+      "3 allocated pending",
+      "4 planted pending",
+    ]);
+    for (const milestone of json.timeline?.slice(1) ?? []) {
+      t.deepEqual(Object.keys(milestone), ["step", "event", "title", "status", "description"]);
+    }
+    t.deepEqual(evidenceOf(json, "registered"), {
+      tree_id: id,
+      record_id: id,
+      registered_at: "2026-05-01T10:00:00.000Z",
+      count: 3,
+      fractional_count: 0.5,
+      attribution: "spring",
+    });
+    t.is(headers.get("Cache-Control"), "private, no-cache");
+  },
+);
+
+test.serial("four events with every field of its type, once trees are planted", async (t) => {
+  const { setup, read } = await startEvidenceApi(t);
+  const id = await setup.register(3);
+  await gatherAndPlace(setup);
+  await setup.pass(2 * STAGE_MS);
+  const { json, headers } = await read(`/evidence/tree/${id}`);
+  t.is(json.status, "planted");
+  t.deepEqual(eventsOf(json), [
+    "1 registered completed",
+    "2 funds_distributed completed",
+    "3 allocated completed",
+    "4 planted completed",
+  ]);
+  t.deepEqual(typesOf(evidenceOf(json, "funds_distributed")), {
+    partner: "string",
+    order_id: "integer",
+    order_public_id: "string",
+    tree_order_id: "integer",
+    tree_order_public_id: "string",
+    tree_amount: "integer",
+    buyer_name: "string",
+  });
+  t.deepEqual(typesOf(evidenceOf(json, "allocated")), {
+    partner: "string",
+    allocations: [
+      {
+        allocation_id: "integer",
+        date_allocated: "string",
+        planting_site: {
+          id: "integer",
+          name: "string",
+          subsite_name: "string",
+          organization_name: "string",
+          latitude: "number",
+          longitude: "number",
+          main_image: "string",
+        },
+        crew: {
+          leader: "string",
+          style: "string",
+          total_members: "integer",
+          women_members: "integer",
+        },
+      },
+    ],
+  });
+  t.deepEqual(typesOf(evidenceOf(json, "planted")), {
+    partner: "string",
+    date_planted: "string",
+    media: [
+      {
+        id: "string",
+        type: "string",
+        url: "string",
+        thumbnail_url: "string",
+        latitude: "number",
+        longitude: "number",
+      },
+    ],
+  });
+  for (const { date, timestamp } of json.timeline ?? []) {
+    t.is(date, String(timestamp).slice(0, 10));
+  }
+  t.deepEqual(typesOf(json.provider_meta), {
+    order_id: "integer",
+    public_id: "string",
+    allocation_id: "integer",
+  });
+  t.is(headers.get("Cache-Control"), "private, max-age=2592000");
+});
+
+test.serial(
+  "three steps with coordinates as strings, from a partner that reports sessions",
+  async (t) => {
+    const { setup, read } = await startEvidenceApi(t, { timeline: "sessions" });
+    const id = await setup.register(3);
+    await gatherAndPlace(setup);
+    t.deepEqual(eventsOf((await read(`/evidence/tree/${id}`)).json), [
+      "1 registered completed",
+      "2 funds_distributed completed",
+      "3 planted_and_verified pending",
+    ]);
+    await setup.pass(3 * STAGE_MS);
+    const { json } = await read(`/evidence/tree/${id}`);
+    t.is(json.status, "planted_and_verified");
+    t.deepEqual(typesOf(evidenceOf(json, "planted_and_verified")), {
+      partner: "string",
+      planting_site_name: "string",
+      subsite_name: "string",
+      organization_name: "string",
+      assessor_name: "string",
+      verifier: "string",
+      date_verified: "string",
+      session_total_planted: "integer",
+      species: ["string"],
+      image_url: "string",
+      allocation_id: "integer",
+      field_update_id: "integer",
+      planting_session_id: "integer",
+      latitude: "string",
+      longitude: "string",
+      photos: ["string"],
+    });
+    t.deepEqual(typesOf(json.provider_meta), {
+      order_id: "integer",
+      public_id: "string",
+      allocation_id: "integer",
+      field_update_id: "integer",
+      planting_session_id: "integer",
+    });
+  },
+);
+
+test.serial("the photos of a simulated planting are served where the evidence says", async (t) => {
+  const { setup, read, url } = await startEvidenceApi(t);
+  const id = await setup.register(3);
+  await gatherAndPlace(setup);
+  await setup.pass(2 * STAGE_MS);
+  const { text } = await read(`/evidence/tree/${id}`);
+  const addresses = [...text.matchAll(/https:\/\/impact\.example(\/[^"]+)/gu)].map(
+    ([, path]) => path,
+  );
+  t.true(addresses.length >= 5);
+  for (const path of addresses) {
+    const response = await fetch(`${url}${path ?? ""}`);
+    t.is(response.status, 200);
+    t.is(response.headers.get("Content-Type"), "image/svg+xml");
+    t.true((await response.text()).startsWith("<svg"));
+  }
+});
+
+test.serial(
+  "a milestone drops the answer that was kept, and repeats are the same bytes everywhere",
+  async (t) => {
+    const { setup, read, serve } = await startEvidenceApi(t);
+    const other = await serve();
+    const id = await setup.register(3);
+    const path = `/evidence/tree/${id}`;
+    const first = await read(path);
+    const repeat = await other.read(path);
+    t.is(repeat.text, first.text);
+    t.is(repeat.headers.get("ETag"), first.headers.get("ETag"));
+    await gatherAndPlace(setup);
+    t.is((await other.read(path)).json.status, "funds_distributed");
+    await setup.pass(2 * STAGE_MS);
+    const planted = await read(path);
+    t.is(planted.json.status, "planted");
+    setup.clock.set("2026-05-20T10:00:00.000Z");
+    const later = await other.read(path);
+    t.is(later.text, planted.text);
+    t.is(later.headers.get("Age"), "1641480");
+  },
+);
+
+test.serial("a client that has the answer is told so without it", async (t) => {
+  const { setup, read } = await startEvidenceApi(t);
+  const id = await setup.register(3);
+  const path = `/evidence/tree/${id}`;
+  const etag = (await read(path)).headers.get("ETag") ?? "";
+  t.not(etag, "");
+  const repeat = await read(path, { headers: revalidate(etag) });
+  t.is(repeat.status, 304);
+  t.is(repeat.text, "");
+  await gatherAndPlace(setup);
+  t.is((await read(path, { headers: revalidate(etag) })).status, 200);
+});
+
+test.serial(
+  "a tree of somebody else, of the other mode, a bottle and nonsense are not found",
+  async (t) => {
+    const { setup, read } = await startEvidenceApi(t);
+    const other = await setUpEvidence(t.context.db);
+    const ids = [
+      await other.register(1),
+      await setup.register(1, { mode: "test" }),
+      await setup.register(1, { kind: "bottle" }),
+      crypto.randomUUID(),
+      "nonsense",
+      "%00",
+      "%E0%A4%A",
+    ];
+    for (const id of ids) {
+      const { status, json } = await read(`/evidence/tree/${id}`);
+      t.is(status, 404, id);
+      t.deepEqual(json, { error: "failed to find tree" });
+    }
+  },
+);
+
+const SIMULATED = {
+  registered: [
+    "1 registered completed",
+    "2 funds_distributed pending",
+    "3 allocated pending",
+    "4 planted pending",
+  ],
+  funds_distributed: [
+    "1 registered completed",
+    "2 funds_distributed completed",
+    "3 allocated pending",
+    "4 planted pending",
+  ],
+  planted: [
+    "1 registered completed",
+    "2 funds_distributed completed",
+    "3 allocated completed",
+    "4 planted completed",
+  ],
+  planted_and_verified: [
+    "1 registered completed",
+    "2 funds_distributed completed",
+    "3 planted_and_verified completed",
+  ],
+};
+
+for (const [stage, events] of Object.entries(SIMULATED)) {
+  test.serial(
+    `evidence_stage=${stage} is simulated, marked, repeatable and leaves the truth alone`,
+    async (t) => {
+      const { setup, read } = await startEvidenceApi(t);
+      const id = await setup.register(3, { mode: "test" });
+      const path = `/evidence/tree/${id}`;
+      const truth = await read(path, { mode: "test" });
+      const simulated = await read(`${path}?evidence_stage=${stage}`, { mode: "test" });
+      t.is(simulated.json.status, stage);
+      t.deepEqual(eventsOf(simulated.json), events);
+      t.is(simulated.headers.get("Evidence-Simulated"), "true");
+      t.is(simulated.headers.get("Cache-Control"), "no-store");
+      t.is((await read(`${path}?evidence_stage=${stage}`, { mode: "test" })).text, simulated.text);
+      const after = await read(path, { mode: "test" });
+      t.is(after.text, truth.text);
+      t.is(after.headers.get("Evidence-Simulated"), null);
+    },
+  );
+}
+
+test.serial("an evidence_stage that does not exist is refused with those that do", async (t) => {
+  const { setup, read } = await startEvidenceApi(t);
+  const id = await setup.register(3);
+  for (const stage of ["allocated", "", "Planted"]) {
+    const { status, json } = await read(`/evidence/tree/${id}?evidence_stage=${stage}`);
+    t.is(status, 400);
+    t.is(
+      json.error,
+      "evidence_stage: must be one of registered, funds_distributed, planted, planted_and_verified",
+    );
+  }
+});

@@ -1,0 +1,22 @@
+import type { TimelineShape } from "../../domain/planting.ts";
+import { createPlanting } from "../../providers/planting/createPlanting.ts";
+import type { Planting } from "../../providers/planting/createPlanting.ts";
+
+/** How long each stage of the tests' simulated partner takes. */
+export const STAGE_MS = 60_000;
+
+export const createTestPlanting = ({
+  partner = "simulated",
+  timeline = "allocations",
+}: {
+  readonly partner?: "simulated" | "manual";
+  readonly timeline?: TimelineShape;
+} = {}): Planting =>
+  createPlanting({
+    partner,
+    partnerName: "North Coast Planting",
+    simulated: {
+      timeline,
+      durations: { allocationMs: STAGE_MS, plantingMs: STAGE_MS, verificationMs: STAGE_MS },
+    },
+  });
