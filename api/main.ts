@@ -77,6 +77,8 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     db,
     clock,
     charities,
+    planting,
+    publicBaseUrl: ownAddress,
     storeWriter,
   });
 

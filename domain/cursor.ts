@@ -4,7 +4,7 @@ const INSTANT = /^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(Z|[+-]\d
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/iu;
 
 /** An instant in UTC to the microsecond, which a Date does not hold; null for what is no instant. */
-const toMicroseconds = (text: string): string | null => {
+export const toMicroseconds = (text: string): string | null => {
   const parts = INSTANT.exec(text);
   if (!parts) {
     return null;

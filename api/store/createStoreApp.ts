@@ -11,6 +11,7 @@ import { authenticateStore } from "./authenticateStore.ts";
 import { balanceEndpoint } from "./balanceEndpoint.ts";
 import { donateEndpoint } from "./donateEndpoint.ts";
 import { errorReply, presentStoreError } from "./errors.ts";
+import { evidenceEndpoint } from "./evidenceEndpoint.ts";
 import { impactEndpoints } from "./impact/impactEndpoints.ts";
 import { refundEndpoint } from "./refundEndpoint.ts";
 import { statsEndpoint } from "./statsEndpoint.ts";
@@ -29,7 +30,8 @@ export const createStoreApp = ({
   ...dependencies
 }: AppDependencies &
   Parameters<typeof impactEndpoints>[0] &
-  Parameters<typeof donateEndpoint>[0] & {
+  Parameters<typeof donateEndpoint>[0] &
+  Parameters<typeof evidenceEndpoint>[0] & {
     readonly checks: HealthChecks;
     readonly authenticator: AuthenticateStore;
   }): Koa<ApiState> => {
@@ -39,6 +41,7 @@ export const createStoreApp = ({
     donateEndpoint(dependencies),
     statsEndpoint(dependencies),
     refundEndpoint(dependencies),
+    evidenceEndpoint(dependencies),
     balanceEndpoint(dependencies),
     ...healthEndpoints(checks),
   ];

@@ -3,6 +3,7 @@ import { readCursor } from "../../../domain/cursor.ts";
 import type { ImpactFilter, ImpactRecord } from "../../../domain/customers.ts";
 import { orderId } from "../../../domain/customers.ts";
 import { count, date } from "../../../domain/fields.ts";
+import { startOfDay } from "../../http/days.ts";
 import { bodyObject, queryObject } from "../../http/fields.ts";
 import {
   customerFilterOf,
@@ -107,18 +108,16 @@ export const listQuery = queryObject({
   after_created_at: cursorParameter,
 });
 
-const startOf = (firstDay: string): Date => new Date(`${firstDay}T00:00:00.000Z`);
-
 /** What a list's query asks for. */
 export const impactFilterOf = (query: z.output<typeof listQuery>): ImpactFilter => ({
   ...customerFilterOf(query),
   ...(query.order_id === undefined || query.order_id === "" ? {} : { orderId: query.order_id }),
   ...(query.start_date === undefined || query.start_date === ""
     ? {}
-    : { from: startOf(query.start_date) }),
+    : { from: startOfDay(query.start_date) }),
   ...(query.end_date === undefined || query.end_date === ""
     ? {}
-    : { until: startOf(query.end_date) }),
+    : { until: startOfDay(query.end_date) }),
 });
 
 const units = (plural: string) =>

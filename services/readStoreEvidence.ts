@@ -1,0 +1,54 @@
+import { findSelectedTree } from "../db/storeEvidence.ts";
+import type { Mode } from "../domain/accounts.ts";
+import { DomainError } from "../domain/errors.ts";
+import type { EvidenceSelection } from "../domain/storeEvidence.ts";
+import type { TreeEvidence } from "../domain/treeEvidence.ts";
+import type { EvidenceStage } from "../providers/planting/simulated/simulateEvidence.ts";
+import type { EvidenceDependencies } from "./readTreeEvidence.ts";
+import { parseTreeEvidence, readTreeEvidence } from "./readTreeEvidence.ts";
+
+const notFound = (): DomainError => new DomainError("record_not_found", "failed to find tree");
+
+/** Whether made-up evidence is of the place and the project that were asked for. */
+const isSelected = (
+  { projectPublicId, region }: EvidenceSelection,
+  evidence: TreeEvidence,
+  evidenceRegion: string | null,
+): boolean =>
+  (projectPublicId === null || evidence.provider_meta.public_id === projectPublicId) &&
+  (region === null || evidenceRegion?.toLowerCase() === region.toLowerCase());
+
+/**
+ * Tells what is proven of the newest tree registration that a store's selection leaves.
+ * @throws DomainError record_not_found when it leaves none
+ */
+export const readStoreEvidence = async (
+  deps: EvidenceDependencies,
+  owner: { readonly accountId: string; readonly mode: Mode },
+  selection: EvidenceSelection,
+  simulatedStage: EvidenceStage | null,
+): Promise<{
+  readonly evidence: TreeEvidence;
+  readonly registeredAt: Date;
+  readonly region: string | null;
+}> => {
+  const isSimulated = simulatedStage !== null;
+  const id = await findSelectedTree(
+    deps.db,
+    owner,
+    isSimulated ? { ...selection, projectPublicId: null, region: null } : selection,
+  );
+  if (id === null) {
+    throw notFound();
+  }
+  const { body, registeredAt, region } = await readTreeEvidence(deps, {
+    ...owner,
+    id,
+    simulatedStage,
+  });
+  const evidence = parseTreeEvidence(body);
+  if (isSimulated && !isSelected(selection, evidence, region)) {
+    throw notFound();
+  }
+  return { evidence, registeredAt, region };
+};
