@@ -1,3 +1,6 @@
+import { execFile } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import test from "ava";
 import type { Command } from "commander";
 import { buildProgram } from "../../cli/buildProgram.ts";
@@ -155,4 +158,26 @@ test("a table keeps its columns with wide characters and lets nobody steer the t
       "",
     ].join("\n"),
   );
+});
+
+const LAUNCHER = fileURLToPath(new URL("../../cli/impact.js", import.meta.url));
+
+test("the installed program starts, and its exit code reaches the shell", async (t) => {
+  const run = promisify(execFile);
+  const { stdout } = await run(process.execPath, [LAUNCHER, "--version"]);
+  t.regex(stdout, /^\d+\.\d+\.\d+\n$/u);
+  await t.throwsAsync(run(process.execPath, [LAUNCHER, "frob"]), { code: 2 });
+});
+
+test("a reader that closes the pipe early gets no complaint", async (t) => {
+  const child = execFile(process.execPath, [LAUNCHER, "--help"]);
+  child.stdout?.destroy();
+  const [complaints, exitCode] = await Promise.all([
+    child.stderr?.setEncoding("utf8").toArray(),
+    new Promise<number | null>((resolve) => {
+      child.on("exit", resolve);
+    }),
+  ]);
+  t.deepEqual(complaints, []);
+  t.is(exitCode, 0);
 });

@@ -1,5 +1,5 @@
 import type { Client } from "@temporalio/client";
-import { BACKGROUND_QUEUE } from "../../../workflows/taskQueues.ts";
+import { BACKGROUND_QUEUE, INTERACTIVE_QUEUE } from "../../../workflows/taskQueues.ts";
 import { callTemporal } from "../../callTemporal.ts";
 import type { Context } from "../../context.ts";
 import { check, ok, skipped, wrong } from "./check.ts";
@@ -56,10 +56,13 @@ export const checkTemporal = async (context: Context): Promise<readonly Finding[
     await callTemporal(temporal, () => temporal.workflowService.describeNamespace({ namespace }));
     return ok(`namespace ${namespace}`);
   });
-  return [
-    reachable,
-    reachable.status === "ok"
-      ? await checkWorkers(context, BACKGROUND_QUEUE)
-      : { check: `worker (${BACKGROUND_QUEUE})`, ...skipped("needs Temporal") },
-  ];
+  const workers: Finding[] = [];
+  for (const queue of [BACKGROUND_QUEUE, INTERACTIVE_QUEUE]) {
+    workers.push(
+      reachable.status === "ok"
+        ? await checkWorkers(context, queue)
+        : { check: `worker (${queue})`, ...skipped("needs Temporal") },
+    );
+  }
+  return [reachable, ...workers];
 };
