@@ -71,7 +71,7 @@ const importFile = async (
   const lines = readLines(source.stream, (bytes) => {
     bytesRead += bytes;
   });
-  const summary = await importRegistrations({ db, clock }, account, mode, lines, {
+  const importing = importRegistrations({ db, clock }, account, mode, lines, {
     onFault: (number, fault) => {
       bar.clear();
       say(io, `line ${number}: ${fault}`);
@@ -83,6 +83,11 @@ const importFile = async (
         `${done.toLocaleString("en-US")} lines, ${rate.toLocaleString("en-US")} a second`,
       );
     },
+  });
+  const summary = await importing.catch((error: unknown) => {
+    bar.clear();
+    say(io, "It was cut off. Nothing is imported twice: run it again to complete it.");
+    throw error;
   });
   bar.clear();
   if (json) {
