@@ -39,12 +39,11 @@ export const insertDonationRequest = async (
   db: CommonQueryMethods,
   id: string,
   { accountId, mode, idempotencyKey, ...details }: DonationRequest,
-  createdAt: Date,
 ): Promise<boolean> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
     INSERT INTO donation_request (id, account_id, mode, idempotency_key, details, created_at)
     VALUES (
-      ${id}, ${accountId}, ${mode}, ${idempotencyKey}, ${JSON.stringify(details)}::jsonb, ${createdAt.toISOString()}
+      ${id}, ${accountId}, ${mode}, ${idempotencyKey}, ${JSON.stringify(details)}::jsonb, now()
     )
     ON CONFLICT (account_id, mode, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
   `);
@@ -100,13 +99,10 @@ export const deleteDonationRequest = async (
   return rowCount === 1;
 };
 
-/** Forgets requests that nobody waits for any more, since the process that took them died. */
-export const deleteAbandonedRequests = async (
-  db: CommonQueryMethods,
-  before: Date,
-): Promise<void> => {
+/** Forgets requests of more than a day ago: nobody waits for them, since the process that took them died. */
+export const deleteAbandonedRequests = async (db: CommonQueryMethods): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     DELETE FROM donation_request
-    WHERE created_at < ${before.toISOString()}
+    WHERE created_at < now() - interval '1 day'
   `);
 };

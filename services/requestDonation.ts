@@ -6,11 +6,7 @@ import {
   insertDonationRequest,
 } from "../db/donationRequests.ts";
 import { findDonationByKey } from "../db/donations.ts";
-import type { Clock } from "../domain/clock.ts";
 import type { Donation, DonationRequest } from "../domain/donations.ts";
-
-/** Nobody waits this long; what is older was left behind by a process that died. */
-const ABANDONED_MS = 24 * 60 * 60 * 1000;
 
 /** A donation that is on record already, or the id under which one waits for its charity to be checked. */
 export type RequestedDonation =
@@ -22,19 +18,18 @@ export type RequestedDonation =
  * id; a decided one has left either a donation or nothing behind.
  */
 export const requestDonation = async (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  db: DatabasePool,
   request: DonationRequest,
 ): Promise<RequestedDonation> => {
   const { idempotencyKey } = request;
-  const now = clock.now();
-  await deleteAbandonedRequests(db, new Date(now.getTime() - ABANDONED_MS));
+  await deleteAbandonedRequests(db);
   for (;;) {
     const donation = idempotencyKey && (await findDonationByKey(db, request, idempotencyKey));
     if (donation) {
       return { kind: "recorded", donation };
     }
     const id = newId();
-    if (await insertDonationRequest(db, id, request, now)) {
+    if (await insertDonationRequest(db, id, request)) {
       return { kind: "waiting", id, isNew: true };
     }
     const waitingId = idempotencyKey && (await findWaitingRequestId(db, request, idempotencyKey));

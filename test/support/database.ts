@@ -65,7 +65,7 @@ export const testWithDatabase = (): TestFn<DatabaseContext> => {
   const database = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
   const admin = new Client({ connectionString: ADMIN_URL });
 
-  test.before(async (t) => {
+  test.serial.before(async (t) => {
     await admin.connect();
     await admin.query(`CREATE DATABASE ${database} TEMPLATE ${await ensureTemplate(admin)}`);
     const databaseUrl = urlOf(database);

@@ -7,7 +7,7 @@ import { Client, Connection, ServiceError } from "@temporalio/client";
 import { msToTs } from "@temporalio/common/lib/time.js";
 import type { ExecutionContext } from "ava";
 
-const ADDRESS = process.env["TEST_TEMPORAL_ADDRESS"] ?? "127.0.0.1:7233";
+export const TEMPORAL_ADDRESS = process.env["TEST_TEMPORAL_ADDRESS"] ?? "127.0.0.1:7233";
 
 /** Waits for what other processes do; the test's own time limit ends a wait in vain. */
 export const eventually = async (holds: () => boolean | Promise<boolean>): Promise<void> => {
@@ -16,13 +16,9 @@ export const eventually = async (holds: () => boolean | Promise<boolean>): Promi
   }
 };
 
-/** A Temporal namespace of the test's own, so that no other test's worker takes its tasks. */
-export const openNamespace = async (
-  t: ExecutionContext,
-): Promise<{ readonly namespace: string; readonly client: Client }> => {
+/** Makes a namespace in which no other test's worker takes tasks. */
+export const registerNamespace = async (connection: Connection): Promise<string> => {
   const namespace = `test-${crypto.randomUUID()}`;
-  const connection = await Connection.connect({ address: ADDRESS });
-  t.teardown(() => connection.close());
   await connection.workflowService.registerNamespace({
     namespace,
     workflowExecutionRetentionPeriod: msToTs("1 day"),
@@ -40,7 +36,17 @@ export const openNamespace = async (
       throw error;
     }
   });
-  return { namespace, client };
+  return namespace;
+};
+
+/** A Temporal namespace of the test's own, so that no other test's worker takes its tasks. */
+export const openNamespace = async (
+  t: ExecutionContext,
+): Promise<{ readonly namespace: string; readonly client: Client }> => {
+  const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
+  t.teardown(() => connection.close());
+  const namespace = await registerNamespace(connection);
+  return { namespace, client: new Client({ connection, namespace }) };
 };
 
 /** A program of ours in a process of its own, which is killed when the test ends. */
@@ -61,7 +67,7 @@ export const startProgram = async (
       METRICS_PORT: "off",
       WORKER_METRICS_PORT: "off",
       LOG_LEVEL: "error",
-      TEMPORAL_ADDRESS: ADDRESS,
+      TEMPORAL_ADDRESS,
       ...settings,
     },
     stdio: ["ignore", "inherit", "inherit", "ipc"],

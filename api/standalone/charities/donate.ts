@@ -65,7 +65,7 @@ export const donate = async (
   readonly replayed: boolean;
 }> => {
   const { db, clock } = dependencies;
-  const requested = await requestDonation({ db, clock }, request);
+  const requested = await requestDonation(db, request);
   const donation =
     requested.kind === "recorded"
       ? requested.donation
