@@ -7,6 +7,7 @@ import { addImportCommands } from "./commands/importCommands.ts";
 import { addKeyCommands } from "./commands/keyCommands.ts";
 import { addMigrateCommand } from "./commands/migrateCommand.ts";
 import { addOrgCommands } from "./commands/orgCommands.ts";
+import { addStoreCommands } from "./commands/storeCommands.ts";
 import { addTryCommands } from "./commands/tryCommands.ts";
 import { addUsageCommands } from "./commands/usageCommands.ts";
 import { addWorkflowCommands } from "./commands/workflowCommands.ts";
@@ -45,6 +46,7 @@ export const buildProgram = (context: Context): Command => {
   addKeyCommands(program, context);
   addCharityCommands(program, context);
   addDonationCommands(program, context);
+  addStoreCommands(program, context);
   addUsageCommands(program, context);
   addWorkflowCommands(program, context);
   addImportCommands(program, context);
