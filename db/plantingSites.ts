@@ -90,7 +90,10 @@ const mediaRow = z.strictObject({
 });
 export type ShownMedia = Readonly<z.output<typeof mediaRow>>;
 
-/** An account's latest proofs, newest first. */
+/** So many of the latest proofs are looked at, so that a busy site does not hide the others. */
+const LATEST = 100;
+
+/** An account's latest proofs, of each site in turn. */
 export const listLatestMedia = (
   db: CommonQueryMethods,
   accountId: string,
@@ -98,17 +101,26 @@ export const listLatestMedia = (
 ): Promise<readonly ShownMedia[]> =>
   db.any(sql.type(mediaRow)`
     SELECT
-      planting_media.id,
-      planting_media.type,
-      planting_media.url,
-      planting_media.thumbnail_url AS "thumbnailUrl",
-      planting_media.taken_at AS "takenAt",
+      latest.id,
+      latest.type,
+      latest.url,
+      latest.thumbnail_url AS "thumbnailUrl",
+      latest.taken_at AS "takenAt",
       planting_site.name AS "siteName",
       planting_site.country
-    FROM planting_media
-    JOIN planting_site ON planting_site.id = planting_media.site_id
-    WHERE planting_media.account_id = ${accountId} AND planting_media.mode = 'live'
-    ORDER BY planting_media.id DESC
+    FROM (
+      SELECT
+        id, site_id, type, url, thumbnail_url, taken_at, row_number() OVER (PARTITION BY site_id ORDER BY id DESC) AS turn
+      FROM (
+        SELECT id, site_id, type, url, thumbnail_url, taken_at
+        FROM planting_media
+        WHERE account_id = ${accountId} AND mode = 'live'
+        ORDER BY id DESC
+        LIMIT ${LATEST}
+      ) AS recent
+    ) AS latest
+    JOIN planting_site ON planting_site.id = latest.site_id
+    ORDER BY latest.turn, latest.id DESC
     LIMIT ${limit}
   `);
 

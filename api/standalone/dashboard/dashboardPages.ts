@@ -8,7 +8,7 @@ import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
-import { html, trusted } from "./html.ts";
+import { html, styleElement } from "./html.ts";
 import { presentDashboard } from "./presentDashboard.ts";
 import { renderBadge } from "./renderBadge.ts";
 import { renderCard } from "./renderCard.ts";
@@ -83,11 +83,7 @@ const RENDERINGS = {
     body: renderCard(dashboard, root),
     headers: {
       ...OPEN_TO_ALL,
-      "Content-Security-Policy": policy(
-        `style-src ${styleSource(CARD_STYLE)}`,
-        "img-src 'self'",
-        "frame-ancestors *",
-      ),
+      "Content-Security-Policy": policy(`style-src ${styleSource(CARD_STYLE)}`, "img-src 'self'"),
     },
   }),
 } as const satisfies Record<string, Rendering>;
@@ -118,9 +114,7 @@ const NOT_FOUND: Rendered = {
         <meta charset="utf-8" />
         <meta name="viewport" content="width=device-width, initial-scale=1" />
         <title>No such page</title>
-        <style>
-          ${trusted(NOT_FOUND_STYLE)}
-        </style>
+        ${styleElement(NOT_FOUND_STYLE)}
       </head>
       <body>
         <main>

@@ -37,4 +37,7 @@ export const html = (strings: TemplateStringsArray, ...parts: readonly Part[]): 
 });
 
 /** Markup of ours that is not to be escaped; never for anything that somebody has sent. */
-export const trusted = (markup: string): Markup => ({ markup });
+const trusted = (markup: string): Markup => ({ markup });
+
+/** Its text is what the page's policy names by its hash, to the letter. */
+export const styleElement = (style: string): Markup => trusted(`<style>${style}</style>`);

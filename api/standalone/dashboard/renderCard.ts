@@ -1,6 +1,6 @@
 import type { Dashboard } from "../../../services/readDashboard.ts";
 import { formatNumber } from "./format.ts";
-import { html, trusted } from "./html.ts";
+import { html, styleElement } from "./html.ts";
 import { CARD_STYLE } from "./styles.ts";
 
 /** A small page to be shown in a frame of another site. */
@@ -13,9 +13,7 @@ export const renderCard = ({ name, slug, trees, bottles }: Dashboard, root: stri
         <title>${name}: impact</title>
         <meta name="color-scheme" content="light dark" />
         <link rel="icon" href="${root}/dashboard/icon.svg" type="image/svg+xml" />
-        <style>
-          ${trusted(CARD_STYLE)}
-        </style>
+        ${styleElement(CARD_STYLE)}
       </head>
       <body>
         <main>

@@ -9,7 +9,7 @@ import {
   formatNumber,
 } from "./format.ts";
 import type { Markup } from "./html.ts";
-import { html, trusted } from "./html.ts";
+import { html, styleElement } from "./html.ts";
 import { renderMonthChart } from "./monthChart.ts";
 import { PAGE_STYLE } from "./styles.ts";
 import { renderMap } from "./worldMap.ts";
@@ -22,18 +22,23 @@ const share = ({ trees }: Dashboard): number =>
 const formatShare = (value: number): string =>
   value > 0 && value < 0.01 ? "less than 1%" : `${Math.floor(value * 100)}%`;
 
+const explainShare = (dashboard: Dashboard): string =>
+  dashboard.trees.total === 0
+    ? "No trees are registered yet."
+    : `${formatShare(share(dashboard))} of the registered trees are in the ground and checked by somebody else.`;
+
 const renderTrees = (dashboard: Dashboard): Markup => {
   const { trees } = dashboard;
   const part = share(dashboard);
   return html`<div class="sheet fact trees">
     <div class="pair">
       <div>
-        <h3>Trees registered</h3>
+        <h2 class="label">Trees registered</h2>
         <p class="number">${formatNumber(trees.total)}</p>
         <p>${formatNumber(trees.month)} this month</p>
       </div>
       <div class="proven">
-        <h3>Planted and verified</h3>
+        <h2 class="label">Planted and verified</h2>
         <p class="number">${formatNumber(trees.plantedAndVerified)}</p>
         <p>${formatNumber(trees.planted)} planted so far</p>
       </div>
@@ -42,10 +47,7 @@ const renderTrees = (dashboard: Dashboard): Markup => {
       <rect class="whole" width="${TRACK}" height="12" />
       <rect class="part" width="${Math.round(part * TRACK)}" height="12" />
     </svg>
-    <p>
-      ${formatShare(part)} of the registered trees are in the ground and checked by somebody else.
-      The rest are on their way.
-    </p>
+    <p>${explainShare(dashboard)}</p>
   </div>`;
 };
 
@@ -54,17 +56,17 @@ const renderFacts = (dashboard: Dashboard): Markup => {
   return html`<section class="facts" aria-label="Totals">
     ${renderTrees(dashboard)}
     <div class="sheet fact">
-      <h3>Ocean-bound bottles rescued</h3>
+      <h2 class="label">Ocean-bound bottles rescued</h2>
       <p class="number">${formatNumber(bottles.total)}</p>
       <p>${formatNumber(bottles.month)} this month</p>
     </div>
     <div class="sheet fact">
-      <h3>Donated to charities</h3>
+      <h2 class="label">Donated to charities</h2>
       <p class="number">${formatCents(donations.amountCents)}</p>
       <p>in ${formatNumber(donations.count)} ${donations.count === 1 ? "donation" : "donations"}</p>
     </div>
     <div class="sheet fact">
-      <h3>Projected carbon, lifetime</h3>
+      <h2 class="label">Projected carbon, lifetime</h2>
       <p class="number">${formatMeasure(projected.carbonTons)} t</p>
       <p>CO<sub>2</sub> on ${formatMeasure(projected.areaHectares)} ha, from planted trees only</p>
     </div>
@@ -249,9 +251,7 @@ export const renderPage = (dashboard: Dashboard, root: string): string => {
         <meta name="color-scheme" content="light dark" />
         <link rel="icon" href="${base}/icon.svg" type="image/svg+xml" />
         <link rel="alternate" type="application/json" href="${base}/${slug}.json" />
-        <style>
-          ${trusted(PAGE_STYLE)}
-        </style>
+        ${styleElement(PAGE_STYLE)}
       </head>
       <body>
         <a class="skip" href="#content">Skip to the numbers</a>

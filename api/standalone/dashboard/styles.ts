@@ -23,16 +23,16 @@ header{padding-top:clamp(2rem,6vw,4.5rem);padding-bottom:1.75rem}
 h1{margin:0;font:600 clamp(2.1rem,6.2vw,3.9rem)/1.06 ui-serif,"Iowan Old Style",Palatino,Georgia,serif;letter-spacing:-.022em;text-wrap:balance}
 .lead{margin:.9rem 0 0;max-width:44rem;color:var(--soft);font-size:1.0625rem}
 h2{margin:0 0 1.1rem;font:600 1.5rem/1.2 ui-serif,"Iowan Old Style",Palatino,Georgia,serif;letter-spacing:-.01em}
-h3{margin:0;font-size:.875rem;font-weight:600;color:var(--soft)}
+h2.label{margin:0;font-family:inherit;font-size:.875rem;line-height:1.5;font-weight:600;letter-spacing:0;color:var(--soft)}
 section{margin-top:clamp(2.25rem,5vw,3.5rem)}
 .sheet{background:var(--sheet);border:1px solid var(--line);border-radius:14px;box-shadow:var(--shadow);padding:clamp(1.1rem,3vw,1.75rem)}
 .notice{border-left:4px solid var(--accent);padding:.85rem 1.1rem;margin:0 0 1.25rem;background:var(--sheet);border-radius:0 10px 10px 0;font-size:.9375rem}
 .facts{display:grid;gap:1rem;grid-template-columns:1fr;margin-top:0}
-.fact .number{margin:.35rem 0 .3rem;font-size:clamp(2.2rem,6vw,3rem);font-weight:600}
+.fact .number{color:var(--ink);margin:.35rem 0 .3rem;font-size:clamp(2.2rem,6vw,3rem);font-weight:600}
 .fact p{margin:0;color:var(--soft);font-size:.9375rem}
 .trees .pair{display:grid;gap:1.1rem 2.5rem;grid-template-columns:1fr}
 .trees .number{font-size:clamp(2.7rem,9vw,4.4rem)}
-.trees .proven .number{color:var(--tree)}
+.trees .proven p.number{color:var(--tree)}
 .track{width:100%;height:12px;margin:1.35rem 0 .6rem;border-radius:6px}
 .track .whole{fill:var(--tree-soft)}.track .part{fill:var(--tree)}
 .chart{margin:0}
@@ -48,9 +48,10 @@ details{margin-top:1.25rem}
 summary{cursor:pointer;color:var(--tree);font-weight:600;width:fit-content}
 table{width:100%;border-collapse:collapse;margin-top:.75rem;font-size:.9375rem}
 caption{text-align:left;color:var(--soft);padding-bottom:.4rem}
-th,td{padding:.45rem .6rem .45rem 0;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
-td.count,th.count{text-align:right;padding-right:0;font-variant-numeric:tabular-nums}
+th,td{padding:.45rem .6rem .45rem 0;min-width:4.5rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
+td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:nowrap;font-variant-numeric:tabular-nums}
 .scroll{overflow-x:auto}
+.scroll th:first-child{min-width:9rem}
 .map{width:100%;height:auto}
 .site{fill:var(--accent);fill-opacity:.8;stroke:var(--sheet);stroke-width:2}
 .sites{list-style:none;margin:1rem 0 0;padding:0;display:grid;gap:0 2.5rem}
@@ -59,7 +60,7 @@ td.count,th.count{text-align:right;padding-right:0;font-variant-numeric:tabular-
 .sites b{font-variant-numeric:tabular-nums;white-space:nowrap}
 .photos{list-style:none;margin:0;padding:0;display:grid;gap:1rem;grid-template-columns:repeat(2,1fr)}
 .photos a{display:block;border-radius:12px;overflow:hidden;background:var(--tree-soft)}
-.photos img{width:100%;aspect-ratio:4/3;object-fit:cover}
+.photos img{width:100%;height:auto;aspect-ratio:4/3;object-fit:cover}
 .photos p{margin:.45rem 0 0;font-size:.875rem;line-height:1.35}
 .photos span{display:block;color:var(--soft)}
 dl{margin:0}
@@ -69,14 +70,15 @@ dd{margin:.15rem 0 0;color:var(--soft);max-width:48rem}
 footer{margin-top:3.5rem;padding-top:1.25rem;padding-bottom:3rem;border-top:1px solid var(--line);color:var(--soft);font-size:.875rem}
 footer p{margin:.2rem 0}
 @media (min-width:46rem){.facts{grid-template-columns:repeat(3,1fr)}.trees{grid-column:1/-1}.trees .pair{grid-template-columns:auto auto;justify-content:start}.photos{grid-template-columns:repeat(4,1fr)}.sites{grid-template-columns:1fr 1fr}}
+@media (max-width:32rem){.site{transform-box:fill-box;transform-origin:center;transform:scale(1.7)}}
 @media print{.sheet{box-shadow:none}}
 `;
 
 export const CARD_STYLE = `${COLOURS}${BASE}
 body{background:var(--sheet)}
-main{display:grid;align-content:space-between;min-height:100vh;padding:1.1rem 1.25rem;gap:.75rem}
+main{display:grid;align-content:space-between;min-height:100vh;padding:.85rem 1.1rem;gap:.5rem}
 h1{margin:0;font-size:.9375rem;font-weight:650;display:-webkit-box;-webkit-line-clamp:2;-webkit-box-orient:vertical;overflow:hidden}
-.number{margin:0;font-size:2.5rem;font-weight:600}
-p{margin:0;color:var(--soft);font-size:.875rem}
+p.number{margin:0;color:var(--ink);font-size:2.15rem;font-weight:600}
+p{margin:0;color:var(--soft);font-size:.8125rem;line-height:1.4}
 p b{color:var(--tree)}
 `;

@@ -5,7 +5,7 @@ import { feature } from "topojson-client";
 import type { GeometryCollection, Topology } from "topojson-specification";
 import type { PlantedSite } from "../../../db/plantingTallies.ts";
 import type { Markup } from "./html.ts";
-import { html, trusted } from "./html.ts";
+import { html } from "./html.ts";
 
 const WIDTH = 960;
 /** Antarctica is cut off: nobody plants there. */
@@ -57,6 +57,6 @@ export const renderMap = (sites: readonly PlantedSite[], worldUrl: string): Mark
     aria-label="World map of ${sites.length} planting ${sites.length === 1 ? "site" : "sites"}"
   >
     <image href="${worldUrl}" width="${WIDTH}" height="${HEIGHT}" />
-    ${trusted(dots.map(({ markup }) => markup).join(""))}
+    ${dots}
   </svg>`;
 };

@@ -1,0 +1,130 @@
+import type { Browser } from "playwright-core";
+import { startServer } from "../../program/startServer.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { auditAccessibility, openBrowser, visit } from "./browser.ts";
+import { fillYear, openDashboard } from "./dashboardScene.ts";
+
+const test = testWithDatabase();
+
+let browser: Browser;
+test.before(async () => {
+  browser = await openBrowser();
+});
+test.after.always(() => browser.close());
+
+const LOOKS = [
+  { title: "a desktop by day", width: 1280, height: 900, colorScheme: "light" },
+  { title: "a desktop at night", width: 1280, height: 900, colorScheme: "dark" },
+  { title: "a phone by day", width: 360, height: 740, colorScheme: "light" },
+  { title: "a phone at night", width: 360, height: 740, colorScheme: "dark" },
+] as const;
+
+for (const { title, ...look } of LOOKS) {
+  test.serial(
+    `on ${title} the page is whole, accessible, silent and asks nobody else`,
+    async (t) => {
+      const scene = await openDashboard(t, { name: "North Sea Outfitters" });
+      await fillYear(t, scene);
+      const { page, complaints, origins } = await visit(t, browser, scene.page, look);
+      const shots = process.env["TEST_SCREENSHOTS"];
+      if (shots !== undefined) {
+        const name = `page-${look.width}-${look.colorScheme}.png`;
+        await page.screenshot({ path: `${shots}/${name}`, fullPage: true });
+      }
+      t.deepEqual(complaints, []);
+      t.deepEqual([...origins], [scene.url]);
+      t.deepEqual(await auditAccessibility(page), []);
+      const overflow: unknown = await page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth",
+      );
+      t.is(overflow, 0);
+      t.is(await page.locator(".photos img").count(), 8);
+      const broken: unknown = await page.evaluate(
+        "[...document.images].filter((image) => image.naturalWidth === 0).length",
+      );
+      t.is(broken, 0);
+    },
+  );
+}
+
+test.serial(
+  "a new organization's page says that nothing is there yet, and is accessible too",
+  async (t) => {
+    const scene = await openDashboard(t, { name: "New here" });
+    const { page, complaints } = await visit(t, browser, scene.page, { width: 1280, height: 900 });
+    t.deepEqual(complaints, []);
+    t.deepEqual(await auditAccessibility(page), []);
+    t.regex(await page.locator("main").innerText(), /No tree is planted yet/u);
+  },
+);
+
+test.serial(
+  "the page is the same without scripts, and the keyboard reaches everything",
+  async (t) => {
+    const scene = await openDashboard(t);
+    await fillYear(t, scene);
+    const { page } = await visit(t, browser, scene.page, {
+      width: 1280,
+      height: 900,
+      javaScript: false,
+    });
+    t.is(await page.locator("script").count(), 0);
+    await page.keyboard.press("Tab");
+    t.is(await page.locator(":focus").innerText(), "Skip to the numbers");
+    await page.keyboard.press("Tab");
+    t.is(await page.locator(":focus").innerText(), "The same as a table");
+    await page.keyboard.press("Enter");
+    t.true(await page.getByRole("table", { name: /per calendar month/u }).isVisible());
+  },
+);
+
+test.serial("the card fits its frame on another site and leads to the page", async (t) => {
+  const scene = await openDashboard(t, { name: "North Sea Outfitters" });
+  await fillYear(t, scene);
+  const { page, complaints } = await visit(t, browser, `${scene.page}/card`, {
+    width: 320,
+    height: 200,
+  });
+  const shots = process.env["TEST_SCREENSHOTS"];
+  if (shots !== undefined) {
+    await page.screenshot({ path: `${shots}/card.png` });
+  }
+  t.deepEqual(complaints, []);
+  t.deepEqual(await auditAccessibility(page), []);
+  t.is(await page.getByRole("link").getAttribute("href"), new URL(scene.page).pathname);
+  const overflow: unknown = await page.evaluate(
+    "document.documentElement.scrollHeight - innerHeight",
+  );
+  t.is(overflow, 0);
+  const { address: otherSite, close } = await startServer(
+    (_request, response) => {
+      response.setHeader("Content-Type", "text/html");
+      response.end(`<iframe src="${scene.page}/card" title="card"></iframe>`);
+    },
+    { host: "127.0.0.1", port: 0, setting: "PORT" },
+  );
+  t.teardown(() => close(1000));
+  const { page: host } = await visit(t, browser, otherSite, { width: 600, height: 400 });
+  t.regex(
+    await host.frameLocator("iframe").locator("main").innerText({ timeout: 10_000 }),
+    /trees registered, [\d,]+ planted and verified/u,
+  );
+});
+
+const HOSTILE = `"><script>document.title="owned"</script><img src=x onerror=alert(1)>&'\u202E`;
+
+test.serial("a hostile name is text on the page, the card and the badge", async (t) => {
+  const scene = await openDashboard(t, { name: HOSTILE });
+  await fillYear(t, scene);
+  for (const path of ["", "/card", "/badge.svg"]) {
+    const { page, complaints } = await visit(t, browser, scene.page + path, {
+      width: 800,
+      height: 600,
+    });
+    t.deepEqual(complaints, []);
+    t.is(await page.locator("script").count(), 0);
+    t.is(await page.locator("img[src=x]").count(), 0);
+    t.not(await page.title(), "owned");
+    t.true((await page.content()).includes("&lt;script&gt;"));
+  }
+});

@@ -1,0 +1,60 @@
+import type { ExecutionContext } from "ava";
+import { changeDonationTotals } from "../../db/donationTotals.ts";
+import { getDashboardSlug } from "../../services/getDashboardSlug.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { setUpEvidence } from "../evidence/evidenceSetup.ts";
+import type { EvidenceSetup } from "../evidence/evidenceSetup.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { STAGE_MS } from "../support/planting.ts";
+
+export type DashboardScene = {
+  readonly setup: EvidenceSetup;
+  /** Where the API is. */
+  readonly url: string;
+  /** Where the page is. */
+  readonly page: string;
+};
+
+/** An organization's public page, as yet without anything on it. */
+export const openDashboard = async (
+  t: ExecutionContext<DatabaseContext>,
+  options: Parameters<typeof setUpEvidence>[1] = {},
+): Promise<DashboardScene> => {
+  const { db } = t.context;
+  const setup = await setUpEvidence(db, options);
+  const { url } = await startStandaloneApi(t, {
+    db,
+    clock: setup.clock,
+    planting: setup.deps.planting,
+  });
+  const slug = await getDashboardSlug(setup.deps, setup.organization.id);
+  return { setup, url, page: `${url}/dashboard/${slug}` };
+};
+
+/** A year of an organization: months of trees and bottles, donations, orders at several sites, some not yet planted. */
+export const fillYear = async (
+  t: ExecutionContext<DatabaseContext>,
+  { setup }: DashboardScene,
+): Promise<void> => {
+  const { clock, register, gather, place, pass, organization } = setup;
+  for (let month = 0; month < 12; month += 1) {
+    clock.set(new Date(Date.UTC(2025, 5 + month, 3, 12)).toISOString());
+    await register(900 + ((month * 7919) % 1700));
+    await register(350 + ((month * 4057) % 900), { kind: "bottle" });
+    await register(5000, { mode: "test" });
+    await gather();
+    await place();
+  }
+  await pass(3 * STAGE_MS);
+  await register(1234);
+  await t.context.db.transaction(async (transaction) => {
+    for (const amountCents of [125_000, 4999]) {
+      await changeDonationTotals(
+        transaction,
+        { accountId: organization.id, mode: "live" },
+        { createdAt: clock.now(), amountCents },
+        "add",
+      );
+    }
+  });
+};
