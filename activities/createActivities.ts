@@ -12,7 +12,7 @@ import type { Billing } from "../providers/billing/createBilling.ts";
 import { areRefundsSettled } from "../db/usageFacts.ts";
 import { drainUsage } from "../services/drainUsage.ts";
 import type { StreamReport } from "../services/reconcileUsage.ts";
-import { reconcileUsage } from "../services/reconcileUsage.ts";
+import { isSuspicious, reconcileUsage } from "../services/reconcileUsage.ts";
 import type { SendResult } from "../services/sendMeterEvent.ts";
 
 const HEARTBEAT_MS = 3000;
@@ -94,7 +94,7 @@ export const createActivities = (deps: ActivityDependencies) => ({
     const report = await withHeartbeat(() =>
       reconcileUsage(deps, {}, Context.current().cancellationSignal),
     );
-    const drifting = report.streams.filter(({ drift }) => drift !== 0);
+    const drifting = report.streams.filter(isSuspicious);
     if (isFinal || drifting.length === 0) {
       deps.observeDrift(drifting);
     }

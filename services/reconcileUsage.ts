@@ -30,10 +30,12 @@ export type StreamReport = ReportedStream & {
   readonly pending: number;
   /** In events that failed for good and wait for a person. */
   readonly failed: number;
-  readonly processorQuantity: number;
-  /** The processor's sum less what was delivered: 0 when both agree. */
-  readonly drift: number;
+  /** Null when the processor could not be asked, for which `fault` has the reason. */
+  readonly processorQuantity: number | null;
+  /** The processor's sum less what was delivered: 0 when both agree, null when it could not be asked. */
+  readonly drift: number | null;
   readonly differences: readonly Difference[];
+  readonly fault: string | null;
 };
 
 export type UsageReport = { readonly span: Span; readonly streams: readonly StreamReport[] };
@@ -83,51 +85,82 @@ export const defaultSpan = (now: Date): Span => {
   return { start: lastMinute - DEFAULT_SPAN, end: lastMinute };
 };
 
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+/** The processor's own sums in parts of the span. */
+const createUsageReader = (
+  { billing }: Dependencies,
+  stream: ReportedStream,
+  signal: AbortSignal,
+): ((part: Span) => Promise<number>) => {
+  const processor = billing.named(stream.processor, stream.mode);
+  if (!processor) {
+    throw new Error(`Usage was reported to ${stream.processor}, which is not set up.`);
+  }
+  return (part) =>
+    // Without a customer nothing can have been delivered.
+    stream.processor === "stripe" && stream.customerId === null
+      ? Promise.resolve(0)
+      : processor.usageIn({ ...stream, subscriptionId: null }, stream.meter, part, signal);
+};
+
+const compareStream = async (
+  deps: Dependencies,
+  stream: ReportedStream,
+  span: Span,
+  unsealedQuantity: number,
+  signal: AbortSignal,
+): Promise<StreamReport> => {
+  const minutes = await sumByMinute(deps.db, stream, span);
+  const delivered = sumIn(minutes, span);
+  const ours = {
+    ...stream,
+    delivered,
+    pending: minutes.reduce((sum, { unfinished }) => sum + unfinished, unsealedQuantity),
+    failed: minutes.reduce((sum, { failed }) => sum + failed, 0),
+  };
+  try {
+    const usageIn = createUsageReader(deps, stream, signal);
+    const differences = await findDifferences(span, (part) => sumIn(minutes, part), usageIn);
+    const drift = differences.reduce((sum, minute) => sum + minute.processor - minute.ours, 0);
+    return { ...ours, processorQuantity: delivered + drift, drift, differences, fault: null };
+  } catch (error) {
+    signal.throwIfAborted();
+    // One customer that the processor does not know must not hide the drift of all others.
+    const fault = error instanceof Error ? error.message : String(error);
+    return { ...ours, processorQuantity: null, drift: null, differences: [], fault };
+  }
+};
+
+/** Whether a person must look at a stream. */
+export const isSuspicious = ({ differences, fault }: StreamReport): boolean =>
+  differences.length > 0 || fault !== null;
+
 /**
  * Compares the processor's usage with what was delivered to it, stream by stream; it corrects nothing. Differences that
  * cancel each other out within the span do not show.
- * @throws Error when a processor cannot be asked
  */
 export const reconcileUsage = async (
+  deps: Dependencies,
   {
-    db,
-    clock,
-    billing,
-  }: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
-  { accountId = null, span = defaultSpan(clock.now()) }: { accountId?: string | null; span?: Span },
+    accountId = null,
+    span = defaultSpan(deps.clock.now()),
+  }: { readonly accountId?: string | null; readonly span?: Span },
   signal: AbortSignal,
 ): Promise<UsageReport> => {
-  const unsealed = await sumUnsealed(db, span, accountId);
+  const unsealed = await sumUnsealed(deps.db, span, accountId);
   const streams: StreamReport[] = [];
-  for (const stream of await listReportedStreams(db, span, accountId)) {
+  for (const stream of await listReportedStreams(deps.db, span, accountId)) {
     signal.throwIfAborted();
-    const minutes = await sumByMinute(db, stream, span);
     const waiting = unsealed.find(
       ({ accountId: id, mode, meter }) =>
         id === stream.accountId && mode === stream.mode && meter === stream.meter,
     );
-    const processor = billing.named(stream.processor, stream.mode);
-    if (!processor) {
-      throw new Error(`Usage was reported to ${stream.processor}, which is not set up.`);
-    }
-    const customer = { ...stream, subscriptionId: null };
-    const usageIn = (part: Span): Promise<number> =>
-      // Without a customer nothing can have been delivered.
-      stream.processor === "stripe" && stream.customerId === null
-        ? Promise.resolve(0)
-        : processor.usageIn(customer, stream.meter, part, signal);
-    const differences = await findDifferences(span, (part) => sumIn(minutes, part), usageIn);
-    const delivered = sumIn(minutes, span);
-    const drift = differences.reduce((sum, { ours, processor: theirs }) => sum + theirs - ours, 0);
-    streams.push({
-      ...stream,
-      delivered,
-      pending: minutes.reduce((sum, { unfinished }) => sum + unfinished, waiting?.quantity ?? 0),
-      failed: minutes.reduce((sum, { failed }) => sum + failed, 0),
-      processorQuantity: delivered + drift,
-      drift,
-      differences,
-    });
+    streams.push(await compareStream(deps, stream, span, waiting?.quantity ?? 0, signal));
   }
   return { span, streams };
 };

@@ -72,6 +72,6 @@ export const createWorkerMetrics = ({
         outcome: result.kind === "settled" ? result.state : result.cause,
       }),
     observeDrift: (streams) =>
-      drift.set(streams.reduce((sum, stream) => sum + Math.abs(stream.drift), 0)),
+      drift.set(streams.reduce((sum, stream) => sum + Math.abs(stream.drift ?? 0), 0)),
   };
 };

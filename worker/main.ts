@@ -65,7 +65,10 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     observeDrift: (streams) => {
       metrics.observeDrift(streams);
       for (const stream of streams) {
-        logger.error({ stream }, "the processor's usage differs from what was delivered");
+        logger.error(
+          { stream },
+          "the processor's usage is not what was delivered, or cannot be told",
+        );
       }
     },
   });

@@ -1,3 +1,4 @@
+import { z } from "zod";
 import type { Fault } from "../stripe/faults.ts";
 import { reconcileUsage } from "../../services/reconcileUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -33,6 +34,18 @@ const FAULTS: readonly Fault[] = [
     body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
   },
 ];
+
+const meters = z.object({ data: z.array(z.object({ id: z.string(), event_name: z.string() })) });
+
+/** Where the double tells the sums of the trees' meter. */
+const summariesPath = async (url: string, secretKey: string): Promise<string> => {
+  const response = await fetch(`${url}/v1/billing/meters`, {
+    headers: { authorization: `Bearer ${secretKey}` },
+  });
+  const { data } = meters.parse(await response.json());
+  const trees = data.find(({ event_name: name }) => name === "impact_tree_planted");
+  return `/v1/billing/meters/${trees?.id ?? ""}/event_summaries`;
+};
 
 const keepsInvariant = test.macro({
   exec: async (t, seed: number) => {
@@ -136,14 +149,31 @@ test("reconciliation tells the minutes in which the processor differs", async (t
   t.deepEqual(streams[0]?.differences, [{ minute, ours: 7, processor: 9 }]);
 });
 
-test("reconciliation fails rather than guesses when the processor cannot be asked", async (t) => {
+test("reconciliation tells of a stream that the processor cannot be asked about, and compares the others", async (t) => {
   const { register, drain, pass, deps, stream, double } = await setUpBilling(t);
   await register(7);
   await drain();
   pass(3600);
-  await double.close();
+  double.control.addFault({
+    kind: "answer",
+    method: "GET",
+    path: await summariesPath(double.url, double.secretKey),
+    status: 404,
+    body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
+  });
 
-  await t.throwsAsync(
-    reconcileUsage(deps, { accountId: stream.accountId }, new AbortController().signal),
+  const first = await reconcileUsage(
+    deps,
+    { accountId: stream.accountId },
+    new AbortController().signal,
   );
+  const second = await reconcileUsage(
+    deps,
+    { accountId: stream.accountId },
+    new AbortController().signal,
+  );
+
+  t.like(first.streams[0], { delivered: 7, processorQuantity: null, drift: null });
+  t.regex(first.streams[0]?.fault ?? "", /No such customer/u);
+  t.like(second.streams[0], { delivered: 7, processorQuantity: 7, drift: 0, fault: null });
 });

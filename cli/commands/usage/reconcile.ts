@@ -1,4 +1,4 @@
-import { defaultSpan, reconcileUsage } from "../../../services/reconcileUsage.ts";
+import { defaultSpan, isSuspicious, reconcileUsage } from "../../../services/reconcileUsage.ts";
 import type { Span, StreamReport } from "../../../services/reconcileUsage.ts";
 import { getOrganization } from "../../../services/getOrganization.ts";
 import type { Context } from "../../context.ts";
@@ -53,6 +53,7 @@ const presentStream = (stream: StreamReport) => ({
     delivered: ours,
     processor_quantity: processor,
   })),
+  fault: stream.fault,
 });
 
 const printStreams = (io: Io, streams: readonly StreamReport[]): void => {
@@ -77,8 +78,8 @@ const printStreams = (io: Io, streams: readonly StreamReport[]): void => {
       stream.processor,
       stream.customerId,
       stream.delivered,
-      stream.processorQuantity,
-      stream.drift,
+      stream.processorQuantity ?? "?",
+      stream.drift ?? "?",
       stream.pending,
       stream.failed,
     ]),
@@ -122,7 +123,8 @@ export const reconcile = async (
     { accountId: options.org ?? null, span },
     AbortSignal.timeout(PATIENCE_MS),
   );
-  const drifting = streams.filter(({ differences }) => differences.length > 0);
+  const suspicious = streams.filter(isSuspicious);
+  const drifting = suspicious.filter(({ fault }) => fault === null);
   if (options.json) {
     printJson(io, {
       from: instantOf(span.start),
@@ -142,10 +144,15 @@ export const reconcile = async (
   if (span.end > defaultSpan(now).end) {
     say(io, "The processor's sums of the last 15 minutes may not be complete yet.");
   }
-  if (drifting.length > 0) {
+  for (const { accountName, mode, meter, fault } of suspicious) {
+    if (fault !== null) {
+      say(io, `${accountName} (${mode}, ${meter}): the processor could not be asked: ${fault}`);
+    }
+  }
+  if (suspicious.length > 0) {
     throw new CommandError(
       EXIT.failed,
-      `The processor has other sums than ours for ${drifting.length} of ${streams.length} streams.`,
+      `${suspicious.length} of ${streams.length} streams must be looked at: ${drifting.length} have other sums at the processor, ${suspicious.length - drifting.length} could not be compared.`,
     );
   }
 };
