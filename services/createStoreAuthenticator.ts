@@ -13,7 +13,7 @@ const MAXIMUM_CACHED = 10_000;
 export type StoreName = { readonly kind: "domain" | "userId"; readonly name: string };
 
 /** Why a client may not pass, or who it is. The store's balance may be some seconds old. */
-export type StoreCaller =
+type StoreCaller =
   | { readonly kind: "shop_unknown" | "key_invalid" }
   | { readonly kind: "known"; readonly caller: Caller; readonly store: Store };
 

@@ -12,7 +12,7 @@ import type { BatchObserver } from "./groupCommit.ts";
 import { createGroupCommit } from "./groupCommit.ts";
 
 /** Trees to plant or bottles to rescue for a store. */
-export type NewStoreImpact = StoreImpact & OrderDetails;
+type NewStoreImpact = StoreImpact & OrderDetails;
 
 export type StoreImpactWriter = {
   /**

@@ -20,11 +20,9 @@ const STAGE_MUST_BE = `must be one of ${EVIDENCE_STAGES.join(", ")}`;
 const TYPE_MUST_BE = "must be trees";
 
 const query = queryObject({
-  tree_id: parameter()
-    .optional()
-    .meta({
-      description: "The tree record; the newest one that the other parameters leave if absent.",
-    }),
+  tree_id: parameter().optional().meta({
+    description: "The tree record; the newest one that the other parameters leave if absent.",
+  }),
   id: parameter().optional().meta({ description: "The same as tree_id." }),
   tree: parameter().optional().meta({ description: "The same as tree_id." }),
   impact_type: z

@@ -20,7 +20,7 @@ const FEATURE_NAMES: Readonly<Record<Feature, string>> = {
 };
 
 /** The store of a request that has passed its check. */
-export const storeOf = (ctx: ApiContext): Store => {
+const storeOf = (ctx: ApiContext): Store => {
   if (ctx.state.store === undefined) {
     throw new TypeError("The route runs without the authentication that its handler counts on.");
   }

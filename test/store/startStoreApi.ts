@@ -20,7 +20,7 @@ import { createTestPlanting } from "../support/planting.ts";
 import { serve } from "../support/server.ts";
 
 /** One answer, already held to the API description. */
-export type StoreAnswerOverHttp = {
+type StoreAnswerOverHttp = {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;

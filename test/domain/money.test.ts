@@ -1,0 +1,28 @@
+import test from "ava";
+import { centsToDollars, dollarsToCents, formatCents } from "../../domain/money.ts";
+
+test("every amount of whole cents up to 10,000 dollars comes back as it went in", (t) => {
+  for (let cents = 0; cents <= 1_000_000; cents += 1) {
+    if (dollarsToCents(centsToDollars(cents)) !== cents) {
+      t.fail(`${cents} cents became ${dollarsToCents(centsToDollars(cents))}`);
+    }
+  }
+  t.is(dollarsToCents(999_999_999.99), 99_999_999_999);
+});
+
+test("fractions of a cent and what is no plain amount are none", (t) => {
+  for (const dollars of [1.005, 0.001, 0.1 + 0.2, 1e21, 1e-7, Number.NaN, Infinity, 2 ** 60]) {
+    t.is(dollarsToCents(dollars), null, String(dollars));
+  }
+});
+
+test("cents are written for people with both digits and their sign", (t) => {
+  t.deepEqual([0, 5, 50, 123, -7, -12_345].map(formatCents), [
+    "0.00 USD",
+    "0.05 USD",
+    "0.50 USD",
+    "1.23 USD",
+    "-0.07 USD",
+    "-123.45 USD",
+  ]);
+});

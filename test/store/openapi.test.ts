@@ -1,0 +1,82 @@
+import { z } from "zod";
+import { apiDescription } from "../api/answerChecker.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestStore, startStoreApi } from "./startStoreApi.ts";
+
+const test = testWithDatabase();
+
+const operation = z.looseObject({
+  parameters: z.array(z.looseObject({ name: z.string(), in: z.string() })).default([]),
+  requestBody: z
+    .looseObject({
+      content: z.looseObject({ "application/json": z.looseObject({ example: z.unknown() }) }),
+    })
+    .optional(),
+});
+
+const readDescription = async (url: string) =>
+  apiDescription.parse(await (await fetch(`${url}/openapi.json`)).json());
+
+test("every endpoint is described with its statuses, and served", async (t) => {
+  const { url } = await startStoreApi(t, t.context);
+  const { paths } = await readDescription(url);
+  const write = "200 400 401 402 403 413 500";
+  t.deepEqual(
+    Object.fromEntries(
+      Object.entries(paths).flatMap(([path, methods]) =>
+        Object.entries(methods).map(([method, { responses }]) => [
+          `${method} ${path}`,
+          Object.keys(responses).join(" "),
+        ]),
+      ),
+    ),
+    {
+      "get /app/api/verify": "200 401 500",
+      "post /app/api/plant": `${write} 503`,
+      "get /app/api/plant": "200 400 401 500",
+      "post /app/api/plastic": `${write} 503`,
+      "get /app/api/plastic": "200 400 401 500",
+      "post /app/api/charity/donate": write,
+      "get /app/api/impact/stats": "200 400 401 500",
+      "post /app/api/refund": "200 400 401 413 500",
+      "get /app/api/evidence": "200 400 401 404 500",
+      "get /app/api/balance": "200 400 401 500",
+      "get /healthz": "200",
+      "get /readyz": "200 503",
+    },
+  );
+  for (const [path, methods] of Object.entries(paths)) {
+    const allow = (await fetch(url + path, { method: "OPTIONS" })).headers.get("Allow") ?? "";
+    for (const method of Object.keys(methods)) t.true(allow.includes(method.toUpperCase()), path);
+  }
+});
+
+test("the examples of the writes are taken as they stand, one after the other", async (t) => {
+  const { url, post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db);
+  const { paths } = await readDescription(url);
+
+  const statuses: Record<string, number> = {};
+  for (const [path, { post: described }] of Object.entries(paths)) {
+    if (described) {
+      const { requestBody, parameters } = operation.parse(described);
+      t.true(parameters.some(({ name }) => name === "Idempotency-Key"));
+      const example = requestBody?.content["application/json"].example;
+      statuses[path] = (await post(path, store.test, example)).status;
+    }
+  }
+
+  t.deepEqual(statuses, {
+    "/app/api/plant": 200,
+    "/app/api/plastic": 200,
+    "/app/api/charity/donate": 200,
+    "/app/api/refund": 200,
+  });
+});
+
+test("the page that shows the description is served without a key", async (t) => {
+  const { url } = await startStoreApi(t, t.context);
+  const page = await fetch(`${url}/docs`);
+  t.is(page.status, 200);
+  t.regex(page.headers.get("content-type") ?? "", /^text\/html/u);
+});
