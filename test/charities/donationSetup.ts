@@ -25,8 +25,11 @@ import { startProviderDouble } from "./startProviderDouble.ts";
 const PATIENCE_MS = 300;
 
 /** All remote providers at one double. */
-export const settingsOf = ({ url }: ProviderDouble): CharitySettings => ({
-  everyorg: { apiKey: "everyorg-key", apiBase: `${url}/everyorg` },
+export const settingsOf = (
+  { url }: ProviderDouble,
+  everyorgKey = "everyorg-key",
+): CharitySettings => ({
+  everyorg: { apiKey: everyorgKey, apiBase: `${url}/everyorg` },
   change: { publicKey: "change-public", secretKey: "change-secret", apiBase: `${url}/change` },
   pledge: { apiKey: "pledge-key", apiBase: `${url}/pledge` },
 });

@@ -34,15 +34,19 @@ export const startProviderDouble = async (): Promise<ProviderDouble> => {
   const faults: Fault[] = [];
   const calls: SeenCall[] = [];
 
+  /** Of several that fit, the one that asks for most. */
   const find = (path: string, query: URLSearchParams): unknown => {
-    for (const [known, answer] of answers) {
-      const [knownPath, knownQuery = ""] = known.split("?");
-      const wanted = [...new URLSearchParams(knownQuery)];
-      if (knownPath === path && wanted.every(([name, value]) => query.get(name) === value)) {
-        return answer;
-      }
-    }
-    return undefined;
+    const fitting = [...answers]
+      .map(([known, answer]) => {
+        const [knownPath, knownQuery = ""] = known.split("?");
+        return { knownPath, wanted: [...new URLSearchParams(knownQuery)], answer };
+      })
+      .filter(
+        ({ knownPath, wanted }) =>
+          knownPath === path && wanted.every(([name, value]) => query.get(name) === value),
+      )
+      .toSorted((left, right) => right.wanted.length - left.wanted.length);
+    return fitting[0]?.answer;
   };
 
   const handle = (request: IncomingMessage, response: ServerResponse): void => {

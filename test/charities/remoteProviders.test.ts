@@ -1,0 +1,308 @@
+import type { ExecutionContext } from "ava";
+import type { Charity, CharityProviderName } from "../../domain/charities.ts";
+import { createCharities } from "../../providers/charities/createCharities.ts";
+import type { CharityProvider } from "../../providers/charities/provider.ts";
+import { CharityProviderError } from "../../providers/charities/provider.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+import { eventually } from "../support/programs.ts";
+import { settingsOf } from "./donationSetup.ts";
+import type { Fault, ProviderDouble } from "./startProviderDouble.ts";
+import { startProviderDouble } from "./startProviderDouble.ts";
+
+const test = testWithDatabase();
+
+const never = new AbortController().signal;
+
+type RemoteName = Exclude<CharityProviderName, "catalogue">;
+const REMOTE: readonly RemoteName[] = ["everyorg", "change", "pledge"];
+
+let lastEin = 300_000_000;
+/** No two tests share one: details are kept for all. */
+const freshEin = (): string => {
+  lastEin += 1;
+  return String(lastEin);
+};
+
+const stage = async (
+  t: ExecutionContext<DatabaseContext>,
+  name: RemoteName,
+): Promise<{
+  readonly provider: CharityProvider;
+  readonly double: ProviderDouble;
+  readonly clock: ReturnType<typeof createMovableClock>;
+}> => {
+  const double = await startProviderDouble();
+  t.teardown(double.close);
+  const clock = createMovableClock("2026-03-10T12:00:00.000Z");
+  const charities = createCharities({
+    db: t.context.db,
+    clock,
+    // Every.org's limits are a key's.
+    settings: settingsOf(double, `key-${crypto.randomUUID()}`),
+    timeoutMs: 300,
+  });
+  return { provider: charities.named(name), double, clock };
+};
+
+/** Has the double know one charity in the provider's own shape. */
+const know: Record<RemoteName, (double: ProviderDouble, id: string, ein: string) => void> = {
+  everyorg: ({ answers }, id, ein) => {
+    const nonprofit = {
+      id: "b1d5",
+      name: "Tree People",
+      primarySlug: id,
+      ein,
+      isDisbursable: true,
+      description: "Plants…",
+      descriptionLong: "Plants trees.",
+      locationAddress: "LOS ANGELES, CA",
+      nteeCode: null,
+      logoUrl: "https://res.example.org/logo.png",
+      coverImageUrl: null,
+      profileUrl: `https://www.every.org/${id}`,
+      websiteUrl: "treepeople.example.org",
+    };
+    answers.set(`/everyorg/nonprofit/${ein}`, { data: { nonprofit, nonprofitTags: [] } });
+    answers.set(`/everyorg/nonprofit/${id}`, { data: { nonprofit, nonprofitTags: [] } });
+  },
+  change: ({ answers }, id, ein) => {
+    const nonprofit = {
+      id,
+      name: "Tree People",
+      ein: `${ein.slice(0, 2)}-${ein.slice(2)}`,
+      icon_url: "https://res.example.org/logo.png",
+      mission: "Plants trees.",
+      website: "treepeople.example.org",
+      email: null,
+      socials: {},
+    };
+    answers.set(`/change/nonprofits/${id}`, nonprofit);
+    answers.set(`/change/nonprofits?search_term=${ein}`, {
+      nonprofits: [{ id: "n_other", name: "Another", ein: null }, nonprofit],
+      page: 1,
+    });
+  },
+  pledge: ({ answers }, id, ein) => {
+    const organization = {
+      id,
+      name: "Tree People",
+      ngo_id: ein,
+      mission: "Plants trees.",
+      website_url: "treepeople.example.org",
+      logo_url: "https://res.example.org/logo.png",
+      lat: null,
+    };
+    answers.set(`/pledge/organizations/${id}`, organization);
+    // Whether it knows an EIN with or without the dash is not documented.
+    answers.set(`/pledge/organizations?q=${ein.slice(0, 2)}-${ein.slice(2)}`, {
+      page: 1,
+      per: 20,
+      total_count: 1,
+      results: [organization],
+    });
+    answers.set("/pledge/organizations", { page: 1, per: 20, total_count: 0, results: [] });
+  },
+};
+
+for (const name of REMOTE) {
+  const charityOf = (nonprofitId: string, ein: string): Charity => ({
+    nonprofitId,
+    name: "Tree People",
+    ein,
+    description: "Plants trees.",
+    website: "https://treepeople.example.org",
+    iconUrl: "https://res.example.org/logo.png",
+  });
+
+  test(`${name}: a charity is found by EIN and by id, and kept for a day`, async (t) => {
+    const { provider, double, clock } = await stage(t, name);
+    const ein = freshEin();
+    const id = `n_${ein}`;
+    know[name](double, id, ein);
+
+    t.deepEqual(await provider.findByEin(ein, never), charityOf(id, ein));
+    t.deepEqual(await provider.findById(id, never), charityOf(id, ein));
+    const asked = double.calls.length;
+    clock.set("2026-03-11T11:59:59.000Z");
+    t.deepEqual(await provider.findByEin(ein, never), charityOf(id, ein));
+    t.deepEqual(await provider.findById(id, never), charityOf(id, ein));
+    t.is(double.calls.length, asked);
+    clock.set("2026-03-11T12:00:01.000Z");
+    await provider.findById(id, never);
+    t.is(double.calls.length, asked + 1);
+  });
+
+  test(`${name}: an unknown charity is null, and asked for again`, async (t) => {
+    const { provider, double } = await stage(t, name);
+    know[name](double, "n_unrelated", freshEin());
+    const ein = freshEin();
+    t.is(await provider.findByEin(ein, never), null);
+    t.is(await provider.findById("n_nobody", never), null);
+    know[name](double, `n_${ein}`, ein);
+    t.not(await provider.findByEin(ein, never), null);
+  });
+
+  test(`${name}: an id cannot leave the path`, async (t) => {
+    const { provider, double } = await stage(t, name);
+    for (const id of ["..", "../secrets", "a/b", "a?b=c", "a#b", " ", "%2e%2e", "a".repeat(300)]) {
+      t.is(await provider.findById(id, never), null);
+    }
+    t.is(double.calls.length, 0);
+  });
+
+  const fails = test.macro({
+    exec: async (t, faults: readonly Fault[], calls: number) => {
+      const { provider, double } = await stage(t, name);
+      double.faults.push(...faults);
+      const error = await t.throwsAsync(provider.findById(`n_${freshEin()}`, never), {
+        instanceOf: CharityProviderError,
+      });
+      t.is(double.calls.length, calls);
+      t.false(/key|secret/u.test(error.message), "the message holds no key");
+    },
+    title: (given = "") => `${name}: ${given}`,
+  });
+  const twice = (fault: Fault): readonly Fault[] => [fault, fault];
+  test("a 500 is tried twice", fails, twice({ status: 500 }), 2);
+  test("a 429 is tried twice", fails, twice({ status: 429 }), 2);
+  test(
+    "a 429 that asks for a minute is not waited for",
+    fails,
+    [{ status: 429, headers: { "retry-after": "60" } }],
+    1,
+  );
+  test("a 401 is not repeated", fails, [{ status: 401 }], 1);
+  test("a redirect is not followed", fails, twice({ status: 302, headers: { location: "/x" } }), 2);
+  test("a silent provider is left", fails, ["hang", "hang"], 2);
+  test("a cut connection is tried twice", fails, ["cut", "cut"], 2);
+  test("HTML under a 200 is tried twice", fails, twice({ status: 200, body: "<html>" }), 2);
+  test("null is no charity", fails, [{ status: 200, body: "null" }], 1);
+  test("a list in place of an object", fails, [{ status: 200, body: "[]" }], 1);
+  test(
+    "an endless answer is cut off",
+    fails,
+    twice({ status: 200, body: " ".repeat(5 * 1024 * 1024) }),
+    2,
+  );
+
+  test(`${name}: what is asked for ends with its signal`, async (t) => {
+    const { provider, double } = await stage(t, name);
+    double.faults.push("hang", "hang");
+    const ending = new AbortController();
+    const asking = provider.findById(`n_${freshEin()}`, ending.signal);
+    await Promise.all([
+      t.throwsAsync(asking, { instanceOf: CharityProviderError }),
+      eventually(() => double.calls.length > 0).then(() => ending.abort()),
+    ]);
+    t.is(double.calls.length, 1, "an aborted call is not repeated");
+  });
+}
+
+const query = { name: "tree", ein: null, page: 1, pageSize: 20 };
+
+test("everyorg: a search pages through its fifty hits and tells that there may be more", async (t) => {
+  const { provider, double } = await stage(t, "everyorg");
+  const nonprofits = Array.from({ length: 50 }, (_, index) => ({
+    name: `Tree ${index}`,
+    profileUrl: `https://www.every.org/tree-${index}`,
+    description: null,
+    ein: null,
+    logoUrl: null,
+    websiteUrl: "javascript:alert(1)",
+    matchedTerms: [],
+  }));
+  double.answers.set("/everyorg/search/tree & co?take=50", { nonprofits });
+  double.answers.set("/everyorg/search/few", { nonprofits: nonprofits.slice(0, 3) });
+
+  const last = await provider.search({ ...query, name: "tree & co", page: 3 }, never);
+  t.is(last.items.length, 10);
+  t.deepEqual(last.items[0], {
+    nonprofitId: "tree-40",
+    name: "Tree 40",
+    ein: null,
+    description: "",
+    website: "",
+    iconUrl: "",
+  });
+  t.like(last, { totalItems: 50, totalIsExact: false });
+  t.like(await provider.search({ ...query, name: "few" }, never), {
+    totalItems: 3,
+    totalIsExact: true,
+  });
+});
+
+test("everyorg: what it cannot pass donations on to is no charity", async (t) => {
+  const { provider, double } = await stage(t, "everyorg");
+  double.answers.set("/everyorg/nonprofit/closed", {
+    data: { nonprofit: { name: "Closed", primarySlug: "closed", isDisbursable: false } },
+  });
+  t.is(await provider.findById("closed", never), null);
+});
+
+test("everyorg: its limit of a hundred details a minute is kept", async (t) => {
+  const { provider, double } = await stage(t, "everyorg");
+  const ein = freshEin();
+  know.everyorg(double, `n_${ein}`, ein);
+  const results = await Promise.allSettled(
+    Array.from({ length: 130 }, (_, index) => provider.findById(`unknown-${index}`, never)),
+  );
+  t.true(double.calls.length <= 100);
+  t.true(results.some(({ status }) => status === "rejected"));
+});
+
+test("change: a full page may have a next one", async (t) => {
+  const { provider, double } = await stage(t, "change");
+  const nonprofits = Array.from({ length: 20 }, (_, index) => ({
+    id: `n_${index}`,
+    name: `Tree ${index}`,
+  }));
+  double.answers.set(
+    "/change/nonprofits?search_term=tree&page=1&limit=20&public_key=change-public",
+    {
+      nonprofits,
+      page: 1,
+    },
+  );
+  double.answers.set("/change/nonprofits?search_term=tree&page=2&limit=20", {
+    nonprofits: nonprofits.slice(0, 5),
+    page: 2,
+  });
+  t.like(await provider.search(query, never), { totalItems: 21, totalIsExact: false });
+  t.like(await provider.search({ ...query, page: 2 }, never), {
+    totalItems: 25,
+    totalIsExact: true,
+  });
+});
+
+test("change: details are asked for with both keys", async (t) => {
+  const { provider, double } = await stage(t, "change");
+  await provider.findById("n_auth", never);
+  t.is(
+    double.calls[0]?.authorization,
+    `Basic ${Buffer.from("change-public:change-secret").toString("base64")}`,
+  );
+});
+
+test("pledge: a total below what it shows is put right, one that is no number is a fault", async (t) => {
+  const { provider, double } = await stage(t, "pledge");
+  const results = [
+    { id: "p-1", name: "Tree", ngo_id: "CA-123" },
+    { id: "p-2", name: "Tree" },
+  ];
+  double.answers.set("/pledge/organizations?q=tree", { total_count: 1, results });
+  const page = await provider.search(query, never);
+  t.like(page, { totalItems: 2, totalIsExact: false });
+  t.is(page.items[0]?.ein, null, "a foreign number is no EIN");
+  t.is(double.calls[0]?.authorization, "Bearer pledge-key");
+  double.answers.set("/pledge/organizations?q=tree", { total_count: "many", results });
+  await t.throwsAsync(provider.search(query, never), { instanceOf: CharityProviderError });
+});
+
+test("pledge: a longer page than asked for is cut", async (t) => {
+  const { provider, double } = await stage(t, "pledge");
+  const results = Array.from({ length: 30 }, (_, index) => ({ id: `p-${index}`, name: "Tree" }));
+  double.answers.set("/pledge/organizations", { total_count: 30, results });
+  t.is((await provider.search(query, never)).items.length, 20);
+});

@@ -1,0 +1,255 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { updateAccount } from "../../db/accounts.ts";
+import { findDonationSubscription } from "../../db/donationSubscriptions.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { createCharities } from "../../providers/charities/createCharities.ts";
+import type { Answer } from "../api/startStandaloneApi.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { callDouble } from "../stripe/doubleScene.ts";
+import { startStripeDouble } from "../stripe/startStripeDouble.ts";
+import type { StripeDouble } from "../stripe/startStripeDouble.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { decideHere } from "./donationSetup.ts";
+
+const test = testWithDatabase();
+
+const answeredId = z.looseObject({ id: z.string() });
+
+type Scene = {
+  readonly double: StripeDouble;
+  readonly accountId: string;
+  readonly customerId: string;
+  readonly subscriptionId: string;
+  readonly flat: string;
+  readonly metered: string;
+  readonly subscribe: (mode?: "live" | "test") => Promise<Answer>;
+  readonly donate: () => Promise<Answer>;
+  /** The prices on the subscription that were not there before. */
+  readonly added: () => Promise<readonly string[]>;
+  /** Changes of subscriptions that reached Stripe. */
+  readonly updates: () => number;
+};
+
+const stage = async (
+  t: ExecutionContext<DatabaseContext>,
+  { withPrices = true }: { readonly withPrices?: boolean } = {},
+): Promise<Scene> => {
+  const { db } = t.context;
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const { control } = double;
+  const { customerId, subscriptionId } = control.addSubscriber({});
+  const createPrice = async (parameters: Record<string, string>): Promise<string> => {
+    const { body } = await callDouble(double, "POST", "/v1/prices", {
+      currency: "usd",
+      "recurring[interval]": "month",
+      "product_data[name]": "Donations",
+      ...parameters,
+    });
+    return answeredId.parse(body).id;
+  };
+  const flat = await createPrice({});
+  const metered = await createPrice({
+    "recurring[usage_type]": "metered",
+    "recurring[meter]": control.meterIds().tree,
+  });
+  const billing = createBilling({
+    db,
+    stripe: {
+      secretKey: double.secretKey,
+      apiBase: double.url,
+      timeoutMs: 500,
+      donationPrices: withPrices ? { flat, metered } : null,
+    },
+  });
+  const charities = createCharities({
+    db,
+    clock: systemClock,
+    settings: { everyorg: null, change: null, pledge: null },
+  });
+  const { call } = await startStandaloneApi(t, {
+    db,
+    billing,
+    charities,
+    validateDonation: decideHere({ db, clock: systemClock, billing, charities }),
+    takeTurn: () => Promise.resolve(true),
+  });
+  const organization = await createTestOrganization(db, {
+    stripeCustomerId: customerId,
+    stripeSubscriptionId: subscriptionId,
+  });
+  const items = async (): Promise<readonly string[]> => {
+    const { body } = await callDouble(double, "GET", "/v1/subscription_items", {
+      subscription: subscriptionId,
+    });
+    const { data } = z
+      .looseObject({ data: z.array(z.looseObject({ price: answeredId })) })
+      .parse(body);
+    return data.map(({ price }) => price.id);
+  };
+  const before = await items();
+  return {
+    double,
+    accountId: organization.id,
+    customerId,
+    subscriptionId,
+    flat,
+    metered,
+    subscribe: (mode = "live") =>
+      call("POST", "/charities/subscribe", {
+        key: mode === "live" ? organization.apiKeyProd : organization.apiKeyTest,
+      }),
+    donate: () =>
+      call("POST", "/charities/donate", {
+        key: organization.apiKeyProd,
+        body: { amount_cents: 100, ein: "530196605" },
+      }),
+    added: async () => (await items()).filter((price) => !before.includes(price)),
+    updates: () =>
+      control
+        .calls()
+        .filter(
+          ({ method, path }) => method === "POST" && path === `/v1/subscriptions/${subscriptionId}`,
+        ).length,
+  };
+};
+
+test("subscribing adds both items once, and opens live donations", async (t) => {
+  const { subscribe, donate, added, updates, flat, metered, double } = await stage(t);
+  t.is((await donate()).status, 400);
+
+  const first = await subscribe();
+  const second = await subscribe();
+
+  t.is(first.status, 200);
+  t.like(first.body, { success: true });
+  t.deepEqual(second.body, first.body);
+  t.deepEqual(await added(), [flat, metered]);
+  t.is(updates(), 1, "repeating it changes nothing");
+  t.is((await donate()).status, 200);
+  t.deepEqual(double.control.problems(), []);
+});
+
+test("twenty concurrent calls provision once", async (t) => {
+  const { subscribe, added, updates, flat, metered } = await stage(t);
+  const answers = await Promise.all(Array.from({ length: 20 }, () => subscribe()));
+  t.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+  t.deepEqual(await added(), [flat, metered]);
+  t.is(updates(), 1);
+});
+
+test("what is missing is added, what is there is left", async (t) => {
+  const { subscribe, added, double, subscriptionId, flat, metered } = await stage(t);
+  await callDouble(double, "POST", "/v1/subscription_items", {
+    subscription: subscriptionId,
+    price: flat,
+    quantity: "1",
+  });
+  t.is((await subscribe()).status, 200);
+  t.deepEqual(await added(), [flat, metered]);
+});
+
+const failsFirst = test.macro({
+  exec: async (t, fault: Parameters<StripeDouble["control"]["addFault"]>[0]) => {
+    const { subscribe, donate, added, double, subscriptionId, flat, metered } = await stage(t);
+    double.control.addFault({ path: `/v1/subscriptions/${subscriptionId}`, ...fault });
+
+    const failed = await subscribe();
+
+    t.is(failed.status, 500);
+    t.deepEqual(failed.body, {
+      error: "the payment processor could not provision the donation subscription",
+    });
+    t.deepEqual(await added(), []);
+    t.is((await donate()).status, 400, "nothing is half provisioned");
+    t.is((await subscribe()).status, 200, "the retry is a new attempt");
+    t.deepEqual(await added(), [flat, metered]);
+    t.is((await donate()).status, 200);
+  },
+  title: (given = "") => `a processor that ${given} is a 500 that leaves nothing`,
+});
+
+test("answers 500", failsFirst, { kind: "server_error" });
+test("keeps a 500 under the idempotency key", failsFirst, { kind: "server_error_saved" });
+test("limits the rate", failsFirst, { kind: "rate_limit" });
+test("never answers", failsFirst, { kind: "hang" });
+test("drops the connection", failsFirst, { kind: "drop" });
+test("answers HTML", failsFirst, { kind: "bad_gateway" });
+test("fails when the subscription is read", failsFirst, { kind: "server_error", method: "GET" });
+
+test("an update whose answer is lost was carried out, and counts", async (t) => {
+  const { subscribe, added, updates, double, subscriptionId, flat, metered } = await stage(t);
+  double.control.addFault({
+    path: `/v1/subscriptions/${subscriptionId}`,
+    kind: "drop",
+    applied: true,
+  });
+  t.is((await subscribe()).status, 200);
+  t.deepEqual(await added(), [flat, metered]);
+  t.is(updates(), 1);
+});
+
+test("a declined payment is a 500 that leaves nothing", async (t) => {
+  const { subscribe, donate, added, double, customerId } = await stage(t);
+  double.control.declinePayments({ customerId });
+  t.is((await subscribe()).status, 500);
+  t.deepEqual(await added(), []);
+  t.is((await donate()).status, 400);
+});
+
+test("a canceled subscription is a 500", async (t) => {
+  const { subscribe, double, subscriptionId } = await stage(t);
+  await callDouble(double, "DELETE", `/v1/subscriptions/${subscriptionId}`);
+  t.is((await subscribe()).status, 500);
+});
+
+test("prices that the operator has not set are a 500", async (t) => {
+  const { subscribe, added } = await stage(t, { withPrices: false });
+  t.is((await subscribe()).status, 500);
+  t.deepEqual(await added(), []);
+});
+
+test("an organization without a subscription is told so", async (t) => {
+  const { subscribe, accountId } = await stage(t);
+  await updateAccount(t.context.db, accountId, { stripeSubscriptionId: null });
+  const { status, body } = await subscribe();
+  t.is(status, 400);
+  t.regex(String(body["error"]), /no subscription/u);
+});
+
+test("another subscription needs items of its own", async (t) => {
+  const { subscribe, donate, double, accountId, customerId } = await stage(t);
+  await subscribe();
+  t.is((await donate()).status, 200);
+  const { subscriptionId: other } = double.control.addSubscriber({ customerId });
+  await updateAccount(t.context.db, accountId, { stripeSubscriptionId: other });
+  t.is((await donate()).status, 400);
+  t.is((await subscribe()).status, 200);
+  t.is((await donate()).status, 200);
+});
+
+test("a processor that fails later leaves an active subscription active", async (t) => {
+  const { subscribe, donate, double, subscriptionId } = await stage(t);
+  await subscribe();
+  double.control.addFault({
+    path: `/v1/subscriptions/${subscriptionId}`,
+    kind: "server_error",
+    method: "GET",
+  });
+  t.is((await subscribe()).status, 500);
+  t.is((await donate()).status, 200);
+});
+
+test("test mode never reaches Stripe", async (t) => {
+  const { subscribe, double, accountId } = await stage(t);
+  const callsBefore = double.control.calls().length;
+  t.is((await subscribe("test")).status, 200);
+  t.is(double.control.calls().length, callsBefore);
+  const recorded = await findDonationSubscription(t.context.db, { accountId, mode: "test" });
+  t.is(recorded?.processor, "ledger");
+  t.truthy(recorded?.activeSince);
+});
