@@ -38,11 +38,20 @@ const runLoad = async (order: LoadOrder): Promise<LoadReport> => {
 
   const compose = (): string => {
     const number = String(sent).padStart(10, "0");
-    const body = `{"count":1,"attribution":"bench","metadata":{"order":"${number}"},"idempotency_key":"${run}-${number}"}`;
     const key = order.keys[sent % order.keys.length] ?? "";
+    const [body, headers] =
+      order.shopName === undefined
+        ? [
+            `{"count":1,"attribution":"bench","metadata":{"order":"${number}"},"idempotency_key":"${run}-${number}"}`,
+            `Authorization: ${key}\r\n`,
+          ]
+        : [
+            `{"trees":1,"customer_name":"Ann Lee","customer_email":"ann@example.com","order_id":"#${number}"}`,
+            `api_key: ${key}\r\nshop_name: ${order.shopName}\r\nIdempotency-Key: ${run}-${number}\r\n`,
+          ];
     sent += 1;
     return (
-      `POST ${pathname} HTTP/1.1\r\nHost: ${hostname}:${port}\r\nAuthorization: ${key}\r\n` +
+      `POST ${pathname} HTTP/1.1\r\nHost: ${hostname}:${port}\r\n${headers}` +
       `Content-Type: application/json\r\nContent-Length: ${body.length}${HEADER_END}${body}`
     );
   };

@@ -6,6 +6,7 @@ import { measureGrowth } from "./measureGrowth.ts";
 import { measureList } from "./measureList.ts";
 import { measureRegistrations } from "./measureRegistrations.ts";
 import { measureSender } from "./measureSender.ts";
+import { measureStore } from "./measureStore.ts";
 import type { Result } from "./support/result.ts";
 import { formatTable } from "./support/result.ts";
 import type { Services } from "./support/startServices.ts";
@@ -17,6 +18,8 @@ Runs the benchmarks, or those named, against a PostgreSQL and a Temporal server 
 the table to stdout.
 
   registrations   POST /plant/trees beside an echo handler and beside pgbench
+                  --rounds 3  --seconds 4  --connections 64
+  store           POST /app/api/plant of one store, paid from its balance, beside POST /plant/trees
                   --rounds 3  --seconds 4  --connections 64
   list            GET of many registrations: memory, and speed beside psql's COPY
                   --listed 1000000  --rounds 3
@@ -83,6 +86,7 @@ const benchmarksOf = ({
 > =>
   new Map([
     ["registrations", (services, report) => measureRegistrations(services, repeated, report)],
+    ["store", (services, report) => measureStore(services, repeated, report)],
     ["list", (services, report) => measureList(services, list, report)],
     ["sender", (services, report) => measureSender(services, sender, report)],
     ["growth", (services, report) => measureGrowth(services, growth, report)],
@@ -114,6 +118,9 @@ const main = async (): Promise<number> => {
     return unknown.length > 0 ? 2 : 0;
   }
   const services = await startServices();
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.once(signal, () => void services.stop().finally(() => process.exit(130)));
+  }
   const results: Result[] = [];
   try {
     for (const [name, measure] of benchmarks) {

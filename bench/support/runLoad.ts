@@ -6,6 +6,8 @@ export type LoadOrder = {
   readonly url: string;
   /** Taken in turn. */
   readonly keys: readonly string[];
+  /** Plants for this store; without it the requests are the standalone interface's. */
+  readonly shopName?: string;
   readonly connections: number;
   readonly warmUpMs: number;
   readonly durationMs: number;

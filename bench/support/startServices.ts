@@ -16,6 +16,8 @@ import { startTemporalServer } from "../../embedded/temporalServer.ts";
 /** A program of ours that runs for a benchmark. */
 export type Program = {
   readonly address: string;
+  /** Where the stores' interface is, of a program that has it. */
+  readonly storeAddress: string;
   readonly pid: number;
   readonly stop: () => Promise<void>;
 };
@@ -125,6 +127,7 @@ export const startServices = async (): Promise<Services> => {
         });
         return {
           address: addresses["standalone"] ?? "",
+          storeAddress: addresses["store"] ?? "",
           pid: managed.identity.pid,
           stop: managed.stop,
         };

@@ -1,0 +1,103 @@
+import { openPool } from "../db/pool.ts";
+import { systemClock } from "../domain/clock.ts";
+import { createStore } from "../services/createStore.ts";
+import { topUpStore } from "../services/topUpStore.ts";
+import type { RegistrationSizes } from "./measureRegistrations.ts";
+import { createAccounts } from "./support/createAccounts.ts";
+import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
+import type { Result } from "./support/result.ts";
+import type { LoadReport } from "./support/runLoad.ts";
+import { runLoad } from "./support/runLoad.ts";
+import type { Services } from "./support/startServices.ts";
+import { describeSpread, median } from "./support/statistics.ts";
+
+const WARM_UP_MS = 1500;
+/** More than any run spends. */
+const BALANCE_CENTS = 10_000_000_000;
+
+const createRichStore = async (databaseUrl: string) => {
+  const db = await openPool(databaseUrl);
+  const deps = { db, clock: systemClock };
+  try {
+    const store = await createStore(deps, {
+      domain: "bench.example",
+      userId: null,
+      organizationId: null,
+      treePriceCents: 50,
+      bottlePriceCents: 10,
+      lowBalanceCents: 0,
+    });
+    await topUpStore(deps, {
+      storeId: store.id,
+      amountCents: BALANCE_CENTS,
+      reference: null,
+      note: "",
+    });
+    return store;
+  } finally {
+    await db.end();
+  }
+};
+
+type Round = { readonly store: LoadReport; readonly standalone: LoadReport };
+
+const describeLoad = ({ requestsPerSecond, p99Ms }: LoadReport): string =>
+  `${requestsPerSecond.toFixed(0)}/s, p99 ${p99Ms.toFixed(1)} ms`;
+
+const compare = (
+  what: string,
+  rounds: readonly Round[],
+  of: (load: LoadReport) => number,
+  digits: number,
+): Result => ({
+  what: `POST of one store: ${what} to one organization's`,
+  measured: describeSpread(
+    rounds.map(({ store }) => of(store)),
+    digits,
+  ),
+  baseline: describeSpread(
+    rounds.map(({ standalone }) => of(standalone)),
+    digits,
+  ),
+  ratio: median(rounds.map(({ store, standalone }) => of(store) / of(standalone))).toFixed(2),
+  goal: "",
+  reached: null,
+});
+
+/**
+ * POST /app/api/plant of one store, balance, books, customer's indexes and idempotency key included, beside
+ * POST /plant/trees of one organization in the same process.
+ */
+export const measureStore = async (
+  services: Services,
+  { connections, rounds, roundMs }: RegistrationSizes,
+  report: (line: string) => void,
+): Promise<readonly Result[]> => {
+  const databaseUrl = await services.createDatabase("store");
+  const [key = ""] = await createAccounts(databaseUrl, [crypto.randomUUID()]);
+  const { domain, apiKeyProd } = await createRichStore(databaseUrl);
+  const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
+  const load = { connections, warmUpMs: WARM_UP_MS, durationMs: roundMs };
+  const kept = await repeatUndisturbed(
+    rounds,
+    async (): Promise<Round> => ({
+      standalone: await runLoad({ ...load, keys: [key], url: `${api.address}/plant/trees` }),
+      store: await runLoad({
+        ...load,
+        keys: [apiKeyProd],
+        shopName: domain,
+        url: `${api.storeAddress}/app/api/plant`,
+      }),
+    }),
+    ({ store, standalone }) =>
+      report(
+        `POST of one store ${describeLoad(store)}; of one organization ${describeLoad(standalone)}`,
+      ),
+  );
+  await api.stop();
+  await services.dropDatabase("store");
+  return [
+    compare("requests/s", kept, ({ requestsPerSecond }) => requestsPerSecond, 0),
+    compare("p99 ms", kept, ({ p99Ms }) => p99Ms, 1),
+  ];
+};
