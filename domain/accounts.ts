@@ -5,9 +5,3 @@ export type Mode = "live" | "test";
 
 /** An impact action; also the meter that its usage is reported to. */
 export type Kind = "tree" | "bottle";
-
-/** The processor's side of an organization. */
-export type StripeBilling = {
-  readonly customerId: string | null;
-  readonly subscriptionId: string | null;
-};

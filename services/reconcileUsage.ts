@@ -17,7 +17,7 @@ const LAG = 15 * MINUTE;
 export type Span = { readonly start: number; readonly end: number };
 
 /** A minute in which the processor's sum is not ours. */
-export type Difference = {
+type Difference = {
   readonly minute: number;
   readonly ours: number;
   readonly processor: number;

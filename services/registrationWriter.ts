@@ -9,7 +9,7 @@ import type { BatchObserver } from "./groupCommit.ts";
 import { createGroupCommit } from "./groupCommit.ts";
 
 /** What a client is told of its registration, as if it had been alone and in its order of arrival. */
-export type Registered = {
+type Registered = {
   readonly registration: Registration;
   readonly totals: Totals;
   /** Whether the idempotency key was known, so that this is the original. */
