@@ -3,6 +3,7 @@ import { Command } from "commander";
 import { addCharityCommands } from "./commands/charityCommands.ts";
 import { addDonationCommands } from "./commands/donationCommands.ts";
 import { addDoctorCommand } from "./commands/doctorCommand.ts";
+import { addEvidenceCommands } from "./commands/evidenceCommands.ts";
 import { addImportCommands } from "./commands/importCommands.ts";
 import { addKeyCommands } from "./commands/keyCommands.ts";
 import { addMigrateCommand } from "./commands/migrateCommand.ts";
@@ -48,6 +49,7 @@ export const buildProgram = (context: Context): Command => {
   addDonationCommands(program, context);
   addStoreCommands(program, context);
   addUsageCommands(program, context);
+  addEvidenceCommands(program, context);
   addWorkflowCommands(program, context);
   addImportCommands(program, context);
   addTryCommands(program, context);

@@ -20,6 +20,8 @@ export type Connections = {
   readonly config: () => Config;
   /** The `npm start` of this data folder, null when none runs. */
   readonly running: () => Promise<RunFile | null>;
+  /** Where the standalone interface is, as far as the settings and a running `npm start` tell. */
+  readonly publicBaseUrl: () => Promise<string>;
   /** @throws StartupError when there is neither a setting nor a running `npm start` */
   readonly databaseUrl: () => Promise<string>;
   /** @throws StartupError when the database cannot be reached, SchemaMismatchError when it is not this release's */
@@ -49,6 +51,12 @@ export const createConnections = (readConfig: () => Config): Connections => {
   const closing: (() => Promise<unknown>)[] = [];
   const config = once(readConfig);
   const running = once(() => readRunFile(config().DATA_DIR));
+
+  const publicBaseUrl = once(async () => {
+    const { PUBLIC_BASE_URL, DATABASE_URL, HOST, PORT } = config();
+    const started = DATABASE_URL === undefined ? await running() : null;
+    return PUBLIC_BASE_URL ?? started?.apiUrl ?? `http://${HOST}:${PORT}`;
+  });
 
   const databaseUrl = once(async () => {
     const url = config().DATABASE_URL ?? (await running())?.databaseUrl;
@@ -99,6 +107,7 @@ export const createConnections = (readConfig: () => Config): Connections => {
   return {
     config,
     running,
+    publicBaseUrl,
     databaseUrl,
     database,
     billing,

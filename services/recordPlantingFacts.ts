@@ -8,8 +8,9 @@ import type { PlantingMedia } from "../db/plantingSites.ts";
 import { addToTally } from "../db/plantingTallies.ts";
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
-import type { PlantingOrder, SiteShare } from "../domain/planting.ts";
-import { decideFact, latestStage } from "../domain/planting.ts";
+import type { PlantingOrder, PlantingStage, SiteShare } from "../domain/planting.ts";
+import { decideFact, latestStage, PLANTING_STAGES } from "../domain/planting.ts";
+import { plantingFact } from "../domain/plantingFact.ts";
 import type { PlantingFact, PlantingFactOf, ReportedSite } from "../domain/plantingFact.ts";
 import { tallyChange } from "../domain/plantingTally.ts";
 import type {
@@ -123,7 +124,7 @@ const applyPlanted = async (
     date_planted: fact.occurred_at,
     media: fact.media.map(({ reference: id, ...media }) => ({ id, ...media })),
   };
-  return { order: { ...order, plantedAt: order.plantedAt ?? at }, evidence };
+  return { order: { ...order, plantedAt: at }, evidence };
 };
 
 const applyVerified = async (
@@ -203,6 +204,8 @@ const apply = (
 
 const reachedOf = (facts: readonly KeptFact[]) => facts.filter(({ state }) => state === "accepted");
 
+const rankOf = (stage: PlantingStage): number => PLANTING_STAGES.indexOf(stage);
+
 /** Takes what can take effect now, the facts that waited for one another included. */
 const settle = async (
   transaction: DatabaseTransactionConnection,
@@ -214,6 +217,7 @@ const settle = async (
     const reached = reachedOf(facts);
     const decided = facts
       .filter(({ state }) => state === "waiting")
+      .toSorted((left, right) => rankOf(left.stage) - rankOf(right.stage))
       .map((fact) => ({ fact, decision: decideFact(order.timeline, reached, fact) }))
       .find(({ decision }) => decision.state === "accepted" || decision.state === "contradiction");
     if (!decided) {
@@ -240,10 +244,11 @@ const settle = async (
 const recordOne = async (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
-  fact: PlantingFact,
+  reported: PlantingFact,
   source: FactSource,
   now: Date,
 ): Promise<RecordedFact> => {
+  const fact = plantingFact.parse(reported);
   if (new Date(fact.occurred_at).getTime() > now.getTime() + LEAD_MS) {
     throw new DomainError("request_invalid", `${fact.stage}: occurred_at is in the future`);
   }

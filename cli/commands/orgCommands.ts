@@ -10,6 +10,7 @@ import { monthOf } from "../../domain/registrations.ts";
 import type { Owner, Totals } from "../../domain/registrations.ts";
 import { text } from "../../domain/fields.ts";
 import { createOrganization } from "../../services/createOrganization.ts";
+import { getDashboardSlug } from "../../services/getDashboardSlug.ts";
 import { getOrganization } from "../../services/getOrganization.ts";
 import { updateOrganization } from "../../services/updateOrganization.ts";
 import {
@@ -40,6 +41,7 @@ const presentOrganization = (account: Account) => ({
   billing_day: account.billingDay,
   stripe_customer_id: account.stripeCustomerId,
   stripe_subscription_id: account.stripeSubscriptionId,
+  charity_provider: account.charityProvider,
   created_at: account.createdAt,
 });
 
@@ -51,6 +53,7 @@ const printOrganization = ({ io }: Context, account: Account): void => {
     "billing day": account.billingDay,
     "stripe customer": account.stripeCustomerId,
     "stripe subscription": account.stripeSubscriptionId,
+    "charity provider": account.charityProvider,
     created: account.createdAt,
   });
 };
@@ -155,10 +158,12 @@ const show = async (
   const { io, connections, clock } = context;
   const db = await connections.database();
   const account = await getOrganization(db, id);
+  const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
   const [books, keys] = await Promise.all([readAllTotals(db, clock, id), listApiKeys(db, id)]);
   if (json) {
     printJson(io, {
       ...presentOrganization(account),
+      dashboard_url: dashboardUrl,
       totals: books.map(({ owner: { mode, kind }, totals: { all, month } }) => ({
         mode,
         kind,
@@ -170,6 +175,8 @@ const show = async (
     return;
   }
   printDetails(context, account, books, keys);
+  io.stdout.write("\n");
+  printRecord(io, { dashboard: dashboardUrl });
 };
 
 const nullIfNone = (given: string): string | null => (given === NONE ? null : given);

@@ -12,6 +12,8 @@ import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/temporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporalServer.ts";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
+import { factsSignal, plantingOrder } from "../../workflows/plantingOrder.ts";
+import { plantingGathering } from "../../workflows/plantingGathering.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { BACKGROUND_QUEUE } from "../../workflows/taskQueues.ts";
@@ -106,6 +108,46 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         signal: refundedSignal,
       });
       await handle.signal(refundedSignal);
+      await handle.result();
+      return handle;
+    },
+  },
+  "planting-order-told-of-facts": {
+    activities: {
+      placePlantingOrder: inTurn<undefined>(() => undefined),
+      followPlantingOrder: inTurn<{ isFinished: boolean; nextLookMs: number }>(
+        () => ({ isFinished: false, nextLookMs: 200 }),
+        () => ({ isFinished: false, nextLookMs: 60_000 }),
+        () => ({ isFinished: true, nextLookMs: 60_000 }),
+      ),
+    },
+    run: async (client) => {
+      const handle = await client.workflow.start(plantingOrder, {
+        ...options("planting-order-recorded"),
+        args: [7],
+      });
+      await delay(2000);
+      await handle.signal(factsSignal);
+      await handle.result();
+      return handle;
+    },
+  },
+  "planting-gathering-two-orders": {
+    activities: {
+      gatherPlantingOrders: inTurn(() => ({ orders: 2 })),
+      listUndispatchedOrders: inTurn<readonly number[]>(
+        () => [1, 2],
+        () => [],
+      ),
+      markOrdersDispatched: inTurn<undefined>(() => undefined),
+      placePlantingOrder: inTurn<undefined>(() => undefined),
+      followPlantingOrder: inTurn(() => ({ isFinished: true, nextLookMs: 0 })),
+    },
+    run: async (client) => {
+      const handle = await client.workflow.start(plantingGathering, {
+        ...options("planting-gathering-recorded"),
+        args: [],
+      });
       await handle.result();
       return handle;
     },

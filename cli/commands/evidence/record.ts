@@ -1,0 +1,78 @@
+import { readFile } from "node:fs/promises";
+import { text } from "node:stream/consumers";
+import type { z } from "zod";
+import { plantingReport } from "../../../domain/plantingFact.ts";
+import { reportPlanting } from "../../../services/reportPlanting.ts";
+import { factsSignal, plantingOrderId } from "../../../workflows/plantingOrder.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { say } from "../../io.ts";
+import { printJson, printTable } from "../../output/print.ts";
+
+const SIGNAL_MS = 2000;
+
+const parseReport = (json: string): z.output<typeof plantingReport> => {
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch (error) {
+    throw new CommandError(EXIT.failed, `The file is not JSON: ${String(error)}`, { cause: error });
+  }
+  const result = plantingReport.safeParse(value);
+  if (!result.success) {
+    const lines = result.error.issues.map(({ path, message }) => `  ${path.join(".")}: ${message}`);
+    throw new CommandError(
+      EXIT.failed,
+      `The file cannot be used, and nothing was recorded:\n${lines.join("\n")}`,
+    );
+  }
+  return result.data;
+};
+
+/** Wakes the order's workflow where Temporal is up; elsewhere it finds out at its next look. */
+const wake = async (context: Context, orderId: number): Promise<void> => {
+  try {
+    const temporal = await context.connections.temporal();
+    await temporal.withAbortSignal(AbortSignal.timeout(SIGNAL_MS), () =>
+      temporal.withDeadline(Date.now() + SIGNAL_MS, () =>
+        temporal.workflow.getHandle(plantingOrderId(orderId)).signal(factsSignal),
+      ),
+    );
+  } catch {
+    say(context.io, "The order's workflow could not be told; it finds out at its next look.");
+  }
+};
+
+/** Records what an operator knows of an order from a file, or from standard input where it is `-`. */
+export const recordEvidence = async (
+  context: Context,
+  file: string,
+  { json }: { readonly json?: true },
+): Promise<void> => {
+  const { io, connections, clock } = context;
+  const report = parseReport(file === "-" ? await text(io.stdin) : await readFile(file, "utf8"));
+  const recorded = await reportPlanting(
+    {
+      db: await connections.database(),
+      clock,
+      wakeOrder: (orderId) => wake(context, orderId),
+    },
+    report,
+    "operator",
+  );
+  if (json) {
+    printJson(io, recorded);
+  } else {
+    printTable(
+      io,
+      ["stage", "outcome", "reason"],
+      recorded.map(({ stage, outcome, reason }) => [stage, outcome, reason]),
+    );
+  }
+  if (recorded.some(({ outcome }) => outcome === "contradiction")) {
+    throw new CommandError(
+      EXIT.failed,
+      "Something contradicts what is on record; it is kept, and shown by `evidence order show`.",
+    );
+  }
+};
