@@ -7,6 +7,7 @@ import { DomainError } from "../../domain/errors.ts";
 import { getOrganization } from "../../services/getOrganization.ts";
 import { parseId, parseLimit, parseMode } from "../arguments.ts";
 import type { Context } from "../context.ts";
+import { formatDollars } from "../output/presentDonations.ts";
 import { printJson, printRecord, printTable } from "../output/print.ts";
 
 const einOf = ({ ein }: Donation): string | null => ein && formatEin(ein);
@@ -26,9 +27,6 @@ const presentDonation = (donation: Donation) => ({
   metadata: donation.metadata,
   refunded: donation.refunded,
 });
-
-const dollars = (cents: number): string =>
-  `${Math.floor(cents / 100).toLocaleString("en-US")}.${String(cents % 100).padStart(2, "0")}`;
 
 type ListOptions = {
   readonly org: string;
@@ -54,7 +52,7 @@ const list = async (
     ["id", "USD", "charity", "EIN", "created", "refunded"],
     donations.map((donation) => [
       donation.id,
-      dollars(donation.amountCents),
+      formatDollars(donation.amountCents),
       donation.charityName,
       einOf(donation),
       donation.createdAt,
@@ -87,7 +85,7 @@ const show = async (
     id: donation.id,
     account: accountId,
     mode,
-    USD: dollars(donation.amountCents),
+    USD: formatDollars(donation.amountCents),
     charity: donation.charityName,
     EIN: einOf(donation),
     "nonprofit id": `${donation.nonprofitId} (${donation.charityProvider})`,

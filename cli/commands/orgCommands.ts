@@ -1,10 +1,13 @@
 import type { Command } from "commander";
 import type { DatabasePool } from "slonik";
+import { z } from "zod";
 import type { Account, AccountChanges } from "../../db/accounts.ts";
 import { listAccounts } from "../../db/accounts.ts";
 import type { ApiKey } from "../../db/apiKeys.ts";
 import { listApiKeys } from "../../db/apiKeys.ts";
 import { readTotals } from "../../db/totals.ts";
+import type { CharityProviderName } from "../../domain/charities.ts";
+import { CHARITY_PROVIDERS } from "../../domain/charities.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { monthOf } from "../../domain/registrations.ts";
 import type { Owner, Totals } from "../../domain/registrations.ts";
@@ -26,12 +29,23 @@ import {
 import type { Context } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
+import {
+  DONATION_HEADINGS,
+  donationRows,
+  presentDonationBooks,
+  readDonationBooks,
+} from "../output/presentDonations.ts";
 import { printJson, printRecord, printTable } from "../output/print.ts";
 import { keyRows, KEY_HEADINGS, presentKey } from "../output/presentKey.ts";
 
 const parseName = parserOf(
   text(200).refine((name) => name.trim() !== ""),
   "a name of 1 to 200 characters",
+);
+
+const parseCharityProvider = parserOf(
+  z.enum(CHARITY_PROVIDERS),
+  `one of ${CHARITY_PROVIDERS.join(", ")}`,
 );
 
 const presentOrganization = (account: Account) => ({
@@ -159,7 +173,11 @@ const show = async (
   const db = await connections.database();
   const account = await getOrganization(db, id);
   const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
-  const [books, keys] = await Promise.all([readAllTotals(db, clock, id), listApiKeys(db, id)]);
+  const [books, donations, keys] = await Promise.all([
+    readAllTotals(db, clock, id),
+    readDonationBooks(db, clock, id),
+    listApiKeys(db, id),
+  ]);
   if (json) {
     printJson(io, {
       ...presentOrganization(account),
@@ -170,11 +188,14 @@ const show = async (
         all,
         month,
       })),
+      donations: presentDonationBooks(donations),
       keys: keys.map(presentKey),
     });
     return;
   }
   printDetails(context, account, books, keys);
+  io.stdout.write("\n");
+  printTable(io, DONATION_HEADINGS, donationRows(donations));
   io.stdout.write("\n");
   printRecord(io, { dashboard: dashboardUrl });
 };
@@ -187,11 +208,20 @@ type UpdateOptions = {
   readonly billingDay?: number;
   readonly stripeCustomer?: string;
   readonly stripeSubscription?: string;
+  readonly charityProvider?: CharityProviderName;
   readonly json?: true;
 };
 
 const update = async (context: Context, id: string, options: UpdateOptions): Promise<void> => {
-  const { name, fractional, billingDay, stripeCustomer, stripeSubscription, json } = options;
+  const {
+    name,
+    fractional,
+    billingDay,
+    stripeCustomer,
+    stripeSubscription,
+    charityProvider,
+    json,
+  } = options;
   const changes: AccountChanges = {
     ...(name === undefined ? {} : { name }),
     ...(fractional === undefined ? {} : { fractionalCounting: fractional }),
@@ -200,6 +230,7 @@ const update = async (context: Context, id: string, options: UpdateOptions): Pro
     ...(stripeSubscription === undefined
       ? {}
       : { stripeSubscriptionId: nullIfNone(stripeSubscription) }),
+    ...(charityProvider === undefined ? {} : { charityProvider }),
   };
   if (Object.keys(changes).length === 0) {
     throw new CommandError(EXIT.usage, "Nothing to change: name at least one option.");
@@ -274,6 +305,11 @@ export const addOrgCommands = (program: Command, context: Context): void => {
       "--stripe-subscription <id|none>",
       "whose period is the billing cycle",
       orNone(parseStripeSubscription),
+    )
+    .option(
+      "--charity-provider <name>",
+      `who answers its charity searches: ${CHARITY_PROVIDERS.join(", ")}`,
+      parseCharityProvider,
     )
     .option("--json", "print JSON")
     .action((id: string, options: UpdateOptions) => update(context, id, options));

@@ -106,16 +106,18 @@ const know: Record<RemoteName, (double: ProviderDouble, id: string, ein: string)
   },
 };
 
-for (const name of REMOTE) {
-  const charityOf = (nonprofitId: string, ein: string): Charity => ({
-    nonprofitId,
-    name: "Tree People",
-    ein,
-    description: "Plants trees.",
-    website: "https://treepeople.example.org",
-    iconUrl: "https://res.example.org/logo.png",
-  });
+const charityOf = (nonprofitId: string, ein: string): Charity => ({
+  nonprofitId,
+  name: "Tree People",
+  ein,
+  description: "Plants trees.",
+  website: "https://treepeople.example.org",
+  iconUrl: "https://res.example.org/logo.png",
+});
 
+const twice = (fault: Fault): readonly Fault[] => [fault, fault];
+
+for (const name of REMOTE) {
   test(`${name}: a charity is found by EIN and by id, and kept for a day`, async (t) => {
     const { provider, double, clock } = await stage(t, name);
     const ein = freshEin();
@@ -164,7 +166,6 @@ for (const name of REMOTE) {
     },
     title: (given = "") => `${name}: ${given}`,
   });
-  const twice = (fault: Fault): readonly Fault[] => [fault, fault];
   test("a 500 is tried twice", fails, twice({ status: 500 }), 2);
   test("a 429 is tried twice", fails, twice({ status: 429 }), 2);
   test(

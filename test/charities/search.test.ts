@@ -38,7 +38,7 @@ const CHARITIES: readonly Partial<MasterFileRecord>[] = [
 ];
 
 test.before(async (t) => {
-  const records = CHARITIES.map((charity) => ({ ...RECORD, ...charity }));
+  const records = CHARITIES.map((charity) => Object.assign({}, RECORD, charity));
   await t.context.db.transaction((transaction) =>
     upsertCharities(transaction, records, "2026-04-13"),
   );

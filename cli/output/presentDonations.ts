@@ -1,0 +1,66 @@
+import type { DatabasePool } from "slonik";
+import type { DonationSubscription } from "../../db/donationSubscriptions.ts";
+import { findDonationSubscription } from "../../db/donationSubscriptions.ts";
+import { readDonationTotals } from "../../db/donationTotals.ts";
+import type { Mode } from "../../domain/accounts.ts";
+import type { Clock } from "../../domain/clock.ts";
+import type { DonationTotals } from "../../domain/donations.ts";
+import { formatInstant } from "./formatTable.ts";
+
+/** Whole cents as dollars. */
+export const formatDollars = (cents: number): string =>
+  `${Math.floor(cents / 100).toLocaleString("en-US")}.${String(cents % 100).padStart(2, "0")}`;
+
+/** An organization's donations in one mode, and whether they are subscribed to. */
+type DonationBooks = {
+  readonly mode: Mode;
+  readonly totals: DonationTotals;
+  readonly subscription: DonationSubscription | null;
+};
+
+export const readDonationBooks = (
+  db: DatabasePool,
+  clock: Clock,
+  accountId: string,
+): Promise<readonly DonationBooks[]> =>
+  Promise.all(
+    (["live", "test"] as const).map(async (mode) => {
+      const owner = { accountId, mode };
+      const { all } = await readDonationTotals(db, owner, clock.now());
+      return { mode, totals: all, subscription: await findDonationSubscription(db, owner) };
+    }),
+  );
+
+/** The books as programs read them. */
+export const presentDonationBooks = (books: readonly DonationBooks[]) =>
+  books.map(({ mode, totals, subscription }) => ({
+    mode,
+    count: totals.count,
+    amount_cents: totals.amountCents,
+    subscription: subscription && {
+      processor: subscription.processor,
+      subscription_id: subscription.subscriptionId,
+      active_since: subscription.activeSince,
+    },
+  }));
+
+export const DONATION_HEADINGS = ["mode", "donations", "USD", "donation subscription"];
+
+const describeSubscription = (subscription: DonationSubscription | null): string => {
+  if (subscription === null) {
+    return "none";
+  }
+  const { processor, subscriptionId, activeSince } = subscription;
+  const where = subscriptionId === null ? processor : `${processor} ${subscriptionId}`;
+  return activeSince === null
+    ? `failed (${where})`
+    : `active since ${formatInstant(activeSince)} (${where})`;
+};
+
+export const donationRows = (books: readonly DonationBooks[]) =>
+  books.map(({ mode, totals, subscription }) => [
+    mode,
+    totals.count,
+    formatDollars(totals.amountCents),
+    describeSubscription(subscription),
+  ]);

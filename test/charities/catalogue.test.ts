@@ -1,0 +1,228 @@
+import { mkdtemp, rm, utimes, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import type { ExecutionContext } from "ava";
+import { findCharityRecord } from "../../db/charities.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { importCharities } from "../../services/importCharities.ts";
+import { readJson, runImpact } from "../cli/runImpact.ts";
+import type { Run } from "../cli/runImpact.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { testWithDatabase } from "../support/database.ts";
+
+const test = testWithDatabase();
+
+const HEADER =
+  "EIN,NAME,ICO,STREET,CITY,STATE,ZIP,GROUP,SUBSECTION,AFFILIATION,CLASSIFICATION,RULING,DEDUCTIBILITY,FOUNDATION," +
+  "ACTIVITY,ORGANIZATION,STATUS,TAX_PERIOD,ASSET_CD,INCOME_CD,FILING_REQ_CD,PF_FILING_REQ_CD,ACCT_PD,ASSET_AMT," +
+  "INCOME_AMT,REVENUE_AMT,NTEE_CD,SORT_NAME";
+
+let lastEin = 400_000_000;
+const freshEin = (): string => {
+  lastEin += 1;
+  return String(lastEin);
+};
+
+/** A made-up line of the file. */
+const lineOf = (ein: string, name: string, subsection = "03"): string =>
+  `${ein},${name},% SOMEBODY,1 MAIN ST,NOWHERE,VT,05000-0000,0000,${subsection},3,1000,199901,1,15,0,1,01,202412,4,5,01,0,12,1,2,3,D20,`;
+
+const stage = async (t: ExecutionContext<DatabaseContext>) => {
+  const folder = await mkdtemp(join(tmpdir(), "impact-charities-"));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const run = (...args: readonly string[]): Promise<Run> =>
+    runImpact(["charity", ...args], { env });
+  return {
+    run,
+    write: async (name: string, content: string | Buffer): Promise<string> => {
+      const path = join(folder, name);
+      await writeFile(path, content);
+      await utimes(path, new Date("2026-04-13"), new Date("2026-04-13"));
+      return path;
+    },
+    load: async (...args: readonly string[]) => {
+      const done = await run("import", ...args, "--json");
+      t.is(done.exitCode, 0, done.stderr);
+      return { counts: readJson(done), stderr: done.stderr };
+    },
+    read: (ein: string) => findCharityRecord(t.context.db, ein),
+  };
+};
+
+const counts = (file: string, given: Record<string, number>) => ({
+  file,
+  added: 0,
+  changed: 0,
+  same: 0,
+  older: 0,
+  bad: 0,
+  lines_done_before: 0,
+  ...given,
+});
+
+test("a file is loaded once: the same again changes nothing, under another name too", async (t) => {
+  const { write, load, read } = await stage(t);
+  const ein = freshEin();
+  const content = `${HEADER}\n${lineOf(ein, "LOADED ONCE")}\n${lineOf(freshEin(), "CLUB", "07")}\n`;
+
+  const first = await load(await write("eo_vt.csv", content));
+  const second = await load(await write("again.csv", content));
+
+  t.deepEqual(first.counts, [counts("eo_vt.csv", { added: 2 })]);
+  t.deepEqual(second.counts, [counts("again.csv", { lines_done_before: 3 })]);
+  t.like(await read(ein), {
+    name: "LOADED ONCE",
+    city: "NOWHERE",
+    ntee: "D20",
+    eligible: true,
+    extractedOn: "2026-04-13",
+  });
+});
+
+test("gzip is told by its content, line ends and a mark at the beginning do not matter", async (t) => {
+  const { write, load, read } = await stage(t);
+  const ein = freshEin();
+  const content = `\uFEFF${HEADER}\r\n${lineOf(ein, "ZIPPED")}\r\n`;
+  t.deepEqual((await load(await write("eo.csv", gzipSync(content)))).counts, [
+    counts("eo.csv", { added: 1 }),
+  ]);
+  t.like(await read(ein), { name: "ZIPPED", sortName: "" });
+});
+
+test("a newer extract updates, an older one does not", async (t) => {
+  const { write, load, read } = await stage(t);
+  const [kept, renamed, revoked] = [freshEin(), freshEin(), freshEin()];
+  const name = (text: string, subsection = "03"): string =>
+    [HEADER, lineOf(kept, "KEPT"), lineOf(renamed, text), lineOf(revoked, "REVOKED", subsection)]
+      .join("\n")
+      .concat("\n");
+  const april = await write("april.csv", name("OLD NAME"));
+  const may = await write("may.csv", name("NEW NAME", "04"));
+  await load(april);
+
+  t.deepEqual((await load(may, "--extracted", "2026-05-11")).counts, [
+    counts("may.csv", { changed: 2, same: 1 }),
+  ]);
+  t.deepEqual((await load(april, "--extracted", "2026-03-09")).counts, [
+    counts("april.csv", { older: 3 }),
+  ]);
+
+  t.like(await read(renamed), { name: "NEW NAME", extractedOn: "2026-05-11" });
+  t.like(await read(kept), { extractedOn: "2026-05-11" });
+  t.like(await read(revoked), { eligible: false });
+});
+
+test("what several files have in common is there once", async (t) => {
+  const { write, load } = await stage(t);
+  const lines = [freshEin(), freshEin()].map((ein) => lineOf(ein, "FOREIGN"));
+  const all = await write("eo4.csv", [HEADER, ...lines, lines[0]].join("\n"));
+  const part = await write("eo_xx.csv", [HEADER, lines[0]].join("\n"));
+  t.deepEqual((await load(all, part)).counts, [
+    counts("eo4.csv", { added: 2 }),
+    counts("eo_xx.csv", { same: 1 }),
+  ]);
+});
+
+test("a line that cannot be read is named and left out", async (t) => {
+  const { write, load, read } = await stage(t);
+  const good = freshEin();
+  const path = await write(
+    "eo.csv",
+    [
+      HEADER,
+      "12345,SHORT",
+      lineOf("12-34", "NO EIN"),
+      lineOf(freshEin(), ""),
+      lineOf(freshEin(), '"OPEN QUOTE'),
+      lineOf(good, '"QUOTED, ""AND"" COMMA"'),
+      lineOf(freshEin(), "NUL \0"),
+    ].join("\n"),
+  );
+  const { counts: counted, stderr } = await load(path);
+  t.deepEqual(counted, [counts("eo.csv", { added: 1, bad: 5 })]);
+  t.deepEqual(
+    [...stderr.matchAll(/eo\.csv:(\d+)/gu)].map(([, line]) => line),
+    ["2", "3", "4", "5", "7"],
+  );
+  t.like(await read(good), { name: 'QUOTED, "AND" COMMA' });
+});
+
+const refuses = test.macro({
+  exec: async (t, content: string, message: RegExp) => {
+    const { write, run } = await stage(t);
+    const { exitCode, stderr } = await run("import", await write("file.csv", content));
+    t.is(exitCode, 1);
+    t.regex(stderr, message);
+  },
+  title: (given = "") => `${given} is refused`,
+});
+test("an empty file", refuses, "", /it is empty/u);
+test("another table", refuses, "a,b,c\n1,2,3\n", /not that of a Business Master File/u);
+test("a file that is one line", refuses, "x".repeat(3_000_000), /line of more than/u);
+
+test("a file that is not there is refused by name", async (t) => {
+  const { run } = await stage(t);
+  const { exitCode, stderr } = await run("import", "/nonexistent/eo1.csv");
+  t.is(exitCode, 1);
+  t.regex(stderr, /nonexistent\/eo1\.csv/u);
+});
+
+test("an import that breaks off goes on where it was", async (t) => {
+  const { db } = t.context;
+  const { read } = await stage(t);
+  const eins = Array.from({ length: 5000 }, freshEin);
+  const lines = [HEADER, ...eins.map((ein, index) => lineOf(ein, `CHARITY ${index}`))];
+  const file = { sha256: "a".repeat(64), extractedOn: "2026-04-13" };
+  const quiet = { onBadLine: () => undefined, onProgress: () => undefined };
+  // oxlint-disable-next-line typescript/require-await -- the import reads what comes piece by piece.
+  async function* breakingOff(): AsyncGenerator<string> {
+    yield* lines.slice(0, 4500);
+    throw new Error("The disk is gone.");
+  }
+  // oxlint-disable-next-line typescript/require-await -- as above.
+  async function* whole(): AsyncGenerator<string> {
+    yield* lines;
+  }
+  const deps = { db, clock: systemClock };
+
+  await t.throwsAsync(importCharities(deps, file, breakingOff(), quiet), {
+    message: "The disk is gone.",
+  });
+  const resumed = await importCharities(deps, file, whole(), quiet);
+  const again = await importCharities(deps, file, whole(), quiet);
+
+  t.deepEqual(resumed, { added: 1001, changed: 0, same: 0, older: 0, bad: 0, doneBefore: 4000 });
+  t.like(again, { added: 0, same: 0, doneBefore: 5001 });
+  t.like(await read(eins.at(-1) ?? ""), { name: "CHARITY 4999" });
+});
+
+test("a well-known charity keeps its name and website when the file brings the rest", async (t) => {
+  const { write, load, run, read } = await stage(t);
+  t.like(await read("530196605"), { knownAs: "American Red Cross", extractedOn: null });
+
+  await load(
+    await write("eo_dc.csv", `${HEADER}\n${lineOf("530196605", "AMERICAN NATIONAL RED CROSS")}`),
+  );
+
+  t.like(await read("530196605"), {
+    name: "AMERICAN NATIONAL RED CROSS",
+    knownAs: "American Red Cross",
+    website: "https://www.redcross.org",
+  });
+  for (const name of ["american red cross", "national red cross", "53-0196605"]) {
+    const { stdout, stderr } = await run("search", name);
+    t.regex(stdout, /53-0196605 {2}American Red Cross/u);
+    t.regex(stderr, /^1 found; page 1 of 1/u);
+  }
+  const shown = await run("show", "53-0196605");
+  t.regex(shown.stdout, /may be donated to +yes/u);
+});
+
+test("charity show and search refuse what they cannot look up", async (t) => {
+  const { run } = await stage(t);
+  t.is((await run("show", "53-01966")).exitCode, 2);
+  t.is((await run("show", "000000001")).exitCode, 3);
+  t.is((await run("search", "ab")).exitCode, 2);
+});
