@@ -111,14 +111,19 @@ export const measureList = async (
     spanSeconds: SPAN_SECONDS,
     reported: true,
   });
-  const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
-  const url = `${api.address}/plant/trees`;
-  // One request warms caches and compiled code; memory growth is that of the others.
-  await fetchList(`${url}?created_at=2100-01-01`, key, api.pid);
+  // A fresh process each time: what one list has left behind would hide what the next one takes.
+  const fetchFromFresh = async (): Promise<Fetched> => {
+    const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
+    const url = `${api.address}/plant/trees`;
+    await fetchList(`${url}?created_at=2100-01-01`, key, api.pid);
+    const fetched = await fetchList(url, key, api.pid);
+    await api.stop();
+    return fetched;
+  };
   const kept = await repeatUndisturbed(
     rounds,
     async () => ({
-      fetched: await fetchList(url, key, api.pid),
+      fetched: await fetchFromFresh(),
       copySeconds: await copyList(databaseUrl, accountId),
     }),
     ({ fetched, copySeconds }, others) =>
@@ -128,7 +133,6 @@ export const measureList = async (
           `COPY ${copySeconds?.toFixed(1) ?? "-"} s; others ${((others ?? 0) * 100).toFixed(0)} % of the machine`,
       ),
   );
-  await api.stop();
   await services.dropDatabase("list");
   const grownMib = Math.max(...kept.map(({ fetched }) => fetched.grownBytes / MIB));
   const copies = kept.flatMap(({ copySeconds }) => copySeconds ?? []);

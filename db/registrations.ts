@@ -249,9 +249,10 @@ export const readPageAsJson = (
   db.maybeOne(sql.type(pageRow)`
     SELECT
       string_agg(page.json, ',' ORDER BY page.created_at DESC, page.id DESC) AS json,
-      (array_agg(
-        json_build_object('createdAt', page.created_at::text, 'id', page.id) ORDER BY page.created_at, page.id
-      ))[1] AS last
+      json_build_object(
+        'createdAt', min(page.created_at)::text,
+        'id', (array_agg(page.id ORDER BY page.created_at, page.id))[1]
+      ) AS last
     FROM (
       SELECT
         registration.id,
