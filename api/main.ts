@@ -45,7 +45,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
   const billing = createBilling({ db, stripe: readStripeOptions(config) });
   const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
-  const planting = createPlanting(readPlantingSettings(config));
+  const planting = createPlanting(db, readPlantingSettings(config));
   const around = {
     logger,
     observe: metrics.observeRequest,

@@ -52,7 +52,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     db,
     clock,
     billing,
-    planting: createPlanting(readPlantingSettings(config)),
+    planting: createPlanting(db, readPlantingSettings(config)),
     plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
     observeSend: (stream, result) => {
       metrics.observeSend(stream, result);

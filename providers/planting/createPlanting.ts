@@ -1,5 +1,9 @@
+import type { DatabasePool } from "slonik";
+import { claimPlantings } from "../../db/plantingClaims.ts";
 import type { Mode } from "../../domain/accounts.ts";
 import type { TimelineShape } from "../../domain/planting.ts";
+import { createTreeMapperPartner } from "./treemapper/createTreeMapperPartner.ts";
+import type { TreeMapperAccess } from "./treemapper/readTreeMapper.ts";
 import { createManualPartner } from "./createManualPartner.ts";
 import type { PlantingPartner } from "./partner.ts";
 import { createSimulatedPartner } from "./simulated/createSimulatedPartner.ts";
@@ -9,6 +13,8 @@ export type PlantingSettings = {
   readonly partner: PlantingPartner["kind"];
   /** What evidence calls the partner; null for the adapter's own name. */
   readonly partnerName: string | null;
+  /** Null where no key is set. */
+  readonly treeMapper: TreeMapperAccess | null;
   readonly simulated: { readonly timeline: TimelineShape; readonly durations: SimulatedDurations };
 };
 
@@ -20,7 +26,11 @@ export type Planting = {
   readonly findPartner: (kind: string) => PlantingPartner | null;
 };
 
-export const createPlanting = ({ partner, partnerName, simulated }: PlantingSettings): Planting => {
+/** @throws TypeError when the partner needs a setting that is missing */
+export const createPlanting = (
+  db: DatabasePool,
+  { partner, partnerName, treeMapper, simulated }: PlantingSettings,
+): Planting => {
   const simulation = createSimulatedPartner({
     ...simulated,
     name: (partner === "simulated" ? partnerName : null) ?? "Simulated planting partner",
@@ -29,10 +39,27 @@ export const createPlanting = ({ partner, partnerName, simulated }: PlantingSett
     name: partnerName ?? "Planting partner",
     timeline: "allocations",
   });
-  const partners = [simulation, manual];
-  const live = partner === "simulated" ? simulation : manual;
+  const partners = [
+    simulation,
+    manual,
+    ...(treeMapper === null
+      ? []
+      : [
+          createTreeMapperPartner({
+            name: partnerName ?? "Planting partner",
+            access: treeMapper,
+            claim: (order, records) => claimPlantings(db, "treemapper", order, records),
+          }),
+        ]),
+  ];
+  const findPartner = (kind: string): PlantingPartner | null =>
+    partners.find((candidate) => candidate.kind === kind) ?? null;
+  const live = findPartner(partner);
+  if (!live) {
+    throw new TypeError(`The planting partner ${partner} is not set up.`);
+  }
   return {
     partnerFor: (mode) => (mode === "test" ? simulation : live),
-    findPartner: (kind) => partners.find((candidate) => candidate.kind === kind) ?? null,
+    findPartner,
   };
 };

@@ -72,7 +72,7 @@ export const startStandaloneApi = async (
     }),
     validateDonation = () => Promise.reject(new Error("Nobody decides upon donations.")),
     takeTurn = (bucket, limit) => takeTurnOf(db, bucket, limit),
-    planting = createTestPlanting(),
+    planting = createTestPlanting(db),
     publicBaseUrl = null,
     plantingCallbackSecret = null,
     wakeOrder = () => Promise.resolve(),

@@ -32,7 +32,8 @@ test("a gathering starts one workflow per order, which survives its worker and e
     db,
     clock: systemClock,
     billing: createBilling({ db, stripe: null }),
-    planting: createPlanting({
+    planting: createPlanting(db, {
+      treeMapper: null,
       partner: "simulated",
       partnerName: null,
       simulated: { timeline: "allocations", durations: DURATIONS },

@@ -73,7 +73,7 @@ export const startStoreApi = async (
       clock,
       settings: { everyorg: null, change: null, pledge: null },
     }),
-    planting = createTestPlanting(),
+    planting = createTestPlanting(db),
   }: {
     readonly db: DatabasePool;
     readonly clock?: Clock;

@@ -1,3 +1,4 @@
+import type { DatabasePool } from "slonik";
 import type { TimelineShape } from "../../domain/planting.ts";
 import { createPlanting } from "../../providers/planting/createPlanting.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
@@ -5,14 +6,18 @@ import type { Planting } from "../../providers/planting/createPlanting.ts";
 /** How long each stage of the tests' simulated partner takes. */
 export const STAGE_MS = 60_000;
 
-export const createTestPlanting = ({
-  partner = "simulated",
-  timeline = "allocations",
-}: {
-  readonly partner?: "simulated" | "manual";
-  readonly timeline?: TimelineShape;
-} = {}): Planting =>
-  createPlanting({
+export const createTestPlanting = (
+  db: DatabasePool,
+  {
+    partner = "simulated",
+    timeline = "allocations",
+  }: {
+    readonly partner?: "simulated" | "manual";
+    readonly timeline?: TimelineShape;
+  } = {},
+): Planting =>
+  createPlanting(db, {
+    treeMapper: null,
     partner,
     partnerName: "North Coast Planting",
     simulated: {

@@ -56,7 +56,9 @@ export const simulateEvidence = (
             occurredAt: daysLater(30),
             evidence: {
               date_planted: planted.occurred_at,
-              media: planted.media.map(({ reference: id, ...media }) => Object.assign({ id }, media)),
+              media: planted.media.map(({ reference, ...media }) =>
+                Object.assign({ id: reference }, media),
+              ),
             },
           }
         : null,

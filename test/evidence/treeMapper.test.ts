@@ -1,0 +1,199 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { startServer } from "../../program/startServer.ts";
+import { createPlanting } from "../../providers/planting/createPlanting.ts";
+import { followOrder, placeOrder } from "../../services/followOrder.ts";
+import { gatherOrders } from "../../services/gatherOrders.ts";
+import { listFacts } from "../../db/plantingFacts.ts";
+import { listPlantedSites } from "../../db/plantingTallies.ts";
+import { sql } from "../../db/sql.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { setUpEvidence } from "./evidenceSetup.ts";
+
+const test = testWithDatabase();
+
+const KEY = "tm_test";
+const NEVER = new AbortController().signal;
+
+const SQUARE = [
+  [77.232, 28.615],
+  [77.236, 28.615],
+  [77.236, 28.619],
+  [77.232, 28.619],
+  [77.232, 28.615],
+];
+
+const DATA: Record<string, unknown> = {
+  project: {
+    uid: "proj_1",
+    name: "Yamuna Floodplain",
+    ecosystem: "wetland",
+    country: "IN",
+    target: 9,
+  },
+  sites: [
+    {
+      uid: "site_1",
+      name: "North Bank",
+      location: { type: "Polygon", coordinates: [SQUARE] },
+      status: "planting",
+      image: null,
+    },
+  ],
+};
+
+const planting = (id: string, day: string, counts: readonly number[], site = "site_1") => ({
+  id,
+  type: "multi-tree-registration",
+  scientificName: null,
+  plantDate: null,
+  interventionStartDate: `${day} 05:30:00`,
+  interventionEndDate: `${day} 09:45:00`,
+  plantProjectSite: site === "" ? null : site,
+  coordinates: [{ image: "" }],
+  geometry: { type: "Polygon", coordinates: [SQUARE] },
+  plantedSpecies: counts.map((treeCount) => ({ scientificName: "Dalbergia sissoo", treeCount })),
+  sampleInterventions: [
+    {
+      id: `${id}-sample`,
+      type: "sample-tree-registration",
+      geometry: { type: "Point", coordinates: [77.2342, 28.6173] },
+      coordinates: [{ image: `https://cdn.example/${id}.jpg` }],
+    },
+  ],
+});
+
+/** A server that speaks as TreeMapper's documentation says, and what it has been asked. */
+const startTreeMapper = async (t: ExecutionContext) => {
+  const state = { interventions: [] as readonly unknown[], status: 200 };
+  const { address, close } = await startServer(
+    (request, response) => {
+      const path = request.url?.slice(1) ?? "";
+      const known = path === "interventions" ? state.interventions : DATA[path];
+      const status = request.headers["x-api-key"] === KEY ? state.status : 401;
+      response.statusCode = known === undefined ? 404 : status;
+      response.setHeader("Content-Type", "application/json");
+      response.end(
+        JSON.stringify({
+          statusCode: response.statusCode,
+          message: "Success",
+          error: null,
+          data: response.statusCode === 200 ? known : null,
+          code: "success",
+        }),
+      );
+    },
+    { host: "127.0.0.1", port: 0, setting: "PORT" },
+  );
+  t.teardown(() => close(1000));
+  return { state, apiBase: address };
+};
+
+const start = async (t: ExecutionContext<DatabaseContext>, apiKey = KEY) => {
+  const { db } = t.context;
+  const server = await startTreeMapper(t);
+  const setup = await setUpEvidence(db, { start: "2026-07-01T10:00:00.000Z" });
+  const deps = {
+    ...setup.deps,
+    planting: createPlanting(db, {
+      partner: "treemapper",
+      partnerName: "Yamuna Growers",
+      treeMapper: { apiKey, apiBase: server.apiBase },
+      simulated: {
+        timeline: "allocations",
+        durations: { allocationMs: 1, plantingMs: 1, verificationMs: 1 },
+      },
+    }),
+  };
+  return {
+    ...server,
+    setup,
+    order: async (count: number): Promise<number> => {
+      await setup.register(count);
+      await gatherOrders(deps, NEVER);
+      const order = (await setup.orders()).at(-1);
+      await placeOrder(deps, order?.id ?? 0, NEVER);
+      return order?.id ?? 0;
+    },
+    look: (orderId: number) => followOrder(deps, orderId, NEVER),
+    factsOf: async (orderId: number) =>
+      (await listFacts(db, orderId)).map(({ stage, state }) => `${stage} ${state}`),
+  };
+};
+
+test.serial("an order is planted when the project has recorded all its trees since", async (t) => {
+  const { state, setup, order, look, factsOf } = await start(t);
+  const id = await order(100);
+  state.interventions = [
+    planting("before", "2026-06-30", [500]),
+    planting("first", "2026-07-05", [40, 20]),
+    { id: "other", type: "fire-patrol" },
+  ];
+  setup.clock.set("2026-07-06T10:00:00.000Z");
+  await look(id);
+  t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
+  state.interventions = [...state.interventions, planting("second", "2026-07-08", [300], "")];
+  setup.clock.set("2026-07-09T10:00:00.000Z");
+  await look(id);
+  t.deepEqual(await factsOf(id), [
+    "funds_distributed accepted",
+    "allocated accepted",
+    "planted accepted",
+  ]);
+  const sites = await listPlantedSites(t.context.db, setup.organization.id);
+  t.deepEqual(
+    sites.map(({ name, country, planted }) => [name, country, planted]),
+    [
+      ["North Bank", "India", 60],
+      ["Yamuna Floodplain", "India", 40],
+    ],
+  );
+  t.true(Math.abs((sites[0]?.latitude ?? 0) - 28.617) < 0.001);
+  t.true(Math.abs((sites[0]?.longitude ?? 0) - 77.234) < 0.001);
+  await look(id);
+  t.is((await factsOf(id)).length, 3);
+});
+
+test.serial("no tree is credited to two orders, whichever ask at the same time", async (t) => {
+  const { state, setup, order, look } = await start(t);
+  const ids = [await order(70), await order(70), await order(70)];
+  state.interventions = [planting("one", "2026-07-05", [100]), planting("two", "2026-07-06", [60])];
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  await Promise.all([...ids, ...ids].map(look));
+  const stages = (await setup.orders()).map(({ stage }) => stage);
+  t.true(stages.filter((stage) => stage === "planted").length <= 2);
+  const credited = await t.context.db.any(sql.type(
+    z.strictObject({ reference: z.string(), trees: z.bigint() }),
+  )`
+    SELECT reference, sum(trees)::bigint AS trees
+    FROM planting_claim
+    WHERE reference IN ('one', 'two')
+    GROUP BY reference
+    ORDER BY reference
+  `);
+  t.deepEqual(credited, [
+    { reference: "one", trees: 100n },
+    { reference: "two", trees: 60n },
+  ]);
+  state.interventions = [...state.interventions, planting("three", "2026-07-07", [50])];
+  for (const id of ids) {
+    await look(id);
+  }
+  t.deepEqual(
+    (await setup.orders()).map(({ stage }) => stage),
+    ["planted", "planted", "planted"],
+  );
+});
+
+test.serial("a partner that is down or refuses the key is asked again later", async (t) => {
+  const { state, order, look, factsOf } = await start(t);
+  const id = await order(5);
+  state.status = 503;
+  await t.throwsAsync(look(id), { message: /TreeMapper answered 503/u });
+  state.status = 200;
+  await look(id);
+  t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
+  const refused = await start(t, "tm_wrong");
+  await t.throwsAsync(refused.order(5), { message: /TreeMapper answered 401/u });
+});
