@@ -2,18 +2,22 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { Client, Connection } from "@temporalio/client";
+import { Client, Connection, WithStartWorkflowOperation } from "@temporalio/client";
 import type { WorkflowHandle } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
 import { historyToJSON } from "@temporalio/common/lib/proto-utils.js";
 import { NativeConnection, Worker } from "@temporalio/worker";
 import type { Activities } from "../../activities/createActivities.ts";
+import type { DonationActivities } from "../../activities/createDonationActivities.ts";
+import type { DonationOutcome } from "../../domain/donations.ts";
+import type { CheckedDonation } from "../../services/checkDonation.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/temporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporalServer.ts";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
 import { factsSignal, plantingOrder } from "../../workflows/plantingOrder.ts";
 import { plantingGathering } from "../../workflows/plantingGathering.ts";
+import { donation, donationWorkflowId, validateUpdate } from "../../workflows/donation.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { BACKGROUND_QUEUE } from "../../workflows/taskQueues.ts";
@@ -53,8 +57,22 @@ const unsettled = (): never => {
 };
 
 type Recording = {
-  readonly activities: Partial<Activities>;
+  readonly activities: Partial<Activities & DonationActivities>;
   readonly run: (client: Client) => Promise<WorkflowHandle>;
+};
+
+/** As the API does, which waits for the update. */
+const runDonation = async (client: Client): Promise<WorkflowHandle> => {
+  const workflowId = donationWorkflowId(REGISTRATION);
+  await client.workflow.executeUpdateWithStart(validateUpdate, {
+    updateId: REGISTRATION,
+    startWorkflowOperation: new WithStartWorkflowOperation(donation, {
+      ...options(workflowId),
+      args: [REGISTRATION],
+      workflowIdConflictPolicy: "USE_EXISTING",
+    }),
+  });
+  return client.workflow.getHandle(workflowId);
 };
 
 const options = (workflowId: string) => ({ taskQueue: BACKGROUND_QUEUE, workflowId });
@@ -151,6 +169,43 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       await handle.result();
       return handle;
     },
+  },
+  "donation-recorded": {
+    activities: {
+      checkDonation: inTurn<CheckedDonation>(() => ({
+        kind: "valid",
+        provider: "catalogue",
+        charity: {
+          nonprofitId: "irs_000000000",
+          name: "A charity",
+          ein: "000000000",
+          description: "",
+          website: "",
+          iconUrl: "",
+        },
+      })),
+      recordDonation: inTurn<DonationOutcome>(() => ({ kind: "recorded" })),
+    },
+    run: runDonation,
+  },
+  "donation-refused": {
+    activities: {
+      checkDonation: inTurn<CheckedDonation>(() => ({
+        kind: "refused",
+        code: "charity_not_found",
+        message: "no charity found",
+      })),
+    },
+    run: runDonation,
+  },
+  "donation-not-checked": {
+    activities: {
+      checkDonation: inTurn<CheckedDonation>(() => {
+        throw ApplicationFailure.create({ message: "the worker is lost" });
+      }),
+      withdrawDonation: inTurn<undefined>(() => undefined),
+    },
+    run: runDonation,
   },
   "reconciliation-without-drift": {
     activities: { reconcileUsage: inTurn(() => ({ streams: 3, drifting: [] })) },
