@@ -131,6 +131,7 @@ const reversibleRow = z.strictObject({
   position: z.string(),
   remaining: safeInteger,
   unitPriceCents: safeInteger,
+  isOrdered: z.boolean(),
 });
 
 /** A record with units that can still be reversed. */
@@ -149,7 +150,8 @@ export const listReversible = (
       registration.created_at AS "createdAt",
       registration.created_at::text AS position,
       registration.count - registration.refunded_count AS remaining,
-      registration.unit_price_cents AS "unitPriceCents"
+      registration.unit_price_cents AS "unitPriceCents",
+      registration.planting_order_id IS NOT NULL AS "isOrdered"
     FROM registration
     WHERE ${ownConditions(owner, filter)}
       AND registration.unit_price_cents IS NOT NULL

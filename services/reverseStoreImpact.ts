@@ -102,10 +102,8 @@ export const reverseStoreImpact = (
       { reason, reversedAt: now },
     );
     await subtractByMonth(transaction, owner, taken);
-    if (kind === "tree") {
-      for (const { record, count } of taken) {
-        await releaseRefundedTrees(transaction, record.id, count);
-      }
+    for (const { record, count } of taken.filter((each) => each.record.isOrdered)) {
+      await releaseRefundedTrees(transaction, record.id, count);
     }
     const amountCents = taken.reduce(
       (sum, { record, count }) => sum + count * record.unitPriceCents,
