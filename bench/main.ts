@@ -2,6 +2,8 @@ import { availableParallelism, cpus, totalmem } from "node:os";
 import { parseArgs } from "node:util";
 import { Client } from "pg";
 import { StartupError } from "../program/startupError.ts";
+import { measureEvidence } from "./measureEvidence.ts";
+import { measureCharitySearch } from "./measureCharitySearch.ts";
 import { measureGrowth } from "./measureGrowth.ts";
 import { measureList } from "./measureList.ts";
 import { measureRegistrations } from "./measureRegistrations.ts";
@@ -25,6 +27,10 @@ the table to stdout.
                   --listed 1000000  --rounds 3
   sender          meter events of a busy account, delivery for many accounts
                   --facts 100000  --accounts 1000  --traffic-seconds 30
+  evidence        evidence of one tree of many, and the dashboard of their account
+                  --listed 1000000  --rounds 3  --seconds 4
+  charities       GET /charities/search beside the bare SQL; of the made-up catalogue or of real files
+                  --charities 260000  --charity-files eo1.csv,eo2.csv  --searches 600
   growth          POST with few and many registrations on record
                   --existing 10000,1000000,5000000  --rounds 3  --seconds 4  --connections 64`;
 
@@ -48,6 +54,9 @@ const readArguments = () => {
       facts: { type: "string", default: "100000" },
       accounts: { type: "string", default: "1000" },
       "traffic-seconds": { type: "string", default: "30" },
+      charities: { type: "string", default: "260000" },
+      "charity-files": { type: "string", default: "" },
+      searches: { type: "string", default: "600" },
       existing: { type: "string", default: "10000,1000000,5000000" },
     },
   });
@@ -61,6 +70,11 @@ const readArguments = () => {
     names: positionals,
     repeated,
     list: { registrations: wholeNumber("listed", values.listed), rounds: repeated.rounds },
+    charities: {
+      rows: wholeNumber("charities", values.charities),
+      files: values["charity-files"].split(",").filter(Boolean),
+      searches: wholeNumber("searches", values.searches),
+    },
     sender: {
       facts: wholeNumber("facts", values.facts),
       accounts: wholeNumber("accounts", values.accounts),
@@ -79,6 +93,7 @@ const benchmarksOf = ({
   repeated,
   list,
   sender,
+  charities,
   growth,
 }: ReturnType<typeof readArguments>): ReadonlyMap<
   string,
@@ -89,6 +104,16 @@ const benchmarksOf = ({
     ["store", (services, report) => measureStore(services, repeated, report)],
     ["list", (services, report) => measureList(services, list, report)],
     ["sender", (services, report) => measureSender(services, sender, report)],
+    [
+      "evidence",
+      (services, report) =>
+        measureEvidence(
+          services,
+          { ...repeated, connections: 16, registrations: list.registrations },
+          report,
+        ),
+    ],
+    ["charities", (services, report) => measureCharitySearch(services, charities, report)],
     ["growth", (services, report) => measureGrowth(services, growth, report)],
   ]);
 

@@ -5,7 +5,7 @@ import { DomainError } from "../domain/errors.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 
 /** Whether an account's live donations are subscribed to with its present processor and subscription, and since when. */
-export const readSubscribedSince = async (
+const readSubscribedSince = async (
   { db, billing }: { readonly db: DatabasePool; readonly billing: Billing },
   accountId: string,
 ): Promise<Date | null> => {

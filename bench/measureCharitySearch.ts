@@ -1,0 +1,150 @@
+import { Client } from "pg";
+import { openTextFile } from "../cli/input/openTextFile.ts";
+import { openPool } from "../db/pool.ts";
+import { systemClock } from "../domain/clock.ts";
+import { importCharities } from "../services/importCharities.ts";
+import { createAccounts } from "./support/createAccounts.ts";
+import type { Result } from "./support/result.ts";
+import type { Services } from "./support/startServices.ts";
+import { median, percentile } from "./support/statistics.ts";
+
+export type CharitySizes = {
+  readonly rows: number;
+  readonly files: readonly string[];
+  readonly searches: number;
+};
+
+/** Twenty requests a second are a key's; one client that waits for each answer stays below with so many keys. */
+const KEYS = 40;
+const EXTRACTED_ON = "2026-01-01";
+
+const SEARCHES: readonly (readonly [string, string])[] = [
+  ["two words", "food bank"],
+  ["one common word", "foundation"],
+  ["a typo", "humane socety"],
+  ["nothing found", "xqzwv kkjjq"],
+];
+
+/** Names of three words out of some hundred, so that a word occurs about as often as in the real file. */
+const FILL = `
+  INSERT INTO charity (ein, name, city, state, ntee, subsection, deductibility, income_code, extracted_on)
+  SELECT
+    to_char(100000000 + number, 'FM000000000'),
+    upper(concat_ws(' ',
+      words[(1 + (number * 7919) % 20)::integer], substr(md5(number::text), 1, 6), words[(1 + (number * 104729) % 20)::integer],
+      words[(1 + (number / 20) % 20)::integer]
+    )),
+    'SPRINGFIELD', 'VT', 'K31', '03', '1', number % 10, '${EXTRACTED_ON}'
+  FROM
+    generate_series(1, $1::bigint) AS number,
+    (SELECT string_to_array(
+      'food bank humane society foundation church school friends fund trust club center health care arts music youth ' ||
+      'land water hope', ' '
+    ) AS words) AS vocabulary
+  ON CONFLICT DO NOTHING`;
+
+const fillCatalogue = async (
+  databaseUrl: string,
+  { rows, files }: CharitySizes,
+): Promise<number> => {
+  const client = new Client({ connectionString: databaseUrl });
+  const db = await openPool(databaseUrl);
+  await client.connect();
+  try {
+    for (const path of files) {
+      const file = await openTextFile(path);
+      await importCharities(
+        { db, clock: systemClock },
+        { sha256: await file.sha256(), extractedOn: EXTRACTED_ON },
+        file.lines(() => undefined),
+        { onBadLine: () => undefined, onProgress: () => undefined },
+      );
+    }
+    if (files.length === 0) {
+      await client.query(FILL, [rows]);
+    }
+    await client.query("VACUUM ANALYZE charity");
+    const { rows: counted } = await client.query<{ count: string }>(
+      "SELECT count(*) FROM charity WHERE eligible",
+    );
+    return Number(counted[0]?.count);
+  } finally {
+    await client.end();
+    await db.end();
+  }
+};
+
+const timeMs = async (work: () => Promise<unknown>): Promise<number> => {
+  const startedAtMs = performance.now();
+  await work();
+  return performance.now() - startedAtMs;
+};
+
+/** What the search cannot do without: one statement that finds the first page. */
+const bareSearch = (client: Client, name: string): Promise<unknown> => {
+  const conditions = name.split(" ").map((_, index) => `search_text LIKE $${index + 1}`);
+  return client.query(
+    `SELECT ein, name FROM charity WHERE eligible AND ${conditions.join(" AND ")}
+     ORDER BY length(name), income_code DESC, ein LIMIT 20`,
+    name.split(" ").map((word) => `%${word}%`),
+  );
+};
+
+const search = async (url: string, name: string, key: string): Promise<void> => {
+  const response = await fetch(
+    `${url}/charities/search?${new URLSearchParams({ name }).toString()}`,
+    {
+      headers: { authorization: key },
+    },
+  );
+  if (!response.ok) {
+    throw new Error(`A search was answered ${response.status}.`);
+  }
+  await response.arrayBuffer();
+};
+
+const describe = (ascending: readonly number[]): string =>
+  `${median(ascending).toFixed(1)} ms, p99 ${percentile(ascending, 0.99).toFixed(1)} ms`;
+
+/** Searches, one after the other, through the API and as bare SQL in turn. */
+export const measureCharitySearch = async (
+  services: Services,
+  sizes: CharitySizes,
+  report: (line: string) => void,
+): Promise<readonly Result[]> => {
+  const databaseUrl = await services.createDatabase("charities");
+  const charities = await fillCatalogue(databaseUrl, sizes);
+  report(`charities: ${charities} that may be found`);
+  const ids = Array.from({ length: KEYS }, () => crypto.randomUUID());
+  const keys = await createAccounts(databaseUrl, ids);
+  const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
+  const client = new Client({ connectionString: databaseUrl });
+  await client.connect();
+  try {
+    const results: Result[] = [];
+    for (const [what, name] of SEARCHES) {
+      const measured: number[] = [];
+      const bare: number[] = [];
+      for (let round = 0; round < sizes.searches / SEARCHES.length; round += 1) {
+        const key = keys[round % KEYS] ?? "";
+        measured.push(await timeMs(() => search(api.address, name, key)));
+        bare.push(await timeMs(() => bareSearch(client, name)));
+      }
+      const ordered = [measured, bare].map((times) => times.toSorted((a, b) => a - b));
+      report(`charities: ${what} done`);
+      results.push({
+        what: `Search of ${charities.toLocaleString("en-US")} charities: ${what}, beside bare SQL`,
+        measured: describe(ordered[0] ?? []),
+        baseline: describe(ordered[1] ?? []),
+        ratio: (median(measured) / median(bare)).toFixed(1),
+        goal: "",
+        reached: null,
+      });
+    }
+    return results;
+  } finally {
+    await client.end();
+    await api.stop();
+    await services.dropDatabase("charities");
+  }
+};
