@@ -1,0 +1,213 @@
+import { createServer } from "node:http";
+import { once } from "node:events";
+import { Client } from "pg";
+import { openPool } from "../db/pool.ts";
+import { systemClock } from "../domain/clock.ts";
+import { createPlanting } from "../providers/planting/createPlanting.ts";
+import { followOrder, placeOrder } from "../services/followOrder.ts";
+import { gatherOrders } from "../services/gatherOrders.ts";
+import { getDashboardSlug } from "../services/getDashboardSlug.ts";
+import { readDashboard } from "../services/readDashboard.ts";
+import { createAccounts } from "./support/createAccounts.ts";
+import { fillRegistrations } from "./support/fillRegistrations.ts";
+import { readRepeatedly } from "./support/readRepeatedly.ts";
+import type { Result } from "./support/result.ts";
+import type { Services } from "./support/startServices.ts";
+import { describeSpread, median, percentile } from "./support/statistics.ts";
+
+export type EvidenceSizes = {
+  readonly registrations: number;
+  readonly connections: number;
+  readonly rounds: number;
+  readonly roundMs: number;
+};
+
+const FEW = 100;
+const SPAN_SECONDS = 30 * 24 * 3600;
+const TREES_READ = 2000;
+const LOOKS = 400;
+const WARM_UP_MS = 1000;
+const NEVER = new AbortController().signal;
+
+/** A cost is called flat when it rises by no more than this. */
+const FLAT = 1.25;
+
+const repeat = async <Value>(
+  rounds: number,
+  measure: () => Promise<Value>,
+): Promise<readonly Value[]> => {
+  const values: Value[] = [];
+  for (let round = 0; round < rounds; round += 1) {
+    values.push(await measure());
+  }
+  return values;
+};
+
+/** Milliseconds of the median call. */
+const timeCalls = async (
+  calls: number,
+  call: (index: number) => Promise<unknown>,
+): Promise<number> => {
+  const times: number[] = [];
+  for (let index = 0; index < calls; index += 1) {
+    const startedAtMs = performance.now();
+    await call(index);
+    times.push(performance.now() - startedAtMs);
+  }
+  return percentile(
+    times.toSorted((left, right) => left - right),
+    0.5,
+  );
+};
+
+/** Serves one text from memory with nothing around it. */
+const serveText = async (body: string) => {
+  const server = createServer((_request, response) => {
+    response.writeHead(200, {
+      "Content-Type": "text/html; charset=utf-8",
+      "Content-Length": Buffer.byteLength(body),
+    });
+    response.end(body);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  const port = typeof address === "object" ? (address?.port ?? 0) : 0;
+  return {
+    url: `http://127.0.0.1:${port}/`,
+    close: () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+};
+
+/** Evidence and dashboard of an account with very many registrations. */
+export const measureEvidence = async (
+  services: Services,
+  { registrations, connections, rounds, roundMs }: EvidenceSizes,
+  report: (line: string) => void,
+): Promise<readonly Result[]> => {
+  const databaseUrl = await services.createDatabase("evidence");
+  const [large, small] = [crypto.randomUUID(), crypto.randomUUID()];
+  const [largeKey = ""] = await createAccounts(databaseUrl, [large, small]);
+  for (const [accountId, count] of [[large, registrations] as const, [small, FEW] as const]) {
+    await fillRegistrations(databaseUrl, {
+      accountId,
+      count,
+      spanSeconds: SPAN_SECONDS,
+      reported: true,
+    });
+  }
+  const db = await openPool(databaseUrl);
+  const planting = createPlanting(db, {
+    partner: "simulated",
+    partnerName: null,
+    treeMapper: null,
+    simulated: {
+      timeline: "allocations",
+      durations: { allocationMs: 0, plantingMs: 0, verificationMs: 0 },
+    },
+  });
+  const deps = { db, clock: systemClock, planting };
+  const startedAtMs = performance.now();
+  const orders = await gatherOrders(deps, NEVER);
+  const gatheredMs = performance.now() - startedAtMs;
+  report(`${orders} orders gathered in ${(gatheredMs / 1000).toFixed(0)} s`);
+  for (let id = 1; id <= orders; id += 1) {
+    await placeOrder(deps, id, NEVER);
+    await followOrder(deps, id, NEVER);
+  }
+  const client = new Client({ connectionString: databaseUrl });
+  await client.connect();
+  await client.query("VACUUM (ANALYZE) registration");
+  const { rows } = await client.query<{ id: string }>(
+    "SELECT id FROM registration TABLESAMPLE SYSTEM (20) WHERE account_id = $1 LIMIT $2",
+    [large, TREES_READ],
+  );
+  const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
+  const urls = rows.map(({ id }) => `${api.address}/evidence/tree/${id}`);
+  const headers = { Authorization: largeKey };
+
+  const first = await timeCalls(urls.length, (index) =>
+    fetch(urls[index] ?? "", { headers }).then((response) => response.text()),
+  );
+  const evidence = await repeat(rounds, () =>
+    readRepeatedly({ urls, headers, connections, warmUpMs: WARM_UP_MS, durationMs: roundMs }),
+  );
+  const keyRead = await timeCalls(rows.length, (index) =>
+    client.query("SELECT * FROM registration WHERE id = $1", [rows[index]?.id]),
+  );
+  const single = await timeCalls(rows.length, (index) =>
+    fetch(urls[index] ?? "", { headers }).then((response) => response.text()),
+  );
+  report(
+    `evidence: first ${first.toFixed(2)} ms, kept ${single.toFixed(2)} ms, key ${keyRead.toFixed(2)} ms`,
+  );
+
+  const slugs = {
+    large: await getDashboardSlug(deps, large),
+    small: await getDashboardSlug(deps, small),
+  };
+  const looks = await repeat(rounds, async () => ({
+    large: await timeCalls(LOOKS, () => readDashboard(deps, slugs.large)),
+    small: await timeCalls(LOOKS, () => readDashboard(deps, slugs.small)),
+  }));
+  const page = `${api.address}/dashboard/${slugs.large}`;
+  const plain = await serveText(await (await fetch(page)).text());
+  const pages = await repeat(rounds, async () => {
+    const load = { connections, warmUpMs: WARM_UP_MS, durationMs: roundMs };
+    const cached = await readRepeatedly({ ...load, urls: [page] });
+    const bare = await readRepeatedly({ ...load, urls: [plain.url] });
+    return { cached: cached.requestsPerSecond, bare: bare.requestsPerSecond };
+  });
+  plain.close();
+  await api.stop();
+  await client.end();
+  await db.end();
+  await services.dropDatabase("evidence");
+
+  const flatness = median(looks.map((look) => look.large / look.small));
+  const share = median(pages.map(({ cached, bare }) => cached / bare));
+  return [
+    {
+      what: `evidence of one tree of ${registrations}, kept, over HTTP: ms to a primary-key read`,
+      measured: `${single.toFixed(2)} (first time ${first.toFixed(2)})`,
+      baseline: keyRead.toFixed(2),
+      ratio: (single / keyRead).toFixed(1),
+      goal: "-",
+      reached: null,
+    },
+    {
+      what: `evidence: requests/s with ${connections} connections`,
+      measured: describeSpread(evidence.map(({ requestsPerSecond }) => requestsPerSecond)),
+      baseline: "-",
+      ratio: "-",
+      goal: "-",
+      reached: null,
+    },
+    {
+      what: `dashboard's data, ${registrations} registrations: ms to those of ${FEW}`,
+      measured: median(looks.map((look) => look.large)).toFixed(2),
+      baseline: median(looks.map((look) => look.small)).toFixed(2),
+      ratio: flatness.toFixed(2),
+      goal: `flat: at most ${FLAT}`,
+      reached: flatness <= FLAT,
+    },
+    {
+      what: "dashboard's page, cached: requests/s to the same text from memory",
+      measured: describeSpread(pages.map(({ cached }) => cached)),
+      baseline: describeSpread(pages.map(({ bare }) => bare)),
+      ratio: share.toFixed(2),
+      goal: "-",
+      reached: null,
+    },
+    {
+      what: `gathering ${registrations} registrations into ${orders} orders: seconds`,
+      measured: (gatheredMs / 1000).toFixed(0),
+      baseline: "-",
+      ratio: "-",
+      goal: "-",
+      reached: null,
+    },
+  ];
+};
