@@ -47,7 +47,7 @@ export type PlantingOrder = {
 };
 
 /** The stages that must be known before one can take effect. */
-export const prerequisitesOf = (
+const prerequisitesOf = (
   stage: PlantingStage,
   timeline: TimelineShape,
 ): readonly PlantingStage[] => {

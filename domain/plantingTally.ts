@@ -10,7 +10,7 @@ export type TallyEntry = {
 };
 
 /** Splits a whole number by weights into whole numbers with the same sum; what is left over goes to the first ones. */
-export const splitByWeight = (total: number, weights: readonly number[]): readonly number[] => {
+const splitByWeight = (total: number, weights: readonly number[]): readonly number[] => {
   const sum = weights.reduce((running, weight) => running + weight, 0);
   const shares = weights.map((weight) => Math.floor(total * (weight / sum)));
   let rest = total - shares.reduce((running, share) => running + share, 0);

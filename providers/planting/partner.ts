@@ -11,7 +11,7 @@ export type OrderAtPartner = Pick<
 };
 
 /** What a look at an order has brought. */
-export type PartnerNews = {
+type PartnerNews = {
   readonly facts: readonly PlantingFact[];
   /** How long to wait before the next look; null for the deployment's usual interval. */
   readonly nextLookMs: number | null;

@@ -2,7 +2,6 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { geoEqualEarth, geoPath } from "d3-geo";
 import { feature } from "topojson-client";
-import type { GeometryCollection, Topology } from "topojson-specification";
 import type { PlantedSite } from "../../../db/plantingTallies.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
@@ -16,9 +15,12 @@ const projection = geoEqualEarth().fitWidth(WIDTH, { type: "Sphere" });
 const readLand = (): string => {
   const file = fileURLToPath(import.meta.resolve("world-atlas/land-110m.json"));
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the package's own format, of a pinned version.
-  const world = JSON.parse(readFileSync(file, "utf8")) as Topology<{ land: GeometryCollection }>;
-  const path = geoPath(projection).digits(1);
-  return path(feature(world, world.objects.land)) ?? "";
+  const world = JSON.parse(readFileSync(file, "utf8")) as Parameters<typeof feature>[0];
+  const { land } = world.objects;
+  if (land === undefined) {
+    throw new TypeError("The package's map has no land.");
+  }
+  return geoPath(projection).digits(1)(feature(world, land)) ?? "";
 };
 
 /** The continents as one picture, the same for every page. Natural Earth's outlines are in the public domain. */
