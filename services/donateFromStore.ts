@@ -1,16 +1,15 @@
-import type { DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
 import { insertDonation } from "../db/donations.ts";
 import { changeDonationTotals } from "../db/donationTotals.ts";
 import { insertBalanceEntries } from "../db/storeBalances.ts";
 import { describeStoreDonation } from "../db/storeDonations.ts";
 import { parseEin } from "../domain/charities.ts";
-import type { Clock } from "../domain/clock.ts";
 import type { OrderDetails } from "../domain/customers.ts";
 import { balanceInsufficient } from "../domain/stores.ts";
 import type { StoreAnswer, StoreWrite } from "../domain/storeWrites.ts";
 import type { Charities } from "../providers/charities/createCharities.ts";
 import { findCharity } from "./findCharity.ts";
+import type { StoreWriteDependencies } from "./runStoreWrite.ts";
 import { findEarlierAnswer, runStoreWrite } from "./runStoreWrite.ts";
 
 /** Somebody waits for the answer. */
@@ -24,7 +23,7 @@ const CHARITY_TIMEOUT_MS = 10_000;
  * @throws CharityProviderError when the provider cannot answer
  */
 export const donateFromStore = async (
-  deps: { readonly db: DatabasePool; readonly clock: Clock; readonly charities: Charities },
+  deps: StoreWriteDependencies & { readonly charities: Charities },
   write: StoreWrite,
   donation: Omit<OrderDetails, "notes"> & {
     readonly charityId: string;

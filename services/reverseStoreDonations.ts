@@ -1,12 +1,11 @@
-import type { DatabasePool } from "slonik";
 import { insertDonationRefund } from "../db/donationRefunds.ts";
 import { markDonationRefunded } from "../db/donations.ts";
 import { changeDonationTotals } from "../db/donationTotals.ts";
 import { lockNewestDonations } from "../db/storeDonations.ts";
-import type { Clock } from "../domain/clock.ts";
 import type { ImpactFilter } from "../domain/customers.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { StoreAnswer, StoreWrite } from "../domain/storeWrites.ts";
+import type { StoreWriteDependencies } from "./runStoreWrite.ts";
 import { runStoreWrite } from "./runStoreWrite.ts";
 
 /** What one transaction may hold; who takes back more does so in parts. */
@@ -17,7 +16,7 @@ const MAXIMUM_DONATIONS = 1000;
  * @throws DomainError request_invalid when there are fewer donations than asked for
  */
 export const reverseStoreDonations = (
-  deps: { readonly db: DatabasePool; readonly clock: Clock },
+  deps: StoreWriteDependencies,
   write: StoreWrite,
   reversal: {
     readonly quantity: number;

@@ -1,17 +1,17 @@
-import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import { v7 as newId } from "uuid";
 import { insertBalanceEntries } from "../db/storeBalances.ts";
 import type { ReversibleRecord } from "../db/storeRegistrations.ts";
 import { listReversible, reverseRegistrations } from "../db/storeRegistrations.ts";
 import { subtractFromTotals } from "../db/totals.ts";
 import type { Kind } from "../domain/accounts.ts";
-import type { Clock } from "../domain/clock.ts";
 import type { ImpactFilter } from "../domain/customers.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { Owner } from "../domain/registrations.ts";
 import { monthOf } from "../domain/registrations.ts";
 import type { StoreAnswer, StoreWrite } from "../domain/storeWrites.ts";
 import { releaseRefundedTrees } from "./releaseRefundedTrees.ts";
+import type { StoreWriteDependencies } from "./runStoreWrite.ts";
 import { runStoreWrite } from "./runStoreWrite.ts";
 
 const PAGE_RECORDS = 500;
@@ -82,7 +82,7 @@ const subtractByMonth = async (
  * @throws DomainError request_invalid when there are fewer units than asked for
  */
 export const reverseStoreImpact = (
-  deps: { readonly db: DatabasePool; readonly clock: Clock },
+  deps: StoreWriteDependencies,
   write: StoreWrite,
   reversal: {
     readonly kind: Kind;

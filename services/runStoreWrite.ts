@@ -5,6 +5,7 @@ import { lockBalances } from "../db/storeBalances.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { StoreAnswer, StoreWrite } from "../domain/storeWrites.ts";
 import { replayAnswer } from "../domain/storeWrites.ts";
+import type { StoreTurns } from "./createStoreTurns.ts";
 
 /** What one write does while the store's balance is locked; whatever it throws takes all of it back. */
 export type StoreEffect = (
@@ -28,13 +29,14 @@ export const findEarlierAnswer = async (
   return kept ? replayAnswer(write, kept) : null;
 };
 
-/**
- * Does one write of a store: effect, balance and the answer for its key in one transaction, one write of a store at a
- * time, whichever process it came to.
- * @throws DomainError request_invalid when something else is asked for under the key, and what the effect throws
- */
-export const runStoreWrite = (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+export type StoreWriteDependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly turns: StoreTurns;
+};
+
+const writeAlone = (
+  { db, clock }: Pick<StoreWriteDependencies, "db" | "clock">,
   write: StoreWrite,
   effect: StoreEffect,
 ): Promise<StoreAnswer> =>
@@ -55,3 +57,15 @@ export const runStoreWrite = (
     }
     return { answer: write.answer, replayed: false };
   });
+
+/**
+ * Does one write of a store: effect, balance and the answer for its key in one transaction, one write of a store at a
+ * time, whichever process it came to.
+ * @throws DomainError request_invalid when something else is asked for under the key, queue_full when too much of the
+ *   store is waiting, and what the effect throws
+ */
+export const runStoreWrite = (
+  { db, clock, turns }: StoreWriteDependencies,
+  write: StoreWrite,
+  effect: StoreEffect,
+): Promise<StoreAnswer> => turns(write.accountId, () => writeAlone({ db, clock }, write, effect));

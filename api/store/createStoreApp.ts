@@ -1,5 +1,6 @@
 import type Koa from "koa";
 import type { AuthenticateStore } from "../../services/createStoreAuthenticator.ts";
+import { createStoreTurns } from "../../services/createStoreTurns.ts";
 import type { HealthChecks } from "../health/healthEndpoints.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { ApiState } from "../http/apiContext.ts";
@@ -30,17 +31,18 @@ export const createStoreApp = ({
   ...dependencies
 }: AppDependencies &
   Parameters<typeof impactEndpoints>[0] &
-  Parameters<typeof donateEndpoint>[0] &
+  Omit<Parameters<typeof donateEndpoint>[0], "turns"> &
   Parameters<typeof evidenceEndpoint>[0] & {
     readonly checks: HealthChecks;
     readonly authenticator: AuthenticateStore;
   }): Koa<ApiState> => {
+  const turns = createStoreTurns();
   const endpoints = [
     verifyEndpoint(dependencies),
     ...impactEndpoints(dependencies),
-    donateEndpoint(dependencies),
+    donateEndpoint({ ...dependencies, turns }),
     statsEndpoint(dependencies),
-    refundEndpoint(dependencies),
+    refundEndpoint({ ...dependencies, turns }),
     evidenceEndpoint(dependencies),
     balanceEndpoint(dependencies),
     ...healthEndpoints(checks),

@@ -5,7 +5,13 @@ import { centsToDollars, dollarsToCents, MAXIMUM_CENTS } from "../../domain/mone
 import { donateFromStore } from "../../services/donateFromStore.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/fields.ts";
-import { BODY_REFUSAL, BUDGET_REFUSAL, FEATURE_REFUSAL, KEY_REFUSAL } from "./errors.ts";
+import {
+  BODY_REFUSAL,
+  BUDGET_REFUSAL,
+  FEATURE_REFUSAL,
+  KEY_REFUSAL,
+  QUEUE_REFUSAL,
+} from "./errors.ts";
 import { KEY_MODES, keyMode, orderDetailsOf, orderFields, SUCCESS } from "./fields.ts";
 import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
 
@@ -94,6 +100,7 @@ export const donateEndpoint = (deps: Parameters<typeof donateFromStore>[0]): End
         KEY_REFUSAL,
         BUDGET_REFUSAL,
         FEATURE_REFUSAL,
+        QUEUE_REFUSAL,
       ],
     },
     schemas: { body, reply },

@@ -1,13 +1,12 @@
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import type { Clock } from "../../domain/clock.ts";
 import type { ImpactFilter } from "../../domain/customers.ts";
 import { count, text } from "../../domain/fields.ts";
 import { reverseStoreDonations } from "../../services/reverseStoreDonations.ts";
 import { reverseStoreImpact } from "../../services/reverseStoreImpact.ts";
+import type { StoreWriteDependencies } from "../../services/runStoreWrite.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/fields.ts";
-import { KEY_REFUSAL } from "./errors.ts";
+import { KEY_REFUSAL, QUEUE_REFUSAL } from "./errors.ts";
 import { KEY_MODES, keyMode, orderDetailsOf, orderFields, SUCCESS } from "./fields.ts";
 import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
 
@@ -44,10 +43,7 @@ const filterOf = (fields: z.output<typeof body>): ImpactFilter => {
   };
 };
 
-export const refundEndpoint = (deps: {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-}): Endpoint =>
+export const refundEndpoint = (deps: StoreWriteDependencies): Endpoint =>
   storeWriteEndpoint({
     operation: "refund",
     feature: null,
@@ -66,6 +62,7 @@ export const refundEndpoint = (deps: {
           example: "quantity: only 2 of the matching units remain to be reversed",
         },
         KEY_REFUSAL,
+        QUEUE_REFUSAL,
       ],
     },
     schemas: { body, reply },

@@ -141,6 +141,25 @@ test("refunds and plantings at the same time leave totals, records and balance i
   t.is(books.brokenLinks, 0);
 });
 
+test("a burst of refunds of one store is answered in full and leaves connections for the others", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const [store, other] = [
+    await createTestStore(db, { balanceCents: 20_000 }),
+    await createTestStore(db),
+  ];
+  await post("/app/api/plant", store.live, { trees: 300 });
+
+  const burst = Array.from({ length: 300 }, () =>
+    post("/app/api/refund", store.live, { type: "tree", quantity: 1 }),
+  );
+  const verified = await get("/app/api/verify", other.live);
+
+  t.is(verified.status, 200);
+  t.true((await Promise.all(burst)).every(({ status }) => status === 200));
+  t.like(await readStoreBooks(db, store.id), { balance: 20_000, standing: 0, brokenLinks: 0 });
+});
+
 test("a refund lowers the month in which the units were registered", async (t) => {
   const { db } = t.context;
   const clock = createMovableClock("2026-01-31T23:59:59.999Z");
