@@ -22,7 +22,8 @@ import { registerNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import type { ProviderDouble } from "./startProviderDouble.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
 
-const PATIENCE_MS = 300;
+/** As in production: less, and a busy machine would look like a silent provider. */
+const PATIENCE_MS = 1500;
 
 /** All remote providers at one double. */
 export const settingsOf = (
