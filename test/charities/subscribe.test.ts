@@ -62,7 +62,8 @@ const stage = async (
     stripe: {
       secretKey: double.secretKey,
       apiBase: double.url,
-      timeoutMs: 500,
+      // A busy machine must not look like a silent processor.
+      timeoutMs: 3000,
       donationPrices: withPrices ? { flat, metered } : null,
     },
   });
