@@ -11,8 +11,11 @@ export const createOrderWaker =
   (temporal: Client) =>
   async (orderId: number): Promise<void> => {
     await temporal
-      .withDeadline(Date.now() + DEADLINE_MS, () =>
-        temporal.workflow.getHandle(plantingOrderId(orderId)).signal(factsSignal),
+      // The client tries a call again after its deadline; the signal ends that.
+      .withAbortSignal(AbortSignal.timeout(DEADLINE_MS), () =>
+        temporal.withDeadline(Date.now() + DEADLINE_MS, () =>
+          temporal.workflow.getHandle(plantingOrderId(orderId)).signal(factsSignal),
+        ),
       )
       .catch(() => undefined);
   };
