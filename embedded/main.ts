@@ -59,7 +59,10 @@ const main = async (): Promise<void> => {
       () => new Promise<never>(() => {}),
       (error: unknown) => describe(error),
     ),
-    running.supervisor.firstLoss.then(({ name, how }) => `${name} ended unexpectedly (${how}).`),
+    running.supervisor.firstLoss.then(
+      ({ name, how }) =>
+        `${name} ended unexpectedly (${how}). Stopping the rest; nothing is lost: run npm start again.`,
+    ),
   ]);
   say(failure ?? "Stopping …");
   if (failure !== null) process.exitCode = 1;

@@ -112,6 +112,8 @@ export const startServer = async (
       // A body is at most 64 KiB: half a minute is a very slow client.
       requestTimeout: 30_000,
       headersTimeout: 10_000,
+      // Node looks for connections beyond these limits every 30 s otherwise.
+      connectionsCheckingInterval: 2000,
       // Longer than the 60 s of usual load balancers, so that they close first.
       keepAliveTimeout: 65_000,
       maxHeaderSize: 16 * 1024,

@@ -19,17 +19,27 @@ const CALL_DEADLINE_MS = 4000;
 const CALLS_AT_ONCE = 16;
 const REFUNDS_A_PASS = 200;
 
+/**
+ * Does the work for every item, also where it fails for others.
+ * @throws Error with the first failure as its cause, when all items have had their turn
+ */
 const inParallel = async <Item>(
   items: readonly Item[],
   work: (item: Item) => Promise<void>,
 ): Promise<void> => {
   const queue = items.values();
+  const failures: unknown[] = [];
   const workers = Array.from({ length: Math.min(CALLS_AT_ONCE, items.length) }, async () => {
     for (const item of queue) {
-      await work(item);
+      await work(item).catch((error: unknown) => failures.push(error));
     }
   });
   await Promise.all(workers);
+  if (failures.length > 0) {
+    throw new Error(`${failures.length} of ${items.length} could not be started or woken.`, {
+      cause: failures[0],
+    });
+  }
 };
 
 /**

@@ -1,6 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { bundleWorkflowCode, DefaultLogger, NativeConnection, Worker } from "@temporalio/worker";
+import {
+  bundleWorkflowCode,
+  DefaultLogger,
+  NativeConnection,
+  TransportError,
+  Worker,
+} from "@temporalio/worker";
 import type { WorkflowBundleWithSourceMap } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { readTemporalConfig } from "../program/temporalClient.ts";
@@ -18,52 +24,23 @@ export const bundleWorkflows = (): Promise<WorkflowBundleWithSourceMap> =>
     logger: new DefaultLogger("WARN"),
   });
 
-const connect = async (logger: Logger, signal: AbortSignal): Promise<NativeConnection | null> => {
-  const { connectionOptions } = readTemporalConfig();
-  let isTold = false;
-  while (!signal.aborted) {
-    try {
-      return await NativeConnection.connect(connectionOptions);
-    } catch (error) {
-      if (!isTold) {
-        logger.warn(
-          { err: error, address: connectionOptions.address },
-          "Temporal cannot be reached; usage is kept and will be reported later",
-        );
-        isTold = true;
-      }
-      await sleep(CONNECT_AGAIN_MS, undefined, { signal }).catch(() => undefined);
-    }
-  }
-  return null;
+type WorkerSettings = {
+  readonly activities: object;
+  readonly taskQueue: string;
+  readonly bundling: ReturnType<typeof bundleWorkflows>;
+  readonly logger: Logger;
 };
 
-/**
- * Works on a task queue until the signal comes, then finishes what is under way. It waits for a Temporal that is not
- * there yet; the SDK bridges later outages by itself.
- */
-export const runWorker = async (
-  {
-    activities,
-    taskQueue,
-    bundling,
-    logger,
-  }: {
-    readonly activities: object;
-    readonly taskQueue: string;
-    readonly bundling: ReturnType<typeof bundleWorkflows>;
-    readonly logger: Logger;
-  },
+const workUntil = async (
+  { activities, taskQueue, bundling }: WorkerSettings,
   signal: AbortSignal,
 ): Promise<void> => {
-  const connection = await connect(logger, signal);
-  if (!connection) {
-    return;
-  }
+  const { connectionOptions, namespace } = readTemporalConfig();
+  const connection = await NativeConnection.connect(connectionOptions);
   try {
     const worker = await Worker.create({
       connection,
-      namespace: readTemporalConfig().namespace,
+      namespace,
       taskQueue,
       workflowBundle: await bundling,
       activities,
@@ -81,5 +58,30 @@ export const runWorker = async (
     await running;
   } finally {
     await connection.close();
+  }
+};
+
+/**
+ * Works on a task queue until the signal comes, then finishes what is under way. It waits for a Temporal that is not
+ * there yet, or not any more.
+ */
+export const runWorker = async (settings: WorkerSettings, signal: AbortSignal): Promise<void> => {
+  let isTold = false;
+  while (!signal.aborted) {
+    try {
+      await workUntil(settings, signal);
+    } catch (error) {
+      if (!(error instanceof TransportError)) {
+        throw error;
+      }
+      if (!isTold) {
+        settings.logger.warn(
+          { err: error },
+          "Temporal cannot be reached; usage is kept and will be reported later",
+        );
+        isTold = true;
+      }
+      await sleep(CONNECT_AGAIN_MS, undefined, { signal }).catch(() => undefined);
+    }
   }
 };

@@ -1,9 +1,12 @@
 import type { UsageStream } from "../domain/usage.ts";
 import type { WaitingStream } from "../db/usageFacts.ts";
 
-/** How soon a sender that got nowhere is woken again, doubling up to the most. */
+/**
+ * How soon a stream that gets nowhere is woken again, doubling up to the most: its sender waits for the processor, or
+ * was ended by somebody and has to be started anew.
+ */
 const FIRST_REPEAT_MS = 2000;
-const LONGEST_REPEAT_MS = 5 * 60 * 1000;
+const LONGEST_REPEAT_MS = 60 * 1000;
 
 /**
  * A small Temporal server manages some sixty short workflows a second in all; a wake costs about as much as one. With
@@ -23,7 +26,7 @@ const keyOf = ({ accountId, mode, meter }: UsageStream): string => `${accountId}
 
 /**
  * Decides how often a waiting stream's sender is woken: at once when its oldest second has changed, since then the
- * sender has done its work; ever less often while it has not, since then the sender is waiting for the processor.
+ * sender has done its work; ever less often while it has not, since then waking it makes little difference.
  */
 export const createWakeSchedule = (): WakeSchedule => {
   let wakes = new Map<string, Wake>();

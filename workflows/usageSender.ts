@@ -22,7 +22,8 @@ const { drainUsage } = proxyActivities<Activities>({
   // The drain itself ends within its budget of 20 seconds and one call.
   startToCloseTimeout: "2 minutes",
   heartbeatTimeout: "10 seconds",
-  retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "5 minutes" },
+  // A minute at most, since usage that comes meanwhile waits behind the present event.
+  retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
 });
 
 /** Reports a stream's usage until nothing is left, waits a while for more, and ends; the dispatcher starts it again. */
