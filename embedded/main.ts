@@ -1,7 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { ConfigError, readConfig } from "../config/config.ts";
 import { type Start, start } from "./start.ts";
-import { API_NODE_OPTIONS } from "../program/apiNodeOptions.ts";
 import { StartupError } from "../program/startupError.ts";
 
 /*
@@ -13,16 +12,8 @@ const PARENT_POLL_MS = 250;
 const ECHO_MS = 1000;
 
 const roles = {
-  worker: {
-    name: "worker",
-    module: fileURLToPath(new URL("../worker/main.ts", import.meta.url)),
-    nodeOptions: [],
-  },
-  api: {
-    name: "API",
-    module: fileURLToPath(new URL("../api/main.ts", import.meta.url)),
-    nodeOptions: API_NODE_OPTIONS,
-  },
+  worker: { name: "worker", module: fileURLToPath(new URL("../worker/main.ts", import.meta.url)) },
+  api: { name: "API", module: fileURLToPath(new URL("../api/main.ts", import.meta.url)) },
 };
 
 const say = (line: string): void => console.error(line);

@@ -4,7 +4,7 @@ import { type ManagedProcess, type StartContext, manageProcess } from "./managed
 import { StartupError } from "../program/startupError.ts";
 
 /** One of our own programs that runs as a child: its name for people and its main module. */
-export type Role = Readonly<{ name: string; module: string; nodeOptions: readonly string[] }>;
+export type Role = Readonly<{ name: string; module: string }>;
 
 export type RunningRole = Readonly<{
   process: ManagedProcess;
@@ -27,14 +27,13 @@ const UP_WITHIN_MS = 120_000;
  * @throws StartupError when it ends or stays silent instead
  */
 export const startRole = async (
-  { name, module, nodeOptions }: Role,
+  { name, module }: Role,
   environment: NodeJS.ProcessEnv,
   context: StartContext,
 ): Promise<RunningRole> => {
   context.calledOff.throwIfAborted();
   const child = fork(module, {
     env: environment,
-    execArgv: [...globalThis.process.execArgv, ...nodeOptions],
     detached: true,
     stdio: ["ignore", "inherit", "inherit", "ipc"],
   });

@@ -190,6 +190,7 @@ const buildRoleEnvironment = async (
 const printFirstRequest = async (
   databaseUrl: string,
   apiUrl: string,
+  isOnStripe: boolean,
   { print }: Output,
 ): Promise<void> => {
   const organization = await createDemoOrganization(databaseUrl);
@@ -198,7 +199,11 @@ const printFirstRequest = async (
 This is the first start, so there is a demo organization (${organization.id}).
 Its keys are shown only now:
   production key  ${organization.apiKeyProd}
-  test key        ${organization.apiKeyTest}
+  test key        ${organization.apiKeyTest}${
+    isOnStripe
+      ? "\nWhat the production key registers is billed once the organization has a Stripe customer: impact org update."
+      : ""
+  }
 Plant a first tree:
   curl -sS -X POST ${apiUrl}/plant/trees -H 'Authorization: ${organization.apiKeyTest}' -H 'Content-Type: application/json' -d '{"count": 1}'
 `);
@@ -215,7 +220,13 @@ const bringUp = async (
   await requireOwnPorts(config);
   const databaseUrl = await startDatabase(config, dataDir, context);
   const applied = await migrateDatabase(databaseUrl);
-  printAddress(output, "database", withoutPassword(databaseUrl));
+  printAddress(
+    output,
+    "database",
+    config.DATABASE_URL === undefined
+      ? `${withoutPassword(databaseUrl)} (with its password in ${join(dataDir, "run.json")})`
+      : withoutPassword(databaseUrl),
+  );
   if (applied.length > 0) printAddress(output, "migrations", applied.join(", "));
 
   const temporal = await startTemporal(config, dataDir, context);
@@ -246,7 +257,7 @@ const bringUp = async (
     apiUrl,
     storeUrl,
   });
-  await printFirstRequest(databaseUrl, apiUrl, output);
+  await printFirstRequest(databaseUrl, apiUrl, config.STRIPE_SECRET_KEY !== undefined, output);
   output.print("ready");
 };
 

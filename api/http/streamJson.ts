@@ -1,6 +1,7 @@
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { ApiContext } from "./apiContext.ts";
+import { collectEagerly } from "./collectEagerly.ts";
 
 /** Passes the pieces on and remembers their own fault; what the reader throws at them is another thing. */
 const createSource = (first: IteratorResult<string>, rest: AsyncIterator<string>) => {
@@ -37,7 +38,7 @@ export const streamJson = async (ctx: ApiContext, pieces: AsyncIterable<string>)
   ctx.type = "application/json";
   ctx.respond = false;
   try {
-    await pipeline(Readable.from(source.pieces), ctx.res);
+    await collectEagerly(() => pipeline(Readable.from(source.pieces), ctx.res));
   } catch {
     const fault = source.fault();
     if (fault) {

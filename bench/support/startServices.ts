@@ -12,7 +12,6 @@ import { startPostgres } from "../../embedded/postgres.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/temporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporalServer.ts";
-import { API_NODE_OPTIONS } from "../../program/apiNodeOptions.ts";
 
 /** A program of ours that runs for a benchmark. */
 export type Program = {
@@ -109,7 +108,6 @@ export const startServices = async (): Promise<Services> => {
             ...OWN_SETTINGS,
             ...settings,
           }),
-          execArgv: module === "api/main.ts" ? [...API_NODE_OPTIONS] : [],
           stdio: ["ignore", "ignore", "inherit", "ipc"],
         });
         const managed = await manageProcess(
