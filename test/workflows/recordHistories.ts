@@ -2,6 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { Client, Connection, WithStartWorkflowOperation } from "@temporalio/client";
 import type { WorkflowHandle } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
@@ -29,6 +30,7 @@ import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
  *   node test/workflows/recordHistories.ts NAME…
  */
 
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const FOLDER = new URL("../histories/", import.meta.url);
 const STREAM = {
   accountId: "01920000-0000-7000-8000-000000000000",
@@ -234,7 +236,8 @@ const record = async (address: string, name: string, recording: Recording): Prom
     const handle = await recording.run(
       new Client({ connection: clientConnection, identity: IDENTITY }),
     );
-    const history = historyToJSON(await handle.fetchHistory());
+    // Stack traces name the machine's own folders.
+    const history = historyToJSON(await handle.fetchHistory()).replaceAll(ROOT, "/app/");
     await writeFile(new URL(`${name}.json`, FOLDER), `${history}\n`);
     console.log(`recorded ${name}`);
   });
