@@ -44,7 +44,7 @@ export const fillRegistrations = async (
          FROM span
          CROSS JOIN generate_series(0, $2::bigint - 1) AS number
          CROSS JOIN LATERAL (
-           SELECT start + number * make_interval(secs => $3::double precision) / $2::bigint AS created_at
+           SELECT start + make_interval(secs => $3::double precision * number / $2::bigint) AS created_at
          ) AS instant
          RETURNING id, created_at
        )
