@@ -27,6 +27,36 @@ const readAnswer = (received: string): Answer | null => {
   return received.length < total ? null : { status: Number(received.slice(9, 12)), length: total };
 };
 
+type Connection = {
+  readonly socket: Socket;
+  readonly onPiece: (callback: (piece: string) => void) => void;
+};
+
+/** Reads into one buffer and past Node's streams: what the generator saves, the service beside it has. */
+const openConnection = async (host: string, port: number): Promise<Connection> => {
+  let onPiece: ((piece: string) => void) | null = null;
+  const socket = connect({
+    host,
+    port,
+    noDelay: true,
+    onread: {
+      buffer: Buffer.allocUnsafe(16_384),
+      callback: (bytes, buffer) => {
+        // The answers are ASCII, so that characters are bytes.
+        onPiece?.(Buffer.from(buffer.buffer, buffer.byteOffset, bytes).toString("latin1"));
+        return true;
+      },
+    },
+  });
+  await once(socket, "connect");
+  return {
+    socket,
+    onPiece: (callback) => {
+      onPiece = callback;
+    },
+  };
+};
+
 const runLoad = async (order: LoadOrder): Promise<LoadReport> => {
   const { hostname, port, pathname } = new URL(order.url);
   const run = crypto.randomUUID();
@@ -57,7 +87,7 @@ const runLoad = async (order: LoadOrder): Promise<LoadReport> => {
   };
 
   /** One request after the other until the time is over. */
-  const keepSending = async (socket: Socket): Promise<void> => {
+  const keepSending = async ({ socket, onPiece }: Connection): Promise<void> => {
     let received = "";
     let startedAtMs = 0;
     const sendNext = (): void => {
@@ -67,8 +97,7 @@ const runLoad = async (order: LoadOrder): Promise<LoadReport> => {
     await new Promise<void>((resolve, reject) => {
       socket.on("error", reject);
       socket.on("close", () => reject(new Error("the service closed a connection")));
-      // Node calls back with each piece; the answers are ASCII, so that characters are bytes.
-      socket.on("data", (piece: string) => {
+      onPiece((piece) => {
         received += piece;
         const answer = readAnswer(received);
         if (!answer) {
@@ -93,13 +122,8 @@ const runLoad = async (order: LoadOrder): Promise<LoadReport> => {
     socket.destroy();
   };
 
-  const sockets = await Promise.all(
-    Array.from({ length: order.connections }, async () => {
-      const socket = connect({ host: hostname, port: Number(port), noDelay: true });
-      socket.setEncoding("latin1");
-      await once(socket, "connect");
-      return socket;
-    }),
+  const connections = await Promise.all(
+    Array.from({ length: order.connections }, () => openConnection(hostname, Number(port))),
   );
   let cpu = process.cpuUsage();
   let measuredFromMs = 0;
@@ -114,7 +138,7 @@ const runLoad = async (order: LoadOrder): Promise<LoadReport> => {
     measuredMs = performance.now() - measuredFromMs;
     cpu = process.cpuUsage(cpu);
   }, order.warmUpMs + order.durationMs);
-  await Promise.all(sockets.map(keepSending));
+  await Promise.all(connections.map(keepSending));
   const ascending = latenciesMs.toSorted((left, right) => left - right);
   return {
     requestsPerSecond: (latenciesMs.length / measuredMs) * 1000,

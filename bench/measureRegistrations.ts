@@ -18,7 +18,8 @@ const MANY_ACCOUNTS = 1000;
 /** As many as the API's own pool has by default. */
 const POOL_CLIENTS = 10;
 
-const WARM_UP_MS = 1500;
+/** The first round of a process is slow for seconds, until its code is compiled. */
+const WARM_UP_MS = 4000;
 
 type Round = {
   readonly api: LoadReport;

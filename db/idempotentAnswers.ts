@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Mode } from "../domain/accounts.ts";
 import type { StoreOperation } from "../domain/stores.ts";
-import { sql } from "./sql.ts";
+import { nothing, sql } from "./sql.ts";
 
 /** What one key stands for. */
 export type AnswerKey = {
@@ -59,7 +59,7 @@ export const insertAnswers = async (
   if (answers.length === 0) {
     return;
   }
-  await transaction.query(sql.typeAlias("void")`
+  await transaction.query(sql.prepared("insert_answers", nothing)`
     INSERT INTO idempotent_answer (account_id, mode, operation, key, request_hash, answer, created_at)
     SELECT
       account_id, mode, operation, key, decode(request_hash, 'hex'), answer, ${createdAt.toISOString()}::timestamptz

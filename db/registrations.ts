@@ -90,7 +90,7 @@ export const insertRegistrations = async (
     ]),
   );
   try {
-    return await db.one(sql.type(insertedRow)`
+    return await db.one(sql.prepared("insert_registrations", insertedRow)`
       WITH entry AS MATERIALIZED (
         SELECT
           (value ->> 0)::uuid AS id,

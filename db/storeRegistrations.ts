@@ -8,7 +8,7 @@ import type {
 } from "../domain/customers.ts";
 import type { Owner } from "../domain/registrations.ts";
 import { customerConditions } from "./customerConditions.ts";
-import { sql } from "./sql.ts";
+import { nothing, sql } from "./sql.ts";
 
 const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
@@ -26,7 +26,7 @@ export const insertStoreRegistrations = async (
   registrations: readonly StoreRegistration[],
   createdAt: Date,
 ): Promise<void> => {
-  await transaction.query(sql.typeAlias("void")`
+  await transaction.query(sql.prepared("insert_store_registrations", nothing)`
     INSERT INTO registration (
       id, account_id, mode, kind, count, created_at, customer_name, customer_email, customer_id, order_id, notes,
       unit_price_cents

@@ -4,7 +4,7 @@ import { z } from "zod";
 import { DomainError } from "../domain/errors.ts";
 import type { Owner, Totals } from "../domain/registrations.ts";
 import { monthOf } from "../domain/registrations.ts";
-import { sql } from "./sql.ts";
+import { nothing, sql } from "./sql.ts";
 
 /** The refusal that a total beyond what JSON carries exactly is; other errors stay what they are. */
 export const asTotalRefusal = (error: unknown): unknown =>
@@ -65,7 +65,7 @@ export const addToTotals = async (
   registeredAt: Date,
 ): Promise<void> => {
   try {
-    await transaction.query(sql.typeAlias("void")`
+    await transaction.query(sql.prepared("add_to_totals", nothing)`
       INSERT INTO impact_total (account_id, mode, kind, period, total)
       SELECT account_id, mode, kind, period, sum(count)
       FROM json_to_recordset(${JSON.stringify(

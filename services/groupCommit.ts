@@ -7,7 +7,7 @@ export type GroupCommit<Entry, Answer> = {
    * @throws DomainError queue_full when more is waiting than the database keeps up with
    */
   readonly submit: (entry: Entry) => Promise<Answer>;
-  /** Resolves when all that was waiting has been written. */
+  /** Resolves when all that was waiting has been written and answered. */
   readonly drain: () => Promise<void>;
   readonly queueLength: () => number;
 };
@@ -37,6 +37,11 @@ export const isRefusedContent = (error: unknown): boolean =>
     "code" in error.cause &&
     String(error.cause.code).startsWith("22"));
 
+const endOfTurn = (): Promise<void> =>
+  new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+
 /**
  * Requests that wait at the same time share one transaction, since row-at-a-time writes collapse on a busy account's
  * counter row. One batch is under way at a time; the next one gathers meanwhile. An entry that the database refuses
@@ -61,9 +66,12 @@ export const createGroupCommit = <Entry, Answer>({
     try {
       const answers = await write(batch.map(({ entry }) => entry));
       observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
-      for (const [index, answer] of answers.entries()) {
-        batch[index]?.resolve(answer);
-      }
+      // The next batch goes out first: the database works on it while this process sends these answers.
+      setImmediate(() => {
+        for (const [index, answer] of answers.entries()) {
+          batch[index]?.resolve(answer);
+        }
+      });
     } catch (error) {
       if (batch.length > 1 && isRefusedContent(error)) {
         const middle = Math.ceil(batch.length / 2);
@@ -79,11 +87,13 @@ export const createGroupCommit = <Entry, Answer>({
 
   const writeAll = async (): Promise<void> => {
     // What else this turn of the event loop reads from its sockets joins the first batch.
-    await new Promise((resolve) => {
-      setImmediate(resolve);
-    });
+    await endOfTurn();
     while (waiting.length > 0) {
       await writeBatch(waiting.splice(0, MAXIMUM_BATCH));
+      if (waiting.length === 0) {
+        // The last answers go out; what arrives with that is written as well.
+        await endOfTurn();
+      }
     }
     writing = null;
   };
