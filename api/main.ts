@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
 import { takeTurn } from "../db/rateLimits.ts";
 import { systemClock } from "../domain/clock.ts";
-import { openDatabase } from "../program/openDatabase.ts";
+import { openCopies, openDatabase } from "../program/openDatabase.ts";
 import { readCharitySettings } from "../program/readCharitySettings.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
 import { runProgram } from "../program/runProgram.ts";
@@ -37,6 +37,7 @@ const reachable = (address: string): string =>
 
 const startApi = async (config: Config, logger: Logger): Promise<RunningPart> => {
   const db = await openDatabase(config);
+  const copies = openCopies(config);
   const temporal = openTemporalClient();
   const clock = systemClock;
   const metrics = createApiMetrics();
@@ -64,6 +65,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     plantingCallbackSecret: config.PLANTING_CALLBACK_SECRET ?? null,
     wakeOrder: createOrderWaker(temporal),
     db,
+    copies,
     clock,
     billing,
     charities,
@@ -94,7 +96,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const stop = async (): Promise<void> => {
     await Promise.all(running.map((server) => server.close(FINISH_REQUESTS_MS)));
     await Promise.all([writer.drain(), storeWriter.drain()]);
-    await db.end();
+    await Promise.all([db.end(), copies.end()]);
   };
   try {
     const addresses = {

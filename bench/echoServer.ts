@@ -4,7 +4,7 @@ import { authenticate } from "../api/middleware/authenticate.ts";
 import { createApiMetrics } from "../api/metrics/createApiMetrics.ts";
 import { registrationEndpoints } from "../api/standalone/registrations/registrationEndpoints.ts";
 import { systemClock } from "../domain/clock.ts";
-import { openDatabase } from "../program/openDatabase.ts";
+import { openCopies, openDatabase } from "../program/openDatabase.ts";
 import { runProgram } from "../program/runProgram.ts";
 import { startServer } from "../program/startServer.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
@@ -36,6 +36,7 @@ await runProgram(
   "echo",
   async (config, logger) => {
     const db = await openDatabase(config);
+    const copies = openCopies(config);
     const app = createApp({
       logger,
       observe: createApiMetrics().observeRequest,
@@ -43,6 +44,7 @@ await runProgram(
       presentError: (_status, message) => ({ error: message }),
       endpoints: registrationEndpoints({
         db,
+        copies,
         clock: systemClock,
         billing: createBilling({ db, stripe: null }),
         writer: createEchoWriter(),
@@ -57,7 +59,7 @@ await runProgram(
       addresses: { standalone: server.address },
       stop: async () => {
         await server.close(1000);
-        await db.end();
+        await Promise.all([db.end(), copies.end()]);
       },
     };
   },

@@ -1,16 +1,6 @@
-import type {
-  CommonQueryMethods,
-  DatabaseTransactionConnection,
-  FragmentSqlToken,
-  ListSqlToken,
-} from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type {
-  NewRegistration,
-  Owner,
-  Registration,
-  RegistrationFilter,
-} from "../domain/registrations.ts";
+import type { NewRegistration, Owner, Registration } from "../domain/registrations.ts";
 import { monthOf, secondOf } from "../domain/registrations.ts";
 import { sql } from "./sql.ts";
 import { asTotalRefusal } from "./totals.ts";
@@ -39,7 +29,8 @@ const registrationColumns = sql.fragment`
   registration.refunded_count > 0 AS refunded
 `;
 
-const ownedBy = (owner: Owner): FragmentSqlToken => sql.fragment`
+/** The condition that a registration is this owner's. */
+export const ownedBy = (owner: Owner): FragmentSqlToken => sql.fragment`
   registration.account_id = ${owner.accountId}
   AND registration.mode = ${owner.mode}
   AND registration.kind = ${owner.kind}
@@ -204,78 +195,3 @@ export const addRefundedCount = async (
     WHERE id = ${id}
   `);
 };
-
-const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
-  sql.join(
-    [
-      ownedBy(owner),
-      ...(filter.id === undefined ? [] : [sql.fragment`registration.id = ${filter.id}`]),
-      ...(filter.attribution === undefined
-        ? []
-        : [sql.fragment`registration.attribution = ${filter.attribution}`]),
-      ...(filter.from === undefined
-        ? []
-        : [sql.fragment`registration.created_at >= ${filter.from.toISOString()}::timestamptz`]),
-      ...(filter.until === undefined
-        ? []
-        : [sql.fragment`registration.created_at < ${filter.until.toISOString()}::timestamptz`]),
-      ...Object.entries(filter.metadata ?? {}).map(
-        ([key, value]) =>
-          sql.fragment`registration.metadata -> ${key} = ${JSON.stringify(value)}::jsonb`,
-      ),
-    ],
-    sql.fragment` AND `,
-  );
-
-const pageRow = z.strictObject({
-  json: z.string(),
-  last: z.strictObject({ createdAt: z.string(), id: z.uuid() }),
-});
-
-/** Where a page of a list ended; the instant keeps the database's own precision. */
-export type ListPosition = z.output<typeof pageRow>["last"];
-
-/**
- * One page of a list, newest first, as the JSON text of its objects joined by commas: PostgreSQL writes it faster than
- * this process could, and a page is one string however many rows it holds.
- * @returns null when nothing follows
- */
-export const readPageAsJson = (
-  db: CommonQueryMethods,
-  owner: Owner,
-  filter: RegistrationFilter,
-  page: { readonly after: ListPosition | null; readonly size: number },
-): Promise<z.output<typeof pageRow> | null> =>
-  db.maybeOne(sql.type(pageRow)`
-    SELECT
-      string_agg(page.json, ',' ORDER BY page.created_at DESC, page.id DESC) AS json,
-      json_build_object(
-        'createdAt', min(page.created_at)::text,
-        'id', (array_agg(page.id ORDER BY page.created_at, page.id))[1]
-      ) AS last
-    FROM (
-      SELECT
-        registration.id,
-        registration.created_at,
-        json_build_object(
-          'id', registration.id,
-          'count', registration.count,
-          'fractional_count', registration.fractional_count,
-          'created_at', to_char(registration.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
-          'idempotency_key', coalesce(registration.idempotency_key, ''),
-          'metadata', registration.metadata,
-          'attribution', registration.attribution,
-          'refunded', registration.refunded_count > 0
-        )::text AS json
-      FROM registration
-      WHERE ${conditions(owner, filter)}
-      ${
-        page.after
-          ? sql.fragment`AND (registration.created_at, registration.id) < (${page.after.createdAt}::timestamptz, ${page.after.id}::uuid)`
-          : sql.fragment``
-      }
-      ORDER BY registration.created_at DESC, registration.id DESC
-      LIMIT ${page.size}
-    ) AS page
-    HAVING count(*) > 0
-  `);

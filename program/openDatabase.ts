@@ -1,5 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { Config } from "../config/config.ts";
+import { openCopyPool } from "../db/copyPool.ts";
+import type { CopyPool } from "../db/copyPool.ts";
 import { requireCurrentSchema, SchemaMismatchError } from "../db/migrate.ts";
 import { openPool } from "../db/pool.ts";
 import { StartupError } from "./startupError.ts";
@@ -10,6 +12,15 @@ const nameDatabase = (databaseUrl: string): string => {
   return `${host}${pathname}`;
 };
 
+const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): string => {
+  if (DATABASE_URL === undefined) {
+    throw new StartupError(
+      "DATABASE_URL is not set. Set it to a PostgreSQL database, or run everything on this machine with: npm start",
+    );
+  }
+  return DATABASE_URL;
+};
+
 /**
  * Opens the database of a program that cannot do without it.
  * @throws StartupError when it is not set or cannot be reached
@@ -18,14 +29,9 @@ const nameDatabase = (databaseUrl: string): string => {
 export const openDatabase = async (
   config: Pick<Config, "DATABASE_URL" | "DATABASE_POOL_SIZE">,
 ): Promise<DatabasePool> => {
-  const { DATABASE_URL, DATABASE_POOL_SIZE } = config;
-  if (DATABASE_URL === undefined) {
-    throw new StartupError(
-      "DATABASE_URL is not set. Set it to a PostgreSQL database, or run everything on this machine with: npm start",
-    );
-  }
+  const databaseUrl = requireDatabaseUrl(config);
   try {
-    await requireCurrentSchema(DATABASE_URL);
+    await requireCurrentSchema(databaseUrl);
   } catch (error) {
     if (error instanceof SchemaMismatchError || !(error instanceof Error)) {
       throw error;
@@ -33,9 +39,16 @@ export const openDatabase = async (
     // Of several addresses that refuse, node tells in an error without a message.
     const reason = error.message === "" && "code" in error ? String(error.code) : error.message;
     throw new StartupError(
-      `The database at ${nameDatabase(DATABASE_URL)} cannot be used: ${reason}. Check DATABASE_URL.`,
+      `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reason}. Check DATABASE_URL.`,
       { cause: error },
     );
   }
-  return openPool(DATABASE_URL, DATABASE_POOL_SIZE);
+  return openPool(databaseUrl, config.DATABASE_POOL_SIZE);
 };
+
+/**
+ * Opens the database for long answers; whether it can be reached shows when there is one.
+ * @throws StartupError when it is not set
+ */
+export const openCopies = (config: Pick<Config, "DATABASE_URL">): CopyPool =>
+  openCopyPool(requireDatabaseUrl(config));

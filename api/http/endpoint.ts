@@ -189,7 +189,7 @@ export const streamedKeyEndpoint = <Query extends z.ZodType, Reply extends z.Zod
   definition: Definition<Query, z.ZodType, Reply> & {
     readonly handle: (
       request: Request<Query, z.ZodType> & { readonly caller: Caller },
-    ) => AsyncIterable<string>;
+    ) => AsyncIterable<string | Buffer>;
   },
 ): Endpoint => ({
   ...describe(definition),

@@ -1,6 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
+import type { CopyPool } from "../../db/copyPool.ts";
 import type { HealthChecks } from "../../api/health/healthEndpoints.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -17,6 +18,7 @@ import type { Authenticate } from "../../services/createAuthenticator.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import type { RegistrationWriter } from "../../services/registrationWriter.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
+import { openTestCopies } from "../support/database.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { serve } from "../support/server.ts";
 import { createAnswerChecker } from "./answerChecker.ts";
@@ -60,6 +62,7 @@ export const startStandaloneApi = async (
   t: ExecutionContext,
   {
     db,
+    copies,
     clock = systemClock,
     authenticator = createAuthenticator({ db, accountType: "organization" }),
     writer = createRegistrationWriter({ db, clock }),
@@ -78,6 +81,7 @@ export const startStandaloneApi = async (
     wakeOrder = () => Promise.resolve(),
   }: {
     readonly db: DatabasePool;
+    readonly copies?: CopyPool;
     readonly clock?: Clock;
     readonly authenticator?: Authenticate;
     readonly writer?: RegistrationWriter;
@@ -97,6 +101,7 @@ export const startStandaloneApi = async (
   const own = { url: "" };
   const app = createStandaloneApp({
     db,
+    copies: copies ?? (await openTestCopies(t, db)),
     clock,
     writer,
     authenticator,

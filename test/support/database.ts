@@ -4,6 +4,10 @@ import type { ExecutionContext, TestFn } from "ava";
 import anyTest from "ava";
 import { Client } from "pg";
 import type { DatabasePool } from "slonik";
+import { sql } from "slonik";
+import { z } from "zod";
+import { openCopyPool } from "../../db/copyPool.ts";
+import type { CopyPool } from "../../db/copyPool.ts";
 import { migrate } from "../../db/migrate.ts";
 import { openPool } from "../../db/pool.ts";
 
@@ -92,4 +96,14 @@ export const createEmptyDatabase = async (t: ExecutionContext): Promise<string> 
     await admin.end();
   });
   return urlOf(database);
+};
+
+/** Opens the test's database for long answers until the test ends. */
+export const openTestCopies = async (t: ExecutionContext, db: DatabasePool): Promise<CopyPool> => {
+  const database = await db.oneFirst(
+    sql.type(z.strictObject({ name: z.string() }))`SELECT current_database() AS name`,
+  );
+  const copies = openCopyPool(urlOf(database));
+  t.teardown(copies.end);
+  return copies;
 };

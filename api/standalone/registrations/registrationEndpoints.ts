@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { Caller } from "../../../db/apiKeys.ts";
+import type { CopyPool } from "../../../db/copyPool.ts";
 import type { Kind } from "../../../domain/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
@@ -19,6 +20,7 @@ import { listQuery, presentRegistration, SCHEMAS } from "./schemas.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
+  readonly copies: CopyPool;
   readonly clock: Clock;
   readonly billing: Billing;
   readonly writer: RegistrationWriter;
@@ -88,18 +90,20 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
 
 /** The pieces of a list's answer. The head waits for the first page, so that its fault is an error answer. */
 async function* listPieces(
-  { db, clock }: Dependencies,
+  dependencies: Dependencies,
   owner: Owner,
   filter: RegistrationFilter,
-): AsyncGenerator<string, void, void> {
+): AsyncGenerator<string | Buffer, void, void> {
   const { totalField, monthField, detailsField } = KINDS[owner.kind];
-  const { totals, json } = await listRegistrations({ db, clock }, owner, filter);
-  let head = `{"${totalField}":${totals.all},"${monthField}":${totals.month},"${detailsField}":[`;
-  for await (const piece of json) {
-    yield head + piece;
-    head = "";
+  const { totals, pages } = await listRegistrations(dependencies, owner, filter);
+  const head = `{"${totalField}":${totals.all},"${monthField}":${totals.month},"${detailsField}":[`;
+  let isFirst = true;
+  for await (const page of pages) {
+    yield isFirst ? head : ",";
+    yield* page;
+    isFirst = false;
   }
-  yield `${head}]}`;
+  yield isFirst ? `${head}]}` : "]}";
 }
 
 const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
