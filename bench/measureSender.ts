@@ -22,7 +22,7 @@ const FACTS_SPAN_SECONDS = 60;
 /** About what a call to Stripe takes from far away. */
 const STRIPE_LATENCY_MS = 100;
 const LOAD_CONNECTIONS = 16;
-const DRAIN_WITHIN_MS = 5 * 60 * 1000;
+const DRAIN_WITHIN_MS = 10 * 60 * 1000;
 const POLL_MS = 250;
 
 type Drained = {
@@ -178,6 +178,8 @@ const measureManyAccounts = async (
   const settings = {
     DATABASE_URL: databaseUrl,
     TEMPORAL_ADDRESS: await services.startTemporal(),
+    // As often as with a partner that is not simulated: this is about usage.
+    PLANTING_ORDER_INTERVAL_SECONDS: "86400",
     ...(double ? { STRIPE_SECRET_KEY: double.secretKey, STRIPE_API_BASE: double.url } : {}),
   };
   const worker = await services.startProgram("worker/main.ts", settings);

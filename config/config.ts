@@ -14,13 +14,14 @@ const metricsPort = (fallback: number) =>
     error: "must be a port number from 0 to 65535, or off",
   });
 
-const wholeNumber = (fallback: number, minimum: number) =>
+const givenNumber = (minimum: number) =>
   z
     .string()
     .regex(/^\d{1,9}$/u, "must be a whole number")
     .transform(Number)
-    .refine((value) => value >= minimum, `must be at least ${minimum}`)
-    .default(fallback);
+    .refine((value) => value >= minimum, `must be at least ${minimum}`);
+
+const wholeNumber = (fallback: number, minimum: number) => givenNumber(minimum).default(fallback);
 
 const webAddress = z
   .url({ protocol: /^https?$/u, error: "must be an http:// or https:// address" })
@@ -71,7 +72,7 @@ const settings = z.object({
     })
     .default("simulated"),
   PLANTING_PARTNER_NAME: z.string().min(1).max(200, "must be a name").optional(),
-  PLANTING_ORDER_INTERVAL_SECONDS: wholeNumber(60, 1),
+  PLANTING_ORDER_INTERVAL_SECONDS: givenNumber(1).optional(),
   PLANTING_POLL_INTERVAL_SECONDS: wholeNumber(3600, 1),
   PLANTING_CALLBACK_SECRET: z.string().min(32, "must have at least 32 characters").optional(),
   SIMULATED_PLANTING_TIMELINE: z

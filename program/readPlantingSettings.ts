@@ -3,6 +3,17 @@ import { StartupError } from "./startupError.ts";
 import type { PlantingSettings } from "../providers/planting/createPlanting.ts";
 
 /**
+ * How long trees wait before they are ordered. Each account with new trees makes an order then, which is followed for
+ * months: one a day is enough for a real partner, while the simulated one is there to be looked at.
+ */
+export const plantingOrderIntervalMs = ({
+  PLANTING_PARTNER,
+  PLANTING_ORDER_INTERVAL_SECONDS,
+}: Pick<Config, "PLANTING_PARTNER" | "PLANTING_ORDER_INTERVAL_SECONDS">): number =>
+  1000 *
+  (PLANTING_ORDER_INTERVAL_SECONDS ?? (PLANTING_PARTNER === "simulated" ? 60 : 24 * 60 * 60));
+
+/**
  * Who plants, as the configuration says.
  * @throws StartupError when the partner needs a key that is not set
  */

@@ -14,7 +14,7 @@ import { createCharities } from "../providers/charities/createCharities.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
 import { readCharitySettings } from "../program/readCharitySettings.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
-import { readPlantingSettings } from "../program/readPlantingSettings.ts";
+import { plantingOrderIntervalMs, readPlantingSettings } from "../program/readPlantingSettings.ts";
 import { BACKGROUND_QUEUE, INTERACTIVE_QUEUE } from "../workflows/taskQueues.ts";
 import { createWorkerMetrics } from "./createWorkerMetrics.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
@@ -92,7 +92,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     {
       temporal,
       taskQueue: BACKGROUND_QUEUE,
-      plantingOrderIntervalMs: config.PLANTING_ORDER_INTERVAL_SECONDS * 1000,
+      plantingOrderIntervalMs: plantingOrderIntervalMs(config),
       logger,
     },
     ending.signal,
