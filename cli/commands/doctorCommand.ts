@@ -49,7 +49,7 @@ const diagnose = async (context: Context, { json }: { readonly json?: true }): P
           await Promise.all([
             checkDatabase(context),
             checkTemporal(context),
-            checkStripe(context).then((finding) => [finding]),
+            checkStripe(context),
             checkApi(context),
           ])
         ).flat()

@@ -12,6 +12,8 @@ import type { Clock } from "../../domain/clock.ts";
 import { monthOf } from "../../domain/registrations.ts";
 import type { Owner, Totals } from "../../domain/registrations.ts";
 import { text } from "../../domain/fields.ts";
+import { readStripeOptions } from "../../program/readStripeOptions.ts";
+import { inspectSubscription } from "../../providers/billing/stripe/inspectStripe.ts";
 import { createOrganization } from "../../services/createOrganization.ts";
 import { getDashboardSlug } from "../../services/getDashboardSlug.ts";
 import { getOrganization } from "../../services/getOrganization.ts";
@@ -27,7 +29,7 @@ import {
   parseSwitch,
 } from "../arguments.ts";
 import type { Context } from "../context.ts";
-import { CommandError, EXIT } from "../exitCodes.ts";
+import { CommandError, describeError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import {
   DONATION_HEADINGS,
@@ -106,6 +108,25 @@ const printDetails = (
   printTable(io, KEY_HEADINGS, keyRows(keys));
 };
 
+/** A subscription without a price on a meter takes usage and never bills it, so the person hears of it at once. */
+const warnOfSubscription = async (
+  { io, connections }: Context,
+  customerId: string | null,
+  subscriptionId: string | null,
+): Promise<void> => {
+  const options = readStripeOptions(connections.config());
+  if (options === null || subscriptionId === null) {
+    return;
+  }
+  try {
+    for (const fault of await inspectSubscription(options, customerId, subscriptionId)) {
+      say(io, `Warning: ${fault}`);
+    }
+  } catch (error) {
+    say(io, `Warning: Stripe could not be asked about it: ${describeError(error)}`);
+  }
+};
+
 type CreateOptions = {
   readonly name: string;
   readonly fractional?: true;
@@ -115,10 +136,8 @@ type CreateOptions = {
   readonly json?: true;
 };
 
-const create = async (
-  { io, connections, clock }: Context,
-  options: CreateOptions,
-): Promise<void> => {
+const create = async (context: Context, options: CreateOptions): Promise<void> => {
+  const { io, connections, clock } = context;
   const { stripeCustomer = null, stripeSubscription = null } = options;
   if (stripeSubscription !== null && stripeCustomer === null) {
     throw new CommandError(EXIT.usage, "--stripe-subscription needs --stripe-customer.");
@@ -140,6 +159,7 @@ const create = async (
     printRecord(io, created);
   }
   say(io, "The keys are shown only now: keep them. `impact key issue` issues further ones.");
+  await warnOfSubscription(context, stripeCustomer, stripeSubscription);
 };
 
 const list = async (
@@ -244,6 +264,9 @@ const update = async (context: Context, id: string, options: UpdateOptions): Pro
     printJson(context.io, presentOrganization(account));
   } else {
     printOrganization(context, account);
+  }
+  if (stripeCustomer !== undefined || stripeSubscription !== undefined) {
+    await warnOfSubscription(context, account.stripeCustomerId, account.stripeSubscriptionId);
   }
 };
 

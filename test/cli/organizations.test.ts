@@ -3,8 +3,10 @@ import { findCaller } from "../../db/apiKeys.ts";
 import { findAccount } from "../../db/accounts.ts";
 import { findBillingPeriod, saveBillingPeriod } from "../../db/billingPeriods.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
+import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { hash } from "node:crypto";
+import { startStripeDouble } from "../stripe/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { readJson, runImpact } from "./runImpact.ts";
@@ -50,6 +52,62 @@ test("org create takes every setting", async (t) => {
     stripeCustomerId: "cus_1",
     stripeSubscriptionId: "sub_1",
   });
+});
+
+test("a subscription that bills nothing is told when it is set", async (t) => {
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const env = {
+    DATABASE_URL: t.context.databaseUrl,
+    STRIPE_SECRET_KEY: double.secretKey,
+    STRIPE_API_BASE: double.url,
+  };
+  const { customerId, subscriptionId } = double.control.addSubscriber({});
+  const somebody = double.control.addSubscriber({});
+  const setTo = async (customer: string, subscription: string): Promise<string> => {
+    const { id } = await createTestOrganization(t.context.db);
+    const run = await runImpact(
+      ["org", "update", id, "--stripe-customer", customer, "--stripe-subscription", subscription],
+      { env },
+    );
+    t.is(run.exitCode, 0);
+    return run.stderr;
+  };
+
+  t.is(await setTo(customerId, subscriptionId), "");
+  t.regex(
+    await setTo(customerId, somebody.subscriptionId),
+    new RegExp(
+      `^Warning: .* is of the customer ${somebody.customerId}, not ${customerId}\\.\\n$`,
+      "u",
+    ),
+  );
+  t.regex(await setTo(customerId, "sub_unknown"), /^Warning: No such subscription.*\n$/u);
+  const { stripe } = createStripeClient({ secretKey: double.secretKey, apiBase: double.url });
+  const flat = await stripe.prices.create({
+    currency: "usd",
+    unit_amount: 100,
+    product_data: { name: "Membership" },
+    recurring: { interval: "month" },
+  });
+  const { id: flatOnly } = await stripe.subscriptions.create({
+    customer: customerId,
+    items: [{ price: flat.id }],
+  });
+  const { tree, bottle } = double.control.meterIds();
+  t.is(
+    await setTo(customerId, flatOnly),
+    [tree, bottle]
+      .map(
+        (meter) =>
+          `Warning: Stripe's subscription ${flatOnly} has no item priced on the meter ${meter}.\n`,
+      )
+      .join(""),
+  );
+  await stripe.subscriptions.cancel(subscriptionId);
+  t.regex(await setTo(customerId, subscriptionId), /^Warning: .* is canceled\.\n$/u);
+  await double.close();
+  t.regex(await setTo(customerId, subscriptionId), /^Warning: Stripe could not be asked about it/u);
 });
 
 test("whole keys are shown when they are created and never again", async (t) => {

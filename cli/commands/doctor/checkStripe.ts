@@ -1,12 +1,49 @@
-import { inspectStripe } from "../../../providers/billing/stripe/inspectStripe.ts";
+import { listAccounts } from "../../../db/accounts.ts";
+import { readStripeOptions } from "../../../program/readStripeOptions.ts";
+import {
+  inspectStripe,
+  inspectSubscription,
+} from "../../../providers/billing/stripe/inspectStripe.ts";
 import type { Context } from "../../context.ts";
 import { check, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
-/** Whether Stripe takes the key and has our meters as we need them. It changes nothing there. */
-export const checkStripe = ({ connections }: Context): Promise<Finding> =>
-  check("Stripe", async () => {
-    const { STRIPE_SECRET_KEY, STRIPE_API_BASE } = connections.config();
+/** Each is a handful of calls, and the doctor's patience is short. */
+const MAXIMUM_SUBSCRIPTIONS = 20;
+
+const checkSubscriptions = ({ connections }: Context): Promise<Finding> =>
+  check("Stripe subscriptions", async () => {
+    const options = readStripeOptions(connections.config());
+    const organizations = await listAccounts(await connections.database(), "organization");
+    const subscribed = organizations.flatMap(({ name, stripeCustomerId, stripeSubscriptionId }) =>
+      stripeSubscriptionId === null ? [] : [{ name, stripeCustomerId, stripeSubscriptionId }],
+    );
+    if (options === null || subscribed.length === 0) {
+      return skipped("no organization has one, or STRIPE_SECRET_KEY is not set");
+    }
+    const newest = subscribed.slice(-MAXIMUM_SUBSCRIPTIONS);
+    const faults = await Promise.all(
+      newest.map(async ({ name, stripeCustomerId, stripeSubscriptionId }) =>
+        (await inspectSubscription(options, stripeCustomerId, stripeSubscriptionId)).map(
+          (fault) => `${name}: ${fault}`,
+        ),
+      ),
+    );
+    const found = faults.flat();
+    return found.length === 0
+      ? ok(
+          `the newest ${newest.length} of ${subscribed.length} have a price on each meter that is the customer's`,
+        )
+      : wrong(found.join(" "));
+  });
+
+/**
+ * Whether Stripe takes the key, has our meters as we need them, and has the organizations' subscriptions on them. It
+ * changes nothing there.
+ */
+export const checkStripe = async (context: Context): Promise<readonly Finding[]> => {
+  const reachable = await check("Stripe", async () => {
+    const { STRIPE_SECRET_KEY, STRIPE_API_BASE } = context.connections.config();
     if (STRIPE_SECRET_KEY === undefined) {
       return skipped("STRIPE_SECRET_KEY is not set here: live usage goes to the built-in ledger");
     }
@@ -15,3 +52,10 @@ export const checkStripe = ({ connections }: Context): Promise<Finding> =>
       ? ok("the key is accepted, both meters fit")
       : wrong(faults.join(" "));
   });
+  return [
+    reachable,
+    reachable.status === "ok"
+      ? await checkSubscriptions(context)
+      : { check: "Stripe subscriptions", ...skipped("needs Stripe") },
+  ];
+};

@@ -86,6 +86,14 @@ export const findOrCreateMeters = async (stripe: Stripe): Promise<Record<Kind, s
   return { tree, bottle };
 };
 
+/** The ids of our meters as far as they exist. */
+export const listMeterIds = async (stripe: Stripe): Promise<Record<Kind, string | null>> => {
+  const existing = await listMeters(stripe);
+  const idOf = (kind: Kind): string | null =>
+    findMeter(existing, METERS[kind].eventName)?.id ?? null;
+  return { tree: idOf("tree"), bottle: idOf("bottle") };
+};
+
 /** What keeps our meters from being used, in sentences. Missing ones are created when a worker starts. */
 export const inspectMeters = async (stripe: Stripe): Promise<readonly string[]> => {
   const existing = await listMeters(stripe);
