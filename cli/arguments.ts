@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from "commander";
 import { z } from "zod";
+import { MODES } from "../domain/accounts.ts";
 import type { Mode } from "../domain/accounts.ts";
 
 /*
@@ -28,7 +29,7 @@ export const parseId = parserOf(
   "an id, such as 0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
 );
 
-export const parseMode = parserOf<Mode>(z.enum(["live", "test"]), "live or test");
+export const parseMode = parserOf<Mode>(z.enum(MODES), "live or test");
 
 export const parseBillingDay = parserOf(wholeNumber(1, 31), "a day of the month, 1 to 31");
 

@@ -1,12 +1,13 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountType, Mode } from "../domain/accounts.ts";
+import { modeColumn } from "./columns.ts";
 import { sql } from "./sql.ts";
 
 const apiKeyRow = z.strictObject({
   id: z.uuid(),
   accountId: z.uuid(),
-  mode: z.enum(["live", "test"]),
+  mode: modeColumn,
   hint: z.string(),
   createdAt: z.date(),
   revokedAt: z.date().nullable(),
@@ -25,7 +26,7 @@ const columns = sql.fragment`
 const callerRow = z.strictObject({
   keyId: z.uuid(),
   accountId: z.uuid(),
-  mode: z.enum(["live", "test"]),
+  mode: modeColumn,
   fractionalCounting: z.boolean(),
 });
 

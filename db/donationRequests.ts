@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { DonationRequest } from "../domain/donations.ts";
+import { modeColumn } from "./columns.ts";
 import { sql } from "./sql.ts";
 
 const detailsJson = z.strictObject({
@@ -14,7 +15,7 @@ const detailsJson = z.strictObject({
 
 const requestRow = z.strictObject({
   accountId: z.uuid(),
-  mode: z.enum(["live", "test"]),
+  mode: modeColumn,
   idempotencyKey: z.string().nullable(),
   details: detailsJson,
 });

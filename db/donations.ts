@@ -3,9 +3,8 @@ import { z } from "zod";
 import { CHARITY_PROVIDERS } from "../domain/charities.ts";
 import type { Donation, DonationFilter, DonationOwner } from "../domain/donations.ts";
 import { metadata } from "../domain/fields.ts";
+import { modeColumn, safeInteger } from "./columns.ts";
 import { sql } from "./sql.ts";
-
-const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
 const donationRow = z.strictObject({
   id: z.uuid(),
@@ -196,7 +195,7 @@ export const countDonations = async (
 
 const detailsRow = donationRow.extend({
   accountId: z.uuid(),
-  mode: z.enum(["live", "test"]),
+  mode: modeColumn,
   refundedAt: z.date().nullable(),
   refundReason: z.string().nullable(),
 });

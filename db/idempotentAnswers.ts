@@ -2,6 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Mode } from "../domain/accounts.ts";
 import type { StoreOperation } from "../domain/stores.ts";
+import { modeColumn } from "./columns.ts";
 import { nothing, sql } from "./sql.ts";
 
 /** What one key stands for. */
@@ -14,7 +15,7 @@ export type AnswerKey = {
 
 const answerRow = z.strictObject({
   accountId: z.uuid(),
-  mode: z.enum(["live", "test"]),
+  mode: modeColumn,
   operation: z.enum(["plant", "plastic", "donate", "refund"]),
   key: z.string(),
   /** SHA-256 in hexadecimal digits of what was asked for. */

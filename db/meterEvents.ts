@@ -2,15 +2,12 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { MeterEventState, UsageStream } from "../domain/usage.ts";
 import { meterEventIdentifier } from "../domain/usage.ts";
+import { safeInteger, streamColumns } from "./columns.ts";
 import { nothing, sql } from "./sql.ts";
-
-const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
 const meterEventRow = z.strictObject({
   id: z.bigint(),
-  accountId: z.uuid(),
-  mode: z.enum(["live", "test"]),
-  meter: z.enum(["tree", "bottle"]),
+  ...streamColumns,
   second: safeInteger,
   quantity: safeInteger,
   identifier: z.string(),

@@ -2,9 +2,8 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Mode } from "../domain/accounts.ts";
 import type { PlantingOrder } from "../domain/planting.ts";
+import { modeColumn, safeInteger } from "./columns.ts";
 import { sql } from "./sql.ts";
-
-const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
 /** Where an order's trees stand, as the database keeps it. */
 const siteShares = z.array(
@@ -20,7 +19,7 @@ const orderRow = z.strictObject({
   id: z.int(),
   publicId: z.string(),
   accountId: z.uuid(),
-  mode: z.enum(["live", "test"]),
+  mode: modeColumn,
   partner: z.string(),
   partnerName: z.string(),
   buyerName: z.string(),
@@ -58,7 +57,7 @@ const columns = sql.fragment`
 
 const waitingAccountRow = z.strictObject({
   accountId: z.uuid(),
-  mode: z.enum(["live", "test"]),
+  mode: modeColumn,
   name: z.string(),
 });
 

@@ -2,9 +2,8 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Mode } from "../domain/accounts.ts";
 import type { TallyEntry } from "../domain/plantingTally.ts";
+import { safeInteger } from "./columns.ts";
 import { sql } from "./sql.ts";
-
-const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
 /** Adds to an account's planted trees, in the transaction of what changes them. */
 export const addToTally = async (

@@ -1,9 +1,8 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Kind } from "../domain/accounts.ts";
+import { safeInteger } from "./columns.ts";
 import { sql } from "./sql.ts";
-
-const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
 /** All units of production keys on record, refunded ones left out. */
 export const sumAllAccounts = (db: CommonQueryMethods, kind: Kind): Promise<number> =>

@@ -2,10 +2,9 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { z } from "zod";
 import type { NewRegistration, Owner, Registration } from "../domain/registrations.ts";
 import { monthOf, secondOf } from "../domain/registrations.ts";
+import { kindColumn, modeColumn, safeInteger } from "./columns.ts";
 import { sql } from "./sql.ts";
 import { asTotalRefusal } from "./totals.ts";
-
-const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
 const registrationRow = z.strictObject({
   id: z.uuid(),
@@ -41,8 +40,8 @@ export type RegistrationEntry = NewRegistration & { readonly id: string };
 
 const totalRow = z.strictObject({
   accountId: z.uuid(),
-  mode: z.enum(["live", "test"]),
-  kind: z.enum(["tree", "bottle"]),
+  mode: modeColumn,
+  kind: kindColumn,
   period: z.string(),
   total: z.int(),
 });

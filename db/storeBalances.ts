@@ -1,8 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { safeInteger } from "./columns.ts";
 import { sql } from "./sql.ts";
-
-const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
 const lockedRow = z.strictObject({
   accountId: z.uuid(),

@@ -2,10 +2,9 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { ImpactFilter, OrderDetails } from "../domain/customers.ts";
 import type { DonationOwner } from "../domain/donations.ts";
+import { safeInteger } from "./columns.ts";
 import { customerConditions } from "./customerConditions.ts";
 import { sql } from "./sql.ts";
-
-const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
 /** Adds to a donation for whom and for which order it was made. */
 export const describeStoreDonation = async (

@@ -7,10 +7,9 @@ import type {
   OrderDetails,
 } from "../domain/customers.ts";
 import type { Owner } from "../domain/registrations.ts";
+import { safeInteger } from "./columns.ts";
 import { customerConditions } from "./customerConditions.ts";
 import { nothing, sql } from "./sql.ts";
-
-const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
 /** A store's registration on its way to the database. */
 export type StoreRegistration = Owner &

@@ -2,9 +2,8 @@ import { UniqueIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { DomainError } from "../domain/errors.ts";
+import { safeInteger } from "./columns.ts";
 import { sql } from "./sql.ts";
-
-const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
 const storeRow = z.strictObject({
   id: z.uuid(),

@@ -3,9 +3,8 @@ import { z } from "zod";
 import type { Mode } from "../domain/accounts.ts";
 import { stageEvidence } from "../domain/treeEvidence.ts";
 import { treeKey } from "./cachedAnswers.ts";
+import { safeInteger } from "./columns.ts";
 import { sql } from "./sql.ts";
-
-const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
 const treeRow = z.strictObject({
   id: z.uuid(),

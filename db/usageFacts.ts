@@ -2,13 +2,8 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../domain/usage.ts";
 import { MAXIMUM_QUANTITY } from "../domain/usage.ts";
+import { streamColumns } from "./columns.ts";
 import { nothing, sql } from "./sql.ts";
-
-const stream = {
-  accountId: z.uuid(),
-  mode: z.enum(["live", "test"]),
-  meter: z.enum(["tree", "bottle"]),
-};
 
 /** Books the usage that a refund takes back, at the second of the registration. */
 export const insertRefundFacts = async (
@@ -137,7 +132,7 @@ export const releaseHeldRefunds = async (
   `);
 };
 
-const streamRow = z.strictObject({ ...stream, second: z.bigint() });
+const streamRow = z.strictObject({ ...streamColumns, second: z.bigint() });
 
 /** A stream that has something to report, and its oldest unreported second. */
 export type WaitingStream = UsageStream & { readonly second: number };

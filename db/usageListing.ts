@@ -1,18 +1,11 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { MeterEventState, UsageStream } from "../domain/usage.ts";
+import { kindColumn, modeColumn, safeInteger, streamColumns } from "./columns.ts";
 import { sql } from "./sql.ts";
 
-const safeInteger = z.bigint().transform(Number).pipe(z.int());
-
-const stream = {
-  accountId: z.uuid(),
-  mode: z.enum(["live", "test"]),
-  meter: z.enum(["tree", "bottle"]),
-};
-
 const eventRow = z.strictObject({
-  ...stream,
+  ...streamColumns,
   id: safeInteger,
   accountName: z.string(),
   second: safeInteger,
@@ -118,7 +111,7 @@ export const listMeterEvents = (
 };
 
 const unsealedRow = z.strictObject({
-  ...stream,
+  ...streamColumns,
   accountName: z.string(),
   facts: safeInteger,
   quantity: safeInteger,
@@ -181,8 +174,8 @@ const registrationRow = z.strictObject({
   id: z.uuid(),
   accountId: z.uuid(),
   accountName: z.string(),
-  mode: z.enum(["live", "test"]),
-  kind: z.enum(["tree", "bottle"]),
+  mode: modeColumn,
+  kind: kindColumn,
   count: safeInteger,
   refundedCount: safeInteger,
   createdAt: z.date(),

@@ -1,12 +1,13 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { kindColumn, modeColumn, streamColumns } from "./columns.ts";
 import { sql } from "./sql.ts";
 
 const reportedStreamRow = z.strictObject({
   accountId: z.uuid(),
   accountName: z.string(),
-  mode: z.enum(["live", "test"]),
-  meter: z.enum(["tree", "bottle"]),
+  mode: modeColumn,
+  meter: kindColumn,
   processor: z.enum(["stripe", "ledger"]),
   customerId: z.string().nullable(),
 });
@@ -70,9 +71,7 @@ export const sumByMinute = (
   `);
 
 const unsealedRow = z.strictObject({
-  accountId: z.uuid(),
-  mode: z.enum(["live", "test"]),
-  meter: z.enum(["tree", "bottle"]),
+  ...streamColumns,
   quantity: z.bigint().transform(Number),
 });
 

@@ -1,7 +1,9 @@
 export type AccountType = "organization" | "store";
 
 /** `live` records come from production keys and are billed; `test` records never leave the built-in ledger. */
-export type Mode = "live" | "test";
+export const MODES = ["live", "test"] as const;
+export type Mode = (typeof MODES)[number];
 
 /** An impact action; also the meter that its usage is reported to. */
-export type Kind = "tree" | "bottle";
+export const KINDS = ["tree", "bottle"] as const;
+export type Kind = (typeof KINDS)[number];

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { KINDS } from "./accounts.ts";
 import type { Kind } from "./accounts.ts";
 import { describeIssues } from "./describeIssues.ts";
 import { count, metadata } from "./fields.ts";
@@ -15,7 +16,7 @@ const INSTANT_MUST_BE = "must be an instant with its offset, such as 2025-06-01T
 
 const line = z.strictObject(
   {
-    kind: z.enum(["tree", "bottle"], { error: "must be tree or bottle" }),
+    kind: z.enum(KINDS, { error: "must be tree or bottle" }),
     count: count(),
     created_at: z.iso
       .datetime({ offset: true, error: INSTANT_MUST_BE })

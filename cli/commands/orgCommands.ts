@@ -6,6 +6,7 @@ import { listAccounts } from "../../db/accounts.ts";
 import type { ApiKey } from "../../db/apiKeys.ts";
 import { listApiKeys } from "../../db/apiKeys.ts";
 import { readTotals } from "../../db/totals.ts";
+import { KINDS, MODES } from "../../domain/accounts.ts";
 import type { CharityProviderName } from "../../domain/charities.ts";
 import { CHARITY_PROVIDERS } from "../../domain/charities.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -82,9 +83,7 @@ const readAllTotals = (
   accountId: string,
 ): Promise<readonly OwnTotals[]> => {
   const now = clock.now();
-  const owners = (["live", "test"] as const).flatMap((mode) =>
-    (["tree", "bottle"] as const).map((kind): Owner => ({ accountId, mode, kind })),
-  );
+  const owners = MODES.flatMap((mode) => KINDS.map((kind): Owner => ({ accountId, mode, kind })));
   return Promise.all(
     owners.map(async (owner) => ({ owner, totals: await readTotals(db, owner, now) })),
   );

@@ -2,6 +2,7 @@ import type { DatabasePool } from "slonik";
 import type { DonationSubscription } from "../../db/donationSubscriptions.ts";
 import { findDonationSubscription } from "../../db/donationSubscriptions.ts";
 import { readDonationTotals } from "../../db/donationTotals.ts";
+import { MODES } from "../../domain/accounts.ts";
 import type { Mode } from "../../domain/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { DonationTotals } from "../../domain/donations.ts";
@@ -24,7 +25,7 @@ export const readDonationBooks = (
   accountId: string,
 ): Promise<readonly DonationBooks[]> =>
   Promise.all(
-    (["live", "test"] as const).map(async (mode) => {
+    MODES.map(async (mode) => {
       const owner = { accountId, mode };
       const { all } = await readDonationTotals(db, owner, clock.now());
       return { mode, totals: all, subscription: await findDonationSubscription(db, owner) };

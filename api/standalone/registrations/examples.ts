@@ -1,5 +1,5 @@
 import type { Kind } from "../../../domain/accounts.ts";
-import { KINDS } from "./kinds.ts";
+import { KIND_NAMES } from "./kinds.ts";
 
 const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 
@@ -15,7 +15,7 @@ const registration = {
 };
 
 const examplesOf = (kind: Kind) => {
-  const { totalField, monthField, detailsField, refundedField } = KINDS[kind];
+  const { totalField, monthField, detailsField, refundedField } = KIND_NAMES[kind];
   const listed = { [totalField]: 1200, [monthField]: 40, [detailsField]: [registration] };
   return {
     register: {

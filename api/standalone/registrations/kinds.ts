@@ -1,7 +1,7 @@
 import type { Kind } from "../../../domain/accounts.ts";
 
 /** What trees and bottles are called in the standalone interface; all else they have in common. */
-export const KINDS = {
+export const KIND_NAMES = {
   tree: {
     noun: "tree",
     title: "Tree",
@@ -26,4 +26,4 @@ export const KINDS = {
   },
 } as const satisfies Record<Kind, Readonly<Record<string, string>>>;
 
-export type KindNames = (typeof KINDS)[Kind];
+export type KindNames = (typeof KIND_NAMES)[Kind];

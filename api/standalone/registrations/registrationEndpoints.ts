@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { Caller } from "../../../db/apiKeys.ts";
 import type { CopyPool } from "../../../db/copyPool.ts";
+import { KINDS } from "../../../domain/accounts.ts";
 import type { Kind } from "../../../domain/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
@@ -13,7 +14,7 @@ import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { KEY_REFUSAL, QUEUE_REFUSAL } from "../refusals.ts";
-import { KINDS } from "./kinds.ts";
+import { KIND_NAMES } from "./kinds.ts";
 import { listFilter } from "./listFilter.ts";
 import { EXAMPLES } from "./examples.ts";
 import { listQuery, presentRegistration, SCHEMAS } from "./schemas.ts";
@@ -38,7 +39,7 @@ const requireFractionalCounting = (caller: Caller): void => {
 };
 
 const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
-  const names = KINDS[kind];
+  const names = KIND_NAMES[kind];
   return keyEndpoint({
     method: "post",
     path: names.registerPath,
@@ -94,7 +95,7 @@ async function* listPieces(
   owner: Owner,
   filter: RegistrationFilter,
 ): AsyncGenerator<string | Buffer, void, void> {
-  const { totalField, monthField, detailsField } = KINDS[owner.kind];
+  const { totalField, monthField, detailsField } = KIND_NAMES[owner.kind];
   const { totals, pages } = await listRegistrations(dependencies, owner, filter);
   const head = `{"${totalField}":${totals.all},"${monthField}":${totals.month},"${detailsField}":[`;
   let isFirst = true;
@@ -107,7 +108,7 @@ async function* listPieces(
 }
 
 const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
-  const names = KINDS[kind];
+  const names = KIND_NAMES[kind];
   return streamedKeyEndpoint({
     method: "get",
     path: names.registerPath,
@@ -135,7 +136,7 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
 };
 
 const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpoint => {
-  const names = KINDS[kind];
+  const names = KIND_NAMES[kind];
   const idRequired = `${names.noun} id is required`;
   return keyEndpoint({
     method: "post",
@@ -188,7 +189,7 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
 
 /** Trees and bottles: one implementation under two names. */
 export const registrationEndpoints = (dependencies: Dependencies): readonly Endpoint[] =>
-  (["tree", "bottle"] as const).flatMap((kind) => [
+  KINDS.flatMap((kind) => [
     registerEndpoint(kind, dependencies),
     listEndpoint(kind, dependencies),
     refundEndpoint(kind, dependencies),

@@ -7,7 +7,7 @@ import {
 } from "../../../domain/registrationFields.ts";
 import type { Metadata, Registration } from "../../../domain/registrations.ts";
 import { bodyObject, queryObject } from "../../http/fields.ts";
-import { KINDS } from "./kinds.ts";
+import { KIND_NAMES } from "./kinds.ts";
 import type { KindNames } from "./kinds.ts";
 
 const registrationReply = z
@@ -154,4 +154,4 @@ const schemasOf = (names: KindNames) => ({
 });
 
 /** Built once: what is parsed with them is on the way of every request. */
-export const SCHEMAS = { tree: schemasOf(KINDS.tree), bottle: schemasOf(KINDS.bottle) };
+export const SCHEMAS = { tree: schemasOf(KIND_NAMES.tree), bottle: schemasOf(KIND_NAMES.bottle) };

@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { listStoreRegistrations } from "../../../db/storeRegistrations.ts";
+import { KINDS } from "../../../domain/accounts.ts";
 import type { Kind } from "../../../domain/accounts.ts";
 import { writeCursor } from "../../../domain/cursor.ts";
 import type { StoreImpactWriter } from "../../../services/storeImpactWriter.ts";
@@ -15,7 +16,7 @@ import {
 } from "../errors.ts";
 import { orderDetailsOf, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
-import { KINDS } from "./kinds.ts";
+import { KIND_NAMES } from "./kinds.ts";
 import { impactFilterOf, listQuery, presentRecord, SCHEMAS, unitsOf } from "./schemas.ts";
 
 type Dependencies = { readonly db: DatabasePool; readonly storeWriter: StoreImpactWriter };
@@ -28,7 +29,7 @@ const BODY_EXAMPLES = {
 const order = { customer_name: "Ann Lee", order_id: "#1001" };
 
 const writeEndpoint = (kind: Kind, { storeWriter }: Dependencies): Endpoint => {
-  const { operation, feature, path, title, plural, verb, replyField } = KINDS[kind];
+  const { operation, feature, path, title, plural, verb, replyField } = KIND_NAMES[kind];
   return storeWriteEndpoint({
     operation,
     feature,
@@ -57,7 +58,7 @@ const writeEndpoint = (kind: Kind, { storeWriter }: Dependencies): Endpoint => {
 };
 
 const listEndpoint = (kind: Kind, { db }: Dependencies): Endpoint => {
-  const { path, title, plural, listField } = KINDS[kind];
+  const { path, title, plural, listField } = KIND_NAMES[kind];
   return keyEndpoint({
     method: "get",
     path,
@@ -110,7 +111,4 @@ const listEndpoint = (kind: Kind, { db }: Dependencies): Endpoint => {
 
 /** Trees and bottles: one implementation under two names. */
 export const impactEndpoints = (dependencies: Dependencies): readonly Endpoint[] =>
-  (["tree", "bottle"] as const).flatMap((kind) => [
-    writeEndpoint(kind, dependencies),
-    listEndpoint(kind, dependencies),
-  ]);
+  KINDS.flatMap((kind) => [writeEndpoint(kind, dependencies), listEndpoint(kind, dependencies)]);

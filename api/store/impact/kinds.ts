@@ -2,7 +2,7 @@ import type { Kind } from "../../../domain/accounts.ts";
 import type { Feature, StoreOperation } from "../../../domain/stores.ts";
 
 /** What trees and bottles are called in the stores' interface; all else they have in common. */
-export const KINDS = {
+export const KIND_NAMES = {
   tree: {
     title: "Tree",
     plural: "trees",
@@ -31,4 +31,4 @@ export const KINDS = {
   }
 >;
 
-export type KindNames = (typeof KINDS)[Kind];
+export type KindNames = (typeof KIND_NAMES)[Kind];

@@ -13,7 +13,7 @@ import {
   SUCCESS,
 } from "../fields.ts";
 import type { KindNames } from "./kinds.ts";
-import { KINDS } from "./kinds.ts";
+import { KIND_NAMES } from "./kinds.ts";
 
 const record = z
   .strictObject({
@@ -162,6 +162,6 @@ const schemasOf = (names: KindNames) => ({
 
 /** Built once: what is parsed with them is on the way of every request. */
 export const SCHEMAS = {
-  tree: { body: treeBody, ...schemasOf(KINDS.tree) },
-  bottle: { body: bottleBody, ...schemasOf(KINDS.bottle) },
+  tree: { body: treeBody, ...schemasOf(KIND_NAMES.tree) },
+  bottle: { body: bottleBody, ...schemasOf(KIND_NAMES.bottle) },
 };
