@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
 import { takeTurn } from "../db/rateLimits.ts";
 import { systemClock } from "../domain/clock.ts";
-import { openCopies, openDatabase } from "../program/openDatabase.ts";
+import { openCopies, openDatabase, openSearches } from "../program/openDatabase.ts";
 import { readCharitySettings } from "../program/readCharitySettings.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
 import { runProgram } from "../program/runProgram.ts";
@@ -38,6 +38,7 @@ const reachable = (address: string): string =>
 const startApi = async (config: Config, logger: Logger): Promise<RunningPart> => {
   const db = await openDatabase(config);
   const copies = openCopies(config);
+  const searches = await openSearches(config);
   const temporal = openTemporalClient();
   const clock = systemClock;
   const metrics = createApiMetrics();
@@ -45,7 +46,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const storeWriter = createStoreImpactWriter({ db, clock, observeBatch: metrics.observeBatch });
   metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
   const billing = createBilling({ db, stripe: readStripeOptions(config) });
-  const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
+  const charities = createCharities({ db, searches, clock, settings: readCharitySettings(config) });
   const planting = createPlanting(db, readPlantingSettings(config));
   const around = {
     logger,
@@ -96,7 +97,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const stop = async (): Promise<void> => {
     await Promise.all(running.map((server) => server.close(FINISH_REQUESTS_MS)));
     await Promise.all([writer.drain(), storeWriter.drain()]);
-    await Promise.all([db.end(), copies.end()]);
+    await Promise.all([db.end(), copies.end(), searches.end()]);
   };
   try {
     const addresses = {

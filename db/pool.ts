@@ -26,15 +26,20 @@ const parseRows: Interceptor = {
 /**
  * Opens a pool of connections. Instants are read as JavaScript dates, `int8` as bigint.
  * @param maximumConnections the most connections that this process may hold
+ * @param statementTimeoutMs after it the database gives a statement up
  */
-export const openPool = (url: string, maximumConnections = 10): Promise<DatabasePool> =>
+export const openPool = (
+  url: string,
+  maximumConnections = 10,
+  statementTimeoutMs = 60_000,
+): Promise<DatabasePool> =>
   createPool(url, {
     driverFactory: createPgDriverFactory(),
     interceptors: [parseRows],
     maximumPoolSize: maximumConnections,
     // Also how long a request waits for a free connection: on a machine that is busy rather than broken it gets one.
     connectionTimeout: 15_000,
-    statementTimeout: 60_000,
+    statementTimeout: statementTimeoutMs,
     idleInTransactionSessionTimeout: 60_000,
     // Nothing of ours stays in a session. The default, DISCARD ALL, is a round trip after every query and forgets the
     // prepared statements.

@@ -46,6 +46,18 @@ export const openDatabase = async (
   return openPool(databaseUrl, config.DATABASE_POOL_SIZE);
 };
 
+/** A search takes tens of milliseconds, one for a common word up to a second; three keep a core or two busy. */
+const SEARCHES_AT_ONCE = 3;
+/** Nobody waits for a search any longer. */
+const SEARCH_TIMEOUT_MS = 5000;
+
+/**
+ * Opens the database for searches of the catalogue, which must not take connections from registrations.
+ * @throws StartupError when it is not set
+ */
+export const openSearches = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>
+  openPool(requireDatabaseUrl(config), SEARCHES_AT_ONCE, SEARCH_TIMEOUT_MS);
+
 /**
  * Opens the database for long answers; whether it can be reached shows when there is one.
  * @throws StartupError when it is not set

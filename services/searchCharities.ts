@@ -7,7 +7,7 @@ import type { CharityPage } from "../providers/charities/provider.ts";
 import { CharityProviderError } from "../providers/charities/provider.ts";
 import { providerOf } from "./findCharity.ts";
 
-/** Also what the built-in catalogue may take, whose queries know no signal. */
+/** Also what the built-in catalogue may take, whose queries end a little later: they know no signal. */
 const ANSWER_WITHIN_MS = 5000;
 
 const NOTHING: CharityPage = { items: [], totalItems: 0, totalIsExact: true };

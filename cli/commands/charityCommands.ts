@@ -113,7 +113,8 @@ const search = async (
       `A search needs at least ${MINIMUM_SEARCH_LENGTH} letters or digits.`,
     );
   }
-  const catalogue = createCatalogue(await connections.database());
+  const db = await connections.database();
+  const catalogue = createCatalogue({ db, searches: db });
   const { items, totalItems } = await catalogue.search(
     { name: ein === null ? name : null, ein, page, pageSize: PAGE_SIZE },
     AbortSignal.timeout(60_000),

@@ -39,11 +39,14 @@ const createMissing = (name: CharityProviderName): CharityProvider => {
 
 export const createCharities = ({
   db,
+  searches = db,
   clock,
   settings: { everyorg, change, pledge },
   timeoutMs = TIMEOUT_MS,
 }: {
   readonly db: DatabasePool;
+  /** Connections for searches of the catalogue; who serves no searches needs none of their own. */
+  readonly searches?: DatabasePool;
   readonly clock: Clock;
   readonly settings: CharitySettings;
   /** The limit of one attempt to ask a remote provider. */
@@ -64,7 +67,7 @@ export const createCharities = ({
     return provider ? keepDetails(provider, { db, clock }) : createMissing(name);
   };
   const providers: Record<CharityProviderName, CharityProvider> = {
-    catalogue: createCatalogue(db),
+    catalogue: createCatalogue({ db, searches }),
     everyorg: kept("everyorg"),
     change: kept("change"),
     pledge: kept("pledge"),

@@ -1,10 +1,12 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
+import { StatementTimeoutError } from "slonik";
 import type { CatalogueCharity, NameMatch } from "../../../db/charities.ts";
 import { countCharities, findEligibleCharity, listCharities } from "../../../db/charities.ts";
 import type { Charity } from "../../../domain/charities.ts";
 import { parseEin } from "../../../domain/charities.ts";
 import { searchWords } from "../../../domain/charitySearch.ts";
-import type { CharityProvider } from "../provider.ts";
+import type { CharityPage, CharityProvider, CharityQuery } from "../provider.ts";
+import { CharityProviderError } from "../provider.ts";
 import { describeNtee } from "./nteeGroups.ts";
 
 const ID_PREFIX = "irs_";
@@ -28,8 +30,47 @@ const present = (charity: CatalogueCharity): Charity => ({
   iconUrl: "",
 });
 
-/** The built-in catalogue: offline, with exact totals. Its ids are `irs_` and the EIN. */
-export const createCatalogue = (db: CommonQueryMethods): CharityProvider => {
+const refuseLate = (signal: AbortSignal): void => {
+  if (signal.aborted) {
+    throw new CharityProviderError("The search took too long.");
+  }
+};
+
+const search = async (
+  db: CommonQueryMethods,
+  { name, ein, page, pageSize }: CharityQuery,
+  signal: AbortSignal,
+): Promise<CharityPage> => {
+  const list = async (match: NameMatch | null): Promise<CharityPage> => {
+    const query = { name: match, ein };
+    refuseLate(signal);
+    const totalItems = await countCharities(db, query);
+    refuseLate(signal);
+    const offset = (page - 1) * pageSize;
+    const items =
+      offset < totalItems ? await listCharities(db, query, { offset, limit: pageSize }) : [];
+    return { items: items.map(present), totalItems, totalIsExact: true };
+  };
+  if (name === null) {
+    return list(null);
+  }
+  const words = searchWords(name);
+  const found = await list({ by: "words", search: words });
+  // Only where nobody is called so: a typo's neighbours would spoil an honest answer.
+  return found.totalItems > 0 ? found : list({ by: "likeness", search: words });
+};
+
+/**
+ * The built-in catalogue: offline, with exact totals. Its ids are `irs_` and the EIN.
+ * @param deps.searches where it is searched: a common word keeps a connection busy for most of a second
+ */
+export const createCatalogue = ({
+  db,
+  searches,
+}: {
+  readonly db: CommonQueryMethods;
+  readonly searches: DatabasePool;
+}): CharityProvider => {
   const findByEin: CharityProvider["findByEin"] = async (ein) => {
     const charity = await findEligibleCharity(db, ein);
     return charity && present(charity);
@@ -43,22 +84,22 @@ export const createCatalogue = (db: CommonQueryMethods): CharityProvider => {
         nonprofitId.startsWith(ID_PREFIX) && parseEin(nonprofitId.slice(ID_PREFIX.length));
       return ein ? findByEin(ein, signal) : null;
     },
-    search: async ({ name, ein, page, pageSize }) => {
-      const list = async (match: NameMatch | null) => {
-        const query = { name: match, ein };
-        const totalItems = await countCharities(db, query);
-        const offset = (page - 1) * pageSize;
-        const items =
-          offset < totalItems ? await listCharities(db, query, { offset, limit: pageSize }) : [];
-        return { items: items.map(present), totalItems, totalIsExact: true };
-      };
-      if (name === null) {
-        return list(null);
+    search: async (query, signal) => {
+      try {
+        // Whoever gave up in the queue leaves at once: an error here would cost the pool its connection.
+        const found = await searches.connect(async (connection) =>
+          signal.aborted ? null : search(connection, query, signal),
+        );
+        if (found === null) {
+          throw new CharityProviderError("No connection for the search came free in time.");
+        }
+        return found;
+      } catch (error) {
+        if (error instanceof StatementTimeoutError) {
+          throw new CharityProviderError("The search took too long.", { cause: error });
+        }
+        throw error;
       }
-      const search = searchWords(name);
-      const found = await list({ by: "words", search });
-      // Only where nobody is called so: a typo's neighbours would spoil an honest answer.
-      return found.totalItems > 0 ? found : list({ by: "likeness", search });
     },
   };
 };
