@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { listFacts } from "../db/plantingFacts.ts";
 import { findOrder } from "../db/plantingOrders.ts";
+import { isTimelineComplete } from "../domain/buildTreeEvidence.ts";
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { PlantingOrder } from "../domain/planting.ts";
@@ -60,6 +61,14 @@ export const placeOrder = async (
   );
 };
 
+/** Whether looking brings no more of an order. What is reported of it later is recorded all the same. */
+const isFollowedToItsEnd = (
+  { timeline, stage }: PlantingOrder,
+  { isVerificationFollowed }: PlantingPartner,
+): boolean =>
+  stage === "planted_and_verified" ||
+  (!isVerificationFollowed && isTimelineComplete(timeline, stage));
+
 /** Asks the partner what has happened to an order, and records it. */
 export const followOrder = async (
   deps: Dependencies,
@@ -67,11 +76,11 @@ export const followOrder = async (
   signal: AbortSignal,
 ): Promise<{ readonly isFinished: boolean; readonly nextLookMs: number | null }> => {
   const { order, partner, atPartner } = await readOrder(deps, orderId);
-  if (order.stage === "planted_and_verified") {
+  if (isFollowedToItsEnd(order, partner)) {
     return { isFinished: true, nextLookMs: null };
   }
   const { facts, nextLookMs } = await partner.readNews(atPartner, deps.clock.now(), signal);
   await recordPlantingFacts(deps, orderId, facts, "partner");
   const after = await findOrder(deps.db, orderId);
-  return { isFinished: after?.stage === "planted_and_verified", nextLookMs };
+  return { isFinished: after !== null && isFollowedToItsEnd(after, partner), nextLookMs };
 };

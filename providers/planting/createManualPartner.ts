@@ -12,6 +12,7 @@ export const createManualPartner = ({
   kind: "manual",
   name,
   timeline,
+  isVerificationFollowed: false,
   placeOrder: ({ publicId }) => Promise.resolve(publicId),
   readNews: () => Promise.resolve({ facts: [], nextLookMs: null }),
 });

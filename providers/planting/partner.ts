@@ -26,6 +26,8 @@ export type PlantingPartner = {
   /** Its neutral name in evidence. */
   readonly name: string;
   readonly timeline: TimelineShape;
+  /** Whether looking brings the verification too; elsewhere it comes by report, if it ever comes. */
+  readonly isVerificationFollowed: boolean;
   /** Hands an order over; the answer is the partner's own name for it. */
   readonly placeOrder: (order: OrderAtPartner, signal: AbortSignal) => Promise<string>;
   /** What has happened to an order that is not on record yet. */

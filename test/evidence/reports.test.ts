@@ -6,6 +6,7 @@ import {
   simulatePlanted,
   simulateVerified,
 } from "../../providers/planting/simulated/simulatedFacts.ts";
+import { followOrder } from "../../services/followOrder.ts";
 import { recordPlantingFacts } from "../../services/recordPlantingFacts.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
@@ -109,6 +110,21 @@ test.serial(
     t.is(shown.exitCode, 0);
     t.regex(shown.stdout, /planted is on record with other details/u);
     t.regex(shown.stdout, /planted_and_verified is dated 2026-05-20.*, planted 2026-06-01/u);
+  },
+);
+
+test.serial(
+  "an order is followed until its timeline is complete, and a verification after that is on record",
+  async (t) => {
+    const { setup, order, facts } = await placeOrder(t);
+    const look = () => followOrder(setup.deps, order.id, new AbortController().signal);
+    await outcomesOf(setup, order.id, [facts.allocated]);
+    t.false((await look()).isFinished);
+    await outcomesOf(setup, order.id, [facts.planted]);
+    t.true((await look()).isFinished);
+    t.deepEqual(await outcomesOf(setup, order.id, [facts.verified]), ["accepted"]);
+    t.is((await setup.orders())[0]?.stage, "planted_and_verified");
+    t.true((await look()).isFinished);
   },
 );
 

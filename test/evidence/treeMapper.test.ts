@@ -131,11 +131,11 @@ test.serial("an order is planted when the project has recorded all its trees sin
     { id: "other", type: "fire-patrol" },
   ];
   setup.clock.set("2026-07-06T10:00:00.000Z");
-  await look(id);
+  t.false((await look(id)).isFinished);
   t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
   state.interventions = [...state.interventions, planting("second", "2026-07-08", [300], "")];
   setup.clock.set("2026-07-09T10:00:00.000Z");
-  await look(id);
+  t.true((await look(id)).isFinished);
   t.deepEqual(await factsOf(id), [
     "funds_distributed accepted",
     "allocated accepted",

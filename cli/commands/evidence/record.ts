@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
+import { WorkflowNotFoundError } from "@temporalio/common";
 import type { z } from "zod";
 import { plantingReport } from "../../../domain/plantingFact.ts";
 import { reportPlanting } from "../../../services/reportPlanting.ts";
@@ -38,7 +39,11 @@ const wake = async (context: Context, orderId: number): Promise<void> => {
         temporal.workflow.getHandle(plantingOrderId(orderId)).signal(factsSignal),
       ),
     );
-  } catch {
+  } catch (error) {
+    // It has seen the order to its end already, or the next gathering starts it again.
+    if (error instanceof WorkflowNotFoundError) {
+      return;
+    }
     say(context.io, "The order's workflow could not be told; it finds out at its next look.");
   }
 };

@@ -50,6 +50,7 @@ export const createSimulatedPartner = ({
     kind: "simulated",
     name,
     timeline,
+    isVerificationFollowed: true,
     placeOrder: ({ publicId }) => Promise.resolve(`simulated/${publicId}`),
     readNews: ({ publicId, treeCount, gatheredAt, reached }, now) => {
       const instants = new Map(reached.map(({ stage, occurredAt }) => [stage, occurredAt]));

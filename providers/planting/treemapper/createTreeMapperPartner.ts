@@ -98,6 +98,7 @@ export const createTreeMapperPartner = ({
   kind: "treemapper",
   name,
   timeline: "allocations",
+  isVerificationFollowed: false,
   placeOrder: async ({ publicId }, signal) => {
     const { project } = await readTreeMapper(access, signal);
     return `${project.uid}/${publicId}`;
