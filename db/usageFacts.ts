@@ -2,6 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../domain/usage.ts";
 import { MAXIMUM_QUANTITY } from "../domain/usage.ts";
+import type { StoredMeterEvent } from "./meterEvents.ts";
 import { streamColumns } from "./columns.ts";
 import { nothing, sql } from "./sql.ts";
 
@@ -46,20 +47,27 @@ export const findOldestUnsealedSecond = async (
   return second === null ? null : Number(second);
 };
 
+/** Who bills a meter event. */
+export type BilledParty = Pick<StoredMeterEvent, "processor" | "customerId">;
+
 const unsealedRow = z.strictObject({
   ids: z.array(z.string()),
   quantity: z.bigint(),
   held: z.boolean(),
+  processor: z.enum(["stripe", "ledger"]),
+  customerId: z.string().nullable(),
 });
 
 /**
- * The unsealed facts of one second: those to send, as far as they fit into one event, and those that take back usage
- * which the processor never accepted.
+ * The unsealed facts of one second, as far as they fit into one event, by who is billed: new usage goes to the present
+ * party, what is taken back to the party that was billed for it. Apart from them those that take back usage which the
+ * processor never accepted.
  */
 export const listUnsealedFacts = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, meter }: UsageStream,
   second: number,
+  present: BilledParty,
 ): Promise<readonly Readonly<z.output<typeof unsealedRow>>[]> =>
   transaction.any(sql.prepared("list_unsealed_facts", unsealedRow)`
     WITH unsealed AS (
@@ -73,8 +81,21 @@ export const listUnsealedFacts = (
           WHERE original.registration_id = fact.registration_id
             AND original.quantity > 0
             AND meter_event.state IN ('rejected', 'expired', 'blocked')
-        ) AS held
+        ) AS held,
+        coalesce(billed.processor, ${present.processor}) AS processor,
+        CASE WHEN billed.processor IS NULL THEN ${present.customerId} ELSE billed.customer_id END AS customer_id
       FROM usage_fact AS fact
+      LEFT JOIN LATERAL (
+        SELECT meter_event.processor, meter_event.customer_id
+        FROM usage_fact AS original
+        JOIN meter_event ON meter_event.id = original.meter_event_id
+        WHERE fact.quantity < 0
+          AND original.registration_id = fact.registration_id
+          AND original.quantity > 0
+          AND meter_event.state IN ('delivered', 'void')
+        ORDER BY original.id
+        LIMIT 1
+      ) AS billed ON true
       WHERE fact.account_id = ${accountId}
         AND fact.mode = ${mode}
         AND fact.meter = ${meter}
@@ -82,14 +103,16 @@ export const listUnsealedFacts = (
         AND fact.meter_event_id IS NULL
     ),
     fitting AS (
-      SELECT id, quantity, held, abs(sum(quantity) OVER (PARTITION BY held ORDER BY id)) AS running
+      SELECT
+        *,
+        abs(sum(quantity) OVER (PARTITION BY held, processor, customer_id ORDER BY id)) AS running
       FROM unsealed
     )
-    SELECT array_agg(id::text) AS ids, sum(quantity)::bigint AS quantity, held
+    SELECT array_agg(id::text) AS ids, sum(quantity)::bigint AS quantity, held, processor, customer_id AS "customerId"
     FROM fitting
     WHERE running <= ${MAXIMUM_QUANTITY}
-    GROUP BY held
-    ORDER BY held DESC
+    GROUP BY held, processor, customer_id
+    ORDER BY held DESC, processor, customer_id
   `);
 
 export const assignFacts = async (

@@ -29,20 +29,23 @@ export const sealMeterEvent = (
     }
     const account = await findAccount(transaction, stream.accountId);
     const processor = billing.forMode(stream.mode).name;
-    const customerId = processor === "stripe" ? (account?.stripeCustomerId ?? null) : null;
+    const present = {
+      processor,
+      customerId: processor === "stripe" ? (account?.stripeCustomerId ?? null) : null,
+    };
     const sealedAt = clock.now();
     for (;;) {
       const second = await findOldestUnsealedSecond(transaction, stream);
       if (second === null || second > lastSealableSecond(sealedAt)) {
         return null;
       }
-      for (const { ids, quantity, held } of await listUnsealedFacts(transaction, stream, second)) {
+      const parts = await listUnsealedFacts(transaction, stream, second, present);
+      for (const { ids, quantity, held, ...billed } of parts) {
         const state = held ? "held" : quantity === 0n ? "void" : "sealed";
         const event = await insertMeterEvent(transaction, stream, {
           second,
           quantity,
-          processor,
-          customerId,
+          ...billed,
           state,
           sealedAt,
         });
