@@ -171,11 +171,28 @@ export const recordRetry = async (
   `);
 };
 
-/** Ends an event's life in a final state, or takes a failed one to another. */
+/** Keeps others away from an event for as long as its attempt still takes. */
+export const renewLease = async (
+  db: CommonQueryMethods,
+  id: bigint,
+  leasedUntil: Date,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    UPDATE meter_event
+    SET leased_until = ${leasedUntil.toISOString()}
+    WHERE id = ${id} AND state = 'sending'
+  `);
+};
+
+/**
+ * Ends an event's life in a final state, or takes a failed one to another. An event that is in none of the states that
+ * it is taken from stays as it is: somebody else has settled it, such as support while an attempt was paused.
+ */
 export const settleMeterEvent = async (
   db: CommonQueryMethods,
   id: bigint,
   settlement: {
+    readonly from: readonly MeterEventState[];
     readonly state: Exclude<MeterEventState, "sealed" | "sending">;
     readonly reason: string | null;
     readonly settledAt: Date;
@@ -188,11 +205,16 @@ export const settleMeterEvent = async (
       leased_until = NULL,
       last_error = coalesce(${settlement.reason}, last_error),
       settled_at = ${settlement.settledAt.toISOString()}
-    WHERE id = ${id}
+    WHERE id = ${id} AND state = ANY(${sql.array([...settlement.from], "text")})
   `);
 };
 
-/** The units delivered for a customer in a span of seconds, half-open, without one event. */
+const deliveredRow = z.strictObject({
+  quantity: z.bigint().transform(Number),
+  lastSettledAt: z.date().nullable(),
+});
+
+/** The units delivered for a customer in a span of seconds, half-open, without one event, and when the last were. */
 export const sumDelivered = async (
   db: CommonQueryMethods,
   of: {
@@ -203,10 +225,10 @@ export const sumDelivered = async (
     readonly end: number;
     readonly without: bigint;
   },
-): Promise<number> => {
+): Promise<z.output<typeof deliveredRow>> => {
   const { accountId, mode, meter } = of.stream;
-  const quantity = await db.oneFirst(sql.type(z.strictObject({ quantity: z.bigint() }))`
-    SELECT coalesce(sum(quantity), 0)::bigint AS quantity
+  return db.one(sql.type(deliveredRow)`
+    SELECT coalesce(sum(quantity), 0)::bigint AS quantity, max(settled_at) AS "lastSettledAt"
     FROM meter_event
     WHERE account_id = ${accountId}
       AND mode = ${mode}
@@ -218,5 +240,4 @@ export const sumDelivered = async (
       AND second < ${of.end}
       AND id <> ${of.without}
   `);
-  return Number(quantity);
 };

@@ -3,6 +3,7 @@ import type { MinuteQuantities, ReportedStream } from "../db/usageReports.ts";
 import { listReportedStreams, sumByMinute, sumUnsealed } from "../db/usageReports.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
+import { LONGEST_USAGE_LAG_MS } from "../providers/billing/processor.ts";
 
 const MINUTE = 60;
 const HOUR = 60 * MINUTE;
@@ -10,8 +11,7 @@ const DAY = 24 * HOUR;
 
 /** The longest billing cycle, and the days in which the processor still takes a correction. */
 const DEFAULT_SPAN = 35 * DAY;
-/** The processor's own sums lag behind what it was sent. */
-const LAG = 15 * MINUTE;
+const LAG = LONGEST_USAGE_LAG_MS / 1000;
 
 /** A half-open span of unix seconds, both ends on a whole minute. */
 export type Span = { readonly start: number; readonly end: number };
@@ -102,10 +102,7 @@ const createUsageReader = (
     throw new Error(`Usage was reported to ${stream.processor}, which is not set up.`);
   }
   return (part) =>
-    // Without a customer nothing can have been delivered.
-    stream.processor === "stripe" && stream.customerId === null
-      ? Promise.resolve(0)
-      : processor.usageIn({ ...stream, subscriptionId: null }, stream.meter, part, signal);
+    processor.usageIn({ ...stream, subscriptionId: null }, stream.meter, part, signal);
 };
 
 const compareStream = async (

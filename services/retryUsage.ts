@@ -21,7 +21,7 @@ type Dependencies = {
  * the processor's record.
  */
 const findDelivery = (
-  { db, billing }: Dependencies,
+  { db, clock, billing }: Dependencies,
   event: StoredMeterEvent,
   known: "delivered" | "absent" | null,
 ): Delivery | Promise<Delivery> => {
@@ -33,7 +33,10 @@ const findDelivery = (
   }
   const processor = billing.named(event.processor, event.mode);
   return processor
-    ? checkDelivery(processor, db, event, AbortSignal.timeout(ANSWER_WITHIN_MS))
+    ? checkDelivery(processor, db, event, {
+        now: clock.now(),
+        signal: AbortSignal.timeout(ANSWER_WITHIN_MS),
+      })
     : { kind: "unclear", reason: `${event.processor} is not set up, so it cannot be asked` };
 };
 
@@ -57,7 +60,7 @@ export const retryUsage = async (
     throw new DomainError("record_not_found", `there is no meter event ${meterEventId}`);
   }
   const delivery = await findDelivery(deps, event, known);
-  if (delivery.kind === "unclear") {
+  if (delivery.kind === "unclear" || delivery.kind === "early") {
     throw new DomainError("request_invalid", `meter event ${meterEventId}: ${delivery.reason}`);
   }
   return db.transaction(async (transaction) => {
@@ -70,6 +73,7 @@ export const retryUsage = async (
       );
     }
     await settleMeterEvent(transaction, meterEventId, {
+      from: [state],
       state: delivery.kind === "delivered" ? "delivered" : "superseded",
       reason: null,
       settledAt: clock.now(),

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { StoredMeterEvent } from "../db/meterEvents.ts";
-import { beginAttempt, recordRetry, settleMeterEvent } from "../db/meterEvents.ts";
+import { beginAttempt, recordRetry, renewLease, settleMeterEvent } from "../db/meterEvents.ts";
 import type { Clock } from "../domain/clock.ts";
 import { decideSend } from "../domain/usage.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
@@ -30,6 +30,8 @@ type Verdict =
 
 /** Longer than any attempt can take: the processor's client gives up after 10 seconds. */
 const LEASE_MS = 15_000;
+
+const leaseFrom = (now: Date): Date => new Date(now.getTime() + LEASE_MS);
 
 /** Only a person can mend credentials; asking more often helps nobody. */
 const MISCONFIGURED_PAUSE_MS = 5 * 60 * 1000;
@@ -93,23 +95,26 @@ const judge = async (
   const processor = deps.billing.named(event.processor, event.mode);
   if (!processor) {
     return {
-      state: "sending",
-      cause: "misconfigured",
+      state: event.outcomeUnknown ? "blocked" : "rejected",
       reason: `the event was sealed for ${event.processor}, which is not set up`,
-      afterMs: MISCONFIGURED_PAUSE_MS,
     };
   }
   const now = deps.clock.now();
   let decision = decideSend(event, now);
   if (decision === "reconcile") {
-    const delivery = await checkDelivery(processor, deps.db, event, signal);
-    if (delivery.kind === "delivered") {
-      return { state: "delivered" };
+    const delivery = await checkDelivery(processor, deps.db, event, { now, signal });
+    switch (delivery.kind) {
+      case "delivered":
+        return { state: "delivered" };
+      case "unclear":
+        return { state: "blocked", reason: delivery.reason };
+      case "early":
+        return { state: "sending", cause: "early", ...delivery };
+      case "absent":
+        decision = decideSend({ ...event, outcomeUnknown: false }, now);
+        // Asking took its time, and the lease must outlast the attempt.
+        await renewLease(deps.db, event.id, leaseFrom(deps.clock.now()));
     }
-    if (delivery.kind === "unclear") {
-      return { state: "blocked", reason: delivery.reason };
-    }
-    decision = decideSend({ ...event, outcomeUnknown: false }, now);
   }
   if (decision === "expire") {
     return { state: "expired", reason: "older than the processor accepts" };
@@ -133,7 +138,7 @@ export const sendMeterEvent = async (
 ): Promise<SendResult> => {
   const { db, clock } = deps;
   const now = clock.now();
-  const event = await beginAttempt(db, id, { now, until: new Date(now.getTime() + LEASE_MS) });
+  const event = await beginAttempt(db, id, { now, until: leaseFrom(now) });
   if (!event) {
     return {
       kind: "delayed",
@@ -149,6 +154,6 @@ export const sendMeterEvent = async (
     return { kind: "delayed", cause, reason, afterMs };
   }
   const { state, reason = null } = verdict;
-  await settleMeterEvent(db, id, { state, reason, settledAt: clock.now() });
+  await settleMeterEvent(db, id, { from: ["sending"], state, reason, settledAt: clock.now() });
   return { kind: "settled", state };
 };

@@ -37,6 +37,9 @@ export type SendOutcome =
   | { readonly kind: "rejected"; readonly reason: string }
   | { readonly kind: "misconfigured"; readonly reason: string };
 
+/** Others have seen Stripe's sums lag by minutes; this is far longer. */
+export const LONGEST_USAGE_LAG_MS = 15 * 60 * 1000;
+
 /** Who bills. Time spans are half-open and in unix seconds; quantities are whole units. */
 export type BillingProcessor = {
   readonly name: "stripe" | "ledger";
@@ -44,9 +47,12 @@ export type BillingProcessor = {
   readonly prepare: () => Promise<void>;
   /** One attempt, without retries of its own. Never throws for anything the processor answers. */
   readonly send: (event: MeterEvent, signal: AbortSignal) => Promise<SendOutcome>;
+  /** How long `usageIn` may lack what was sent, in milliseconds. */
+  readonly usageLagMs: number;
   /**
-   * The sum of the usage that the processor has on record in a span. `start` and `end` are whole minutes. Throws when
-   * the processor cannot say.
+   * The sum of the usage that the processor has on record in a span. `start` and `end` are whole minutes; a customer who
+   * is not known there has none. Throws a UsageUnreadableError when the processor will never tell, any other error when
+   * it cannot tell now.
    */
   readonly usageIn: (
     customer: BillingCustomer,
@@ -74,6 +80,11 @@ export type BillingProcessor = {
     signal: AbortSignal,
   ) => Promise<void>;
 };
+
+/** The processor refuses to tell usage, as for a customer who was deleted there; asking again does not help. */
+export class UsageUnreadableError extends Error {
+  override readonly name = "UsageUnreadableError";
+}
 
 /** Something of ours at the processor is set up otherwise than we need it, which no retry mends. */
 export class ProcessorMismatchError extends Error {

@@ -51,10 +51,13 @@ export type BillingSetup = {
 /** An organization that is billed through the Stripe double, with one clock for both sides. */
 export const setUpBilling = async (
   t: ExecutionContext<DatabaseContext>,
-  { timeoutMs = 10_000 }: { readonly timeoutMs?: number } = {},
+  {
+    timeoutMs = 10_000,
+    ...settings
+  }: { readonly timeoutMs?: number; readonly summaryDelaySeconds?: number } = {},
 ): Promise<BillingSetup> => {
   const { db } = t.context;
-  const double = await startStripeDouble();
+  const double = await startStripeDouble(settings);
   t.teardown(double.close);
   const { control } = double;
   control.holdClock({ second: NOON });

@@ -1,6 +1,10 @@
 import { monthlyCycle } from "../../domain/billingCycle.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { updateAccount } from "../../db/accounts.ts";
+import { sumLedgerUsage } from "../../db/ledgerUsage.ts";
 import { areRefundsSettled } from "../../db/usageFacts.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { drainUsage } from "../../services/drainUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { readBooks } from "../support/books.ts";
 import { setUpBilling } from "./billingSetup.ts";
@@ -41,6 +45,51 @@ test("a refund of reported usage is billed at the registration's own second", as
   await refund(other, 2);
   await drain();
   t.deepEqual(billed(), {});
+});
+
+test("a refund goes to the customer who was billed for the usage, also after another was set", async (t) => {
+  const { register, refund, drain, double, deps, stream, customerId, pass } = await setUpBilling(t);
+  const { db } = deps;
+  const unitsOf = (customer: string): number =>
+    double.control.usage({ customerId: customer }).reduce((sum, { value }) => sum + value, 0);
+  const first = await register(8);
+  const second = await register(4);
+  await drain();
+  const { customerId: other } = double.control.addSubscriber({});
+  await updateAccount(db, stream.accountId, { stripeCustomerId: other });
+  const third = await register(5);
+  await refund(first, 3);
+  await refund(second);
+  await drain();
+  t.is(unitsOf(customerId), 5);
+  t.is(unitsOf(other), 5);
+
+  await refund(third);
+  pass(60);
+  await refund(first);
+  await drain();
+
+  t.is(unitsOf(customerId), 0);
+  t.is(unitsOf(other), 0);
+});
+
+test("usage that the ledger billed is refunded there after Stripe was set up", async (t) => {
+  const { register, refund, drain, deps, stream, sends, pass } = await setUpBilling(t);
+  const beforeStripe = { ...deps, billing: createBilling({ db: deps.db, stripe: null }) };
+  const id = await register(8);
+  pass(5);
+  await drainUsage(beforeStripe, stream, {
+    signal: new AbortController().signal,
+    onResult: () => undefined,
+  });
+  const span = { start: 0, end: Number.MAX_SAFE_INTEGER };
+  t.is(await sumLedgerUsage(deps.db, stream, span), 8);
+
+  await refund(id, 6);
+  await drain();
+
+  t.is(await sumLedgerUsage(deps.db, stream, span), 2);
+  t.is(sends(), 0);
 });
 
 test("partial refunds add up, and more than remains is refused and changes nothing", async (t) => {
@@ -142,6 +191,28 @@ test("an outcome that nobody knows and a refusal after it block the event until 
   t.deepEqual(billed(), await recorded());
 });
 
+test("usage that is missing in lagging sums is not sent again before they can be believed", async (t) => {
+  const { register, drain, drainOnce, pass, double, billed, recorded, retryFailed } =
+    await setUpBilling(t, { summaryDelaySeconds: 120 });
+  await register(9);
+  pass(5);
+  double.control.addFault({ kind: "drop", applied: true });
+  await drainOnce();
+  double.control.addFault({
+    kind: "answer",
+    status: 400,
+    body: { error: { type: "invalid_request_error", message: "Something." } },
+  });
+  await drainOnce();
+
+  await t.throwsAsync(retryFailed(), { instanceOf: DomainError, message: /lag for another 15/u });
+  pass(16 * 60);
+  t.deepEqual(await retryFailed(), ["delivered"]);
+  await drain();
+
+  t.deepEqual(billed(), await recorded());
+});
+
 test("a blocked event whose minute does not add up is left to a person's word", async (t) => {
   const { register, drain, double, customerId, retryFailed, retryAs, billed, pass, drainOnce } =
     await setUpBilling(t);
@@ -168,6 +239,8 @@ test("a blocked event whose minute does not add up is left to a person's word", 
     }),
   });
 
+  await t.throwsAsync(retryFailed(), { instanceOf: DomainError, message: /may lag/u });
+  pass(15 * 60);
   await t.throwsAsync(retryFailed(), { instanceOf: DomainError, message: /109 units/u });
   t.deepEqual(await retryAs("delivered"), ["delivered"]);
   await drain();

@@ -1,4 +1,6 @@
 import { findUnfinishedMeterEvent, beginAttempt } from "../../db/meterEvents.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { drainUsage } from "../../services/drainUsage.ts";
 import { sealMeterEvent } from "../../services/sealMeterEvent.ts";
 import type { Fault } from "../stripe/faults.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -217,6 +219,52 @@ test("after more than 20 hours in the dark Stripe's own sums decide: usage that 
   await drain();
 
   t.deepEqual(billed(), await recorded());
+});
+
+test("a customer of whom Stripe does not tell any more blocks the doubtful event and nothing after it", async (t) => {
+  const { register, pass, drainOnce, drain, double, events } = await setUpBilling(t);
+  await register(7);
+  pass(5);
+  double.control.addFault({ kind: "drop", applied: true });
+  await drainOnce();
+  pass(21 * 3600);
+  await register(2);
+  double.control.addFault({
+    kind: "answer",
+    method: "GET",
+    path: `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`,
+    status: 404,
+    body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
+  });
+
+  await drain();
+
+  t.deepEqual(await events(), [
+    { state: "blocked", quantity: 7 },
+    { state: "delivered", quantity: 2 },
+  ]);
+});
+
+test("an event for a processor that is not set up any more is parked, and the rest is billed by the present one", async (t) => {
+  const { deps, stream, register, pass, drainOnce, double, events, sends } = await setUpBilling(t);
+  await register(7);
+  pass(5);
+  double.control.addFault({ kind: "server_error" });
+  await drainOnce();
+  await register(2);
+  pass(20);
+  const before = sends();
+
+  await drainUsage({ ...deps, billing: createBilling({ db: deps.db, stripe: null }) }, stream, {
+    signal: new AbortController().signal,
+    onResult: () => undefined,
+  });
+
+  t.deepEqual(await events(), [
+    { state: "blocked", quantity: 7 },
+    { state: "delivered", quantity: 2 },
+  ]);
+  t.is(sends(), before);
 });
 
 test("usage older than Stripe takes is parked as expired and does not hold up the next", async (t) => {

@@ -1,3 +1,4 @@
+import { UsageUnreadableError } from "../../providers/billing/processor.ts";
 import test from "ava";
 import { never, setUpStripe } from "./stripeSetup.ts";
 
@@ -55,6 +56,13 @@ test("a span that is no whole minutes is refused", async (t) => {
   });
 });
 
+test("without a customer there is no usage", async (t) => {
+  const { processor, customer } = await setUpStripe(t);
+  const nobody = { ...customer, customerId: null };
+
+  t.is(await processor.usageIn(nobody, "tree", { start: 0, end: 60 }, never), 0);
+});
+
 test("usage that cannot be read is an error, never 0", async (t) => {
   const { double, processor, customer } = await setUpStripe(t);
   const read = (customerId: string | null): Promise<number> =>
@@ -63,8 +71,10 @@ test("usage that cannot be read is an error, never 0", async (t) => {
   double.control.addFault({ kind: "server_error", method: "GET", path });
 
   await t.throwsAsync(read(customer.customerId), { message: /unknown error/u });
-  await t.throwsAsync(read("cus_gone"), { message: /No such customer/u });
-  await t.throwsAsync(read(null), { message: /has no Stripe customer/u });
+  await t.throwsAsync(read("cus_gone"), {
+    instanceOf: UsageUnreadableError,
+    message: /No such customer/u,
+  });
   await t.throwsAsync(
     processor.usageIn(customer, "tree", { start: 0, end: 60 }, AbortSignal.abort()),
   );

@@ -25,6 +25,8 @@ export const createLedgerProcessor = ({
     });
     return { kind: "delivered", duplicate: !isNew };
   },
+  // Its books are the database itself.
+  usageLagMs: 0,
   usageIn: ({ accountId }, meter, span) => sumLedgerUsage(db, { accountId, mode, meter }, span),
   currentPeriod: () => Promise.resolve(null),
   provisionDonations: () => Promise.resolve(),

@@ -1,4 +1,6 @@
+import { Stripe } from "stripe";
 import type { Kind } from "../../../domain/accounts.ts";
+import { LONGEST_USAGE_LAG_MS, UsageUnreadableError } from "../processor.ts";
 import type { BillingCustomer, BillingProcessor, MeterEvent, SendOutcome } from "../processor.ts";
 import { createStripeClient } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
@@ -8,13 +10,6 @@ import type { DonationPrices } from "./provisionDonations.ts";
 import { outcomeOfError } from "./sendOutcome.ts";
 import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
 import { sumUsage } from "./sumUsage.ts";
-
-const customerOf = ({ accountId, customerId }: BillingCustomer): string => {
-  if (customerId === null) {
-    throw new Error(`The account ${accountId} has no Stripe customer.`);
-  }
-  return customerId;
-};
 
 const subscriptionOf = ({ accountId, subscriptionId }: BillingCustomer): string => {
   if (subscriptionId === null) {
@@ -84,11 +79,22 @@ export const createStripeProcessor = ({
       }
       return boundTo(signal, () => post(event, customerId));
     },
+    usageLagMs: LONGEST_USAGE_LAG_MS,
     usageIn: (customer, meter, span, signal) =>
       boundTo(signal, async () => {
-        const customerId = customerOf(customer);
+        const { customerId } = customer;
+        if (customerId === null) {
+          // Nothing was ever sent for it.
+          return 0;
+        }
         const meterId = (await findMeters())[meter];
-        return sumUsage({ stripe, meterId, customerId }, span);
+        try {
+          return await sumUsage({ stripe, meterId, customerId }, span);
+        } catch (error) {
+          throw error instanceof Stripe.errors.StripeInvalidRequestError
+            ? new UsageUnreadableError(error.message, { cause: error })
+            : error;
+        }
       }),
     currentPeriod: (customer, meter, signal) =>
       boundTo(signal, async () => {
