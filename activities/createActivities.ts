@@ -3,7 +3,7 @@ import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/comm
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
 import type { UsageStream } from "../domain/usage.ts";
-import { listUndispatchedOrders, markOrdersDispatched } from "../db/plantingOrders.ts";
+import { listOrdersToStart, markOrdersDispatched } from "../db/plantingOrders.ts";
 import { deleteExpiredAnswers } from "../db/cachedAnswers.ts";
 import type { Planting } from "../providers/planting/createPlanting.ts";
 import { followOrder, placeOrder } from "../services/followOrder.ts";
@@ -41,6 +41,8 @@ export type ActivityDependencies = {
   readonly planting: Planting;
   /** How long to wait between two looks at an order where the partner does not say. */
   readonly plantingPollMs: number;
+  /** After how long without a look an order's workflow counts as lost. */
+  readonly plantingSilenceMs: number;
   /** Told of every attempt to send a meter event. */
   readonly observeSend: (stream: UsageStream, result: SendResult) => void;
   /** Told after every reconciliation of the streams whose usage at the processor is not ours. */
@@ -110,8 +112,13 @@ export const createActivities = (deps: ActivityDependencies) => ({
     return { orders };
   },
 
+  /** Also those whose workflow seems lost; the name is from before and stands in histories. */
   listUndispatchedOrders: (): Promise<readonly number[]> =>
-    listUndispatchedOrders(deps.db, ORDERS_STARTED_AT_ONCE),
+    listOrdersToStart(
+      deps.db,
+      new Date(deps.clock.now().getTime() - deps.plantingSilenceMs),
+      ORDERS_STARTED_AT_ONCE,
+    ),
 
   markOrdersDispatched: (orderIds: readonly number[]): Promise<void> =>
     markOrdersDispatched(deps.db, orderIds, deps.clock.now()),

@@ -165,19 +165,37 @@ export const gatherOrder = (
     FROM inserted
   `);
 
-/** Orders whose workflow nobody has started yet, oldest first. */
-export const listUndispatchedOrders = (
+/**
+ * Orders whose workflow is to be started: those of which nobody has started one yet, and unfinished ones that nobody has
+ * looked at for so long that theirs must be lost.
+ * @param silentSince orders that were looked at or started since then are left alone
+ */
+export const listOrdersToStart = (
   db: CommonQueryMethods,
+  silentSince: Date,
   limit: number,
 ): Promise<readonly number[]> =>
   db.anyFirst(sql.type(z.strictObject({ id: z.int() }))`
-    SELECT id
-    FROM planting_order
-    WHERE dispatched_at IS NULL
-    ORDER BY id
+    (
+      SELECT id
+      FROM planting_order
+      WHERE dispatched_at IS NULL
+      ORDER BY id
+      LIMIT ${limit}
+    )
+    UNION ALL
+    (
+      SELECT id
+      FROM planting_order
+      WHERE finished_at IS NULL AND greatest(dispatched_at, looked_at) < ${silentSince.toISOString()}::timestamptz
+        AND dispatched_at IS NOT NULL
+      ORDER BY greatest(dispatched_at, looked_at)
+      LIMIT ${limit}
+    )
     LIMIT ${limit}
   `);
 
+/** Keeps when orders' workflows were last started, or found running. */
 export const markOrdersDispatched = async (
   db: CommonQueryMethods,
   ids: readonly number[],
@@ -187,6 +205,21 @@ export const markOrdersDispatched = async (
     UPDATE planting_order
     SET dispatched_at = ${dispatchedAt.toISOString()}
     WHERE id = ANY(${sql.array(ids, "int4")})
+  `);
+};
+
+/** Keeps that an order was looked at, and whether that was for the last time. */
+export const markOrderLookedAt = async (
+  db: CommonQueryMethods,
+  id: number,
+  lookedAt: Date,
+  isFinished: boolean,
+): Promise<void> => {
+  const finishedAt = isFinished ? lookedAt.toISOString() : null;
+  await db.query(sql.typeAlias("void")`
+    UPDATE planting_order
+    SET looked_at = ${lookedAt.toISOString()}::timestamptz, finished_at = coalesce(finished_at, ${finishedAt}::timestamptz)
+    WHERE id = ${id}
   `);
 };
 

@@ -13,6 +13,15 @@ export const plantingOrderIntervalMs = ({
   1000 *
   (PLANTING_ORDER_INTERVAL_SECONDS ?? (PLANTING_PARTNER === "simulated" ? 60 : 24 * 60 * 60));
 
+/** A look that fails is tried again after ten minutes at most: below that, silence says nothing. */
+const SHORTEST_SILENCE_MS = 30 * 60 * 1000;
+
+/** After how long without a look an order's workflow counts as lost: three looks that did not happen. */
+export const plantingSilenceMs = ({
+  PLANTING_POLL_INTERVAL_SECONDS,
+}: Pick<Config, "PLANTING_POLL_INTERVAL_SECONDS">): number =>
+  Math.max(3 * PLANTING_POLL_INTERVAL_SECONDS * 1000, SHORTEST_SILENCE_MS);
+
 /**
  * Who plants, as the configuration says.
  * @throws StartupError when the partner needs a key that is not set

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { listFacts } from "../db/plantingFacts.ts";
-import { findOrder } from "../db/plantingOrders.ts";
+import { findOrder, markOrderLookedAt } from "../db/plantingOrders.ts";
 import { isTimelineComplete } from "../domain/buildTreeEvidence.ts";
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
@@ -75,12 +75,16 @@ export const followOrder = async (
   orderId: number,
   signal: AbortSignal,
 ): Promise<{ readonly isFinished: boolean; readonly nextLookMs: number | null }> => {
+  const { db, clock } = deps;
   const { order, partner, atPartner } = await readOrder(deps, orderId);
   if (isFollowedToItsEnd(order, partner)) {
+    await markOrderLookedAt(db, orderId, clock.now(), true);
     return { isFinished: true, nextLookMs: null };
   }
-  const { facts, nextLookMs } = await partner.readNews(atPartner, deps.clock.now(), signal);
+  const { facts, nextLookMs } = await partner.readNews(atPartner, clock.now(), signal);
   await recordPlantingFacts(deps, orderId, facts, "partner");
-  const after = await findOrder(deps.db, orderId);
-  return { isFinished: after !== null && isFollowedToItsEnd(after, partner), nextLookMs };
+  const after = await findOrder(db, orderId);
+  const isFinished = after !== null && isFollowedToItsEnd(after, partner);
+  await markOrderLookedAt(db, orderId, clock.now(), isFinished);
+  return { isFinished, nextLookMs };
 };

@@ -14,7 +14,11 @@ import { createCharities } from "../providers/charities/createCharities.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
 import { readCharitySettings } from "../program/readCharitySettings.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
-import { plantingOrderIntervalMs, readPlantingSettings } from "../program/readPlantingSettings.ts";
+import {
+  plantingOrderIntervalMs,
+  plantingSilenceMs,
+  readPlantingSettings,
+} from "../program/readPlantingSettings.ts";
 import { BACKGROUND_QUEUE, INTERACTIVE_QUEUE } from "../workflows/taskQueues.ts";
 import { createWorkerMetrics } from "./createWorkerMetrics.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
@@ -54,6 +58,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     billing,
     planting: createPlanting(db, readPlantingSettings(config)),
     plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
+    plantingSilenceMs: plantingSilenceMs(config),
     observeSend: (stream, result) => {
       metrics.observeSend(stream, result);
       if (

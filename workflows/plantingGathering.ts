@@ -26,17 +26,18 @@ const startOrder = async (orderId: number): Promise<void> => {
       workflowId: plantingOrderId(orderId),
       args: [orderId],
       parentClosePolicy: ParentClosePolicy.ABANDON,
-      workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
+      // One that was terminated is started again; while one runs, this refuses a second.
+      workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
     });
   } catch (error) {
-    // An earlier gathering started it and ended before it could say so.
+    // It runs: its looks fail or are far apart, or the gathering that started it ended before it could say so.
     if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
       throw error;
     }
   }
 };
 
-/** Gathers registered trees into planting orders and starts a workflow for each. */
+/** Gathers registered trees into planting orders and starts a workflow for each, and for each that has lost its own. */
 export const plantingGathering = async (): Promise<void> => {
   await gatherPlantingOrders();
   for (let page = 0; page < PAGES; page += 1) {

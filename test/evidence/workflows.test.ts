@@ -1,27 +1,54 @@
 import { Client, Connection } from "@temporalio/client";
 import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
 import { createActivities } from "../../activities/createActivities.ts";
+import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { listOrders } from "../../db/plantingOrders.ts";
 import { listFacts } from "../../db/plantingFacts.ts";
+import { sql } from "../../db/sql.ts";
+import type { PlantingOrder } from "../../domain/planting.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createPlanting } from "../../providers/planting/createPlanting.ts";
+import type { PlantingSettings } from "../../providers/planting/createPlanting.ts";
+import {
+  simulateAllocated,
+  simulatePlanted,
+} from "../../providers/planting/simulated/simulatedFacts.ts";
+import { recordPlantingFacts } from "../../services/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
 import { plantingGathering, PLANTING_GATHERING_ID } from "../../workflows/plantingGathering.ts";
-import { plantingOrderId } from "../../workflows/plantingOrder.ts";
+import { factsSignal, plantingOrderId } from "../../workflows/plantingOrder.ts";
 import { BACKGROUND_QUEUE } from "../../workflows/taskQueues.ts";
+import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { createMovableClock } from "../support/movableClock.ts";
 import { eventually, registerNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 const test = testWithDatabase();
 
 const DURATIONS = { allocationMs: 300, plantingMs: 300, verificationMs: 300 };
+const HOUR_MS = 60 * 60 * 1000;
 
-test("a gathering starts one workflow per order, which survives its worker and ends with the verification", async (t) => {
+Runtime.install({ logger: new DefaultLogger("ERROR") });
+
+/** An organization whose trees are planted by workflows on a Temporal server. */
+const setUp = async (
+  t: ExecutionContext<DatabaseContext>,
+  {
+    clock,
+    partner,
+    plantingPollMs,
+  }: {
+    readonly clock: Clock;
+    readonly partner: PlantingSettings["partner"];
+    readonly plantingPollMs: number;
+  },
+) => {
   const { db } = t.context;
-  Runtime.install({ logger: new DefaultLogger("ERROR") });
   const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
   t.teardown(() => connection.close());
   const namespace = await registerNamespace(connection);
@@ -30,15 +57,16 @@ test("a gathering starts one workflow per order, which survives its worker and e
   const workflowBundle = await bundleWorkflows();
   const activities = createActivities({
     db,
-    clock: systemClock,
+    clock,
     billing: createBilling({ db, stripe: null }),
     planting: createPlanting(db, {
       treeMapper: null,
-      partner: "simulated",
+      partner,
       partnerName: null,
       simulated: { timeline: "allocations", durations: DURATIONS },
     }),
-    plantingPollMs: 500,
+    plantingPollMs,
+    plantingSilenceMs: 3 * HOUR_MS,
     observeSend: () => undefined,
     observeDrift: () => undefined,
   });
@@ -56,62 +84,145 @@ test("a gathering starts one workflow per order, which survives its worker and e
       await running;
     };
   };
-  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const writer = createRegistrationWriter({ db, clock });
   const { id: accountId } = await createTestOrganization(db);
-  const register = (count: number) =>
-    writer.register({
-      accountId,
-      mode: "live",
-      kind: "tree",
-      count,
-      fractionalCount: 0,
-      idempotencyKey: null,
-      attribution: "",
-      metadata: {},
-    });
-  const gather = (): Promise<void> =>
-    temporal.workflow.execute(plantingGathering, {
-      workflowId: PLANTING_GATHERING_ID,
-      taskQueue: BACKGROUND_QUEUE,
-      args: [],
-    });
+  return {
+    temporal,
+    startWorker,
+    /** Stops the last worker when the test ends. */
+    stopAtTheEnd: (stop: () => Promise<void>) =>
+      t.teardown(async () => {
+        await stop();
+        await native.close();
+      }),
+    register: (count: number) =>
+      writer.register({
+        accountId,
+        mode: "live",
+        kind: "tree",
+        count,
+        fractionalCount: 0,
+        idempotencyKey: null,
+        attribution: "",
+        metadata: {},
+      }),
+    gather: (): Promise<void> =>
+      temporal.workflow.execute(plantingGathering, {
+        workflowId: PLANTING_GATHERING_ID,
+        taskQueue: BACKGROUND_QUEUE,
+        args: [],
+      }),
+    orders: (): Promise<readonly PlantingOrder[]> => listOrders(db, { accountId, limit: 10 }),
+  };
+};
 
-  await register(5);
-  const stopFirst = await startWorker();
-  await gather();
-  await gather();
-  await register(6);
-  await gather();
-  await stopFirst();
-  const stopSecond = await startWorker();
-  t.teardown(async () => {
-    await stopSecond();
-    await native.close();
-  });
-  const orders = await listOrders(db, { accountId, limit: 10 });
-  t.deepEqual(
-    orders.map(({ treeCount }) => treeCount),
-    [6, 5],
-  );
-  for (const { id } of orders) {
-    const handle = temporal.workflow.getHandle(plantingOrderId(id));
-    await handle.result();
-  }
-  await eventually(async () =>
-    (await listOrders(db, { accountId, limit: 10 })).every(
-      ({ stage }) => stage === "planted_and_verified",
-    ),
-  );
-  for (const { id } of orders) {
-    const facts = await listFacts(db, id);
+test.serial(
+  "a gathering starts one workflow per order, which survives its worker and ends with the verification",
+  async (t) => {
+    const { temporal, startWorker, stopAtTheEnd, register, gather, orders } = await setUp(t, {
+      clock: systemClock,
+      partner: "simulated",
+      plantingPollMs: 500,
+    });
+    await register(5);
+    const stopFirst = await startWorker();
+    await gather();
+    await gather();
+    await register(6);
+    await gather();
+    await stopFirst();
+    stopAtTheEnd(await startWorker());
+    const placed = await orders();
     t.deepEqual(
-      facts.map(({ stage, state, source }) => `${stage} ${state} ${source}`),
-      [
-        "funds_distributed accepted partner",
-        "allocated accepted partner",
-        "planted accepted partner",
-        "planted_and_verified accepted partner",
-      ],
+      placed.map(({ treeCount }) => treeCount),
+      [6, 5],
     );
-  }
-});
+    for (const { id } of placed) {
+      await temporal.workflow.getHandle(plantingOrderId(id)).result();
+    }
+    await eventually(async () =>
+      (await orders()).every(({ stage }) => stage === "planted_and_verified"),
+    );
+    for (const { id } of placed) {
+      const facts = await listFacts(t.context.db, id);
+      t.deepEqual(
+        facts.map(({ stage, state, source }) => `${stage} ${state} ${source}`),
+        [
+          "funds_distributed accepted partner",
+          "allocated accepted partner",
+          "planted accepted partner",
+          "planted_and_verified accepted partner",
+        ],
+      );
+    }
+  },
+);
+
+test.serial(
+  "an order whose workflow is lost is followed again when nobody has looked for long, one that runs goes on",
+  async (t) => {
+    const { db } = t.context;
+    const clock = createMovableClock("2026-05-01T10:00:00.000Z");
+    const { temporal, startWorker, stopAtTheEnd, register, gather, orders } = await setUp(t, {
+      clock,
+      partner: "manual",
+      plantingPollMs: HOUR_MS,
+    });
+    stopAtTheEnd(await startWorker());
+    const describe = async (id: number) => {
+      const { runId, status } = await temporal.workflow.getHandle(plantingOrderId(id)).describe();
+      return { runId, status: status.name };
+    };
+    const times = (id: number) =>
+      db.one(sql.type(
+        z.strictObject({ dispatchedAt: z.date().nullable(), lookedAt: z.date().nullable() }),
+      )`
+        SELECT dispatched_at AS "dispatchedAt", looked_at AS "lookedAt"
+        FROM planting_order
+        WHERE id = ${id}
+      `);
+    await register(5);
+    await gather();
+    await register(6);
+    await gather();
+    const [running, lost] = await orders();
+    if (!running || !lost) {
+      throw new Error("There are two orders.");
+    }
+    for (const { id } of [running, lost]) {
+      await eventually(async () => (await times(id)).lookedAt !== null);
+    }
+    const runningBefore = await describe(running.id);
+    await temporal.workflow.getHandle(plantingOrderId(lost.id)).terminate();
+    const lostBefore = await describe(lost.id);
+    t.is(lostBefore.status, "TERMINATED");
+
+    clock.set("2026-05-01T13:00:00.000Z");
+    await gather();
+    t.deepEqual(await describe(lost.id), lostBefore);
+
+    clock.set("2026-05-01T13:00:01.000Z");
+    await gather();
+    const again = await describe(lost.id);
+    t.is(again.status, "RUNNING");
+    t.not(again.runId, lostBefore.runId);
+    t.deepEqual(await describe(running.id), runningBefore);
+    t.deepEqual((await times(running.id)).dispatchedAt, clock.now());
+
+    await recordPlantingFacts(
+      { db, clock },
+      lost.id,
+      [
+        simulateAllocated(lost, new Date("2026-05-01T11:00:00.000Z")),
+        simulatePlanted(lost, new Date("2026-05-01T12:00:00.000Z")),
+      ],
+      "operator",
+    );
+    await temporal.workflow.getHandle(plantingOrderId(lost.id)).signal(factsSignal);
+    await temporal.workflow.getHandle(plantingOrderId(lost.id)).result();
+    clock.set("2026-05-02T10:00:00.000Z");
+    await gather();
+    t.deepEqual(await describe(lost.id), { runId: again.runId, status: "COMPLETED" });
+    t.deepEqual(await describe(running.id), runningBefore);
+  },
+);
