@@ -62,7 +62,7 @@ const waitingAccountRow = z.strictObject({
 });
 
 /**
- * Who has trees that no order holds yet. One probe of the index for each of them, however many trees wait.
+ * Who has trees that no order holds yet, in a fixed order. One probe of the index for each of them, however many trees wait.
  * @param after the last one of the page before
  */
 export const listAccountsToGather = (
@@ -73,7 +73,7 @@ export const listAccountsToGather = (
   db.any(sql.type(waitingAccountRow)`
     WITH RECURSIVE owner AS (
       (
-        SELECT account_id, mode
+        SELECT account_id, mode, 1 AS place
         FROM registration
         WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count
         ${after ? sql.fragment`AND (account_id, mode) > (${after.accountId}::uuid, ${after.mode})` : sql.fragment``}
@@ -81,7 +81,7 @@ export const listAccountsToGather = (
         LIMIT 1
       )
       UNION ALL
-      SELECT following.account_id, following.mode
+      SELECT following.account_id, following.mode, owner.place + 1
       FROM owner
       CROSS JOIN LATERAL (
         SELECT account_id, mode
@@ -91,11 +91,13 @@ export const listAccountsToGather = (
         ORDER BY account_id, mode
         LIMIT 1
       ) AS following
+      -- Sorting asks for all rows, so the outer query's LIMIT would no longer end this.
+      WHERE owner.place < ${limit}
     )
     SELECT owner.account_id AS "accountId", owner.mode, account.name
     FROM owner
     JOIN account ON account.id = owner.account_id
-    LIMIT ${limit}
+    ORDER BY owner.account_id, owner.mode
   `);
 
 /** What a new order is made from. */

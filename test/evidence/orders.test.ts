@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { listAccountsToGather } from "../../db/plantingOrders.ts";
 import { listPlantedSites, sumPlantedByFactor } from "../../db/plantingTallies.ts";
 import { sql } from "../../db/sql.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
@@ -64,6 +65,31 @@ test.serial("gatherings that run at the same time put no tree into two orders", 
     `),
     120n,
   );
+});
+
+test.serial("the accounts whose trees wait are listed page by page, each mode once", async (t) => {
+  const { db } = t.context;
+  const waiting = new Set<string>();
+  const { gather } = await setUpEvidence(db);
+  await gather();
+  for (let number = 0; number < 7; number += 1) {
+    const setup = await setUpEvidence(db);
+    await setup.register(1);
+    await setup.register(1);
+    await setup.register(1, { mode: "test" });
+    waiting.add(`${setup.organization.id} live`).add(`${setup.organization.id} test`);
+  }
+  const listed: string[] = [];
+  const pageSizes: number[] = [];
+  let page = await listAccountsToGather(db, null, 4);
+  while (page.length > 0) {
+    listed.push(...page.map(({ accountId, mode }) => `${accountId} ${mode}`));
+    pageSizes.push(page.length);
+    page = await listAccountsToGather(db, page.at(-1) ?? null, 4);
+  }
+  t.deepEqual(listed, [...waiting].toSorted());
+  t.deepEqual(pageSizes, [4, 4, 4, 2]);
+  t.is(await gather(), 14);
 });
 
 test.serial("modes never share an order, and test keys stay in the simulation", async (t) => {
