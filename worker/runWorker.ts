@@ -13,6 +13,9 @@ import { readTemporalConfig } from "../program/temporalClient.ts";
 
 const CONNECT_AGAIN_MS = 2000;
 
+/** Often enough for whoever looks into the log, and not once for every attempt. */
+const TELL_AGAIN_MS = 60_000;
+
 /** Activities mostly wait for a processor, so far more of them than cores may be under way. */
 const ACTIVITIES_AT_ONCE = 200;
 
@@ -50,12 +53,22 @@ const workUntil = async (
     });
     // Running first: a worker that never ran neither shuts down nor lets go of its connection.
     const running = worker.run();
+    const stop = (): void => {
+      // One that is ending by itself cannot be told to.
+      if (worker.getState() === "RUNNING") {
+        worker.shutdown();
+      }
+    };
     if (signal.aborted) {
-      worker.shutdown();
+      stop();
     } else {
-      signal.addEventListener("abort", () => worker.shutdown(), { once: true });
+      signal.addEventListener("abort", stop);
     }
-    await running;
+    try {
+      await running;
+    } finally {
+      signal.removeEventListener("abort", stop);
+    }
   } finally {
     await connection.close();
   }
@@ -63,10 +76,10 @@ const workUntil = async (
 
 /**
  * Works on a task queue until the signal comes, then finishes what is under way. It waits for a Temporal that is not
- * there yet, or not any more.
+ * there yet, or not any more, or that refuses: a key or a namespace may be put right while it waits.
  */
 export const runWorker = async (settings: WorkerSettings, signal: AbortSignal): Promise<void> => {
-  let isTold = false;
+  let toldAtMs = -TELL_AGAIN_MS;
   while (!signal.aborted) {
     try {
       await workUntil(settings, signal);
@@ -74,12 +87,12 @@ export const runWorker = async (settings: WorkerSettings, signal: AbortSignal): 
       if (!(error instanceof TransportError)) {
         throw error;
       }
-      if (!isTold) {
+      if (performance.now() - toldAtMs >= TELL_AGAIN_MS) {
         settings.logger.warn(
           { err: error },
-          "Temporal cannot be reached; usage is kept and will be reported later",
+          "Temporal cannot be reached, or refuses; usage is kept and will be reported later",
         );
-        isTold = true;
+        toldAtMs = performance.now();
       }
       await sleep(CONNECT_AGAIN_MS, undefined, { signal }).catch(() => undefined);
     }

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,7 +13,7 @@ import { eventually, startProgram } from "../support/programs.ts";
 
 const test = testWithDatabase();
 
-test("registrations are taken while Temporal is down, and billed once it is back", async (t) => {
+test("registrations are taken while Temporal is down, and billed once it is back, by a worker that still ends in order", async (t) => {
   const { db, databaseUrl } = t.context;
   const double = await startStripeDouble();
   t.teardown(double.close);
@@ -51,7 +52,7 @@ test("registrations are taken while Temporal is down, and billed once it is back
     double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0);
 
   const { addresses } = await startProgram(t, "api/main.ts", settings);
-  await startProgram(t, "worker/main.ts", settings);
+  const { process: worker } = await startProgram(t, "worker/main.ts", settings);
   const api = addresses["standalone"] ?? "";
   const plant = async (count: number): Promise<void> => {
     const response = await fetch(`${api}/plant/trees`, {
@@ -75,4 +76,7 @@ test("registrations are taken while Temporal is down, and billed once it is back
   await startTemporal();
   await eventually(() => billed() === 7);
   t.is(double.control.overlaps(), 0);
+
+  worker.kill("SIGTERM");
+  t.deepEqual(await once(worker, "exit"), [0, null]);
 });
