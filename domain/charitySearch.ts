@@ -1,17 +1,26 @@
-/** What a search asks for, in the form of the catalogue's own search text. */
+/** What a search asks for: its words, and these as they stand, with single spaces between them. */
 export type SearchWords = { readonly words: readonly string[]; readonly phrase: string };
 
 /** Fewer letters match too much to be of use, and no index helps. */
 export const MINIMUM_SEARCH_LENGTH = 3;
 
-/** Brings a name into the form that charities are compared in: small letters, digits and single spaces. */
-export const searchWords = (name: string): SearchWords => {
+/** Whether a name has too few letters and digits, of whatever script, to be searched for. */
+export const isTooShort = (name: string): boolean =>
+  (name.match(/[\p{L}\p{N}]/gu)?.length ?? 0) < MINIMUM_SEARCH_LENGTH;
+
+const fold = (name: string, separators: RegExp): SearchWords => {
   const phrase = name
     .normalize("NFKD")
     .toLowerCase()
     .replaceAll(/[\p{Mark}'’.]/gu, "")
     .replaceAll("&", " and ")
-    .replaceAll(/[^a-z0-9]+/gu, " ")
+    .replaceAll(separators, " ")
     .trim();
   return { phrase, words: phrase === "" ? [] : [...new Set(phrase.split(" "))] };
 };
+
+/** Brings a name into the form that names are compared in: small letters and digits without accents. */
+export const nameWords = (name: string): SearchWords => fold(name, /[^\p{L}\p{N}]+/gu);
+
+/** Brings a name into the form of the catalogue's own search text, which knows English letters only. */
+export const catalogueWords = (name: string): SearchWords => fold(name, /[^a-z0-9]+/gu);

@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { MINIMUM_SEARCH_LENGTH, searchWords } from "../domain/charitySearch.ts";
+import { isTooShort, MINIMUM_SEARCH_LENGTH } from "../domain/charitySearch.ts";
 import { parseEin } from "../domain/charities.ts";
 import { DomainError, OutageError } from "../domain/errors.ts";
 import type { Charities } from "../providers/charities/createCharities.ts";
@@ -38,7 +38,7 @@ export const searchCharities = async (
 ): Promise<CharityPage> => {
   const name = query.name?.trim() || null;
   const nameAsEin = name === null ? null : parseEin(name);
-  if (name !== null && searchWords(name).phrase.length < MINIMUM_SEARCH_LENGTH) {
+  if (name !== null && isTooShort(name)) {
     throw new DomainError(
       "request_invalid",
       `name: must have at least ${MINIMUM_SEARCH_LENGTH} letters or digits`,

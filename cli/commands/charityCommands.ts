@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import { z } from "zod";
 import { findCharityRecord } from "../../db/charities.ts";
 import { formatEin, parseEin } from "../../domain/charities.ts";
-import { MINIMUM_SEARCH_LENGTH, searchWords } from "../../domain/charitySearch.ts";
+import { isTooShort, MINIMUM_SEARCH_LENGTH } from "../../domain/charitySearch.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { date } from "../../domain/fields.ts";
 import { createCatalogue } from "../../providers/charities/catalogue/createCatalogue.ts";
@@ -107,7 +107,7 @@ const search = async (
   { page, json }: { readonly page: number; readonly json?: true },
 ): Promise<void> => {
   const ein = parseEin(name);
-  if (searchWords(name).phrase.length < MINIMUM_SEARCH_LENGTH) {
+  if (isTooShort(name)) {
     throw new CommandError(
       EXIT.usage,
       `A search needs at least ${MINIMUM_SEARCH_LENGTH} letters or digits.`,

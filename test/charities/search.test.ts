@@ -128,6 +128,8 @@ test("an EIN and a name that fit", finds, { ein: "530196605", name: "red cross" 
   "American Red Cross",
 ]);
 test("nothing by an EIN and another's name", finds, { ein: "530196605", name: "zebra" }, []);
+test("nothing by letters that the catalogue does not know", finds, { name: "日本赤十字" }, []);
+test("nothing by a short word beside such letters", finds, { name: "日本赤十字 a" }, []);
 test("nothing by what is no EIN", finds, { ein: "53-01966" }, []);
 test("nothing by an unknown EIN", finds, { ein: "000000000" }, []);
 test("nothing like gibberish", finds, { name: "xqzwv kkjjq" }, []);
@@ -161,6 +163,8 @@ const refuses = test.macro({
 });
 
 test("a name of two letters", refuses, { name: "ze" }, /at least 3/u);
+test("a name of two letters of any script", refuses, { name: "日本" }, /at least 3/u);
+test("two letters with a space between", refuses, { name: "z e" }, /at least 3/u);
 test("a name of signs", refuses, { name: "!!!!" }, /at least 3/u);
 test("a page size of 21", refuses, { page_size: "21" }, /^page_size: .*20/u);
 test("a page size of 0", refuses, { page_size: "0" }, /^page_size: /u);

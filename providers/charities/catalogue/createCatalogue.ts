@@ -4,7 +4,7 @@ import type { CatalogueCharity, NameMatch } from "../../../db/charities.ts";
 import { countCharities, findEligibleCharity, listCharities } from "../../../db/charities.ts";
 import type { Charity } from "../../../domain/charities.ts";
 import { parseEin } from "../../../domain/charities.ts";
-import { searchWords } from "../../../domain/charitySearch.ts";
+import { catalogueWords, MINIMUM_SEARCH_LENGTH } from "../../../domain/charitySearch.ts";
 import type { CharityPage, CharityProvider, CharityQuery } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
 import { describeNtee } from "./nteeGroups.ts";
@@ -30,6 +30,8 @@ const present = (charity: CatalogueCharity): Charity => ({
   iconUrl: "",
 });
 
+const NOTHING: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
+
 const refuseLate = (signal: AbortSignal): void => {
   if (signal.aborted) {
     throw new CharityProviderError("The search took too long.");
@@ -54,7 +56,10 @@ const search = async (
   if (name === null) {
     return list(null);
   }
-  const words = searchWords(name);
+  const words = catalogueWords(name);
+  if (words.phrase.length < MINIMUM_SEARCH_LENGTH) {
+    return NOTHING;
+  }
   const found = await list({ by: "words", search: words });
   // Only where nobody is called so: a typo's neighbours would spoil an honest answer.
   return found.totalItems > 0 ? found : list({ by: "likeness", search: words });

@@ -1,10 +1,10 @@
 import type { Charity, Ein } from "../../../domain/charities.ts";
-import { searchWords } from "../../../domain/charitySearch.ts";
+import { nameWords } from "../../../domain/charitySearch.ts";
 import type { CharityPage, CharityProvider, CharityQuery } from "../provider.ts";
 
 const isCalled = (charity: Charity, name: string): boolean => {
-  const { phrase } = searchWords(charity.name);
-  return searchWords(name).words.every((word) => phrase.includes(word));
+  const { phrase } = nameWords(charity.name);
+  return nameWords(name).words.every((word) => phrase.includes(word));
 };
 
 /** A search with an EIN has at most one result; a name that is given too must fit it. */
