@@ -68,12 +68,12 @@ export const listPlantedSites = (
     ORDER BY planting_tally.planted DESC, planting_tally.site_id
   `);
 
-/** Planted trees of all accounts' production keys by impact factor. */
+/** Planted trees of all accounts' production keys by impact factor, at most as many as a number carries exactly. */
 export const sumPlantedByFactor = (
   db: CommonQueryMethods,
 ): Promise<readonly { readonly factorId: string; readonly trees: number }[]> =>
   db.any(sql.type(z.strictObject({ factorId: z.string(), trees: safeInteger }))`
-    SELECT factor_id AS "factorId", sum(planted)::bigint AS trees
+    SELECT factor_id AS "factorId", least(sum(planted), ${Number.MAX_SAFE_INTEGER})::bigint AS trees
     FROM planting_tally
     WHERE mode = 'live'
     GROUP BY factor_id

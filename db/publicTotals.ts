@@ -4,10 +4,13 @@ import type { Kind } from "../domain/accounts.ts";
 import { safeInteger } from "./columns.ts";
 import { sql } from "./sql.ts";
 
-/** All units of production keys on record, refunded ones left out. */
+/**
+ * All units of production keys on record, refunded ones left out. Accounts together may have more than a number carries
+ * exactly; the most that it carries is told then.
+ */
 export const sumAllAccounts = (db: CommonQueryMethods, kind: Kind): Promise<number> =>
   db.oneFirst(sql.type(z.strictObject({ total: safeInteger }))`
-    SELECT coalesce(sum(total), 0)::bigint AS total
+    SELECT least(coalesce(sum(total), 0), ${Number.MAX_SAFE_INTEGER})::bigint AS total
     FROM impact_total
     WHERE mode = 'live' AND kind = ${kind} AND period = 'all'
   `);

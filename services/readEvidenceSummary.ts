@@ -20,7 +20,10 @@ const summarize = async ({ db, publicBaseUrl }: EvidenceDependencies): Promise<E
   return {
     summary: {
       total_trees: await sumAllAccounts(db, "tree"),
-      trees_planted: planted.reduce((sum, { trees }) => sum + trees, 0),
+      trees_planted: Math.min(
+        planted.reduce((sum, { trees }) => sum + trees, 0),
+        Number.MAX_SAFE_INTEGER,
+      ),
       carbon_offset_tons: carbonTons,
       area_restored_hectares: areaHectares,
       countries: [...new Set(regions.map(({ country }) => country))],

@@ -1,4 +1,5 @@
 import { listOrders } from "../../db/plantingOrders.ts";
+import { EVIDENCE_STAGES } from "../../providers/planting/simulated/simulateEvidence.ts";
 import { followOrder, placeOrder } from "../../services/followOrder.ts";
 import { gatherOrders } from "../../services/gatherOrders.ts";
 import { createMovableClock } from "../support/movableClock.ts";
@@ -118,6 +119,18 @@ test("a stage is simulated for test keys only, in the shape that it stands for",
   const region = encodeURIComponent(String(simulated.body["region"]).toUpperCase());
   t.is((await get(`${PATH}?evidence_stage=planted&region=${region}`, store.test)).status, 200);
   t.is((await get(`${PATH}?evidence_stage=planted&region=Nowhere`, store.test)).status, 404);
+});
+
+test("a registration as large as can be has simulated evidence of every stage", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db);
+  await post("/app/api/plant", store.test, { trees: Number.MAX_SAFE_INTEGER });
+  for (const stage of EVIDENCE_STAGES) {
+    const { status, body } = await get(`${PATH}?evidence_stage=${stage}`, store.test);
+    t.is(status, 200);
+    t.is(body["status"], stage);
+  }
 });
 
 // Alone: it gathers the trees of every account in the database.

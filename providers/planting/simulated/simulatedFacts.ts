@@ -94,7 +94,11 @@ export const simulateVerified = (
     planting_site: withoutSpecies(site),
     assessor_name: `Assessor ${choice.between(1, 20)}`,
     verifier: "Simulated verifier",
-    session_total_planted: order.treeCount + choice.between(0, 400),
+    // An order may be as large as a number can be exactly.
+    session_total_planted: Math.min(
+      order.treeCount + choice.between(0, 400),
+      Number.MAX_SAFE_INTEGER,
+    ),
     species: [...site.species],
     image_url: photos[0] ?? site.main_image,
     latitude: choice.near(site.latitude, 0.004),
