@@ -97,21 +97,37 @@ export const runDispatcher = async (
   const pause = (delayMs: number): Promise<void> =>
     sleep(delayMs, undefined, { signal }).catch(() => undefined);
 
+  // Outlives a pass that fails, so that its failures do not wake everybody.
+  const wakes = createWakeSchedule();
+
+  const wakeSenders = async (connection: CommonQueryMethods): Promise<void> => {
+    const now = clock.now();
+    const ready = (await listWaitingStreams(connection)).filter(
+      ({ second }) => second <= lastSealableSecond(now),
+    );
+    await inParallel(wakes.due(ready, now), async (stream) => {
+      await wakeSender(stream);
+      wakes.woken(stream, now);
+    });
+  };
+
+  const startRefunds = async (connection: CommonQueryMethods): Promise<void> => {
+    await inParallel(await listWaitingRefunds(connection, REFUNDS_A_PASS), (waiting) =>
+      startRefund(connection, waiting),
+    );
+  };
+
   /** Works on the connection that holds the lock, so that losing the one ends the other. */
   const lead = async (connection: CommonQueryMethods): Promise<void> => {
-    const wakes = createWakeSchedule();
     while (!signal.aborted) {
-      const now = clock.now();
-      const ready = (await listWaitingStreams(connection)).filter(
-        ({ second }) => second <= lastSealableSecond(now),
-      );
-      await inParallel(wakes.due(ready, now), async (stream) => {
-        await wakeSender(stream);
-        wakes.woken(stream, now);
-      });
-      await inParallel(await listWaitingRefunds(connection, REFUNDS_A_PASS), (waiting) =>
-        startRefund(connection, waiting),
-      );
+      // Neither has to wait for what is wrong with the other.
+      const failures: unknown[] = [];
+      for (const pass of [startRefunds, wakeSenders]) {
+        await pass(connection).catch((error: unknown) => failures.push(error));
+      }
+      if (failures.length > 0) {
+        throw failures[0];
+      }
       await pause(PASS_INTERVAL_MS);
     }
   };

@@ -1,3 +1,5 @@
+import { ActivityFailure, RetryState } from "@temporalio/common";
+import type { Duration } from "@temporalio/common";
 import {
   condition,
   continueAsNew,
@@ -18,25 +20,38 @@ export const usageSenderId = ({ accountId, mode, meter }: UsageStream): string =
 
 const IDLE_TIME = "2 minutes";
 
-const { drainUsage } = proxyActivities<Activities>({
-  // The drain itself ends within its budget of 20 seconds and one call.
-  startToCloseTimeout: "2 minutes",
-  heartbeatTimeout: "10 seconds",
-  // A minute at most, since usage that comes meanwhile waits behind the present event.
-  retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
-});
+const isTimedOut = (error: unknown): boolean =>
+  error instanceof ActivityFailure && error.retryState === RetryState.TIMEOUT;
 
-/** Reports a stream's usage until nothing is left, waits a while for more, and ends; the dispatcher starts it again. */
-export const usageSender = async (stream: UsageStream): Promise<void> => {
+/**
+ * Reports a stream's usage until nothing is left, waits a while for more, and ends; the dispatcher starts it again.
+ * @param drainWithin how long a run goes on trying. Each wake stays in the history of the run, and Temporal takes ten
+ *   thousand signals for one, so that a sender that gets nowhere goes on in another run
+ */
+export const usageSender = async (
+  stream: UsageStream,
+  drainWithin: Duration = "6 hours",
+): Promise<void> => {
+  const { drainUsage } = proxyActivities<Activities>({
+    // The drain itself ends within its budget of 20 seconds and one call.
+    startToCloseTimeout: "2 minutes",
+    scheduleToCloseTimeout: drainWithin,
+    heartbeatTimeout: "10 seconds",
+    // A minute at most, since usage that comes meanwhile waits behind the present event.
+    retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
+  });
+  const goOnAnew = () => continueAsNew<typeof usageSender>(stream, drainWithin);
   let woken = true;
   setHandler(wakeSignal, () => {
     woken = true;
   });
   while (woken) {
     woken = false;
-    const { moreIsReady } = await drainUsage(stream);
+    const { moreIsReady } = await drainUsage(stream).catch((error: unknown) =>
+      isTimedOut(error) ? goOnAnew() : Promise.reject(error),
+    );
     if (workflowInfo().continueAsNewSuggested) {
-      await continueAsNew<typeof usageSender>(stream);
+      await goOnAnew();
     }
     woken ||= moreIsReady;
     await condition(() => woken, IDLE_TIME);
