@@ -34,6 +34,7 @@ export type StreamReport = ReportedStream & {
   readonly processorQuantity: number | null;
   /** The processor's sum less what was delivered: 0 when both agree, null when it could not be asked. */
   readonly drift: number | null;
+  /** The first minutes in which the sums differ. */
   readonly differences: readonly Difference[];
   readonly fault: string | null;
 };
@@ -57,23 +58,37 @@ const sumIn = (minutes: readonly MinuteQuantities[], { start, end }: Span): numb
     0,
   );
 
-/** Narrows a span whose sums differ down to the minutes that do. */
-const findDifferences = async (
+type Books = {
+  readonly ours: (part: Span) => number;
+  readonly theirs: (part: Span) => Promise<number>;
+};
+
+/** The minutes of a span in which the sums differ, narrowed down by ever smaller parts. */
+async function* findDifferences(
   span: Span,
-  ours: (part: Span) => number,
-  theirs: (part: Span) => Promise<number>,
-  [step, ...finerSteps]: readonly number[] = STEPS,
-): Promise<readonly Difference[]> => {
-  const [own, processor] = [ours(span), await theirs(span)];
-  if (own === processor) {
-    return [];
-  }
-  if (step === undefined) {
-    return [{ minute: span.start, ours: own, processor }];
-  }
-  const found: Difference[] = [];
+  books: Books,
+  [step = MINUTE, ...finerSteps]: readonly number[] = STEPS,
+): AsyncGenerator<Difference, void, void> {
   for (const part of split(span, step)) {
-    found.push(...(await findDifferences(part, ours, theirs, finerSteps)));
+    const [ours, processor] = [books.ours(part), await books.theirs(part)];
+    if (ours !== processor && finerSteps.length === 0) {
+      yield { minute: part.start, ours, processor };
+    } else if (ours !== processor) {
+      yield* findDifferences(part, books, finerSteps);
+    }
+  }
+}
+
+/** Where there are more, a person sees from these what is wrong; each costs calls to the processor. */
+const MAXIMUM_DIFFERENCES = 20;
+
+const listDifferences = async (span: Span, books: Books): Promise<readonly Difference[]> => {
+  const found: Difference[] = [];
+  for await (const difference of findDifferences(span, books)) {
+    found.push(difference);
+    if (found.length === MAXIMUM_DIFFERENCES) {
+      break;
+    }
   }
   return found;
 };
@@ -122,9 +137,11 @@ const compareStream = async (
   };
   try {
     const usageIn = createUsageReader(deps, stream, signal);
-    const differences = await findDifferences(span, (part) => sumIn(minutes, part), usageIn);
-    const drift = differences.reduce((sum, minute) => sum + minute.processor - minute.ours, 0);
-    return { ...ours, processorQuantity: delivered + drift, drift, differences, fault: null };
+    const processorQuantity = await usageIn(span);
+    const drift = processorQuantity - delivered;
+    const books = { ours: (part: Span) => sumIn(minutes, part), theirs: usageIn };
+    const differences = drift === 0 ? [] : await listDifferences(span, books);
+    return { ...ours, processorQuantity, drift, differences, fault: null };
   } catch (error) {
     signal.throwIfAborted();
     // One customer that the processor does not know must not hide the drift of all others.
@@ -134,8 +151,8 @@ const compareStream = async (
 };
 
 /** Whether a person must look at a stream. */
-export const isSuspicious = ({ differences, fault }: StreamReport): boolean =>
-  differences.length > 0 || fault !== null;
+export const isSuspicious = ({ drift, fault }: StreamReport): boolean =>
+  drift !== 0 || fault !== null;
 
 /**
  * Compares the processor's usage with what was delivered to it, stream by stream; it corrects nothing. Differences that

@@ -18,7 +18,7 @@ export type ReconcileOptions = {
 
 /** As long as a nightly run may take. */
 const PATIENCE_MS = 60 * 60 * 1000;
-/** More than anybody reads; JSON has them all. */
+/** More than anybody reads; JSON has those of every stream. */
 const SHOWN_DIFFERENCES = 20;
 
 const minuteOf = (instant: Date): number => Math.floor(instant.getTime() / 60_000) * 60;
