@@ -1,3 +1,7 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { inspect } from "node:util";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import type { Stripe } from "stripe";
@@ -5,7 +9,7 @@ import { createStripeClient } from "../../providers/billing/stripe/createStripeC
 import { createStripeProcessor } from "../../providers/billing/stripe/createStripeProcessor.ts";
 import { startStripeDouble } from "./startStripeDouble.ts";
 import type { StripeDouble } from "./startStripeDouble.ts";
-import { until } from "./stripeSetup.ts";
+import { never, until } from "./stripeSetup.ts";
 
 const start = async (
   t: ExecutionContext,
@@ -151,4 +155,32 @@ test("a wrong key fails the preparation", async (t) => {
     createStripeProcessor({ apiBase: double.url, secretKey: "sk_test_wrong" }).prepare(),
     { message: /Invalid API Key/u },
   );
+});
+
+test("no part of a key that Stripe refuses is in any error", async (t) => {
+  const server = createServer((_request, response) => {
+    const message = "Invalid API Key provided: sk_live_****abcd";
+    response
+      .writeHead(401, { "content-type": "application/json" })
+      .end(JSON.stringify({ error: { type: "invalid_request_error", message } }));
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.teardown(() => server.close());
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
+  const { port } = server.address() as AddressInfo;
+  const options = { apiBase: `http://127.0.0.1:${port}`, secretKey: "sk_live_1234abcd" };
+  const processor = createStripeProcessor(options);
+  const customer = { accountId: "account", customerId: "cus_1", subscriptionId: "sub_1" };
+  const { stripe } = createStripeClient(options);
+
+  for (const call of [
+    () => processor.prepare(),
+    () => processor.currentPeriod(customer, "tree", never),
+    () => processor.usageIn(customer, "tree", { start: 0, end: 60 }, never),
+    () => stripe.customers.create({}),
+  ]) {
+    const error = await t.throwsAsync(call(), { message: /Invalid API Key provided: \(key\)/u });
+    // All that a log or a history could take from it.
+    t.notRegex(inspect(error, { depth: null, showHidden: true }), /sk_live|abcd/u);
+  }
 });

@@ -17,6 +17,20 @@ export type StripeClientOptions = {
 };
 
 /**
+ * Takes keys out of a refusal before anything else reads it: Stripe names the ends of a key that it refuses, and what it
+ * said ends in logs, in the database and in Temporal's histories, by way of several properties of the SDK's errors.
+ */
+const withoutKeys = (answer: Response): Response => {
+  if (answer.ok) {
+    return answer;
+  }
+  const readText = answer.text.bind(answer);
+  return Object.assign(answer, {
+    text: async () => (await readText()).replaceAll(/\b[rs]k_[\w*]+/gu, "(key)"),
+  });
+};
+
+/**
  * A client that makes each call once: whoever asks for the call owns its repetition. The SDK's client over `fetch` is
  * used rather than the one over `node:http` because that one repeats a call after a reset whatever its settings say,
  * starts its time limit afresh with every byte, and cannot be aborted.
@@ -32,12 +46,17 @@ export const createStripeClient = ({
     throw new Error(`The address of the Stripe API must not have a path: ${apiBase}`);
   }
   const signals = new AsyncLocalStorage<AbortSignal>();
-  const fetchOnce: typeof fetch = (input, init) => {
+  const fetchOnce: typeof fetch = async (input, init) => {
     const bound = [init?.signal, signals.getStore()].filter(
       (signal) => signal instanceof AbortSignal,
     );
     // A redirect would send a report of usage to somebody else, or turn it into a read.
-    return fetch(input, { ...init, signal: AbortSignal.any(bound), redirect: "manual" });
+    const answer = await fetch(input, {
+      ...init,
+      signal: AbortSignal.any(bound),
+      redirect: "manual",
+    });
+    return withoutKeys(answer);
   };
   const secure = protocol === "https:";
   const stripe = new Stripe(secretKey, {
