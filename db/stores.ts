@@ -109,7 +109,11 @@ export const insertStore = async (
 };
 
 /** What an operator may change of a store; what is absent stays. */
-export type StoreChanges = Partial<Omit<Store, "id" | "domain" | "balanceCents" | "createdAt">>;
+export type StoreChanges = {
+  readonly [Name in Exclude<keyof Store, "id" | "domain" | "balanceCents" | "createdAt">]?:
+    | Store[Name]
+    | undefined;
+};
 
 /**
  * Changes a store.

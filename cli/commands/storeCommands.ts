@@ -1,18 +1,15 @@
 import type { Command } from "commander";
 import { z } from "zod";
-import { updateAccount } from "../../db/accounts.ts";
 import { listApiKeys } from "../../db/apiKeys.ts";
-import type { Store, StoreChanges } from "../../db/stores.ts";
-import { listStores, updateStore } from "../../db/stores.ts";
+import { listStores } from "../../db/stores.ts";
 import type { Mode } from "../../domain/accounts.ts";
 import { CHARITY_PROVIDERS } from "../../domain/charities.ts";
 import type { CharityProviderName } from "../../domain/charities.ts";
 import { text } from "../../domain/fields.ts";
 import { formatCents } from "../../domain/money.ts";
 import { createStore } from "../../services/createStore.ts";
-import { getOrganization } from "../../services/getOrganization.ts";
-import { getStore } from "../../services/getStore.ts";
 import { issueKey } from "../../services/issueKey.ts";
+import { updateStore } from "../../services/updateStore.ts";
 import { NONE, orNone, parseId, parseMode, parserOf, parseSwitch } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { say } from "../io.ts";
@@ -105,12 +102,12 @@ const show = async (context: Context, named: string, { json }: JsonOption): Prom
 const change = async (
   context: Context,
   named: string,
-  { json, ...changes }: JsonOption & StoreChanges,
+  changes: Parameters<typeof updateStore>[2],
+  { json }: JsonOption,
 ): Promise<void> => {
   const db = await context.connections.database();
   const { id } = await findNamedStore(db, named);
-  await updateStore(db, id, changes);
-  const store: Store = await getStore(db, id);
+  const store = await updateStore({ db }, id, changes);
   if (json) {
     printJson(context.io, presentStore(store));
   } else {
@@ -128,40 +125,21 @@ type UpdateOptions = JsonOption & {
   readonly charityProvider?: CharityProviderName;
 };
 
-const given = <Value>(name: string, value: Value | undefined): Readonly<Record<string, Value>> =>
-  value === undefined ? {} : { [name]: value };
-
-const update = async (
-  context: Context,
-  named: string,
-  { json, org, lowBalance, charityProvider, ...rest }: UpdateOptions,
-): Promise<void> => {
-  const db = await context.connections.database();
-  if (org !== undefined && org !== NONE) {
-    await getOrganization(db, org);
-  }
-  if (charityProvider !== undefined) {
-    const { id } = await findNamedStore(db, named);
-    await updateAccount(db, id, { charityProvider });
-  }
-  await change(context, named, {
-    ...rest,
-    ...given("organizationId", org === NONE ? null : org),
-    ...given("lowBalanceCents", lowBalance),
-    ...(json ? { json } : {}),
-  });
-};
-
-const setPrice = (
-  context: Context,
-  named: string,
-  { tree, bottle, json }: JsonOption & { readonly tree?: number; readonly bottle?: number },
-): Promise<void> =>
-  change(context, named, {
-    ...given("treePriceCents", tree),
-    ...given("bottlePriceCents", bottle),
-    ...(json ? { json } : {}),
-  });
+const update = (context: Context, named: string, options: UpdateOptions): Promise<void> =>
+  change(
+    context,
+    named,
+    {
+      organizationId: options.org === NONE ? null : options.org,
+      userId: options.userId,
+      lowBalanceCents: options.lowBalance,
+      treePlanting: options.treePlanting,
+      plasticRemoval: options.plasticRemoval,
+      donations: options.donations,
+      charityProvider: options.charityProvider,
+    },
+    options,
+  );
 
 const issue = async (
   { io, connections, clock }: Context,
@@ -229,7 +207,12 @@ export const addStoreCommands = (program: Command, context: Context): void => {
     .option("--bottle <dollars>", "a bottle", parseDollars)
     .option("--json", "print JSON")
     .action((named: string, options: JsonOption & { tree?: number; bottle?: number }) =>
-      setPrice(context, named, options),
+      change(
+        context,
+        named,
+        { treePriceCents: options.tree, bottlePriceCents: options.bottle },
+        options,
+      ),
     );
   store
     .command("uninstall")
@@ -237,7 +220,7 @@ export const addStoreCommands = (program: Command, context: Context): void => {
     .argument("<store>", NAMED)
     .option("--json", "print JSON")
     .action((named: string, options: JsonOption) =>
-      change(context, named, { ...options, uninstalledAt: context.clock.now() }),
+      change(context, named, { uninstalledAt: context.clock.now() }, options),
     );
   store
     .command("reinstall")
@@ -245,7 +228,7 @@ export const addStoreCommands = (program: Command, context: Context): void => {
     .argument("<store>", NAMED)
     .option("--json", "print JSON")
     .action((named: string, options: JsonOption) =>
-      change(context, named, { ...options, uninstalledAt: null }),
+      change(context, named, { uninstalledAt: null }, options),
     );
   store
     .command("issue-key")

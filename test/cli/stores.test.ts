@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { findAccount } from "../../db/accounts.ts";
 import { findStore } from "../../db/stores.ts";
 import { createStoreAuthenticator } from "../../services/createStoreAuthenticator.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -105,6 +106,32 @@ test("a store is topped up, told and listed by its id and by its domain", async 
     t.is(table.exitCode, 0);
     t.not(table.stdout, "");
   }
+});
+
+test("an update of which a part is refused changes nothing", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const env = { DATABASE_URL: databaseUrl };
+  const create = async () =>
+    created.parse(
+      readJson(await runImpact(["store", "create", "--domain", newDomain(), "--json"], { env })),
+    );
+  const [{ id: taken }, { id }] = [await create(), await create()];
+  const before = [await findStore(db, id), await findAccount(db, id)];
+  const update = (...options: readonly string[]) =>
+    runImpact(
+      ["store", "update", id, "--charity-provider", "pledge", "--donations", "off", ...options],
+      { env },
+    );
+
+  const refused = await update("--user-id", taken);
+
+  t.is(refused.exitCode, 1);
+  t.regex(refused.stderr, /another store has this user id/u);
+  t.is((await update("--org", "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11")).exitCode, 3);
+  t.deepEqual([await findStore(db, id), await findAccount(db, id)], before);
+  t.is((await update("--user-id", crypto.randomUUID())).exitCode, 0);
+  t.like(await findAccount(db, id), { charityProvider: "pledge" });
+  t.like(await findStore(db, id), { donations: false, treePlanting: true });
 });
 
 test("more than the balance cannot be taken back, and the message says what there is", async (t) => {
