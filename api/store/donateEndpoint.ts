@@ -83,6 +83,7 @@ const centsOf = (dollars: number): number => {
 
 export const donateEndpoint = (deps: Parameters<typeof donateFromStore>[0]): Endpoint =>
   storeWriteEndpoint({
+    db: deps.db,
     operation: "donate",
     feature: "donations",
     path: "/app/api/charity/donate",

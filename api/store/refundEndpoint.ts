@@ -45,6 +45,7 @@ const filterOf = (fields: z.output<typeof body>): ImpactFilter => {
 
 export const refundEndpoint = (deps: StoreWriteDependencies): Endpoint =>
   storeWriteEndpoint({
+    db: deps.db,
     operation: "refund",
     feature: null,
     path: "/app/api/refund",

@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import type { CommonQueryMethods } from "slonik";
 import type { z } from "zod";
 import type { Caller } from "../../db/apiKeys.ts";
 import type { Store } from "../../db/stores.ts";
@@ -6,6 +7,7 @@ import { DomainError } from "../../domain/errors.ts";
 import { idempotencyKey } from "../../domain/registrationFields.ts";
 import type { Feature, StoreOperation } from "../../domain/stores.ts";
 import type { StoreAnswer, StoreWrite } from "../../domain/storeWrites.ts";
+import { findEarlierAnswer } from "../../services/runStoreWrite.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
@@ -27,18 +29,36 @@ const storeOf = (ctx: ApiContext): Store => {
   return ctx.state.store;
 };
 
-const requireFeature = (store: Store, feature: Feature | null): void => {
-  if (feature !== null && !store[feature]) {
-    throw new DomainError(
-      "feature_disabled",
-      `${FEATURE_NAMES[feature]} is switched off for this store`,
-    );
+/**
+ * Refuses new writes of what is switched off. A repeat gets its first answer all the same.
+ * @returns that answer; null for a write that may go on
+ */
+const answerWhereOff = async (
+  db: CommonQueryMethods,
+  store: Store,
+  feature: Feature | null,
+  write: StoreWrite,
+): Promise<StoreAnswer | null> => {
+  if (feature === null || store[feature]) {
+    return null;
   }
+  const earlier = await findEarlierAnswer(db, write);
+  if (earlier) {
+    return earlier;
+  }
+  throw new DomainError(
+    "feature_disabled",
+    `${FEATURE_NAMES[feature]} is switched off for this store`,
+  );
 };
 
 const headerSchema = queryObject({ "Idempotency-Key": idempotencyKey() });
 
 const readKey = (ctx: ApiContext): string | null => {
+  // Node joins two headers of one name to one text, which would be a key that nobody gave.
+  if ((ctx.req.headersDistinct["idempotency-key"] ?? []).length > 1) {
+    throw new DomainError("request_invalid", "Idempotency-Key: must be given at most once");
+  }
   const given = ctx.req.headers["idempotency-key"];
   if (typeof given !== "string" || given.trim() === "") {
     return null;
@@ -57,6 +77,7 @@ type WriteDefinition<Body extends z.ZodType<object>, Reply extends z.ZodType> = 
   Parameters<typeof textKeyEndpoint<Body, Reply>>[0],
   "handle" | "method" | "refuseBody"
 > & {
+  readonly db: CommonQueryMethods;
   readonly operation: StoreOperation;
   readonly feature: Feature | null;
   /** The answer of success, which is known from the request. */
@@ -66,6 +87,7 @@ type WriteDefinition<Body extends z.ZodType<object>, Reply extends z.ZodType> = 
 
 /** A write of a store: with the header `Idempotency-Key` it is done once, and every repeat gets the first answer. */
 export const storeWriteEndpoint = <Body extends z.ZodType<object>, Reply extends z.ZodType>({
+  db,
   operation,
   feature,
   answer,
@@ -86,18 +108,16 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, Reply extends
       replyHeaders: { "Idempotent-Replayed": "`true` when this is an earlier request's answer." },
     },
     handle: async ({ ctx, caller, body }) => {
-      requireFeature(storeOf(ctx), feature);
       const key = readKey(ctx);
-      const { answer: text, replayed } = await write(
-        {
-          accountId: caller.accountId,
-          mode: caller.mode,
-          operation,
-          idempotency: key === null ? null : { key, requestHash: hashRequest(body) },
-          answer: JSON.stringify(answer(body, caller)),
-        },
-        body,
-      );
+      const asked: StoreWrite = {
+        accountId: caller.accountId,
+        mode: caller.mode,
+        operation,
+        idempotency: key === null ? null : { key, requestHash: hashRequest(body) },
+        answer: JSON.stringify(answer(body, caller)),
+      };
+      const earlier = await answerWhereOff(db, storeOf(ctx), feature, asked);
+      const { answer: text, replayed } = earlier ?? (await write(asked, body));
       if (replayed) {
         ctx.set("Idempotent-Replayed", "true");
       }

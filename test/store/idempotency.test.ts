@@ -1,4 +1,8 @@
+import { setTimeout } from "node:timers/promises";
 import type { DatabasePool } from "slonik";
+import { updateStore } from "../../db/stores.ts";
+import { createStoreAuthenticator } from "../../services/createStoreAuthenticator.ts";
+import { rawRequest } from "../api/rawRequest.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestStore, startStoreApi, startTwoStoreApis } from "./startStoreApi.ts";
 import { insertTestCharity, readStoreBooks } from "./storeRows.ts";
@@ -131,6 +135,64 @@ test("a repeat is answered when the balance is spent and the feature's price has
   t.is(first.status, 200);
   t.is(again.status, 200);
   t.is(again.text, first.text);
+});
+
+for (const [path, feature, body] of [
+  ["/app/api/plant", "treePlanting", { trees: 1 }],
+  ["/app/api/plastic", "plasticRemoval", { bottles: 1 }],
+  ["/app/api/charity/donate", "donations", { charity_id: EIN, amount_dollars: 0.5 }],
+] as const) {
+  test(`${path}: a repeat is answered when the feature is switched off, a new write is not`, async (t) => {
+    const { db } = t.context;
+    const authenticator = createStoreAuthenticator({ db, cachedMs: 1 });
+    const { post } = await startStoreApi(t, { db, authenticator });
+    const store = await createStockedStore(t);
+    const headers = { ...store.live, "Idempotency-Key": "key" };
+    const first = await post(path, headers, body);
+    await updateStore(db, store.id, { [feature]: false });
+    await setTimeout(5);
+    const before = await readStoreBooks(db, store.id);
+
+    const again = await post(path, headers, body);
+    const changed = await post(path, headers, { ...body, customer_name: "Somebody Else" });
+    const unknown = await post(path, { ...store.live, "Idempotency-Key": "other" }, body);
+
+    t.is(first.status, 200);
+    t.is(again.status, 200);
+    t.is(again.text, first.text);
+    t.is(again.headers.get("Idempotent-Replayed"), "true");
+    t.is(changed.status, 400);
+    t.is(unknown.status, 403);
+    t.is((await post(path, store.live, body)).status, 403);
+    t.deepEqual(await readStoreBooks(db, store.id), before);
+  });
+}
+
+test("two keys in one request are refused, and nothing is written", async (t) => {
+  const { url } = await startStoreApi(t, t.context);
+  const store = await createStockedStore(t);
+  const before = await readStoreBooks(t.context.db, store.id);
+  const body = '{"trees":1}';
+
+  const answer = await rawRequest(
+    url,
+    [
+      "POST /app/api/plant HTTP/1.1",
+      "Host: localhost",
+      "Connection: close",
+      "Content-Type: application/json",
+      `Content-Length: ${body.length}`,
+      ...Object.entries(store.live).map(([name, value]) => `${name}: ${value}`),
+      "Idempotency-Key: one",
+      "Idempotency-Key: two",
+      "",
+      body,
+    ].join("\r\n"),
+  );
+
+  t.regex(answer, /^HTTP\/1\.1 400 /u);
+  t.regex(answer, /Idempotency-Key: must be given at most once/u);
+  t.deepEqual(await readStoreBooks(t.context.db, store.id), before);
 });
 
 test("keys belong to a store, a mode and an operation", async (t) => {

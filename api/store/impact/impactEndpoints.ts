@@ -28,9 +28,10 @@ const BODY_EXAMPLES = {
 
 const order = { customer_name: "Ann Lee", order_id: "#1001" };
 
-const writeEndpoint = (kind: Kind, { storeWriter }: Dependencies): Endpoint => {
+const writeEndpoint = (kind: Kind, { db, storeWriter }: Dependencies): Endpoint => {
   const { operation, feature, path, title, plural, verb, replyField } = KIND_NAMES[kind];
   return storeWriteEndpoint({
+    db,
     operation,
     feature,
     path,
