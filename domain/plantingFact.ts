@@ -8,7 +8,8 @@ import { text } from "./fields.ts";
 
 const NAME = 200;
 
-const name = () => text(NAME).refine((value) => value.trim() !== "", "must not be empty");
+/** What a person or a thing is called. */
+export const name = () => text(NAME).refine((value) => value.trim() !== "", "must not be empty");
 
 /** What partners call their own things. */
 const reference = () => name();
@@ -20,7 +21,7 @@ const instant = () =>
     .transform((value) => new Date(value).toISOString());
 
 /** An address that a page may link to, or a path on this service. */
-const address = () =>
+export const address = () =>
   text(2000).refine(
     (value) => /^\/(?!\/)/u.test(value) || (URL.canParse(value) && /^https?:\/\//u.test(value)),
     "must be an http:// or https:// address",

@@ -24,23 +24,20 @@ const SQUARE = [
   [77.232, 28.615],
 ];
 
-const DATA: Record<string, unknown> = {
-  project: {
-    uid: "proj_1",
-    name: "Yamuna Floodplain",
-    ecosystem: "wetland",
-    country: "IN",
-    target: 9,
-  },
-  sites: [
-    {
-      uid: "site_1",
-      name: "North Bank",
-      location: { type: "Polygon", coordinates: [SQUARE] },
-      status: "planting",
-      image: null,
-    },
-  ],
+const PROJECT = {
+  uid: "proj_1",
+  name: "Yamuna Floodplain",
+  ecosystem: "wetland",
+  country: "IN",
+  target: 9,
+};
+
+const SITE = {
+  uid: "site_1",
+  name: "North Bank",
+  location: { type: "Polygon", coordinates: [SQUARE] },
+  status: "planting",
+  image: null,
 };
 
 const planting = (id: string, day: string, counts: readonly number[], site = "site_1") => ({
@@ -66,11 +63,18 @@ const planting = (id: string, day: string, counts: readonly number[], site = "si
 
 /** A server that speaks as TreeMapper's documentation says, and what it has been asked. */
 const startTreeMapper = async (t: ExecutionContext) => {
-  const state = { interventions: [] as readonly unknown[], status: 200 };
+  const state = {
+    project: PROJECT,
+    sites: [SITE] as readonly unknown[],
+    interventions: [] as readonly unknown[],
+    status: 200,
+  };
   const { address, close } = await startServer(
     (request, response) => {
-      const path = request.url?.slice(1) ?? "";
-      const known = path === "interventions" ? state.interventions : DATA[path];
+      const { status: _status, ...answers } = state;
+      const known = new Map<string, unknown>(Object.entries(answers)).get(
+        request.url?.slice(1) ?? "",
+      );
       const status = request.headers["x-api-key"] === KEY ? state.status : 401;
       response.statusCode = known === undefined ? 404 : status;
       response.setHeader("Content-Type", "application/json");
@@ -185,6 +189,59 @@ test.serial("no tree is credited to two orders, whichever ask at the same time",
     ["planted", "planted", "planted"],
   );
 });
+
+test.serial(
+  "names and images that cannot be shown are left out, and so are plantings that are nowhere",
+  async (t) => {
+    const { state, setup, order, look, factsOf } = await start(t);
+    const id = await order(30);
+    state.sites = [
+      { ...SITE, name: " ", image: "north-bank.jpg" },
+      { ...SITE, uid: "site_2", name: "x".repeat(201), location: { type: "Unknown" }, image: "/a" },
+    ];
+    const nowhere = { ...planting("nowhere", "2026-07-02", [30], ""), geometry: null };
+    state.interventions = [
+      nowhere,
+      { ...nowhere, id: "no-corners", geometry: { type: "Polygon", coordinates: [[]] } },
+      { ...nowhere, id: "off-earth", geometry: { type: "Point", coordinates: [77, 128] } },
+      {
+        ...planting("unnamed", "2026-07-05", [10]),
+        coordinates: [{ image: "https://" }, { image: `https://cdn.example/${"x".repeat(2000)}` }],
+      },
+    ];
+    setup.clock.set("2026-07-06T10:00:00.000Z");
+    await look(id);
+    t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
+    state.interventions = [
+      ...state.interventions,
+      planting("shapeless", "2026-07-07", [20], "site_2"),
+    ];
+    setup.clock.set("2026-07-08T10:00:00.000Z");
+    t.true((await look(id)).isFinished);
+    const facts = await listFacts(t.context.db, id);
+    t.deepEqual(
+      facts.flatMap(({ content }) =>
+        content.stage === "allocated"
+          ? content.allocations.map(({ reference, planting_site: { name, main_image: image } }) => [
+              reference,
+              name,
+              image,
+            ])
+          : [],
+      ),
+      [
+        ["unnamed", "Yamuna Floodplain", ""],
+        ["shapeless", "Yamuna Floodplain", ""],
+      ],
+    );
+    t.deepEqual(
+      facts.flatMap(({ content }) =>
+        content.stage === "planted" ? content.media.map(({ url }) => url) : [],
+      ),
+      ["https://cdn.example/unnamed.jpg", "https://cdn.example/shapeless.jpg"],
+    );
+  },
+);
 
 test.serial("a partner that is down or refuses the key is asked again later", async (t) => {
   const { state, order, look, factsOf } = await start(t);

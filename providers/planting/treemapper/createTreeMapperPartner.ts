@@ -1,4 +1,5 @@
 import type { PlantingClaim } from "../../../db/plantingClaims.ts";
+import { address, name as nameOf } from "../../../domain/plantingFact.ts";
 import type { PlantingFactOf, ReportedSite } from "../../../domain/plantingFact.ts";
 import type { PlantingPartner } from "../partner.ts";
 import { middleOf, readTreeMapper, treesOf } from "./readTreeMapper.ts";
@@ -16,52 +17,71 @@ const countryOf = (code: string | null | undefined): string =>
     ? (countries.of(code) ?? code)
     : "Unknown";
 
-const siteOf = ({ project, sites }: TreeMapperProject, planting: Intervention): ReportedSite => {
-  const site = sites.find(({ uid }) => uid === planting.plantProjectSite);
-  const place = site?.location ?? planting.geometry;
-  if (!place) {
-    throw new Error(`TreeMapper's intervention ${planting.id} is nowhere.`);
-  }
-  return {
-    reference: site?.uid ?? project.uid,
-    name: site?.name ?? project.name,
-    subsite_name: "",
-    organization_name: project.name,
-    region: project.name,
-    country: countryOf(project.country),
-    forest_type: project.ecosystem?.includes("mangrove") === true ? "mangrove" : "terrestrial",
-    ...middleOf(place),
-    main_image: site?.image ?? "",
-  };
+/** What people type in for a name may be blank or a novel. */
+const isName = (text: string | undefined): text is string => nameOf().safeParse(text).success;
+
+/** What stands where an image should be may be a file's name; addresses of ours are not TreeMapper's to give. */
+const isImage = (text: string | null | undefined): text is string =>
+  /^https?:/u.test(text ?? "") && address().safeParse(text).success;
+
+/** A planting with its place, and trees of it. */
+type Located = {
+  readonly planting: Intervention;
+  readonly trees: number;
+  readonly site: ReportedSite;
 };
 
-type Credited = { readonly planting: Intervention; readonly trees: number };
+/** Plantings that are nowhere prove nothing to anybody and are left out until TreeMapper knows where they are. */
+const locate = (
+  { project, sites }: TreeMapperProject,
+  planting: Intervention,
+): readonly Located[] => {
+  const site = sites.find(({ uid }) => uid === planting.plantProjectSite);
+  const middle = middleOf(site?.location) ?? middleOf(planting.geometry);
+  if (!middle) {
+    return [];
+  }
+  const projectName = isName(project.name) ? project.name : project.uid;
+  return [
+    {
+      planting,
+      trees: treesOf(planting),
+      site: {
+        reference: site?.uid ?? project.uid,
+        name: isName(site?.name) ? site.name : projectName,
+        subsite_name: "",
+        organization_name: projectName,
+        region: projectName,
+        country: countryOf(project.country),
+        forest_type: project.ecosystem?.includes("mangrove") === true ? "mangrove" : "terrestrial",
+        ...middle,
+        main_image: isImage(site?.image) ? site.image : "",
+      },
+    },
+  ];
+};
 
-const allocatedFact = (
-  project: TreeMapperProject,
-  credited: readonly Credited[],
-  at: Date,
-): PlantingFactOf<"allocated"> => ({
+const allocatedFact = (credited: readonly Located[], at: Date): PlantingFactOf<"allocated"> => ({
   stage: "allocated",
   occurred_at: at.toISOString(),
-  allocations: credited.slice(0, 100).map(({ planting, trees }) => ({
+  allocations: credited.slice(0, 100).map(({ planting, trees, site }) => ({
     reference: planting.id,
     date_allocated: planting.interventionStartDate.toISOString(),
     trees,
-    planting_site: siteOf(project, planting),
+    planting_site: site,
     crew: NO_CREW,
   })),
 });
 
-const mediaOf = ({ planting }: Credited): PlantingFactOf<"planted">["media"] =>
+const mediaOf = ({ planting }: Located): PlantingFactOf<"planted">["media"] =>
   [planting, ...(planting.sampleInterventions ?? [])].flatMap(({ id, geometry, coordinates }) => {
-    const place = geometry ?? planting.geometry;
+    const middle = middleOf(geometry) ?? middleOf(planting.geometry);
     const urls = (coordinates ?? []).flatMap(({ image }) =>
-      image?.startsWith("https://") === true ? [image] : [],
+      isImage(image) && image.startsWith("https://") ? [image] : [],
     );
-    return place
+    return middle
       ? urls.map((url, index) =>
-          Object.assign(middleOf(place), {
+          Object.assign({}, middle, {
             reference: `${id}/${index + 1}`,
             type: "photo" as const,
             url,
@@ -71,7 +91,7 @@ const mediaOf = ({ planting }: Credited): PlantingFactOf<"planted">["media"] =>
       : [];
   });
 
-const plantedFact = (credited: readonly Credited[], at: Date): PlantingFactOf<"planted"> => ({
+const plantedFact = (credited: readonly Located[], at: Date): PlantingFactOf<"planted"> => ({
   stage: "planted",
   occurred_at: at.toISOString(),
   media: credited.flatMap(mediaOf).slice(0, MEDIA),
@@ -108,17 +128,18 @@ export const createTreeMapperPartner = ({
       return { facts: [], nextLookMs: null };
     }
     const project = await readTreeMapper(access, signal);
-    const since = project.plantings.filter(
-      ({ interventionStartDate, interventionEndDate }) =>
+    const located = project.plantings.flatMap((planting) => locate(project, planting));
+    const since = located.filter(
+      ({ planting: { interventionStartDate, interventionEndDate } }) =>
         interventionStartDate >= gatheredAt && interventionEndDate <= now,
     );
     const claims = await claim(
       { id, treeCount },
-      since.map((planting) => ({ reference: planting.id, trees: treesOf(planting) })),
+      since.map(({ planting, trees }) => ({ reference: planting.id, trees })),
     );
     const credited = claims.flatMap(({ reference, trees }) => {
-      const planting = project.plantings.find((each) => each.id === reference);
-      return planting ? [{ planting, trees }] : [];
+      const record = located.find(({ planting }) => planting.id === reference);
+      return record ? [{ ...record, trees }] : [];
     });
     if (credited.reduce((sum, { trees }) => sum + trees, 0) < treeCount) {
       return { facts: [], nextLookMs: null };
@@ -129,7 +150,7 @@ export const createTreeMapperPartner = ({
       facts: [
         ...(reached.some(({ stage }) => stage === "allocated")
           ? []
-          : [allocatedFact(project, credited, new Date(Math.min(...startedAtMs)))]),
+          : [allocatedFact(credited, new Date(Math.min(...startedAtMs)))]),
         plantedFact(credited, new Date(Math.max(...endedAtMs))),
       ],
       nextLookMs: null,

@@ -21,6 +21,9 @@ const geometry = z.discriminatedUnion("type", [
 ]);
 type Geometry = z.output<typeof geometry>;
 
+/** A shape that we cannot read says as much of a place as none; the record beside it may still be good. */
+const place = geometry.nullish().catch(null);
+
 const instant = z
   .string()
   .transform(
@@ -38,7 +41,7 @@ const project = z.object({
 const site = z.object({
   uid: z.string(),
   name: z.string(),
-  location: geometry.nullish(),
+  location: place,
   image: z.string().nullish(),
 });
 
@@ -51,7 +54,7 @@ const intervention = z.object({
   interventionStartDate: instant,
   interventionEndDate: instant,
   plantProjectSite: z.string().nullish(),
-  geometry: geometry.nullish(),
+  geometry: place,
   coordinates: z.array(image).nullish(),
   plantedSpecies: z
     .array(z.object({ scientificName: z.string().nullish(), treeCount: z.int().min(0) }))
@@ -60,7 +63,7 @@ const intervention = z.object({
     .array(
       z.object({
         id: z.string(),
-        geometry: geometry.nullish(),
+        geometry: place,
         coordinates: z.array(image).nullish(),
       }),
     )
@@ -107,17 +110,21 @@ export const treesOf = ({ type, plantedSpecies }: Intervention): number =>
     ? 1
     : (plantedSpecies ?? []).reduce((sum, { treeCount }) => sum + treeCount, 0);
 
-/** Where something is: a point, or the middle of an area. */
+/** Where something is: a point, or the middle of an area; null when that is nowhere on Earth. */
 export const middleOf = (
-  place: Geometry,
-): { readonly latitude: number; readonly longitude: number } => {
-  const [longitude, latitude] = place.type === "Point" ? place.coordinates : outlineMiddle(place);
-  return { latitude, longitude };
+  shape: Geometry | null | undefined,
+): { readonly latitude: number; readonly longitude: number } | null => {
+  if (!shape) {
+    return null;
+  }
+  const [longitude, latitude] = shape.type === "Point" ? shape.coordinates : outlineMiddle(shape);
+  // An area without corners has no number for a middle, and fails this as well.
+  return Math.abs(latitude) <= 90 && Math.abs(longitude) <= 180 ? { latitude, longitude } : null;
 };
 
 /** The rings are not always wound as spherical geometry wants, so the corners of the first one are averaged on the sphere. */
-const outlineMiddle = (place: Exclude<Geometry, { type: "Point" }>): readonly [number, number] => {
-  const ring = place.type === "Polygon" ? place.coordinates[0] : place.coordinates[0]?.[0];
+const outlineMiddle = (shape: Exclude<Geometry, { type: "Point" }>): readonly [number, number] => {
+  const ring = shape.type === "Polygon" ? shape.coordinates[0] : shape.coordinates[0]?.[0];
   const corners = (ring ?? []).slice(0, -1).map(([x, y]): [number, number] => [x, y]);
   return geoCentroid({ type: "MultiPoint", coordinates: corners });
 };
