@@ -11,11 +11,17 @@ export type ImportedEntry = ImportedRegistration & { readonly id: string };
 
 /**
  * Makes room on this connection for how often each content has occurred, which is too much for memory: a temporary
- * table that goes with the connection.
+ * table, to be dropped before somebody else has the connection.
  */
 export const createOccurrences = async (connection: CommonQueryMethods): Promise<void> => {
   await connection.query(sql.typeAlias("void")`
     CREATE TEMPORARY TABLE import_occurrence (content uuid PRIMARY KEY, count integer NOT NULL)
+  `);
+};
+
+export const dropOccurrences = async (connection: CommonQueryMethods): Promise<void> => {
+  await connection.query(sql.typeAlias("void")`
+    DROP TABLE import_occurrence
   `);
 };
 

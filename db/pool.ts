@@ -37,12 +37,12 @@ export const openPool = (
     driverFactory: createPgDriverFactory(),
     interceptors: [parseRows],
     maximumPoolSize: maximumConnections,
-    // Also how long a request waits for a free connection: on a machine that is busy rather than broken it gets one.
+    // For a new connection, which a machine that is busy rather than broken does make.
     connectionTimeout: 15_000,
     statementTimeout: statementTimeoutMs,
     idleInTransactionSessionTimeout: 60_000,
-    // Nothing of ours stays in a session. The default, DISCARD ALL, is a round trip after every query and forgets the
-    // prepared statements.
+    // Whoever puts something into a session, such as an import's temporary table, takes it out again. The default,
+    // DISCARD ALL, is a round trip after every query and forgets the prepared statements.
     resetConnection: () => Promise.resolve(),
     // Not the preset: it turns `numeric` into a float and `timestamptz` into milliseconds.
     typeParsers: [

@@ -4,6 +4,7 @@ import type { ImportedEntry } from "../db/importedRegistrations.ts";
 import {
   countOccurrences,
   createOccurrences,
+  dropOccurrences,
   insertImportedRegistrations,
 } from "../db/importedRegistrations.ts";
 import type { Mode } from "../domain/accounts.ts";
@@ -192,6 +193,8 @@ export const importRegistrations = (
       await write(connection, await identify(connection, ownerName, read(batch)));
       onProgress(summary);
     }
+    // Not where the import fails: the pool closes the connection then, and the failure is not hidden by another one.
+    await dropOccurrences(connection);
     return summary;
   });
 };

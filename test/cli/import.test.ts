@@ -1,10 +1,13 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { readTotals } from "../../db/totals.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
+import { importRegistrations } from "../../services/importRegistrations.ts";
+import type { ImportLine } from "../../services/importRegistrations.ts";
 import { refundRegistration } from "../../services/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import { readBooks } from "../support/books.ts";
@@ -287,6 +290,31 @@ test("two imports of one file at the same time make each registration once", asy
   const books = await readBooks(t.context.db, id);
   t.is(books.registrations, 3000);
   t.is(books.total, books.registered);
+});
+
+test("imports take turns on one connection, also after one that failed", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const pool = await openPool(databaseUrl, 1);
+  t.teardown(() => pool.end());
+  const account = { id, fractionalCounting: false };
+  const quiet = { onFault: () => undefined, onProgress: () => undefined };
+  // oxlint-disable-next-line typescript/require-await -- the import reads what comes piece by piece.
+  async function* given(count: number, failure?: Error): AsyncGenerator<ImportLine> {
+    yield { number: 1, text: lineOf({ count }) };
+    if (failure) {
+      throw failure;
+    }
+  }
+  const importFrom = (source: AsyncGenerator<ImportLine>) =>
+    importRegistrations({ db: pool, clock: systemClock }, account, "live", source, quiet);
+
+  t.like(await importFrom(given(1)), { imported: 1 });
+  await t.throwsAsync(importFrom(given(2, new Error("The disk is gone."))), {
+    message: "The disk is gone.",
+  });
+  t.like(await importFrom(given(1)), { imported: 0, known: 1 });
+  t.like(await importFrom(given(3)), { imported: 1 });
 });
 
 test("the progress bar is for terminals", async (t) => {
