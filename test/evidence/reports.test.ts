@@ -1,4 +1,6 @@
+import { z } from "zod";
 import { signCallback } from "../../api/standalone/planting/verifySignature.ts";
+import { sql } from "../../db/sql.ts";
 import { listFacts } from "../../db/plantingFacts.ts";
 import type { PlantingFact } from "../../domain/plantingFact.ts";
 import {
@@ -7,6 +9,8 @@ import {
   simulateVerified,
 } from "../../providers/planting/simulated/simulatedFacts.ts";
 import { followOrder } from "../../services/followOrder.ts";
+import { readEvidenceSummary } from "../../services/readEvidenceSummary.ts";
+import { readTreeEvidence } from "../../services/readTreeEvidence.ts";
 import { recordPlantingFacts } from "../../services/recordPlantingFacts.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
@@ -269,10 +273,43 @@ test.serial("without a secret there is no callback", async (t) => {
   t.is(response.status, 404);
 });
 
-test.serial("an operator can drop kept answers", async (t) => {
-  const env = { DATABASE_URL: t.context.databaseUrl };
-  const run = await runImpact(["evidence", "cache", "clear", "--all", "--json"], { env });
-  t.is(run.exitCode, 0, run.stderr);
-  t.deepEqual(readJson(run), { dropped: 0 });
-  t.is((await runImpact(["evidence", "cache", "clear"], { env })).exitCode, 2);
-});
+test.serial(
+  "an operator can drop one tree's kept answer, the summary or all of them",
+  async (t) => {
+    const { db, databaseUrl } = t.context;
+    const env = { DATABASE_URL: databaseUrl };
+    const clear = (...options: readonly string[]) =>
+      runImpact(["evidence", "cache", "clear", ...options, "--json"], { env });
+    const kept = () =>
+      db.anyFirst(sql.type(z.strictObject({ key: z.string() }))`
+      SELECT key
+      FROM cached_answer
+      ORDER BY key
+    `);
+    const { deps, organization, register } = await setUpEvidence(db);
+    const [first, second] = [await register(1), await register(2)];
+    const readAll = async () => {
+      const owner = { accountId: organization.id, mode: "live" } as const;
+      await readTreeEvidence(deps, { ...owner, id: first, simulatedStage: null });
+      await readTreeEvidence(deps, { ...owner, id: second, simulatedStage: null });
+      await readEvidenceSummary(deps);
+    };
+    const all = ["summary", ...[`tree/${first}`, `tree/${second}`].toSorted()];
+    await readAll();
+    t.deepEqual(await kept(), all);
+
+    t.deepEqual(readJson(await clear("--tree", first)), { dropped: 1 });
+    t.deepEqual(await kept(), ["summary", `tree/${second}`]);
+    t.deepEqual(readJson(await clear("--tree", first)), { dropped: 0 });
+    t.deepEqual(readJson(await clear("--summary")), { dropped: 1 });
+    t.deepEqual(await kept(), [`tree/${second}`]);
+    await readAll();
+    t.deepEqual(readJson(await clear("--all")), { dropped: 3 });
+    t.deepEqual(await kept(), []);
+
+    await readAll();
+    t.is((await clear()).exitCode, 2);
+    t.is((await clear("--tree", first, "--summary")).exitCode, 2);
+    t.deepEqual(await kept(), all);
+  },
+);
