@@ -14,6 +14,7 @@ import { drainUsage } from "../services/drainUsage.ts";
 import type { StreamReport } from "../services/reconcileUsage.ts";
 import { isSuspicious, reconcileUsage } from "../services/reconcileUsage.ts";
 import type { SendResult } from "../services/sendMeterEvent.ts";
+import { endHopelessRetries } from "./endHopelessRetries.ts";
 
 const HEARTBEAT_MS = 3000;
 
@@ -124,16 +125,14 @@ export const createActivities = (deps: ActivityDependencies) => ({
     markOrdersDispatched(deps.db, orderIds, deps.clock.now()),
 
   placePlantingOrder: (orderId: number): Promise<void> =>
-    placeOrder(deps, orderId, Context.current().cancellationSignal),
+    endHopelessRetries(() => placeOrder(deps, orderId, Context.current().cancellationSignal)),
 
   /** Looks what has become of an order and says when to look again. */
   followPlantingOrder: async (
     orderId: number,
   ): Promise<{ readonly isFinished: boolean; readonly nextLookMs: number }> => {
-    const { isFinished, nextLookMs } = await followOrder(
-      deps,
-      orderId,
-      Context.current().cancellationSignal,
+    const { isFinished, nextLookMs } = await endHopelessRetries(() =>
+      followOrder(deps, orderId, Context.current().cancellationSignal),
     );
     return { isFinished, nextLookMs: Math.max(nextLookMs ?? deps.plantingPollMs, 100) };
   },

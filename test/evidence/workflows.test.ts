@@ -1,4 +1,5 @@
-import { Client, Connection } from "@temporalio/client";
+import { Client, Connection, WorkflowFailedError } from "@temporalio/client";
+import { ActivityFailure } from "@temporalio/common";
 import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
@@ -20,7 +21,7 @@ import { recordPlantingFacts } from "../../services/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
 import { plantingGathering, PLANTING_GATHERING_ID } from "../../workflows/plantingGathering.ts";
-import { factsSignal, plantingOrderId } from "../../workflows/plantingOrder.ts";
+import { factsSignal, plantingOrder, plantingOrderId } from "../../workflows/plantingOrder.ts";
 import { BACKGROUND_QUEUE } from "../../workflows/taskQueues.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -224,5 +225,47 @@ test.serial(
     await gather();
     t.deepEqual(await describe(lost.id), { runId: again.runId, status: "COMPLETED" });
     t.deepEqual(await describe(running.id), runningBefore);
+  },
+);
+
+test.serial(
+  "an order that does not exist fails its workflow, one whose partner is not set up waits for it",
+  async (t) => {
+    const { db } = t.context;
+    const { temporal, startWorker, stopAtTheEnd, register, gather, orders } = await setUp(t, {
+      clock: systemClock,
+      partner: "manual",
+      plantingPollMs: HOUR_MS,
+    });
+    stopAtTheEnd(await startWorker());
+    const start = (orderId: number, workflowId: string) =>
+      temporal.workflow.start(plantingOrder, {
+        workflowId,
+        taskQueue: BACKGROUND_QUEUE,
+        args: [orderId],
+      });
+    const unknown = await start(2_000_000_000, "unknown-order");
+    const failure = await t.throwsAsync(unknown.result(), { instanceOf: WorkflowFailedError });
+    const activityFailure = failure?.cause;
+    t.true(activityFailure instanceof ActivityFailure);
+    t.like(activityFailure?.cause, {
+      type: "record_not_found",
+      message: "failed to find planting order",
+    });
+
+    await register(5);
+    await gather();
+    const [order] = await orders();
+    await db.query(sql.typeAlias("void")`
+      UPDATE planting_order
+      SET partner = 'treemapper'
+      WHERE id = ${order?.id ?? 0}
+    `);
+    const waiting = await start(order?.id ?? 0, "order-of-another-partner");
+    await eventually(async () => {
+      const { raw } = await waiting.describe();
+      return (raw.pendingActivities?.[0]?.attempt ?? 0) >= 2;
+    });
+    t.is((await waiting.describe()).status.name, "RUNNING");
   },
 );
