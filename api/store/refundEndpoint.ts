@@ -10,6 +10,10 @@ import { KEY_REFUSAL, QUEUE_REFUSAL } from "./errors.ts";
 import { KEY_MODES, keyMode, orderDetailsOf, orderFields, SUCCESS } from "./fields.ts";
 import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
 
+/** An empty one would widen the refund to the whole store, where money follows. */
+const whenNotEmpty = <Field extends z.ZodType<string | undefined>>(field: Field): Field =>
+  field.refine((given) => given !== "", "must not be empty; leave it out to name nobody");
+
 const TYPES = ["tree", "plastic", "donation"] as const;
 
 const body = bodyObject({
@@ -17,7 +21,10 @@ const body = bodyObject({
     error: ({ input }) => (input === undefined ? "required" : `must be one of ${TYPES.join(", ")}`),
   }),
   quantity: count().meta({ description: "Trees, bottles or donations.", examples: [1] }),
-  ...orderFields,
+  customer_name: whenNotEmpty(orderFields.customer_name),
+  customer_email: whenNotEmpty(orderFields.customer_email),
+  customer_id: whenNotEmpty(orderFields.customer_id),
+  order_id: whenNotEmpty(orderFields.order_id),
   reason: text(1000)
     .optional()
     .meta({ description: "Kept with the refund.", examples: ["order cancelled"] }),
@@ -54,7 +61,7 @@ export const refundEndpoint = (deps: StoreWriteDependencies): Endpoint =>
       tag: "store",
       summary: "Take back trees, bottles or donations",
       details:
-        "The newest come first; where a customer or an order is named, only theirs. Trees and bottles give back the " +
+        "The newest come first; where a customer or an order is named, only theirs; an empty name is refused. Trees and bottles give back the " +
         "price that was paid for them; the money of donations has left. More than there is is a 400 and changes nothing.",
       refusals: [
         {

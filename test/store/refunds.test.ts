@@ -76,6 +76,24 @@ test("a customer's or an order's units are taken where one is named, by whole na
   t.like(await readStoreBooks(db, store.id), { balance: 1000, standing: 0, totals: 0 });
 });
 
+test("a customer or an order that is given but empty is refused by name: it must not mean the whole store", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await post("/app/api/plant", store.live, { trees: 2 });
+  const before = await readStoreBooks(db, store.id);
+
+  for (const name of ["customer_name", "customer_email", "customer_id", "order_id"]) {
+    for (const empty of ["", " \t"]) {
+      const selector = { type: "tree", quantity: 1, order_id: "#1", [name]: empty };
+      const { status, body } = await post("/app/api/refund", store.live, selector);
+      t.is(status, 400);
+      t.is(body["error"], `${name}: must not be empty; leave it out to name nobody`);
+    }
+  }
+  t.deepEqual(await readStoreBooks(db, store.id), before);
+});
+
 test("more than there is changes nothing", async (t) => {
   const { db } = t.context;
   const { post } = await startStoreApi(t, { db });
