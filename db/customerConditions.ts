@@ -1,5 +1,6 @@
 import type { FragmentSqlToken } from "slonik";
 import type { ImpactFilter } from "../domain/customers.ts";
+import { normalizeCustomerId } from "../domain/customers.ts";
 import { sql } from "./sql.ts";
 
 /** A pattern that finds the text itself: what LIKE gives a meaning has none. */
@@ -33,7 +34,7 @@ export const customerConditions = (
     conditions.push(sql.fragment`(
       ${name} ILIKE ${`%${literally(filter.any)}%`}
       OR lower(${email}) = lower(${filter.any})
-      OR ${id} = ${filter.any}
+      OR ${id} = ${normalizeCustomerId(filter.any)}
     )`);
   }
   if (filter.orderId !== undefined) {

@@ -9,12 +9,18 @@ const trimmed = (maximumLength: number) => text(maximumLength).transform((given)
 
 export const customerName = () => trimmed(200);
 export const customerEmail = () => trimmed(320);
+/** A name, an address or an id: as long as the longest of them. */
+export const anyCustomer = () => trimmed(320);
 export const orderId = () => trimmed(255);
 export const notes = () => trimmed(1000);
 
 const SHOPIFY_CUSTOMER = /^gid:\/\/shopify\/Customer\/(\d+)$/u;
 
-/** Text or an integer; kept as text, since ids pass 2^53, and without Shopify's prefix. */
+/** An id as it is kept: without Shopify's prefix. */
+export const normalizeCustomerId = (given: string): string =>
+  SHOPIFY_CUSTOMER.exec(given)?.[1] ?? given;
+
+/** Text or an integer; kept as text, since ids pass 2^53. */
 export const customerId = () =>
   z
     .union([trimmed(255), z.int().transform(String)], {
@@ -23,7 +29,7 @@ export const customerId = () =>
           ? "required"
           : "must be a string of at most 255 characters or an integer",
     })
-    .transform((given) => SHOPIFY_CUSTOMER.exec(given)?.[1] ?? given);
+    .transform(normalizeCustomerId);
 
 /** Null where it is not known. */
 export type OrderDetails = {

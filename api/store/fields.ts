@@ -1,7 +1,14 @@
 import { z } from "zod";
 import type { Mode } from "../../domain/accounts.ts";
 import type { CustomerFilter, OrderDetails } from "../../domain/customers.ts";
-import { customerEmail, customerId, customerName, notes, orderId } from "../../domain/customers.ts";
+import {
+  anyCustomer,
+  customerEmail,
+  customerId,
+  customerName,
+  notes,
+  orderId,
+} from "../../domain/customers.ts";
 
 /** What this interface calls the modes. */
 export const KEY_MODES = { live: "PROD", test: "TEST" } as const satisfies Record<Mode, string>;
@@ -63,7 +70,7 @@ export const customerParameters = {
   customer_id: customerId()
     .optional()
     .meta({ description: "The shop's id of the customer.", examples: ["7701"] }),
-  customer: customerName()
+  customer: anyCustomer()
     .optional()
     .meta({ description: "A part of the name, or the address, or the id.", examples: ["ann"] }),
 };

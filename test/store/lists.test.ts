@@ -65,6 +65,7 @@ test("every filter and alias finds what it names, and an empty one finds everyth
   t.deepEqual(await find("customer=ann"), [1, 2]);
   t.deepEqual(await find("customer=BOB@example.com"), [3]);
   t.deepEqual(await find("customer=7704"), [4]);
+  t.deepEqual(await find("customer=gid://shopify/Customer/7704"), [4]);
   t.deepEqual(await find("order_id=1001"), [1]);
   t.deepEqual(await find("order_id=%231001"), [1]);
   t.deepEqual(await find("order_id=%231002"), [2]);
@@ -76,6 +77,24 @@ test("every filter and alias finds what it names, and an empty one finds everyth
     ),
     [1, 2, 3, 4, 5],
   );
+});
+
+test("the longest name, address and id are found by the parameter for any of them; ids keep their case", async (t) => {
+  const { get, post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db);
+  const longest = {
+    customer_name: "n".repeat(200),
+    customer_email: `${"e".repeat(308)}@example.com`,
+    customer_id: "i".repeat(255),
+  };
+  await post("/app/api/plant", store.test, { trees: 1, ...longest });
+  const found = async (customer: string): Promise<unknown> =>
+    (await get(`/app/api/plant?customer=${customer}`, store.test)).body["count"];
+
+  for (const value of Object.values(longest)) t.is(await found(value), 1);
+  t.is(await found(longest.customer_email.toUpperCase()), 1);
+  t.is(await found(longest.customer_id.toUpperCase()), 0);
+  t.is((await get(`/app/api/plant?customer=${"e".repeat(321)}`, store.test)).status, 400);
 });
 
 test("a record shows all that was given, and empty texts for what was not", async (t) => {
