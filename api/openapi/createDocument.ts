@@ -102,7 +102,12 @@ const commonRefusals = ({ access, method, schemas }: Endpoint): readonly Refusal
     ? [
         {
           status: 500,
-          when: "An unexpected fault; tell the operator the X-Request-Id.",
+          when:
+            method === "post"
+              ? "An unexpected fault, such as a connection to the database that is lost while the write is committed: it " +
+                "may be on record. Where the call takes an idempotency key, repeat it with the same one. Tell the operator " +
+                "the X-Request-Id."
+              : "An unexpected fault; tell the operator the X-Request-Id.",
           example: "internal server error",
         },
       ]

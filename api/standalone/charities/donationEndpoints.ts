@@ -53,7 +53,7 @@ const donateEndpoint = (dependencies: Dependencies): Endpoint =>
       summary: "Record a donation to a charity",
       details:
         "The charity is validated with the organization's provider first. Live donations need the subscription. A " +
-        "known idempotency_key returns the first record. After a 500 nothing was recorded.",
+        "known idempotency_key returns the first record.",
       replyHeaders: REPLAY_HEADER,
       refusals: [
         {
@@ -65,7 +65,9 @@ const donateEndpoint = (dependencies: Dependencies): Endpoint =>
         RATE_REFUSAL,
         {
           status: 500,
-          when: "The charity could not be validated, nothing was recorded; or an unexpected fault.",
+          when:
+            "The charity could not be validated and nothing was recorded; or, as `internal server error`, an unexpected " +
+            "fault after which it may be recorded: repeat it with the same idempotency_key.",
           example: "charity search failed",
         },
       ],
