@@ -292,6 +292,14 @@ test("two imports of one file at the same time make each registration once", asy
   t.is(books.total, books.registered);
 });
 
+// oxlint-disable-next-line typescript/require-await -- the import reads what comes piece by piece.
+async function* oneLine(count: number, failure?: Error): AsyncGenerator<ImportLine> {
+  yield { number: 1, text: lineOf({ count }) };
+  if (failure) {
+    throw failure;
+  }
+}
+
 test("imports take turns on one connection, also after one that failed", async (t) => {
   const { db, databaseUrl } = t.context;
   const { id } = await createTestOrganization(db);
@@ -299,22 +307,15 @@ test("imports take turns on one connection, also after one that failed", async (
   t.teardown(() => pool.end());
   const account = { id, fractionalCounting: false };
   const quiet = { onFault: () => undefined, onProgress: () => undefined };
-  // oxlint-disable-next-line typescript/require-await -- the import reads what comes piece by piece.
-  async function* given(count: number, failure?: Error): AsyncGenerator<ImportLine> {
-    yield { number: 1, text: lineOf({ count }) };
-    if (failure) {
-      throw failure;
-    }
-  }
   const importFrom = (source: AsyncGenerator<ImportLine>) =>
     importRegistrations({ db: pool, clock: systemClock }, account, "live", source, quiet);
 
-  t.like(await importFrom(given(1)), { imported: 1 });
-  await t.throwsAsync(importFrom(given(2, new Error("The disk is gone."))), {
+  t.like(await importFrom(oneLine(1)), { imported: 1 });
+  await t.throwsAsync(importFrom(oneLine(2, new Error("The disk is gone."))), {
     message: "The disk is gone.",
   });
-  t.like(await importFrom(given(1)), { imported: 0, known: 1 });
-  t.like(await importFrom(given(3)), { imported: 1 });
+  t.like(await importFrom(oneLine(1)), { imported: 0, known: 1 });
+  t.like(await importFrom(oneLine(3)), { imported: 1 });
 });
 
 test("the progress bar is for terminals", async (t) => {
