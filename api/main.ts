@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
 import { takeTurn } from "../db/rateLimits.ts";
 import { systemClock } from "../domain/clock.ts";
+import { browsableAddress } from "../program/browsableAddress.ts";
 import { openCopies, openDatabase, openSearches } from "../program/openDatabase.ts";
 import { readCharitySettings } from "../program/readCharitySettings.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
@@ -31,10 +32,6 @@ import { presentStoreError } from "./store/errors.ts";
 const SHUTDOWN_MS = 10_000;
 const FINISH_REQUESTS_MS = 7000;
 
-/** An address of all interfaces is none that a browser could open. */
-const reachable = (address: string): string =>
-  address.replace(/^http:\/\/(?:0\.0\.0\.0|\[::\])(?=:|$)/u, "http://localhost");
-
 const startApi = async (config: Config, logger: Logger): Promise<RunningPart> => {
   const db = await openDatabase(config);
   const copies = openCopies(config);
@@ -56,7 +53,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const running: RunningServer[] = [];
   const ownAddress = (): string =>
     config.PUBLIC_BASE_URL ??
-    reachable(running[0]?.address ?? `http://${config.HOST}:${config.PORT}`);
+    browsableAddress(running[0]?.address ?? `http://${config.HOST}:${config.PORT}`);
   const standalone = createStandaloneApp({
     ...around,
     authenticator: createAuthenticator({ db, accountType: "organization" }),
