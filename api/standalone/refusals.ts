@@ -9,6 +9,6 @@ export const KEY_REFUSAL: Refusal = {
 export const QUEUE_REFUSAL: Refusal = {
   status: 503,
   when: "More is waiting to be written than the database keeps up with; nothing was recorded. Try again.",
-  example: "too many registrations are waiting to be written, try again in a second",
+  example: "too many registrations are waiting, try again",
   headers: { "Retry-After": "Seconds to wait." },
 };

@@ -177,7 +177,7 @@ const terminate = async (
 
 const TERMINATE_HELP = `
 What a workflow is for stays in the database: usage that waits starts another
-sender within seconds. A refund's workflow is not started again by itself.`;
+sender within a minute. A refund's workflow is not started again by itself.`;
 
 export const addWorkflowCommands = (program: Command, context: Context): void => {
   const workflow = program.command("workflow").description("workflows in Temporal");
