@@ -15,7 +15,8 @@ const showsAddress = test.macro({
     });
     t.is(new URL(shown.parse(readJson(run)).dashboard_url).origin, address);
   },
-  title: (_, settings, address) => `with ${JSON.stringify(settings)} links go to ${String(address)}`,
+  title: (_, settings, address) =>
+    `with ${JSON.stringify(settings)} links go to ${String(address)}`,
 });
 
 test(showsAddress, {}, "http://127.0.0.1:8080");
