@@ -3,7 +3,7 @@ import type { Caller } from "../../db/apiKeys.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { ApiContext } from "./apiContext.ts";
 import { HttpError } from "./httpError.ts";
-import { parseRequest } from "./parseRequest.ts";
+import { parseQuery, parseRequest } from "./parseRequest.ts";
 import { streamJson } from "./streamJson.ts";
 
 /** Something a client may meet beside the answer of success. */
@@ -104,7 +104,7 @@ const readRequest = <Query extends z.ZodType, Body extends z.ZodType, Reply exte
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a handler without a schema is given undefined and its type says unknown.
   return {
     ctx,
-    query: schemas.query && parseRequest(schemas.query, ctx.query, "parameter"),
+    query: schemas.query && parseQuery(schemas.query, ctx.query),
     body: schemas.body && parseRequest(schemas.body, ctx.request.body, "field"),
   } as Request<Query, Body>;
 };

@@ -88,7 +88,7 @@ const parseJson = (json: string): { readonly value: unknown } | null => {
 };
 
 const metadataParameter = z
-  .string({ error: "must be given at most once" })
+  .string()
   .meta({ examples: ['{"campaign":"spring"}'] })
   .transform((json, context): Metadata => {
     const parsed = parseJson(json);

@@ -62,7 +62,7 @@ export const limitParameter = z
   });
 
 const cursorParameter = z
-  .string({ error: "must be given at most once" })
+  .string()
   .transform((given, context) => {
     const position = given === "" ? null : readCursor(given);
     if (given !== "" && position === null) {
