@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { DonationOwner } from "../domain/donations.ts";
 import type { Metadata } from "../domain/registrations.ts";
@@ -30,14 +30,20 @@ export const insertDonationRefund = async (
   return rowCount === 1;
 };
 
-/** The donation whose refund an idempotency key stands for. */
-export const findRefundedDonationId = (
-  db: CommonQueryMethods,
+/**
+ * Keeps a donation for an idempotency key, in the transaction of its refund.
+ * @returns the donation that the key stands for: this one, or the one that it was given with first
+ */
+export const keepRefundKey = (
+  transaction: DatabaseTransactionConnection,
   { accountId, mode }: DonationOwner,
   idempotencyKey: string,
-): Promise<string | null> =>
-  db.maybeOneFirst(sql.type(z.strictObject({ donationId: z.uuid() }))`
-    SELECT donation_id AS "donationId"
-    FROM donation_refund
-    WHERE account_id = ${accountId} AND mode = ${mode} AND idempotency_key = ${idempotencyKey}
+  donationId: string,
+): Promise<string> =>
+  transaction.oneFirst(sql.type(z.strictObject({ donationId: z.uuid() }))`
+    INSERT INTO donation_refund_key AS known (account_id, mode, idempotency_key, donation_id)
+    VALUES (${accountId}, ${mode}, ${idempotencyKey}, ${donationId})
+    -- Changes nothing; a concurrent call with the key is waited for.
+    ON CONFLICT (account_id, mode, idempotency_key) DO UPDATE SET donation_id = known.donation_id
+    RETURNING donation_id AS "donationId"
   `);

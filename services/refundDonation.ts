@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
-import { findRefundedDonationId, insertDonationRefund } from "../db/donationRefunds.ts";
-import { findDonation, lockDonation, markDonationRefunded } from "../db/donations.ts";
+import { insertDonationRefund, keepRefundKey } from "../db/donationRefunds.ts";
+import { lockDonation, markDonationRefunded } from "../db/donations.ts";
 import { changeDonationTotals, readDonationTotals } from "../db/donationTotals.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { Donation, DonationOwner } from "../domain/donations.ts";
@@ -17,8 +17,8 @@ export type RefundedDonation = {
 
 /**
  * Refunds a donation whole: the record, its refund and the totals change in one transaction. A donation that is refunded
- * already, and an idempotency key that is known, give the first refund again.
- * @throws DomainError record_not_found
+ * already gives its first refund again. An idempotency key stands for the donation that it was first given with.
+ * @throws DomainError record_not_found; request_invalid when the key stands for another donation
  */
 export const refundDonation = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
@@ -32,29 +32,32 @@ export const refundDonation = (
 ): Promise<RefundedDonation> =>
   db.transaction(async (transaction) => {
     const now = clock.now();
-    const { idempotencyKey } = request;
-    const answer = async (donation: Donation, replayed: boolean): Promise<RefundedDonation> => {
-      const { all } = await readDonationTotals(transaction, owner, now);
-      return { donation: { ...donation, refunded: true }, totalDonations: all.count, replayed };
-    };
-    const knownId =
-      idempotencyKey && (await findRefundedDonationId(transaction, owner, idempotencyKey));
-    const donation = await lockDonation(transaction, owner, knownId || request.id);
+    const { id, idempotencyKey } = request;
+    const donation = await lockDonation(transaction, owner, id);
     if (!donation) {
       throw new DomainError("record_not_found", "failed to find donation");
     }
+    if (
+      idempotencyKey !== null &&
+      (await keepRefundKey(transaction, owner, idempotencyKey, donation.id)) !== donation.id
+    ) {
+      throw new DomainError(
+        "request_invalid",
+        "idempotency_key: belongs to the refund of another donation",
+      );
+    }
     if (!donation.refunded) {
       const refund = { ...request, donationId: donation.id, createdAt: now };
-      if (await insertDonationRefund(transaction, owner, refund)) {
-        await markDonationRefunded(transaction, donation.id, now);
-        await changeDonationTotals(transaction, owner, donation, "subtract");
-        return answer(donation, false);
+      if (!(await insertDonationRefund(transaction, owner, refund))) {
+        throw new Error(`Donation ${donation.id} is not refunded, yet there is a refund of it.`);
       }
-      // A concurrent call has used the key for another donation.
-      const otherId =
-        idempotencyKey && (await findRefundedDonationId(transaction, owner, idempotencyKey));
-      const other = otherId ? await findDonation(transaction, owner, otherId) : null;
-      return answer(other ?? donation, true);
+      await markDonationRefunded(transaction, donation.id, now);
+      await changeDonationTotals(transaction, owner, donation, "subtract");
     }
-    return answer(donation, true);
+    const { all } = await readDonationTotals(transaction, owner, now);
+    return {
+      donation: { ...donation, refunded: true },
+      totalDonations: all.count,
+      replayed: donation.refunded,
+    };
   });

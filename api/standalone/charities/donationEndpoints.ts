@@ -178,7 +178,7 @@ const refundEndpoint = ({ db, clock }: Dependencies): Endpoint =>
       refusals: [
         {
           status: 400,
-          when: "Something in the request is not as it must be.",
+          when: "Something in the request is not as it must be, or the idempotency_key was given with another donation before.",
           example: ID_REQUIRED,
         },
         KEY_REFUSAL,

@@ -223,7 +223,7 @@ export const refundBody = bodyObject({
     .meta({ description: "Kept with the refund.", examples: ["order cancelled"] }),
   idempotency_key: idempotencyKey()
     .optional()
-    .meta({ description: "A later refund with the same key returns the first one." }),
+    .meta({ description: "Stands for the donation that it was first given with." }),
   metadata: metadata().optional().meta({ description: "Kept with the refund." }),
 }).meta({ id: "NewDonationRefund" });
 
