@@ -1,6 +1,8 @@
+import { UniqueIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { CHARITY_PROVIDERS } from "../domain/charities.ts";
+import { DomainError } from "../domain/errors.ts";
 import { sql } from "./sql.ts";
 
 const accountRow = z.strictObject({
@@ -46,12 +48,29 @@ export const listAccounts = (
     ORDER BY created_at, id
   `);
 
-/** A new account searches the built-in catalogue of charities. */
+const refuseCustomer = (error: unknown): never => {
+  if (
+    error instanceof UniqueIntegrityConstraintViolationError &&
+    error.constraint === "account_stripe_customer"
+  ) {
+    throw new DomainError(
+      "request_invalid",
+      "the Stripe customer is another account's; each needs one of its own",
+      { cause: error },
+    );
+  }
+  throw error;
+};
+
+/**
+ * A new account searches the built-in catalogue of charities.
+ * @throws DomainError request_invalid when another account is billed as the same Stripe customer
+ */
 export const insertAccount = async (
   db: CommonQueryMethods,
   account: Omit<Account, "charityProvider">,
 ): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
+  const insertion = db.query(sql.typeAlias("void")`
     INSERT INTO account
       (id, type, name, fractional_counting, billing_day, stripe_customer_id, stripe_subscription_id, created_at)
     VALUES (
@@ -59,6 +78,7 @@ export const insertAccount = async (
       ${account.stripeCustomerId}, ${account.stripeSubscriptionId}, ${sql.timestamp(account.createdAt)}
     )
   `);
+  await insertion.catch(refuseCustomer);
 };
 
 /** What an operator may change of an account; what is absent stays. */
@@ -98,10 +118,12 @@ export const updateAccount = (
   if (assignments.length === 0) {
     return findAccount(db, id);
   }
-  return db.maybeOne(sql.type(accountRow)`
+  return db
+    .maybeOne(sql.type(accountRow)`
     UPDATE account
     SET ${sql.join(assignments, sql.fragment`, `)}
     WHERE id = ${id}
     RETURNING ${columns}
-  `);
+  `)
+    .catch(refuseCustomer);
 };

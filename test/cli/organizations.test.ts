@@ -54,6 +54,23 @@ test("org create takes every setting", async (t) => {
   });
 });
 
+test("a Stripe customer is billed for one organization only", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const { id } = await createTestOrganization(t.context.db);
+  const create = "org create --name First --stripe-customer cus_taken --json".split(" ");
+  t.is((await runImpact(create, { env })).exitCode, 0);
+
+  const again = await runImpact(create, { env });
+  const update = await runImpact(["org", "update", id, "--stripe-customer", "cus_taken"], { env });
+
+  for (const run of [again, update]) {
+    t.is(run.exitCode, 1);
+    t.regex(run.stderr, /the Stripe customer is another account's/u);
+    t.is(run.stdout, "");
+  }
+  t.is((await findAccount(t.context.db, id))?.stripeCustomerId, null);
+});
+
 test("a subscription that bills nothing is told when it is set", async (t) => {
   const double = await startStripeDouble();
   t.teardown(double.close);
@@ -64,8 +81,8 @@ test("a subscription that bills nothing is told when it is set", async (t) => {
   };
   const { customerId, subscriptionId } = double.control.addSubscriber({});
   const somebody = double.control.addSubscriber({});
+  const { id } = await createTestOrganization(t.context.db);
   const setTo = async (customer: string, subscription: string): Promise<string> => {
-    const { id } = await createTestOrganization(t.context.db);
     const run = await runImpact(
       ["org", "update", id, "--stripe-customer", customer, "--stripe-subscription", subscription],
       { env },

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import type { Stripe } from "stripe";
 import type { Clock } from "./clock.ts";
 
@@ -80,13 +81,15 @@ export type State = {
 };
 
 export const createState = (clock: Clock, settings: Settings): State => {
+  // No two doubles give out the same ids, just as no two accounts at Stripe do.
+  const double = randomBytes(4).toString("hex");
   let lastId = 0;
   return {
     clock,
     settings,
     nextId: (prefix) => {
       lastId += 1;
-      return `${prefix}_test_${String(lastId).padStart(8, "0")}`;
+      return `${prefix}_${double}${String(lastId).padStart(8, "0")}`;
     },
     meters: new Map(),
     events: [],
