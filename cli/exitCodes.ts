@@ -91,7 +91,7 @@ export const describeError = (error: unknown): string => {
     return String(error);
   }
   // Our own words say it all.
-  const cause = error instanceof CommandError ? null : error.cause;
+  const cause = error instanceof CommandError || error instanceof DomainError ? null : error.cause;
   const reason =
     cause instanceof Error && cause.message !== "" && !error.message.includes(cause.message)
       ? `${error.message} (${describeError(cause)})`

@@ -67,7 +67,7 @@ export const addKeyCommands = (program: Command, context: Context): void => {
     .description("API keys; several may be valid at once, so that they can be rotated");
   key
     .command("list")
-    .description("list an organization's keys by what they start with")
+    .description("list an organization's keys by what they start with; store show lists a store's")
     .requiredOption("--org <id>", "the organization", parseId)
     .option("--json", "print JSON")
     .action((options: OrgOptions) => list(context, options));
@@ -81,7 +81,11 @@ export const addKeyCommands = (program: Command, context: Context): void => {
   key
     .command("revoke")
     .description("revoke a key for good")
-    .argument("<key-id>", "the key's id, as `impact key list` shows it", parseId)
+    .argument(
+      "<key-id>",
+      "the key's id, as `impact key list` shows it, or `impact store show` a store's",
+      parseId,
+    )
     .option("--json", "print JSON")
     .action((id: string, options: { readonly json?: true }) => revoke(context, id, options));
 };

@@ -1,12 +1,15 @@
+import { Option } from "commander";
 import type { Command } from "commander";
 import { z } from "zod";
 import { listApiKeys } from "../../db/apiKeys.ts";
+import type { Store } from "../../db/stores.ts";
 import { listStores } from "../../db/stores.ts";
 import type { Mode } from "../../domain/accounts.ts";
 import { CHARITY_PROVIDERS } from "../../domain/charities.ts";
 import type { CharityProviderName } from "../../domain/charities.ts";
 import { text } from "../../domain/fields.ts";
-import { formatCents } from "../../domain/money.ts";
+import { centsToDollars, formatCents } from "../../domain/money.ts";
+import { normalizeDomain } from "../../domain/stores.ts";
 import { createStore } from "../../services/createStore.ts";
 import { issueKey } from "../../services/issueKey.ts";
 import { updateStore } from "../../services/updateStore.ts";
@@ -26,6 +29,11 @@ const DEFAULT_BOTTLE_CENTS = 10;
 const parseUserId = parserOf(
   text(200).refine((given) => given.trim() !== "" && given === given.trim()),
   "1 to 200 characters without spaces around them",
+);
+
+const parseDomain = parserOf(
+  z.string().transform(normalizeDomain).pipe(z.string()),
+  "a domain, such as demo.myshopify.com",
 );
 
 const parseProvider = parserOf(z.enum(CHARITY_PROVIDERS), `one of ${CHARITY_PROVIDERS.join(", ")}`);
@@ -99,20 +107,23 @@ const show = async (context: Context, named: string, { json }: JsonOption): Prom
   printTable(context.io, KEY_HEADINGS, keyRows(keys));
 };
 
-const change = async (
-  context: Context,
-  named: string,
-  changes: Parameters<typeof updateStore>[2],
-  { json }: JsonOption,
-): Promise<void> => {
-  const db = await context.connections.database();
-  const { id } = await findNamedStore(db, named);
-  const store = await updateStore({ db }, id, changes);
+const printChanged = (context: Context, store: Store, { json }: JsonOption): void => {
   if (json) {
     printJson(context.io, presentStore(store));
   } else {
     printStore(context, store);
   }
+};
+
+const change = async (
+  context: Context,
+  named: string,
+  changes: Parameters<typeof updateStore>[2],
+  options: JsonOption,
+): Promise<void> => {
+  const db = await context.connections.database();
+  const { id } = await findNamedStore(db, named);
+  printChanged(context, await updateStore({ db }, id, changes), options);
 };
 
 type UpdateOptions = JsonOption & {
@@ -141,6 +152,16 @@ const update = (context: Context, named: string, options: UpdateOptions): Promis
     options,
   );
 
+const uninstall = async (context: Context, named: string, options: JsonOption): Promise<void> => {
+  const store = await findNamedStore(await context.connections.database(), named);
+  if (store.uninstalledAt === null) {
+    await change(context, named, { uninstalledAt: context.clock.now() }, options);
+    return;
+  }
+  printChanged(context, store, options);
+  say(context.io, "It was uninstalled before; the first date stays.");
+};
+
 const issue = async (
   { io, connections, clock }: Context,
   named: string,
@@ -154,10 +175,19 @@ const issue = async (
   } else {
     printRecord(io, { id, mode, key });
   }
-  say(io, "The key is shown only now: keep it. The older keys stay valid: see impact key revoke.");
+  say(
+    io,
+    "The key is shown only now: keep it. The older keys stay valid: impact store show lists them, impact key revoke ends one.",
+  );
 };
 
 const NAMED = "its id or domain";
+
+/** An option whose default the help shows in dollars, as people write it. */
+const dollars = (flags: string, description: string, defaultCents: number): Option =>
+  new Option(flags, description)
+    .argParser(parseDollars)
+    .default(defaultCents, centsToDollars(defaultCents).toFixed(2));
 
 /** The stores of the store-platform interface. */
 export const addStoreCommands = (program: Command, context: Context): void => {
@@ -167,12 +197,12 @@ export const addStoreCommands = (program: Command, context: Context): void => {
   store
     .command("create")
     .description("create a store and print its keys, once")
-    .requiredOption("--domain <domain>", "the shop's domain")
+    .requiredOption("--domain <domain>", "the shop's domain", parseDomain)
     .option("--org <id>", "the organization whose store it is", parseId)
     .option("--user-id <text>", "another name for the store in the user_id header", parseUserId)
-    .option("--tree-price <dollars>", "what a tree costs", parseDollars, DEFAULT_TREE_CENTS)
-    .option("--bottle-price <dollars>", "what a bottle costs", parseDollars, DEFAULT_BOTTLE_CENTS)
-    .option("--low-balance <dollars>", "below it the balance is called low", parseDollars, 0)
+    .addOption(dollars("--tree-price <dollars>", "what a tree costs", DEFAULT_TREE_CENTS))
+    .addOption(dollars("--bottle-price <dollars>", "what a bottle costs", DEFAULT_BOTTLE_CENTS))
+    .addOption(dollars("--low-balance <dollars>", "below it the balance is called low", 0))
     .option("--json", "print JSON")
     .action((options: CreateOptions) => create(context, options));
   store
@@ -219,9 +249,7 @@ export const addStoreCommands = (program: Command, context: Context): void => {
     .description("close a store: its keys open nothing within 5 seconds, its records stay")
     .argument("<store>", NAMED)
     .option("--json", "print JSON")
-    .action((named: string, options: JsonOption) =>
-      change(context, named, { uninstalledAt: context.clock.now() }, options),
-    );
+    .action((named: string, options: JsonOption) => uninstall(context, named, options));
   store
     .command("reinstall")
     .description("open an uninstalled store again, with its keys and its balance")
@@ -232,7 +260,7 @@ export const addStoreCommands = (program: Command, context: Context): void => {
     );
   store
     .command("issue-key")
-    .description("issue a further key and print it, once")
+    .description("issue a further key and print it, once; store show lists all")
     .argument("<store>", NAMED)
     .requiredOption("--mode <mode>", "live or test", parseMode)
     .option("--json", "print JSON")

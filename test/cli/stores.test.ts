@@ -2,6 +2,7 @@ import { z } from "zod";
 import { findAccount } from "../../db/accounts.ts";
 import { findStore } from "../../db/stores.ts";
 import { createStoreAuthenticator } from "../../services/createStoreAuthenticator.ts";
+import { createMovableClock } from "../support/movableClock.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { readJson, runImpact } from "./runImpact.ts";
@@ -49,7 +50,7 @@ test("a domain that is taken or none, and an unknown organization, create nothin
 
   for (const [args, exitCode] of [
     [["--domain", `HTTPS://${domain}`], 1],
-    [["--domain", "no domain"], 1],
+    [["--domain", "no domain"], 2],
     [["--domain", newDomain(), "--org", unknown], 3],
     [["--domain", newDomain(), "--tree-price", "0.001"], 2],
     [[], 2],
@@ -58,6 +59,47 @@ test("a domain that is taken or none, and an unknown organization, create nothin
     t.is(run.exitCode, exitCode, run.stderr);
     t.is(run.stdout, "");
   }
+  const taken = await runImpact(["store", "create", "--domain", domain], { env });
+  t.is(taken.stderr, "impact: another store has this domain\n");
+});
+
+test("the defaults of the prices are shown in dollars", async (t) => {
+  const { stdout } = await runImpact(["store", "create", "--help"]);
+  t.regex(stdout, /--tree-price .*\(default:\s+0\.50\)/u);
+  t.regex(stdout, /--bottle-price .*\(default:\s+0\.10\)/u);
+});
+
+test("a top-up's reference is a text that is trimmed and not empty; a note has its limit", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const domain = newDomain();
+  await runImpact(["store", "create", "--domain", domain], { env });
+  const topUp = (...args: readonly string[]) =>
+    runImpact(["store", "topup", domain, "--amount", "5", "--json", ...args], { env });
+
+  for (const reference of ["", "  ", "r".repeat(201)]) {
+    t.is((await topUp("--reference", reference)).exitCode, 2);
+  }
+  t.is((await topUp("--note", "n".repeat(1001))).exitCode, 2);
+  t.like(readJson(await topUp("--reference", "r".repeat(200))), { balance_cents: 500 });
+  t.like(readJson(await topUp("--reference", "one")), { replayed: false, balance_cents: 1000 });
+  t.like(readJson(await topUp("--reference", " one ")), { replayed: true, balance_cents: 1000 });
+});
+
+test("a store that is uninstalled again keeps the first date", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const domain = newDomain();
+  await runImpact(["store", "create", "--domain", domain], { env });
+  const clock = createMovableClock("2026-05-01T10:00:00.000Z");
+  const uninstall = () => runImpact(["store", "uninstall", domain, "--json"], { env, clock });
+
+  const first = await uninstall();
+  clock.set("2026-05-02T10:00:00.000Z");
+  const again = await uninstall();
+
+  t.like(readJson(first), { uninstalled_at: "2026-05-01T10:00:00.000Z" });
+  t.is(again.stdout, first.stdout);
+  t.is(again.exitCode, 0);
+  t.regex(again.stderr, /uninstalled before/u);
 });
 
 test("a store is topped up, told and listed by its id and by its domain", async (t) => {

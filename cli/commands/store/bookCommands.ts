@@ -1,8 +1,10 @@
 import type { Command } from "commander";
+import { z } from "zod";
 import { listBalanceEntries } from "../../../db/storeBalances.ts";
+import { text } from "../../../domain/fields.ts";
 import { formatCents } from "../../../domain/money.ts";
 import { topUpStore } from "../../../services/topUpStore.ts";
-import { parseCount, parseLimit } from "../../arguments.ts";
+import { parseCount, parseLimit, parserOf } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
@@ -11,6 +13,17 @@ import { parseSignedDollars } from "./parseDollars.ts";
 import { ENTRY_HEADINGS, entryRow, presentEntry } from "./presentStore.ts";
 
 const DEFAULT_LIMIT = 50;
+
+/** Not empty: a script whose variable is unset would give all payments one name, of which only the first is added. */
+const parseReference = parserOf(
+  z
+    .string()
+    .transform((given) => given.trim())
+    .pipe(text(200).refine((reference) => reference !== "")),
+  "1 to 200 characters",
+);
+
+const parseNote = parserOf(text(1000), "at most 1000 characters");
 
 type TopUpOptions = {
   readonly amount: number;
@@ -104,8 +117,12 @@ export const addBookCommands = (store: Command, context: Context): void => {
       "how much; below 0 to take a mistake back",
       parseSignedDollars,
     )
-    .option("--reference <text>", "your name for the payment: the same one twice is one top-up")
-    .option("--note <text>", "kept with the entry")
+    .option(
+      "--reference <text>",
+      "your name for the payment: the same one twice is one top-up",
+      parseReference,
+    )
+    .option("--note <text>", "kept with the entry", parseNote)
     .option("--json", "print JSON")
     .action((named: string, options: TopUpOptions) => topUp(context, named, options));
   store
