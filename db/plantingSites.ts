@@ -85,6 +85,7 @@ const mediaRow = z.strictObject({
   url: z.string(),
   thumbnailUrl: z.string(),
   takenAt: z.date(),
+  partner: z.string(),
   siteName: z.string(),
   country: z.string(),
 });
@@ -106,6 +107,7 @@ export const listLatestMedia = (
       latest.url,
       latest.thumbnail_url AS "thumbnailUrl",
       latest.taken_at AS "takenAt",
+      planting_site.partner,
       planting_site.name AS "siteName",
       planting_site.country
     FROM (

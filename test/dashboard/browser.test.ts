@@ -1,5 +1,7 @@
 import type { Browser } from "playwright-core";
+import { sql } from "../../db/sql.ts";
 import { startServer } from "../../program/startServer.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { auditAccessibility, openBrowser, visit } from "./browser.ts";
 import { fillYear, openDashboard } from "./dashboardScene.ts";
@@ -77,6 +79,41 @@ test.serial(
     t.true(await page.getByRole("table", { name: /per calendar month/u }).isVisible());
   },
 );
+
+test.serial("the largest numbers stay within the page and the card, however narrow", async (t) => {
+  const scene = await openDashboard(t);
+  const { db } = t.context;
+  await fillYear(t, scene);
+  for (const total of [1_234_567_890, Number.MAX_SAFE_INTEGER]) {
+    await db.query(sql.typeAlias("void")`
+      UPDATE impact_total SET total = ${total} WHERE account_id = ${scene.setup.organization.id} AND mode = 'live'
+    `);
+    const other = await startStandaloneApi(t, {
+      db,
+      clock: scene.setup.clock,
+      planting: scene.setup.deps.planting,
+    });
+    for (const [path, width] of [
+      ["", 360],
+      ["", 750],
+      ["", 1280],
+      ["/card", 320],
+    ] as const) {
+      const { page } = await visit(t, browser, scene.page.replace(scene.url, other.url) + path, {
+        width,
+        height: 740,
+      });
+      const shots = process.env["TEST_SCREENSHOTS"];
+      if (shots !== undefined) {
+        await page.screenshot({ path: `${shots}/large-${total}-${width}.png`, fullPage: true });
+      }
+      const overflow: unknown = await page.evaluate(
+        "Math.max(0, ...[document.documentElement, ...document.querySelectorAll('.number')].map((element) => element.scrollWidth - element.clientWidth))",
+      );
+      t.is(overflow, 0, `${total} at ${width}${path}`);
+    }
+  }
+});
 
 test.serial("the card fits its frame on another site and leads to the page", async (t) => {
   const scene = await openDashboard(t, { name: "North Sea Outfitters" });

@@ -1,4 +1,6 @@
 import type { ExecutionContext } from "ava";
+import { sql } from "../../db/sql.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { fillYear, openDashboard } from "./dashboardScene.ts";
@@ -27,7 +29,12 @@ test.serial(
     t.is(response.headers.get("Cache-Control"), "public, max-age=10");
     t.deepEqual(await response.json(), {
       name: "North Sea Outfitters",
-      trees: { total: 22_988, month: 2543, planted_and_verified: 21_754 },
+      trees: {
+        total: 22_988,
+        month: 2543,
+        planted_and_verified: 21_754,
+        planted_and_verified_simulated: 21_754,
+      },
       bottles: { total: 7362, month: 877 },
       donations: { count: 2, amount_cents: 129_999 },
       updated_at: setup.clock.now().toISOString(),
@@ -38,7 +45,7 @@ test.serial(
 test.serial("a new page is zeros, not gaps", async (t) => {
   const { read } = await open(t);
   t.like(await (await read(".json")).json(), {
-    trees: { total: 0, month: 0, planted_and_verified: 0 },
+    trees: { total: 0, month: 0, planted_and_verified: 0, planted_and_verified_simulated: 0 },
     bottles: { total: 0, month: 0 },
     donations: { count: 0, amount_cents: 0 },
   });
@@ -66,6 +73,68 @@ test.serial("who has a picture of the page is told so", async (t) => {
     headers: { "If-None-Match": etag, "Cache-Control": "max-age=0" },
   });
   t.is(again.status, 304);
+});
+
+test.serial("a simulated partner's trees are simulated wherever they are shown", async (t) => {
+  const scene = await open(t);
+  await fillYear(t, scene);
+  const page = await (await scene.read("")).text();
+  t.true(
+    page.includes("22,988 trees registered, 21,754 of them planted and verified (simulated)."),
+  );
+  t.regex(page, /0% of the registered trees are in the ground and checked by somebody else\./u);
+  t.regex(page, /Another 94% are so in a simulation only/u);
+  t.regex(page, /Sites, photos and milestones on this page come/u);
+  t.true((await (await scene.read("/badge.svg")).text()).includes("21,754 verified (simulated)"));
+  t.regex(await (await scene.read("/card")).text(), /planted and\s+verified \(simulated\)/u);
+});
+
+test.serial("beside a real partner's trees only the simulated ones are simulated", async (t) => {
+  const scene = await open(t);
+  await fillYear(t, scene);
+  const { db } = t.context;
+  const dashboard = await readDashboard(scene.setup.deps, scene.page.split("/").at(-1) ?? "");
+  const [real] = dashboard?.sites ?? [];
+  await db.query(sql.typeAlias("void")`
+    UPDATE planting_site SET partner = 'manual' WHERE id = ${real?.siteId ?? 0}
+  `);
+  const simulated = 21_754 - (real?.verified ?? 0);
+  const page = await (await scene.read("")).text();
+  t.regex(page, /What is marked as simulated on this page comes/u);
+  t.regex(page, / · simulated<\/span/u);
+  t.notRegex(page, new RegExp(`${real?.name ?? ""}<span\\s*>[^<]* · simulated`, "u"));
+  const badge = await (await scene.read("/badge.svg")).text();
+  t.true(
+    badge.includes(`21,754 verified (${simulated.toLocaleString("en-US")} of them simulated)`),
+  );
+  t.like(await (await scene.read(".json")).json(), {
+    trees: { planted_and_verified: 21_754, planted_and_verified_simulated: simulated },
+  });
+});
+
+const tagsOf = async (address: string): Promise<readonly unknown[]> =>
+  Promise.all(
+    ["", ".json", "/badge.svg", "/card"].map(async (suffix) =>
+      (await fetch(address + suffix)).headers.get("ETag"),
+    ),
+  );
+
+test.serial("the tag stays while the numbers do, and goes with them", async (t) => {
+  const { setup, url, page } = await open(t);
+  const first = await tagsOf(page);
+  setup.clock.set("2026-05-01T10:00:07.123Z");
+  const serveAgain = async (): Promise<readonly unknown[]> => {
+    const other = await startStandaloneApi(t, {
+      db: t.context.db,
+      clock: setup.clock,
+      planting: setup.deps.planting,
+    });
+    return tagsOf(page.replace(url, other.url));
+  };
+  t.deepEqual(await serveAgain(), first);
+  await setup.register(5);
+  const changed = await serveAgain();
+  t.true(changed.every((tag, index) => tag !== first[index]));
 });
 
 test.serial("what is no page is not found, in the form that was asked for", async (t) => {

@@ -88,14 +88,30 @@ const RENDERINGS = {
   }),
 } as const satisfies Record<string, Rendering>;
 
-const send = (ctx: ApiContext, { type, body, headers }: Rendered, cacheControl: string): void => {
+type Tagged = Rendered & { readonly etag: string };
+
+const hashOf = ({ body }: Rendered): string => hash("sha256", body, "base64url");
+
+const tag = (rendered: Rendered): Tagged => ({ ...rendered, etag: `"${hashOf(rendered)}"` });
+
+/** The tag leaves out when the numbers were read, so that it stays for as long as they do; hence a weak one. */
+const renderTagged = (render: Rendering, dashboard: Dashboard, root: string): Tagged => ({
+  ...render(dashboard, root),
+  etag: `W/"${hashOf(render({ ...dashboard, updatedAt: new Date(0) }, root))}"`,
+});
+
+const send = (
+  ctx: ApiContext,
+  { type, body, headers, etag }: Tagged,
+  cacheControl: string,
+): void => {
   ctx.status = 200;
   ctx.type = type;
   ctx.set("X-Content-Type-Options", "nosniff");
   ctx.set("Referrer-Policy", "no-referrer");
   ctx.set("Cache-Control", cacheControl);
   ctx.set(headers);
-  ctx.etag = hash("sha256", body, "base64url");
+  ctx.etag = etag;
   if (ctx.fresh) {
     ctx.status = 304;
     return;
@@ -106,7 +122,7 @@ const send = (ctx: ApiContext, { type, body, headers }: Rendered, cacheControl: 
 const NOT_FOUND_STYLE =
   "body{font:1.1rem/1.5 system-ui,sans-serif;margin:15vh auto;max-width:30rem;padding:0 1.25rem;color-scheme:light dark}";
 
-const NOT_FOUND: Rendered = {
+const NOT_FOUND = tag({
   type: "text/html",
   body: html`<!doctype html>
     <html lang="en">
@@ -126,18 +142,18 @@ const NOT_FOUND: Rendered = {
       </body>
     </html> `.markup,
   headers: { "Content-Security-Policy": policy(`style-src ${styleSource(NOT_FOUND_STYLE)}`) },
-};
+});
 
 const picture =
   (draw: (ctx: ApiContext) => string, cacheControl: string) =>
   (ctx: ApiContext): void =>
     send(
       ctx,
-      {
+      tag({
         type: "image/svg+xml",
         body: draw(ctx),
         headers: { ...OPEN_TO_ALL, "Content-Security-Policy": policy("sandbox") },
-      },
+      }),
       cacheControl,
     );
 
@@ -158,7 +174,7 @@ export const dashboardPages = ({
   readonly clock: Clock;
   readonly publicBaseUrl: () => string;
 }): readonly Page[] => {
-  const rendered = new LRUCache<string, Rendered>({
+  const rendered = new LRUCache<string, Tagged>({
     max: MAXIMUM_CACHED,
     ttl: CACHED_MS,
     // Concurrent readers of a page share one rendering.
@@ -167,7 +183,7 @@ export const dashboardPages = ({
       const dashboard = await readDashboard({ db, clock }, slug ?? "");
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys are made below.
       const render: Rendering = RENDERINGS[kind as keyof typeof RENDERINGS];
-      return dashboard ? render(dashboard, pathOf(publicBaseUrl())) : undefined;
+      return dashboard ? renderTagged(render, dashboard, pathOf(publicBaseUrl())) : undefined;
     },
   });
 

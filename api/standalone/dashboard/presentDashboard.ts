@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { Dashboard } from "../../../services/readDashboard.ts";
+import { countSimulated } from "./simulation.ts";
 
 const wholeNumber = z.int().min(0);
 
@@ -11,6 +12,8 @@ export const dashboardReply = z
       total: wholeNumber,
       month: wholeNumber,
       planted_and_verified: wholeNumber,
+      /** How many of those a simulated partner made up. */
+      planted_and_verified_simulated: wholeNumber,
     }),
     bottles: z.strictObject({ total: wholeNumber, month: wholeNumber }),
     donations: z.strictObject({ count: wholeNumber, amount_cents: wholeNumber }),
@@ -18,20 +21,18 @@ export const dashboardReply = z
   })
   .meta({ id: "Dashboard" });
 
-export const presentDashboard = ({
-  name,
-  trees,
-  bottles,
-  donations,
-  updatedAt,
-}: Dashboard): z.output<typeof dashboardReply> => ({
-  name,
-  trees: {
-    total: trees.total,
-    month: trees.month,
-    planted_and_verified: trees.plantedAndVerified,
-  },
-  bottles,
-  donations: { count: donations.count, amount_cents: donations.amountCents },
-  updated_at: updatedAt.toISOString(),
-});
+export const presentDashboard = (dashboard: Dashboard): z.output<typeof dashboardReply> => {
+  const { name, trees, bottles, donations, updatedAt } = dashboard;
+  return {
+    name,
+    trees: {
+      total: trees.total,
+      month: trees.month,
+      planted_and_verified: trees.plantedAndVerified,
+      planted_and_verified_simulated: countSimulated(dashboard).plantedAndVerified,
+    },
+    bottles,
+    donations: { count: donations.count, amount_cents: donations.amountCents },
+    updated_at: updatedAt.toISOString(),
+  };
+};

@@ -1,6 +1,7 @@
 import type { Dashboard } from "../../../services/readDashboard.ts";
 import { formatNumber } from "./format.ts";
 import { html } from "./html.ts";
+import { countSimulated, markSimulated } from "./simulation.ts";
 
 const LABEL = "trees registered";
 /** The font is the reader's, so widths are only near; `textLength` makes the text fit whatever it is. */
@@ -10,11 +11,16 @@ const PADDING = 9;
 const widthOf = (text: string): number => Math.round(text.length * LETTER) + 2 * PADDING;
 
 /** A picture for other sites: registered trees, and how many of them are proven to stand. */
-export const renderBadge = ({ name, trees }: Dashboard): string => {
-  const value = `${formatNumber(trees.total)} · ${formatNumber(trees.plantedAndVerified)} verified`;
+export const renderBadge = (dashboard: Dashboard): string => {
+  const { name, trees } = dashboard;
+  const mark = markSimulated(
+    countSimulated(dashboard).plantedAndVerified,
+    trees.plantedAndVerified,
+  );
+  const value = `${formatNumber(trees.total)} · ${formatNumber(trees.plantedAndVerified)} verified${mark}`;
   const left = widthOf(LABEL);
   const right = widthOf(value);
-  const meaning = `${name}: ${formatNumber(trees.total)} trees registered, ${formatNumber(trees.plantedAndVerified)} planted and verified`;
+  const meaning = `${name}: ${formatNumber(trees.total)} trees registered, ${formatNumber(trees.plantedAndVerified)} planted and verified${mark}`;
   return html`<svg
     xmlns="http://www.w3.org/2000/svg"
     width="${left + right}"

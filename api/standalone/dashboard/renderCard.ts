@@ -1,11 +1,18 @@
 import type { Dashboard } from "../../../services/readDashboard.ts";
 import { formatNumber } from "./format.ts";
 import { html, styleElement } from "./html.ts";
+import { renderNumber } from "./renderNumber.ts";
+import { countSimulated, markSimulated } from "./simulation.ts";
 import { CARD_STYLE } from "./styles.ts";
 
 /** A small page to be shown in a frame of another site. */
-export const renderCard = ({ name, slug, trees, bottles }: Dashboard, root: string): string =>
-  html`<!doctype html>
+export const renderCard = (dashboard: Dashboard, root: string): string => {
+  const { name, slug, trees, bottles } = dashboard;
+  const mark = markSimulated(
+    countSimulated(dashboard).plantedAndVerified,
+    trees.plantedAndVerified,
+  );
+  return html`<!doctype html>
     <html lang="en">
       <head>
         <meta charset="utf-8" />
@@ -19,10 +26,10 @@ export const renderCard = ({ name, slug, trees, bottles }: Dashboard, root: stri
         <main>
           <h1>${name}</h1>
           <div>
-            <p class="number">${formatNumber(trees.total)}</p>
+            ${renderNumber(formatNumber(trees.total))}
             <p>
               trees registered, <b>${formatNumber(trees.plantedAndVerified)}</b> planted and
-              verified
+              verified${mark}
             </p>
           </div>
           <p>
@@ -32,3 +39,4 @@ export const renderCard = ({ name, slug, trees, bottles }: Dashboard, root: stri
         </main>
       </body>
     </html> `.markup;
+};

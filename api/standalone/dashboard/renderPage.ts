@@ -11,64 +11,86 @@ import {
 import type { Markup } from "./html.ts";
 import { html, styleElement } from "./html.ts";
 import { renderMonthChart } from "./monthChart.ts";
+import { renderNumber } from "./renderNumber.ts";
+import { countSimulated, isSimulated, markSimulated } from "./simulation.ts";
 import { PAGE_STYLE } from "./styles.ts";
 import { renderMap } from "./worldMap.ts";
 
 const TRACK = 1000;
 
-const share = ({ trees }: Dashboard): number =>
-  trees.total === 0 ? 0 : Math.min(1, trees.plantedAndVerified / trees.total);
+/** Which parts of the registered trees are planted and verified, in truth and in a simulation. */
+const sharesOf = (dashboard: Dashboard): { readonly real: number; readonly simulated: number } => {
+  const { total, plantedAndVerified } = dashboard.trees;
+  const simulated = countSimulated(dashboard).plantedAndVerified;
+  const shareOf = (trees: number): number => (total === 0 ? 0 : Math.min(1, trees / total));
+  return { real: shareOf(plantedAndVerified - simulated), simulated: shareOf(simulated) };
+};
 
 const formatShare = (value: number): string =>
   value > 0 && value < 0.01 ? "less than 1%" : `${Math.floor(value * 100)}%`;
 
-const explainShare = (dashboard: Dashboard): string =>
-  dashboard.trees.total === 0
-    ? "No trees are registered yet."
-    : `${formatShare(share(dashboard))} of the registered trees are in the ground and checked by somebody else.`;
+const explainShares = (dashboard: Dashboard): string => {
+  if (dashboard.trees.total === 0) {
+    return "No trees are registered yet.";
+  }
+  const { real, simulated } = sharesOf(dashboard);
+  const truth = `${formatShare(real)} of the registered trees are in the ground and checked by somebody else.`;
+  return simulated === 0
+    ? truth
+    : `${truth} Another ${formatShare(simulated)} are so in a simulation only: no tree was planted for them.`;
+};
 
 const renderTrees = (dashboard: Dashboard): Markup => {
   const { trees } = dashboard;
-  const part = share(dashboard);
+  const { real, simulated } = sharesOf(dashboard);
+  const simulatedTrees = countSimulated(dashboard);
+  const verifiedMark = markSimulated(simulatedTrees.plantedAndVerified, trees.plantedAndVerified);
+  const plantedMark = markSimulated(simulatedTrees.planted, trees.planted);
+  const part = Math.round(real * TRACK);
   return html`<div class="sheet fact trees">
     <div class="pair">
       <div>
         <h2 class="label">Trees registered</h2>
-        <p class="number">${formatNumber(trees.total)}</p>
+        ${renderNumber(formatNumber(trees.total))}
         <p>${formatNumber(trees.month)} this month</p>
       </div>
       <div class="proven">
-        <h2 class="label">Planted and verified</h2>
-        <p class="number">${formatNumber(trees.plantedAndVerified)}</p>
-        <p>${formatNumber(trees.planted)} planted so far</p>
+        <h2 class="label">Planted and verified${verifiedMark}</h2>
+        ${renderNumber(formatNumber(trees.plantedAndVerified))}
+        <p>${formatNumber(trees.planted)} planted so far${plantedMark}</p>
       </div>
     </div>
     <svg class="track" viewBox="0 0 ${TRACK} 12" preserveAspectRatio="none" aria-hidden="true">
       <rect class="whole" width="${TRACK}" height="12" />
-      <rect class="part" width="${Math.round(part * TRACK)}" height="12" />
+      <rect class="part" width="${part}" height="12" />
+      <rect class="simulated" x="${part}" width="${Math.round(simulated * TRACK)}" height="12" />
     </svg>
-    <p>${explainShare(dashboard)}</p>
+    <p>${explainShares(dashboard)}</p>
   </div>`;
 };
 
 const renderFacts = (dashboard: Dashboard): Markup => {
-  const { bottles, donations, projected } = dashboard;
+  const { bottles, donations, projected, trees } = dashboard;
+  const plantedMark = markSimulated(countSimulated(dashboard).planted, trees.planted);
   return html`<section class="facts" aria-label="Totals">
     ${renderTrees(dashboard)}
     <div class="sheet fact">
       <h2 class="label">Ocean-bound bottles rescued</h2>
-      <p class="number">${formatNumber(bottles.total)}</p>
+      ${renderNumber(formatNumber(bottles.total))}
       <p>${formatNumber(bottles.month)} this month</p>
     </div>
     <div class="sheet fact">
       <h2 class="label">Donated to charities</h2>
-      <p class="number">${formatCents(donations.amountCents)}</p>
+      ${renderNumber(formatCents(donations.amountCents))}
       <p>in ${formatNumber(donations.count)} ${donations.count === 1 ? "donation" : "donations"}</p>
     </div>
     <div class="sheet fact">
       <h2 class="label">Projected carbon, lifetime</h2>
-      <p class="number">${formatMeasure(projected.carbonTons)} t</p>
-      <p>CO<sub>2</sub> on ${formatMeasure(projected.areaHectares)} ha, from planted trees only</p>
+      ${renderNumber(`${formatMeasure(projected.carbonTons)} t`)}
+      <p>
+        CO<sub>2</sub> on ${formatMeasure(projected.areaHectares)} ha, from planted trees
+        only${plantedMark}
+      </p>
     </div>
   </section>`;
 };
@@ -146,14 +168,19 @@ const renderMedium = (medium: Dashboard["media"][number], root: string): Markup 
     <a href="${addressOf(medium.url, root)}" rel="noopener noreferrer"
       ><img
         src="${addressOf(medium.thumbnailUrl, root)}"
-        alt="${medium.type === "video" ? "Still of a film" : "Photo"} from the planting at ${medium.siteName}, ${medium.country}, ${formatDay(medium.takenAt)}"
+        alt="${isSimulated(medium) ? "Simulated: " : null}${medium.type === "video" ? "Still of a film" : "Photo"} from the planting at ${medium.siteName}, ${medium.country}, ${formatDay(medium.takenAt)}"
         width="480"
         height="360"
         loading="lazy"
         decoding="async"
         referrerpolicy="no-referrer"
     /></a>
-    <p>${medium.siteName}<span>${medium.country}, ${formatDay(medium.takenAt)}</span></p>
+    <p>
+      ${medium.siteName}<span
+        >${medium.country},
+        ${formatDay(medium.takenAt)}${isSimulated(medium) ? " · simulated" : null}</span
+      >
+    </p>
   </li>`;
 
 const renderEvidence = ({ media }: Dashboard, root: string): Markup =>
@@ -229,15 +256,29 @@ const renderMethod = ({ sites }: Dashboard): Markup => {
   </section>`;
 };
 
-const SIMULATION_NOTICE = html`<p class="notice" role="note">
-  <strong>Simulated evidence.</strong> Sites, photos and milestones on this page come from a
-  simulated planting partner: no tree was planted for them.
-</p>`;
+const renderNotice = ({ sites, media }: Dashboard): Markup | null => {
+  const simulated = [...sites.filter(isSimulated), ...media.filter(isSimulated)];
+  if (simulated.length === 0) {
+    return null;
+  }
+  const shown =
+    simulated.length === sites.length + media.length
+      ? "Sites, photos and milestones on this page come"
+      : "What is marked as simulated on this page comes";
+  return html`<p class="notice" role="note">
+    <strong>Simulated evidence.</strong> ${shown} from a simulated planting partner: no tree was
+    planted for any of it.
+  </p>`;
+};
 
 /** The public page of an account. It needs no script and nothing from elsewhere. */
 export const renderPage = (dashboard: Dashboard, root: string): string => {
   const base = `${root}/dashboard`;
-  const { name, slug, sites, updatedAt, trees } = dashboard;
+  const { name, slug, updatedAt, trees } = dashboard;
+  const mark = markSimulated(
+    countSimulated(dashboard).plantedAndVerified,
+    trees.plantedAndVerified,
+  );
   return html`<!doctype html>
     <html lang="en">
       <head>
@@ -246,7 +287,7 @@ export const renderPage = (dashboard: Dashboard, root: string): string => {
         <title>${name}: public impact record</title>
         <meta
           name="description"
-          content="${name}: ${formatNumber(trees.total)} trees registered, ${formatNumber(trees.plantedAndVerified)} of them planted and verified."
+          content="${name}: ${formatNumber(trees.total)} trees registered, ${formatNumber(trees.plantedAndVerified)} of them planted and verified${mark}."
         />
         <meta name="color-scheme" content="light dark" />
         <link rel="icon" href="${base}/icon.svg" type="image/svg+xml" />
@@ -264,9 +305,9 @@ export const renderPage = (dashboard: Dashboard, root: string): string => {
           </p>
         </header>
         <main id="content">
-          ${sites.some(({ partner }) => partner === "simulated") ? SIMULATION_NOTICE : null}
-          ${renderFacts(dashboard)} ${renderMonths(dashboard)} ${renderSites(dashboard, base)}
-          ${renderEvidence(dashboard, root)} ${renderMethod(dashboard)}
+          ${renderNotice(dashboard)} ${renderFacts(dashboard)} ${renderMonths(dashboard)}
+          ${renderSites(dashboard, base)} ${renderEvidence(dashboard, root)}
+          ${renderMethod(dashboard)}
         </main>
         <footer>
           <p>

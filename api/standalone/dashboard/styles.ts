@@ -13,8 +13,17 @@ img,svg{display:block;max-width:100%}
 .number{font-family:ui-serif,"Iowan Old Style",Palatino,Georgia,serif;font-variant-numeric:lining-nums tabular-nums;letter-spacing:-.02em;line-height:1.05}
 `;
 
+/** Of all numbers shown, with their separators and units. */
+export const LONGEST_NUMBER = 28;
+
+/** A number's letters, by its class: no number is wider than its room, however large it is. */
+const LETTERS = Array.from(
+  { length: LONGEST_NUMBER },
+  (_, index) => `.letters-${index + 1}{--letters:${index + 1}}`,
+).join("");
+
 /** The page: one column on a phone, a grid on a desk. */
-export const PAGE_STYLE = `${COLOURS}${BASE}
+export const PAGE_STYLE = `${COLOURS}${BASE}${LETTERS}
 .skip{position:absolute;left:-100rem;top:.5rem;background:var(--sheet);padding:.5rem 1rem;z-index:1}
 .skip:focus{left:.5rem}
 header,main,footer{max-width:68rem;margin:0 auto;padding:0 1.25rem}
@@ -28,13 +37,14 @@ section{margin-top:clamp(2.25rem,5vw,3.5rem)}
 .sheet{background:var(--sheet);border:1px solid var(--line);border-radius:14px;box-shadow:var(--shadow);padding:clamp(1.1rem,3vw,1.75rem)}
 .notice{border-left:4px solid var(--accent);padding:.85rem 1.1rem;margin:0 0 1.25rem;background:var(--sheet);border-radius:0 10px 10px 0;font-size:.9375rem}
 .facts{display:grid;gap:1rem;grid-template-columns:1fr;margin-top:0}
-.fact .number{color:var(--ink);margin:.35rem 0 .3rem;font-size:clamp(2.2rem,6vw,3rem);font-weight:600}
+.fact{container-type:inline-size;--most:clamp(2.2rem,6vw,3rem);--room:100cqi}
+.fact .number{color:var(--ink);margin:.35rem 0 .3rem;font-size:min(var(--most),calc(var(--room)/(var(--letters)*.62)));font-weight:600}
 .fact p{margin:0;color:var(--soft);font-size:.9375rem}
 .trees .pair{display:grid;gap:1.1rem 2.5rem;grid-template-columns:1fr}
-.trees .number{font-size:clamp(2.7rem,9vw,4.4rem)}
+.fact.trees{--most:clamp(2.7rem,9vw,4.4rem)}
 .trees .proven p.number{color:var(--tree)}
 .track{width:100%;height:12px;margin:1.35rem 0 .6rem;border-radius:6px}
-.track .whole{fill:var(--tree-soft)}.track .part{fill:var(--tree)}
+.track .whole{fill:var(--tree-soft)}.track .part{fill:var(--tree)}.track .simulated{fill:var(--tree);fill-opacity:.4}
 .chart{margin:0}
 .chart+.chart{margin-top:2rem}
 .chart figcaption{margin-bottom:.75rem}
@@ -56,6 +66,7 @@ td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:now
 .site{fill:var(--accent);fill-opacity:.8;stroke:var(--sheet);stroke-width:2}
 .sites{list-style:none;margin:1rem 0 0;padding:0;display:grid;gap:0 2.5rem}
 .sites li{display:flex;justify-content:space-between;gap:1rem;padding:.6rem 0;border-top:1px solid var(--line)}
+.sites div{min-width:0}
 .sites span{display:block;color:var(--soft);font-size:.875rem}
 .sites b{font-variant-numeric:tabular-nums;white-space:nowrap}
 .photos{list-style:none;margin:0;padding:0;display:grid;gap:1rem;grid-template-columns:repeat(2,1fr)}
@@ -69,16 +80,16 @@ dt:first-child{margin-top:0}
 dd{margin:.15rem 0 0;color:var(--soft);max-width:48rem}
 footer{margin-top:3.5rem;padding-top:1.25rem;padding-bottom:3rem;border-top:1px solid var(--line);color:var(--soft);font-size:.875rem}
 footer p{margin:.2rem 0}
-@media (min-width:46rem){.facts{grid-template-columns:repeat(3,1fr)}.trees{grid-column:1/-1}.trees .pair{grid-template-columns:auto auto;justify-content:start}.photos{grid-template-columns:repeat(4,1fr)}.sites{grid-template-columns:1fr 1fr}}
+@media (min-width:46rem){.facts{grid-template-columns:repeat(3,1fr)}.fact.trees{grid-column:1/-1;--room:calc(50cqi - 1.25rem)}.trees .pair{grid-template-columns:auto auto;justify-content:start}.photos{grid-template-columns:repeat(4,1fr)}.sites{grid-template-columns:1fr 1fr}}
 @media (max-width:32rem){.site{transform-box:fill-box;transform-origin:center;transform:scale(1.7)}}
 @media print{.sheet{box-shadow:none}}
 `;
 
-export const CARD_STYLE = `${COLOURS}${BASE}
+export const CARD_STYLE = `${COLOURS}${BASE}${LETTERS}
 body{background:var(--sheet)}
 main{display:grid;align-content:space-between;min-height:100vh;padding:.85rem 1.1rem;gap:.5rem}
 h1{margin:0;font-size:.9375rem;font-weight:650;display:-webkit-box;-webkit-line-clamp:2;-webkit-box-orient:vertical;overflow:hidden}
-p.number{margin:0;color:var(--ink);font-size:2.15rem;font-weight:600}
+p.number{margin:0;color:var(--ink);font-size:min(2.15rem,calc((100vw - 2.2rem)/(var(--letters)*.62)));font-weight:600}
 p{margin:0;color:var(--soft);font-size:.8125rem;line-height:1.4}
 p b{color:var(--tree)}
 `;
