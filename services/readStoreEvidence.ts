@@ -29,6 +29,10 @@ export const readStoreEvidence = async (
   simulatedStage: EvidenceStage | null,
 ): Promise<{
   readonly evidence: TreeEvidence;
+  /** When the evidence came about as it is told. */
+  readonly storedAt: Date;
+  /** Whether nothing is left to happen to the timeline. */
+  readonly isComplete: boolean;
   readonly registeredAt: Date;
   readonly region: string | null;
 }> => {
@@ -41,14 +45,14 @@ export const readStoreEvidence = async (
   if (id === null) {
     throw notFound();
   }
-  const { body, registeredAt, region } = await readTreeEvidence(deps, {
+  const { body, ...answer } = await readTreeEvidence(deps, {
     ...owner,
     id,
     simulatedStage,
   });
   const evidence = parseTreeEvidence(body);
-  if (isSimulated && !isSelected(selection, evidence, region)) {
+  if (isSimulated && !isSelected(selection, evidence, answer.region)) {
     throw notFound();
   }
-  return { evidence, registeredAt, region };
+  return { evidence, ...answer };
 };

@@ -7,11 +7,13 @@ import type { EvidenceSelection } from "../../domain/storeEvidence.ts";
 import { treeEvidence } from "../../domain/treeEvidence.ts";
 import { EVIDENCE_STAGES } from "../../providers/planting/simulated/simulateEvidence.ts";
 import { readStoreEvidence } from "../../services/readStoreEvidence.ts";
+import { EVIDENCE_KEPT_SECONDS } from "../../services/readTreeEvidence.ts";
 import type { EvidenceDependencies } from "../../services/readTreeEvidence.ts";
 import { endOfDay } from "../http/days.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/fields.ts";
+import { mayBeKept } from "../http/mayBeKept.ts";
 import { KEY_REFUSAL, QUERY_REFUSAL } from "./errors.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
@@ -148,9 +150,12 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
       tag: "impact",
       summary: "What is proven of a tree record",
       details:
-        "Of all records that match, the newest. The milestones are those of the standalone interface, with what they show.",
+        "Of all records that match, the newest; one that was refunded in full only by its id. The milestones are those of the standalone interface, with what they show.",
       replyHeaders: {
         ETag: "Names this text; send it as If-None-Match to be answered 304 while nothing has changed.",
+        "Cache-Control":
+          "How long the answer may be kept: 30 days once nothing is left to happen to a record named by its id.",
+        Age: "Seconds since the answer was first given, where it may be kept.",
         "Evidence-Simulated": "`true` when evidence_stage was given.",
       },
       refusals: [
@@ -174,10 +179,11 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
           "evidence_stage: is permitted only with test keys",
         );
       }
-      const { evidence, registeredAt, region } = await readStoreEvidence(
+      const selection = selectionOf(given);
+      const { evidence, storedAt, isComplete, registeredAt, region } = await readStoreEvidence(
         deps,
         { accountId, mode },
-        selectionOf(given),
+        selection,
         stage,
       );
       const answer: z.output<typeof reply> = {
@@ -194,7 +200,12 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
         return body;
       }
       ctx.status = 200;
-      ctx.set("Cache-Control", "private, no-cache");
+      // The newest record may be another one at any time; a record that is named stays the same.
+      if (isComplete && selection.id !== null) {
+        mayBeKept(ctx, { storedAt, now: deps.clock.now(), keptSeconds: EVIDENCE_KEPT_SECONDS });
+      } else {
+        ctx.set("Cache-Control", "private, no-cache");
+      }
       ctx.vary("api_key, shop_name, user_id");
       ctx.etag = hash("sha256", body, "base64url");
       return body;

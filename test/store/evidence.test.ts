@@ -82,6 +82,28 @@ test("a date or an instant picks the nearest record on or before it", async (t) 
   t.is((await api.get(`${PATH}?created_at=2026-04-30`, store.test)).status, 404);
 });
 
+test("a record that was refunded in full is told of only by its id", async (t) => {
+  const clock = createMovableClock("2026-05-01T10:00:00.000Z");
+  const api = await startStoreApi(t, { db: t.context.db, clock });
+  const store = await createTestStore(t.context.db);
+  await api.post("/app/api/plant", store.test, { trees: 1 });
+  clock.set("2026-05-02T10:00:00.000Z");
+  await api.post("/app/api/plant", store.test, { trees: 2 });
+  const [newest, oldest] = await treeIds(api, store);
+  const told = async (query: string): Promise<unknown> =>
+    (await api.get(`${PATH}${query}`, store.test)).body["tree_id"];
+  const refund = () => api.post("/app/api/refund", store.test, { type: "tree", quantity: 1 });
+
+  await refund();
+  t.is(await told(""), newest);
+  await refund();
+  t.is(await told(""), oldest);
+  t.is(await told("?created_at=2026-05-02"), oldest);
+  t.is(await told(`?tree_id=${String(newest)}`), newest);
+  await refund();
+  t.is((await api.get(PATH, store.test)).status, 404);
+});
+
 test("a stage is simulated for test keys only, in the shape that it stands for", async (t) => {
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });
@@ -165,6 +187,10 @@ test.serial(
     t.is(found.body["status"], "planted_and_verified");
     const region = String(found.body["region"]);
     t.not(region, "");
+    t.is(found.headers.get("Cache-Control"), "private, no-cache");
+    const byId = await get(`${PATH}?tree_id=${String(found.body["tree_id"])}`, store.live);
+    t.is(byId.headers.get("Cache-Control"), "private, max-age=2592000");
+    t.is(byId.headers.get("Age"), "0");
     const byRegion = await get(`${PATH}?region=${encodeURIComponent(region)}`, store.live);
     t.is(byRegion.body["tree_id"], found.body["tree_id"]);
     t.is((await get(PATH, store.live)).body["status"], "registered");

@@ -13,6 +13,7 @@ import type { ApiContext } from "../../http/apiContext.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/fields.ts";
+import { mayBeKept } from "../../http/mayBeKept.ts";
 import { KEY_REFUSAL } from "../refusals.ts";
 import { EVIDENCE_EXAMPLES } from "./examples.ts";
 
@@ -20,13 +21,6 @@ const CACHE_HEADERS = {
   ETag: "Names this text; send it as If-None-Match to be answered 304 while nothing has changed.",
   "Cache-Control": "How long the answer may be kept.",
   Age: "Seconds since the answer was first given.",
-};
-
-/** Lets clients keep an answer for what is left of its 30 days: what it has lived through already stands in `Age`. */
-const mayBeKept = (ctx: ApiContext, storedAt: Date, now: Date): void => {
-  ctx.set("Cache-Control", `private, max-age=${EVIDENCE_KEPT_SECONDS}`);
-  const ageMs = Math.max(0, now.getTime() - storedAt.getTime());
-  ctx.set("Age", String(Math.floor(ageMs / 1000)));
 };
 
 /** Every key has its own answers. */
@@ -54,7 +48,7 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
     handle: async ({ ctx }) => {
       const { body, storedAt } = await readEvidenceSummary(deps);
       setValidator(ctx, body);
-      mayBeKept(ctx, storedAt, deps.clock.now());
+      mayBeKept(ctx, { storedAt, now: deps.clock.now(), keptSeconds: EVIDENCE_KEPT_SECONDS });
       return body;
     },
   });
@@ -106,7 +100,7 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
         throw new DomainError("record_not_found", "failed to find tree");
       }
       const simulatedStage = query.evidence_stage ?? null;
-      const { body, storedAt, isComplete } = await readTreeEvidence(deps, {
+      const { body, storedAt, isFinished } = await readTreeEvidence(deps, {
         accountId: caller.accountId,
         mode: caller.mode,
         id: registrationId.data,
@@ -118,8 +112,8 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
         return body;
       }
       setValidator(ctx, body);
-      if (isComplete) {
-        mayBeKept(ctx, storedAt, deps.clock.now());
+      if (isFinished) {
+        mayBeKept(ctx, { storedAt, now: deps.clock.now(), keptSeconds: EVIDENCE_KEPT_SECONDS });
       } else {
         ctx.set("Cache-Control", "private, no-cache");
       }
