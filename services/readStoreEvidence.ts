@@ -4,7 +4,7 @@ import { DomainError } from "../domain/errors.ts";
 import type { EvidenceSelection } from "../domain/storeEvidence.ts";
 import type { TreeEvidence } from "../domain/treeEvidence.ts";
 import type { EvidenceStage } from "../providers/planting/simulated/simulateEvidence.ts";
-import type { EvidenceDependencies } from "./readTreeEvidence.ts";
+import type { EvidenceDependencies, TreeEvidenceAnswer } from "./readTreeEvidence.ts";
 import { parseTreeEvidence, readTreeEvidence } from "./readTreeEvidence.ts";
 
 const notFound = (): DomainError => new DomainError("record_not_found", "failed to find tree");
@@ -27,15 +27,7 @@ export const readStoreEvidence = async (
   owner: { readonly accountId: string; readonly mode: Mode },
   selection: EvidenceSelection,
   simulatedStage: EvidenceStage | null,
-): Promise<{
-  readonly evidence: TreeEvidence;
-  /** When the evidence came about as it is told. */
-  readonly storedAt: Date;
-  /** Whether nothing is left to happen to the timeline. */
-  readonly isComplete: boolean;
-  readonly registeredAt: Date;
-  readonly region: string | null;
-}> => {
+): Promise<Omit<TreeEvidenceAnswer, "body"> & { readonly evidence: TreeEvidence }> => {
   const isSimulated = simulatedStage !== null;
   const id = await findSelectedTree(
     deps.db,

@@ -100,7 +100,7 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
         throw new DomainError("record_not_found", "failed to find tree");
       }
       const simulatedStage = query.evidence_stage ?? null;
-      const { body, storedAt, isFinished } = await readTreeEvidence(deps, {
+      const { body, storedAt, isComplete } = await readTreeEvidence(deps, {
         accountId: caller.accountId,
         mode: caller.mode,
         id: registrationId.data,
@@ -112,7 +112,7 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
         return body;
       }
       setValidator(ctx, body);
-      if (isFinished) {
+      if (isComplete) {
         mayBeKept(ctx, { storedAt, now: deps.clock.now(), keptSeconds: EVIDENCE_KEPT_SECONDS });
       } else {
         ctx.set("Cache-Control", "private, no-cache");
