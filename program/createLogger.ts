@@ -41,7 +41,11 @@ export const createLogger = (
     {
       level: LOG_LEVEL,
       base: { program, pid: process.pid },
-      serializers: { err: serializeError },
+      serializers: {
+        err: serializeError,
+        // What Temporal's SDK calls it: an error from its own side, a text from its core.
+        error: (given: unknown) => (given instanceof Error ? serializeError(given) : given),
+      },
       // No code logs these; if some ever does, the key stays out.
       redact: ["authorization", "headers.authorization", "apiKey", "key"],
     },
