@@ -10,45 +10,51 @@ export type CachedAnswer = Readonly<z.output<typeof cachedRow>>;
 export const SUMMARY_KEY = "summary";
 export const treeKey = (registrationId: string): string => `tree/${registrationId}`;
 
-/** An answer that is still good; null when there is none. */
+/**
+ * An answer that is still good; null when there is none.
+ * @param baseUrl where the service is reached, since the answer's addresses begin with it
+ */
 export const findCachedAnswer = (
   db: CommonQueryMethods,
   key: string,
+  baseUrl: string,
   now: Date,
 ): Promise<CachedAnswer | null> =>
   db.maybeOne(sql.type(cachedRow)`
     SELECT body, stored_at AS "storedAt"
     FROM cached_answer
-    WHERE key = ${key} AND expires_at > ${now.toISOString()}::timestamptz
+    WHERE key = ${key} AND base_url = ${baseUrl} AND expires_at > ${now.toISOString()}::timestamptz
   `);
 
 /**
- * Keeps an answer unless there is a good one of the same revision or a later one already.
+ * Keeps an answer unless there is a good one with the same addresses and of the same revision or a later one already.
  * @returns the answer that is good now: this one, or what another process stored first
  */
 export const storeCachedAnswer = (
   db: CommonQueryMethods,
   answer: CachedAnswer & {
     readonly key: string;
+    readonly baseUrl: string;
     readonly revision: number;
     readonly expiresAt: Date;
   },
 ): Promise<CachedAnswer> =>
   db.one(sql.type(cachedRow)`
-    INSERT INTO cached_answer AS present (key, revision, body, stored_at, expires_at)
+    INSERT INTO cached_answer AS present (key, base_url, revision, body, stored_at, expires_at)
     VALUES (
-      ${answer.key}, ${answer.revision}, ${answer.body}, ${answer.storedAt.toISOString()}::timestamptz,
+      ${answer.key}, ${answer.baseUrl}, ${answer.revision}, ${answer.body}, ${answer.storedAt.toISOString()}::timestamptz,
       ${answer.expiresAt.toISOString()}::timestamptz
     )
     ON CONFLICT (key) DO UPDATE SET
-      (revision, body, stored_at, expires_at) = (
-        SELECT chosen.revision, chosen.body, chosen.stored_at, chosen.expires_at
+      (base_url, revision, body, stored_at, expires_at) = (
+        SELECT chosen.base_url, chosen.revision, chosen.body, chosen.stored_at, chosen.expires_at
         FROM (
           VALUES
-            (present.revision, present.body, present.stored_at, present.expires_at),
-            (excluded.revision, excluded.body, excluded.stored_at, excluded.expires_at)
-        ) AS chosen (revision, body, stored_at, expires_at)
-        ORDER BY chosen.expires_at > ${answer.storedAt.toISOString()}::timestamptz DESC, chosen.revision DESC,
+            (present.base_url, present.revision, present.body, present.stored_at, present.expires_at),
+            (excluded.base_url, excluded.revision, excluded.body, excluded.stored_at, excluded.expires_at)
+        ) AS chosen (base_url, revision, body, stored_at, expires_at)
+        ORDER BY chosen.base_url = ${answer.baseUrl} DESC,
+          chosen.expires_at > ${answer.storedAt.toISOString()}::timestamptz DESC, chosen.revision DESC,
           chosen.stored_at
         LIMIT 1
       )

@@ -12,6 +12,7 @@ const treeRow = z.strictObject({
   count: safeInteger,
   fractionalCount: z.number(),
   attribution: z.string(),
+  isRefunded: z.boolean(),
   treeOrderId: safeInteger.nullable(),
   orderedCount: safeInteger.nullable(),
   orderId: z.int().nullable(),
@@ -22,6 +23,7 @@ const treeRow = z.strictObject({
   stage: z
     .enum(["gathered", "funds_distributed", "allocated", "planted", "planted_and_verified"])
     .nullable(),
+  isFinished: z.boolean(),
   revision: z.int(),
   region: z.string().nullable(),
   cachedBody: z.string().nullable(),
@@ -31,11 +33,18 @@ const treeRow = z.strictObject({
 /** A tree registration with its order, and its answer where a good one is kept. */
 export type EvidenceTree = Readonly<z.output<typeof treeRow>>;
 
+/** Whether all trees of a registration were refunded. */
+const isRefunded = sql.fragment`registration.refunded_count >= registration.count`;
+
+/** What an answer shows: the order's milestones, or while there is no order whether it will ever have one. */
+const revision = sql.fragment`coalesce(planting_order.revision, (${isRefunded})::integer)`;
+
 /** Four look-ups by primary key in one round trip. */
 export const findEvidenceTree = (
   db: CommonQueryMethods,
   owner: { readonly accountId: string; readonly mode: Mode },
   registrationId: string,
+  baseUrl: string,
   now: Date,
 ): Promise<EvidenceTree | null> =>
   db.maybeOne(sql.type(treeRow)`
@@ -45,6 +54,7 @@ export const findEvidenceTree = (
       registration.count,
       registration.fractional_count AS "fractionalCount",
       registration.attribution,
+      ${isRefunded} AS "isRefunded",
       registration.tree_order_id AS "treeOrderId",
       registration.ordered_count AS "orderedCount",
       planting_order.id AS "orderId",
@@ -53,7 +63,8 @@ export const findEvidenceTree = (
       planting_order.buyer_name AS "buyerName",
       planting_order.timeline,
       planting_order.stage,
-      coalesce(planting_order.revision, 0) AS revision,
+      planting_order.finished_at IS NOT NULL AS "isFinished",
+      ${revision} AS revision,
       planting_order.site_shares -> 0 ->> 'region' AS region,
       cached_answer.body AS "cachedBody",
       cached_answer.stored_at AS "cachedAt"
@@ -61,8 +72,9 @@ export const findEvidenceTree = (
     LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
     LEFT JOIN cached_answer
       ON cached_answer.key = ${treeKey(registrationId)}
-      -- An answer of before the last milestone is as good as none.
-      AND cached_answer.revision = coalesce(planting_order.revision, 0)
+      -- An answer of before the last milestone, or with addresses of before a move, is as good as none.
+      AND cached_answer.revision = ${revision}
+      AND cached_answer.base_url = ${baseUrl}
       AND cached_answer.expires_at > ${now.toISOString()}::timestamptz
     WHERE registration.id = ${registrationId}
       AND registration.account_id = ${owner.accountId}

@@ -42,6 +42,8 @@ export type EvidenceFacts = {
     readonly count: number;
     readonly fractionalCount: number;
     readonly attribution: string;
+    /** Whether all of its trees were refunded. */
+    readonly isRefunded: boolean;
   };
   readonly partnerName: string;
   readonly shape: TimelineShape;
@@ -63,6 +65,9 @@ const TITLES: Readonly<Record<MilestoneEvent, readonly [title: string, descripti
     "The trees are in the ground, and somebody else has checked that they are.",
   ],
 };
+
+/** Of trees that were refunded before anybody had ordered them. */
+const NEVER_ORDERED = "The trees were refunded before they were ordered, and will not be planted.";
 
 /** A site's path on this service becomes an address that works anywhere. */
 export const absoluteAddress = (address: string, baseUrl: string): string =>
@@ -180,8 +185,10 @@ const milestoneOf = (
   event: MilestoneEvent,
   step: number,
   completion: Completion | null,
+  isNeverOrdered: boolean,
 ): Milestone => {
-  const [title, description] = TITLES[event];
+  const [title, usual] = TITLES[event];
+  const description = event === "registered" && isNeverOrdered ? NEVER_ORDERED : usual;
   if (!completion) {
     return { step, event, title, status: "pending", description };
   }
@@ -225,7 +232,7 @@ export const buildTreeEvidence = (facts: EvidenceFacts, baseUrl: string): TreeEv
       }),
     },
     timeline: EVENTS_OF[shape].map((event, index) =>
-      milestoneOf(event, index + 1, completions[event]),
+      milestoneOf(event, index + 1, completions[event], registration.isRefunded && !order),
     ),
   };
 };

@@ -1,3 +1,4 @@
+import type { CommonQueryMethods } from "slonik";
 import { findCachedAnswer, storeCachedAnswer, SUMMARY_KEY } from "../db/cachedAnswers.ts";
 import type { CachedAnswer } from "../db/cachedAnswers.ts";
 import { listRegions } from "../db/plantingSites.ts";
@@ -13,7 +14,7 @@ import { EVIDENCE_KEPT_SECONDS } from "./readTreeEvidence.ts";
 /** The latest of each site; a region may have several. */
 const MEDIA_PER_SITE = 6;
 
-const summarize = async ({ db, publicBaseUrl }: EvidenceDependencies): Promise<EvidenceSummary> => {
+const summarize = async (db: CommonQueryMethods, baseUrl: string): Promise<EvidenceSummary> => {
   const planted = await sumPlantedByFactor(db);
   const { carbonTons, areaHectares } = projectImpact(planted);
   const regions = await listRegions(db, MEDIA_PER_SITE);
@@ -35,7 +36,7 @@ const summarize = async ({ db, publicBaseUrl }: EvidenceDependencies): Promise<E
       evidence: media.map(({ id, type, url, date }) => ({
         id,
         type,
-        url: absoluteAddress(url, publicBaseUrl()),
+        url: absoluteAddress(url, baseUrl),
         date,
       })),
     })),
@@ -48,14 +49,16 @@ const summarize = async ({ db, publicBaseUrl }: EvidenceDependencies): Promise<E
  */
 export const readEvidenceSummary = async (deps: EvidenceDependencies): Promise<CachedAnswer> => {
   const { db, clock } = deps;
+  const baseUrl = deps.publicBaseUrl();
   const storedAt = clock.now();
-  const known = await findCachedAnswer(db, SUMMARY_KEY, storedAt);
+  const known = await findCachedAnswer(db, SUMMARY_KEY, baseUrl, storedAt);
   return (
     known ??
     storeCachedAnswer(db, {
       key: SUMMARY_KEY,
+      baseUrl,
       revision: 0,
-      body: JSON.stringify(await summarize(deps)),
+      body: JSON.stringify(await summarize(db, baseUrl)),
       storedAt,
       expiresAt: new Date(storedAt.getTime() + EVIDENCE_KEPT_SECONDS * 1000),
     })

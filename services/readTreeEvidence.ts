@@ -4,11 +4,7 @@ import type { EvidenceTree } from "../db/treeEvidence.ts";
 import { findEvidenceTree, listReachedStages } from "../db/treeEvidence.ts";
 import type { Mode } from "../domain/accounts.ts";
 import type { EvidenceFacts, OrderedTrees, ReachedStages } from "../domain/buildTreeEvidence.ts";
-import {
-  buildTreeEvidence,
-  isTimelineComplete,
-  NOTHING_REACHED,
-} from "../domain/buildTreeEvidence.ts";
+import { buildTreeEvidence, NOTHING_REACHED } from "../domain/buildTreeEvidence.ts";
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
 import { treeEvidence } from "../domain/treeEvidence.ts";
@@ -33,7 +29,7 @@ export type TreeEvidenceAnswer = {
   readonly body: string;
   /** When that text came about. */
   readonly storedAt: Date;
-  /** Whether nothing is left to happen to the timeline. */
+  /** Whether nothing more is looked for: the order is followed to its end. */
   readonly isComplete: boolean;
   readonly registeredAt: Date;
   /** Where the trees stand; null until that is known. */
@@ -83,11 +79,13 @@ const readFacts = async (
 const keepAnswer = (
   { db, clock }: EvidenceDependencies,
   tree: EvidenceTree,
+  baseUrl: string,
   body: string,
 ): Promise<{ readonly body: string; readonly storedAt: Date }> => {
   const storedAt = clock.now();
   return storeCachedAnswer(db, {
     key: treeKey(tree.id),
+    baseUrl,
     revision: tree.revision,
     body,
     storedAt,
@@ -110,30 +108,30 @@ export const readTreeEvidence = async (
     readonly simulatedStage: EvidenceStage | null;
   },
 ): Promise<TreeEvidenceAnswer> => {
-  const tree = await findEvidenceTree(deps.db, request, request.id, deps.clock.now());
+  const baseUrl = deps.publicBaseUrl();
+  const tree = await findEvidenceTree(deps.db, request, request.id, baseUrl, deps.clock.now());
   if (!tree) {
     throw new DomainError("record_not_found", "failed to find tree");
   }
   const registeredAt = tree.createdAt;
   if (request.simulatedStage !== null) {
     const { facts, region } = simulateEvidence(tree, request.simulatedStage);
-    const body = JSON.stringify(buildTreeEvidence(facts, deps.publicBaseUrl()));
+    const body = JSON.stringify(buildTreeEvidence(facts, baseUrl));
     return { body, storedAt: deps.clock.now(), isComplete: false, registeredAt, region };
   }
-  const { region } = tree;
-  const complete =
-    tree.timeline !== null && tree.stage !== null && isTimelineComplete(tree.timeline, tree.stage);
+  const { region, isFinished: isComplete } = tree;
   if (tree.cachedBody !== null && tree.cachedAt !== null) {
     const { cachedBody: body, cachedAt: storedAt } = tree;
-    return { body, storedAt, isComplete: complete, registeredAt, region };
+    return { body, storedAt, isComplete, registeredAt, region };
   }
   const facts = await readFacts(deps, request.mode, tree);
   const answer = await keepAnswer(
     deps,
     tree,
-    JSON.stringify(buildTreeEvidence(facts, deps.publicBaseUrl())),
+    baseUrl,
+    JSON.stringify(buildTreeEvidence(facts, baseUrl)),
   );
-  return { ...answer, isComplete: complete, registeredAt, region };
+  return { ...answer, isComplete, registeredAt, region };
 };
 
 /** The record that an answer's text holds. */

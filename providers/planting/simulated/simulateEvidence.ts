@@ -22,31 +22,33 @@ export const simulateEvidence = (
   stage: EvidenceStage,
 ): { readonly facts: EvidenceFacts; readonly region: string | null } => {
   const { id, count, createdAt } = registration;
-  const choice = chooseBySeed(id);
-  const number = (): number => choice.between(100_000, 999_999);
+  // The same reference has the same number at every stage.
+  const numberOf = (reference: string): number =>
+    chooseBySeed(`${id}/${reference}`).between(100_000, 999_999);
   const daysLater = (days: number): Date => new Date(createdAt.getTime() + days * DAY_MS);
   const order = { publicId: `po_simulated_${id.replaceAll("-", "")}`, treeCount: count };
-  const orderId = number();
   const rank = EVIDENCE_STAGES.indexOf(stage);
 
   const allocated = simulateAllocated(order, daysLater(3));
   const planted = simulatePlanted(order, daysLater(30));
   const verified = simulateVerified(order, daysLater(45));
   const site = verified.planting_site;
-  const allocations = allocated.allocations.map(({ date_allocated, planting_site, crew }) => ({
-    allocation_id: number(),
-    date_allocated,
-    planting_site: {
-      id: number(),
-      name: planting_site.name,
-      subsite_name: planting_site.subsite_name,
-      organization_name: planting_site.organization_name,
-      latitude: planting_site.latitude,
-      longitude: planting_site.longitude,
-      main_image: planting_site.main_image,
-    },
-    crew,
-  }));
+  const allocations = allocated.allocations.map(
+    ({ reference, date_allocated, planting_site, crew }) => ({
+      allocation_id: numberOf(reference),
+      date_allocated,
+      planting_site: {
+        id: numberOf(planting_site.reference),
+        name: planting_site.name,
+        subsite_name: planting_site.subsite_name,
+        organization_name: planting_site.organization_name,
+        latitude: planting_site.latitude,
+        longitude: planting_site.longitude,
+        main_image: planting_site.main_image,
+      },
+      crew,
+    }),
+  );
   const reached: ReachedStages = {
     fundsDistributed: rank >= 1 ? { occurredAt: daysLater(1), evidence: null } : null,
     allocated: stage === "planted" ? { occurredAt: daysLater(3), evidence: { allocations } } : null,
@@ -76,9 +78,11 @@ export const simulateEvidence = (
               session_total_planted: verified.session_total_planted,
               species: verified.species,
               image_url: verified.image_url,
-              allocation_id: number(),
-              field_update_id: number(),
-              planting_session_id: number(),
+              allocation_id: numberOf(
+                verified.allocation_reference ?? verified.planting_session_reference,
+              ),
+              field_update_id: numberOf(verified.field_update_reference),
+              planting_session_id: numberOf(verified.planting_session_reference),
               latitude: String(verified.latitude),
               longitude: String(verified.longitude),
               photos: verified.photos,
@@ -95,9 +99,9 @@ export const simulateEvidence = (
       order:
         rank >= 1
           ? {
-              orderId,
+              orderId: numberOf(order.publicId),
               orderPublicId: order.publicId,
-              treeOrderId: number(),
+              treeOrderId: numberOf("tree order"),
               treeCount: count,
               buyerName: "Simulated buyer",
             }
