@@ -28,8 +28,10 @@ type Description = {
   /** Statuses other than 200 under which the answer has its usual shape, and when. */
   readonly otherReplies?: Readonly<Record<number, string>>;
   /** Headers that the endpoint knows beside those of the key, and what they mean; all optional. */
-  readonly requestHeaders?: Readonly<Record<string, string>>;
-  /** Headers of the answer of success and what they mean. */
+  readonly requestHeaders?: Readonly<
+    Record<string, { readonly description: string; readonly maxLength?: number }>
+  >;
+  /** Headers of the answer of success and what they mean. One with an ETag may be answered 304. */
   readonly replyHeaders?: Readonly<Record<string, string>>;
 };
 

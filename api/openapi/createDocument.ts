@@ -80,13 +80,15 @@ const pathParametersOf = (parameters: Readonly<Record<string, string>> = {}): re
     schema: { type: "string" },
   }));
 
-const headerParametersOf = (headers: Readonly<Record<string, string>> = {}): readonly Json[] =>
-  Object.entries(headers).map(([name, description]) => ({
+const headerParametersOf = (
+  headers: Endpoint["description"]["requestHeaders"] = {},
+): readonly Json[] =>
+  Object.entries(headers).map(([name, { description, ...limits }]) => ({
     name,
     in: "header",
     description,
     required: false,
-    schema: { type: "string" },
+    schema: { type: "string", ...limits },
   }));
 
 const jsonContent = (schema: Json, example: unknown): Json => ({
@@ -143,6 +145,14 @@ const responsesOf = (
   const refusals = [...commonRefusals(endpoint), ...description.refusals];
   return {
     200: { description: "Success.", headers: headersOf(description.replyHeaders), content },
+    ...(description.replyHeaders?.["ETag"] === undefined
+      ? {}
+      : {
+          304: {
+            description: "What If-None-Match names is still the answer; it has no body.",
+            headers: headersOf(),
+          },
+        }),
     ...Object.fromEntries(
       Object.entries(description.otherReplies ?? {}).map(([status, when]) => [
         status,

@@ -5,13 +5,7 @@ import { centsToDollars, dollarsToCents, MAXIMUM_CENTS } from "../../domain/mone
 import { donateFromStore } from "../../services/donateFromStore.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/fields.ts";
-import {
-  BODY_REFUSAL,
-  BUDGET_REFUSAL,
-  FEATURE_REFUSAL,
-  KEY_REFUSAL,
-  QUEUE_REFUSAL,
-} from "./errors.ts";
+import { BUDGET_REFUSAL, KEY_REFUSAL, QUEUE_REFUSAL } from "./errors.ts";
 import { KEY_MODES, keyMode, orderDetailsOf, orderFields, SUCCESS } from "./fields.ts";
 import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
 
@@ -96,11 +90,10 @@ export const donateEndpoint = (deps: Parameters<typeof donateFromStore>[0]): End
         {
           status: 400,
           when: "Something in the request is not as it must be, or there is no such charity.",
-          example: BODY_REFUSAL.example.replace("trees", "amount_dollars"),
+          example: `amount_dollars: ${AMOUNT_MUST_BE}`,
         },
         KEY_REFUSAL,
         BUDGET_REFUSAL,
-        FEATURE_REFUSAL,
         QUEUE_REFUSAL,
       ],
     },

@@ -61,18 +61,6 @@ export const BUDGET_REFUSAL: Refusal = {
   example: "top-up balance exhausted: 5.00 USD needed, 1.20 USD left",
 };
 
-export const FEATURE_REFUSAL: Refusal = {
-  status: 403,
-  when: "The operator has switched this off for the store.",
-  example: "tree planting is switched off for this store",
-};
-
-export const BODY_REFUSAL: Refusal = {
-  status: 400,
-  when: "Something in the request is not as it must be; the message names every field.",
-  example: "trees: must be an integer from 1 to 9007199254740991",
-};
-
 export const QUERY_REFUSAL: Refusal = {
   status: 400,
   when: "A query parameter is unknown, given twice or malformed; the message names it.",

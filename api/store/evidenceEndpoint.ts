@@ -159,7 +159,7 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
         "Evidence-Simulated": "`true` when evidence_stage was given.",
       },
       refusals: [
-        QUERY_REFUSAL,
+        { ...QUERY_REFUSAL, example: `impact_type: ${TYPE_MUST_BE}` },
         KEY_REFUSAL,
         {
           status: 404,

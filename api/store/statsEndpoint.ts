@@ -33,7 +33,10 @@ export const statsEndpoint = (deps: {
       tag: "impact",
       summary: "What the store, or one of its customers, has done",
       details: "What was taken back is left out.",
-      refusals: [QUERY_REFUSAL, KEY_REFUSAL],
+      refusals: [
+        { ...QUERY_REFUSAL, example: "customer: must be given at most once" },
+        KEY_REFUSAL,
+      ],
     },
     schemas: { query: queryObject(customerParameters), reply },
     examples: {

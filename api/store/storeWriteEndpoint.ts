@@ -21,6 +21,9 @@ const FEATURE_NAMES: Readonly<Record<Feature, string>> = {
   donations: "making donations",
 };
 
+const switchedOff = (feature: Feature): string =>
+  `${FEATURE_NAMES[feature]} is switched off for this store`;
+
 /** The store of a request that has passed its check. */
 const storeOf = (ctx: ApiContext): Store => {
   if (ctx.state.store === undefined) {
@@ -46,10 +49,7 @@ const answerWhereOff = async (
   if (earlier) {
     return earlier;
   }
-  throw new DomainError(
-    "feature_disabled",
-    `${FEATURE_NAMES[feature]} is switched off for this store`,
-  );
+  throw new DomainError("feature_disabled", switchedOff(feature));
 };
 
 const headerSchema = queryObject({ "Idempotency-Key": idempotencyKey() });
@@ -100,10 +100,25 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, Reply extends
     method: "post",
     description: {
       ...description,
+      refusals: [
+        ...description.refusals,
+        ...(feature === null
+          ? []
+          : [
+              {
+                status: 403,
+                when: "The operator has switched this off for the store.",
+                example: switchedOff(feature),
+              },
+            ]),
+      ],
       requestHeaders: {
-        "Idempotency-Key":
-          "Any text of at most 255 characters. The write is done once; a repeat gets the first answer, byte for " +
-          "byte, however late. Another body under the same key is a 400.",
+        "Idempotency-Key": {
+          description:
+            "Any text of at most 255 characters. The write is done once; a repeat gets the first answer, byte for " +
+            "byte, however late. Another body under the same key is a 400.",
+          maxLength: 255,
+        },
       },
       replyHeaders: { "Idempotent-Replayed": "`true` when this is an earlier request's answer." },
     },

@@ -6,12 +6,20 @@ import { createTestStore, startStoreApi } from "./startStoreApi.ts";
 const test = testWithDatabase();
 
 const operation = z.looseObject({
-  parameters: z.array(z.looseObject({ name: z.string(), in: z.string() })).default([]),
+  parameters: z
+    .array(z.looseObject({ name: z.string(), in: z.string(), schema: z.unknown() }))
+    .default([]),
   requestBody: z
     .looseObject({
       content: z.looseObject({ "application/json": z.looseObject({ example: z.unknown() }) }),
     })
     .optional(),
+});
+
+const refusal = z.looseObject({
+  content: z.looseObject({
+    "application/json": z.looseObject({ example: z.looseObject({ error: z.string() }) }),
+  }),
 });
 
 const readDescription = async (url: string) =>
@@ -39,7 +47,7 @@ test("every endpoint is described with its statuses, and served", async (t) => {
       "post /app/api/charity/donate": `${write} 503`,
       "get /app/api/impact/stats": "200 400 401 500",
       "post /app/api/refund": "200 400 401 413 500 503",
-      "get /app/api/evidence": "200 400 401 404 500",
+      "get /app/api/evidence": "200 304 400 401 404 500",
       "get /app/api/balance": "200 400 401 500",
       "get /healthz": "200",
       "get /readyz": "200 503",
@@ -60,7 +68,8 @@ test("the examples of the writes are taken as they stand, one after the other", 
   for (const [path, { post: described }] of Object.entries(paths)) {
     if (described) {
       const { requestBody, parameters } = operation.parse(described);
-      t.true(parameters.some(({ name }) => name === "Idempotency-Key"));
+      const key = parameters.find(({ name }) => name === "Idempotency-Key");
+      t.deepEqual(key?.schema, { type: "string", maxLength: 255 });
       const example = requestBody?.content["application/json"].example;
       statuses[path] = (await post(path, store.test, example)).status;
     }
@@ -72,6 +81,24 @@ test("the examples of the writes are taken as they stand, one after the other", 
     "/app/api/charity/donate": 200,
     "/app/api/refund": 200,
   });
+});
+
+test("the examples of refusals speak of the endpoint's own parameters, fields and features", async (t) => {
+  const { url } = await startStoreApi(t, t.context);
+  const { paths } = await readDescription(url);
+  const exampleOf = (method: string, path: string, status: number): string => {
+    const { content } = refusal.parse(paths[path]?.[method]?.responses[status]);
+    return content["application/json"].example.error;
+  };
+
+  t.regex(exampleOf("post", "/app/api/plant", 400), /^trees: /u);
+  t.regex(exampleOf("post", "/app/api/plastic", 400), /^bottles: /u);
+  t.regex(exampleOf("post", "/app/api/charity/donate", 400), /^amount_dollars: must be a number/u);
+  t.regex(exampleOf("get", "/app/api/impact/stats", 400), /^customer: /u);
+  t.regex(exampleOf("get", "/app/api/evidence", 400), /^impact_type: /u);
+  t.regex(exampleOf("post", "/app/api/plant", 403), /^tree planting is/u);
+  t.regex(exampleOf("post", "/app/api/plastic", 403), /^plastic removal is/u);
+  t.regex(exampleOf("post", "/app/api/charity/donate", 403), /^making donations is/u);
 });
 
 test("the page that shows the description is served without a key", async (t) => {

@@ -45,7 +45,9 @@ export const callbackEndpoint = ({
         "For the planting partner. Signed with the header `Planting-Signature: t=<unix seconds>,v1=<signature>`, the " +
         "signature being the HMAC-SHA256 of `<t>.<body>` with the secret agreed upon, in hexadecimal. A report may be " +
         "repeated: what is on record already changes nothing.",
-      requestHeaders: { "Planting-Signature": "`t=<unix seconds>,v1=<hexadecimal HMAC-SHA256>`." },
+      requestHeaders: {
+        "Planting-Signature": { description: "`t=<unix seconds>,v1=<hexadecimal HMAC-SHA256>`." },
+      },
       refusals: [
         {
           status: 400,

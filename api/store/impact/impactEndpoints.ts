@@ -6,14 +6,7 @@ import { writeCursor } from "../../../domain/cursor.ts";
 import type { StoreImpactWriter } from "../../../services/storeImpactWriter.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
-import {
-  BODY_REFUSAL,
-  BUDGET_REFUSAL,
-  FEATURE_REFUSAL,
-  KEY_REFUSAL,
-  QUERY_REFUSAL,
-  QUEUE_REFUSAL,
-} from "../errors.ts";
+import { BUDGET_REFUSAL, KEY_REFUSAL, QUERY_REFUSAL, QUEUE_REFUSAL } from "../errors.ts";
 import { orderDetailsOf, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 import { KIND_NAMES } from "./kinds.ts";
@@ -36,11 +29,20 @@ const writeEndpoint = (kind: Kind, { db, storeWriter }: Dependencies): Endpoint 
     feature,
     path,
     description: {
-      operationId: `${operation}${title}s`,
+      operationId: `${verb.toLowerCase()}${title}s`,
       tag: plural,
       summary: `${verb} ${plural} for a customer or an order`,
       details: "With a production key the price is taken from the store's balance.",
-      refusals: [BODY_REFUSAL, KEY_REFUSAL, BUDGET_REFUSAL, FEATURE_REFUSAL, QUEUE_REFUSAL],
+      refusals: [
+        {
+          status: 400,
+          when: "Something in the request is not as it must be; the message names every field.",
+          example: `${plural}: must be an integer from 1 to ${Number.MAX_SAFE_INTEGER}`,
+        },
+        KEY_REFUSAL,
+        BUDGET_REFUSAL,
+        QUEUE_REFUSAL,
+      ],
     },
     schemas: { body: SCHEMAS[kind].body, reply: SCHEMAS[kind].reply },
     examples: {
