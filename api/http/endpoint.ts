@@ -2,6 +2,7 @@ import type { z } from "zod";
 import type { Caller } from "../../db/apiKeys.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { ApiContext } from "./apiContext.ts";
+import { bodyObject } from "./fields.ts";
 import { HttpError } from "./httpError.ts";
 import { parseQuery, parseRequest } from "./parseRequest.ts";
 import { streamJson } from "./streamJson.ts";
@@ -79,6 +80,9 @@ type Definition<Query extends z.ZodType, Body extends z.ZodType, Reply extends z
   readonly refuseBody?: (body: unknown) => string | null;
 };
 
+/** What a body may hold where none is asked for. */
+const NO_FIELDS = bodyObject({});
+
 const wellFormed = (querystring: string): boolean => {
   try {
     decodeURIComponent(querystring);
@@ -89,7 +93,7 @@ const wellFormed = (querystring: string): boolean => {
 };
 
 const readRequest = <Query extends z.ZodType, Body extends z.ZodType, Reply extends z.ZodType>(
-  { schemas, refuseBody }: Definition<Query, Body, Reply>,
+  { method, schemas, refuseBody }: Definition<Query, Body, Reply>,
   ctx: ApiContext,
 ): Request<Query, Body> => {
   if (ctx.querystring !== "" && !wellFormed(ctx.querystring)) {
@@ -102,6 +106,9 @@ const readRequest = <Query extends z.ZodType, Body extends z.ZodType, Reply exte
   const refusal = refuseBody?.(ctx.request.body) ?? null;
   if (refusal !== null) {
     throw new DomainError("request_invalid", refusal);
+  }
+  if (method === "post" && schemas.body === undefined) {
+    parseRequest(NO_FIELDS, ctx.request.body, "field");
   }
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a handler without a schema is given undefined and its type says unknown.
   return {

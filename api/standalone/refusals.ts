@@ -6,6 +6,13 @@ export const KEY_REFUSAL: Refusal = {
   example: "invalid API key",
 };
 
+/** Of endpoints that take no parameters. */
+export const PARAMETER_REFUSAL: Refusal = {
+  status: 400,
+  when: "A parameter was given; the endpoint takes none.",
+  example: "page: unknown parameter",
+};
+
 export const QUEUE_REFUSAL: Refusal = {
   status: 503,
   when: "More is waiting to be written than the database keeps up with; nothing was recorded. Try again.",

@@ -174,7 +174,9 @@ test.serial("live donations need the subscription, test ones do not", async (t) 
 
 test.serial("a test subscription opens nothing for live donations", async (t) => {
   const { call, live, test: testKey } = await stage(t);
-  t.is((await call("POST", "/charities/subscribe", { key: testKey })).status, 200);
+  const subscribed = await call("POST", "/charities/subscribe", { key: testKey });
+  t.is(subscribed.status, 200);
+  t.regex(String(subscribed.body["message"]), /in test mode/u);
   const { status } = await call("POST", "/charities/donate", {
     key: live,
     body: { amount_cents: 100, ein: EIN },

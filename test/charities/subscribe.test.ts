@@ -13,7 +13,7 @@ import type { StripeDouble } from "../stripe/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { decideHere } from "./donationSetup.ts";
+import { decideHere, startDonationApi } from "./donationSetup.ts";
 
 const test = testWithDatabase();
 
@@ -253,4 +253,18 @@ test("test mode never reaches Stripe", async (t) => {
   const recorded = await findDonationSubscription(t.context.db, { accountId, mode: "test" });
   t.is(recorded?.processor, "ledger");
   t.truthy(recorded?.activeSince);
+});
+
+test("subscribing takes no fields", async (t) => {
+  const { call, live } = await startDonationApi(t, { takeTurn: () => Promise.resolve(true) });
+  for (const [body, error] of [
+    [{ plan: "gold" }, "plan: unknown field"],
+    [[], "the body must be a JSON object"],
+  ] as const) {
+    const answer = await call("POST", "/charities/subscribe", { key: live, body });
+    t.is(answer.status, 400);
+    t.deepEqual(answer.body, { error });
+  }
+  t.is((await call("POST", "/charities/subscribe", { key: live, body: {} })).status, 200);
+  t.is((await call("POST", "/charities/subscribe", { key: live })).status, 200);
 });

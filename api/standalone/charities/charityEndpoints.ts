@@ -82,11 +82,11 @@ const subscribeEndpoint = ({ db, clock, billing }: Dependencies): Endpoint =>
       summary: "Subscribe to donations",
       details:
         "Adds the flat-rate and the metered item of donations to the organization's subscription; needed once before " +
-        "live donations. Repeating it changes nothing.",
+        "live donations. Repeating it changes nothing. There is no body; with a test key nothing is opened for live donations.",
       refusals: [
         {
           status: 400,
-          when: "The organization has no subscription that the items could be added to.",
+          when: "The organization has no subscription that the items could be added to, or a field was sent.",
           example: "the organization has no subscription that donations could be added to",
         },
         KEY_REFUSAL,
@@ -102,7 +102,13 @@ const subscribeEndpoint = ({ db, clock, billing }: Dependencies): Endpoint =>
     examples: EXAMPLES.subscribe,
     handle: async ({ caller: { accountId, mode } }) => {
       await subscribeToDonations({ db, clock, billing }, { accountId, mode });
-      return { success: true, message: "donations are subscribed to" };
+      return {
+        success: true,
+        message:
+          mode === "live"
+            ? "donations are subscribed to"
+            : "donations are subscribed to in test mode; live donations need the production key",
+      };
     },
   });
 

@@ -4,7 +4,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import { getDashboardSlug } from "../../../services/getDashboardSlug.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import { KEY_REFUSAL } from "../refusals.ts";
+import { KEY_REFUSAL, PARAMETER_REFUSAL } from "../refusals.ts";
 
 const MISSING_KEY = "missing Authorization header";
 
@@ -37,6 +37,7 @@ export const dashboardEndpoints = ({
         "The page needs no key and shows what production keys have recorded. Beside it are the same numbers as JSON " +
         "(`<dashboard_url>.json`), a badge (`/badge.svg`) and a card for a frame (`/card`).",
       refusals: [
+        PARAMETER_REFUSAL,
         { status: 401, when: "There is no Authorization header.", example: MISSING_KEY },
         { ...KEY_REFUSAL, when: "The key is invalid." },
       ],

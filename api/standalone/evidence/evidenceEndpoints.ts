@@ -14,7 +14,7 @@ import { textKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/fields.ts";
 import { mayBeKept } from "../../http/mayBeKept.ts";
-import { KEY_REFUSAL } from "../refusals.ts";
+import { KEY_REFUSAL, PARAMETER_REFUSAL } from "../refusals.ts";
 import { EVIDENCE_EXAMPLES } from "./examples.ts";
 
 const CACHE_HEADERS = {
@@ -41,7 +41,7 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
       details:
         "Carbon and area are projected from the planted trees alone. The answer stays the same for 30 days.",
       replyHeaders: CACHE_HEADERS,
-      refusals: [KEY_REFUSAL],
+      refusals: [PARAMETER_REFUSAL, KEY_REFUSAL],
     },
     schemas: { reply: evidenceSummary },
     examples: { reply: EVIDENCE_EXAMPLES.summary },
