@@ -198,6 +198,8 @@ const detailsRow = donationRow.extend({
   mode: modeColumn,
   refundedAt: z.date().nullable(),
   refundReason: z.string().nullable(),
+  refundIdempotencyKey: z.string().nullable(),
+  refundMetadata: z.record(z.string(), z.unknown()).nullable(),
 });
 
 /** A donation whoever owns it, and its refund; for the operator. */
@@ -211,7 +213,9 @@ export const findDonationDetails = (
       donation.account_id AS "accountId",
       donation.mode,
       donation.refunded_at AS "refundedAt",
-      donation_refund.reason AS "refundReason"
+      donation_refund.reason AS "refundReason",
+      donation_refund.idempotency_key AS "refundIdempotencyKey",
+      donation_refund.metadata AS "refundMetadata"
     FROM donation
     LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id
     WHERE donation.id = ${id}

@@ -7,6 +7,7 @@ import { DomainError } from "../../domain/errors.ts";
 import { getOrganization } from "../../services/getOrganization.ts";
 import { parseId, parseLimit, parseMode } from "../arguments.ts";
 import type { Context } from "../context.ts";
+import { say } from "../io.ts";
 import { formatDollars } from "../output/presentDonations.ts";
 import { printJson, printRecord, printTable } from "../output/print.ts";
 
@@ -42,23 +43,28 @@ const list = async (
   const db = await connections.database();
   await getOrganization(db, org);
   const owner = { accountId: org, mode };
-  const donations = await listDonations(db, owner, {}, { offset: 0, limit });
+  // One more than is shown tells whether there are more.
+  const found = await listDonations(db, owner, {}, { offset: 0, limit: limit + 1 });
+  const donations = found.slice(0, limit);
   if (json) {
     printJson(io, donations.map(presentDonation));
-    return;
+  } else {
+    printTable(
+      io,
+      ["id", "USD", "charity", "EIN", "created", "refunded"],
+      donations.map((donation) => [
+        donation.id,
+        formatDollars(donation.amountCents),
+        donation.charityName,
+        einOf(donation),
+        donation.createdAt,
+        donation.refunded,
+      ]),
+    );
   }
-  printTable(
-    io,
-    ["id", "USD", "charity", "EIN", "created", "refunded"],
-    donations.map((donation) => [
-      donation.id,
-      formatDollars(donation.amountCents),
-      donation.charityName,
-      einOf(donation),
-      donation.createdAt,
-      donation.refunded,
-    ]),
-  );
+  if (found.length > limit) {
+    say(io, `There are more than these ${limit}; --limit shows them.`);
+  }
 };
 
 const show = async (
@@ -70,7 +76,8 @@ const show = async (
   if (!donation) {
     throw new DomainError("record_not_found", `there is no donation ${id}`);
   }
-  const { accountId, mode, refundedAt, refundReason } = donation;
+  const { accountId, mode, refundedAt, refundReason, refundIdempotencyKey, refundMetadata } =
+    donation;
   if (json) {
     printJson(io, {
       ...presentDonation(donation),
@@ -78,6 +85,8 @@ const show = async (
       mode,
       refunded_at: refundedAt,
       refund_reason: refundReason,
+      refund_idempotency_key: refundIdempotencyKey,
+      refund_metadata: refundMetadata,
     });
     return;
   }
@@ -95,6 +104,8 @@ const show = async (
     metadata: JSON.stringify(donation.metadata),
     refunded: refundedAt,
     "refund reason": refundReason,
+    "refund idempotency key": refundIdempotencyKey,
+    "refund metadata": refundMetadata && JSON.stringify(refundMetadata),
   });
 };
 

@@ -31,7 +31,17 @@ test("the operator sees an organization's donations, its subscription and its pr
     [],
   );
 
-  await call("POST", "/refund/donations", { key: live, body: { id, reason: "by mistake" } });
+  await call("POST", "/charities/donate", {
+    key: live,
+    body: { amount_cents: 100, ein: "530196605" },
+  });
+  const first = await run("donation", "list", "--org", accountId, "--limit", "1");
+  t.regex(first.stderr, /There are more than these 1; --limit shows them\./u);
+  const both = await run("donation", "list", "--org", accountId, "--limit", "2");
+  t.notRegex(both.stderr, /There are more/u);
+
+  const refund = { reason: "by mistake", idempotency_key: "r-1", metadata: { ticket: 7 } };
+  await call("POST", "/refund/donations", { key: live, body: { id, ...refund } });
   const details = z.looseObject({}).parse(readJson(await run("donation", "show", id, "--json")));
   t.like(details, {
     id,
@@ -40,8 +50,11 @@ test("the operator sees an organization's donations, its subscription and its pr
     amount_cents: 123_405,
     refunded: true,
     refund_reason: "by mistake",
+    refund_idempotency_key: "r-1",
+    refund_metadata: { ticket: 7 },
   });
   t.regex((await run("donation", "show", id)).stdout, /refund reason +by mistake/u);
+  t.regex((await run("donation", "show", id)).stdout, /refund metadata +\{"ticket":7\}/u);
   t.is((await run("donation", "show", crypto.randomUUID())).exitCode, 3);
   t.is((await run("donation", "list", "--org", crypto.randomUUID())).exitCode, 3);
 
@@ -49,4 +62,10 @@ test("the operator sees an organization's donations, its subscription and its pr
   t.regex(updated.stdout, /charity provider +everyorg/u);
   t.is((await run("org", "update", accountId, "--charity-provider", "other")).exitCode, 2);
   t.is((await call("GET", "/charities/search?name=red%20cross", { key: live })).status, 500);
+});
+
+test("the documentation's search for a charity finds it among those of the beginning", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const { stdout } = await runImpact(["charity", "search", "red crsos"], { env });
+  t.regex(stdout, /American Red Cross/u);
 });
