@@ -14,6 +14,8 @@ const newSlug = (name: string): string => {
   const readable = name
     .normalize("NFKD")
     .toLowerCase()
+    // An accented letter is the letter and a mark by now.
+    .replaceAll(/\p{M}+/gu, "")
     .replaceAll(/[^a-z0-9]+/gu, "-")
     .slice(0, NAME_LETTERS)
     .replaceAll(/^-+|-+$/gu, "");

@@ -168,6 +168,11 @@ test.serial("concurrent visitors share one look at the database", async (t) => {
   t.is(new Set(answers).size, 1);
 });
 
+test.serial("an accent leaves its letter in the page's address", async (t) => {
+  const { page } = await open(t, "Söns & Zoë");
+  t.regex(page, /\/sons-zoe-[a-z0-9]{8}$/u);
+});
+
 test.serial("nobody's page is null", async (t) => {
   const { setup } = await open(t);
   t.is(await readDashboard(setup.deps, "nobody-abcdefgh"), null);
