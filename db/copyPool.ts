@@ -8,7 +8,8 @@ import type { FragmentSqlToken } from "slonik";
  */
 export type CopyPool = {
   /**
-   * @param query whose columns hold no control characters; they come separated by `COLUMN_END`, rows end with a newline
+   * Answers a query's one row as bytes, in pieces, nothing where it has none.
+   * @param query whose columns hold no control characters; they come separated by `COLUMN_END`
    */
   readonly copy: (query: FragmentSqlToken) => Promise<readonly Buffer[]>;
   readonly end: () => Promise<void>;
@@ -56,7 +57,9 @@ export const openCopyPool = (url: string): CopyPool => {
           pieces.push(piece);
         }
         client.release();
-        return pieces;
+        // Without the row's end.
+        const last = pieces.pop();
+        return last ? [...pieces, last.subarray(0, -1)] : [];
       } catch (error) {
         client.release(true);
         throw error;

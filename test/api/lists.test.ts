@@ -112,6 +112,18 @@ forBothKinds("text of any characters comes back as it was sent, and is found", a
   }
 });
 
+test("a list is JSON without spaces, as every other answer is", async (t) => {
+  const { url, call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  await call("POST", "/plant/trees", { key, body: { count: 1, attribution: "a" } });
+  await call("POST", "/plant/trees", { key, body: { count: 2 } });
+
+  const list = await fetch(`${url}/plant/trees`, { headers: { Authorization: key } });
+
+  const text = await list.text();
+  t.is(text, JSON.stringify(JSON.parse(text)));
+});
+
 test("an id is found however its letters are written", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
