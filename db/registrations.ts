@@ -137,7 +137,7 @@ export const insertRegistrations = async (
         ) AS totals
     `);
   } catch (error) {
-    throw asTotalRefusal(error);
+    throw asTotalRefusal(error, "count");
   }
 };
 

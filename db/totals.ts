@@ -1,18 +1,22 @@
 import { CheckIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import type { Kind } from "../domain/accounts.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { Owner, Totals } from "../domain/registrations.ts";
 import { monthOf } from "../domain/registrations.ts";
 import { nothing, sql } from "./sql.ts";
 
-/** The refusal that a total beyond what JSON carries exactly is; other errors stay what they are. */
-export const asTotalRefusal = (error: unknown): unknown =>
+/**
+ * The refusal that a total beyond what JSON carries exactly is; other errors stay what they are.
+ * @param field what the interface calls the units
+ */
+export const asTotalRefusal = (error: unknown, field: string): unknown =>
   error instanceof CheckIntegrityConstraintViolationError &&
   error.constraint === "impact_total_safe"
     ? new DomainError(
         "request_invalid",
-        `count: would take the account's total beyond ${Number.MAX_SAFE_INTEGER}`,
+        `${field}: would take the account's total beyond ${Number.MAX_SAFE_INTEGER}`,
         { cause: error },
       )
     : error;
@@ -58,7 +62,12 @@ export const subtractFromTotals = async (
   }
 };
 
-/** Adds newly registered units to the all-time totals and the month's. */
+const STORE_FIELDS: Readonly<Record<Kind, string>> = { tree: "trees", bottle: "bottles" };
+
+/**
+ * Adds units that stores newly registered to the all-time totals and the month's.
+ * @throws DomainError request_invalid when a total leaves its range
+ */
 export const addToTotals = async (
   transaction: DatabaseTransactionConnection,
   added: readonly (Owner & { readonly count: number })[],
@@ -82,6 +91,8 @@ export const addToTotals = async (
       ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
     `);
   } catch (error) {
-    throw asTotalRefusal(error);
+    const [first] = added;
+    // A refused batch is written again in parts: in the end a client is told of its own units alone.
+    throw first === undefined ? error : asTotalRefusal(error, STORE_FIELDS[first.kind]);
   }
 };

@@ -93,6 +93,25 @@ test("a planting that the database refuses fails alone; the rest of its batch is
   t.is((await readStoreBooks(db, store.id)).standing, Number.MAX_SAFE_INTEGER);
 });
 
+for (const [path, field] of [
+  ["/app/api/plant", "trees"],
+  ["/app/api/plastic", "bottles"],
+] as const) {
+  test(`a total of ${field} beyond what JSON carries is refused by the field's name`, async (t) => {
+    const { post } = await startStoreApi(t, t.context);
+    const store = await createTestStore(t.context.db);
+    await post(path, store.test, { [field]: Number.MAX_SAFE_INTEGER });
+
+    const answers = await Promise.all([
+      post("/app/api/plant", store.test, { trees: 1 }),
+      post("/app/api/plastic", store.test, { bottles: 1 }),
+    ]);
+
+    const refused = answers.filter(({ status }) => status === 400).map(({ body }) => body["error"]);
+    t.deepEqual(refused, [`${field}: would take the account's total beyond 9007199254740991`]);
+  });
+}
+
 test("when more is waiting than fits, a write is OVERLOADED and told when to come back", async (t) => {
   const { db } = t.context;
   const storeWriter = createStoreImpactWriter({ db, clock: systemClock, maximumWaiting: 0 });
