@@ -44,7 +44,10 @@ const wake = async (context: Context, orderId: number): Promise<void> => {
     if (error instanceof WorkflowNotFoundError) {
       return;
     }
-    say(context.io, "The order's workflow could not be told; it finds out at its next look.");
+    say(
+      context.io,
+      "The order's workflow could not be told; where it still runs it finds out at its next look.",
+    );
   }
 };
 
