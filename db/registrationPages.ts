@@ -55,7 +55,8 @@ const parsePage = (pieces: readonly Buffer[]): ListPage | null => {
 
 /**
  * One page of a list, newest first. PostgreSQL writes the JSON, which nobody here looks into; `format` does it in half
- * the time of `json_build_object`.
+ * the time of `json_build_object`. The aggregates take the rows in the subquery's order, as PostgreSQL's documentation
+ * of aggregate functions allows where nothing stands between the two; ordering each would sort the page twice more.
  * @returns null when nothing follows
  */
 export const readPage = async (

@@ -50,8 +50,8 @@ export type BillingProcessor = {
   /** How long `usageIn` may lack what was sent, in milliseconds. */
   readonly usageLagMs: number;
   /**
-   * The sum of the usage that the processor has on record in a span. `start` and `end` are whole minutes; a customer who
-   * is not known there has none. Throws a UsageUnreadableError when the processor will never tell, any other error when
+   * The sum of the usage that the processor has on record in a span. `start` and `end` are whole minutes; without
+   * a customer there is none. Throws a UsageUnreadableError when the processor will never tell, any other error when
    * it cannot tell now.
    */
   readonly usageIn: (
