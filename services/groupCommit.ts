@@ -1,3 +1,4 @@
+import { LRUCache } from "lru-cache";
 import { IntegrityConstraintViolationError, SlonikError } from "slonik";
 import { DomainError } from "../domain/errors.ts";
 
@@ -26,6 +27,10 @@ const MAXIMUM_BATCH = 400;
 /** Some seconds of work: a client that waits longer is better told to come back. */
 const MAXIMUM_WAITING = 10_000;
 
+/** How long an owner of whom something was refused is kept apart from the others, and how many such are known. */
+const APART_MS = 60_000;
+const MAXIMUM_APART = 10_000;
+
 /** Whether the database refused something in the batch itself, so that a smaller part of it may pass. */
 export const isRefusedContent = (error: unknown): boolean =>
   error instanceof DomainError ||
@@ -42,21 +47,17 @@ const endOfTurn = (): Promise<void> =>
     setImmediate(resolve);
   });
 
-/**
- * Requests that wait at the same time share one transaction, since row-at-a-time writes collapse on a busy account's
- * counter row. One batch is under way at a time; the next one gathers meanwhile. An entry that the database refuses
- * fails alone: its batch is written again in halves.
- * @param write writes a batch, all or nothing, and tells each entry's answer, in order; what it leaves as a promise
- *   holds up nobody else
- */
-export const createGroupCommit = <Entry, Answer>({
+/** @param onRefused is told of an entry that failed alone */
+const createLane = <Entry, Answer>({
   write,
   observeBatch,
-  maximumWaiting = MAXIMUM_WAITING,
+  maximumWaiting,
+  onRefused,
 }: {
   readonly write: (batch: readonly Entry[]) => Promise<readonly (Answer | PromiseLike<Answer>)[]>;
-  readonly observeBatch?: BatchObserver | undefined;
-  readonly maximumWaiting?: number | undefined;
+  readonly observeBatch: BatchObserver | undefined;
+  readonly maximumWaiting: number;
+  readonly onRefused: (entry: Entry) => void;
 }): GroupCommit<Entry, Answer> => {
   const waiting: Waiting<Entry, Answer>[] = [];
   let writing: Promise<void> | null = null;
@@ -73,13 +74,17 @@ export const createGroupCommit = <Entry, Answer>({
         }
       });
     } catch (error) {
-      if (batch.length > 1 && isRefusedContent(error)) {
+      const isRefused = isRefusedContent(error);
+      if (isRefused && batch.length > 1) {
         const middle = Math.ceil(batch.length / 2);
         await writeBatch(batch.slice(0, middle));
         await writeBatch(batch.slice(middle));
         return;
       }
-      for (const { reject } of batch) {
+      for (const { entry, reject } of batch) {
+        if (isRefused) {
+          onRefused(entry);
+        }
         reject(error);
       }
     }
@@ -112,5 +117,40 @@ export const createGroupCommit = <Entry, Answer>({
       await writing;
     },
     queueLength: () => waiting.length,
+  };
+};
+
+/**
+ * Requests that wait at the same time share one transaction, since row-at-a-time writes collapse on a busy account's
+ * counter row. One batch is under way at a time; the next one gathers meanwhile. An entry that the database refuses
+ * fails alone: its batch is written again in halves. For a while its owner's entries are then written apart from
+ * everybody else's, since whose total is full has all that follows refused.
+ * @param write writes a batch, all or nothing, and tells each entry's answer, in order; what it leaves as a promise
+ *   holds up nobody else
+ */
+export const createGroupCommit = <Entry, Answer>({
+  write,
+  ownerOf,
+  observeBatch,
+  maximumWaiting = MAXIMUM_WAITING,
+}: {
+  readonly write: (batch: readonly Entry[]) => Promise<readonly (Answer | PromiseLike<Answer>)[]>;
+  readonly ownerOf: (entry: Entry) => string;
+  readonly observeBatch?: BatchObserver | undefined;
+  readonly maximumWaiting?: number | undefined;
+}): GroupCommit<Entry, Answer> => {
+  const apart = new LRUCache<string, true>({ max: MAXIMUM_APART, ttl: APART_MS });
+  const onRefused = (entry: Entry): void => {
+    apart.set(ownerOf(entry), true);
+  };
+  const lane = { write, observeBatch, maximumWaiting, onRefused };
+  const common = createLane(lane);
+  const suspect = createLane(lane);
+  return {
+    submit: (entry) => (apart.has(ownerOf(entry)) ? suspect : common).submit(entry),
+    drain: async () => {
+      await Promise.all([common.drain(), suspect.drain()]);
+    },
+    queueLength: () => common.queueLength() + suspect.queueLength(),
   };
 };

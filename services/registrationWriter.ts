@@ -126,7 +126,7 @@ export const createRegistrationWriter = ({
     });
   };
 
-  const queue = createGroupCommit({ write, observeBatch, maximumWaiting });
+  const queue = createGroupCommit({ write, ownerOf: ownerKey, observeBatch, maximumWaiting });
   return {
     register: (entry) => queue.submit({ ...entry, id: newId() }),
     drain: async () => {

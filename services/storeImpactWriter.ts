@@ -99,7 +99,12 @@ export const createStoreImpactWriter = ({
       return decisions;
     });
 
-  const queue = createGroupCommit({ write: writeBatch, observeBatch, maximumWaiting });
+  const queue = createGroupCommit({
+    write: writeBatch,
+    ownerOf: ({ accountId, mode, kind }) => `${accountId}/${mode}/${kind}`,
+    observeBatch,
+    maximumWaiting,
+  });
   return {
     write: async (impact) => {
       const decision = await queue.submit({ ...impact, id: newId() });

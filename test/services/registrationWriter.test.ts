@@ -114,6 +114,36 @@ test("a row that the database refuses fails alone; the rest of its batch is reco
   t.is((await readBooks(t.context.db, full.id)).total, BigInt(Number.MAX_SAFE_INTEGER));
 });
 
+test("whose total is full is written apart for a while and costs the others no batch of theirs", async (t) => {
+  const batches: number[] = [];
+  const writer = createRegistrationWriter({
+    db: t.context.db,
+    clock: systemClock,
+    observeBatch: (size) => batches.push(size),
+  });
+  const [full, other] = [
+    await createTestOrganization(t.context.db),
+    await createTestOrganization(t.context.db),
+  ];
+  await writer.register(
+    entryOf(full.id, { count: Number.MAX_SAFE_INTEGER, idempotencyKey: "all" }),
+  );
+  await t.throwsAsync(writer.register(entryOf(full.id)), { instanceOf: DomainError });
+  batches.length = 0;
+
+  const answers = await Promise.allSettled(
+    Array.from({ length: 20 }, () => [
+      writer.register(entryOf(other.id)),
+      writer.register(entryOf(full.id)),
+    ]).flat(),
+  );
+  const replayed = await writer.register(entryOf(full.id, { idempotencyKey: "all" }));
+
+  t.is(answers.filter(({ status }) => status === "rejected").length, 20);
+  t.deepEqual(batches, [20, 1]);
+  t.true(replayed.replayed);
+});
+
 test("a count of more digits than the processor takes makes several facts that add up to it", async (t) => {
   const writer = createWriter(t.context);
   const { id } = await createTestOrganization(t.context.db);
