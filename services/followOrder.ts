@@ -36,7 +36,7 @@ const readOrder = async (
   return { order, partner, atPartner: { ...order, reached } };
 };
 
-/** Hands an order over to its partner, once; repeating it does no harm. */
+/** Hands an order over to its partner, where that can be done from here, once; repeating it does no harm. */
 export const placeOrder = async (
   deps: Dependencies,
   orderId: number,
@@ -47,6 +47,9 @@ export const placeOrder = async (
     return;
   }
   const reference = await partner.placeOrder(atPartner, signal);
+  if (reference === null) {
+    return;
+  }
   await recordPlantingFacts(
     deps,
     orderId,

@@ -1,7 +1,7 @@
 import type { TimelineShape } from "../../domain/planting.ts";
 import type { PlantingPartner } from "./partner.ts";
 
-/** A partner without an interface: an operator passes orders on, and facts come by callback or from the operator. */
+/** A partner without an interface: an operator passes orders on, and all facts come by callback or from the operator. */
 export const createManualPartner = ({
   name,
   timeline,
@@ -13,6 +13,6 @@ export const createManualPartner = ({
   name,
   timeline,
   isVerificationFollowed: false,
-  placeOrder: ({ publicId }) => Promise.resolve(publicId),
+  placeOrder: () => Promise.resolve(null),
   readNews: () => Promise.resolve({ facts: [], nextLookMs: null }),
 });

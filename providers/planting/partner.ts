@@ -28,8 +28,8 @@ export type PlantingPartner = {
   readonly timeline: TimelineShape;
   /** Whether looking brings the verification too; elsewhere it comes by report, if it ever comes. */
   readonly isVerificationFollowed: boolean;
-  /** Hands an order over; the answer is the partner's own name for it. */
-  readonly placeOrder: (order: OrderAtPartner, signal: AbortSignal) => Promise<string>;
+  /** Hands an order over; the answer is the partner's own name for it, null where a person hands it over and reports it. */
+  readonly placeOrder: (order: OrderAtPartner, signal: AbortSignal) => Promise<string | null>;
   /** What has happened to an order that is not on record yet. */
   readonly readNews: (
     order: OrderAtPartner,

@@ -2,15 +2,24 @@ import type { DatabasePool } from "slonik";
 import { listOrders } from "../../db/plantingOrders.ts";
 import type { Kind, Mode } from "../../domain/accounts.ts";
 import type { PlantingOrder, TimelineShape } from "../../domain/planting.ts";
+import type { PlantingFact } from "../../domain/plantingFact.ts";
 import { followOrder, placeOrder } from "../../services/followOrder.ts";
 import { gatherOrders } from "../../services/gatherOrders.ts";
 import type { EvidenceDependencies } from "../../services/readTreeEvidence.ts";
+import { recordPlantingFacts } from "../../services/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { createTestPlanting } from "../support/planting.ts";
 
 const NEVER = new AbortController().signal;
+
+/** What an operator reports who has passed an order on. */
+export const handedOver = (publicId: string, at: Date): PlantingFact => ({
+  stage: "funds_distributed",
+  occurred_at: at.toISOString(),
+  partner_reference: publicId,
+});
 
 export type EvidenceSetup = Awaited<ReturnType<typeof setUpEvidence>>;
 
@@ -64,9 +73,13 @@ export const setUpEvidence = async (
     },
     gather: (registrationsPerOrder?: number): Promise<number> =>
       gatherOrders(deps, NEVER, registrationsPerOrder),
+    /** Hands every order over, as its workflow or, to the manual partner, an operator would. */
     place: async (): Promise<void> => {
-      for (const { id } of await orders()) {
+      for (const { id, publicId, partner: kind } of await orders()) {
         await placeOrder(deps, id, NEVER);
+        if (kind === "manual") {
+          await recordPlantingFacts(deps, id, [handedOver(publicId, clock.now())], "operator");
+        }
       }
     },
     /** Lets time pass and looks at every order, as their workflows would. */

@@ -3,13 +3,14 @@ import { listAccountsToGather } from "../../db/plantingOrders.ts";
 import { listPlantedSites, sumPlantedByFactor } from "../../db/plantingTallies.ts";
 import { sql } from "../../db/sql.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
+import { placeOrder } from "../../services/followOrder.ts";
 import { gatherOrders } from "../../services/gatherOrders.ts";
 import { recordPlantingFacts } from "../../services/recordPlantingFacts.ts";
 import { refundRegistration } from "../../services/refundRegistration.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
 import type { EvidenceSetup } from "./evidenceSetup.ts";
-import { setUpEvidence } from "./evidenceSetup.ts";
+import { handedOver, setUpEvidence } from "./evidenceSetup.ts";
 
 const test = testWithDatabase();
 
@@ -108,6 +109,28 @@ test.serial("modes never share an order, and test keys stay in the simulation", 
     ],
   );
 });
+
+test.serial(
+  "an order of the manual partner has its funds distributed by report alone",
+  async (t) => {
+    const setup = await setUpEvidence(t.context.db, { partner: "manual" });
+    await setup.register(3);
+    await setup.gather();
+    const stage = async () => (await setup.orders())[0]?.stage;
+    const [order] = await setup.orders();
+    const { id = 0, publicId = "" } = order ?? {};
+    await placeOrder(setup.deps, id, new AbortController().signal);
+    await setup.pass(STAGE_MS);
+    t.is(await stage(), "gathered");
+    await recordPlantingFacts(
+      setup.deps,
+      id,
+      [handedOver(publicId, setup.clock.now())],
+      "operator",
+    );
+    t.is(await stage(), "funds_distributed");
+  },
+);
 
 test.serial("an order goes through its stages on time and not before", async (t) => {
   const setup = await setUpEvidence(t.context.db);
