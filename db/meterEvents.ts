@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { MeterEventState, UsageStream } from "../domain/usage.ts";
 import { meterEventIdentifier } from "../domain/usage.ts";
@@ -150,10 +150,17 @@ export const beginAttempt = (
     RETURNING ${columns}
   `);
 
+/** An attempt as `beginAttempt` answered it. Once another one has begun, or the event is settled, it has no say any more. */
+export type Attempt = Pick<StoredMeterEvent, "id" | "attempts">;
+
+const underWay = ({ id, attempts }: Attempt): FragmentSqlToken => sql.fragment`
+  id = ${id} AND attempts = ${attempts} AND state = 'sending'
+`;
+
 /** Puts on record that an attempt settled nothing, and gives the lease back. */
 export const recordRetry = async (
   db: CommonQueryMethods,
-  id: bigint,
+  attempt: Attempt,
   retry: {
     readonly reason: string;
     readonly outcomeUnknown: boolean;
@@ -167,45 +174,59 @@ export const recordRetry = async (
       outcome_unknown = outcome_unknown OR ${retry.outcomeUnknown},
       key_generation = key_generation + ${retry.newKey ? 1 : 0},
       last_error = ${retry.reason}
-    WHERE id = ${id} AND state = 'sending'
-  `);
-};
-
-/** Keeps others away from an event for as long as its attempt still takes. */
-export const renewLease = async (
-  db: CommonQueryMethods,
-  id: bigint,
-  leasedUntil: Date,
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET leased_until = ${leasedUntil.toISOString()}
-    WHERE id = ${id} AND state = 'sending'
+    WHERE ${underWay(attempt)}
   `);
 };
 
 /**
- * Ends an event's life in a final state, or takes a failed one to another. An event that is in none of the states that
- * it is taken from stays as it is: somebody else has settled it, such as support while an attempt was paused.
+ * Keeps others away from an event for as long as its attempt still takes.
+ * @returns whether it does: an attempt that another one has followed must not be made any more
  */
-export const settleMeterEvent = async (
+export const renewLease = async (
   db: CommonQueryMethods,
-  id: bigint,
+  attempt: Attempt,
+  leasedUntil: Date,
+): Promise<boolean> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    UPDATE meter_event
+    SET leased_until = ${leasedUntil.toISOString()}
+    WHERE ${underWay(attempt)}
+  `);
+  return rowCount > 0;
+};
+
+/** Ends an event's life with what its attempt led to. */
+export const settleAttempt = async (
+  db: CommonQueryMethods,
+  attempt: Attempt,
   settlement: {
-    readonly from: readonly MeterEventState[];
-    readonly state: Exclude<MeterEventState, "sealed" | "sending">;
+    readonly state: Extract<MeterEventState, "delivered" | "rejected" | "expired" | "blocked">;
     readonly reason: string | null;
     readonly settledAt: Date;
   },
 ): Promise<void> => {
-  await db.query(sql.prepared("settle_meter_event", nothing)`
+  await db.query(sql.prepared("settle_attempt", nothing)`
     UPDATE meter_event
     SET
       state = ${settlement.state},
       leased_until = NULL,
       last_error = coalesce(${settlement.reason}, last_error),
       settled_at = ${settlement.settledAt.toISOString()}
-    WHERE id = ${id} AND state = ANY(${sql.array([...settlement.from], "text")})
+    WHERE ${underWay(attempt)}
+  `);
+};
+
+/** Takes a failed event to the state that a retry of its usage leaves it in. Must run under the stream's lock. */
+export const settleFailedEvent = async (
+  transaction: DatabaseTransactionConnection,
+  id: bigint,
+  state: Extract<MeterEventState, "delivered" | "superseded">,
+  settledAt: Date,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE meter_event
+    SET state = ${state}, settled_at = ${settledAt.toISOString()}
+    WHERE id = ${id}
   `);
 };
 

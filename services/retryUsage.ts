@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { StoredMeterEvent } from "../db/meterEvents.ts";
-import { findMeterEvent, lockStream, settleMeterEvent } from "../db/meterEvents.ts";
+import { findMeterEvent, lockStream, settleFailedEvent } from "../db/meterEvents.ts";
 import { releaseFacts, releaseHeldRefunds } from "../db/usageFacts.ts";
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
@@ -72,12 +72,12 @@ export const retryUsage = async (
         `meter event ${meterEventId} is ${state ?? "gone"}: there is nothing to retry`,
       );
     }
-    await settleMeterEvent(transaction, meterEventId, {
-      from: [state],
-      state: delivery.kind === "delivered" ? "delivered" : "superseded",
-      reason: null,
-      settledAt: clock.now(),
-    });
+    await settleFailedEvent(
+      transaction,
+      meterEventId,
+      delivery.kind === "delivered" ? "delivered" : "superseded",
+      clock.now(),
+    );
     await releaseHeldRefunds(transaction, meterEventId);
     if (delivery.kind === "delivered") {
       return "delivered";

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { StoredMeterEvent } from "../db/meterEvents.ts";
-import { beginAttempt, recordRetry, renewLease, settleMeterEvent } from "../db/meterEvents.ts";
+import { beginAttempt, recordRetry, renewLease, settleAttempt } from "../db/meterEvents.ts";
 import type { Clock } from "../domain/clock.ts";
 import { decideSend } from "../domain/usage.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
@@ -87,11 +87,12 @@ const attempt = async (
   }
 };
 
+/** @returns null when another attempt has taken over meanwhile */
 const judge = async (
   deps: Dependencies,
   event: StoredMeterEvent,
   signal: AbortSignal,
-): Promise<Verdict> => {
+): Promise<Verdict | null> => {
   const processor = deps.billing.named(event.processor, event.mode);
   if (!processor) {
     return {
@@ -113,7 +114,9 @@ const judge = async (
       case "absent":
         decision = decideSend({ ...event, outcomeUnknown: false }, now);
         // Asking took its time, and the lease must outlast the attempt.
-        await renewLease(deps.db, event.id, leaseFrom(deps.clock.now()));
+        if (!(await renewLease(deps.db, event, leaseFrom(deps.clock.now())))) {
+          return null;
+        }
     }
   }
   if (decision === "expire") {
@@ -139,21 +142,21 @@ export const sendMeterEvent = async (
   const { db, clock } = deps;
   const now = clock.now();
   const event = await beginAttempt(db, id, { now, until: leaseFrom(now) });
-  if (!event) {
+  const verdict = event && (await judge(deps, event, signal));
+  if (!verdict) {
     return {
       kind: "delayed",
       cause: "leased",
-      reason: "an earlier attempt may still be under way",
+      reason: "another attempt may be under way",
       afterMs: LEASE_MS,
     };
   }
-  const verdict = await judge(deps, event, signal);
   if (verdict.state === "sending") {
     const { cause, reason, afterMs = null, outcomeUnknown = false, newKey = false } = verdict;
-    await recordRetry(db, id, { reason, outcomeUnknown, newKey });
+    await recordRetry(db, event, { reason, outcomeUnknown, newKey });
     return { kind: "delayed", cause, reason, afterMs };
   }
   const { state, reason = null } = verdict;
-  await settleMeterEvent(db, id, { from: ["sending"], state, reason, settledAt: clock.now() });
+  await settleAttempt(db, event, { state, reason, settledAt: clock.now() });
   return { kind: "settled", state };
 };

@@ -1,4 +1,10 @@
-import { findUnfinishedMeterEvent, beginAttempt } from "../../db/meterEvents.ts";
+import {
+  beginAttempt,
+  findUnfinishedMeterEvent,
+  recordRetry,
+  renewLease,
+  settleAttempt,
+} from "../../db/meterEvents.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { drainUsage } from "../../services/drainUsage.ts";
 import { sealMeterEvent } from "../../services/sealMeterEvent.ts";
@@ -154,6 +160,39 @@ test("a kill between sending and recording loses and doubles nothing", async (t)
   await drain();
 
   t.is(sends(), 2);
+  t.deepEqual(billed(), await recorded());
+});
+
+test("an attempt that another one has followed has no say any more", async (t) => {
+  const { register, pass, deps, stream, drain, billed, recorded, events } = await setUpBilling(t);
+  const { db, clock } = deps;
+  await register(4);
+  pass(5);
+  const { id = 0n } = (await sealMeterEvent(deps, stream)) ?? {};
+  const begin = async () => {
+    const now = clock.now();
+    const attempt = await beginAttempt(db, id, { now, until: new Date(now.getTime() + 15_000) });
+    return attempt ?? { id, attempts: -1, leasedUntil: null };
+  };
+  const late = await begin();
+  t.is((await begin()).attempts, -1);
+  pass(15);
+  const latest = await begin();
+
+  await recordRetry(db, late, { reason: "late", outcomeUnknown: false, newKey: true });
+  t.false(await renewLease(db, late, clock.now()));
+  await settleAttempt(db, late, { state: "rejected", reason: "late", settledAt: clock.now() });
+
+  t.like(await findUnfinishedMeterEvent(db, stream), {
+    state: "sending",
+    attempts: 2,
+    leasedUntil: latest.leasedUntil,
+    keyGeneration: 0,
+    lastError: null,
+  });
+  t.true(await renewLease(db, latest, clock.now()));
+  await drain();
+  t.deepEqual(await events(), [{ state: "delivered", quantity: 4 }]);
   t.deepEqual(billed(), await recorded());
 });
 
