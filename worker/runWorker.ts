@@ -1,14 +1,16 @@
-import { setTimeout as sleep } from "node:timers/promises";
+import { setInterval, setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import {
   bundleWorkflowCode,
   DefaultLogger,
+  IllegalStateError,
   NativeConnection,
   TransportError,
   Worker,
 } from "@temporalio/worker";
 import type { WorkflowBundleWithSourceMap } from "@temporalio/worker";
 import type { Logger } from "pino";
+import { StartupError } from "../program/startupError.ts";
 import { readTemporalConfig } from "../program/temporalClient.ts";
 
 const CONNECT_AGAIN_MS = 2000;
@@ -32,6 +34,25 @@ type WorkerSettings = {
   readonly taskQueue: string;
   readonly bundling: ReturnType<typeof bundleWorkflows>;
   readonly logger: Logger;
+};
+
+/** Of a worker whose polls Temporal refuses for a minute the end fails or never comes, and its connection is lost with it. */
+const REFUSED =
+  "Temporal has refused this worker's polls for a minute, so it ends. Check the namespace and the key, then start it again.";
+
+/** An orderly end takes less. */
+const STUCK_AFTER_MS = 30_000;
+const LOOK_EVERY_MS = 1000;
+
+const rejectWhenStuck = async (worker: Worker, signal: AbortSignal): Promise<void> => {
+  let runningAtMs = performance.now();
+  for await (const _tick of setInterval(LOOK_EVERY_MS, undefined, { signal })) {
+    if (worker.getState() === "RUNNING") {
+      runningAtMs = performance.now();
+    } else if (performance.now() - runningAtMs > STUCK_AFTER_MS) {
+      throw new StartupError(REFUSED);
+    }
+  }
 };
 
 const workUntil = async (
@@ -64,14 +85,24 @@ const workUntil = async (
     } else {
       signal.addEventListener("abort", stop);
     }
+    const watching = new AbortController();
     try {
-      await running;
+      await Promise.race([running, rejectWhenStuck(worker, watching.signal)]);
+    } catch (error) {
+      throw error instanceof IllegalStateError
+        ? new StartupError(REFUSED, { cause: error })
+        : error;
     } finally {
+      watching.abort();
       signal.removeEventListener("abort", stop);
     }
-  } finally {
-    await connection.close();
+  } catch (error) {
+    if (!(error instanceof StartupError)) {
+      await connection.close();
+    }
+    throw error;
   }
+  await connection.close();
 };
 
 /**
