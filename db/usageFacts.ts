@@ -102,15 +102,22 @@ export const listUnsealedFacts = (
         AND fact.second = ${second}
         AND fact.meter_event_id IS NULL
     ),
+    summed AS (
+      SELECT *, sum(quantity) OVER (PARTITION BY held, processor, customer_id ORDER BY id) AS running
+      FROM unsealed
+    ),
     fitting AS (
+      -- All up to the first that does not fit: the sum of a choice among the later ones could be anything.
       SELECT
         *,
-        abs(sum(quantity) OVER (PARTITION BY held, processor, customer_id ORDER BY id)) AS running
-      FROM unsealed
+        bool_and(abs(running) <= ${MAXIMUM_QUANTITY}) OVER (
+          PARTITION BY held, processor, customer_id ORDER BY id
+        ) AS fits
+      FROM summed
     )
     SELECT array_agg(id::text) AS ids, sum(quantity)::bigint AS quantity, held, processor, customer_id AS "customerId"
     FROM fitting
-    WHERE running <= ${MAXIMUM_QUANTITY}
+    WHERE fits
     GROUP BY held, processor, customer_id
     ORDER BY held DESC, processor, customer_id
   `);

@@ -68,6 +68,23 @@ test("usage of more digits than Stripe takes in one event is billed in several",
   t.deepEqual(billed(), { [second]: Number.MAX_SAFE_INTEGER });
 });
 
+test("large counts and their refunds in turn make no event of more digits than Stripe takes", async (t) => {
+  const { register, refund, drain, billed, recorded, events } = await setUpBilling(t);
+  const most = 999_999_999_999_999;
+  await register(most);
+  for (let round = 0; round < 3; round += 1) {
+    await refund(await register(most));
+  }
+
+  await drain();
+
+  t.deepEqual(
+    (await events()).filter(({ state }) => state === "rejected"),
+    [],
+  );
+  t.deepEqual(billed(), await recorded());
+});
+
 test("usage of test mode never reaches Stripe and is booked in the ledger", async (t) => {
   const { register, pass, deps, stream, sends } = await setUpBilling(t);
   await register(9, "test");
