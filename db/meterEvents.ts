@@ -230,35 +230,37 @@ export const settleFailedEvent = async (
   `);
 };
 
-const deliveredRow = z.strictObject({
-  quantity: z.bigint().transform(Number),
-  lastSettledAt: z.date().nullable(),
+const othersRow = z.strictObject({
+  delivered: z.bigint().transform(Number),
+  lastDeliveredAt: z.date().nullable(),
+  isSending: z.boolean(),
+  version: z.string(),
 });
 
-/** The units delivered for a customer in a span of seconds, half-open, without one event, and when the last were. */
-export const sumDelivered = async (
+/**
+ * What is on record of a customer's other events in a span of seconds, half-open: the units delivered, when the last
+ * were, whether one is being sent, and a text that any change of theirs changes.
+ */
+export type OtherEvents = Readonly<z.output<typeof othersRow>>;
+
+export const readOtherEvents = (
   db: CommonQueryMethods,
-  of: {
-    readonly processor: StoredMeterEvent["processor"];
-    readonly customerId: string | null;
-    readonly stream: UsageStream;
-    readonly start: number;
-    readonly end: number;
-    readonly without: bigint;
-  },
-): Promise<z.output<typeof deliveredRow>> => {
-  const { accountId, mode, meter } = of.stream;
-  return db.one(sql.type(deliveredRow)`
-    SELECT coalesce(sum(quantity), 0)::bigint AS quantity, max(settled_at) AS "lastSettledAt"
+  { id, accountId, mode, meter, processor, customerId }: StoredMeterEvent,
+  span: { readonly start: number; readonly end: number },
+): Promise<OtherEvents> =>
+  db.one(sql.type(othersRow)`
+    SELECT
+      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS delivered,
+      max(settled_at) FILTER (WHERE state = 'delivered') AS "lastDeliveredAt",
+      coalesce(bool_or(state = 'sending'), false) AS "isSending",
+      coalesce(string_agg(id || state || attempts, ' ' ORDER BY id), '') AS version
     FROM meter_event
     WHERE account_id = ${accountId}
       AND mode = ${mode}
       AND meter = ${meter}
-      AND processor = ${of.processor}
-      AND customer_id IS NOT DISTINCT FROM ${of.customerId}
-      AND state = 'delivered'
-      AND second >= ${of.start}
-      AND second < ${of.end}
-      AND id <> ${of.without}
+      AND processor = ${processor}
+      AND customer_id IS NOT DISTINCT FROM ${customerId}
+      AND second >= ${span.start}
+      AND second < ${span.end}
+      AND id <> ${id}
   `);
-};

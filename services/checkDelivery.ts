@@ -1,19 +1,30 @@
 import type { CommonQueryMethods } from "slonik";
 import type { StoredMeterEvent } from "../db/meterEvents.ts";
-import { sumDelivered } from "../db/meterEvents.ts";
+import { readOtherEvents } from "../db/meterEvents.ts";
 import type { BillingProcessor } from "../providers/billing/processor.ts";
 import { UsageUnreadableError } from "../providers/billing/processor.ts";
 
-/** Whether an event reached the processor, as far as its own record tells; `early` when it may not tell all yet. */
+/**
+ * Whether an event reached the processor, as far as its own record tells; `early` when it may not tell all yet. An answer
+ * holds for as long as the other events of its minute stay at their version.
+ */
 export type Delivery =
-  | { readonly kind: "delivered" | "absent" }
+  | { readonly kind: "delivered" | "absent"; readonly othersVersion: string }
   | { readonly kind: "unclear"; readonly reason: string }
   | { readonly kind: "early"; readonly reason: string; readonly afterMs: number };
 
+const ASK_AGAIN_MS = 15_000;
+
+/** The minute that the processor's sums tell of, and that an event's second lies in; half-open, in unix seconds. */
+export const minuteOf = (second: number): { readonly start: number; readonly end: number } => {
+  const start = second - (second % 60);
+  return { start, end: start + 60 };
+};
+
 /**
- * Compares the processor's usage of the event's minute with what was delivered in it without the event. Nothing else of
- * the stream may be under way meanwhile. Sums lag, so nothing is concluded from usage that is missing while something in
- * that minute was sent lately.
+ * Compares the processor's usage of the event's minute with what was delivered in it without the event. Sums lag, so
+ * nothing is concluded from usage that is missing while something in that minute was sent lately; nor from any while
+ * another event of the minute is being sent.
  * @throws Error when the processor cannot be asked now
  */
 export const checkDelivery = async (
@@ -22,9 +33,16 @@ export const checkDelivery = async (
   event: StoredMeterEvent,
   { now, signal }: { readonly now: Date; readonly signal: AbortSignal },
 ): Promise<Delivery> => {
-  const start = event.second - (event.second % 60);
-  const span = { start, end: start + 60 };
-  const { accountId, mode, meter, customerId } = event;
+  const span = minuteOf(event.second);
+  const { accountId, meter, customerId } = event;
+  const others = await readOtherEvents(db, event, span);
+  if (others.isSending) {
+    return {
+      kind: "early",
+      reason: "another event of that minute is being sent",
+      afterMs: ASK_AGAIN_MS,
+    };
+  }
   let theirs: number;
   try {
     theirs = await processor.usageIn(
@@ -39,20 +57,13 @@ export const checkDelivery = async (
     }
     throw error;
   }
-  const others = await sumDelivered(db, {
-    processor: event.processor,
-    customerId,
-    stream: { accountId, mode, meter },
-    without: event.id,
-    ...span,
-  });
-  const ours = others.quantity;
+  const { delivered: ours, version: othersVersion } = others;
   const lagMsAfter = (sentAt: Date | null): number =>
     sentAt === null ? 0 : Math.max(0, sentAt.getTime() + processor.usageLagMs - now.getTime());
-  const othersLagMs = lagMsAfter(others.lastSettledAt);
+  const othersLagMs = lagMsAfter(others.lastDeliveredAt);
   const lagMs = Math.max(othersLagMs, lagMsAfter(event.settledAt));
   if (theirs === ours + event.quantity && othersLagMs === 0) {
-    return { kind: "delivered" };
+    return { kind: "delivered", othersVersion };
   }
   if (lagMs > 0) {
     return {
@@ -62,7 +73,7 @@ export const checkDelivery = async (
     };
   }
   return theirs === ours
-    ? { kind: "absent" }
+    ? { kind: "absent", othersVersion }
     : {
         kind: "unclear",
         reason: `the processor has ${theirs} units in that minute; ${ours} were delivered without this event's ${event.quantity}`,

@@ -1,12 +1,17 @@
 import type { DatabasePool } from "slonik";
 import type { StoredMeterEvent } from "../db/meterEvents.ts";
-import { findMeterEvent, lockStream, settleFailedEvent } from "../db/meterEvents.ts";
+import {
+  findMeterEvent,
+  lockStream,
+  readOtherEvents,
+  settleFailedEvent,
+} from "../db/meterEvents.ts";
 import { releaseFacts, releaseHeldRefunds } from "../db/usageFacts.ts";
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import type { Delivery } from "./checkDelivery.ts";
-import { checkDelivery } from "./checkDelivery.ts";
+import { checkDelivery, minuteOf } from "./checkDelivery.ts";
 
 const ANSWER_WITHIN_MS = 20_000;
 
@@ -16,6 +21,11 @@ type Dependencies = {
   readonly billing: Billing;
 };
 
+/** What a retry goes by; the version where the processor's record was asked, which holds for that state of the minute alone. */
+type Known =
+  | { readonly kind: "delivered" | "absent"; readonly othersVersion: string | null }
+  | Exclude<Delivery, { readonly kind: "delivered" | "absent" }>;
+
 /**
  * Whether a failed event was delivered after all. A definite refusal was not; anything else is up to a person's word or
  * the processor's record.
@@ -24,12 +34,14 @@ const findDelivery = (
   { db, clock, billing }: Dependencies,
   event: StoredMeterEvent,
   known: "delivered" | "absent" | null,
-): Delivery | Promise<Delivery> => {
+): Known | Promise<Known> => {
   if (event.state !== "blocked" && !event.outcomeUnknown) {
-    return { kind: "absent" };
+    return known === "delivered"
+      ? { kind: "unclear", reason: "it was refused, so it was not delivered" }
+      : { kind: "absent", othersVersion: null };
   }
   if (known) {
-    return { kind: known };
+    return { kind: known, othersVersion: null };
   }
   const processor = billing.named(event.processor, event.mode);
   return processor
@@ -38,6 +50,16 @@ const findDelivery = (
         signal: AbortSignal.timeout(ANSWER_WITHIN_MS),
       })
     : { kind: "unclear", reason: `${event.processor} is not set up, so it cannot be asked` };
+};
+
+/** @throws DomainError request_invalid unless the event has failed */
+const requireFailed = (event: StoredMeterEvent): void => {
+  if (event.state !== "rejected" && event.state !== "expired" && event.state !== "blocked") {
+    throw new DomainError(
+      "request_invalid",
+      `meter event ${event.id} is ${event.state}: there is nothing to retry`,
+    );
+  }
 };
 
 /**
@@ -59,17 +81,23 @@ export const retryUsage = async (
   if (!event) {
     throw new DomainError("record_not_found", `there is no meter event ${meterEventId}`);
   }
+  requireFailed(event);
   const delivery = await findDelivery(deps, event, known);
   if (delivery.kind === "unclear" || delivery.kind === "early") {
     throw new DomainError("request_invalid", `meter event ${meterEventId}: ${delivery.reason}`);
   }
   return db.transaction(async (transaction) => {
     await lockStream(transaction, event);
-    const state = (await findMeterEvent(transaction, meterEventId))?.state;
-    if (state !== "rejected" && state !== "expired" && state !== "blocked") {
+    const current = await findMeterEvent(transaction, meterEventId);
+    const others = await readOtherEvents(transaction, event, minuteOf(event.second));
+    if (
+      current?.state !== event.state ||
+      current.attempts !== event.attempts ||
+      (delivery.othersVersion ?? others.version) !== others.version
+    ) {
       throw new DomainError(
         "request_invalid",
-        `meter event ${meterEventId} is ${state ?? "gone"}: there is nothing to retry`,
+        `meter event ${meterEventId}: it or its minute has changed meanwhile; try again`,
       );
     }
     await settleFailedEvent(

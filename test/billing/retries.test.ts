@@ -1,0 +1,131 @@
+import { z } from "zod";
+import { beginAttempt } from "../../db/meterEvents.ts";
+import { sql } from "../../db/sql.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { retryUsage } from "../../services/retryUsage.ts";
+import { sealMeterEvent } from "../../services/sealMeterEvent.ts";
+import type { Fault } from "../stripe/faults.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { eventually } from "../support/programs.ts";
+import type { BillingSetup } from "./billingSetup.ts";
+import { setUpBilling } from "./billingSetup.ts";
+
+const test = testWithDatabase();
+
+/** Longer than Stripe's sums may lag. */
+const LAG_SECONDS = 16 * 60;
+
+const lost: Fault = { kind: "drop" };
+const lostButTaken: Fault = { kind: "drop", applied: true };
+const refused: Fault = {
+  kind: "answer",
+  status: 400,
+  body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
+};
+
+/** Registers two trees of one minute, one at a time, whose events meet the faults in order. */
+const registerTwo = async (
+  { register, pass, drainOnce, double }: BillingSetup,
+  faults: readonly Fault[],
+): Promise<void> => {
+  await register(1);
+  pass(20);
+  await register(1);
+  pass(5);
+  for (const fault of faults) {
+    double.control.addFault(fault);
+  }
+  // A refused event is followed by the next one at once; after a lost call the sender pauses.
+  for (const { kind } of faults) {
+    if (kind === "drop") {
+      await drainOnce();
+    }
+  }
+};
+
+const failedIds = ({ deps, stream }: BillingSetup) =>
+  deps.db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
+    SELECT id
+    FROM meter_event
+    WHERE account_id = ${stream.accountId} AND state IN ('rejected', 'expired', 'blocked')
+    ORDER BY id
+  `);
+
+test("nothing is concluded from the processor's sums while another event of the minute is being sent", async (t) => {
+  const setup = await setUpBilling(t);
+  const { events, drain, pass, retryFailed, billed, recorded } = setup;
+  await registerTwo(setup, [lost, refused, lostButTaken]);
+  t.deepEqual(
+    (await events()).map(({ state }) => state),
+    ["blocked", "sending"],
+  );
+
+  await t.throwsAsync(retryFailed(), { instanceOf: DomainError, message: /is being sent/u });
+  await drain();
+  pass(LAG_SECONDS);
+  t.deepEqual(await retryFailed(), ["waiting"]);
+  await drain();
+
+  t.deepEqual(billed(), await recorded());
+});
+
+test("of two failed events of one minute that are retried at once, one waits for what became of the other", async (t) => {
+  const setup = await setUpBilling(t);
+  const { deps, double, events, drain, pass, billed, recorded } = setup;
+  await registerTwo(setup, [lostButTaken, refused, lost, refused]);
+  await drain();
+  t.deepEqual(
+    (await events()).map(({ state }) => state),
+    ["blocked", "blocked"],
+  );
+  pass(LAG_SECONDS);
+  double.control.addFault({
+    kind: "hold",
+    method: "GET",
+    path: `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`,
+    times: 2,
+  });
+
+  const retrying = (await failedIds(setup)).map((id) => retryUsage(deps, id));
+  await eventually(() => double.control.held() === 2);
+  double.control.release();
+  const results = await Promise.allSettled(retrying);
+
+  t.deepEqual(results.map(({ status }) => status).toSorted(), ["fulfilled", "rejected"]);
+  const refusal = results.find((result) => result.status === "rejected");
+  t.regex(String(refusal?.reason), /changed meanwhile/u);
+  pass(LAG_SECONDS);
+  t.deepEqual(await setup.retryFailed(), ["waiting"]);
+  await drain();
+  t.deepEqual(billed(), await recorded());
+});
+
+test("an attempt that may be under way is not retried by a person", async (t) => {
+  const { deps, stream, register, pass } = await setUpBilling(t);
+  await register(4);
+  pass(5);
+  const { id = 0n } = (await sealMeterEvent(deps, stream)) ?? {};
+  const now = deps.clock.now();
+  await beginAttempt(deps.db, id, { now, until: new Date(now.getTime() + 15_000) });
+
+  await t.throwsAsync(retryUsage(deps, id, "absent"), {
+    instanceOf: DomainError,
+    message: /is sending: there is nothing to retry/u,
+  });
+});
+
+test("nobody's word makes a definite refusal a delivery", async (t) => {
+  const { register, drain, double, events, retryAs, billed, recorded } = await setUpBilling(t);
+  double.control.addFault(refused);
+  await register(4);
+  await drain();
+
+  await t.throwsAsync(retryAs("delivered"), {
+    instanceOf: DomainError,
+    message: /it was refused, so it was not delivered/u,
+  });
+  t.deepEqual(await events(), [{ state: "rejected", quantity: 4 }]);
+  t.deepEqual(await retryAs("absent"), ["waiting"]);
+  await drain();
+  t.deepEqual(billed(), await recorded());
+});
