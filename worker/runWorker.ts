@@ -1,4 +1,4 @@
-import { setInterval, setTimeout as sleep } from "node:timers/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import {
   bundleWorkflowCode,
@@ -46,7 +46,8 @@ const LOOK_EVERY_MS = 1000;
 
 const rejectWhenStuck = async (worker: Worker, signal: AbortSignal): Promise<void> => {
   let runningAtMs = performance.now();
-  for await (const _tick of setInterval(LOOK_EVERY_MS, undefined, { signal })) {
+  for (;;) {
+    await sleep(LOOK_EVERY_MS, undefined, { signal });
     if (worker.getState() === "RUNNING") {
       runningAtMs = performance.now();
     } else if (performance.now() - runningAtMs > STUCK_AFTER_MS) {
