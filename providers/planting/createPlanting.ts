@@ -6,7 +6,10 @@ import { createTreeMapperPartner } from "./treemapper/createTreeMapperPartner.ts
 import type { TreeMapperAccess } from "./treemapper/readTreeMapper.ts";
 import { createManualPartner } from "./createManualPartner.ts";
 import type { PlantingPartner } from "./partner.ts";
-import { createSimulatedPartner } from "./simulated/createSimulatedPartner.ts";
+import {
+  createSimulatedPartner,
+  SIMULATED_PARTNER_NAME,
+} from "./simulated/createSimulatedPartner.ts";
 import type { SimulatedDurations } from "./simulated/createSimulatedPartner.ts";
 
 export type PlantingSettings = {
@@ -33,7 +36,7 @@ export const createPlanting = (
 ): Planting => {
   const simulation = createSimulatedPartner({
     ...simulated,
-    name: (partner === "simulated" ? partnerName : null) ?? "Simulated planting partner",
+    name: (partner === "simulated" ? partnerName : null) ?? SIMULATED_PARTNER_NAME,
   });
   const manual = createManualPartner({
     name: partnerName ?? "Planting partner",
