@@ -55,7 +55,9 @@ test("every endpoint is described with its statuses, and served", async (t) => {
   );
   for (const [path, methods] of Object.entries(paths)) {
     const allow = (await fetch(url + path, { method: "OPTIONS" })).headers.get("Allow") ?? "";
-    for (const method of Object.keys(methods)) t.true(allow.includes(method.toUpperCase()), path);
+    for (const method of Object.keys(methods)) {
+      t.true(allow.includes(method.toUpperCase()), path);
+    }
   }
 });
 
