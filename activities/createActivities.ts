@@ -52,7 +52,7 @@ export type ActivityDependencies = {
 
 /** The activities of all workflows. Each may be repeated at any point: what it did stands in the database. */
 export const createActivities = (deps: ActivityDependencies) => ({
-  /** Sends what a stream has ready; fails, to be retried later, when its present event has to wait. */
+  /** Sends what a stream has ready; fails, to be retried later, when its current event has to wait. */
   drainUsage: async (stream: UsageStream): Promise<{ readonly moreIsReady: boolean }> => {
     const signal = Context.current().cancellationSignal;
     const result = await withHeartbeat(() =>

@@ -175,7 +175,7 @@ const stopOrphan = async (data: string): Promise<void> => {
   await rm(file, { force: true });
 };
 
-/** @returns whether the server accepts connections; anything but "not yet" is thrown */
+/** @returns a connection, or null while the server takes none yet; any other fault is thrown */
 const tryToConnect = async (url: string): Promise<Client | null> => {
   const client = new Client({ connectionString: url });
   try {

@@ -16,8 +16,8 @@ const POLL_MS = 25;
 const LAST_RESORT = { signal: "SIGKILL", waitMs: 10_000 } as const;
 
 /**
- * Linux: state and start come from /proc, since slim images have no ps. A zombie has ended: only its parent's note is
- * missing.
+ * When a process started, on Linux: from /proc, since slim images have no ps. A zombie counts as ended; its parent has
+ * only not asked how.
  */
 const readLinuxStart = (pid: number): string | null => {
   try {

@@ -10,8 +10,8 @@ const REGISTRATIONS_PER_ORDER = 10_000;
 const ACCOUNTS_PER_PAGE = 200;
 
 /**
- * Gathers the registered trees of all accounts that no order holds yet into planting orders, refunded ones left out. Trees
- * of a crash's victims are gathered by the next call; no tree is ever in two orders.
+ * Makes planting orders of all accounts' registered trees that are in none yet and are not refunded. What a call that
+ * crashed has left, the next one gathers; no tree is ever in two orders.
  * @returns how many orders were made
  */
 export const gatherOrders = async (

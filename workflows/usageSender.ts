@@ -37,7 +37,7 @@ export const usageSender = async (
     startToCloseTimeout: "2 minutes",
     scheduleToCloseTimeout: drainWithin,
     heartbeatTimeout: "10 seconds",
-    // A minute at most, since usage that comes meanwhile waits behind the present event.
+    // A minute at most, since usage that comes meanwhile waits behind the current event.
     retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
   });
   const goOnAnew = () => continueAsNew<typeof usageSender>(stream, drainWithin);

@@ -25,8 +25,8 @@ const presentError = (_status: number, message: string): z.output<typeof errorRe
 const errorReply = z.strictObject({ error: z.string() }).meta({ id: "Error" });
 
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
-organization, bills trees and bottles, and takes them back. Each organization has a production and a test key; what one records the other does not see, and the
-test key causes no charges. Dates and months are UTC.`;
+organization, bills trees and bottles, and takes them back. Each organization has a production and a test key; what one
+records the other does not see, and the test key causes no charges. Dates and months are UTC.`;
 
 /** The organizations' interface. */
 export const createStandaloneApp = ({

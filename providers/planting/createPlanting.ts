@@ -21,9 +21,9 @@ export type PlantingSettings = {
   readonly simulated: { readonly timeline: TimelineShape; readonly durations: SimulatedDurations };
 };
 
-/** Who plants. */
+/** The partners that plant. */
 export type Planting = {
-  /** Whom new orders of a mode go to: those of test keys never leave the simulation. */
+  /** The partner that new orders of a mode go to: those of test keys never leave the simulation. */
   readonly partnerFor: (mode: Mode) => PlantingPartner;
   /** The adapter that an order was placed with; null when this deployment is not set up for it. */
   readonly findPartner: (kind: string) => PlantingPartner | null;
