@@ -108,4 +108,6 @@ test("the page that shows the description is served without a key", async (t) =>
   const page = await fetch(`${url}/docs`);
   t.is(page.status, 200);
   t.regex(page.headers.get("content-type") ?? "", /^text\/html/u);
+  const led = await fetch(url, { headers: { accept: "text/html" } });
+  t.is(led.url, `${url}/docs`);
 });
