@@ -38,10 +38,8 @@ export const createPlanting = (
     ...simulated,
     name: (partner === "simulated" ? partnerName : null) ?? SIMULATED_PARTNER_NAME,
   });
-  const manual = createManualPartner({
-    name: partnerName ?? "Planting partner",
-    timeline: "allocations",
-  });
+  const name = partnerName ?? "Planting partner";
+  const manual = createManualPartner({ name, timeline: "allocations" });
   const partners = [
     simulation,
     manual,
@@ -49,7 +47,7 @@ export const createPlanting = (
       ? []
       : [
           createTreeMapperPartner({
-            name: partnerName ?? "Planting partner",
+            name,
             access: treeMapper,
             claim: (order, records) => claimPlantings(db, "treemapper", order, records),
           }),
