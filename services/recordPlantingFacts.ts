@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import type { FactSource, KeptFact } from "../db/plantingFacts.ts";
 import { acceptFact, contradictFact, insertFact, listFacts } from "../db/plantingFacts.ts";
-import { lockOrder, updateOrderProgress } from "../db/plantingOrders.ts";
+import { lockPlantingOrder, updatePlantingOrderProgress } from "../db/plantingOrders.ts";
 import { addToTally } from "../db/plantingTallies.ts";
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
@@ -60,7 +60,7 @@ const settle = async (
     };
   }
   if (order !== before) {
-    await updateOrderProgress(transaction, order);
+    await updatePlantingOrderProgress(transaction, order);
     await addToTally(transaction, order, tallyChange(before, order));
   }
 };
@@ -110,7 +110,7 @@ export const recordPlantingFacts = (
   db.transaction(async (transaction) => {
     const recorded: RecordedFact[] = [];
     for (const fact of facts) {
-      const order = await lockOrder(transaction, orderId);
+      const order = await lockPlantingOrder(transaction, orderId);
       if (!order) {
         throw new DomainError("record_not_found", "failed to find planting order");
       }

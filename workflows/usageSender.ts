@@ -15,7 +15,7 @@ import type { UsageStream } from "../domain/usage.ts";
 export const wakeSignal = defineSignal("wake");
 
 /** One sender per stream: the processor takes one call at a time for a customer and meter. */
-export const usageSenderId = ({ accountId, mode, meter }: UsageStream): string =>
+export const usageSenderWorkflowId = ({ accountId, mode, meter }: UsageStream): string =>
   `usage-sender/${accountId}/${mode}/${meter}`;
 
 const IDLE_TIME = "2 minutes";

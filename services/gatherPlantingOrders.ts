@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
-import { gatherOrder, listAccountsToGather } from "../db/plantingOrders.ts";
+import { gatherPlantingOrder, listAccountsToGather } from "../db/plantingOrders.ts";
 import type { Mode } from "../domain/accounts.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { Planting } from "../providers/planting/createPlanting.ts";
@@ -14,7 +14,7 @@ const ACCOUNTS_PER_PAGE = 200;
  * crashed has left, the next one gathers; no tree is ever in two orders.
  * @returns how many orders were made
  */
-export const gatherOrders = async (
+export const gatherPlantingOrders = async (
   {
     db,
     clock,
@@ -33,7 +33,7 @@ export const gatherOrders = async (
       while (isMore) {
         signal.throwIfAborted();
         const gathered = await db.transaction((transaction) =>
-          gatherOrder(
+          gatherPlantingOrder(
             transaction,
             {
               publicId: `po_${newId().replaceAll("-", "")}`,
