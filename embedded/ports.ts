@@ -1,9 +1,12 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
-import { readFault } from "./readFault.ts";
 import { StartupError } from "../program/startupError.ts";
+import { readFault } from "./readFault.ts";
 
-/** Listens for a moment. @returns the port, which is free again */
+/**
+ * Listens for a moment.
+ * @returns the port, which is free again
+ */
 const probePort = async (host: string, port: number): Promise<number> => {
   const server = createServer();
   server.listen(port, host);

@@ -10,7 +10,10 @@ export type NewOrganization = Pick<
   "name" | "fractionalCounting" | "billingDay" | "stripeCustomerId" | "stripeSubscriptionId"
 >;
 
-/** Creates an organization with one key for each mode. The keys are in this answer and nowhere else. */
+/**
+ * Creates an organization with one key for each mode. The keys are in this answer and nowhere else.
+ * @throws DomainError request_invalid when another account is billed as the same Stripe customer
+ */
 export const createOrganization = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
   organization: NewOrganization,

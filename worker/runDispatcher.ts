@@ -9,7 +9,7 @@ import { listWaitingStreams } from "../db/usageFacts.ts";
 import type { Clock } from "../domain/clock.ts";
 import { lastSealableSecond } from "../domain/usage.ts";
 import { refund, refundedSignal, refundWorkflowId } from "../workflows/refund.ts";
-import { usageSender, usageSenderId, wakeSignal } from "../workflows/usageSender.ts";
+import { usageSender, usageSenderWorkflowId, wakeSignal } from "../workflows/usageSender.ts";
 import { createWakeSchedule } from "./wakeSchedule.ts";
 
 /** Facts wait some seconds before they may be sealed, so nothing is gained by looking more often. */
@@ -71,7 +71,7 @@ export const runDispatcher = async (
     const stream = { accountId, mode, meter };
     await call(() =>
       temporal.workflow.signalWithStart(usageSender, {
-        workflowId: usageSenderId(stream),
+        workflowId: usageSenderWorkflowId(stream),
         taskQueue,
         args: [stream],
         signal: wakeSignal,

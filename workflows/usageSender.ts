@@ -15,7 +15,7 @@ import type { UsageStream } from "../domain/usage.ts";
 export const wakeSignal = defineSignal("wake");
 
 /** One sender per stream: the processor takes one call at a time for a customer and meter. */
-export const usageSenderId = ({ accountId, mode, meter }: UsageStream): string =>
+export const usageSenderWorkflowId = ({ accountId, mode, meter }: UsageStream): string =>
   `usage-sender/${accountId}/${mode}/${meter}`;
 
 const IDLE_TIME = "2 minutes";
@@ -37,7 +37,7 @@ export const usageSender = async (
     startToCloseTimeout: "2 minutes",
     scheduleToCloseTimeout: drainWithin,
     heartbeatTimeout: "10 seconds",
-    // A minute at most, since usage that comes meanwhile waits behind the present event.
+    // A minute at most, since usage that comes meanwhile waits behind the current event.
     retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
   });
   const goOnAnew = () => continueAsNew<typeof usageSender>(stream, drainWithin);

@@ -1,5 +1,5 @@
 import type { Client } from "@temporalio/client";
-import { factsSignal, plantingOrderId } from "../../../workflows/plantingOrder.ts";
+import { factsSignal, plantingOrderWorkflowId } from "../../../workflows/plantingOrder.ts";
 
 const DEADLINE_MS = 1000;
 
@@ -14,7 +14,7 @@ export const createOrderWaker =
       // The client tries a call again after its deadline; the signal ends that.
       .withAbortSignal(AbortSignal.timeout(DEADLINE_MS), () =>
         temporal.withDeadline(Date.now() + DEADLINE_MS, () =>
-          temporal.workflow.getHandle(plantingOrderId(orderId)).signal(factsSignal),
+          temporal.workflow.getHandle(plantingOrderWorkflowId(orderId)).signal(factsSignal),
         ),
       )
       .catch(() => undefined);

@@ -4,7 +4,7 @@ import { WorkflowNotFoundError } from "@temporalio/common";
 import type { z } from "zod";
 import { plantingReport } from "../../../domain/plantingFact.ts";
 import { reportPlanting } from "../../../services/reportPlanting.ts";
-import { factsSignal, plantingOrderId } from "../../../workflows/plantingOrder.ts";
+import { factsSignal, plantingOrderWorkflowId } from "../../../workflows/plantingOrder.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
@@ -36,7 +36,7 @@ const wake = async (context: Context, orderId: number): Promise<void> => {
     const temporal = await context.connections.temporal();
     await temporal.withAbortSignal(AbortSignal.timeout(SIGNAL_MS), () =>
       temporal.withDeadline(Date.now() + SIGNAL_MS, () =>
-        temporal.workflow.getHandle(plantingOrderId(orderId)).signal(factsSignal),
+        temporal.workflow.getHandle(plantingOrderWorkflowId(orderId)).signal(factsSignal),
       ),
     );
   } catch (error) {
