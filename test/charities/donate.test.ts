@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { ExecutionContext } from "ava";
-import { createDonationValidator } from "../../api/standalone/charities/validateDonation.ts";
+import { createDonationValidator } from "../../api/standalone/charities/createDonationValidator.ts";
 import { updateAccount } from "../../db/accounts.ts";
 import { sql } from "../../db/sql.ts";
 import { requestDonation } from "../../services/requestDonation.ts";

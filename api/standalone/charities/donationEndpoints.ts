@@ -1,18 +1,16 @@
 import type { z } from "zod";
-import type { DatabasePool } from "slonik";
 import type { Caller } from "../../../db/apiKeys.ts";
 import { countDonations, listDonations } from "../../../db/donations.ts";
-import type { Clock } from "../../../domain/clock.ts";
 import type { DonationFilter, DonationOwner } from "../../../domain/donations.ts";
 import { donationRefundId } from "../../../domain/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
+import { donate } from "../../../services/donate.ts";
 import { refundDonation } from "../../../services/refundDonation.ts";
 import { startOfDay, startOfNextDay } from "../../http/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { KEY_REFUSAL } from "../refusals.ts";
-import { donate } from "./donate.ts";
 import { EXAMPLES } from "./examples.ts";
 import { RATE_REFUSAL, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
 import {
@@ -25,13 +23,8 @@ import {
   refundBody,
   refundReply,
 } from "./schemas.ts";
-import type { ValidateDonation } from "./validateDonation.ts";
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly validateDonation: ValidateDonation;
-};
+type Dependencies = Parameters<typeof donate>[0];
 
 const ownerOf = ({ accountId, mode }: Caller): DonationOwner => ({ accountId, mode });
 
