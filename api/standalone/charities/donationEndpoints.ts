@@ -79,7 +79,7 @@ const donateEndpoint = (dependencies: Dependencies): Endpoint =>
         ein,
         nonprofitId,
         charityName: orNull(body.charity_name),
-        idempotencyKey: orNull(body.idempotency_key),
+        idempotencyKey: body.idempotency_key ?? null,
         attribution: body.attribution ?? "",
         metadata: body.metadata ?? {},
       });
@@ -192,7 +192,7 @@ const refundEndpoint = ({ db, clock }: Dependencies): Endpoint =>
         {
           id: body.id,
           reason: body.reason ?? null,
-          idempotencyKey: orNull(body.idempotency_key),
+          idempotencyKey: body.idempotency_key ?? null,
           metadata: body.metadata ?? {},
         },
       );

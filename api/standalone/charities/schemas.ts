@@ -116,13 +116,10 @@ export const donateBody = bodyObject({
   charity_name: text(500)
     .optional()
     .meta({ description: "The charity's own name when omitted or empty." }),
-  idempotency_key: idempotencyKey()
-    .optional()
-    .meta({
-      description:
-        "A later request with the same key returns the first one's record. Empty means none.",
-      examples: ["order-1001"],
-    }),
+  idempotency_key: idempotencyKey().optional().meta({
+    description:
+      "A later request with the same key returns the first one's record. Empty means none.",
+  }),
   attribution: attribution()
     .optional()
     .meta({ description: "A tag to filter by.", examples: ["newsletter"] }),
