@@ -14,6 +14,7 @@ import { KEY_REFUSAL } from "../refusals.ts";
 import { EXAMPLES } from "./examples.ts";
 import { RATE_REFUSAL, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
 import {
+  CHARITY_REQUIRED,
   DEFAULT_PAGE_SIZE,
   donateBody,
   donateReply,
@@ -27,9 +28,6 @@ import {
 type Dependencies = Parameters<typeof donate>[0];
 
 const ownerOf = ({ accountId, mode }: Caller): DonationOwner => ({ accountId, mode });
-
-/** Empty stands for none. */
-const orNull = (text: string | undefined): string | null => text || null;
 
 const REPLAY_HEADER = {
   "Idempotent-Replayed": "`true` when the record was created by an earlier request.",
@@ -52,7 +50,7 @@ const donateEndpoint = (dependencies: Dependencies): Endpoint =>
         {
           status: 400,
           when: "Something in the request is not as it must be, no charity is found, or the donation subscription is not active.",
-          example: "one of ein and nonprofit_id is required",
+          example: CHARITY_REQUIRED,
         },
         KEY_REFUSAL,
         RATE_REFUSAL,
@@ -68,17 +66,11 @@ const donateEndpoint = (dependencies: Dependencies): Endpoint =>
     schemas: { body: donateBody, reply: donateReply },
     examples: EXAMPLES.donate,
     handle: async ({ ctx, caller, body }) => {
-      const ein = orNull(body.ein);
-      const nonprofitId = orNull(body.nonprofit_id);
-      if (ein === null && nonprofitId === null) {
-        throw new DomainError("request_invalid", "one of ein and nonprofit_id is required");
-      }
       const { donation, totalDonations, replayed } = await donate(dependencies, {
         ...ownerOf(caller),
         amountCents: body.amount_cents,
-        ein,
-        nonprofitId,
-        charityName: orNull(body.charity_name),
+        ...body.charity,
+        charityName: body.charity_name ?? null,
         idempotencyKey: body.idempotency_key ?? null,
         attribution: body.attribution ?? "",
         metadata: body.metadata ?? {},
