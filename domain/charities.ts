@@ -18,14 +18,6 @@ export type CharityIds =
   | { readonly ein: Ein; readonly nonprofitId: null }
   | { readonly ein: Ein | null; readonly nonprofitId: string };
 
-/** Null when neither is given. */
-export const charityIdsOf = (ein: Ein | null, nonprofitId: string | null): CharityIds | null => {
-  if (nonprofitId !== null) {
-    return { ein, nonprofitId };
-  }
-  return ein === null ? null : { ein, nonprofitId };
-};
-
 /** Who is asked about charities; `catalogue` is the built-in one. */
 export const CHARITY_PROVIDERS = ["catalogue", "everyorg", "change", "pledge"] as const;
 export type CharityProviderName = (typeof CHARITY_PROVIDERS)[number];

@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import type { Caller } from "../../../db/apiKeys.ts";
 import { countDonations, listDonations } from "../../../db/donations.ts";
+import type { CharityIds } from "../../../domain/charities.ts";
 import type { DonationFilter, DonationOwner } from "../../../domain/donations.ts";
 import { donationRefundId } from "../../../domain/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
@@ -14,7 +15,6 @@ import { KEY_REFUSAL } from "../refusals.ts";
 import { EXAMPLES } from "./examples.ts";
 import { RATE_REFUSAL, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
 import {
-  CHARITY_REQUIRED,
   donateBody,
   donateReply,
   listQuery,
@@ -30,6 +30,21 @@ const ownerOf = ({ accountId, mode }: Caller): DonationOwner => ({ accountId, mo
 
 const REPLAY_HEADER = {
   "Idempotent-Replayed": "`true` when the record was created by an earlier request.",
+};
+
+const CHARITY_REQUIRED = "one of ein and nonprofit_id is required";
+
+const charityOf = ({
+  ein = null,
+  nonprofit_id = null,
+}: z.output<typeof donateBody>): CharityIds => {
+  if (nonprofit_id !== null) {
+    return { ein, nonprofitId: nonprofit_id };
+  }
+  if (ein !== null) {
+    return { ein, nonprofitId: null };
+  }
+  throw new DomainError("request_invalid", CHARITY_REQUIRED);
 };
 
 const donateEndpoint = (dependencies: Dependencies): Endpoint =>
@@ -68,7 +83,7 @@ const donateEndpoint = (dependencies: Dependencies): Endpoint =>
       const { donation, totalDonations, replayed } = await donate(dependencies, {
         ...ownerOf(caller),
         amountCents: body.amount_cents,
-        ...body.charity,
+        ...charityOf(body),
         charityName: body.charity_name ?? null,
         idempotencyKey: body.idempotency_key ?? null,
         attribution: body.attribution ?? "",

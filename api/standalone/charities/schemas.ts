@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Charity, Ein } from "../../../domain/charities.ts";
-import { charityIdsOf, formatEin, parseEin } from "../../../domain/charities.ts";
+import { formatEin, parseEin } from "../../../domain/charities.ts";
 import type { Donation } from "../../../domain/donations.ts";
 import { count, date, emptyAsNull, id, metadata, text } from "../../../domain/fields.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrationFields.ts";
@@ -103,9 +103,7 @@ const ein = () =>
     return read;
   });
 
-export const CHARITY_REQUIRED = "one of ein and nonprofit_id is required";
-
-const donateFields = bodyObject({
+export const donateBody = bodyObject({
   amount_cents: count().meta({ description: "US cents.", examples: [500] }),
   ein: ein()
     .optional()
@@ -128,18 +126,7 @@ const donateFields = bodyObject({
   metadata: metadata()
     .optional()
     .meta({ description: "Free JSON of at most 8 levels and 16 KiB, to filter by." }),
-});
-
-export const donateBody = donateFields
-  .transform(({ ein: givenEin, nonprofit_id, ...rest }, context) => {
-    const charity = charityIdsOf(givenEin ?? null, nonprofit_id ?? null);
-    if (charity === null) {
-      context.addIssue({ code: "custom", message: CHARITY_REQUIRED });
-      return z.NEVER;
-    }
-    return { ...rest, charity };
-  })
-  .meta({ id: "NewDonation" });
+}).meta({ id: "NewDonation" });
 
 const donationReply = z
   .strictObject({
