@@ -22,7 +22,7 @@ import { createStoreAuthenticator } from "../services/createStoreAuthenticator.t
 import { createStoreImpactWriter } from "../services/storeImpactWriter.ts";
 import { createHealthChecks } from "./health/createHealthChecks.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
-import { createDonationValidator } from "./standalone/charities/validateDonation.ts";
+import { createDonationValidator } from "./standalone/charities/createDonationValidator.ts";
 import { createOrderWaker } from "./standalone/planting/createOrderWaker.ts";
 import { createStandaloneApp } from "./standalone/createStandaloneApp.ts";
 import { createStoreApp } from "./store/createStoreApp.ts";

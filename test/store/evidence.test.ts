@@ -1,5 +1,5 @@
 import { listPlantingOrders } from "../../db/plantingOrders.ts";
-import { EVIDENCE_STAGES } from "../../providers/planting/simulated/simulateEvidence.ts";
+import { EVIDENCE_STAGES } from "../../domain/treeEvidence.ts";
 import { followPlantingOrder, placePlantingOrder } from "../../services/followPlantingOrder.ts";
 import { gatherPlantingOrders } from "../../services/gatherPlantingOrders.ts";
 import { createMovableClock } from "../support/movableClock.ts";
