@@ -2,6 +2,7 @@ import type { DatabasePool } from "slonik";
 import type { Account, AccountChanges } from "../db/accounts.ts";
 import { updateAccount } from "../db/accounts.ts";
 import { deleteBillingPeriods } from "../db/billingPeriods.ts";
+import { requireCustomerOfSubscription } from "../domain/accounts.ts";
 import { DomainError } from "../domain/errors.ts";
 
 /**
@@ -19,9 +20,7 @@ export const updateOrganization = (
     if (account?.type !== "organization") {
       throw new DomainError("record_not_found", `there is no organization ${id}`);
     }
-    if (account.stripeSubscriptionId !== null && account.stripeCustomerId === null) {
-      throw new DomainError("request_invalid", "a Stripe subscription needs a Stripe customer");
-    }
+    requireCustomerOfSubscription(account);
     if (changes.stripeCustomerId !== undefined || changes.stripeSubscriptionId !== undefined) {
       await deleteBillingPeriods(transaction, id);
     }
