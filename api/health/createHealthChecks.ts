@@ -1,6 +1,6 @@
 import type { Client } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
-import { sql } from "../../db/sql.ts";
+import { readServerStatus } from "../../db/serverStatus.ts";
 import type { HealthChecks } from "./healthEndpoints.ts";
 
 /** Shorter than the patience of those who ask, so that they learn which part it is. */
@@ -26,7 +26,7 @@ export const createHealthChecks = ({
   readonly db: DatabasePool;
   readonly temporal: Client;
 }): HealthChecks => ({
-  database: () => within(db.query(sql.typeAlias("void")`SELECT`), PATIENCE_MS),
+  database: () => within(readServerStatus(db), PATIENCE_MS),
   temporal: () =>
     within(
       temporal.withDeadline(Date.now() + PATIENCE_MS, () =>
