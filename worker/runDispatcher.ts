@@ -7,8 +7,9 @@ import { listWaitingRefunds, markRefundDispatched } from "../db/refunds.ts";
 import type { WaitingStream } from "../db/usageFacts.ts";
 import { listWaitingStreams } from "../db/usageFacts.ts";
 import type { Clock } from "../domain/clock.ts";
+import { refundIdOf } from "../domain/refund.ts";
 import { lastSealableSecond } from "../domain/usage.ts";
-import { refund, refundedSignal, refundWorkflowId } from "../workflows/refund.ts";
+import { refund, refundedSignal } from "../workflows/refund.ts";
 import { usageSender, usageSenderId, wakeSignal } from "../workflows/usageSender.ts";
 import { createWakeSchedule } from "./wakeSchedule.ts";
 
@@ -85,7 +86,7 @@ export const runDispatcher = async (
   ): Promise<void> => {
     await call(() =>
       temporal.workflow.signalWithStart(refund, {
-        workflowId: refundWorkflowId(waiting.registrationId),
+        workflowId: refundIdOf(waiting.registrationId),
         taskQueue,
         args: [waiting.registrationId],
         signal: refundedSignal,
