@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { isTooShort, MINIMUM_SEARCH_LENGTH } from "../domain/charitySearch.ts";
+import { isTooShort, MINIMUM_SEARCH_LENGTH, readSearchName } from "../domain/charitySearch.ts";
 import { parseEin } from "../domain/charities.ts";
 import { DomainError, OutageError } from "../domain/errors.ts";
 import type { Charities } from "../providers/charities/createCharities.ts";
@@ -37,7 +37,7 @@ export const searchCharities = async (
   },
 ): Promise<CharityPage> => {
   const name = query.name?.trim() || null;
-  const nameAsEin = name === null ? null : parseEin(name);
+  const named = readSearchName(name);
   if (name !== null && isTooShort(name)) {
     throw new DomainError(
       "request_invalid",
@@ -45,18 +45,15 @@ export const searchCharities = async (
     );
   }
   const writtenEin = query.ein?.trim() || null;
-  const ein = writtenEin === null ? nameAsEin : parseEin(writtenEin);
-  if ((writtenEin !== null && ein === null) || (nameAsEin !== null && nameAsEin !== ein)) {
+  const ein = writtenEin === null ? named.ein : parseEin(writtenEin);
+  if ((writtenEin !== null && ein === null) || (named.ein !== null && named.ein !== ein)) {
     return NOTHING;
   }
   const provider = await providerOf(deps, accountId);
   const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
   try {
     const { page, pageSize } = query;
-    return await within(
-      signal,
-      provider.search({ name: nameAsEin === null ? name : null, ein, page, pageSize }, signal),
-    );
+    return await within(signal, provider.search({ name: named.name, ein, page, pageSize }, signal));
   } catch (error) {
     if (error instanceof CharityProviderError) {
       throw new OutageError("charity search failed", { cause: error });
