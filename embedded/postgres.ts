@@ -21,7 +21,7 @@ import {
   readLogTail,
   spawnWithLog,
 } from "./managedProcess.ts";
-import { findFreePort, requireFreePort } from "./ports.ts";
+import { requireFreePort } from "./ports.ts";
 import {
   type ServerUser,
   findPostgresBinaries,
@@ -30,6 +30,7 @@ import {
 } from "./postgresBinaries.ts";
 import { type StopSignals, identifyProcess, isRunning, stopProcess } from "./processIdentity.ts";
 import { readFault } from "./readFault.ts";
+import { findFreePort } from "../program/probePort.ts";
 import { StartupError } from "../program/startupError.ts";
 
 export type EmbeddedPostgres = Readonly<{ url: string; process: ManagedProcess }>;

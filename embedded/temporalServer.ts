@@ -7,7 +7,8 @@ import {
   readLogTail,
   spawnWithLog,
 } from "./managedProcess.ts";
-import { findFreePort, requireFreePort } from "./ports.ts";
+import { requireFreePort } from "./ports.ts";
+import { findFreePort } from "../program/probePort.ts";
 import { StartupError } from "../program/startupError.ts";
 import type { TemporalCli } from "./temporalCli.ts";
 
