@@ -2,6 +2,7 @@ import type { Client } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
 import { readServerStatus } from "../../db/serverStatus.ts";
 import { within } from "../../domain/within.ts";
+import { callTemporalWithin } from "../../program/callTemporalWithin.ts";
 import type { HealthChecks } from "./healthEndpoints.ts";
 
 /** Shorter than the patience of those who ask, so that they learn which part it is. */
@@ -17,10 +18,7 @@ export const createHealthChecks = ({
 }): HealthChecks => ({
   database: () => within(AbortSignal.timeout(PATIENCE_MS), readServerStatus(db)),
   temporal: () =>
-    within(
-      AbortSignal.timeout(PATIENCE_MS),
-      temporal.withDeadline(Date.now() + PATIENCE_MS, () =>
-        temporal.workflowService.describeNamespace({ namespace: temporal.options.namespace }),
-      ),
+    callTemporalWithin(temporal, PATIENCE_MS, () =>
+      temporal.workflowService.describeNamespace({ namespace: temporal.options.namespace }),
     ),
 });

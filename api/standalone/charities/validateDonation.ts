@@ -1,6 +1,7 @@
 import type { Client } from "@temporalio/client";
 import { WithStartWorkflowOperation } from "@temporalio/client";
 import type { DonationOutcome } from "../../../domain/donations.ts";
+import { callTemporalWithin } from "../../../program/callTemporalWithin.ts";
 import { donation, donationWorkflowId, validateUpdate } from "../../../workflows/donation.ts";
 import { INTERACTIVE_QUEUE } from "../../../workflows/taskQueues.ts";
 
@@ -14,7 +15,7 @@ export type ValidateDonation = (donationId: string) => Promise<DonationOutcome>;
 export const createDonationValidator =
   (temporal: Client, answerWithinMs = ANSWER_WITHIN_MS): ValidateDonation =>
   (donationId) =>
-    temporal.withDeadline(Date.now() + answerWithinMs, () =>
+    callTemporalWithin(temporal, answerWithinMs, () =>
       temporal.workflow.executeUpdateWithStart(validateUpdate, {
         updateId: donationId,
         startWorkflowOperation: new WithStartWorkflowOperation(donation, {
