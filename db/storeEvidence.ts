@@ -8,7 +8,7 @@ import { sql } from "./sql.ts";
 export const findSelectedTree = (
   db: CommonQueryMethods,
   owner: { readonly accountId: string; readonly mode: Mode },
-  { id, from, projectPublicId, region }: EvidenceSelection,
+  { id, upTo, projectPublicId, region }: EvidenceSelection,
 ): Promise<string | null> => {
   const conditions = [
     sql.fragment`registration.account_id = ${owner.accountId}`,
@@ -18,11 +18,11 @@ export const findSelectedTree = (
     id === null
       ? sql.fragment`registration.unit_price_cents IS NOT NULL AND registration.refunded_count < registration.count`
       : sql.fragment`registration.id = ${id}`,
-    ...(from === null
+    ...(upTo === null
       ? []
-      : from.isIncluded
-        ? [sql.fragment`registration.created_at <= ${from.instant}::timestamptz`]
-        : [sql.fragment`registration.created_at < ${from.instant}::timestamptz`]),
+      : upTo.isIncluded
+        ? [sql.fragment`registration.created_at <= ${upTo.instant}::timestamptz`]
+        : [sql.fragment`registration.created_at < ${upTo.instant}::timestamptz`]),
     ...(projectPublicId === null && region === null
       ? []
       : [

@@ -2,7 +2,7 @@
 export type EvidenceSelection = {
   readonly id: string | null;
   /** The newest one up to here; the instant in the database's own precision. */
-  readonly from: { readonly instant: string; readonly isIncluded: boolean } | null;
+  readonly upTo: { readonly instant: string; readonly isIncluded: boolean } | null;
   /** The public id of the planting order. */
   readonly projectPublicId: string | null;
   /** Where the trees stand, whatever the case. */

@@ -101,6 +101,15 @@ const EVENTS = [
 ] as const;
 export type MilestoneEvent = (typeof EVENTS)[number];
 
+/** What `evidence_stage` may ask for, earliest first. */
+export const EVIDENCE_STAGES = [
+  "registered",
+  "funds_distributed",
+  "planted",
+  "planted_and_verified",
+] as const satisfies readonly MilestoneEvent[];
+export type EvidenceStage = (typeof EVIDENCE_STAGES)[number];
+
 const milestone = z
   .strictObject({
     step: z.int().min(1),

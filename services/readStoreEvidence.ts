@@ -2,8 +2,7 @@ import { findSelectedTree } from "../db/storeEvidence.ts";
 import type { Mode } from "../domain/accounts.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { EvidenceSelection } from "../domain/storeEvidence.ts";
-import type { TreeEvidence } from "../domain/treeEvidence.ts";
-import type { EvidenceStage } from "../providers/planting/simulated/simulateEvidence.ts";
+import type { EvidenceStage, TreeEvidence } from "../domain/treeEvidence.ts";
 import type { EvidenceDependencies, TreeEvidenceAnswer } from "./readTreeEvidence.ts";
 import { parseTreeEvidence, readTreeEvidence } from "./readTreeEvidence.ts";
 

@@ -8,9 +8,8 @@ import { buildTreeEvidence, NOTHING_REACHED } from "../domain/buildTreeEvidence.
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
 import { treeEvidence } from "../domain/treeEvidence.ts";
-import type { TreeEvidence } from "../domain/treeEvidence.ts";
+import type { EvidenceStage, TreeEvidence } from "../domain/treeEvidence.ts";
 import type { Planting } from "../providers/planting/createPlanting.ts";
-import type { EvidenceStage } from "../providers/planting/simulated/simulateEvidence.ts";
 import { simulateEvidence } from "../providers/planting/simulated/simulateEvidence.ts";
 
 /** As the contract has it: 30 days. */

@@ -96,8 +96,9 @@ const jsonContent = (schema: Json, example: unknown): Json => ({
 });
 
 /** What any endpoint may answer, for reasons of its kind and not of its own. */
-const commonRefusals = ({ access, method, schemas }: Endpoint): readonly Refusal[] => [
-  ...(method === "post" && schemas.body !== undefined
+const commonRefusals = ({ access, method }: Endpoint): readonly Refusal[] => [
+  // A body is read before anybody knows that none is asked for.
+  ...(method === "post"
     ? [{ status: 413, when: "The body is too large.", example: "the body must be at most 64 KiB" }]
     : []),
   ...(access === "key"

@@ -4,12 +4,11 @@ import { toMicroseconds } from "../../domain/cursor.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { date, id, text } from "../../domain/fields.ts";
 import type { EvidenceSelection } from "../../domain/storeEvidence.ts";
-import { treeEvidence } from "../../domain/treeEvidence.ts";
-import { EVIDENCE_STAGES } from "../../providers/planting/simulated/simulateEvidence.ts";
+import { EVIDENCE_STAGES, treeEvidence } from "../../domain/treeEvidence.ts";
 import { readStoreEvidence } from "../../services/readStoreEvidence.ts";
 import { EVIDENCE_KEPT_SECONDS } from "../../services/readTreeEvidence.ts";
 import type { EvidenceDependencies } from "../../services/readTreeEvidence.ts";
-import { endOfDay } from "../http/days.ts";
+import { startOfNextDay } from "../http/days.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/fields.ts";
@@ -71,12 +70,12 @@ const oneOf = (given: Readonly<Record<string, string | undefined>>): string | nu
   return value;
 };
 
-const startOf = (given: string): NonNullable<EvidenceSelection["from"]> => {
+const upperBoundOf = (given: string): NonNullable<EvidenceSelection["upTo"]> => {
   if (date().safeParse(given).success) {
-    const end = endOfDay(given);
-    return end === undefined
+    const nextDay = startOfNextDay(given);
+    return nextDay === undefined
       ? { instant: "infinity", isIncluded: true }
-      : { instant: end.toISOString(), isIncluded: false };
+      : { instant: nextDay.toISOString(), isIncluded: false };
   }
   const instant = toMicroseconds(given);
   if (instant === null) {
@@ -93,10 +92,10 @@ const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
   if (treeId !== null && !id().safeParse(treeId).success) {
     throw new DomainError("record_not_found", "failed to find tree");
   }
-  const from = oneOf({ created_at: given.created_at, tree_date: given.tree_date });
+  const createdAt = oneOf({ created_at: given.created_at, tree_date: given.tree_date });
   return {
     id: treeId,
-    from: from === null ? null : startOf(from),
+    upTo: createdAt === null ? null : upperBoundOf(createdAt),
     projectPublicId: given.project_public_id || null,
     region: given.region || null,
   };

@@ -47,7 +47,7 @@ test("the contract's endpoints are described with the statuses that it names", a
     "get /charities/search": "200 400 403 429 500",
     "post /charities/donate": "200 400 403 413 429 500",
     "get /charities/donations": "200 400 403 429 500",
-    "post /charities/subscribe": "200 400 403 429 500",
+    "post /charities/subscribe": "200 400 403 413 429 500",
     "post /refund/donations": "200 400 403 404 413 500",
     "get /evidence": "200 304 400 403 500",
     "get /evidence/tree/{id}": "200 304 400 403 404 500",

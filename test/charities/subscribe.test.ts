@@ -268,3 +268,9 @@ test("subscribing takes no fields", async (t) => {
   t.is((await call("POST", "/charities/subscribe", { key: live, body: {} })).status, 200);
   t.is((await call("POST", "/charities/subscribe", { key: live })).status, 200);
 });
+
+test("a body over 64 KiB is a described 413 where no body is asked for too", async (t) => {
+  const { call, live } = await startDonationApi(t);
+  const body = { plan: "x".repeat(64 * 1024) };
+  t.is((await call("POST", "/charities/subscribe", { key: live, body })).status, 413);
+});

@@ -1,5 +1,5 @@
 import { evidenceSummary } from "../../domain/evidenceSummary.ts";
-import { EVIDENCE_STAGES } from "../../providers/planting/simulated/simulateEvidence.ts";
+import { EVIDENCE_STAGES } from "../../domain/treeEvidence.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
 import { eventsOf, gatherAndPlace, startEvidenceApi } from "./evidenceApi.ts";

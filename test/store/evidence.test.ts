@@ -1,5 +1,5 @@
 import { listOrders } from "../../db/plantingOrders.ts";
-import { EVIDENCE_STAGES } from "../../providers/planting/simulated/simulateEvidence.ts";
+import { EVIDENCE_STAGES } from "../../domain/treeEvidence.ts";
 import { followOrder, placeOrder } from "../../services/followOrder.ts";
 import { gatherOrders } from "../../services/gatherOrders.ts";
 import { createMovableClock } from "../support/movableClock.ts";

@@ -7,7 +7,7 @@ import type { DonationFilter, DonationOwner } from "../../../domain/donations.ts
 import { donationRefundId } from "../../../domain/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { refundDonation } from "../../../services/refundDonation.ts";
-import { endOfDay, startOfDay } from "../../http/days.ts";
+import { startOfDay, startOfNextDay } from "../../http/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { isBlankId } from "../isBlankId.ts";
@@ -110,7 +110,7 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
   if (query.metadata_value !== undefined && query.metadata_key === undefined) {
     throw new DomainError("request_invalid", "metadata_value: requires metadata_key");
   }
-  const until = query.end_date === undefined ? undefined : endOfDay(query.end_date);
+  const until = query.end_date === undefined ? undefined : startOfNextDay(query.end_date);
   return {
     ...(query.attribution === undefined ? {} : { attribution: query.attribution }),
     ...(query.metadata_key === undefined ? {} : { metadataKey: query.metadata_key }),

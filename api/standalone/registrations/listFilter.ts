@@ -1,11 +1,11 @@
 import type { z } from "zod";
 import type { RegistrationFilter } from "../../../domain/registrations.ts";
-import { endOfDay, startOfDay } from "../../http/days.ts";
+import { startOfDay, startOfNextDay } from "../../http/days.ts";
 import type { listQuery } from "./schemas.ts";
 
 /** What a list's query parameters ask for; both days belong to the range. */
 export const listFilter = (query: z.output<typeof listQuery>): RegistrationFilter => {
-  const until = query.end_at === undefined ? undefined : endOfDay(query.end_at);
+  const until = query.end_at === undefined ? undefined : startOfNextDay(query.end_at);
   return {
     ...(query.id === undefined ? {} : { id: query.id }),
     ...(query.attribution_key === undefined ? {} : { attribution: query.attribution_key }),

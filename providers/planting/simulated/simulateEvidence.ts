@@ -1,15 +1,8 @@
 import type { EvidenceFacts, ReachedStages } from "../../../domain/buildTreeEvidence.ts";
+import type { EvidenceStage } from "../../../domain/treeEvidence.ts";
+import { EVIDENCE_STAGES } from "../../../domain/treeEvidence.ts";
 import { chooseBySeed } from "./seededChoice.ts";
 import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";
-
-/** What `evidence_stage` may ask for. */
-export const EVIDENCE_STAGES = [
-  "registered",
-  "funds_distributed",
-  "planted",
-  "planted_and_verified",
-] as const;
-export type EvidenceStage = (typeof EVIDENCE_STAGES)[number];
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
