@@ -3,11 +3,11 @@ import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/comm
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
 import type { UsageStream } from "../domain/usage.ts";
-import { listOrdersToStart, markOrdersDispatched } from "../db/plantingOrders.ts";
+import { listPlantingOrdersToStart, markPlantingOrdersDispatched } from "../db/plantingOrders.ts";
 import type { Planting } from "../providers/planting/createPlanting.ts";
 import { dropExpiredAnswers } from "../services/dropCachedAnswers.ts";
-import { followOrder, placeOrder } from "../services/followOrder.ts";
-import { gatherOrders } from "../services/gatherOrders.ts";
+import { followPlantingOrder, placePlantingOrder } from "../services/followPlantingOrder.ts";
+import { gatherPlantingOrders } from "../services/gatherPlantingOrders.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import { areRefundsSettled } from "../db/usageFacts.ts";
 import { drainUsage } from "../services/drainUsage.ts";
@@ -52,7 +52,7 @@ export type ActivityDependencies = {
 
 /** The activities of all workflows. Each may be repeated at any point: what it did stands in the database. */
 export const createActivities = (deps: ActivityDependencies) => ({
-  /** Sends what a stream has ready; fails, to be retried later, when its present event has to wait. */
+  /** Sends what a stream has ready; fails, to be retried later, when its current event has to wait. */
   drainUsage: async (stream: UsageStream): Promise<{ readonly moreIsReady: boolean }> => {
     const signal = Context.current().cancellationSignal;
     const result = await withHeartbeat(() =>
@@ -108,31 +108,33 @@ export const createActivities = (deps: ActivityDependencies) => ({
   gatherPlantingOrders: async (): Promise<{ readonly orders: number }> => {
     await dropExpiredAnswers(deps);
     const orders = await withHeartbeat(() =>
-      gatherOrders(deps, Context.current().cancellationSignal),
+      gatherPlantingOrders(deps, Context.current().cancellationSignal),
     );
     return { orders };
   },
 
   /** Also those whose workflow seems lost; the name is from before and stands in histories. */
   listUndispatchedOrders: (): Promise<readonly number[]> =>
-    listOrdersToStart(
+    listPlantingOrdersToStart(
       deps.db,
       new Date(deps.clock.now().getTime() - deps.plantingSilenceMs),
       ORDERS_STARTED_AT_ONCE,
     ),
 
   markOrdersDispatched: (orderIds: readonly number[]): Promise<void> =>
-    markOrdersDispatched(deps.db, orderIds, deps.clock.now()),
+    markPlantingOrdersDispatched(deps.db, orderIds, deps.clock.now()),
 
   placePlantingOrder: (orderId: number): Promise<void> =>
-    endHopelessRetries(() => placeOrder(deps, orderId, Context.current().cancellationSignal)),
+    endHopelessRetries(() =>
+      placePlantingOrder(deps, orderId, Context.current().cancellationSignal),
+    ),
 
   /** Looks what has become of an order and says when to look again. */
   followPlantingOrder: async (
     orderId: number,
   ): Promise<{ readonly isFinished: boolean; readonly nextLookMs: number }> => {
     const { isFinished, nextLookMs } = await endHopelessRetries(() =>
-      followOrder(deps, orderId, Context.current().cancellationSignal),
+      followPlantingOrder(deps, orderId, Context.current().cancellationSignal),
     );
     return { isFinished, nextLookMs: Math.max(nextLookMs ?? deps.plantingPollMs, 100) };
   },

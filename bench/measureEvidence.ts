@@ -4,8 +4,8 @@ import { Client } from "pg";
 import { openPool } from "../db/pool.ts";
 import { systemClock } from "../domain/clock.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
-import { followOrder, placeOrder } from "../services/followOrder.ts";
-import { gatherOrders } from "../services/gatherOrders.ts";
+import { followPlantingOrder, placePlantingOrder } from "../services/followPlantingOrder.ts";
+import { gatherPlantingOrders } from "../services/gatherPlantingOrders.ts";
 import { getDashboardSlug } from "../services/getDashboardSlug.ts";
 import { readDashboard } from "../services/readDashboard.ts";
 import { createAccounts } from "./support/createAccounts.ts";
@@ -110,12 +110,12 @@ export const measureEvidence = async (
   });
   const deps = { db, clock: systemClock, planting };
   const startedAtMs = performance.now();
-  const orders = await gatherOrders(deps, NEVER);
+  const orders = await gatherPlantingOrders(deps, NEVER);
   const gatheredMs = performance.now() - startedAtMs;
   report(`${orders} orders gathered in ${(gatheredMs / 1000).toFixed(0)} s`);
   for (let id = 1; id <= orders; id += 1) {
-    await placeOrder(deps, id, NEVER);
-    await followOrder(deps, id, NEVER);
+    await placePlantingOrder(deps, id, NEVER);
+    await followPlantingOrder(deps, id, NEVER);
   }
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();

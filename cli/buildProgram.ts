@@ -29,7 +29,7 @@ const readVersion = (): string => {
     : "unknown";
 };
 
-/** The \`impact\` program. It throws instead of ending the process, so that tests can run it in theirs. */
+/** The `impact` program. It throws instead of ending the process, so that tests can run it in theirs. */
 export const buildProgram = (context: Context): Command => {
   const { stdout, stderr } = context.io;
   const program = new Command("impact")

@@ -40,7 +40,7 @@ export const storeCachedAnswer = (
   },
 ): Promise<CachedAnswer> =>
   db.one(sql.type(cachedRow)`
-    INSERT INTO cached_answer AS present (key, base_url, revision, body, stored_at, expires_at)
+    INSERT INTO cached_answer AS known (key, base_url, revision, body, stored_at, expires_at)
     VALUES (
       ${answer.key}, ${answer.baseUrl}, ${answer.revision}, ${answer.body}, ${answer.storedAt.toISOString()}::timestamptz,
       ${answer.expiresAt.toISOString()}::timestamptz
@@ -50,7 +50,7 @@ export const storeCachedAnswer = (
         SELECT chosen.base_url, chosen.revision, chosen.body, chosen.stored_at, chosen.expires_at
         FROM (
           VALUES
-            (present.base_url, present.revision, present.body, present.stored_at, present.expires_at),
+            (known.base_url, known.revision, known.body, known.stored_at, known.expires_at),
             (excluded.base_url, excluded.revision, excluded.body, excluded.stored_at, excluded.expires_at)
         ) AS chosen (base_url, revision, body, stored_at, expires_at)
         ORDER BY chosen.base_url = ${answer.baseUrl} DESC,

@@ -88,7 +88,7 @@ const conditions = ({ name, ein }: CatalogueQuery): ListSqlToken =>
     sql.fragment` AND `,
   );
 
-/** Well-known ones first; then who is called so from the beginning, and of these the shorter and the larger. */
+/** Well-known ones first; then those whose name begins so, and of these the shorter and the larger. */
 const order = ({ name }: CatalogueQuery): FragmentSqlToken => {
   if (name === null) {
     return sql.fragment`charity.known_as = '', charity.ein`;

@@ -13,7 +13,7 @@ const subscriptionRow = z.strictObject({
 /** The donation items of an account in one mode. */
 export type DonationSubscription = Readonly<z.output<typeof subscriptionRow>>;
 
-/** Who carries the items: another processor or subscription needs items of its own. */
+/** Where the items are: another processor or subscription needs items of its own. */
 type Carrier = Pick<DonationSubscription, "processor" | "subscriptionId">;
 
 export const findDonationSubscription = (

@@ -120,7 +120,7 @@ const gatheredRow = z.strictObject({ id: z.int(), registrations: z.int() });
  * moment are left for the next one.
  * @returns null when there are none
  */
-export const gatherOrder = (
+export const gatherPlantingOrder = (
   transaction: DatabaseTransactionConnection,
   order: NewPlantingOrder,
   limit: number,
@@ -172,7 +172,7 @@ export const gatherOrder = (
  * looked at for so long that theirs must be lost.
  * @param silentSince orders that were looked at or started since then are left alone
  */
-export const listOrdersToStart = (
+export const listPlantingOrdersToStart = (
   db: CommonQueryMethods,
   silentSince: Date,
   limit: number,
@@ -198,7 +198,7 @@ export const listOrdersToStart = (
   `);
 
 /** Keeps when orders' workflows were last started, or found running. */
-export const markOrdersDispatched = async (
+export const markPlantingOrdersDispatched = async (
   db: CommonQueryMethods,
   ids: readonly number[],
   dispatchedAt: Date,
@@ -211,7 +211,7 @@ export const markOrdersDispatched = async (
 };
 
 /** Keeps that an order was looked at, and whether that was for the last time. */
-export const markOrderLookedAt = async (
+export const markPlantingOrderLookedAt = async (
   db: CommonQueryMethods,
   id: number,
   lookedAt: Date,
@@ -225,14 +225,17 @@ export const markOrderLookedAt = async (
   `);
 };
 
-export const findOrder = (db: CommonQueryMethods, id: number): Promise<PlantingOrder | null> =>
+export const findPlantingOrder = (
+  db: CommonQueryMethods,
+  id: number,
+): Promise<PlantingOrder | null> =>
   db.maybeOne(sql.type(orderRow)`
     SELECT ${columns}
     FROM planting_order
     WHERE id = ${id}
   `);
 
-export const findOrderByPublicId = (
+export const findPlantingOrderByPublicId = (
   db: CommonQueryMethods,
   publicId: string,
 ): Promise<PlantingOrder | null> =>
@@ -243,7 +246,7 @@ export const findOrderByPublicId = (
   `);
 
 /** An order under a lock that lasts until the transaction ends. */
-export const lockOrder = (
+export const lockPlantingOrder = (
   transaction: DatabaseTransactionConnection,
   id: number,
 ): Promise<PlantingOrder | null> =>
@@ -255,7 +258,7 @@ export const lockOrder = (
   `);
 
 /** The order that holds a registration, under a lock that lasts until the transaction ends. */
-export const lockOrderOf = (
+export const lockPlantingOrderOf = (
   transaction: DatabaseTransactionConnection,
   registrationId: string,
 ): Promise<PlantingOrder | null> =>
@@ -267,7 +270,7 @@ export const lockOrderOf = (
   `);
 
 /** Keeps what facts have changed of an order; its evidence is another one afterwards. */
-export const updateOrderProgress = async (
+export const updatePlantingOrderProgress = async (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
 ): Promise<void> => {
@@ -284,7 +287,7 @@ export const updateOrderProgress = async (
   `);
 };
 
-export const addRefundedToOrder = async (
+export const addRefundedToPlantingOrder = async (
   transaction: DatabaseTransactionConnection,
   id: number,
   count: number,
@@ -297,7 +300,7 @@ export const addRefundedToOrder = async (
 };
 
 /** Which orders to list, newest first. */
-export type OrderFilter = {
+export type PlantingOrderFilter = {
   readonly accountId?: string;
   readonly stage?: PlantingOrder["stage"];
   /** Only those with facts that contradict what is on record. */
@@ -305,9 +308,9 @@ export type OrderFilter = {
   readonly limit: number;
 };
 
-export const listOrders = (
+export const listPlantingOrders = (
   db: CommonQueryMethods,
-  filter: OrderFilter,
+  filter: PlantingOrderFilter,
 ): Promise<readonly PlantingOrder[]> =>
   db.any(sql.type(orderRow)`
     SELECT ${columns}

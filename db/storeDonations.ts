@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { ImpactFilter, OrderDetails } from "../domain/customers.ts";
+import type { ImpactFilter, CustomerDetails } from "../domain/customers.ts";
 import type { DonationOwner } from "../domain/donations.ts";
 import { safeInteger } from "./columns.ts";
 import { customerConditions } from "./customerConditions.ts";
@@ -10,7 +10,7 @@ import { sql } from "./sql.ts";
 export const describeStoreDonation = async (
   transaction: DatabaseTransactionConnection,
   id: string,
-  details: Omit<OrderDetails, "notes">,
+  details: Omit<CustomerDetails, "notes">,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE donation

@@ -4,7 +4,10 @@ import type { Mode } from "../domain/accounts.ts";
 import type { EvidenceSelection } from "../domain/storeEvidence.ts";
 import { sql } from "./sql.ts";
 
-/** The newest of the owner's tree registrations that the selection leaves, wholly refunded ones only by their id; orders count only where they are asked for. */
+/**
+ * The newest of the owner's tree registrations that fit the selection. One that was refunded in full is found only by
+ * its id.
+ */
 export const findSelectedTree = (
   db: CommonQueryMethods,
   owner: { readonly accountId: string; readonly mode: Mode },
@@ -14,7 +17,7 @@ export const findSelectedTree = (
     sql.fragment`registration.account_id = ${owner.accountId}`,
     sql.fragment`registration.mode = ${owner.mode}`,
     sql.fragment`registration.kind = 'tree'`,
-    // Who asks for a record by its id gets it; who asks for the newest asks for trees that stand.
+    // A record that is asked for by its id is found; the newest must have trees left.
     id === null
       ? sql.fragment`registration.unit_price_cents IS NOT NULL AND registration.refunded_count < registration.count`
       : sql.fragment`registration.id = ${id}`,

@@ -4,7 +4,7 @@ import type {
   ImpactFilter,
   ImpactPosition,
   ImpactRecord,
-  OrderDetails,
+  CustomerDetails,
 } from "../domain/customers.ts";
 import type { Owner } from "../domain/registrations.ts";
 import { safeInteger } from "./columns.ts";
@@ -13,7 +13,7 @@ import { nothing, sql } from "./sql.ts";
 
 /** A store's registration on its way to the database. */
 export type StoreRegistration = Owner &
-  OrderDetails & {
+  CustomerDetails & {
     readonly id: string;
     readonly count: number;
     readonly unitPriceCents: number;

@@ -47,7 +47,7 @@ export const findOldestUnsealedSecond = async (
   return second === null ? null : Number(second);
 };
 
-/** Who bills a meter event. */
+/** The processor that bills a meter event, and as which customer. */
 export type BilledParty = Pick<StoredMeterEvent, "processor" | "customerId">;
 
 const unsealedRow = z.strictObject({
@@ -59,15 +59,15 @@ const unsealedRow = z.strictObject({
 });
 
 /**
- * The unsealed facts of one second, as far as they fit into one event, by who is billed: new usage goes to the present
- * party, what is taken back to the party that was billed for it. Apart from them those that take back usage which the
- * processor never accepted.
+ * The unsealed facts of one second, as far as they fit into one event, by the party that is billed: new usage goes to
+ * the current one, what is taken back to the party that was billed for it. Apart from them those that take back usage
+ * which the processor never accepted.
  */
 export const listUnsealedFacts = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, meter }: UsageStream,
   second: number,
-  present: BilledParty,
+  current: BilledParty,
 ): Promise<readonly Readonly<z.output<typeof unsealedRow>>[]> =>
   transaction.any(sql.prepared("list_unsealed_facts", unsealedRow)`
     WITH unsealed AS (
@@ -82,8 +82,8 @@ export const listUnsealedFacts = (
             AND original.quantity > 0
             AND meter_event.state IN ('rejected', 'expired', 'blocked')
         ) AS held,
-        coalesce(billed.processor, ${present.processor}) AS processor,
-        CASE WHEN billed.processor IS NULL THEN ${present.customerId} ELSE billed.customer_id END AS customer_id
+        coalesce(billed.processor, ${current.processor}) AS processor,
+        CASE WHEN billed.processor IS NULL THEN ${current.customerId} ELSE billed.customer_id END AS customer_id
       FROM usage_fact AS fact
       LEFT JOIN LATERAL (
         SELECT meter_event.processor, meter_event.customer_id

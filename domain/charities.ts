@@ -13,7 +13,7 @@ export type Charity = {
   readonly iconUrl: string;
 };
 
-/** Who is asked about charities; `catalogue` is the built-in one. */
+/** Where charities are looked up; `catalogue` is the built-in one. */
 export const CHARITY_PROVIDERS = ["catalogue", "everyorg", "change", "pledge"] as const;
 export type CharityProviderName = (typeof CHARITY_PROVIDERS)[number];
 

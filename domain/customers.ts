@@ -32,7 +32,7 @@ export const customerId = () =>
     .transform(normalizeCustomerId);
 
 /** Null where it is not known. */
-export type OrderDetails = {
+export type CustomerDetails = {
   readonly customerName: string | null;
   readonly customerEmail: string | null;
   readonly customerId: string | null;
@@ -64,7 +64,7 @@ export type ImpactFilter = CustomerFilter & {
 };
 
 /** One registration of a store as its lists show it. */
-export type ImpactRecord = OrderDetails & {
+export type ImpactRecord = CustomerDetails & {
   readonly id: string;
   readonly count: number;
   readonly refundedCount: number;

@@ -109,10 +109,10 @@ export const decideBatch = <Impact extends StoreImpact>(
   funds: ReadonlyMap<string, Funds>,
   keptAnswers: ReadonlyMap<string, { readonly requestHash: string; readonly answer: string }>,
 ): readonly StoreDecision<Impact>[] => {
-  const present = new Map(funds);
+  const current = new Map(funds);
   const answers = new Map(keptAnswers);
   return batch.map((impact) => {
-    const own = present.get(impact.accountId);
+    const own = current.get(impact.accountId);
     if (!own) {
       throw new Error(`Account ${impact.accountId} has no balance.`);
     }
@@ -124,7 +124,7 @@ export const decideBatch = <Impact extends StoreImpact>(
     }
     const decision = decide(impact, own);
     if (decision.kind === "accepted") {
-      present.set(impact.accountId, { ...own, balanceCents: decision.balanceCents });
+      current.set(impact.accountId, { ...own, balanceCents: decision.balanceCents });
       if (name !== null && idempotency) {
         answers.set(name, { requestHash: idempotency.requestHash, answer });
       }

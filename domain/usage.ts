@@ -48,7 +48,10 @@ const ACCEPTED_AGE_MS = 34.5 * DAY_MS;
 /** Stripe takes timestamps at most five minutes ahead. */
 const ACCEPTED_LEAD_MS = 4 * 60 * 1000;
 
-/** An identifier is guaranteed to be unique for 24 hours; after that a resend could count twice. */
+/**
+ * Stripe knows an identifier again for 24 hours; after that a resend could count twice. Four hours of them are kept for
+ * clocks that differ and for calls that are under way.
+ */
 const IDENTIFIER_TRUSTED_MS = 20 * 60 * 60 * 1000;
 
 /** What may be done with a meter event at an instant, from what is known of its earlier attempts. */

@@ -3,7 +3,10 @@ import { openPool } from "../db/pool.ts";
 import { systemClock } from "../domain/clock.ts";
 import { createOrganization } from "../services/createOrganization.ts";
 
-/** Gives an empty database an organization to try things with. @returns null where there are accounts already */
+/**
+ * Gives an empty database an organization to try things with.
+ * @returns null where there are accounts already
+ */
 export const createDemoOrganization = async (
   databaseUrl: string,
 ): Promise<Awaited<ReturnType<typeof createOrganization>> | null> => {
@@ -11,7 +14,9 @@ export const createDemoOrganization = async (
   try {
     const organizations = await listAccounts(db, "organization");
     const stores = await listAccounts(db, "store");
-    if (organizations.length + stores.length > 0) return null;
+    if (organizations.length + stores.length > 0) {
+      return null;
+    }
     return await createOrganization(
       { db, clock: systemClock },
       {

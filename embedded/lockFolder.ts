@@ -20,7 +20,9 @@ const tryToLock = (folder: string): DatabaseSync | null => {
   } catch (error) {
     lock?.close();
     const { errcode, message } = sqliteFault.parse(error);
-    if (errcode === SQLITE_BUSY) return null;
+    if (errcode === SQLITE_BUSY) {
+      return null;
+    }
     throw new StartupError(
       `The data folder ${folder} cannot be used: ${message}. Make it yours, or set DATA_DIR to another folder.`,
       { cause: error },
@@ -29,8 +31,8 @@ const tryToLock = (folder: string): DatabaseSync | null => {
 };
 
 /**
- * Takes the folder for this process alone. The lock is the kernel's (SQLite's exclusive lock on a file in it),
- * so it ends with the process however that ends, and no id of a dead process can hold it.
+ * Takes the folder for this process alone. The lock is the kernel's (SQLite's exclusive lock on a file in it), so it
+ * ends with the process however that ends, and no id of a dead process can hold it.
  * @param waitMs how long one that is just stopping may take to let go
  * @returns what gives it back
  * @throws StartupError when another process keeps it
@@ -44,14 +46,18 @@ export const lockFolder = async (
   let waiting = false;
   for (;;) {
     const lock = tryToLock(folder);
-    if (lock !== null) return () => lock.close();
+    if (lock !== null) {
+      return () => lock.close();
+    }
     if (performance.now() > deadline) {
       throw new StartupError(
         `Another \`npm start\` uses the data folder ${folder}. ` +
           "Stop that one first, or set DATA_DIR to another folder (and other ports) for this one.",
       );
     }
-    if (!waiting) onWait();
+    if (!waiting) {
+      onWait();
+    }
     waiting = true;
     await sleep(POLL_MS);
   }

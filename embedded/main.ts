@@ -1,11 +1,12 @@
 import { fileURLToPath } from "node:url";
 import { ConfigError, readConfig } from "../config/config.ts";
-import { type Start, start } from "./start.ts";
 import { StartupError } from "../program/startupError.ts";
+import { start } from "./start.ts";
+import type { Start } from "./start.ts";
 
 /*
- * npm start: everything on one machine. `--stop-with-parent` stops it when the process that started it is gone,
- * as npm is after SIGKILL: npm's child would otherwise run on unseen.
+ * npm start: everything on one machine. `--stop-with-parent` stops it when the process that started it is gone, as npm
+ * is after SIGKILL: npm's child would otherwise run on unseen.
  */
 
 const PARENT_POLL_MS = 250;
@@ -27,7 +28,9 @@ const waitForStopRequest = (): Promise<string> =>
     if (process.argv.includes("--stop-with-parent")) {
       const parent = process.ppid;
       setInterval(() => {
-        if (process.ppid !== parent) resolve("the process that started this is gone");
+        if (process.ppid !== parent) {
+          resolve("the process that started this is gone");
+        }
       }, PARENT_POLL_MS).unref();
     }
   });
@@ -37,7 +40,9 @@ const forceOnNextSignal = ({ supervisor }: Start): void => {
   const since = performance.now();
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.on(signal, () => {
-      if (performance.now() - since < ECHO_MS) return;
+      if (performance.now() - since < ECHO_MS) {
+        return;
+      }
       say("Stopping everything at once.");
       process.exitCode = 1;
       void supervisor.killAll();
@@ -65,14 +70,18 @@ const main = async (): Promise<void> => {
     ),
   ]);
   say(failure ?? "Stopping …");
-  if (failure !== null) process.exitCode = 1;
+  if (failure !== null) {
+    process.exitCode = 1;
+  }
   forceOnNextSignal(running);
   await running.supervisor.stopAll();
   await running.leave();
 };
 
 // A closed pipe behind `npm start | head` must not keep us from stopping what we started.
-for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on("error", () => {});
+}
 
 try {
   await main();

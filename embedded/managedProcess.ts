@@ -1,31 +1,28 @@
-import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
+import type { ChildProcess, SpawnOptions } from "node:child_process";
 import { closeSync, openSync, readFileSync, renameSync } from "node:fs";
-import {
-  type ProcessIdentity,
-  type StopSignals,
-  identifyProcess,
-  stopProcess,
-} from "./processIdentity.ts";
 import { StartupError } from "../program/startupError.ts";
+import { identifyProcess, stopProcess } from "./processIdentity.ts";
+import type { ProcessIdentity, StopSignals } from "./processIdentity.ts";
 
-type ProcessExit = Readonly<{ code: number | null; signal: NodeJS.Signals | null }>;
+type ProcessExit = { readonly code: number | null; readonly signal: NodeJS.Signals | null };
 
 /** A child process that we started and will stop. */
-export type ManagedProcess = Readonly<{
-  name: string;
-  identity: ProcessIdentity;
-  stopSignals: StopSignals;
-  exited: Promise<ProcessExit>;
-  stop: () => Promise<void>;
-}>;
+export type ManagedProcess = {
+  readonly name: string;
+  readonly identity: ProcessIdentity;
+  readonly stopSignals: StopSignals;
+  readonly exited: Promise<ProcessExit>;
+  readonly stop: () => Promise<void>;
+};
 
 /** Where a process is started from: who takes charge of it, who hears of progress, what calls it off. */
-export type StartContext = Readonly<{
+export type StartContext = {
   /** Is told of each process as soon as it lives, so that it can be found again after a crash of ours. */
-  onSpawn: (child: ManagedProcess) => void;
-  onProgress: (line: string) => void;
-  calledOff: AbortSignal;
-}>;
+  readonly onSpawn: (child: ManagedProcess) => void;
+  readonly onProgress: (line: string) => void;
+  readonly calledOff: AbortSignal;
+};
 
 /**
  * Takes charge of a child process that was just spawned.
@@ -62,9 +59,8 @@ export const manageProcess = async (
 };
 
 /**
- * Starts a program that writes its output to a log file; the file of the run before is kept beside it.
- * It gets its own process group, because Ctrl-C on a terminal signals the whole group
- * and would end a database before those who use it.
+ * Starts a program that writes its output to a log file; the file of the run before is kept beside it. It gets its own
+ * process group, because Ctrl-C on a terminal signals the whole group and would end a database before those who use it.
  */
 export const spawnWithLog = ({
   name,
@@ -74,15 +70,15 @@ export const spawnWithLog = ({
   logFile,
   stopSignals,
   context,
-}: Readonly<{
-  name: string;
-  command: string;
-  args: readonly string[];
-  options: Pick<SpawnOptions, "cwd" | "env" | "uid" | "gid">;
-  logFile: string;
-  stopSignals: StopSignals;
-  context: StartContext;
-}>): Promise<ManagedProcess> => {
+}: {
+  readonly name: string;
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly options: Pick<SpawnOptions, "cwd" | "env" | "uid" | "gid">;
+  readonly logFile: string;
+  readonly stopSignals: StopSignals;
+  readonly context: StartContext;
+}): Promise<ManagedProcess> => {
   context.calledOff.throwIfAborted();
   try {
     renameSync(logFile, `${logFile}.previous`);

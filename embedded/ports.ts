@@ -1,6 +1,6 @@
-import { readFault } from "./readFault.ts";
 import { probePort } from "../program/probePort.ts";
 import { StartupError } from "../program/startupError.ts";
+import { readFault } from "./readFault.ts";
 
 /**
  * Makes sure that a port can be listened on. 0 stands for any free port and always can.

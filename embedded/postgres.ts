@@ -15,25 +15,18 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { Client } from "pg";
-import {
-  type ManagedProcess,
-  type StartContext,
-  readLogTail,
-  spawnWithLog,
-} from "./managedProcess.ts";
-import { requireFreePort } from "./ports.ts";
-import {
-  type ServerUser,
-  findPostgresBinaries,
-  findServerUser,
-  userMay,
-} from "./postgresBinaries.ts";
-import { type StopSignals, identifyProcess, isRunning, stopProcess } from "./processIdentity.ts";
-import { readFault } from "./readFault.ts";
 import { findFreePort } from "../program/probePort.ts";
 import { StartupError } from "../program/startupError.ts";
+import { readLogTail, spawnWithLog } from "./managedProcess.ts";
+import type { ManagedProcess, StartContext } from "./managedProcess.ts";
+import { requireFreePort } from "./ports.ts";
+import { findPostgresBinaries, findServerUser, userMay } from "./postgresBinaries.ts";
+import type { ServerUser } from "./postgresBinaries.ts";
+import { identifyProcess, isRunning, stopProcess } from "./processIdentity.ts";
+import type { StopSignals } from "./processIdentity.ts";
+import { readFault } from "./readFault.ts";
 
-export type EmbeddedPostgres = Readonly<{ url: string; process: ManagedProcess }>;
+export type EmbeddedPostgres = { readonly url: string; readonly process: ManagedProcess };
 
 const run = promisify(execFile);
 
@@ -76,12 +69,16 @@ const DISPOSABLE_SETTINGS: Readonly<Record<string, string>> = {
 };
 
 /**
- * How the server names its data folder. Where its user may not walk through the folders above
- * (a private home, with us as root), the working directory that we hand over still leads there.
+ * How the server names its data folder. Where its user may not walk through the folders above (a private home, with us
+ * as root), the working directory that we hand over still leads there.
  */
 const nameDataFolder = (data: string, user: ServerUser | null): string => {
-  if (user === null || userMay(user, "-x", data)) return data;
-  if (process.platform === "linux") return "/proc/self/cwd";
+  if (user === null || userMay(user, "-x", data)) {
+    return data;
+  }
+  if (process.platform === "linux") {
+    return "/proc/self/cwd";
+  }
   throw new StartupError(
     `PostgreSQL refuses to run as root, and the user that runs it instead cannot reach ${data}. ` +
       "Start as another user, or set DATA_DIR to a folder that every user may enter.",
@@ -91,7 +88,9 @@ const nameDataFolder = (data: string, user: ServerUser | null): string => {
 /** The folder that the server's user owns, so that it can work in it. */
 const makeFolder = async (folder: string, user: ServerUser | null): Promise<void> => {
   await mkdir(folder, { recursive: true, mode: 0o700 });
-  if (user !== null) await chown(folder, user.uid, user.gid);
+  if (user !== null) {
+    await chown(folder, user.uid, user.gid);
+  }
   await chmod(folder, 0o700);
 };
 
@@ -99,16 +98,20 @@ const makeFolder = async (folder: string, user: ServerUser | null): Promise<void
 const readPassword = async (folder: string, user: ServerUser | null): Promise<string> => {
   const file = join(folder, "password");
   const existing = await readFile(file, "utf8").catch(() => null);
-  if (existing !== null) return existing;
+  if (existing !== null) {
+    return existing;
+  }
   const password = randomBytes(24).toString("base64url");
   await writeFile(file, password, { mode: 0o600, flush: true });
-  if (user !== null) await chown(file, user.uid, user.gid);
+  if (user !== null) {
+    await chown(file, user.uid, user.gid);
+  }
   return password;
 };
 
 /**
- * Makes the cluster beside its place and moves it there, so that an interrupted first start leaves none half made.
- * It takes a second and is not called off: killing initdb would leave its own child behind.
+ * Makes the cluster beside its place and moves it there, so that an interrupted first start leaves none half made. It
+ * takes a second and is not called off: killing initdb would leave its own child behind.
  */
 const initialize = async (
   folder: string,
@@ -157,13 +160,15 @@ const worksIn = async (pid: number, data: string): Promise<boolean> => {
 };
 
 /**
- * The caller holds the data folder's lock, so a server that the pid file names is an orphan: it is ended.
- * A file without its server is removed, because PostgreSQL takes any process with that id for the server.
+ * The caller holds the data folder's lock, so a server that the pid file names is an orphan: it is ended. A file
+ * without its server is removed, because PostgreSQL takes any process with that id for the server.
  */
 const stopOrphan = async (data: string): Promise<void> => {
   const file = join(data, "postmaster.pid");
   const content = await readFile(file, "utf8").catch(() => null);
-  if (content === null) return;
+  if (content === null) {
+    return;
+  }
   const orphan = identifyProcess(Number.parseInt(content, 10));
   if (orphan !== null && (await worksIn(orphan.pid, data))) {
     await stopProcess(orphan, STOP_SIGNALS);
@@ -171,7 +176,7 @@ const stopOrphan = async (data: string): Promise<void> => {
   await rm(file, { force: true });
 };
 
-/** @returns whether the server accepts connections; anything but "not yet" is thrown */
+/** @returns a connection, or null while the server takes none yet; any other fault is thrown */
 const tryToConnect = async (url: string): Promise<Client | null> => {
   const client = new Client({ connectionString: url });
   try {
@@ -180,7 +185,9 @@ const tryToConnect = async (url: string): Promise<Client | null> => {
   } catch (error) {
     const { code } = readFault(error);
     // 57P03: it is still starting up, perhaps recovering.
-    if (code === "ECONNREFUSED" || code === "57P03") return null;
+    if (code === "ECONNREFUSED" || code === "57P03") {
+      return null;
+    }
     throw error;
   }
 };
@@ -193,7 +200,9 @@ const connectWhenUp = async (
   const deadline = performance.now() + UP_WITHIN_MS;
   while (isRunning(server.identity) && performance.now() < deadline) {
     const client = await tryToConnect(url);
-    if (client !== null) return client;
+    if (client !== null) {
+      return client;
+    }
     await sleep(POLL_MS);
   }
   const fault = isRunning(server.identity) ? "did not come up in time" : "ended while it started";
@@ -203,12 +212,14 @@ const connectWhenUp = async (
 
 const createDatabase = async (client: Client): Promise<void> => {
   const { rowCount } = await client.query("SELECT FROM pg_database WHERE datname = $1", [DATABASE]);
-  if (rowCount === 0) await client.query(`CREATE DATABASE ${DATABASE}`);
+  if (rowCount === 0) {
+    await client.query(`CREATE DATABASE ${DATABASE}`);
+  }
 };
 
 /**
- * Starts the PostgreSQL of the npm package on the loopback address, with its data in `folder`, and creates the database.
- * The caller must hold the lock of `folder`: a server that still runs there is an orphan and is stopped.
+ * Starts the PostgreSQL of the npm package on the loopback address, with its data in `folder`, and creates the
+ * database. The caller must hold the lock of `folder`: a server that still runs there is an orphan and is stopped.
  * @param port 0 takes any free port
  * @param disposable trades durability for speed; never for data that matter
  * @throws StartupError when the port is taken, or the server cannot run here
@@ -218,12 +229,12 @@ export const startPostgres = async ({
   port,
   disposable,
   context,
-}: Readonly<{
-  folder: string;
-  port: number;
-  disposable: boolean;
-  context: StartContext;
-}>): Promise<EmbeddedPostgres> => {
+}: {
+  readonly folder: string;
+  readonly port: number;
+  readonly disposable: boolean;
+  readonly context: StartContext;
+}): Promise<EmbeddedPostgres> => {
   const user = findServerUser();
   const binaries = await findPostgresBinaries(user);
   await makeFolder(folder, user);

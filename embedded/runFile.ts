@@ -35,7 +35,9 @@ export const readRunFile = async (dataDir: string): Promise<RunFile | null> => {
   try {
     text = await readFile(pathOf(dataDir), "utf8");
   } catch (error) {
-    if (readFault(error).code === "ENOENT") return null;
+    if (readFault(error).code === "ENOENT") {
+      return null;
+    }
     throw error;
   }
   const content = runFile.parse(JSON.parse(text));

@@ -4,8 +4,10 @@ import { access, constants, mkdir, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { type Config, buildChildEnvironment } from "../config/config.ts";
+import { buildChildEnvironment } from "../config/config.ts";
+import type { Config } from "../config/config.ts";
 import { migrate } from "../db/migrate.ts";
+import { StartupError } from "../program/startupError.ts";
 import { createDemoOrganization } from "./createDemoOrganization.ts";
 import { lockFolder } from "./lockFolder.ts";
 import type { StartContext } from "./managedProcess.ts";
@@ -13,10 +15,11 @@ import { requireFreePort } from "./ports.ts";
 import { startPostgres } from "./postgres.ts";
 import { identifyProcess } from "./processIdentity.ts";
 import { readFault } from "./readFault.ts";
-import { type Role, type RunningRole, startRole } from "./role.ts";
+import { startRole } from "./role.ts";
+import type { Role, RunningRole } from "./role.ts";
 import { removeRunFile, writeRunFile } from "./runFile.ts";
-import { StartupError } from "../program/startupError.ts";
-import { type Supervisor, createSupervisor, stopLeftovers } from "./supervisor.ts";
+import { createSupervisor, stopLeftovers } from "./supervisor.ts";
+import type { Supervisor } from "./supervisor.ts";
 import { findTemporalCli } from "./temporalCli.ts";
 import { startTemporalServer } from "./temporalServer.ts";
 
@@ -27,21 +30,21 @@ const LOCK_WAIT_MS = 5000;
 const CONNECT_TIMEOUT_MS = 5000;
 
 /** The two programs that do the work, in the order in which they are started. */
-export type Roles = Readonly<{ worker: Role; api: Role }>;
+export type Roles = { readonly worker: Role; readonly api: Role };
 
-export type Start = Readonly<{
+export type Start = {
   /** Resolves when everything is up. */
-  up: Promise<void>;
-  supervisor: Supervisor;
+  readonly up: Promise<void>;
+  readonly supervisor: Supervisor;
   /** To be called last, when the supervisor has stopped everything. */
-  leave: () => Promise<void>;
-}>;
+  readonly leave: () => Promise<void>;
+};
 
-type Output = Readonly<{
+type Output = {
   /** A line for people that belongs to the result: an address, a key. */
-  print: (line: string) => void;
-  onProgress: StartContext["onProgress"];
-}>;
+  readonly print: (line: string) => void;
+  readonly onProgress: StartContext["onProgress"];
+};
 
 const printAddress = ({ print }: Output, name: string, address: string): void =>
   print(`${name.padEnd(16)} ${address}`);
@@ -84,7 +87,9 @@ const requireOwnPorts = async (config: Config): Promise<void> => {
   };
   for (const setting of ["PORT", "STORE_PORT", "METRICS_PORT", "WORKER_METRICS_PORT"] as const) {
     const port = config[setting];
-    if (port !== "off") await requireFreePort(config.HOST, port, setting, purposes[setting]);
+    if (port !== "off") {
+      await requireFreePort(config.HOST, port, setting, purposes[setting]);
+    }
   }
 };
 
@@ -93,7 +98,9 @@ const startDatabase = async (
   dataDir: string,
   context: StartContext,
 ): Promise<string> => {
-  if (config.DATABASE_URL !== undefined) return config.DATABASE_URL;
+  if (config.DATABASE_URL !== undefined) {
+    return config.DATABASE_URL;
+  }
   const { url } = await startPostgres({
     folder: join(dataDir, "postgres"),
     port: config.EMBEDDED_POSTGRES_PORT,
@@ -118,7 +125,11 @@ const migrateDatabase = async (url: string): Promise<readonly string[]> => {
   }
 };
 
-type Temporal = Readonly<{ address: string; namespace: string; uiUrl: string | null }>;
+type Temporal = {
+  readonly address: string;
+  readonly namespace: string;
+  readonly uiUrl: string | null;
+};
 
 const reachTemporal = async (address: string): Promise<void> => {
   const { hostname, port } = new URL(`tcp://${address}`);
@@ -162,8 +173,8 @@ const startTemporal = async (
 };
 
 /**
- * The roles use the Temporal that was started here. What else the environment and the user's own profile say of Temporal
- * (TLS, keys) is for one elsewhere; a profile of our own takes their place.
+ * The roles use the Temporal that was started here. What else the environment and the user's own profile say of
+ * Temporal (TLS, keys) is for one elsewhere; a profile of our own takes their place.
  */
 const buildRoleEnvironment = async (
   config: Config,
@@ -194,7 +205,9 @@ const printFirstRequest = async (
   { print }: Output,
 ): Promise<void> => {
   const organization = await createDemoOrganization(databaseUrl);
-  if (organization === null) return;
+  if (organization === null) {
+    return;
+  }
   print(`
 This is the first start, so there is a demo organization (${organization.id}).
 Its keys are shown only now:
@@ -227,11 +240,15 @@ const bringUp = async (
       ? `${withoutPassword(databaseUrl)} (with its password in ${join(dataDir, "run.json")})`
       : withoutPassword(databaseUrl),
   );
-  if (applied.length > 0) printAddress(output, "migrations", applied.join(", "));
+  if (applied.length > 0) {
+    printAddress(output, "migrations", applied.join(", "));
+  }
 
   const temporal = await startTemporal(config, dataDir, context);
   printAddress(output, "Temporal", `${temporal.address} (namespace ${temporal.namespace})`);
-  if (temporal.uiUrl !== null) printAddress(output, "Temporal web UI", temporal.uiUrl);
+  if (temporal.uiUrl !== null) {
+    printAddress(output, "Temporal web UI", temporal.uiUrl);
+  }
 
   const environment = await buildRoleEnvironment(config, dataDir, databaseUrl, temporal);
   const [worker, api] = await Promise.all([

@@ -4,15 +4,15 @@ import { z } from "zod";
 import type { ManagedProcess, StartContext } from "./managedProcess.ts";
 import { isRunning, stopProcess } from "./processIdentity.ts";
 
-export type Supervisor = Readonly<{
-  context: StartContext;
+export type Supervisor = {
+  readonly context: StartContext;
   /** Settles with the first process that ends although nobody asked it to. */
-  firstLoss: Promise<Readonly<{ name: string; how: string }>>;
+  readonly firstLoss: Promise<{ readonly name: string; readonly how: string }>;
   /** Ends all processes, the last started one first, each before the next. */
-  stopAll: () => Promise<void>;
+  readonly stopAll: () => Promise<void>;
   /** Ends all processes at once, without a chance to finish anything. */
-  killAll: () => Promise<void>;
-}>;
+  readonly killAll: () => Promise<void>;
+};
 
 const records = z.array(
   z.strictObject({
@@ -65,7 +65,7 @@ export const createSupervisor = (
 ): Supervisor => {
   const processes: ManagedProcess[] = [];
   const callOff = new AbortController();
-  const loss = Promise.withResolvers<Readonly<{ name: string; how: string }>>();
+  const loss = Promise.withResolvers<{ readonly name: string; readonly how: string }>();
 
   const onSpawn = (child: ManagedProcess): void => {
     processes.push(child);
@@ -89,7 +89,9 @@ export const createSupervisor = (
     firstLoss: loss.promise,
     stopAll: async () => {
       callOff.abort();
-      for (const child of processes.toReversed()) await child.stop();
+      for (const child of processes.toReversed()) {
+        await child.stop();
+      }
       finish();
     },
     killAll: async () => {

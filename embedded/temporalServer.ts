@@ -1,22 +1,18 @@
 import { execFile } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import {
-  type ManagedProcess,
-  type StartContext,
-  readLogTail,
-  spawnWithLog,
-} from "./managedProcess.ts";
-import { requireFreePort } from "./ports.ts";
 import { findFreePort } from "../program/probePort.ts";
 import { StartupError } from "../program/startupError.ts";
+import { readLogTail, spawnWithLog } from "./managedProcess.ts";
+import type { ManagedProcess, StartContext } from "./managedProcess.ts";
+import { requireFreePort } from "./ports.ts";
 import type { TemporalCli } from "./temporalCli.ts";
 
-export type EmbeddedTemporal = Readonly<{
-  address: string;
-  uiUrl: string | null;
-  process: ManagedProcess;
-}>;
+export type EmbeddedTemporal = {
+  readonly address: string;
+  readonly uiUrl: string | null;
+  readonly process: ManagedProcess;
+};
 
 const run = promisify(execFile);
 
@@ -29,9 +25,9 @@ const POLL_MS = 100;
 const RETENTION = "720h";
 
 /**
- * The dev server has one history shard whose queue readers poll 20 times a second,
- * so that after a short burst every workflow step waits 50 ms. These lift that (150 ms to 25 ms
- * for a one-activity workflow on two cores) and the request limits meant for a shared cluster.
+ * The dev server has one history shard whose queue readers poll 20 times a second, so that after a short burst every
+ * workflow step waits 50 ms. These lift that (150 ms to 25 ms for a one-activity workflow on two cores) and the request
+ * limits meant for a shared cluster.
  */
 const DYNAMIC_CONFIG = [
   "history.transferProcessorMaxPollRPS=5000",
@@ -74,7 +70,9 @@ const waitUntilUp = async (
         `The Temporal server ended while it started:\n${readLogTail(logFile)}`,
       );
     }
-    if (await up) return;
+    if (await up) {
+      return;
+    }
     if (performance.now() > deadline) {
       await server.stop();
       throw new StartupError(
@@ -87,8 +85,8 @@ const waitUntilUp = async (
 
 /**
  * Starts Temporal's development server on the loopback address and waits until it answers.
- * @param databaseFile keeps its state; null keeps it in memory. The server makes the schema of a new file only,
- *   so the name must carry the version
+ * @param databaseFile keeps its state; null keeps it in memory. The server makes the schema of a new file only, so the
+ *   name must carry the version
  * @param port 0 takes any free port; `uiPort` likewise, and null starts no web pages
  * @throws StartupError when a port is taken or the server does not come up
  */
@@ -100,15 +98,15 @@ export const startTemporalServer = async ({
   uiPort,
   logFile,
   context,
-}: Readonly<{
-  cli: TemporalCli;
-  databaseFile: string | null;
-  namespace: string;
-  port: number;
-  uiPort: number | null;
-  logFile: string;
-  context: StartContext;
-}>): Promise<EmbeddedTemporal> => {
+}: {
+  readonly cli: TemporalCli;
+  readonly databaseFile: string | null;
+  readonly namespace: string;
+  readonly port: number;
+  readonly uiPort: number | null;
+  readonly logFile: string;
+  readonly context: StartContext;
+}): Promise<EmbeddedTemporal> => {
   await requireFreePort(HOST, port, "EMBEDDED_TEMPORAL_PORT", "embedded Temporal server");
   if (uiPort !== null) {
     await requireFreePort(HOST, uiPort, "EMBEDDED_TEMPORAL_UI_PORT", "embedded Temporal web UI");

@@ -1,7 +1,10 @@
 import { once } from "node:events";
 import { createServer } from "node:net";
 
-/** Listens for a moment. @returns the port, which is free again */
+/**
+ * Listens for a moment.
+ * @returns the port, which is free again
+ */
 export const probePort = async (host: string, port: number): Promise<number> => {
   const server = createServer();
   server.listen(port, host);

@@ -23,7 +23,7 @@ export const plantingSilenceMs = ({
   Math.max(3 * PLANTING_POLL_INTERVAL_SECONDS * 1000, SHORTEST_SILENCE_MS);
 
 /**
- * Who plants, as the configuration says.
+ * Which partner plants, as the configuration says.
  * @throws StartupError when the partner needs a key that is not set
  */
 export const readPlantingSettings = (config: Config): PlantingSettings => {

@@ -1,6 +1,6 @@
 import type { Client } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
-import { factsSignal, plantingOrderId } from "../workflows/plantingOrder.ts";
+import { factsSignal, plantingOrderWorkflowId } from "../workflows/plantingOrder.ts";
 import { callTemporalWithin } from "./callTemporalWithin.ts";
 
 /**
@@ -15,7 +15,7 @@ export const wakePlantingOrder = async (
 ): Promise<boolean> => {
   try {
     await callTemporalWithin(temporal, timeoutMs, () =>
-      temporal.workflow.getHandle(plantingOrderId(orderId)).signal(factsSignal),
+      temporal.workflow.getHandle(plantingOrderWorkflowId(orderId)).signal(factsSignal),
     );
     return true;
   } catch (error) {

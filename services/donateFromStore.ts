@@ -4,7 +4,7 @@ import { changeDonationTotals } from "../db/donationTotals.ts";
 import { insertBalanceEntries } from "../db/storeBalances.ts";
 import { describeStoreDonation } from "../db/storeDonations.ts";
 import { parseEin } from "../domain/charities.ts";
-import type { OrderDetails } from "../domain/customers.ts";
+import type { CustomerDetails } from "../domain/customers.ts";
 import { balanceInsufficient } from "../domain/stores.ts";
 import type { StoreAnswer, StoreWrite } from "../domain/storeWrites.ts";
 import type { Charities } from "../providers/charities/createCharities.ts";
@@ -25,7 +25,7 @@ const CHARITY_TIMEOUT_MS = 10_000;
 export const donateFromStore = async (
   deps: StoreWriteDependencies & { readonly charities: Charities },
   write: StoreWrite,
-  donation: Omit<OrderDetails, "notes"> & {
+  donation: Omit<CustomerDetails, "notes"> & {
     readonly charityId: string;
     readonly amountCents: number;
   },

@@ -10,7 +10,7 @@ import { sendMeterEvent } from "./sendMeterEvent.ts";
 const BUDGET_EVENTS = 200;
 const BUDGET_MS = 20_000;
 
-/** `done`: nothing is ready any more. `more`: the budget is spent. `delayed`: the present event must wait. */
+/** `done`: nothing is ready any more. `more`: the budget is spent. `delayed`: the current event must wait. */
 export type DrainResult =
   | { readonly kind: "done" | "more" }
   | Extract<SendResult, { readonly kind: "delayed" }>;

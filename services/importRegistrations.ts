@@ -14,7 +14,7 @@ import { DomainError } from "../domain/errors.ts";
 import type { ImportedRegistration } from "../domain/importedRegistration.ts";
 import { contentOf, parseImportedRegistration } from "../domain/importedRegistration.ts";
 
-/** A line of the file, numbered from 1; a null text could not be read. */
+/** A line of the file, numbered from 1: its text, or why it could not be read. */
 export type ImportLine = { readonly number: number } & (
   | { readonly text: string }
   | { readonly fault: string }

@@ -33,7 +33,7 @@ export type Dashboard = {
   };
   readonly bottles: { readonly total: number; readonly month: number };
   readonly donations: { readonly count: number; readonly amountCents: number };
-  /** The last twelve months, oldest first, the present one included. */
+  /** The last twelve months, oldest first, the current one included. */
   readonly months: readonly MonthTotals[];
   readonly sites: readonly PlantedSite[];
   readonly media: readonly ShownMedia[];
@@ -74,17 +74,17 @@ export const readDashboard = async (
   ]);
   const totals = new Map(periods.map(({ period, ...totalsOfPeriod }) => [period, totalsOfPeriod]));
   const of = (period: string) => totals.get(period) ?? { tree: 0, bottle: 0 };
-  const present = of(monthOf(now));
+  const current = of(monthOf(now));
   return {
     slug,
     name,
     trees: {
       total: of("all").tree,
-      month: present.tree,
+      month: current.tree,
       planted: sumOf(sites.map(({ planted }) => planted)),
       plantedAndVerified: sumOf(sites.map(({ verified }) => verified)),
     },
-    bottles: { total: of("all").bottle, month: present.bottle },
+    bottles: { total: of("all").bottle, month: current.bottle },
     donations: donations.all,
     months: lastMonths(now).map((month) => ({
       month,

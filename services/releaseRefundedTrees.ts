@@ -1,5 +1,5 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { addRefundedToOrder, lockOrderOf } from "../db/plantingOrders.ts";
+import { addRefundedToPlantingOrder, lockPlantingOrderOf } from "../db/plantingOrders.ts";
 import { addToTally } from "../db/plantingTallies.ts";
 import { tallyChange } from "../domain/plantingTally.ts";
 
@@ -12,9 +12,9 @@ export const releaseRefundedTrees = async (
   registrationId: string,
   count: number,
 ): Promise<void> => {
-  const order = await lockOrderOf(transaction, registrationId);
+  const order = await lockPlantingOrderOf(transaction, registrationId);
   if (order) {
-    await addRefundedToOrder(transaction, order.id, count);
+    await addRefundedToPlantingOrder(transaction, order.id, count);
     const after = { ...order, refundedCount: order.refundedCount + count };
     await addToTally(transaction, order, tallyChange(order, after));
   }

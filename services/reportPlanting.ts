@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { z } from "zod";
 import type { FactSource } from "../db/plantingFacts.ts";
-import { findOrderByPublicId } from "../db/plantingOrders.ts";
+import { findPlantingOrderByPublicId } from "../db/plantingOrders.ts";
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { plantingReport } from "../domain/plantingFact.ts";
@@ -22,7 +22,7 @@ export const reportPlanting = async (
   report: z.output<typeof plantingReport>,
   source: FactSource,
 ): Promise<readonly RecordedFact[]> => {
-  const order = await findOrderByPublicId(deps.db, report.order);
+  const order = await findPlantingOrderByPublicId(deps.db, report.order);
   if (!order) {
     throw new DomainError("record_not_found", "failed to find planting order");
   }

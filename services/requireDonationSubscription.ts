@@ -4,7 +4,7 @@ import { findDonationSubscription } from "../db/donationSubscriptions.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 
-/** Whether an account's live donations are subscribed to with its present processor and subscription, and since when. */
+/** Whether an account's live donations are subscribed to with its current processor and subscription, and since when. */
 const readSubscribedSince = async (
   { db, billing }: { readonly db: DatabasePool; readonly billing: Billing },
   accountId: string,

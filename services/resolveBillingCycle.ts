@@ -13,7 +13,7 @@ const MIRRORED_MS = 60 * 60 * 1000;
 const ANSWER_WITHIN_MS = 8000;
 
 /**
- * The billing cycle that holds the present instant: the period of the account's subscription where the processor keeps
+ * The billing cycle that holds the current instant: the period of the account's subscription where the processor keeps
  * one, else the month from the account's billing day.
  * @throws Error when the processor should know the period and cannot be asked: nobody may guess it
  */

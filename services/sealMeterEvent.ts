@@ -29,7 +29,7 @@ export const sealMeterEvent = (
     }
     const account = await findAccount(transaction, stream.accountId);
     const processor = billing.forMode(stream.mode).name;
-    const present = {
+    const current = {
       processor,
       customerId: processor === "stripe" ? (account?.stripeCustomerId ?? null) : null,
     };
@@ -39,7 +39,7 @@ export const sealMeterEvent = (
       if (second === null || second > lastSealableSecond(sealedAt)) {
         return null;
       }
-      const parts = await listUnsealedFacts(transaction, stream, second, present);
+      const parts = await listUnsealedFacts(transaction, stream, second, current);
       for (const { ids, quantity, held, ...billed } of parts) {
         const state = held ? "held" : quantity === 0n ? "void" : "sealed";
         const event = await insertMeterEvent(transaction, stream, {

@@ -5,14 +5,14 @@ import { insertBalanceEntries, lockBalances } from "../db/storeBalances.ts";
 import { insertStoreRegistrations } from "../db/storeRegistrations.ts";
 import { addToTotals } from "../db/totals.ts";
 import type { Clock } from "../domain/clock.ts";
-import type { OrderDetails } from "../domain/customers.ts";
+import type { CustomerDetails } from "../domain/customers.ts";
 import type { Funds, StoreAnswer, StoreDecision, StoreImpact } from "../domain/storeWrites.ts";
 import { answerName, decideBatch } from "../domain/storeWrites.ts";
 import type { BatchObserver } from "./groupCommit.ts";
 import { createGroupCommit } from "./groupCommit.ts";
 
 /** Trees to plant or bottles to rescue for a store. */
-type NewStoreImpact = StoreImpact & OrderDetails;
+type NewStoreImpact = StoreImpact & CustomerDetails;
 
 export type StoreImpactWriter = {
   /**

@@ -41,7 +41,7 @@ const schedulesOf = (
   },
 ];
 
-/** Creates a schedule, or gives the one that exists the present settings. */
+/** Creates a schedule, or gives the one that exists the current settings. */
 const ensureSchedule = async (temporal: Client, schedule: ScheduleOptions): Promise<void> => {
   try {
     await temporal.schedule.create(schedule);
@@ -49,8 +49,8 @@ const ensureSchedule = async (temporal: Client, schedule: ScheduleOptions): Prom
     if (!(error instanceof ScheduleAlreadyRunning)) {
       throw error;
     }
-    await temporal.schedule.getHandle(schedule.scheduleId).update((present) => ({
-      ...present,
+    await temporal.schedule.getHandle(schedule.scheduleId).update((existing) => ({
+      ...existing,
       spec: schedule.spec,
     }));
   }
@@ -73,9 +73,9 @@ export const ensureSchedules = async (
 ): Promise<void> => {
   const waiting = [...schedulesOf(taskQueue, plantingOrderIntervalMs)];
   for (let schedule = waiting.at(0); schedule && !signal.aborted; schedule = waiting.at(0)) {
-    const present = schedule;
+    const current = schedule;
     try {
-      await callTemporalWithin(temporal, CALLS_WITHIN_MS, () => ensureSchedule(temporal, present));
+      await callTemporalWithin(temporal, CALLS_WITHIN_MS, () => ensureSchedule(temporal, current));
       waiting.shift();
     } catch (error) {
       logger.warn({ err: error }, "the periodic work cannot be scheduled; trying again");

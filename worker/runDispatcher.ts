@@ -11,7 +11,7 @@ import { refundIdOf } from "../domain/refund.ts";
 import { lastSealableSecond } from "../domain/usage.ts";
 import { callTemporalWithin } from "../program/callTemporalWithin.ts";
 import { refund, refundedSignal } from "../workflows/refund.ts";
-import { usageSender, usageSenderId, wakeSignal } from "../workflows/usageSender.ts";
+import { usageSender, usageSenderWorkflowId, wakeSignal } from "../workflows/usageSender.ts";
 import { createWakeSchedule } from "./wakeSchedule.ts";
 
 /** Facts wait some seconds before they may be sealed, so nothing is gained by looking more often. */
@@ -73,7 +73,7 @@ export const runDispatcher = async (
     const stream = { accountId, mode, meter };
     await call(() =>
       temporal.workflow.signalWithStart(usageSender, {
-        workflowId: usageSenderId(stream),
+        workflowId: usageSenderWorkflowId(stream),
         taskQueue,
         args: [stream],
         signal: wakeSignal,

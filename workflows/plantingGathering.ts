@@ -6,7 +6,7 @@ import {
 } from "@temporalio/workflow";
 import { WorkflowExecutionAlreadyStartedError } from "@temporalio/common";
 import type { Activities } from "../activities/createActivities.ts";
-import { plantingOrder, plantingOrderId } from "./plantingOrder.ts";
+import { plantingOrder, plantingOrderWorkflowId } from "./plantingOrder.ts";
 
 export const PLANTING_GATHERING_ID = "planting-gathering";
 
@@ -23,7 +23,7 @@ const PAGES = 20;
 const startOrder = async (orderId: number): Promise<void> => {
   try {
     await startChild(plantingOrder, {
-      workflowId: plantingOrderId(orderId),
+      workflowId: plantingOrderWorkflowId(orderId),
       args: [orderId],
       parentClosePolicy: ParentClosePolicy.ABANDON,
       // One that was terminated is started again; while one runs, this refuses a second.

@@ -11,7 +11,7 @@ import type { Activities } from "../activities/createActivities.ts";
 /** Tells an order's workflow that facts may have come by another way than by its own looking. */
 export const factsSignal = defineSignal("facts");
 
-export const plantingOrderId = (orderId: number): string => `planting-order-${orderId}`;
+export const plantingOrderWorkflowId = (orderId: number): string => `planting-order-${orderId}`;
 
 const { placePlantingOrder, followPlantingOrder } = proxyActivities<Activities>({
   startToCloseTimeout: "1 minute",

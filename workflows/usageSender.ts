@@ -18,7 +18,7 @@ export const wakeSignal = defineSignal("wake");
 export const usageSenderPrefix = (accountId: string): string => `usage-sender/${accountId}/`;
 
 /** One sender per stream: the processor takes one call at a time for a customer and meter. */
-export const usageSenderId = ({ accountId, mode, meter }: UsageStream): string =>
+export const usageSenderWorkflowId = ({ accountId, mode, meter }: UsageStream): string =>
   `${usageSenderPrefix(accountId)}${mode}/${meter}`;
 
 const IDLE_TIME = "2 minutes";
@@ -40,7 +40,7 @@ export const usageSender = async (
     startToCloseTimeout: "2 minutes",
     scheduleToCloseTimeout: drainWithin,
     heartbeatTimeout: "10 seconds",
-    // A minute at most, since usage that comes meanwhile waits behind the present event.
+    // A minute at most, since usage that comes meanwhile waits behind the current event.
     retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
   });
   const goOnAnew = () => continueAsNew<typeof usageSender>(stream, drainWithin);

@@ -3,6 +3,8 @@ import Koa from "koa";
 import type { Middleware } from "koa";
 import type { Logger } from "pino";
 import type { PresentError } from "../../program/startServer.ts";
+import { guideVisitors } from "../middleware/guideVisitors.ts";
+import type { Guide } from "../middleware/guideVisitors.ts";
 import { handleErrors } from "../middleware/handleErrors.ts";
 import { identifyRequest } from "../middleware/identifyRequest.ts";
 import { limitRate } from "../middleware/limitRate.ts";
@@ -53,6 +55,7 @@ export const createApp = ({
   presentError,
   endpoints,
   pages = [],
+  guides = [],
 }: AppDependencies & {
   /** Lets only requests with a valid key pass, and tells `ctx.state.caller` whose it is. */
   readonly checkKey: Middleware<ApiState>;
@@ -61,6 +64,7 @@ export const createApp = ({
   readonly presentError: PresentError;
   readonly endpoints: readonly Endpoint[];
   readonly pages?: readonly Page[];
+  readonly guides?: readonly Guide[];
 }): Koa<ApiState> => {
   const app = new Koa<ApiState>();
   // Answers that Koa itself fails to write; refusals and faults of ours never get here.
@@ -90,6 +94,7 @@ export const createApp = ({
     router.get(path, rememberRoute(path), run);
   }
   app.use(router.routes());
+  app.use(guideVisitors(guides));
   app.use(refuseUnknown);
   return app;
 };

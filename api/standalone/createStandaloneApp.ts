@@ -9,11 +9,11 @@ import type { Planting } from "../../providers/planting/createPlanting.ts";
 import type { Authenticate } from "../../services/createAuthenticator.ts";
 import { authenticate } from "../middleware/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
-import { documentPages } from "../openapi/documentPages.ts";
+import { documentGuide, documentPages } from "../openapi/documentPages.ts";
 import type { TakeTurn } from "../../db/rateLimits.ts";
 import { charityEndpoints } from "./charities/charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboard/dashboardEndpoints.ts";
-import { dashboardPages } from "./dashboard/dashboardPages.ts";
+import { dashboardGuide, dashboardPages } from "./dashboard/dashboardPages.ts";
 import { evidenceEndpoints } from "./evidence/evidenceEndpoints.ts";
 import { callbackEndpoint } from "./planting/callbackEndpoint.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
@@ -25,8 +25,8 @@ const presentError = (_status: number, message: string): z.output<typeof errorRe
 const errorReply = z.strictObject({ error: z.string() }).meta({ id: "Error" });
 
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
-organization, bills trees and bottles, and takes them back. Each organization has a production and a test key; what one records the other does not see, and the
-test key causes no charges. Dates and months are UTC.`;
+organization, bills trees and bottles, and takes them back. Each organization has a production and a test key; what one
+records the other does not see, and the test key causes no charges. Dates and months are UTC.`;
 
 /** The organizations' interface. */
 export const createStandaloneApp = ({
@@ -89,5 +89,6 @@ export const createStandaloneApp = ({
     presentError,
     endpoints,
     pages: [...documentPages(document), ...dashboardPages(addressed)],
+    guides: [documentGuide, dashboardGuide],
   });
 };

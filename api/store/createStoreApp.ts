@@ -7,7 +7,7 @@ import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";
 import { createDocument } from "../openapi/createDocument.ts";
-import { documentPages } from "../openapi/documentPages.ts";
+import { documentGuide, documentPages } from "../openapi/documentPages.ts";
 import { authenticateStore } from "./authenticateStore.ts";
 import { balanceEndpoint } from "./balanceEndpoint.ts";
 import { donateEndpoint } from "./donateEndpoint.ts";
@@ -71,5 +71,6 @@ export const createStoreApp = ({
     presentError: presentStoreError,
     endpoints,
     pages: documentPages(document),
+    guides: [documentGuide],
   });
 };

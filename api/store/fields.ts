@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { Mode } from "../../domain/accounts.ts";
-import type { CustomerFilter, OrderDetails } from "../../domain/customers.ts";
+import type { CustomerFilter, CustomerDetails } from "../../domain/customers.ts";
 import {
   anyCustomer,
   customerEmail,
@@ -48,7 +48,7 @@ export const orderDetailsOf = (body: {
   readonly customer_id?: string | undefined;
   readonly order_id?: string | undefined;
   readonly notes?: string | undefined;
-}): OrderDetails => ({
+}): CustomerDetails => ({
   customerName: orNull(body.customer_name),
   customerEmail: orNull(body.customer_email),
   customerId: orNull(body.customer_id),

@@ -7,7 +7,7 @@ import type { StripeOptions } from "./stripe/createStripeProcessor.ts";
 
 /** The processors of this deployment. */
 export type Billing = {
-  /** Who bills new usage of a mode. Test mode never leaves the built-in ledger. */
+  /** What bills new usage of a mode. Test mode never leaves the built-in ledger. */
   readonly forMode: (mode: Mode) => BillingProcessor;
   /** The processor that an event was sealed for; null when it is not set up any more. */
   readonly named: (name: BillingProcessor["name"], mode: Mode) => BillingProcessor | null;

@@ -1,7 +1,7 @@
 import type { Kind } from "../../domain/accounts.ts";
 import type { Period } from "../../domain/billingCycle.ts";
 
-/** Who the usage is reported for, in the processor's own words where it has some. */
+/** Whose usage it is, in the processor's own words where it has some. */
 export type BillingCustomer = {
   readonly accountId: string;
   /** Stripe's customer (`cus_…`); the built-in ledger needs none. */
@@ -40,7 +40,7 @@ export type SendOutcome =
 /** Others have seen Stripe's sums lag by minutes; this is far longer. */
 export const LONGEST_USAGE_LAG_MS = 15 * 60 * 1000;
 
-/** Who bills. Time spans are half-open and in unix seconds; quantities are whole units. */
+/** What bills usage. Time spans are half-open and in unix seconds; quantities are whole units. */
 export type BillingProcessor = {
   readonly name: "stripe" | "ledger";
   /** Finds or creates what the processor needs; throws when a meter there differs from ours. */

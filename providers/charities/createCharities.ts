@@ -44,7 +44,7 @@ export const createCharities = ({
   timeoutMs = TIMEOUT_MS,
 }: {
   readonly db: DatabasePool;
-  /** Connections for searches of the catalogue; who serves no searches needs none of their own. */
+  /** Connections for searches of the catalogue; a program that serves no searches needs none of its own. */
   readonly searches?: DatabasePool;
   readonly clock: Clock;
   readonly settings: CharitySettings;

@@ -17,7 +17,7 @@ export type CharityPage = {
 };
 
 /**
- * Who knows charities. Every method ends when the signal aborts and throws a CharityProviderError when the provider
+ * A source of charities. Every method ends when the signal aborts and throws a CharityProviderError when the provider
  * cannot answer; a charity that it does not know is null.
  */
 export type CharityProvider = {

@@ -6,7 +6,10 @@ import { createTreeMapperPartner } from "./treemapper/createTreeMapperPartner.ts
 import type { TreeMapperAccess } from "./treemapper/readTreeMapper.ts";
 import { createManualPartner } from "./createManualPartner.ts";
 import type { PlantingPartner } from "./partner.ts";
-import { createSimulatedPartner } from "./simulated/createSimulatedPartner.ts";
+import {
+  createSimulatedPartner,
+  SIMULATED_PARTNER_NAME,
+} from "./simulated/createSimulatedPartner.ts";
 import type { SimulatedDurations } from "./simulated/createSimulatedPartner.ts";
 
 export type PlantingSettings = {
@@ -18,9 +21,9 @@ export type PlantingSettings = {
   readonly simulated: { readonly timeline: TimelineShape; readonly durations: SimulatedDurations };
 };
 
-/** Who plants. */
+/** The partners that plant. */
 export type Planting = {
-  /** Whom new orders of a mode go to: those of test keys never leave the simulation. */
+  /** The partner that new orders of a mode go to: those of test keys never leave the simulation. */
   readonly partnerFor: (mode: Mode) => PlantingPartner;
   /** The adapter that an order was placed with; null when this deployment is not set up for it. */
   readonly findPartner: (kind: string) => PlantingPartner | null;
@@ -33,12 +36,10 @@ export const createPlanting = (
 ): Planting => {
   const simulation = createSimulatedPartner({
     ...simulated,
-    name: (partner === "simulated" ? partnerName : null) ?? "Simulated planting partner",
+    name: (partner === "simulated" ? partnerName : null) ?? SIMULATED_PARTNER_NAME,
   });
-  const manual = createManualPartner({
-    name: partnerName ?? "Planting partner",
-    timeline: "allocations",
-  });
+  const name = partnerName ?? "Planting partner";
+  const manual = createManualPartner({ name, timeline: "allocations" });
   const partners = [
     simulation,
     manual,
@@ -46,7 +47,7 @@ export const createPlanting = (
       ? []
       : [
           createTreeMapperPartner({
-            name: partnerName ?? "Planting partner",
+            name,
             access: treeMapper,
             claim: (order, records) => claimPlantings(db, "treemapper", order, records),
           }),

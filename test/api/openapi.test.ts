@@ -168,6 +168,19 @@ test("the page loads what it needs from the service alone, under a strict policy
   t.is(redirect.url, `${url}/docs`);
 });
 
+test("a browser that opens the bare address is led to the description, a client is refused", async (t) => {
+  const { url, call } = await startStandaloneApi(t, t.context);
+  const accept = "text/html,application/xhtml+xml,*/*;q=0.8";
+
+  const shown = await fetch(url, { headers: { accept } });
+  t.is(shown.url, `${url}/docs`);
+  t.is(shown.status, 200);
+  t.regex(await shown.text(), /<title>API of the impact tracking service<\/title>/u);
+  t.is((await call("GET", "/")).status, 404);
+  t.is((await call("POST", "/", { headers: { accept } })).status, 404);
+  t.is((await call("GET", "/plant", { headers: { accept } })).status, 404);
+});
+
 test("the page's files are not sent again to who has them", async (t) => {
   const { url } = await startStandaloneApi(t, t.context);
   const first = await fetch(`${url}/docs/swagger-ui.css`);

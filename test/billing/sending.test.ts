@@ -245,7 +245,7 @@ test("a customer of whom Stripe does not tell any more blocks the doubtful event
   ]);
 });
 
-test("an event for a processor that is not set up any more is parked, and the rest is billed by the present one", async (t) => {
+test("an event for a processor that is not set up any more is parked, and the rest is billed by the current one", async (t) => {
   const { deps, stream, register, pass, drainOnce, double, events, sends } = await setUpBilling(t);
   await register(7);
   pass(5);

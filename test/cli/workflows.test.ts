@@ -6,7 +6,7 @@ import { systemClock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { refundRegistration } from "../../services/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
-import { usageSender, usageSenderId } from "../../workflows/usageSender.ts";
+import { usageSender, usageSenderWorkflowId } from "../../workflows/usageSender.ts";
 import { startStripeDouble } from "../stripe/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -40,7 +40,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
 const startSender = async (client: Client): Promise<{ accountId: string; workflowId: string }> => {
   const accountId = crypto.randomUUID();
   const stream = { accountId, mode: "test", meter: "tree" } as const;
-  const workflowId = usageSenderId(stream);
+  const workflowId = usageSenderWorkflowId(stream);
   await client.workflow.start(usageSender, { workflowId, taskQueue: "nobody", args: [stream] });
   return { accountId, workflowId };
 };

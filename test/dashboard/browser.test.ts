@@ -61,6 +61,23 @@ test.serial(
 );
 
 test.serial(
+  "where there is no page, a visitor reads so, under the page's own policy",
+  async (t) => {
+    const scene = await openDashboard(t);
+    const { page, complaints } = await visit(t, browser, `${scene.url}/dashboard/`, {
+      width: 360,
+      height: 740,
+    });
+    t.true(
+      complaints.every((complaint) => complaint.includes("404")),
+      complaints.join("\n"),
+    );
+    t.deepEqual(await auditAccessibility(page), []);
+    t.is(await page.locator("h1").innerText(), "No such page");
+  },
+);
+
+test.serial(
   "the page is the same without scripts, and the keyboard reaches everything",
   async (t) => {
     const scene = await openDashboard(t);

@@ -42,12 +42,16 @@ export const visit = async (
   const complaints: string[] = [];
   const origins = new Set<string>();
   page.on("console", (message) => {
-    if (message.type() === "error" || message.type() === "warning") complaints.push(message.text());
+    if (message.type() === "error" || message.type() === "warning") {
+      complaints.push(message.text());
+    }
   });
   page.on("pageerror", (error) => complaints.push(error.message));
   page.on("requestfailed", (request) => complaints.push(`failed: ${request.url()}`));
   page.on("response", (response) => {
-    if (response.status() >= 400) complaints.push(`${response.status()}: ${response.url()}`);
+    if (response.status() >= 400) {
+      complaints.push(`${response.status()}: ${response.url()}`);
+    }
   });
   page.on("request", (request) => origins.add(new URL(request.url()).origin));
   await page.goto(address, { waitUntil: "load" });

@@ -8,6 +8,9 @@ import { readDashboard } from "../../services/readDashboard.ts";
 
 const test = testWithDatabase();
 
+/** What a browser asks for when an address is typed in. */
+const BROWSER = { Accept: "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8" };
+
 const open = async (t: ExecutionContext<DatabaseContext>, name?: string) => {
   const scene = await openDashboard(t, name === undefined ? {} : { name });
   return {
@@ -159,6 +162,28 @@ test.serial("what is no page is not found, in the form that was asked for", asyn
   }
   t.is((await fetch(`${url}/media/simulated/%3Cscript%3E.svg`)).status, 404);
 });
+
+test.serial(
+  "an address beside the dashboards is a page for browsers and JSON for clients",
+  async (t) => {
+    const { url, page } = await open(t);
+    const addresses = [`${url}/dashboard`, `${url}/dashboard/`, `${page}/`, `${page}/other`];
+    for (const address of addresses) {
+      const shown = await fetch(address, { headers: BROWSER });
+      t.is(shown.status, 404, address);
+      t.is(shown.headers.get("Content-Type"), "text/html; charset=utf-8");
+      t.regex(shown.headers.get("Content-Security-Policy") ?? "", /^default-src 'none'; /u);
+      t.is(shown.headers.get("Vary"), "Accept");
+      t.regex(await shown.text(), /<h1>No such page<\/h1>/u);
+      for (const headers of [{}, { Accept: "application/json" }]) {
+        const refused = await fetch(address, { headers });
+        t.is(refused.status, 404, address);
+        t.is(refused.headers.get("Vary"), "Accept");
+        t.deepEqual(await refused.json(), { error: "not found" });
+      }
+    }
+  },
+);
 
 test.serial("concurrent visitors share one look at the database", async (t) => {
   const { page } = await open(t);

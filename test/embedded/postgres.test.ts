@@ -4,7 +4,8 @@ import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import test from "ava";
 import { Client } from "pg";
-import { type EmbeddedPostgres, startPostgres } from "../../embedded/postgres.ts";
+import { startPostgres } from "../../embedded/postgres.ts";
+import type { EmbeddedPostgres } from "../../embedded/postgres.ts";
 import { isRunning } from "../../embedded/processIdentity.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 

@@ -1,4 +1,5 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -6,8 +7,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { type ProcessIdentity, isRunning } from "../../embedded/processIdentity.ts";
-import { type RunFile, readRunFile } from "../../embedded/runFile.ts";
+import { isRunning } from "../../embedded/processIdentity.ts";
+import type { ProcessIdentity } from "../../embedded/processIdentity.ts";
+import { readRunFile } from "../../embedded/runFile.ts";
+import type { RunFile } from "../../embedded/runFile.ts";
 import { stopLeftovers } from "../../embedded/supervisor.ts";
 
 export const START = fileURLToPath(new URL("../../embedded/main.ts", import.meta.url));
@@ -26,12 +29,12 @@ const ANY_PORTS = {
 export type Settings = Readonly<Record<string, string>>;
 
 /** What one `npm start` says and how it ends. */
-export type StartedProcess = Readonly<{
-  child: ChildProcess;
+export type StartedProcess = {
+  readonly child: ChildProcess;
   /** All that it wrote so far, both streams. */
-  output: () => string;
-  exitCode: Promise<number | null>;
-}>;
+  readonly output: () => string;
+  readonly exitCode: Promise<number | null>;
+};
 
 /** A data folder that is emptied of processes and removed at the end. */
 export const makeDataDir = async (t: ExecutionContext): Promise<string> => {
@@ -94,7 +97,9 @@ export const waitUntilReady = async (
     await sleep(50);
   }
   const run = await readRunFile(dataDir);
-  if (run === null) throw new Error(`It is ready without a run file:\n${output()}`);
+  if (run === null) {
+    throw new Error(`It is ready without a run file:\n${output()}`);
+  }
   return run;
 };
 

@@ -23,7 +23,9 @@ const ALL = ["PostgreSQL", "Temporal server", "worker", "API"];
 
 const readTestKey = ({ output }: StartedProcess): string => {
   const key = /test key +(?<key>\S+)/u.exec(output())?.groups?.["key"];
-  if (key === undefined) throw new Error(`No key was printed:\n${output()}`);
+  if (key === undefined) {
+    throw new Error(`No key was printed:\n${output()}`);
+  }
   return key;
 };
 
@@ -69,7 +71,9 @@ const survives = test.macro({
 
     first.child.kill("SIGKILL");
     if (killed === "npm start and all that it started") {
-      for (const { pid } of orphans.values()) process.kill(pid, "SIGKILL");
+      for (const { pid } of orphans.values()) {
+        process.kill(pid, "SIGKILL");
+      }
     }
     await once(first.child, "exit");
     t.is(await readRunFile(dataDir), null);
@@ -124,7 +128,9 @@ test.serial("a second signal ends what does not stop by itself", async (t) => {
   const processes = await readProcesses(dataDir);
   process.kill(processes.get("API")?.pid ?? 0, "SIGSTOP");
   started.child.kill("SIGINT");
-  while (!started.output().includes("Stopping …")) await sleep(50);
+  while (!started.output().includes("Stopping …")) {
+    await sleep(50);
+  }
   // Signals within a second count as one, because npm passes on what the terminal has sent already.
   await sleep(1500);
   started.child.kill("SIGINT");

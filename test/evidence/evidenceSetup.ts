@@ -1,10 +1,10 @@
 import type { DatabasePool } from "slonik";
-import { listOrders } from "../../db/plantingOrders.ts";
+import { listPlantingOrders } from "../../db/plantingOrders.ts";
 import type { Kind, Mode } from "../../domain/accounts.ts";
 import type { PlantingOrder, TimelineShape } from "../../domain/planting.ts";
 import type { PlantingFact } from "../../domain/plantingFact.ts";
-import { followOrder, placeOrder } from "../../services/followOrder.ts";
-import { gatherOrders } from "../../services/gatherOrders.ts";
+import { followPlantingOrder, placePlantingOrder } from "../../services/followPlantingOrder.ts";
+import { gatherPlantingOrders } from "../../services/gatherPlantingOrders.ts";
 import type { EvidenceDependencies } from "../../services/readTreeEvidence.ts";
 import { recordPlantingFacts } from "../../services/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
@@ -49,7 +49,7 @@ export const setUpEvidence = async (
     publicBaseUrl: () => "https://impact.example",
   };
   const orders = async (): Promise<readonly PlantingOrder[]> =>
-    (await listOrders(db, { accountId: organization.id, limit: 1000 })).toReversed();
+    (await listPlantingOrders(db, { accountId: organization.id, limit: 1000 })).toReversed();
   return {
     clock,
     deps,
@@ -72,11 +72,11 @@ export const setUpEvidence = async (
       return registration.id;
     },
     gather: (registrationsPerOrder?: number): Promise<number> =>
-      gatherOrders(deps, NEVER, registrationsPerOrder),
+      gatherPlantingOrders(deps, NEVER, registrationsPerOrder),
     /** Hands every order over, as its workflow or, to the manual partner, an operator would. */
     place: async (): Promise<void> => {
       for (const { id, publicId, partner: kind } of await orders()) {
-        await placeOrder(deps, id, NEVER);
+        await placePlantingOrder(deps, id, NEVER);
         if (kind === "manual") {
           await recordPlantingFacts(deps, id, [handedOver(publicId, clock.now())], "operator");
         }
@@ -86,7 +86,7 @@ export const setUpEvidence = async (
     pass: async (durationMs: number): Promise<void> => {
       clock.set(new Date(clock.now().getTime() + durationMs).toISOString());
       for (const { id } of await orders()) {
-        await followOrder(deps, id, NEVER);
+        await followPlantingOrder(deps, id, NEVER);
       }
     },
   };

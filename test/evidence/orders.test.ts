@@ -3,8 +3,8 @@ import { listAccountsToGather } from "../../db/plantingOrders.ts";
 import { listPlantedSites, sumPlantedByFactor } from "../../db/plantingTallies.ts";
 import { sql } from "../../db/sql.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
-import { placeOrder } from "../../services/followOrder.ts";
-import { gatherOrders } from "../../services/gatherOrders.ts";
+import { placePlantingOrder } from "../../services/followPlantingOrder.ts";
+import { gatherPlantingOrders } from "../../services/gatherPlantingOrders.ts";
 import { recordPlantingFacts } from "../../services/recordPlantingFacts.ts";
 import { refundRegistration } from "../../services/refundRegistration.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -51,7 +51,7 @@ test.serial("gatherings that run at the same time put no tree into two orders", 
   const setup = await setUpEvidence(t.context.db);
   await Promise.all(Array.from({ length: 60 }, () => setup.register(2)));
   const signal = new AbortController().signal;
-  await Promise.all(Array.from({ length: 4 }, () => gatherOrders(setup.deps, signal, 7)));
+  await Promise.all(Array.from({ length: 4 }, () => gatherPlantingOrders(setup.deps, signal, 7)));
   await setup.gather(7);
   const orders = await setup.orders();
   t.is(
@@ -119,7 +119,7 @@ test.serial(
     const stage = async () => (await setup.orders())[0]?.stage;
     const [order] = await setup.orders();
     const { id = 0, publicId = "" } = order ?? {};
-    await placeOrder(setup.deps, id, new AbortController().signal);
+    await placePlantingOrder(setup.deps, id, new AbortController().signal);
     await setup.pass(STAGE_MS);
     t.is(await stage(), "gathered");
     await recordPlantingFacts(

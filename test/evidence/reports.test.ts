@@ -8,7 +8,7 @@ import {
   simulatePlanted,
   simulateVerified,
 } from "../../providers/planting/simulated/simulatedFacts.ts";
-import { followOrder } from "../../services/followOrder.ts";
+import { followPlantingOrder } from "../../services/followPlantingOrder.ts";
 import { readEvidenceSummary } from "../../services/readEvidenceSummary.ts";
 import { readTreeEvidence } from "../../services/readTreeEvidence.ts";
 import { recordPlantingFacts } from "../../services/recordPlantingFacts.ts";
@@ -121,7 +121,7 @@ test.serial(
   "an order is followed until its timeline is complete, and a verification after that is on record",
   async (t) => {
     const { setup, order, facts } = await placeOrder(t);
-    const look = () => followOrder(setup.deps, order.id, new AbortController().signal);
+    const look = () => followPlantingOrder(setup.deps, order.id, new AbortController().signal);
     await outcomesOf(setup, order.id, [facts.allocated]);
     t.false((await look()).isFinished);
     await outcomesOf(setup, order.id, [facts.planted]);

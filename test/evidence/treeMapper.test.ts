@@ -2,8 +2,8 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { startServer } from "../../program/startServer.ts";
 import { createPlanting } from "../../providers/planting/createPlanting.ts";
-import { followOrder, placeOrder } from "../../services/followOrder.ts";
-import { gatherOrders } from "../../services/gatherOrders.ts";
+import { followPlantingOrder, placePlantingOrder } from "../../services/followPlantingOrder.ts";
+import { gatherPlantingOrders } from "../../services/gatherPlantingOrders.ts";
 import { listFacts } from "../../db/plantingFacts.ts";
 import { listPlantedSites } from "../../db/plantingTallies.ts";
 import { sql } from "../../db/sql.ts";
@@ -115,12 +115,12 @@ const start = async (t: ExecutionContext<DatabaseContext>, apiKey = KEY) => {
     setup,
     order: async (count: number): Promise<number> => {
       await setup.register(count);
-      await gatherOrders(deps, NEVER);
+      await gatherPlantingOrders(deps, NEVER);
       const order = (await setup.orders()).at(-1);
-      await placeOrder(deps, order?.id ?? 0, NEVER);
+      await placePlantingOrder(deps, order?.id ?? 0, NEVER);
       return order?.id ?? 0;
     },
-    look: (orderId: number) => followOrder(deps, orderId, NEVER),
+    look: (orderId: number) => followPlantingOrder(deps, orderId, NEVER),
     factsOf: async (orderId: number) =>
       (await listFacts(db, orderId)).map(({ stage, state }) => `${stage} ${state}`),
   };

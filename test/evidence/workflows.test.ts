@@ -6,7 +6,7 @@ import { z } from "zod";
 import { createActivities } from "../../activities/createActivities.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { listOrders } from "../../db/plantingOrders.ts";
+import { listPlantingOrders } from "../../db/plantingOrders.ts";
 import { listFacts } from "../../db/plantingFacts.ts";
 import { sql } from "../../db/sql.ts";
 import type { PlantingOrder } from "../../domain/planting.ts";
@@ -21,7 +21,11 @@ import { recordPlantingFacts } from "../../services/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
 import { plantingGathering, PLANTING_GATHERING_ID } from "../../workflows/plantingGathering.ts";
-import { factsSignal, plantingOrder, plantingOrderId } from "../../workflows/plantingOrder.ts";
+import {
+  factsSignal,
+  plantingOrder,
+  plantingOrderWorkflowId,
+} from "../../workflows/plantingOrder.ts";
 import { BACKGROUND_QUEUE } from "../../workflows/taskQueues.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -114,7 +118,8 @@ const setUp = async (
         taskQueue: BACKGROUND_QUEUE,
         args: [],
       }),
-    orders: (): Promise<readonly PlantingOrder[]> => listOrders(db, { accountId, limit: 10 }),
+    orders: (): Promise<readonly PlantingOrder[]> =>
+      listPlantingOrders(db, { accountId, limit: 10 }),
   };
 };
 
@@ -140,7 +145,7 @@ test.serial(
       [6, 5],
     );
     for (const { id } of placed) {
-      await temporal.workflow.getHandle(plantingOrderId(id)).result();
+      await temporal.workflow.getHandle(plantingOrderWorkflowId(id)).result();
     }
     await eventually(async () =>
       (await orders()).every(({ stage }) => stage === "planted_and_verified"),
@@ -172,7 +177,9 @@ test.serial(
     });
     stopAtTheEnd(await startWorker());
     const describe = async (id: number) => {
-      const { runId, status } = await temporal.workflow.getHandle(plantingOrderId(id)).describe();
+      const { runId, status } = await temporal.workflow
+        .getHandle(plantingOrderWorkflowId(id))
+        .describe();
       return { runId, status: status.name };
     };
     const times = (id: number) =>
@@ -195,7 +202,7 @@ test.serial(
       await eventually(async () => (await times(id)).lookedAt !== null);
     }
     const runningBefore = await describe(running.id);
-    await temporal.workflow.getHandle(plantingOrderId(lost.id)).terminate();
+    await temporal.workflow.getHandle(plantingOrderWorkflowId(lost.id)).terminate();
     const lostBefore = await describe(lost.id);
     t.is(lostBefore.status, "TERMINATED");
 
@@ -221,8 +228,8 @@ test.serial(
       ],
       "operator",
     );
-    await temporal.workflow.getHandle(plantingOrderId(lost.id)).signal(factsSignal);
-    await temporal.workflow.getHandle(plantingOrderId(lost.id)).result();
+    await temporal.workflow.getHandle(plantingOrderWorkflowId(lost.id)).signal(factsSignal);
+    await temporal.workflow.getHandle(plantingOrderWorkflowId(lost.id)).result();
     clock.set("2026-05-02T10:00:00.000Z");
     await gather();
     t.deepEqual(await describe(lost.id), { runId: again.runId, status: "COMPLETED" });

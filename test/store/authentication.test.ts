@@ -124,13 +124,17 @@ test("an uninstalled store is closed in every process and opens again when it is
   );
   const store = await createTestStore(db);
 
-  for (const { get } of apis) t.is((await get("/app/api/verify", store.live)).status, 200);
+  for (const { get } of apis) {
+    t.is((await get("/app/api/verify", store.live)).status, 200);
+  }
   await markStoreUninstalled(db, store.id, new Date());
   for (const { get } of apis) {
     t.is((await get("/app/api/verify", store.live)).body["code"], "INVALID_SHOP");
   }
   await updateStore(db, store.id, { uninstalledAt: null });
-  for (const { get } of apis) t.is((await get("/app/api/verify", store.live)).status, 200);
+  for (const { get } of apis) {
+    t.is((await get("/app/api/verify", store.live)).status, 200);
+  }
 });
 
 test("a feature that is switched off is refused and told by verify; the others work", async (t) => {

@@ -1,7 +1,7 @@
-import { listOrders } from "../../db/plantingOrders.ts";
+import { listPlantingOrders } from "../../db/plantingOrders.ts";
 import { EVIDENCE_STAGES } from "../../domain/treeEvidence.ts";
-import { followOrder, placeOrder } from "../../services/followOrder.ts";
-import { gatherOrders } from "../../services/gatherOrders.ts";
+import { followPlantingOrder, placePlantingOrder } from "../../services/followPlantingOrder.ts";
+import { gatherPlantingOrders } from "../../services/gatherPlantingOrders.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestPlanting } from "../support/planting.ts";
@@ -167,17 +167,17 @@ test.serial(
     await post("/app/api/plant", store.live, { trees: 3 });
     const signal = new AbortController().signal;
     const deps = { db, clock, planting };
-    await gatherOrders(deps, signal);
-    const [order] = await listOrders(db, { accountId: store.id, limit: 10 });
+    await gatherPlantingOrders(deps, signal);
+    const [order] = await listPlantingOrders(db, { accountId: store.id, limit: 10 });
     t.is(order?.treeCount, 3);
-    await placeOrder(deps, order?.id ?? 0, signal);
+    await placePlantingOrder(deps, order?.id ?? 0, signal);
     for (const instant of [
       "2026-05-02T10:00:00Z",
       "2026-05-03T10:00:00Z",
       "2026-05-04T10:00:00Z",
     ]) {
       clock.set(instant);
-      await followOrder(deps, order?.id ?? 0, signal);
+      await followPlantingOrder(deps, order?.id ?? 0, signal);
     }
     await post("/app/api/plant", store.live, { trees: 1 });
 
@@ -198,7 +198,7 @@ test.serial(
     t.is((await get(`${PATH}?project_public_id=po_other`, store.live)).status, 404);
 
     await post("/app/api/refund", store.live, { type: "tree", quantity: 2 });
-    const [after] = await listOrders(db, { accountId: store.id, limit: 10 });
+    const [after] = await listPlantingOrders(db, { accountId: store.id, limit: 10 });
     t.is(after?.refundedCount, 1);
   },
 );

@@ -91,7 +91,9 @@ test("the longest name, address and id are found by the parameter for any of the
   const found = async (customer: string): Promise<unknown> =>
     (await get(`/app/api/plant?customer=${customer}`, store.test)).body["count"];
 
-  for (const value of Object.values(longest)) t.is(await found(value), 1);
+  for (const value of Object.values(longest)) {
+    t.is(await found(value), 1);
+  }
   t.is(await found(longest.customer_email.toUpperCase()), 1);
   t.is(await found(longest.customer_id.toUpperCase()), 0);
   t.is((await get(`/app/api/plant?customer=${"e".repeat(321)}`, store.test)).status, 400);
@@ -195,8 +197,9 @@ test("pages neither skip nor repeat a record when all share one instant", async 
 test("records that come while somebody pages do not shift the pages", async (t) => {
   const { get, post } = await startStoreApi(t, t.context);
   const store = await createTestStore(t.context.db);
-  for (let count = 1; count <= 4; count += 1)
+  for (let count = 1; count <= 4; count += 1) {
     await post("/app/api/plant", store.test, { trees: count });
+  }
   const first = await get("/app/api/plant?limit=2", store.test);
   await post("/app/api/plant", store.test, { trees: 99 });
 

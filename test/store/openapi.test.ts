@@ -55,7 +55,9 @@ test("every endpoint is described with its statuses, and served", async (t) => {
   );
   for (const [path, methods] of Object.entries(paths)) {
     const allow = (await fetch(url + path, { method: "OPTIONS" })).headers.get("Allow") ?? "";
-    for (const method of Object.keys(methods)) t.true(allow.includes(method.toUpperCase()), path);
+    for (const method of Object.keys(methods)) {
+      t.true(allow.includes(method.toUpperCase()), path);
+    }
   }
 });
 
@@ -106,4 +108,6 @@ test("the page that shows the description is served without a key", async (t) =>
   const page = await fetch(`${url}/docs`);
   t.is(page.status, 200);
   t.regex(page.headers.get("content-type") ?? "", /^text\/html/u);
+  const led = await fetch(url, { headers: { accept: "text/html" } });
+  t.is(led.url, `${url}/docs`);
 });

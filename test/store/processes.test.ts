@@ -40,8 +40,9 @@ test("a process that is killed under load loses and doubles nothing that its cli
   const keys = Array.from({ length: 300 }, (_, index) => `key-${index}`);
 
   const first = Promise.all(keys.map((key) => plant(victim.addresses["store"], store, key)));
-  // In the middle of it: as soon as something is on record.
-  while ((await readStoreBooks(db, store.id)).registrations === 0);
+  while ((await readStoreBooks(db, store.id)).registrations === 0) {
+    // In the middle of it: as soon as something is on record.
+  }
   await victim.kill();
   const answered = await first;
   const repeated = await Promise.all(

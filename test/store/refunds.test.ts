@@ -13,7 +13,9 @@ test("the newest units are taken back first, over records, and seen everywhere a
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 1000 });
-  for (const bottles of [5, 3, 2]) await post("/app/api/plastic", store.live, { bottles });
+  for (const bottles of [5, 3, 2]) {
+    await post("/app/api/plastic", store.live, { bottles });
+  }
 
   const refund = await post("/app/api/refund", store.live, { type: "plastic", quantity: 4 });
 
@@ -45,7 +47,9 @@ test("a customer's or an order's units are taken where one is named, by whole na
     { trees: 2, customer_name: "Joanna", customer_id: 12, order_id: "2" },
     { trees: 4, customer_name: "Ann", order_id: "3" },
   ];
-  for (const order of orders) await post("/app/api/plant", store.live, order);
+  for (const order of orders) {
+    await post("/app/api/plant", store.live, order);
+  }
   const refund = async (body: object) => {
     const answer = await post("/app/api/refund", store.live, { type: "tree", ...body });
     const { body: list } = await get("/app/api/plant", store.live);

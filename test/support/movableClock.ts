@@ -2,11 +2,11 @@ import type { Clock } from "../../domain/clock.ts";
 
 /** A clock that stands still until it is set. */
 export const createMovableClock = (start: string): Clock & { set: (instant: string) => void } => {
-  let present = new Date(start);
+  let current = new Date(start);
   return {
-    now: () => present,
+    now: () => current,
     set: (instant) => {
-      present = new Date(instant);
+      current = new Date(instant);
     },
   };
 };

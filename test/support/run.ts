@@ -49,7 +49,9 @@ const startTemporal = async (folder: string, context: StartContext): Promise<str
 /** Removes a run's folder, after ending what the run and its tests have left running. */
 const clear = async (folder: string): Promise<void> => {
   const scratch = await readdir(join(folder, SCRATCH)).catch(() => []);
-  for (const name of scratch) await stopLeftovers(join(folder, SCRATCH, name), console.error);
+  for (const name of scratch) {
+    await stopLeftovers(join(folder, SCRATCH, name), console.error);
+  }
   await stopLeftovers(folder, console.error);
   await rm(folder, { recursive: true, force: true });
 };
@@ -96,13 +98,17 @@ const main = async (): Promise<number> => {
   const unlock = await lockFolder(folder, 0, () => {});
   const { context, stopAll } = createSupervisor(folder, console.error);
   const callOff = (): void => void stopAll();
-  for (const signal of SIGNALS) process.on(signal, callOff);
+  for (const signal of SIGNALS) {
+    process.on(signal, callOff);
+  }
   try {
     const [database, temporal] = await Promise.all([
       process.env["TEST_DATABASE_URL"] ?? startDatabase(folder, context),
       process.env["TEST_TEMPORAL_ADDRESS"] ?? startTemporal(folder, context),
     ]);
-    for (const signal of SIGNALS) process.off(signal, callOff);
+    for (const signal of SIGNALS) {
+      process.off(signal, callOff);
+    }
     // Without a handler Ctrl-C would end us before the servers; ava ends by itself.
     process.on("SIGINT", () => {});
     const scratch = join(folder, SCRATCH);
@@ -113,8 +119,12 @@ const main = async (): Promise<number> => {
       TMPDIR: scratch,
     });
   } catch (error) {
-    if (context.calledOff.aborted) return 130;
-    if (!(error instanceof StartupError)) throw error;
+    if (context.calledOff.aborted) {
+      return 130;
+    }
+    if (!(error instanceof StartupError)) {
+      throw error;
+    }
     console.error(error.message);
     return 1;
   } finally {

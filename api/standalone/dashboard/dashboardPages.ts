@@ -8,6 +8,7 @@ import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
+import type { Guide } from "../../middleware/guideVisitors.ts";
 import { html, styleElement } from "./html.ts";
 import { presentDashboard } from "./presentDashboard.ts";
 import { renderBadge } from "./renderBadge.ts";
@@ -144,6 +145,14 @@ const NOT_FOUND = tag({
   headers: { "Content-Security-Policy": policy(`style-src ${styleSource(NOT_FOUND_STYLE)}`) },
 });
 
+const showNotFound = (ctx: ApiContext): void => {
+  send(ctx, NOT_FOUND, "no-store");
+  ctx.status = 404;
+};
+
+/** For what looks like a dashboard's address and cannot be one. */
+export const dashboardGuide: Guide = { path: /^\/dashboard(?:\/|$)/u, run: showNotFound };
+
 const picture =
   (draw: (ctx: ApiContext) => string, cacheControl: string) =>
   (ctx: ApiContext): void =>
@@ -195,8 +204,7 @@ export const dashboardPages = ({
       if (page) {
         send(ctx, page, CACHE_CONTROL);
       } else if (kind === "page" || kind === "card") {
-        send(ctx, NOT_FOUND, "no-store");
-        ctx.status = 404;
+        showNotFound(ctx);
       } else {
         throw new HttpError(404, "failed to find dashboard");
       }

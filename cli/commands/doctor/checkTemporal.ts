@@ -5,7 +5,7 @@ import type { Context } from "../../context.ts";
 import { check, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
-/** A poll waits for up to 70 s; who has not come back by then is gone. */
+/** A poll waits for up to 70 s; a worker that has not come back by then is gone. */
 const POLLED_WITHIN_SECONDS = 90;
 
 /** Temporal's numbers for the two halves of a task queue. */

@@ -1,8 +1,12 @@
 import { listFacts } from "../../../db/plantingFacts.ts";
 import type { KeptFact } from "../../../db/plantingFacts.ts";
-import { findOrder, findOrderByPublicId, listOrders } from "../../../db/plantingOrders.ts";
+import {
+  findPlantingOrder,
+  findPlantingOrderByPublicId,
+  listPlantingOrders,
+} from "../../../db/plantingOrders.ts";
 import type { PlantingOrder } from "../../../domain/planting.ts";
-import { plantingOrderId } from "../../../workflows/plantingOrder.ts";
+import { plantingOrderWorkflowId } from "../../../workflows/plantingOrder.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
@@ -22,7 +26,7 @@ const presentOrder = (order: PlantingOrder) => ({
   gathered_at: order.gatheredAt.toISOString(),
   planted_at: order.plantedAt?.toISOString() ?? null,
   verified_at: order.verifiedAt?.toISOString() ?? null,
-  workflow_id: plantingOrderId(order.id),
+  workflow_id: plantingOrderWorkflowId(order.id),
 });
 
 const presentFact = (fact: KeptFact) => ({
@@ -47,7 +51,7 @@ export const listEvidenceOrders = async (
   { io, connections }: Context,
   { org, stage, contradicted, limit, json }: ListOptions,
 ): Promise<void> => {
-  const orders = await listOrders(await connections.database(), {
+  const orders = await listPlantingOrders(await connections.database(), {
     ...(org === undefined ? {} : { accountId: org }),
     ...(stage === undefined ? {} : { stage }),
     ...(contradicted ? { contradicted } : {}),
@@ -80,8 +84,8 @@ export const showEvidenceOrder = async (
 ): Promise<void> => {
   const db = await connections.database();
   const order = /^\d{1,9}$/u.test(name)
-    ? await findOrder(db, Number(name))
-    : await findOrderByPublicId(db, name);
+    ? await findPlantingOrder(db, Number(name))
+    : await findPlantingOrderByPublicId(db, name);
   if (!order) {
     throw new CommandError(EXIT.notFound, `There is no planting order ${name}.`);
   }

@@ -11,7 +11,7 @@ import {
 } from "../../../db/usageListing.ts";
 import { refundIdOf } from "../../../domain/refund.ts";
 import { secondOf } from "../../../domain/registrations.ts";
-import { usageSenderId } from "../../../workflows/usageSender.ts";
+import { usageSenderWorkflowId } from "../../../workflows/usageSender.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
@@ -104,7 +104,7 @@ export const showUsage = async (
   const events =
     facts.length === 0 ? [] : await listSealingsOfSecond(db, stream, secondOf(createdAt));
   const workflows = {
-    sender: facts.length === 0 ? null : usageSenderId(stream),
+    sender: facts.length === 0 ? null : usageSenderWorkflowId(stream),
     refund: refundedCount === 0 ? null : refundIdOf(id),
   };
   if (json) {

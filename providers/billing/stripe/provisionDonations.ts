@@ -15,10 +15,10 @@ const findMissing = async (
   const items = await stripe.subscriptionItems
     .list({ subscription: subscriptionId, limit: 100 })
     .autoPagingToArray({ limit: 10_000 });
-  const present = new Set(items.map(({ price }) => price.id));
+  const existing = new Set(items.map(({ price }) => price.id));
   // A metered item takes no quantity.
   return [{ price: flat, quantity: 1 }, { price: metered }].filter(
-    ({ price }) => !present.has(price),
+    ({ price }) => !existing.has(price),
   );
 };
 

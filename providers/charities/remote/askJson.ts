@@ -21,7 +21,7 @@ export type JsonRequest<Schema extends z.ZodType> = {
   readonly takeTurn?: () => Promise<void>;
 };
 
-/** `after` tells how long to wait before the next attempt; null makes the fault final. */
+/** `afterMs` tells how long to wait before the next attempt; null makes the fault final. */
 type Attempt<Answer> =
   | { readonly kind: "answer"; readonly answer: Answer | null }
   | {

@@ -3,6 +3,9 @@ import type { PlantingFact } from "../../../domain/plantingFact.ts";
 import type { PlantingPartner } from "../partner.ts";
 import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";
 
+/** What evidence calls the partner where no other name is set. */
+export const SIMULATED_PARTNER_NAME = "Simulated planting partner";
+
 /** How long after the stage before it each stage is reached. */
 export type SimulatedDurations = {
   readonly allocationMs: number;

@@ -1,6 +1,13 @@
 import type { EvidenceFacts, ReachedStages } from "../../../domain/buildTreeEvidence.ts";
+import {
+  allocationReferenceOf,
+  evidenceOfAllocation,
+  evidenceOfPlanted,
+  evidenceOfVerified,
+} from "../../../domain/evidenceOfFact.ts";
 import type { EvidenceStage } from "../../../domain/treeEvidence.ts";
 import { EVIDENCE_STAGES } from "../../../domain/treeEvidence.ts";
+import { SIMULATED_PARTNER_NAME } from "./createSimulatedPartner.ts";
 import { chooseBySeed } from "./seededChoice.ts";
 import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";
 
@@ -25,21 +32,10 @@ export const simulateEvidence = (
   const allocated = simulateAllocated(order, daysLater(3));
   const planted = simulatePlanted(order, daysLater(30));
   const verified = simulateVerified(order, daysLater(45));
-  const site = verified.planting_site;
-  const allocations = allocated.allocations.map(
-    ({ reference, date_allocated, planting_site, crew }) => ({
-      allocation_id: numberOf(reference),
-      date_allocated,
-      planting_site: {
-        id: numberOf(planting_site.reference),
-        name: planting_site.name,
-        subsite_name: planting_site.subsite_name,
-        organization_name: planting_site.organization_name,
-        latitude: planting_site.latitude,
-        longitude: planting_site.longitude,
-        main_image: planting_site.main_image,
-      },
-      crew,
+  const allocations = allocated.allocations.map((allocation) =>
+    evidenceOfAllocation(allocation, {
+      allocationId: numberOf(allocation.reference),
+      siteId: numberOf(allocation.planting_site.reference),
     }),
   );
   const reached: ReachedStages = {
@@ -47,47 +43,25 @@ export const simulateEvidence = (
     allocated: stage === "planted" ? { occurredAt: daysLater(3), evidence: { allocations } } : null,
     planted:
       stage === "planted"
-        ? {
-            occurredAt: daysLater(30),
-            evidence: {
-              date_planted: planted.occurred_at,
-              media: planted.media.map(({ reference, ...media }) =>
-                Object.assign({ id: reference }, media),
-              ),
-            },
-          }
+        ? { occurredAt: daysLater(30), evidence: evidenceOfPlanted(planted) }
         : null,
     verified:
       stage === "planted_and_verified"
         ? {
             occurredAt: daysLater(45),
-            evidence: {
-              planting_site_name: site.name,
-              subsite_name: site.subsite_name,
-              organization_name: site.organization_name,
-              assessor_name: verified.assessor_name,
-              verifier: verified.verifier,
-              date_verified: verified.occurred_at,
-              session_total_planted: verified.session_total_planted,
-              species: verified.species,
-              image_url: verified.image_url,
-              allocation_id: numberOf(
-                verified.allocation_reference ?? verified.planting_session_reference,
-              ),
-              field_update_id: numberOf(verified.field_update_reference),
-              planting_session_id: numberOf(verified.planting_session_reference),
-              latitude: String(verified.latitude),
-              longitude: String(verified.longitude),
-              photos: verified.photos,
-            },
+            evidence: evidenceOfVerified(verified, {
+              allocationId: numberOf(allocationReferenceOf(verified)),
+              fieldUpdateId: numberOf(verified.field_update_reference),
+              plantingSessionId: numberOf(verified.planting_session_reference),
+            }),
           }
         : null,
   };
   return {
-    region: rank >= 2 ? site.region : null,
+    region: rank >= 2 ? verified.planting_site.region : null,
     facts: {
       registration,
-      partnerName: "Simulated planting partner",
+      partnerName: SIMULATED_PARTNER_NAME,
       shape: stage === "planted_and_verified" ? "sessions" : "allocations",
       order:
         rank >= 1

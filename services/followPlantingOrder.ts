@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { listFacts } from "../db/plantingFacts.ts";
-import { findOrder, markOrderLookedAt } from "../db/plantingOrders.ts";
+import { findPlantingOrder, markPlantingOrderLookedAt } from "../db/plantingOrders.ts";
 import { isTimelineComplete } from "../domain/buildTreeEvidence.ts";
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
@@ -15,7 +15,7 @@ type Dependencies = {
   readonly planting: Planting;
 };
 
-const readOrder = async (
+const readPlantingOrder = async (
   { db, planting }: Dependencies,
   orderId: number,
 ): Promise<{
@@ -23,7 +23,7 @@ const readOrder = async (
   readonly atPartner: OrderAtPartner;
   readonly partner: PlantingPartner;
 }> => {
-  const order = await findOrder(db, orderId);
+  const order = await findPlantingOrder(db, orderId);
   if (!order) {
     throw new DomainError("record_not_found", "failed to find planting order");
   }
@@ -37,12 +37,12 @@ const readOrder = async (
 };
 
 /** Hands an order over to its partner, where that can be done from here, once; repeating it does no harm. */
-export const placeOrder = async (
+export const placePlantingOrder = async (
   deps: Dependencies,
   orderId: number,
   signal: AbortSignal,
 ): Promise<void> => {
-  const { order, partner, atPartner } = await readOrder(deps, orderId);
+  const { order, partner, atPartner } = await readPlantingOrder(deps, orderId);
   if (order.stage !== "gathered") {
     return;
   }
@@ -73,21 +73,21 @@ const isFollowedToItsEnd = (
   (!isVerificationFollowed && isTimelineComplete(timeline, stage));
 
 /** Asks the partner what has happened to an order, and records it. */
-export const followOrder = async (
+export const followPlantingOrder = async (
   deps: Dependencies,
   orderId: number,
   signal: AbortSignal,
 ): Promise<{ readonly isFinished: boolean; readonly nextLookMs: number | null }> => {
   const { db, clock } = deps;
-  const { order, partner, atPartner } = await readOrder(deps, orderId);
+  const { order, partner, atPartner } = await readPlantingOrder(deps, orderId);
   if (isFollowedToItsEnd(order, partner)) {
-    await markOrderLookedAt(db, orderId, clock.now(), true);
+    await markPlantingOrderLookedAt(db, orderId, clock.now(), true);
     return { isFinished: true, nextLookMs: null };
   }
   const { facts, nextLookMs } = await partner.readNews(atPartner, clock.now(), signal);
   await recordPlantingFacts(deps, orderId, facts, "partner");
-  const after = await findOrder(db, orderId);
+  const after = await findPlantingOrder(db, orderId);
   const isFinished = after !== null && isFollowedToItsEnd(after, partner);
-  await markOrderLookedAt(db, orderId, clock.now(), isFinished);
+  await markPlantingOrderLookedAt(db, orderId, clock.now(), isFinished);
   return { isFinished, nextLookMs };
 };

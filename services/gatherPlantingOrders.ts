@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
-import { gatherOrder, listAccountsToGather } from "../db/plantingOrders.ts";
+import { gatherPlantingOrder, listAccountsToGather } from "../db/plantingOrders.ts";
 import type { Mode } from "../domain/accounts.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { Planting } from "../providers/planting/createPlanting.ts";
@@ -10,11 +10,11 @@ const REGISTRATIONS_PER_ORDER = 10_000;
 const ACCOUNTS_PER_PAGE = 200;
 
 /**
- * Gathers the registered trees of all accounts that no order holds yet into planting orders, refunded ones left out. Trees
- * of a crash's victims are gathered by the next call; no tree is ever in two orders.
+ * Makes planting orders of all accounts' registered trees that are in none yet and are not refunded. What a call that
+ * crashed has left, the next one gathers; no tree is ever in two orders.
  * @returns how many orders were made
  */
-export const gatherOrders = async (
+export const gatherPlantingOrders = async (
   {
     db,
     clock,
@@ -33,7 +33,7 @@ export const gatherOrders = async (
       while (isMore) {
         signal.throwIfAborted();
         const gathered = await db.transaction((transaction) =>
-          gatherOrder(
+          gatherPlantingOrder(
             transaction,
             {
               publicId: `po_${newId().replaceAll("-", "")}`,
