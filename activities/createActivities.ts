@@ -4,8 +4,8 @@ import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
 import type { UsageStream } from "../domain/usage.ts";
 import { listPlantingOrdersToStart, markPlantingOrdersDispatched } from "../db/plantingOrders.ts";
-import { deleteExpiredAnswers } from "../db/cachedAnswers.ts";
 import type { Planting } from "../providers/planting/createPlanting.ts";
+import { dropExpiredAnswers } from "../services/dropCachedAnswers.ts";
 import { followPlantingOrder, placePlantingOrder } from "../services/followPlantingOrder.ts";
 import { gatherPlantingOrders } from "../services/gatherPlantingOrders.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
@@ -106,7 +106,7 @@ export const createActivities = (deps: ActivityDependencies) => ({
 
   /** Makes planting orders of the trees that wait for one, and throws away answers that have expired. */
   gatherPlantingOrders: async (): Promise<{ readonly orders: number }> => {
-    await deleteExpiredAnswers(deps.db, deps.clock.now());
+    await dropExpiredAnswers(deps);
     const orders = await withHeartbeat(() =>
       gatherPlantingOrders(deps, Context.current().cancellationSignal),
     );

@@ -12,6 +12,7 @@ import { serveMetrics } from "../program/serveMetrics.ts";
 import { startServer } from "../program/startServer.ts";
 import type { Listener, RunningServer } from "../program/startServer.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
+import { wakePlantingOrder } from "../program/wakePlantingOrder.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
 import { createCharities } from "../providers/charities/createCharities.ts";
 import { readPlantingSettings } from "../program/readPlantingSettings.ts";
@@ -23,7 +24,6 @@ import { createStoreImpactWriter } from "../services/storeImpactWriter.ts";
 import { createHealthChecks } from "./health/createHealthChecks.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
 import { createDonationValidator } from "./standalone/charities/createDonationValidator.ts";
-import { createOrderWaker } from "./standalone/planting/createOrderWaker.ts";
 import { createStandaloneApp } from "./standalone/createStandaloneApp.ts";
 import { createStoreApp } from "./store/createStoreApp.ts";
 import { presentStoreError } from "./store/errors.ts";
@@ -31,6 +31,8 @@ import { presentStoreError } from "./store/errors.ts";
 /** The whole of an orderly end; what is not done by then is cut off. */
 const SHUTDOWN_MS = 10_000;
 const FINISH_REQUESTS_MS = 7000;
+/** Whoever reports facts of a planting order waits for it. */
+const WAKE_WITHIN_MS = 1000;
 
 const startApi = async (config: Config, logger: Logger): Promise<RunningPart> => {
   const db = await openDatabase(config);
@@ -61,7 +63,9 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     ownAddress,
     planting,
     plantingCallbackSecret: config.PLANTING_CALLBACK_SECRET ?? null,
-    wakeOrder: createOrderWaker(temporal),
+    wakeOrder: async (orderId) => {
+      await wakePlantingOrder(temporal, orderId, WAKE_WITHIN_MS);
+    },
     db,
     copies,
     clock,

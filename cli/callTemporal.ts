@@ -1,5 +1,6 @@
 import type { Client } from "@temporalio/client";
 import { isGrpcCancelledError, isGrpcDeadlineError, isGrpcServiceError } from "@temporalio/client";
+import { callTemporalWithin } from "../program/callTemporalWithin.ts";
 import { CommandError, EXIT } from "./exitCodes.ts";
 
 /** It answers within milliseconds where it is up. */
@@ -18,8 +19,7 @@ const isNoAnswer = (error: unknown): boolean =>
   (isGrpcServiceError(error) && NO_ANSWER_CODES.has(error.code));
 
 /**
- * Calls Temporal with bounded patience. The signal ends what a deadline alone does not: the client tries a call again
- * after it.
+ * Calls Temporal for a person who waits.
  * @throws CommandError when Temporal does not answer
  */
 export const callTemporal = async <Result>(
@@ -27,9 +27,7 @@ export const callTemporal = async <Result>(
   work: () => Promise<Result>,
 ): Promise<Result> => {
   try {
-    return await temporal.withAbortSignal(AbortSignal.timeout(PATIENCE_MS), () =>
-      temporal.withDeadline(Date.now() + PATIENCE_MS, work),
-    );
+    return await callTemporalWithin(temporal, PATIENCE_MS, work);
   } catch (error) {
     if (isNoAnswer(innermost(error))) {
       throw new CommandError(

@@ -94,11 +94,12 @@ export type AccountChanges = Partial<
   >
 >;
 
-export const updateAccount = (
+/** @throws DomainError request_invalid when another account is billed as the same Stripe customer */
+export const updateAccount = async (
   db: CommonQueryMethods,
   id: string,
   changes: AccountChanges,
-): Promise<Account | null> => {
+): Promise<void> => {
   const assignments = [
     changes.name === undefined ? null : sql.fragment`name = ${changes.name}`,
     changes.fractionalCounting === undefined
@@ -116,14 +117,12 @@ export const updateAccount = (
       : sql.fragment`charity_provider = ${changes.charityProvider}`,
   ].filter((assignment) => assignment !== null);
   if (assignments.length === 0) {
-    return findAccount(db, id);
+    return;
   }
-  return db
-    .maybeOne(sql.type(accountRow)`
+  const update = db.query(sql.typeAlias("void")`
     UPDATE account
     SET ${sql.join(assignments, sql.fragment`, `)}
     WHERE id = ${id}
-    RETURNING ${columns}
-  `)
-    .catch(refuseCustomer);
+  `);
+  await update.catch(refuseCustomer);
 };

@@ -2,6 +2,12 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { sql } from "./sql.ts";
 
+/** Takes a turn of a limit that all processes share; false when it is used up. */
+export type TakeTurn = (
+  bucket: string,
+  limit: { readonly turns: number; readonly windowMs: number },
+) => Promise<boolean>;
+
 /**
  * Takes a turn of a bucket that grants so many within any span of the window's length, whichever process asks. The
  * database's clock counts, and the row's lock puts concurrent turns in order. A turn that is not granted costs nothing.
@@ -9,7 +15,7 @@ import { sql } from "./sql.ts";
 export const takeTurn = (
   db: CommonQueryMethods,
   bucket: string,
-  { turns, windowMs }: { readonly turns: number; readonly windowMs: number },
+  { turns, windowMs }: Parameters<TakeTurn>[1],
 ): Promise<boolean> =>
   db
     .maybeOne(sql.type(z.strictObject({ granted: z.literal(true) }))`

@@ -108,11 +108,31 @@ export const insertStore = async (
   `);
 };
 
+/**
+ * Notes when a store was uninstalled.
+ * @returns whether it was installed until now; otherwise nothing has changed
+ */
+export const markStoreUninstalled = async (
+  db: CommonQueryMethods,
+  id: string,
+  uninstalledAt: Date,
+): Promise<boolean> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    UPDATE store
+    SET uninstalled_at = ${sql.timestamp(uninstalledAt)}
+    WHERE account_id = ${id} AND uninstalled_at IS NULL
+  `);
+  return rowCount > 0;
+};
+
 /** What an operator may change of a store; what is absent stays. */
 export type StoreChanges = {
-  readonly [Name in Exclude<keyof Store, "id" | "domain" | "balanceCents" | "createdAt">]?:
-    | Store[Name]
-    | undefined;
+  readonly [
+    Name in Exclude<keyof Store, "id" | "domain" | "uninstalledAt" | "balanceCents" | "createdAt">
+  ]?: Store[Name] | undefined;
+} & {
+  /** Null installs it again. */
+  readonly uninstalledAt?: null;
 };
 
 /**
@@ -133,10 +153,7 @@ export const updateStore = async (
     tree_planting: changes.treePlanting,
     plastic_removal: changes.plasticRemoval,
     donations: changes.donations,
-    uninstalled_at:
-      changes.uninstalledAt instanceof Date
-        ? changes.uninstalledAt.toISOString()
-        : changes.uninstalledAt,
+    uninstalled_at: changes.uninstalledAt,
   };
   const assignments = Object.entries(columns).flatMap(([name, value]) =>
     value === undefined ? [] : [sql.fragment`${sql.identifier([name])} = ${value}`],

@@ -1,3 +1,6 @@
+import type { Ein } from "./charities.ts";
+import { parseEin } from "./charities.ts";
+
 /** What a search asks for: its words, and these as they stand, with single spaces between them. */
 export type SearchWords = { readonly words: readonly string[]; readonly phrase: string };
 
@@ -7,6 +10,14 @@ export const MINIMUM_SEARCH_LENGTH = 3;
 /** Whether a name has too few letters and digits, of whatever script, to be searched for. */
 export const isTooShort = (name: string): boolean =>
   (name.match(/[\p{L}\p{N}]/gu)?.length ?? 0) < MINIMUM_SEARCH_LENGTH;
+
+/** What a name is searched for as: a name that is an EIN as that. */
+export const readSearchName = (
+  given: string | null,
+): { readonly name: string | null; readonly ein: Ein | null } => {
+  const ein = given === null ? null : parseEin(given);
+  return { name: ein === null ? given : null, ein };
+};
 
 const fold = (name: string, separators: RegExp): SearchWords => {
   const phrase = name

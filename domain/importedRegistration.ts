@@ -3,7 +3,12 @@ import { KINDS } from "./accounts.ts";
 import type { Kind } from "./accounts.ts";
 import { describeIssues } from "./describeIssues.ts";
 import { count, metadata } from "./fields.ts";
-import { attribution, fractionalCount, idempotencyKey } from "./registrationFields.ts";
+import {
+  attribution,
+  findFractionalCountFault,
+  fractionalCount,
+  idempotencyKey,
+} from "./registrationFields.ts";
 import type { Registration } from "./registrations.ts";
 
 /** A registration that another system recorded, as it is taken over. */
@@ -57,10 +62,9 @@ export const parseImportedRegistration = (
   if (data.created_at > now) {
     return { fault: "created_at: must not be in the future" };
   }
-  if (data.fractional_count !== undefined && !fractionalCounting) {
-    return {
-      fault: "fractional_count: fractional counting is not enabled for this organization",
-    };
+  const fault = findFractionalCountFault(data.fractional_count, { fractionalCounting });
+  if (fault !== null) {
+    return { fault };
   }
   return {
     registration: {

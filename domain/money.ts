@@ -18,8 +18,20 @@ export const dollarsToCents = (dollars: number): number | null => {
 /** The amount as JSON carries it, exact to the cent. */
 export const centsToDollars = (cents: number): number => cents / 100;
 
+/** The sign, the whole dollars and the two digits of the cents. */
+const digitsOf = (cents: number): readonly [string, string, string] => {
+  const digits = String(Math.abs(cents)).padStart(3, "0");
+  return [cents < 0 ? "-" : "", digits.slice(0, -2), digits.slice(-2)];
+};
+
 /** For people: `1234.50 USD`. */
 export const formatCents = (cents: number): string => {
-  const digits = String(Math.abs(cents)).padStart(3, "0");
-  return `${cents < 0 ? "-" : ""}${digits.slice(0, -2)}.${digits.slice(-2)} USD`;
+  const [sign, whole, fraction] = digitsOf(cents);
+  return `${sign}${whole}.${fraction} USD`;
+};
+
+/** For people, where the currency stands beside it: `1,234.50`. */
+export const formatDollars = (cents: number): string => {
+  const [sign, whole, fraction] = digitsOf(cents);
+  return `${sign}${Number(whole).toLocaleString("en-US")}.${fraction}`;
 };

@@ -3,6 +3,9 @@ import type { Period } from "./billingCycle.ts";
 import { isWithin } from "./billingCycle.ts";
 import { DomainError } from "./errors.ts";
 
+/** What clients are told of a registration's refunds, and the id of the workflow that sees them through. */
+export const refundIdOf = (registrationId: string): string => `refund-${registrationId}`;
+
 /**
  * How many units a refund takes back: what was asked for, or all that remain.
  * @throws DomainError usage_not_on_file, outside_billing_cycle, or request_invalid when more is asked for than remains

@@ -11,6 +11,15 @@ const FRACTIONAL_COUNT_MUST_BE = "must be a number of at least 0";
 export const fractionalCount = () =>
   z.number({ error: FRACTIONAL_COUNT_MUST_BE }).min(0, FRACTIONAL_COUNT_MUST_BE);
 
+/** What keeps a registration's fractional count from being taken; null where nothing does. */
+export const findFractionalCountFault = (
+  given: number | undefined,
+  organization: { readonly fractionalCounting: boolean },
+): string | null =>
+  given === undefined || organization.fractionalCounting
+    ? null
+    : "fractional_count: fractional counting is not enabled for this organization";
+
 /** One tag; empty means none. */
 export const attribution = () => text(500);
 

@@ -39,6 +39,15 @@ export const normalizeDomain = (given: string): string | null => {
   return /^\/*$/u.test(pathname) && /^[a-z0-9.-]{1,253}$/u.test(domain) ? domain : null;
 };
 
+/** Whether a balance is below what its operator wants to be told of. */
+export const isBalanceLow = ({
+  balanceCents,
+  lowBalanceCents,
+}: {
+  readonly balanceCents: number;
+  readonly lowBalanceCents: number;
+}): boolean => balanceCents < lowBalanceCents;
+
 /** What a balance lacks is told in full, so that whoever reads it knows how much to top up. */
 export const balanceInsufficient = (neededCents: number, balanceCents: number): DomainError =>
   new DomainError(

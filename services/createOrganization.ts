@@ -2,6 +2,7 @@ import type { DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
 import type { Account } from "../db/accounts.ts";
 import { insertAccount } from "../db/accounts.ts";
+import { requireCustomerOfSubscription } from "../domain/accounts.ts";
 import type { Clock } from "../domain/clock.ts";
 import { issueKey } from "./issueKey.ts";
 
@@ -12,7 +13,7 @@ export type NewOrganization = Pick<
 
 /**
  * Creates an organization with one key for each mode. The keys are in this answer and nowhere else.
- * @throws DomainError request_invalid when another account is billed as the same Stripe customer
+ * @throws DomainError request_invalid for a subscription without a customer, or a customer that is another account's
  */
 export const createOrganization = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
@@ -24,6 +25,7 @@ export const createOrganization = (
   readonly apiKeyTest: string;
 }> =>
   db.transaction(async (transaction) => {
+    requireCustomerOfSubscription(organization);
     const account: Parameters<typeof insertAccount>[1] = {
       ...organization,
       id: newId(),

@@ -1,11 +1,12 @@
 import type { DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
-import { findAccount, insertAccount } from "../db/accounts.ts";
+import { insertAccount } from "../db/accounts.ts";
 import type { Store } from "../db/stores.ts";
 import { insertStore } from "../db/stores.ts";
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
 import { normalizeDomain } from "../domain/stores.ts";
+import { getOrganization } from "./getOrganization.ts";
 import { issueKey } from "./issueKey.ts";
 
 export type NewStore = Pick<
@@ -36,13 +37,7 @@ export const createStore = (
       throw new DomainError("request_invalid", `${given.domain} is not a domain`);
     }
     if (given.organizationId !== null) {
-      const owner = await findAccount(transaction, given.organizationId);
-      if (owner?.type !== "organization") {
-        throw new DomainError(
-          "record_not_found",
-          `There is no organization ${given.organizationId}.`,
-        );
-      }
+      await getOrganization(transaction, given.organizationId);
     }
     const id = newId();
     const account = { id, type: "store", name: domain } as const;

@@ -1,21 +1,18 @@
 import type { CommonQueryMethods } from "slonik";
-import { findAccount } from "../db/accounts.ts";
 import type { Charity, CharityIds } from "../domain/charities.ts";
 import { formatEin } from "../domain/charities.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { Charities } from "../providers/charities/createCharities.ts";
 import type { CharityProvider } from "../providers/charities/provider.ts";
+import { getAccount } from "./getAccount.ts";
 
 /** The provider that an account's operator has chosen. */
 export const providerOf = async (
   { db, charities }: { readonly db: CommonQueryMethods; readonly charities: Charities },
   accountId: string,
 ): Promise<CharityProvider> => {
-  const account = await findAccount(db, accountId);
-  if (!account) {
-    throw new Error(`Account ${accountId} does not exist.`);
-  }
-  return charities.named(account.charityProvider);
+  const { charityProvider } = await getAccount(db, accountId);
+  return charities.named(charityProvider);
 };
 
 const lookUp = async (

@@ -1,9 +1,8 @@
 import { randomInt } from "node:crypto";
 import type { CommonQueryMethods } from "slonik";
-import { findAccount } from "../db/accounts.ts";
 import { findDashboardSlug, insertDashboard } from "../db/dashboards.ts";
 import type { Clock } from "../domain/clock.ts";
-import { DomainError } from "../domain/errors.ts";
+import { getAccount } from "./getAccount.ts";
 
 /** Without letters that are taken for one another. */
 const ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789";
@@ -29,7 +28,6 @@ const newSlug = (name: string): string => {
 /**
  * The name of an account's public page. It is made when it is first asked for and never changes, whatever becomes of the
  * account's name.
- * @throws DomainError record_not_found when there is no such account
  */
 export const getDashboardSlug = async (
   { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
@@ -39,9 +37,6 @@ export const getDashboardSlug = async (
   if (known !== null) {
     return known;
   }
-  const account = await findAccount(db, accountId);
-  if (!account) {
-    throw new DomainError("record_not_found", "failed to find account");
-  }
-  return insertDashboard(db, { accountId, slug: newSlug(account.name), createdAt: clock.now() });
+  const { name } = await getAccount(db, accountId);
+  return insertDashboard(db, { accountId, slug: newSlug(name), createdAt: clock.now() });
 };

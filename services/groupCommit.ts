@@ -1,5 +1,5 @@
 import { LRUCache } from "lru-cache";
-import { IntegrityConstraintViolationError, SlonikError } from "slonik";
+import { isRefusedContent } from "../db/isRefusedContent.ts";
 import { DomainError } from "../domain/errors.ts";
 
 export type GroupCommit<Entry, Answer> = {
@@ -30,17 +30,6 @@ const MAXIMUM_WAITING = 10_000;
 /** How long an owner of whom something was refused is kept apart from the others, and how many such are known. */
 const APART_MS = 60_000;
 const MAXIMUM_APART = 10_000;
-
-/** Whether the database refused something in the batch itself, so that a smaller part of it may pass. */
-export const isRefusedContent = (error: unknown): boolean =>
-  error instanceof DomainError ||
-  error instanceof IntegrityConstraintViolationError ||
-  // Class 22 of SQLSTATE: data exceptions, such as a sum that leaves the range of its type.
-  (error instanceof SlonikError &&
-    typeof error.cause === "object" &&
-    error.cause !== null &&
-    "code" in error.cause &&
-    String(error.cause.code).startsWith("22"));
 
 const endOfTurn = (): Promise<void> =>
   new Promise((resolve) => {

@@ -7,12 +7,12 @@ import {
   dropOccurrences,
   insertImportedRegistrations,
 } from "../db/importedRegistrations.ts";
+import { isRefusedContent } from "../db/isRefusedContent.ts";
 import type { Mode } from "../domain/accounts.ts";
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { ImportedRegistration } from "../domain/importedRegistration.ts";
 import { contentOf, parseImportedRegistration } from "../domain/importedRegistration.ts";
-import { isRefusedContent } from "./groupCommit.ts";
 
 /** A line of the file, numbered from 1: its text, or why it could not be read. */
 export type ImportLine = { readonly number: number } & (

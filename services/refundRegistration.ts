@@ -6,7 +6,7 @@ import { readTotals, subtractFromTotals } from "../db/totals.ts";
 import { insertRefundFacts } from "../db/usageFacts.ts";
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
-import { decideRefund } from "../domain/refund.ts";
+import { decideRefund, refundIdOf } from "../domain/refund.ts";
 import type { Owner, Registration, Totals } from "../domain/registrations.ts";
 import { secondOf } from "../domain/registrations.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
@@ -75,7 +75,7 @@ export const refundRegistration = async (
       registration: { ...registration, refunded: true },
       refundedCount: count,
       totals: await readTotals(transaction, owner, now),
-      refundId: `refund-${registration.id}`,
+      refundId: refundIdOf(registration.id),
     };
   });
 };

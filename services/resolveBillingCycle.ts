@@ -1,11 +1,11 @@
 import type { DatabasePool } from "slonik";
-import { findAccount } from "../db/accounts.ts";
 import { findBillingPeriod, saveBillingPeriod } from "../db/billingPeriods.ts";
 import type { Kind, Mode } from "../domain/accounts.ts";
 import type { Period } from "../domain/billingCycle.ts";
 import { isWithin, monthlyCycle } from "../domain/billingCycle.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
+import { getAccount } from "./getAccount.ts";
 
 /** A subscription can be moved by hand at the processor; this is how long we may not have noticed. */
 const MIRRORED_MS = 60 * 60 * 1000;
@@ -27,10 +27,7 @@ export const resolveBillingCycle = async (
   mode: Mode,
   meter: Kind,
 ): Promise<Period> => {
-  const account = await findAccount(db, accountId);
-  if (!account) {
-    throw new Error(`Account ${accountId} does not exist.`);
-  }
+  const account = await getAccount(db, accountId);
   const now = clock.now();
   const processor = billing.forMode(mode);
   if (processor.name === "ledger" || account.stripeSubscriptionId === null) {

@@ -1,7 +1,8 @@
 import type { DatabasePool } from "slonik";
-import { isTooShort, MINIMUM_SEARCH_LENGTH } from "../domain/charitySearch.ts";
+import { isTooShort, MINIMUM_SEARCH_LENGTH, readSearchName } from "../domain/charitySearch.ts";
 import { parseEin } from "../domain/charities.ts";
 import { DomainError, OutageError } from "../domain/errors.ts";
+import { NoAnswerError, within } from "../domain/within.ts";
 import type { Charities } from "../providers/charities/createCharities.ts";
 import type { CharityPage } from "../providers/charities/provider.ts";
 import { CharityProviderError } from "../providers/charities/provider.ts";
@@ -11,15 +12,6 @@ import { providerOf } from "./findCharity.ts";
 const ANSWER_WITHIN_MS = 5000;
 
 const NOTHING: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
-
-const within = async <Result>(signal: AbortSignal, work: Promise<Result>): Promise<Result> => {
-  const late = new Promise<never>((_resolve, reject) => {
-    signal.addEventListener("abort", () =>
-      reject(new CharityProviderError("The search took too long.")),
-    );
-  });
-  return Promise.race([work, late]);
-};
 
 /**
  * Searches with the account's provider. What is no EIN finds nothing; a name that is one is searched for as one.
@@ -37,7 +29,7 @@ export const searchCharities = async (
   },
 ): Promise<CharityPage> => {
   const name = query.name?.trim() || null;
-  const nameAsEin = name === null ? null : parseEin(name);
+  const named = readSearchName(name);
   if (name !== null && isTooShort(name)) {
     throw new DomainError(
       "request_invalid",
@@ -45,20 +37,17 @@ export const searchCharities = async (
     );
   }
   const writtenEin = query.ein?.trim() || null;
-  const ein = writtenEin === null ? nameAsEin : parseEin(writtenEin);
-  if ((writtenEin !== null && ein === null) || (nameAsEin !== null && nameAsEin !== ein)) {
+  const ein = writtenEin === null ? named.ein : parseEin(writtenEin);
+  if ((writtenEin !== null && ein === null) || (named.ein !== null && named.ein !== ein)) {
     return NOTHING;
   }
   const provider = await providerOf(deps, accountId);
   const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
   try {
     const { page, pageSize } = query;
-    return await within(
-      signal,
-      provider.search({ name: nameAsEin === null ? name : null, ein, page, pageSize }, signal),
-    );
+    return await within(signal, provider.search({ name: named.name, ein, page, pageSize }, signal));
   } catch (error) {
-    if (error instanceof CharityProviderError) {
+    if (error instanceof CharityProviderError || error instanceof NoAnswerError) {
       throw new OutageError("charity search failed", { cause: error });
     }
     throw error;

@@ -17,6 +17,10 @@ export type SendResult =
       readonly afterMs: number | null;
     };
 
+/** Whether an attempt has ended in what only a person can mend. */
+export const needsPerson = (result: SendResult): boolean =>
+  result.kind === "delayed" ? result.cause === "misconfigured" : result.state !== "delivered";
+
 type Verdict =
   | { readonly state: "delivered" | "rejected" | "expired" | "blocked"; readonly reason?: string }
   | {

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { DatabasePool } from "slonik";
 import type { Account } from "../db/accounts.ts";
-import { findAccount } from "../db/accounts.ts";
 import {
   findDonationSubscription,
   leaseDonationSubscription,
@@ -12,6 +11,7 @@ import type { DonationOwner } from "../domain/donations.ts";
 import { DomainError, OutageError } from "../domain/errors.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import type { BillingProcessor } from "../providers/billing/processor.ts";
+import { getAccount } from "./getAccount.ts";
 
 /** All calls to the processor together. */
 const PROVISION_WITHIN_MS = 8000;
@@ -65,10 +65,7 @@ export const subscribeToDonations = async (
   owner: DonationOwner,
 ): Promise<void> => {
   const { db, clock, billing } = deps;
-  const account = await findAccount(db, owner.accountId);
-  if (!account) {
-    throw new Error(`Account ${owner.accountId} does not exist.`);
-  }
+  const account = await getAccount(db, owner.accountId);
   const processor = billing.forMode(owner.mode);
   if (processor.name === "stripe" && account.stripeSubscriptionId === null) {
     throw new DomainError(

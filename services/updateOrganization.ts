@@ -2,7 +2,8 @@ import type { DatabasePool } from "slonik";
 import type { Account, AccountChanges } from "../db/accounts.ts";
 import { updateAccount } from "../db/accounts.ts";
 import { deleteBillingPeriods } from "../db/billingPeriods.ts";
-import { DomainError } from "../domain/errors.ts";
+import { requireCustomerOfSubscription } from "../domain/accounts.ts";
+import { getOrganization } from "./getOrganization.ts";
 
 /**
  * Changes what an operator may change of an organization. Another customer or subscription has another billing period,
@@ -15,13 +16,9 @@ export const updateOrganization = (
   changes: AccountChanges,
 ): Promise<Account> =>
   db.transaction(async (transaction) => {
-    const account = await updateAccount(transaction, id, changes);
-    if (account?.type !== "organization") {
-      throw new DomainError("record_not_found", `there is no organization ${id}`);
-    }
-    if (account.stripeSubscriptionId !== null && account.stripeCustomerId === null) {
-      throw new DomainError("request_invalid", "a Stripe subscription needs a Stripe customer");
-    }
+    await updateAccount(transaction, id, changes);
+    const account = await getOrganization(transaction, id);
+    requireCustomerOfSubscription(account);
     if (changes.stripeCustomerId !== undefined || changes.stripeSubscriptionId !== undefined) {
       await deleteBillingPeriods(transaction, id);
     }

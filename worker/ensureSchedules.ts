@@ -2,10 +2,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Client, ScheduleOptions } from "@temporalio/client";
 import { ScheduleAlreadyRunning, ScheduleOverlapPolicy } from "@temporalio/client";
 import type { Logger } from "pino";
+import { callTemporalWithin } from "../program/callTemporalWithin.ts";
 import { plantingGathering, PLANTING_GATHERING_ID } from "../workflows/plantingGathering.ts";
 import { reconciliation, RECONCILIATION_ID } from "../workflows/reconciliation.ts";
 
-const CALL_DEADLINE_MS = 4000;
+const CALLS_WITHIN_MS = 4000;
 const TRY_AGAIN_MS = 5000;
 
 const schedulesOf = (
@@ -74,9 +75,7 @@ export const ensureSchedules = async (
   for (let schedule = waiting.at(0); schedule && !signal.aborted; schedule = waiting.at(0)) {
     const current = schedule;
     try {
-      await temporal.withDeadline(Date.now() + CALL_DEADLINE_MS, () =>
-        ensureSchedule(temporal, current),
-      );
+      await callTemporalWithin(temporal, CALLS_WITHIN_MS, () => ensureSchedule(temporal, current));
       waiting.shift();
     } catch (error) {
       logger.warn({ err: error }, "the periodic work cannot be scheduled; trying again");

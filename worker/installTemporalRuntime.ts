@@ -1,19 +1,6 @@
-import { once } from "node:events";
-import { createServer } from "node:net";
-import type { AddressInfo } from "node:net";
 import { DefaultLogger, Runtime } from "@temporalio/worker";
 import type { Logger } from "pino";
-
-/** A port that was free a moment ago: the SDK's exporter cannot tell which one it took. */
-const findFreePort = async (): Promise<number> => {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
-};
+import { findFreePort } from "../program/probePort.ts";
 
 const LEVELS = {
   TRACE: "trace",
@@ -30,6 +17,7 @@ const LEVELS = {
 export const installTemporalRuntime = async (
   logger: Logger,
 ): Promise<{ readonly readMetrics: () => Promise<string> }> => {
+  // The SDK's exporter cannot tell which port it took, so it is given one.
   const bindAddress = `127.0.0.1:${await findFreePort()}`;
   Runtime.install({
     logger: new DefaultLogger("WARN", ({ level, message, meta }) =>

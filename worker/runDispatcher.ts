@@ -7,15 +7,17 @@ import { listWaitingRefunds, markRefundDispatched } from "../db/refunds.ts";
 import type { WaitingStream } from "../db/usageFacts.ts";
 import { listWaitingStreams } from "../db/usageFacts.ts";
 import type { Clock } from "../domain/clock.ts";
+import { refundIdOf } from "../domain/refund.ts";
 import { lastSealableSecond } from "../domain/usage.ts";
-import { refund, refundedSignal, refundWorkflowId } from "../workflows/refund.ts";
+import { callTemporalWithin } from "../program/callTemporalWithin.ts";
+import { refund, refundedSignal } from "../workflows/refund.ts";
 import { usageSender, usageSenderWorkflowId, wakeSignal } from "../workflows/usageSender.ts";
 import { createWakeSchedule } from "./wakeSchedule.ts";
 
 /** Facts wait some seconds before they may be sealed, so nothing is gained by looking more often. */
 const PASS_INTERVAL_MS = 1000;
 const RECOVERY_MS = 3000;
-const CALL_DEADLINE_MS = 4000;
+const CALL_WITHIN_MS = 4000;
 const CALLS_AT_ONCE = 16;
 const REFUNDS_A_PASS = 200;
 
@@ -65,7 +67,7 @@ export const runDispatcher = async (
   signal: AbortSignal,
 ): Promise<void> => {
   const call = <Result>(work: () => Promise<Result>): Promise<Result> =>
-    temporal.withDeadline(Date.now() + CALL_DEADLINE_MS, work);
+    callTemporalWithin(temporal, CALL_WITHIN_MS, work);
 
   const wakeSender = async ({ accountId, mode, meter }: WaitingStream): Promise<void> => {
     const stream = { accountId, mode, meter };
@@ -85,7 +87,7 @@ export const runDispatcher = async (
   ): Promise<void> => {
     await call(() =>
       temporal.workflow.signalWithStart(refund, {
-        workflowId: refundWorkflowId(waiting.registrationId),
+        workflowId: refundIdOf(waiting.registrationId),
         taskQueue,
         args: [waiting.registrationId],
         signal: refundedSignal,

@@ -4,9 +4,6 @@ import type { Activities } from "../activities/createActivities.ts";
 /** Tells the workflow of a further refund of its registration. */
 export const refundedSignal = defineSignal("refunded");
 
-/** Also the `refund_id` that clients are given. */
-export const refundWorkflowId = (registrationId: string): string => `refund-${registrationId}`;
-
 const { confirmRefund } = proxyActivities<Activities>({
   startToCloseTimeout: "20 seconds",
   // The activity asks and fails until the answer is yes: attempts leave no history, however long the processor is down.

@@ -14,9 +14,12 @@ import type { UsageStream } from "../domain/usage.ts";
 /** Tells a sender that facts are waiting. It carries nothing: what there is to send stands in the database. */
 export const wakeSignal = defineSignal("wake");
 
+/** What the ids of an account's senders begin with. */
+export const usageSenderPrefix = (accountId: string): string => `usage-sender/${accountId}/`;
+
 /** One sender per stream: the processor takes one call at a time for a customer and meter. */
 export const usageSenderWorkflowId = ({ accountId, mode, meter }: UsageStream): string =>
-  `usage-sender/${accountId}/${mode}/${meter}`;
+  `${usageSenderPrefix(accountId)}${mode}/${meter}`;
 
 const IDLE_TIME = "2 minutes";
 

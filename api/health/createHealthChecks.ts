@@ -1,22 +1,12 @@
 import type { Client } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
-import { sql } from "../../db/sql.ts";
+import { readServerStatus } from "../../db/serverStatus.ts";
+import { within } from "../../domain/within.ts";
+import { callTemporalWithin } from "../../program/callTemporalWithin.ts";
 import type { HealthChecks } from "./healthEndpoints.ts";
 
 /** Shorter than the patience of those who ask, so that they learn which part it is. */
 const PATIENCE_MS = 2000;
-
-const within = async <Result>(work: Promise<Result>, timeoutMs: number): Promise<Result> => {
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error("no answer in time")), timeoutMs);
-  });
-  try {
-    return await Promise.race([work, timeout]);
-  } finally {
-    clearTimeout(timer);
-  }
-};
 
 /** Looks whether the database and Temporal answer, each within two seconds. */
 export const createHealthChecks = ({
@@ -26,12 +16,9 @@ export const createHealthChecks = ({
   readonly db: DatabasePool;
   readonly temporal: Client;
 }): HealthChecks => ({
-  database: () => within(db.query(sql.typeAlias("void")`SELECT`), PATIENCE_MS),
+  database: () => within(AbortSignal.timeout(PATIENCE_MS), readServerStatus(db)),
   temporal: () =>
-    within(
-      temporal.withDeadline(Date.now() + PATIENCE_MS, () =>
-        temporal.workflowService.describeNamespace({ namespace: temporal.options.namespace }),
-      ),
-      PATIENCE_MS,
+    callTemporalWithin(temporal, PATIENCE_MS, () =>
+      temporal.workflowService.describeNamespace({ namespace: temporal.options.namespace }),
     ),
 });

@@ -8,7 +8,7 @@ import type { Guide } from "../middleware/guideVisitors.ts";
 import { handleErrors } from "../middleware/handleErrors.ts";
 import { identifyRequest } from "../middleware/identifyRequest.ts";
 import { limitRate } from "../middleware/limitRate.ts";
-import type { TakeTurn } from "../middleware/limitRate.ts";
+import type { TakeTurn } from "../../db/rateLimits.ts";
 import { observeRequest } from "../middleware/observeRequest.ts";
 import type { RequestObserver } from "../middleware/observeRequest.ts";
 import { readBody } from "../middleware/readBody.ts";

@@ -1,14 +1,11 @@
 import type { Middleware } from "koa";
-import type { Caller } from "../../db/apiKeys.ts";
 import { DomainError } from "../../domain/errors.ts";
+import type { Authenticate } from "../../services/createAuthenticator.ts";
 import type { ApiState } from "../http/apiContext.ts";
-
-/** Answers who a key speaks for, null for a key that is unknown or revoked. */
-export type Authenticator = (key: string) => Promise<Caller | null>;
 
 /** Lets only requests pass that carry a key, raw, in `Authorization`. */
 export const authenticate =
-  (findCaller: Authenticator): Middleware<ApiState> =>
+  (findCaller: Authenticate): Middleware<ApiState> =>
   async (ctx, next) => {
     const key = ctx.req.headers.authorization;
     const caller = key === undefined || key === "" ? null : await findCaller(key);

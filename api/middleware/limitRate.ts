@@ -1,14 +1,9 @@
 import type { Middleware } from "koa";
+import type { TakeTurn } from "../../db/rateLimits.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { ApiState } from "../http/apiContext.ts";
 
 const WINDOW_MS = 1000;
-
-/** Takes a turn of a limit that all processes share; false when it is used up. */
-export type TakeTurn = (
-  bucket: string,
-  limit: { readonly turns: number; readonly windowMs: number },
-) => Promise<boolean>;
 
 /** Takes so many requests of each key within any second; more are refused before anything is done for them. */
 export const limitRate =

@@ -10,7 +10,7 @@ import type { Authenticate } from "../../services/createAuthenticator.ts";
 import { authenticate } from "../middleware/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentGuide, documentPages } from "../openapi/documentPages.ts";
-import type { TakeTurn } from "../middleware/limitRate.ts";
+import type { TakeTurn } from "../../db/rateLimits.ts";
 import { charityEndpoints } from "./charities/charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboard/dashboardEndpoints.ts";
 import { dashboardGuide, dashboardPages } from "./dashboard/dashboardPages.ts";

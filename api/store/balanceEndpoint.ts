@@ -2,6 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import type { BalanceEntry } from "../../db/storeBalances.ts";
 import { listBalanceEntries } from "../../db/storeBalances.ts";
+import { isBalanceLow } from "../../domain/stores.ts";
 import { getStore } from "../../services/getStore.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
@@ -111,7 +112,7 @@ export const balanceEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint
       return {
         key_mode: KEY_MODES[caller.mode],
         balance_cents: isLive ? store.balanceCents : null,
-        low_balance: isLive && store.balanceCents < store.lowBalanceCents,
+        low_balance: isLive && isBalanceLow(store),
         low_balance_threshold_cents: store.lowBalanceCents,
         prices: { tree_cents: store.treePriceCents, bottle_cents: store.bottlePriceCents },
         entries: page.map(presentEntry),

@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { isBalanceLow } from "../../domain/stores.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import { getStore } from "../../services/getStore.ts";
@@ -53,7 +54,7 @@ export const verifyEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint 
           plastic_removal: store.plasticRemoval,
           donations: store.donations,
         },
-        low_balance: caller.mode === "live" && store.balanceCents < store.lowBalanceCents,
+        low_balance: caller.mode === "live" && isBalanceLow(store),
         low_balance_threshold_cents: store.lowBalanceCents,
       };
     },

@@ -6,8 +6,8 @@ import { formatEin, parseEin } from "../../domain/charities.ts";
 import { isTooShort, MINIMUM_SEARCH_LENGTH } from "../../domain/charitySearch.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { date } from "../../domain/fields.ts";
-import { createCatalogue } from "../../providers/charities/catalogue/createCatalogue.ts";
 import { importCharities } from "../../services/importCharities.ts";
+import { searchCatalogue } from "../../services/searchCatalogue.ts";
 import { parseLimit, parserOf } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -106,7 +106,6 @@ const search = async (
   name: string,
   { page, json }: { readonly page: number; readonly json?: true },
 ): Promise<void> => {
-  const ein = parseEin(name);
   if (isTooShort(name)) {
     throw new CommandError(
       EXIT.usage,
@@ -114,11 +113,7 @@ const search = async (
     );
   }
   const db = await connections.database();
-  const catalogue = createCatalogue({ db, searches: db });
-  const { items, totalItems } = await catalogue.search(
-    { name: ein === null ? name : null, ein, page, pageSize: PAGE_SIZE },
-    AbortSignal.timeout(60_000),
-  );
+  const { items, totalItems } = await searchCatalogue({ db }, name, { page, pageSize: PAGE_SIZE });
   if (json) {
     printJson(io, { total_items: totalItems, charities: items });
     return;

@@ -4,11 +4,11 @@ import type { Mode } from "../../domain/accounts.ts";
 import { formatEin } from "../../domain/charities.ts";
 import type { Donation } from "../../domain/donations.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { formatDollars } from "../../domain/money.ts";
 import { getOrganization } from "../../services/getOrganization.ts";
 import { parseId, parseLimit, parseMode } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { say } from "../io.ts";
-import { formatDollars } from "../output/presentDonations.ts";
 import { printJson, printRecord, printTable } from "../output/print.ts";
 
 const einOf = ({ ein }: Donation): string | null => ein && formatEin(ein);

@@ -1,7 +1,8 @@
 import type { Command } from "commander";
 import { Option } from "commander";
-import { deleteCachedAnswers, SUMMARY_KEY, treeKey } from "../../db/cachedAnswers.ts";
 import { PLANTING_STAGES } from "../../domain/planting.ts";
+import { dropCachedAnswers } from "../../services/dropCachedAnswers.ts";
+import type { CachedAnswers } from "../../services/dropCachedAnswers.ts";
 import { parseId, parseLimit } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { CommandError, EXIT } from "../exitCodes.ts";
@@ -22,17 +23,19 @@ type ClearOptions = {
   readonly json?: true;
 };
 
-const clearCache = async (
-  { io, connections }: Context,
-  { tree, summary, all, json }: ClearOptions,
-): Promise<void> => {
+const chosenAnswers = ({ tree, summary, all }: ClearOptions): CachedAnswers => {
   if ([tree, summary, all].filter((option) => option !== undefined).length !== 1) {
     throw new CommandError(EXIT.usage, "Name one of --tree, --summary and --all.");
   }
-  const db = await connections.database();
-  const key = tree === undefined ? SUMMARY_KEY : treeKey(tree);
-  const dropped = await deleteCachedAnswers(db, all ? null : key);
-  if (json) {
+  return tree === undefined
+    ? { kind: all ? "all" : "summary" }
+    : { kind: "tree", registrationId: tree };
+};
+
+const clearCache = async ({ io, connections }: Context, options: ClearOptions): Promise<void> => {
+  const answers = chosenAnswers(options);
+  const dropped = await dropCachedAnswers({ db: await connections.database() }, answers);
+  if (options.json) {
     printJson(io, { dropped });
   } else {
     io.stdout.write(`dropped ${dropped} ${dropped === 1 ? "answer" : "answers"}\n`);

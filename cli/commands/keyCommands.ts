@@ -1,11 +1,11 @@
 import type { Command } from "commander";
-import { listApiKeys, revokeApiKey } from "../../db/apiKeys.ts";
+import { listApiKeys } from "../../db/apiKeys.ts";
 import type { Mode } from "../../domain/accounts.ts";
 import { getOrganization } from "../../services/getOrganization.ts";
 import { issueKey } from "../../services/issueKey.ts";
+import { revokeKey } from "../../services/revokeKey.ts";
 import { parseId, parseMode } from "../arguments.ts";
 import type { Context } from "../context.ts";
-import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { KEY_HEADINGS, keyRows, presentKey } from "../output/presentKey.ts";
 import { printJson, printRecord, printTable } from "../output/print.ts";
@@ -43,20 +43,14 @@ const revoke = async (
   { json }: { readonly json?: true },
 ): Promise<void> => {
   const db = await connections.database();
-  const key = await revokeApiKey(db, id, clock.now());
-  if (!key) {
-    throw new CommandError(EXIT.notFound, `There is no key ${id}.`);
-  }
+  const { key, wasLast } = await revokeKey({ db, clock }, id);
   if (json) {
     printJson(io, presentKey(key));
   } else {
     printTable(io, KEY_HEADINGS, keyRows([key]));
   }
-  const left = (await listApiKeys(db, key.accountId)).filter(
-    ({ mode, revokedAt }) => mode === key.mode && revokedAt === null,
-  );
   say(io, "It stops working within 5 seconds, everywhere.");
-  if (left.length === 0) {
+  if (wasLast) {
     say(io, `The account has no ${key.mode} key any more.`);
   }
 };

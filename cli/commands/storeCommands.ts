@@ -12,6 +12,7 @@ import { centsToDollars, formatCents } from "../../domain/money.ts";
 import { normalizeDomain } from "../../domain/stores.ts";
 import { createStore } from "../../services/createStore.ts";
 import { issueKey } from "../../services/issueKey.ts";
+import { uninstallStore } from "../../services/uninstallStore.ts";
 import { updateStore } from "../../services/updateStore.ts";
 import { NONE, orNone, parseId, parseMode, parserOf, parseSwitch } from "../arguments.ts";
 import type { Context } from "../context.ts";
@@ -153,13 +154,13 @@ const update = (context: Context, named: string, options: UpdateOptions): Promis
   );
 
 const uninstall = async (context: Context, named: string, options: JsonOption): Promise<void> => {
-  const store = await findNamedStore(await context.connections.database(), named);
-  if (store.uninstalledAt === null) {
-    await change(context, named, { uninstalledAt: context.clock.now() }, options);
-    return;
-  }
+  const db = await context.connections.database();
+  const { id } = await findNamedStore(db, named);
+  const { store, wasUninstalledBefore } = await uninstallStore({ db, clock: context.clock }, id);
   printChanged(context, store, options);
-  say(context.io, "It was uninstalled before; the first date stays.");
+  if (wasUninstalledBefore) {
+    say(context.io, "It was uninstalled before; the first date stays.");
+  }
 };
 
 const issue = async (

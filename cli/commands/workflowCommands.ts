@@ -193,7 +193,7 @@ export const addWorkflowCommands = (program: Command, context: Context): void =>
   workflow
     .command("show")
     .description("show a workflow's state, what it is waiting for and how it ended")
-    .argument("<workflow-id>", "its id, such as a refund_id")
+    .argument("<workflow-id>", "its id, such as a registration's refund_id")
     .option("--run <run-id>", "a certain run; the latest by default")
     .option("--json", "print JSON")
     .action((id: string, options: { readonly run?: string; readonly json?: true }) =>

@@ -6,11 +6,8 @@ import { MODES } from "../../domain/accounts.ts";
 import type { Mode } from "../../domain/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { DonationTotals } from "../../domain/donations.ts";
+import { formatDollars } from "../../domain/money.ts";
 import { formatInstant } from "./formatTable.ts";
-
-/** Whole cents as dollars. */
-export const formatDollars = (cents: number): string =>
-  `${Math.floor(cents / 100).toLocaleString("en-US")}.${String(cents % 100).padStart(2, "0")}`;
 
 /** An organization's donations in one mode, and whether they are subscribed to. */
 type DonationBooks = {

@@ -14,7 +14,6 @@ import { keepDetails } from "./remote/keepDetails.ts";
 export type Charities = {
   /** A provider that has no key in the settings fails whatever it is asked. */
   readonly named: (name: CharityProviderName) => CharityProvider;
-  readonly isSetUp: (name: CharityProviderName) => boolean;
 };
 
 /** Keys and addresses of the remote providers; null where the operator has no key. */
@@ -72,8 +71,5 @@ export const createCharities = ({
     change: kept("change"),
     pledge: kept("pledge"),
   };
-  return {
-    named: (name) => providers[name],
-    isSetUp: (name) => name === "catalogue" || remote[name] !== null,
-  };
+  return { named: (name) => providers[name] };
 };

@@ -9,7 +9,7 @@ import { systemClock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
-import type { TakeTurn } from "../../api/middleware/limitRate.ts";
+import type { TakeTurn } from "../../db/rateLimits.ts";
 import { takeTurn as takeTurnOf } from "../../db/rateLimits.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createAuthenticator } from "../../services/createAuthenticator.ts";

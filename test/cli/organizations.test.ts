@@ -258,6 +258,9 @@ test("a subscription without a customer is refused and changes nothing", async (
   t.is(run.exitCode, 1);
   t.regex(run.stderr, /needs a Stripe customer/u);
   t.is((await findAccount(db, id))?.stripeCustomerId, "cus_d");
+  await t.throwsAsync(createTestOrganization(db, { stripeSubscriptionId: "sub_e" }), {
+    message: /needs a Stripe customer/u,
+  });
 });
 
 test("what does not exist is told with exit code 3", async (t) => {

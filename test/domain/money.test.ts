@@ -1,5 +1,5 @@
 import test from "ava";
-import { centsToDollars, dollarsToCents, formatCents } from "../../domain/money.ts";
+import { centsToDollars, dollarsToCents, formatCents, formatDollars } from "../../domain/money.ts";
 
 test("every amount of whole cents up to 10,000 dollars comes back as it went in", (t) => {
   for (let cents = 0; cents <= 1_000_000; cents += 1) {
@@ -24,5 +24,16 @@ test("cents are written for people with both digits and their sign", (t) => {
     "1.23 USD",
     "-0.07 USD",
     "-123.45 USD",
+  ]);
+});
+
+test("dollars are written for people in groups of three digits", (t) => {
+  t.deepEqual([0, 5, 99_999, 123_456, 9_007_199_254_740_991, -123_456].map(formatDollars), [
+    "0.00",
+    "0.05",
+    "999.99",
+    "1,234.56",
+    "90,071,992,547,409.91",
+    "-1,234.56",
   ]);
 });

@@ -1,4 +1,4 @@
-import { updateStore } from "../../db/stores.ts";
+import { markStoreUninstalled, updateStore } from "../../db/stores.ts";
 import { revokeApiKey, listApiKeys } from "../../db/apiKeys.ts";
 import { createStoreAuthenticator } from "../../services/createStoreAuthenticator.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -127,7 +127,7 @@ test("an uninstalled store is closed in every process and opens again when it is
   for (const { get } of apis) {
     t.is((await get("/app/api/verify", store.live)).status, 200);
   }
-  await updateStore(db, store.id, { uninstalledAt: new Date() });
+  await markStoreUninstalled(db, store.id, new Date());
   for (const { get } of apis) {
     t.is((await get("/app/api/verify", store.live)).body["code"], "INVALID_SHOP");
   }

@@ -105,7 +105,6 @@ test("a donation is found by its customer", async (t) => {
 test("when the charity's provider fails nothing is recorded, and a repeat of an earlier donation is still answered", async (t) => {
   const { db } = t.context;
   const charities: Charities = {
-    isSetUp: () => true,
     named: () => ({ name: "catalogue", search: fail, findByEin: fail, findById: fail }),
   };
   const healthy = await startStoreApi(t, { db });

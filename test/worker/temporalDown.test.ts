@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { findFreePort } from "../../embedded/ports.ts";
+import { findFreePort } from "../../program/probePort.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/temporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporalServer.ts";

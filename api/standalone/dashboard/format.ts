@@ -1,5 +1,4 @@
 const numbers = new Intl.NumberFormat("en-US");
-const money = new Intl.NumberFormat("en-US", { style: "currency", currency: "USD" });
 const measures = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
 const months = new Intl.DateTimeFormat("en-US", {
   month: "long",
@@ -14,8 +13,6 @@ const instants = new Intl.DateTimeFormat("en-US", {
 });
 
 export const formatNumber = (value: number): string => numbers.format(value);
-
-export const formatCents = (amountCents: number): string => money.format(amountCents / 100);
 
 export const formatMeasure = (value: number): string => measures.format(value);
 

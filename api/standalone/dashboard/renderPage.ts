@@ -1,13 +1,8 @@
+import { absoluteAddress } from "../../../domain/buildTreeEvidence.ts";
 import { IMPACT_FACTORS } from "../../../domain/impactFactors.ts";
+import { formatDollars } from "../../../domain/money.ts";
 import type { Dashboard } from "../../../services/readDashboard.ts";
-import {
-  formatCents,
-  formatDay,
-  formatInstant,
-  formatMeasure,
-  formatMonth,
-  formatNumber,
-} from "./format.ts";
+import { formatDay, formatInstant, formatMeasure, formatMonth, formatNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html, styleElement } from "./html.ts";
 import { renderMonthChart } from "./monthChart.ts";
@@ -81,7 +76,7 @@ const renderFacts = (dashboard: Dashboard): Markup => {
     </div>
     <div class="sheet fact">
       <h2 class="label">Donated to charities</h2>
-      ${renderNumber(formatCents(donations.amountCents))}
+      ${renderNumber(`$${formatDollars(donations.amountCents)}`)}
       <p>in ${formatNumber(donations.count)} ${donations.count === 1 ? "donation" : "donations"}</p>
     </div>
     <div class="sheet fact">
@@ -159,15 +154,11 @@ const renderSites = ({ sites }: Dashboard, base: string): Markup =>
     </div>
   </section>`;
 
-/** What this service serves itself stands below its own public path. */
-const addressOf = (address: string, root: string): string =>
-  address.startsWith("/") ? `${root}${address}` : address;
-
 const renderMedium = (medium: Dashboard["media"][number], root: string): Markup =>
   html`<li>
-    <a href="${addressOf(medium.url, root)}" rel="noopener noreferrer"
+    <a href="${absoluteAddress(medium.url, root)}" rel="noopener noreferrer"
       ><img
-        src="${addressOf(medium.thumbnailUrl, root)}"
+        src="${absoluteAddress(medium.thumbnailUrl, root)}"
         alt="${isSimulated(medium) ? "Simulated: " : null}${medium.type === "video" ? "Still of a film" : "Photo"} from the planting at ${medium.siteName}, ${medium.country}, ${formatDay(medium.takenAt)}"
         width="480"
         height="360"

@@ -5,6 +5,7 @@ import { KINDS } from "../../../domain/accounts.ts";
 import type { Kind } from "../../../domain/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
+import { findFractionalCountFault } from "../../../domain/registrationFields.ts";
 import type { Owner, RegistrationFilter } from "../../../domain/registrations.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { listRegistrations } from "../../../services/listRegistrations.ts";
@@ -28,15 +29,6 @@ type Dependencies = {
 };
 
 const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({ accountId, mode, kind });
-
-const requireFractionalCounting = (caller: Caller): void => {
-  if (!caller.fractionalCounting) {
-    throw new DomainError(
-      "request_invalid",
-      "fractional_count: fractional counting is not enabled for this organization",
-    );
-  }
-};
 
 const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
   const names = KIND_NAMES[kind];
@@ -66,8 +58,9 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
     schemas: { body: SCHEMAS[kind].registerBody, reply: SCHEMAS[kind].registerReply },
     examples: EXAMPLES[kind].register,
     handle: async ({ ctx, caller, body }) => {
-      if (body.fractional_count !== undefined) {
-        requireFractionalCounting(caller);
+      const fault = findFractionalCountFault(body.fractional_count, caller);
+      if (fault !== null) {
+        throw new DomainError("request_invalid", fault);
       }
       const { registration, totals, replayed } = await writer.register({
         ...ownerOf(caller, kind),

@@ -1,3 +1,4 @@
+import { within } from "../../../domain/within.ts";
 import { describeError } from "../../exitCodes.ts";
 
 /** What was found of one thing. `skipped`: it is not set up, or cannot be judged from here. */
@@ -18,15 +19,9 @@ const PATIENCE_MS = 15_000;
 
 /** Looks at one thing, within bounds; whatever is thrown meanwhile is what is wrong with it. */
 export const check = async (name: string, look: () => Promise<Verdict>): Promise<Finding> => {
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise<Verdict>((resolve) => {
-    timer = setTimeout(() => resolve(wrong("no answer in time")), PATIENCE_MS);
-  });
   try {
-    return { check: name, ...(await Promise.race([look(), timeout])) };
+    return { check: name, ...(await within(AbortSignal.timeout(PATIENCE_MS), look())) };
   } catch (error) {
     return { check: name, ...wrong(describeError(error)) };
-  } finally {
-    clearTimeout(timer);
   }
 };

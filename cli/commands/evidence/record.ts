@@ -1,16 +1,15 @@
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
-import { WorkflowNotFoundError } from "@temporalio/common";
 import type { z } from "zod";
 import { plantingReport } from "../../../domain/plantingFact.ts";
+import { wakePlantingOrder } from "../../../program/wakePlantingOrder.ts";
 import { reportPlanting } from "../../../services/reportPlanting.ts";
-import { factsSignal, plantingOrderWorkflowId } from "../../../workflows/plantingOrder.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
-const SIGNAL_MS = 2000;
+const WAKE_WITHIN_MS = 2000;
 
 const parseReport = (json: string): z.output<typeof plantingReport> => {
   let value: unknown;
@@ -31,21 +30,12 @@ const parseReport = (json: string): z.output<typeof plantingReport> => {
 };
 
 /** Wakes the order's workflow where Temporal is up; elsewhere it finds out at its next look. */
-const wake = async (context: Context, orderId: number): Promise<void> => {
-  try {
-    const temporal = await context.connections.temporal();
-    await temporal.withAbortSignal(AbortSignal.timeout(SIGNAL_MS), () =>
-      temporal.withDeadline(Date.now() + SIGNAL_MS, () =>
-        temporal.workflow.getHandle(plantingOrderWorkflowId(orderId)).signal(factsSignal),
-      ),
-    );
-  } catch (error) {
-    // It has seen the order to its end already, or the next gathering starts it again.
-    if (error instanceof WorkflowNotFoundError) {
-      return;
-    }
+const wake = async ({ io, connections }: Context, orderId: number): Promise<void> => {
+  // Where nothing is set up to connect to, there is nobody to be told.
+  const temporal = await connections.temporal().catch(() => null);
+  if (temporal === null || !(await wakePlantingOrder(temporal, orderId, WAKE_WITHIN_MS))) {
     say(
-      context.io,
+      io,
       "The order's workflow could not be told; where it still runs it finds out at its next look.",
     );
   }

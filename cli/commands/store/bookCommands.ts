@@ -3,6 +3,7 @@ import { z } from "zod";
 import { listBalanceEntries } from "../../../db/storeBalances.ts";
 import { text } from "../../../domain/fields.ts";
 import { formatCents } from "../../../domain/money.ts";
+import { isBalanceLow } from "../../../domain/stores.ts";
 import { topUpStore } from "../../../services/topUpStore.ts";
 import { parseCount, parseLimit, parserOf } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
@@ -59,7 +60,7 @@ const balance = async (
   { json }: { readonly json?: true },
 ): Promise<void> => {
   const store = await findNamedStore(await connections.database(), named);
-  const isLow = store.balanceCents < store.lowBalanceCents;
+  const isLow = isBalanceLow(store);
   if (json) {
     printJson(io, {
       id: store.id,

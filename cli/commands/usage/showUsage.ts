@@ -9,8 +9,8 @@ import {
   listFactsOfRegistration,
   listSealingsOfSecond,
 } from "../../../db/usageListing.ts";
+import { refundIdOf } from "../../../domain/refund.ts";
 import { secondOf } from "../../../domain/registrations.ts";
-import { refundWorkflowId } from "../../../workflows/refund.ts";
 import { usageSenderWorkflowId } from "../../../workflows/usageSender.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
@@ -105,7 +105,7 @@ export const showUsage = async (
     facts.length === 0 ? [] : await listSealingsOfSecond(db, stream, secondOf(createdAt));
   const workflows = {
     sender: facts.length === 0 ? null : usageSenderWorkflowId(stream),
-    refund: refundedCount === 0 ? null : refundWorkflowId(id),
+    refund: refundedCount === 0 ? null : refundIdOf(id),
   };
   if (json) {
     printJson(io, {

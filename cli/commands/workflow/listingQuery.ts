@@ -1,3 +1,5 @@
+import { usageSenderPrefix } from "../../../workflows/usageSender.ts";
+
 /** Temporal's own names in visibility queries, by what people write. */
 const STATUS_NAMES: Readonly<Record<string, string>> = {
   running: "Running",
@@ -25,5 +27,5 @@ export const listingQuery = ({ type, status, org }: WorkflowFilter): string =>
   [
     ...(type === undefined ? [] : [`WorkflowType = ${quote(type)}`]),
     ...(status === undefined ? [] : [`ExecutionStatus = ${quote(STATUS_NAMES[status] ?? status)}`]),
-    ...(org === undefined ? [] : [`WorkflowId STARTS_WITH ${quote(`usage-sender/${org}/`)}`]),
+    ...(org === undefined ? [] : [`WorkflowId STARTS_WITH ${quote(usageSenderPrefix(org))}`]),
   ].join(" AND ");

@@ -1,11 +1,12 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
+import type { TakeTurn } from "../../../db/rateLimits.ts";
 import type { Charity } from "../../../domain/charities.ts";
 import type { CharityProvider } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
 import { askJson } from "./askJson.ts";
 import { isPathSafe, looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
-import type { RemoteDependencies, RemoteSettings } from "./remoteSettings.ts";
+import type { RemoteSettings } from "./remoteSettings.ts";
 import { searchByEin } from "./searchByEin.ts";
 
 /*
@@ -49,7 +50,7 @@ const searchAnswer = z.object({ nonprofits: z.array(hit) });
 
 export const createEveryOrg = (
   { apiBase, apiKey, timeoutMs }: RemoteSettings<{ apiKey: string }>,
-  { takeTurn }: RemoteDependencies,
+  { takeTurn }: { readonly takeTurn: TakeTurn },
 ): CharityProvider => {
   // The limits are a key's; its hash names it without giving it away.
   const keyName = createHash("sha256").update(apiKey).digest("hex").slice(0, 16);

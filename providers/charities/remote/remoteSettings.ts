@@ -5,11 +5,3 @@ export type RemoteSettings<Credentials> = Credentials & {
   /** The limit of one attempt. */
   readonly timeoutMs: number;
 };
-
-export type RemoteDependencies = {
-  /** Takes a turn of a limit that all processes share; false when it is used up. */
-  readonly takeTurn: (
-    bucket: string,
-    limit: { readonly turns: number; readonly windowMs: number },
-  ) => Promise<boolean>;
-};

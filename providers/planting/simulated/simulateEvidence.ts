@@ -5,9 +5,9 @@ import {
   evidenceOfPlanted,
   evidenceOfVerified,
 } from "../../../domain/evidenceOfFact.ts";
-import { SIMULATED_PARTNER_NAME } from "./createSimulatedPartner.ts";
 import type { EvidenceStage } from "../../../domain/treeEvidence.ts";
 import { EVIDENCE_STAGES } from "../../../domain/treeEvidence.ts";
+import { SIMULATED_PARTNER_NAME } from "./createSimulatedPartner.ts";
 import { chooseBySeed } from "./seededChoice.ts";
 import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";
 
