@@ -34,7 +34,7 @@ const LEASE_MS = 15_000;
 const leaseFrom = (now: Date): Date => new Date(now.getTime() + LEASE_MS);
 
 /** Only a person can mend credentials; asking more often helps nobody. */
-const MISCONFIGURED_PAUSE_MS = 5 * 60 * 1000;
+export const MISCONFIGURED_PAUSE_MS = 5 * 60 * 1000;
 
 const EARLY_PAUSE_MS = 60 * 1000;
 

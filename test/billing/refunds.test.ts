@@ -3,8 +3,6 @@ import { DomainError } from "../../domain/errors.ts";
 import { updateAccount } from "../../db/accounts.ts";
 import { sumLedgerUsage } from "../../db/ledgerUsage.ts";
 import { areRefundsSettled } from "../../db/usageFacts.ts";
-import { createBilling } from "../../providers/billing/createBilling.ts";
-import { drainUsage } from "../../services/drainUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { readBooks } from "../support/books.ts";
 import { setUpBilling } from "./billingSetup.ts";
@@ -74,21 +72,27 @@ test("a refund goes to the customer who was billed for the usage, also after ano
 });
 
 test("usage that the ledger billed is refunded there after Stripe was set up", async (t) => {
-  const { register, refund, drain, deps, stream, sends, pass } = await setUpBilling(t);
-  const beforeStripe = { ...deps, billing: createBilling({ db: deps.db, stripe: null }) };
+  const { register, refund, drain, drainWithoutKey, deps, stream, customerId, sends, pass } =
+    await setUpBilling(t);
+  const { db } = deps;
+  const span = { start: 0, end: Number.MAX_SAFE_INTEGER };
+  await updateAccount(db, stream.accountId, { stripeCustomerId: null });
   const id = await register(8);
   pass(5);
-  await drainUsage(beforeStripe, stream, {
-    signal: new AbortController().signal,
-    onResult: () => undefined,
-  });
-  const span = { start: 0, end: Number.MAX_SAFE_INTEGER };
-  t.is(await sumLedgerUsage(deps.db, stream, span), 8);
+  await drainWithoutKey();
+  t.is(await sumLedgerUsage(db, stream, span), 8);
+  await updateAccount(db, stream.accountId, { stripeCustomerId: customerId });
 
-  await refund(id, 6);
+  await refund(id, 5);
   await drain();
+  t.is(await sumLedgerUsage(db, stream, span), 3);
 
-  t.is(await sumLedgerUsage(deps.db, stream, span), 2);
+  // Nor does a worker wait for Stripe's key with it.
+  await refund(id, 1);
+  await register(9);
+  pass(5);
+  t.like(await drainWithoutKey(), { kind: "delayed", cause: "misconfigured" });
+  t.is(await sumLedgerUsage(db, stream, span), 2);
   t.is(sends(), 0);
 });
 
