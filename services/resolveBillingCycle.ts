@@ -13,9 +13,9 @@ const MIRRORED_MS = 60 * 60 * 1000;
 const ANSWER_WITHIN_MS = 8000;
 
 /**
- * The billing cycle that holds the present instant: the period of the account's subscription where the processor keeps
- * one, else the month from the account's billing day.
- * @throws Error when the processor should know the period and cannot be asked: nobody may guess it
+ * The billing cycle that holds the present instant: the period of the account's subscription where Stripe bills the
+ * account and has one, else the month from the account's billing day.
+ * @throws Error when Stripe should know the period and cannot be asked, or is not set up here: nobody may guess it
  */
 export const resolveBillingCycle = async (
   {
@@ -32,8 +32,8 @@ export const resolveBillingCycle = async (
     throw new Error(`Account ${accountId} does not exist.`);
   }
   const now = clock.now();
-  const processor = billing.forMode(mode);
-  if (processor.name === "ledger" || account.stripeSubscriptionId === null) {
+  const biller = billing.billerOf(account, mode);
+  if (biller === "ledger" || account.stripeSubscriptionId === null) {
     return monthlyCycle(account.billingDay, now);
   }
   const mirrored = await findBillingPeriod(db, accountId, meter);
@@ -43,6 +43,10 @@ export const resolveBillingCycle = async (
     now.getTime() - mirrored.readAt.getTime() < MIRRORED_MS
   ) {
     return mirrored;
+  }
+  const processor = billing.named(biller, mode);
+  if (!processor) {
+    throw new Error(`Stripe, which is not set up, has the billing period of account ${accountId}.`);
   }
   const period = await processor.currentPeriod(
     {

@@ -31,6 +31,8 @@ export type BillingSetup = {
   readonly subscriptionId: string;
   readonly register: (count: number, mode?: Mode) => Promise<string>;
   readonly refund: (id: string, count?: number) => Promise<Refunded>;
+  /** As an API to which nobody gave Stripe's key. */
+  readonly refundWithoutKey: (id: string, count?: number) => Promise<Refunded>;
   /** Moves our clock and Stripe's. */
   readonly pass: (seconds: number) => void;
   readonly drainOnce: () => Promise<DrainResult>;
@@ -72,6 +74,7 @@ export const setUpBilling = async (
     db,
     stripe: { secretKey: double.secretKey, apiBase: double.url, timeoutMs },
   });
+  const billingWithoutKey = createBilling({ db, stripe: null });
   await billing.prepare();
   const { customerId, subscriptionId } = control.addSubscriber({});
   const { id: accountId } = await createTestOrganization(db, {
@@ -89,6 +92,13 @@ export const setUpBilling = async (
       onResult: () => undefined,
     });
   const drainOnce = (): Promise<DrainResult> => drainWith(billing);
+
+  const refundWith = (present: Billing) => (id: string, count?: number) =>
+    refundRegistration(
+      { ...deps, billing: present },
+      { accountId, mode: "live", kind: "tree" },
+      { id, count: count ?? null, reason: null },
+    );
 
   const retryFailed = async (known: "delivered" | "absent" | null) => {
     const ids = await db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
@@ -123,15 +133,11 @@ export const setUpBilling = async (
       });
       return registration.id;
     },
-    refund: (id, count) =>
-      refundRegistration(
-        deps,
-        { accountId, mode: "live", kind: "tree" },
-        { id, count: count ?? null, reason: null },
-      ),
+    refund: refundWith(billing),
+    refundWithoutKey: refundWith(billingWithoutKey),
     pass: (seconds) => control.advanceClock({ seconds }),
     drainOnce,
-    drainWithoutKey: () => drainWith(createBilling({ db, stripe: null })),
+    drainWithoutKey: () => drainWith(billingWithoutKey),
     seal: async (mode = "live") => {
       const sealing = await sealMeterEvent(deps, { ...stream, mode });
       return sealing.kind === "event" ? sealing.event : null;

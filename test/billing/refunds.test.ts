@@ -339,3 +339,33 @@ test("a refund is not guessed at when the subscription's period cannot be read",
 
   t.is((await refund(id)).refundedCount, 5);
 });
+
+test("without Stripe's key a refund goes by the mirrored period while it is fresh, and is not guessed at after that", async (t) => {
+  const { register, refund, refundWithoutKey, deps, stream, pass } = await setUpBilling(t);
+  const id = await register(5);
+  await t.throwsAsync(refundWithoutKey(id, 1), { message: /Stripe, which is not set up/u });
+  t.is((await readBooks(deps.db, stream.accountId)).refunded, 0n);
+
+  await refund(id, 1);
+  t.is((await refundWithoutKey(id, 1)).refundedCount, 1);
+
+  pass(3600);
+  await t.throwsAsync(refundWithoutKey(id, 1), { message: /Stripe, which is not set up/u });
+  t.is((await readBooks(deps.db, stream.accountId)).refunded, 2n);
+});
+
+test("a Stripe customer without a subscription has the month from the billing day, with Stripe's key and without", async (t) => {
+  const { register, refund, refundWithoutKey, deps, stream, double } = await setUpBilling(t);
+  await updateAccount(deps.db, stream.accountId, { stripeSubscriptionId: null });
+  const id = await register(5);
+
+  double.control.holdClock({ second: Date.UTC(2026, 5, 1) / 1000 - 1 });
+  t.is((await refund(id, 1)).refundedCount, 1);
+  t.is((await refundWithoutKey(id, 1)).refundedCount, 1);
+
+  double.control.holdClock({ second: Date.UTC(2026, 5, 1) / 1000 });
+  for (const refused of [refund, refundWithoutKey]) {
+    const error = await t.throwsAsync(refused(id, 1), { instanceOf: DomainError });
+    t.is(error?.code, "outside_billing_cycle");
+  }
+});
