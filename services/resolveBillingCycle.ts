@@ -15,7 +15,8 @@ const ANSWER_WITHIN_MS = 8000;
 /**
  * The billing cycle that holds the present instant: the period of the account's subscription where Stripe bills the
  * account and has one, else the month from the account's billing day.
- * @throws Error when Stripe should know the period and cannot be asked, or is not set up here: nobody may guess it
+ * @throws Error when Stripe should know the period and cannot be asked, tells one that does not hold the present instant,
+ * or is not set up here: nobody may guess it
  */
 export const resolveBillingCycle = async (
   {
@@ -36,7 +37,8 @@ export const resolveBillingCycle = async (
   if (biller === "ledger" || account.stripeSubscriptionId === null) {
     return monthlyCycle(account.billingDay, now);
   }
-  const mirrored = await findBillingPeriod(db, accountId, meter);
+  const subscription = { accountId, subscriptionId: account.stripeSubscriptionId, meter };
+  const mirrored = await findBillingPeriod(db, subscription);
   if (
     mirrored &&
     isWithin(mirrored, now) &&
@@ -49,17 +51,14 @@ export const resolveBillingCycle = async (
     throw new Error(`Stripe, which is not set up, has the billing period of account ${accountId}.`);
   }
   const period = await processor.currentPeriod(
-    {
-      accountId,
-      customerId: account.stripeCustomerId,
-      subscriptionId: account.stripeSubscriptionId,
-    },
+    { ...subscription, customerId: account.stripeCustomerId },
     meter,
     AbortSignal.timeout(ANSWER_WITHIN_MS),
   );
-  if (!period) {
-    throw new Error(`The processor tells no billing period for account ${accountId}.`);
+  // Just after a period's end the processor may still tell that one, also since the clocks differ.
+  if (!period || !isWithin(period, clock.now())) {
+    throw new Error(`The processor tells no present billing period for account ${accountId}.`);
   }
-  await saveBillingPeriod(db, accountId, meter, period, now);
+  await saveBillingPeriod(db, subscription, period, now);
   return period;
 };

@@ -1,12 +1,10 @@
 import type { DatabasePool } from "slonik";
 import type { Account, AccountChanges } from "../db/accounts.ts";
 import { updateAccount } from "../db/accounts.ts";
-import { deleteBillingPeriods } from "../db/billingPeriods.ts";
 import { DomainError } from "../domain/errors.ts";
 
 /**
- * Changes what an operator may change of an organization. Another customer or subscription has another billing period,
- * so the mirrored one is forgotten with it.
+ * Changes what an operator may change of an organization.
  * @throws DomainError record_not_found, or request_invalid for a subscription without a customer
  */
 export const updateOrganization = (
@@ -21,9 +19,6 @@ export const updateOrganization = (
     }
     if (account.stripeSubscriptionId !== null && account.stripeCustomerId === null) {
       throw new DomainError("request_invalid", "a Stripe subscription needs a Stripe customer");
-    }
-    if (changes.stripeCustomerId !== undefined || changes.stripeSubscriptionId !== undefined) {
-      await deleteBillingPeriods(transaction, id);
     }
     return account;
   });
