@@ -355,3 +355,15 @@ test("usage older than Stripe takes is parked as expired and does not hold up th
   ]);
   t.deepEqual(Object.values(billed()), [8]);
 });
+
+test("the ledger takes usage of any age", async (t) => {
+  const { deps, stream, register, drainWithoutKey, pass, events } = await setUpBilling(t);
+  await updateAccount(deps.db, stream.accountId, { stripeCustomerId: null });
+  await register(5);
+  pass(40 * DAY);
+
+  await drainWithoutKey();
+
+  t.deepEqual(await events(), [{ state: "delivered", quantity: 5 }]);
+  t.is(await sumLedgerUsage(deps.db, stream, EVER), 5);
+});
