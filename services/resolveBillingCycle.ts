@@ -6,6 +6,7 @@ import type { Period } from "../domain/billingCycle.ts";
 import { isWithin, monthlyCycle } from "../domain/billingCycle.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
+import type { BillingProcessor } from "../providers/billing/processor.ts";
 
 /** A subscription can be moved by hand at the processor; this is how long we may not have noticed. */
 const MIRRORED_MS = 60 * 60 * 1000;
@@ -13,7 +14,7 @@ const MIRRORED_MS = 60 * 60 * 1000;
 const ANSWER_WITHIN_MS = 8000;
 
 /**
- * The billing cycle that holds the present instant: the period of the account's subscription where Stripe bills the
+ * Who bills an account, and its billing cycle that holds the present instant: the period of the account's subscription where Stripe bills the
  * account and has one, else the month from the account's billing day.
  * @throws Error when Stripe should know the period and cannot be asked, tells one that does not hold the present instant,
  * or is not set up here: nobody may guess it
@@ -27,7 +28,7 @@ export const resolveBillingCycle = async (
   accountId: string,
   mode: Mode,
   meter: Kind,
-): Promise<Period> => {
+): Promise<{ readonly biller: BillingProcessor["name"]; readonly cycle: Period }> => {
   const account = await findAccount(db, accountId);
   if (!account) {
     throw new Error(`Account ${accountId} does not exist.`);
@@ -35,7 +36,7 @@ export const resolveBillingCycle = async (
   const now = clock.now();
   const biller = billing.billerOf(account, mode);
   if (biller === "ledger" || account.stripeSubscriptionId === null) {
-    return monthlyCycle(account.billingDay, now);
+    return { biller, cycle: monthlyCycle(account.billingDay, now) };
   }
   const subscription = { accountId, subscriptionId: account.stripeSubscriptionId, meter };
   const mirrored = await findBillingPeriod(db, subscription);
@@ -44,7 +45,7 @@ export const resolveBillingCycle = async (
     isWithin(mirrored, now) &&
     now.getTime() - mirrored.readAt.getTime() < MIRRORED_MS
   ) {
-    return mirrored;
+    return { biller, cycle: mirrored };
   }
   const processor = billing.named(biller, mode);
   if (!processor) {
@@ -60,5 +61,5 @@ export const resolveBillingCycle = async (
     throw new Error(`The processor tells no present billing period for account ${accountId}.`);
   }
   await saveBillingPeriod(db, subscription, period, now);
-  return period;
+  return { biller, cycle: period };
 };

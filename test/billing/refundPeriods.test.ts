@@ -8,6 +8,8 @@ import { setUpBilling } from "./billingSetup.ts";
 
 const test = testWithDatabase();
 
+const DAY = 86_400;
+
 test("a refund at the last instant of the subscription's period passes, one at the first of the next does not", async (t) => {
   const { register, refund, double, pass } = await setUpBilling(t);
   const { control } = double;
@@ -114,4 +116,29 @@ test("a period that is over is neither used nor kept when Stripe still tells it"
   const error = await t.throwsAsync(refund(id), { instanceOf: DomainError });
   t.is(error?.code, "outside_billing_cycle");
   t.is((await refund(await register(5))).refundedCount, 5);
+});
+
+test("within a year's period a refund passes only while Stripe takes usage of the registration's age", async (t) => {
+  const { register, refund, drain, double, deps, stream, customerId, pass, ...scene } =
+    await setUpBilling(t);
+  const { subscriptionId: yearly } = double.control.addSubscriber({ customerId, interval: "year" });
+  await updateOrganization({ db: deps.db }, stream.accountId, { stripeSubscriptionId: yearly });
+  const old = await register(5);
+  await drain();
+  pass(10 * DAY);
+  const id = await register(7);
+  await drain();
+
+  pass(30 * DAY);
+  const before = await readBooks(deps.db, stream.accountId);
+  const error = await t.throwsAsync(refund(old), { instanceOf: DomainError });
+  t.is(error?.code, "outside_billing_cycle");
+  t.deepEqual(await readBooks(deps.db, stream.accountId), before);
+
+  t.is((await refund(id)).refundedCount, 7);
+  // Stripe is down for days.
+  pass(3 * DAY);
+  await drain();
+  t.deepEqual(Object.values(scene.billed()), [5]);
+  t.deepEqual(scene.billed(), await scene.recorded());
 });
