@@ -7,6 +7,20 @@ import { DomainError } from "./errors.ts";
 export const refundIdOf = (registrationId: string): string => `refund-${registrationId}`;
 
 /**
+ * For how long a refund may have to wait until it is sent, a processor's outage for one. What Stripe leaves without it is
+ * just longer than the longest month.
+ */
+const SENDING_MARGIN_MS = 3 * 24 * 60 * 60 * 1000;
+
+/** What of an account's usage can still be taken back at an instant. */
+export type RefundWindow = {
+  readonly cycle: Period;
+  /** How old usage may be for the processor, in milliseconds; null when it takes any. */
+  readonly acceptedAgeMs: number | null;
+  readonly now: Date;
+};
+
+/**
  * How many units a refund takes back: what was asked for, or all that remain.
  * @throws DomainError usage_not_on_file, outside_billing_cycle, or request_invalid when more is asked for than remains
  */
@@ -19,7 +33,7 @@ export const decideRefund = (
     readonly hasUsage: boolean;
   },
   requestedCount: number | null,
-  cycle: Period,
+  { cycle, acceptedAgeMs, now }: RefundWindow,
 ): number => {
   const { kind, createdAt } = registration;
   if (!registration.hasUsage) {
@@ -32,6 +46,16 @@ export const decideRefund = (
     throw new DomainError(
       "outside_billing_cycle",
       `${kind} registration is outside the current billing cycle`,
+    );
+  }
+  // A billing period may be longer than that, and the processor would refuse the refund's usage for good.
+  if (
+    acceptedAgeMs !== null &&
+    now.getTime() - createdAt.getTime() > acceptedAgeMs - SENDING_MARGIN_MS
+  ) {
+    throw new DomainError(
+      "outside_billing_cycle",
+      `${kind} registration is too old: the payment processor could not take its usage back`,
     );
   }
   const remaining = registration.count - registration.refundedCount;

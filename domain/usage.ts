@@ -40,11 +40,6 @@ export type MeterEventState =
   | "blocked"
   | "superseded";
 
-const DAY_MS = 24 * 60 * 60 * 1000;
-
-/** Stripe takes timestamps of the past 35 calendar days; half a day is kept for clocks and queues. */
-const ACCEPTED_AGE_MS = 34.5 * DAY_MS;
-
 /** Stripe takes timestamps at most five minutes ahead. */
 const ACCEPTED_LEAD_MS = 4 * 60 * 1000;
 
@@ -54,7 +49,10 @@ const ACCEPTED_LEAD_MS = 4 * 60 * 1000;
  */
 const IDENTIFIER_TRUSTED_MS = 20 * 60 * 60 * 1000;
 
-/** What may be done with a meter event at an instant, from what is known of its earlier attempts. */
+/**
+ * What may be done with a meter event at an instant, from what is known of its earlier attempts.
+ * @param acceptedAgeMs how old its usage may be for the processor, in milliseconds; null when it takes any
+ */
 export type SendDecision = "send" | "wait" | "expire" | "reconcile";
 
 export const decideSend = (
@@ -63,16 +61,18 @@ export const decideSend = (
     readonly firstAttemptAt: Date | null;
     readonly outcomeUnknown: boolean;
   },
+  acceptedAgeMs: number | null,
   now: Date,
 ): SendDecision => {
   const ageMs = now.getTime() - event.second * 1000;
+  const isTooOld = acceptedAgeMs !== null && ageMs > acceptedAgeMs;
   const attemptedLongAgo =
     event.firstAttemptAt !== null &&
     now.getTime() - event.firstAttemptAt.getTime() > IDENTIFIER_TRUSTED_MS;
-  if (event.outcomeUnknown && (attemptedLongAgo || ageMs > ACCEPTED_AGE_MS)) {
+  if (event.outcomeUnknown && (attemptedLongAgo || isTooOld)) {
     return "reconcile";
   }
-  if (ageMs > ACCEPTED_AGE_MS) {
+  if (isTooOld) {
     return "expire";
   }
   return ageMs < -ACCEPTED_LEAD_MS ? "wait" : "send";

@@ -4,11 +4,18 @@ import type { UsageStream } from "../domain/usage.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import { sealMeterEvent } from "./sealMeterEvent.ts";
 import type { SendResult } from "./sendMeterEvent.ts";
-import { sendMeterEvent } from "./sendMeterEvent.ts";
+import { MISCONFIGURED_PAUSE_MS, sendMeterEvent } from "./sendMeterEvent.ts";
 
 /** Enough to make an activity worth its overhead, little enough to end well before a worker's shutdown gives up. */
 const BUDGET_EVENTS = 200;
 const BUDGET_MS = 20_000;
+
+const PROCESSOR_MISSING: SendResult = {
+  kind: "delayed",
+  cause: "misconfigured",
+  reason: "the account has a Stripe customer, and Stripe is not set up",
+  afterMs: MISCONFIGURED_PAUSE_MS,
+};
 
 /** `done`: nothing is ready any more. `more`: the budget is spent. `delayed`: the current event must wait. */
 export type DrainResult =
@@ -32,11 +39,14 @@ export const drainUsage = async (
     if (signal.aborted || performance.now() - startedAtMs > BUDGET_MS) {
       return { kind: "more" };
     }
-    const event = await sealMeterEvent(deps, stream);
-    if (!event) {
+    const sealing = await sealMeterEvent(deps, stream);
+    if (sealing.kind === "none") {
       return { kind: "done" };
     }
-    const result = await sendMeterEvent(deps, event.id, signal);
+    const result =
+      sealing.kind === "event"
+        ? await sendMeterEvent(deps, sealing.event.id, signal)
+        : PROCESSOR_MISSING;
     onResult(result);
     if (result.kind === "delayed") {
       return result;

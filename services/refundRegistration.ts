@@ -10,6 +10,7 @@ import { decideRefund, refundIdOf } from "../domain/refund.ts";
 import type { Owner, Registration, Totals } from "../domain/registrations.ts";
 import { secondOf } from "../domain/registrations.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
+import { ACCEPTED_AGE_MS } from "../providers/billing/processor.ts";
 import { releaseRefundedTrees } from "./releaseRefundedTrees.ts";
 import { resolveBillingCycle } from "./resolveBillingCycle.ts";
 
@@ -35,19 +36,24 @@ export const refundRegistration = async (
 ): Promise<Refunded> => {
   const { db, clock } = deps;
   // Before the transaction, since it may take a call to the processor.
-  const cycle = await resolveBillingCycle(deps, owner.accountId, owner.mode, owner.kind);
+  const { cycle, biller } = await resolveBillingCycle(
+    deps,
+    owner.accountId,
+    owner.mode,
+    owner.kind,
+  );
   return db.transaction(async (transaction) => {
     const found = await lockRegistration(transaction, owner, request.id);
     if (!found) {
       throw new DomainError("record_not_found", `failed to find ${owner.kind} registration`);
     }
     const { registration, refundedCount, hasUsage } = found;
+    const now = clock.now();
     const count = decideRefund(
       { ...registration, kind: owner.kind, refundedCount, hasUsage },
       request.count,
-      cycle,
+      { cycle, acceptedAgeMs: ACCEPTED_AGE_MS[biller], now },
     );
-    const now = clock.now();
     const refundId = newId();
     await addRefundedCount(transaction, registration.id, count);
     await subtractFromTotals(transaction, owner, registration.createdAt, count);

@@ -6,6 +6,7 @@ import { isWithin, monthlyCycle } from "../domain/billingCycle.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import { getAccount } from "./getAccount.ts";
+import type { BillingProcessor } from "../providers/billing/processor.ts";
 
 /** A subscription can be moved by hand at the processor; this is how long we may not have noticed. */
 const MIRRORED_MS = 60 * 60 * 1000;
@@ -13,9 +14,10 @@ const MIRRORED_MS = 60 * 60 * 1000;
 const ANSWER_WITHIN_MS = 8000;
 
 /**
- * The billing cycle that holds the current instant: the period of the account's subscription where the processor keeps
- * one, else the month from the account's billing day.
- * @throws Error when the processor should know the period and cannot be asked: nobody may guess it
+ * What bills an account, and its billing cycle that holds the current instant: the period of the account's subscription
+ * where Stripe bills the account and has one, else the month from the account's billing day.
+ * @throws Error when Stripe should know the period and cannot be asked, tells one that does not hold the current instant,
+ * or is not set up here: nobody may guess it
  */
 export const resolveBillingCycle = async (
   {
@@ -26,33 +28,35 @@ export const resolveBillingCycle = async (
   accountId: string,
   mode: Mode,
   meter: Kind,
-): Promise<Period> => {
+): Promise<{ readonly biller: BillingProcessor["name"]; readonly cycle: Period }> => {
   const account = await getAccount(db, accountId);
   const now = clock.now();
-  const processor = billing.forMode(mode);
-  if (processor.name === "ledger" || account.stripeSubscriptionId === null) {
-    return monthlyCycle(account.billingDay, now);
+  const biller = billing.billerOf(account, mode);
+  if (biller === "ledger" || account.stripeSubscriptionId === null) {
+    return { biller, cycle: monthlyCycle(account.billingDay, now) };
   }
-  const mirrored = await findBillingPeriod(db, accountId, meter);
+  const subscription = { accountId, subscriptionId: account.stripeSubscriptionId, meter };
+  const mirrored = await findBillingPeriod(db, subscription);
   if (
     mirrored &&
     isWithin(mirrored, now) &&
     now.getTime() - mirrored.readAt.getTime() < MIRRORED_MS
   ) {
-    return mirrored;
+    return { biller, cycle: mirrored };
+  }
+  const processor = billing.named(biller, mode);
+  if (!processor) {
+    throw new Error(`Stripe, which is not set up, has the billing period of account ${accountId}.`);
   }
   const period = await processor.currentPeriod(
-    {
-      accountId,
-      customerId: account.stripeCustomerId,
-      subscriptionId: account.stripeSubscriptionId,
-    },
+    { ...subscription, customerId: account.stripeCustomerId },
     meter,
     AbortSignal.timeout(ANSWER_WITHIN_MS),
   );
-  if (!period) {
-    throw new Error(`The processor tells no billing period for account ${accountId}.`);
+  // Just after a period's end the processor may still tell that one, also since the clocks differ.
+  if (!period || !isWithin(period, clock.now())) {
+    throw new Error(`The processor tells no present billing period for account ${accountId}.`);
   }
-  await saveBillingPeriod(db, accountId, meter, period, now);
-  return period;
+  await saveBillingPeriod(db, subscription, period, now);
+  return { biller, cycle: period };
 };

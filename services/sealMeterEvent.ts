@@ -7,11 +7,22 @@ import type { Clock } from "../domain/clock.ts";
 import type { UsageStream } from "../domain/usage.ts";
 import { lastSealableSecond } from "../domain/usage.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
+import type { BillingProcessor } from "../providers/billing/processor.ts";
+
+/**
+ * What is to be sent next. `none`: nothing is ready. `processor_missing`: what is ready has to wait for the account's
+ * processor, which is not set up.
+ */
+export type Sealing =
+  | { readonly kind: "event"; readonly event: StoredMeterEvent }
+  | { readonly kind: "none" | "processor_missing" };
 
 /**
  * The stream's event that is to be sent next: the unfinished one, else the oldest second's facts, sealed now. Facts
  * that cancel out, and refunds of usage that was never accepted, are settled on the way without anything to send.
- * @returns null when nothing is ready
+ *
+ * While Stripe is not set up, nothing that is for it moves as long as the account has a Stripe customer: a single worker
+ * without the key must not spoil anything. Of an account that has left Stripe it does, and is refused when it is sent.
  */
 export const sealMeterEvent = (
   {
@@ -20,28 +31,36 @@ export const sealMeterEvent = (
     billing,
   }: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
   stream: UsageStream,
-): Promise<StoredMeterEvent | null> =>
+): Promise<Sealing> =>
   db.transaction(async (transaction) => {
     await lockStream(transaction, stream);
+    const account = await findAccount(transaction, stream.accountId);
+    const stripeCustomerId = account?.stripeCustomerId ?? null;
+    const mustWait = (processor: BillingProcessor["name"]): boolean =>
+      stripeCustomerId !== null && billing.named(processor, stream.mode) === null;
     const unfinished = await findUnfinishedMeterEvent(transaction, stream);
     if (unfinished) {
-      return unfinished;
+      return mustWait(unfinished.processor)
+        ? { kind: "processor_missing" }
+        : { kind: "event", event: unfinished };
     }
-    const account = await findAccount(transaction, stream.accountId);
-    const processor = billing.forMode(stream.mode).name;
+    const processor = billing.billerOf({ stripeCustomerId }, stream.mode);
     const current = {
       processor,
-      customerId: processor === "stripe" ? (account?.stripeCustomerId ?? null) : null,
+      customerId: processor === "stripe" ? stripeCustomerId : null,
     };
     const sealedAt = clock.now();
     for (;;) {
       const second = await findOldestUnsealedSecond(transaction, stream);
       if (second === null || second > lastSealableSecond(sealedAt)) {
-        return null;
+        return { kind: "none" };
       }
       const parts = await listUnsealedFacts(transaction, stream, second, current);
       for (const { ids, quantity, held, ...billed } of parts) {
         const state = held ? "held" : quantity === 0n ? "void" : "sealed";
+        if (state === "sealed" && mustWait(billed.processor)) {
+          return { kind: "processor_missing" };
+        }
         const event = await insertMeterEvent(transaction, stream, {
           second,
           quantity,
@@ -51,7 +70,7 @@ export const sealMeterEvent = (
         });
         await assignFacts(transaction, ids, event.id);
         if (state === "sealed") {
-          return event;
+          return { kind: "event", event };
         }
       }
     }

@@ -4,6 +4,7 @@ import { beginAttempt, recordRetry, renewLease, settleAttempt } from "../db/mete
 import type { Clock } from "../domain/clock.ts";
 import { decideSend } from "../domain/usage.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
+import { ACCEPTED_AGE_MS } from "../providers/billing/processor.ts";
 import type { BillingProcessor } from "../providers/billing/processor.ts";
 import { checkDelivery } from "./checkDelivery.ts";
 
@@ -38,7 +39,7 @@ const LEASE_MS = 15_000;
 const leaseFrom = (now: Date): Date => new Date(now.getTime() + LEASE_MS);
 
 /** Only a person can mend credentials; asking more often helps nobody. */
-const MISCONFIGURED_PAUSE_MS = 5 * 60 * 1000;
+export const MISCONFIGURED_PAUSE_MS = 5 * 60 * 1000;
 
 const EARLY_PAUSE_MS = 60 * 1000;
 
@@ -105,7 +106,8 @@ const judge = async (
     };
   }
   const now = deps.clock.now();
-  let decision = decideSend(event, now);
+  const acceptedAgeMs = ACCEPTED_AGE_MS[event.processor];
+  let decision = decideSend(event, acceptedAgeMs, now);
   if (decision === "reconcile") {
     const delivery = await checkDelivery(processor, deps.db, event, { now, signal });
     switch (delivery.kind) {
@@ -116,7 +118,7 @@ const judge = async (
       case "early":
         return { state: "sending", cause: "early", ...delivery };
       case "absent":
-        decision = decideSend({ ...event, outcomeUnknown: false }, now);
+        decision = decideSend({ ...event, outcomeUnknown: false }, acceptedAgeMs, now);
         // Asking took its time, and the lease must outlast the attempt.
         if (!(await renewLease(deps.db, event, leaseFrom(deps.clock.now())))) {
           return null;

@@ -7,9 +7,17 @@ import type { StripeOptions } from "./stripe/createStripeProcessor.ts";
 
 /** The processors of this deployment. */
 export type Billing = {
-  /** What bills new usage of a mode. Test mode never leaves the built-in ledger. */
+  /** What carries donations of a mode. Test mode never leaves the built-in ledger. */
   readonly forMode: (mode: Mode) => BillingProcessor;
-  /** The processor that an event was sealed for; null when it is not set up any more. */
+  /**
+   * What bills an account's new usage of a mode. Live usage of an account with a Stripe customer is Stripe's, also while
+   * Stripe is not set up: the ledger would take it for good, and nobody would ever invoice it.
+   */
+  readonly billerOf: (
+    account: { readonly stripeCustomerId: string | null },
+    mode: Mode,
+  ) => BillingProcessor["name"];
+  /** Null when that processor is not set up. */
   readonly named: (name: BillingProcessor["name"], mode: Mode) => BillingProcessor | null;
   /** Makes every processor ready to be sent to. */
   readonly prepare: () => Promise<void>;
@@ -30,6 +38,10 @@ export const createBilling = ({
   const stripeProcessor = stripe ? createStripeProcessor(stripe) : null;
   return {
     forMode: (mode) => (mode === "live" ? (stripeProcessor ?? ledgers.live) : ledgers.test),
+    billerOf: ({ stripeCustomerId }, mode) =>
+      mode === "live" && (stripeProcessor !== null || stripeCustomerId !== null)
+        ? "stripe"
+        : "ledger",
     named: (name, mode) => (name === "stripe" ? stripeProcessor : ledgers[mode]),
     prepare: async () => {
       await stripeProcessor?.prepare();

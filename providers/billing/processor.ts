@@ -40,6 +40,15 @@ export type SendOutcome =
 /** Others have seen Stripe's sums lag by minutes; this is far longer. */
 export const LONGEST_USAGE_LAG_MS = 15 * 60 * 1000;
 
+/**
+ * How old usage may be when it is sent, in milliseconds; null without a limit. Stripe takes timestamps of the past 35
+ * calendar days; half a day is kept for clocks and queues. It holds of a processor that is not set up, too.
+ */
+export const ACCEPTED_AGE_MS: Readonly<Record<BillingProcessor["name"], number | null>> = {
+  stripe: 34.5 * 24 * 60 * 60 * 1000,
+  ledger: null,
+};
+
 /** What bills usage. Time spans are half-open and in unix seconds; quantities are whole units. */
 export type BillingProcessor = {
   readonly name: "stripe" | "ledger";

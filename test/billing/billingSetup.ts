@@ -1,6 +1,7 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import type { StoredMeterEvent } from "../../db/meterEvents.ts";
 import { sql } from "../../db/sql.ts";
 import type { Mode } from "../../domain/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -13,6 +14,7 @@ import type { Refunded } from "../../services/refundRegistration.ts";
 import { refundRegistration } from "../../services/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import { retryUsage } from "../../services/retryUsage.ts";
+import { sealMeterEvent } from "../../services/sealMeterEvent.ts";
 import { startStripeDouble } from "../stripe/startStripeDouble.ts";
 import type { StripeDouble } from "../stripe/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -29,9 +31,15 @@ export type BillingSetup = {
   readonly subscriptionId: string;
   readonly register: (count: number, mode?: Mode) => Promise<string>;
   readonly refund: (id: string, count?: number) => Promise<Refunded>;
+  /** As an API to which nobody gave Stripe's key. */
+  readonly refundWithoutKey: (id: string, count?: number) => Promise<Refunded>;
   /** Moves our clock and Stripe's. */
   readonly pass: (seconds: number) => void;
   readonly drainOnce: () => Promise<DrainResult>;
+  /** As a worker to which nobody gave Stripe's key. */
+  readonly drainWithoutKey: () => Promise<DrainResult>;
+  /** Seals what is to be sent next; null when nothing is ready. */
+  readonly seal: (mode?: Mode) => Promise<StoredMeterEvent | null>;
   /** Drains as the workflow would, letting time pass where an event has to wait, until nothing is left. */
   readonly drain: () => Promise<void>;
   /** Stripe's units by second, zeros left out. */
@@ -66,6 +74,7 @@ export const setUpBilling = async (
     db,
     stripe: { secretKey: double.secretKey, apiBase: double.url, timeoutMs },
   });
+  const billingWithoutKey = createBilling({ db, stripe: null });
   await billing.prepare();
   const { customerId, subscriptionId } = control.addSubscriber({});
   const { id: accountId } = await createTestOrganization(db, {
@@ -77,11 +86,19 @@ export const setUpBilling = async (
   const writer = createRegistrationWriter({ db, clock });
   const stream: UsageStream = { accountId, mode: "live", meter: "tree" };
 
-  const drainOnce = (): Promise<DrainResult> =>
-    drainUsage(deps, stream, {
+  const drainWith = (present: Billing): Promise<DrainResult> =>
+    drainUsage({ ...deps, billing: present }, stream, {
       signal: new AbortController().signal,
       onResult: () => undefined,
     });
+  const drainOnce = (): Promise<DrainResult> => drainWith(billing);
+
+  const refundWith = (present: Billing) => (id: string, count?: number) =>
+    refundRegistration(
+      { ...deps, billing: present },
+      { accountId, mode: "live", kind: "tree" },
+      { id, count: count ?? null, reason: null },
+    );
 
   const retryFailed = async (known: "delivered" | "absent" | null) => {
     const ids = await db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
@@ -116,14 +133,15 @@ export const setUpBilling = async (
       });
       return registration.id;
     },
-    refund: (id, count) =>
-      refundRegistration(
-        deps,
-        { accountId, mode: "live", kind: "tree" },
-        { id, count: count ?? null, reason: null },
-      ),
+    refund: refundWith(billing),
+    refundWithoutKey: refundWith(billingWithoutKey),
     pass: (seconds) => control.advanceClock({ seconds }),
     drainOnce,
+    drainWithoutKey: () => drainWith(billingWithoutKey),
+    seal: async (mode = "live") => {
+      const sealing = await sealMeterEvent(deps, { ...stream, mode });
+      return sealing.kind === "event" ? sealing.event : null;
+    },
     drain: async () => {
       control.advanceClock({ seconds: 5 });
       for (let round = 0; round < 200; round += 1) {

@@ -3,7 +3,6 @@ import { beginAttempt } from "../../db/meterEvents.ts";
 import { sql } from "../../db/sql.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { retryUsage } from "../../services/retryUsage.ts";
-import { sealMeterEvent } from "../../services/sealMeterEvent.ts";
 import type { Fault } from "../stripe/faults.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
@@ -101,10 +100,10 @@ test("of two failed events of one minute that are retried at once, one waits for
 });
 
 test("an attempt that may be under way is not retried by a person", async (t) => {
-  const { deps, stream, register, pass } = await setUpBilling(t);
+  const { deps, seal, register, pass } = await setUpBilling(t);
   await register(4);
   pass(5);
-  const { id = 0n } = (await sealMeterEvent(deps, stream)) ?? {};
+  const { id = 0n } = (await seal()) ?? {};
   const now = deps.clock.now();
   await beginAttempt(deps.db, id, { now, until: new Date(now.getTime() + 15_000) });
 

@@ -5,9 +5,8 @@ import {
   renewLease,
   settleAttempt,
 } from "../../db/meterEvents.ts";
-import { createBilling } from "../../providers/billing/createBilling.ts";
-import { drainUsage } from "../../services/drainUsage.ts";
-import { sealMeterEvent } from "../../services/sealMeterEvent.ts";
+import { updateAccount } from "../../db/accounts.ts";
+import { sumLedgerUsage } from "../../db/ledgerUsage.ts";
 import type { Fault } from "../stripe/faults.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { setUpBilling } from "./billingSetup.ts";
@@ -86,11 +85,11 @@ test("large counts and their refunds in turn make no event of more digits than S
 });
 
 test("usage of test mode never reaches Stripe and is booked in the ledger", async (t) => {
-  const { register, pass, deps, stream, sends } = await setUpBilling(t);
+  const { register, pass, seal, sends } = await setUpBilling(t);
   await register(9, "test");
   pass(5);
 
-  const event = await sealMeterEvent(deps, { ...stream, mode: "test" });
+  const event = await seal("test");
 
   t.is(event?.processor, "ledger");
   t.is(event?.quantity, 9);
@@ -138,11 +137,11 @@ test("a gateway's HTML page", survives, [{ kind: "bad_gateway", applied: true }]
 test("a 200 that cannot be read", survives, [{ kind: "broken_json", applied: true }]);
 
 test("a kill between putting the attempt on record and sending loses and doubles nothing", async (t) => {
-  const { register, pass, deps, stream, drain, drainOnce, billed, recorded, sends } =
+  const { register, pass, deps, seal, drain, drainOnce, billed, recorded, sends } =
     await setUpBilling(t);
   await register(4);
   pass(5);
-  const event = await sealMeterEvent(deps, stream);
+  const event = await seal();
   const now = deps.clock.now();
   await beginAttempt(deps.db, event?.id ?? 0n, { now, until: new Date(now.getTime() + 25_000) });
 
@@ -155,11 +154,11 @@ test("a kill between putting the attempt on record and sending loses and doubles
 });
 
 test("a kill between sending and recording loses and doubles nothing", async (t) => {
-  const { register, pass, deps, stream, drain, billed, recorded, sends, customerId } =
+  const { register, pass, deps, stream, seal, drain, billed, recorded, sends, customerId } =
     await setUpBilling(t);
   await register(4);
   pass(5);
-  const event = await sealMeterEvent(deps, stream);
+  const event = await seal();
   const now = deps.clock.now();
   await beginAttempt(deps.db, event?.id ?? 0n, { now, until: new Date(now.getTime() + 25_000) });
   await deps.billing.forMode("live").send(
@@ -181,11 +180,12 @@ test("a kill between sending and recording loses and doubles nothing", async (t)
 });
 
 test("an attempt that another one has followed has no say any more", async (t) => {
-  const { register, pass, deps, stream, drain, billed, recorded, events } = await setUpBilling(t);
+  const { register, pass, deps, stream, seal, drain, billed, recorded, events } =
+    await setUpBilling(t);
   const { db, clock } = deps;
   await register(4);
   pass(5);
-  const { id = 0n } = (await sealMeterEvent(deps, stream)) ?? {};
+  const { id = 0n } = (await seal()) ?? {};
   const begin = async () => {
     const now = clock.now();
     const attempt = await beginAttempt(db, id, { now, until: new Date(now.getTime() + 15_000) });
@@ -301,8 +301,12 @@ test("a customer of whom Stripe does not tell any more blocks the doubtful event
   ]);
 });
 
-test("an event for a processor that is not set up any more is parked, and the rest is billed by the current one", async (t) => {
-  const { deps, stream, register, pass, drainOnce, double, events, sends } = await setUpBilling(t);
+const EVER = { start: 0, end: Number.MAX_SAFE_INTEGER };
+
+test("usage of an organization with a Stripe customer waits while Stripe is not set up, and is billed when it is again", async (t) => {
+  const { deps, stream, register, pass, drainOnce, drainWithoutKey, drain, double, ...scene } =
+    await setUpBilling(t);
+  const { events, sends, billed, recorded } = scene;
   await register(7);
   pass(5);
   double.control.addFault({ kind: "server_error" });
@@ -311,15 +315,46 @@ test("an event for a processor that is not set up any more is parked, and the re
   pass(20);
   const before = sends();
 
-  await drainUsage({ ...deps, billing: createBilling({ db: deps.db, stripe: null }) }, stream, {
-    signal: new AbortController().signal,
-    onResult: () => undefined,
+  const paused = { kind: "delayed", cause: "misconfigured", afterMs: 5 * 60 * 1000 };
+  t.like(await drainWithoutKey(), paused);
+  t.deepEqual(await events(), [{ state: "sending", quantity: 7 }]);
+  await drainOnce();
+  await register(3);
+  pass(5);
+  t.like(await drainWithoutKey(), paused);
+  t.deepEqual(
+    (await events()).map(({ state }) => state),
+    ["delivered", "delivered"],
+  );
+  t.is(await sumLedgerUsage(deps.db, stream, EVER), 0);
+  t.is(sends(), before + 2);
+
+  await drain();
+  t.deepEqual(billed(), await recorded());
+});
+
+test("once an organization has left Stripe, what was sealed for Stripe is parked and the ledger bills the rest", async (t) => {
+  const { deps, stream, register, pass, drainOnce, drainWithoutKey, double, events, sends } =
+    await setUpBilling(t);
+  await register(7);
+  pass(5);
+  double.control.addFault({ kind: "server_error" });
+  await drainOnce();
+  await register(2);
+  pass(20);
+  const before = sends();
+  await updateAccount(deps.db, stream.accountId, {
+    stripeCustomerId: null,
+    stripeSubscriptionId: null,
   });
+
+  t.deepEqual(await drainWithoutKey(), { kind: "done" });
 
   t.deepEqual(await events(), [
     { state: "blocked", quantity: 7 },
     { state: "delivered", quantity: 2 },
   ]);
+  t.is(await sumLedgerUsage(deps.db, stream, EVER), 2);
   t.is(sends(), before);
 });
 
@@ -336,4 +371,16 @@ test("usage older than Stripe takes is parked as expired and does not hold up th
     { state: "delivered", quantity: 8 },
   ]);
   t.deepEqual(Object.values(billed()), [8]);
+});
+
+test("the ledger takes usage of any age", async (t) => {
+  const { deps, stream, register, drainWithoutKey, pass, events } = await setUpBilling(t);
+  await updateAccount(deps.db, stream.accountId, { stripeCustomerId: null });
+  await register(5);
+  pass(40 * DAY);
+
+  await drainWithoutKey();
+
+  t.deepEqual(await events(), [{ state: "delivered", quantity: 5 }]);
+  t.is(await sumLedgerUsage(deps.db, stream, EVER), 5);
 });

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { findCaller } from "../../db/apiKeys.ts";
 import { findAccount } from "../../db/accounts.ts";
-import { findBillingPeriod, saveBillingPeriod } from "../../db/billingPeriods.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
 import { systemClock } from "../../domain/clock.ts";
@@ -229,22 +228,6 @@ test("org update changes what is named, takes Stripe's ids away with none, and k
   );
   t.like(readJson(run), { stripe_customer_id: null, fractional_counting: false, name: "New" });
   t.is((await findAccount(db, id))?.stripeCustomerId, null);
-});
-
-test("another subscription makes the mirrored billing period forgotten, another name does not", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const env = { DATABASE_URL: databaseUrl };
-  const { id } = await createTestOrganization(db, {
-    stripeCustomerId: "cus_b",
-    stripeSubscriptionId: "sub_b",
-  });
-  const now = new Date();
-  const period = { start: new Date(0), end: now };
-  await saveBillingPeriod(db, id, "tree", period, now);
-  await runImpact(["org", "update", id, "--name", "Same"], { env });
-  t.not(await findBillingPeriod(db, id, "tree"), null);
-  await runImpact(["org", "update", id, "--stripe-subscription", "sub_c"], { env });
-  t.is(await findBillingPeriod(db, id, "tree"), null);
 });
 
 test("a subscription without a customer is refused and changes nothing", async (t) => {

@@ -232,6 +232,16 @@ test.serial("doctor names failed usage and a key that Stripe refuses", async (t)
   t.false(found.of("Stripe")?.includes("sk_test_somebody_elses"));
 });
 
+test.serial("doctor names organizations whose usage waits for a key of Stripe's", async (t) => {
+  const { impact } = await setUp(t);
+  await createTestOrganization(t.context.db, { stripeCustomerId: "cus_waiting" });
+
+  t.regex(
+    (await diagnose(impact)).of("Stripe") ?? "",
+    /^wrong: .*organizations? ha.* a Stripe customer: .* usage waits$/u,
+  );
+});
+
 test.serial("doctor tells every part that is down instead of stopping at the first", async (t) => {
   const run = await runImpact(["doctor", "--json"], {
     env: {

@@ -45,11 +45,12 @@ export type Control = {
   readonly addCustomer: (customer: { id?: string }) => { customerId: string };
   /** The ids of our meters, which are created where missing. */
   readonly meterIds: () => Record<Kind, string>;
-  /** A customer with a monthly subscription that is priced on both of our meters. */
-  readonly addSubscriber: (subscriber: { customerId?: string; billingCycleAnchor?: number }) => {
-    customerId: string;
-    subscriptionId: string;
-  };
+  /** A customer with a subscription, monthly unless told, that is priced on both of our meters. */
+  readonly addSubscriber: (subscriber: {
+    customerId?: string;
+    billingCycleAnchor?: number;
+    interval?: "month" | "year";
+  }) => { customerId: string; subscriptionId: string };
   readonly declinePayments: (of: { customerId: string }) => void;
   readonly events: () => readonly AcceptedEvent[];
   readonly usage: (of: { customerId?: string }) => UsageEntry[];
@@ -105,14 +106,14 @@ export const createControl = (state: State, faults: Faults, seen: Seen): Control
     },
     addCustomer,
     meterIds: () => ({ tree: ourMeter("tree").id, bottle: ourMeter("bottle").id }),
-    addSubscriber: ({ customerId: id, billingCycleAnchor: anchor }) => {
+    addSubscriber: ({ customerId: id, billingCycleAnchor: anchor, interval = "month" }) => {
       const { customerId } = addCustomer(id === undefined ? {} : { id });
       const items = [ourMeter("tree"), ourMeter("bottle")].map((meter) => ({
         price: createPrice(state, {
           currency: "usd",
           unit_amount: 45,
           product_data: { name: meter.display_name },
-          recurring: { interval: "month", usage_type: "metered", meter: meter.id },
+          recurring: { interval, usage_type: "metered", meter: meter.id },
         }).id,
       }));
       const { id: subscriptionId } = createSubscription(state, {

@@ -151,7 +151,9 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
         },
         {
           status: 403,
-          when: "The key is missing or invalid, or the registration is outside the current billing cycle.",
+          when:
+            "The key is missing or invalid, or the registration is outside the current billing cycle, or too old for " +
+            "the payment processor to take its usage back.",
           example: KEY_REFUSAL.example,
         },
         {

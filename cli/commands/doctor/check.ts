@@ -8,7 +8,7 @@ export type Finding = {
   readonly detail: string;
 };
 
-type Verdict = Omit<Finding, "check">;
+export type Verdict = Omit<Finding, "check">;
 
 export const ok = (detail: string): Verdict => ({ status: "ok", detail });
 export const wrong = (detail: string): Verdict => ({ status: "wrong", detail });

@@ -6,7 +6,7 @@ import {
 } from "../../../providers/billing/stripe/inspectStripe.ts";
 import type { Context } from "../../context.ts";
 import { check, ok, skipped, wrong } from "./check.ts";
-import type { Finding } from "./check.ts";
+import type { Finding, Verdict } from "./check.ts";
 
 /** Each is a handful of calls, and the doctor's patience is short. */
 const MAXIMUM_SUBSCRIPTIONS = 20;
@@ -37,6 +37,17 @@ const checkSubscriptions = ({ connections }: Context): Promise<Finding> =>
       : wrong(found.join(" "));
   });
 
+/** Without a key, usage of an account with a Stripe customer waits until there is one. */
+const checkWithoutKey = async ({ connections }: Context): Promise<Verdict> => {
+  const organizations = await listAccounts(await connections.database(), "organization");
+  const waiting = organizations.filter(({ stripeCustomerId }) => stripeCustomerId !== null).length;
+  return waiting === 0
+    ? skipped("STRIPE_SECRET_KEY is not set here: live usage goes to the built-in ledger")
+    : wrong(
+        `STRIPE_SECRET_KEY is not set here, and ${waiting} organization${waiting === 1 ? " has" : "s have"} a Stripe customer: without the key their live usage waits`,
+      );
+};
+
 /**
  * Whether Stripe takes the key, has our meters as we need them, and has the organizations' subscriptions on them. It
  * changes nothing there.
@@ -45,7 +56,7 @@ export const checkStripe = async (context: Context): Promise<readonly Finding[]>
   const reachable = await check("Stripe", async () => {
     const { STRIPE_SECRET_KEY, STRIPE_API_BASE } = context.connections.config();
     if (STRIPE_SECRET_KEY === undefined) {
-      return skipped("STRIPE_SECRET_KEY is not set here: live usage goes to the built-in ledger");
+      return checkWithoutKey(context);
     }
     const faults = await inspectStripe({ secretKey: STRIPE_SECRET_KEY, apiBase: STRIPE_API_BASE });
     return faults.length === 0

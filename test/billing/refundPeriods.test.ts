@@ -1,0 +1,144 @@
+import { updateAccount } from "../../db/accounts.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { updateOrganization } from "../../services/updateOrganization.ts";
+import { readBooks } from "../support/books.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { eventually } from "../support/programs.ts";
+import { setUpBilling } from "./billingSetup.ts";
+
+const test = testWithDatabase();
+
+const DAY = 86_400;
+
+test("a refund at the last instant of the subscription's period passes, one at the first of the next does not", async (t) => {
+  const { register, refund, double, pass } = await setUpBilling(t);
+  const { control } = double;
+  const start = control.now();
+  const id = await register(5);
+  const other = await register(5);
+  const end = Date.UTC(2026, 5, 15, 12) / 1000;
+  t.true(end > start);
+
+  control.holdClock({ second: end - 1 });
+  t.is((await refund(id)).refundedCount, 5);
+
+  pass(1);
+  const error = await t.throwsAsync(refund(other), { instanceOf: DomainError });
+  t.is(error?.code, "outside_billing_cycle");
+});
+
+test("a refund is not guessed at when the subscription's period cannot be read", async (t) => {
+  const { register, refund, double, deps, stream, subscriptionId } = await setUpBilling(t);
+  const id = await register(5);
+  double.control.addFault({
+    kind: "server_error",
+    method: "GET",
+    path: `/v1/subscriptions/${subscriptionId}`,
+  });
+
+  await t.throwsAsync(refund(id));
+  t.is((await readBooks(deps.db, stream.accountId)).refunded, 0n);
+
+  t.is((await refund(id)).refundedCount, 5);
+});
+
+test("without Stripe's key a refund goes by the mirrored period while it is fresh, and is not guessed at after that", async (t) => {
+  const { register, refund, refundWithoutKey, deps, stream, pass } = await setUpBilling(t);
+  const id = await register(5);
+  await t.throwsAsync(refundWithoutKey(id, 1), { message: /Stripe, which is not set up/u });
+  t.is((await readBooks(deps.db, stream.accountId)).refunded, 0n);
+
+  await refund(id, 1);
+  t.is((await refundWithoutKey(id, 1)).refundedCount, 1);
+
+  pass(3600);
+  await t.throwsAsync(refundWithoutKey(id, 1), { message: /Stripe, which is not set up/u });
+  t.is((await readBooks(deps.db, stream.accountId)).refunded, 2n);
+});
+
+test("a Stripe customer without a subscription has the month from the billing day, with Stripe's key and without", async (t) => {
+  const { register, refund, refundWithoutKey, deps, stream, double } = await setUpBilling(t);
+  await updateAccount(deps.db, stream.accountId, { stripeSubscriptionId: null });
+  const id = await register(5);
+
+  double.control.holdClock({ second: Date.UTC(2026, 5, 1) / 1000 - 1 });
+  t.is((await refund(id, 1)).refundedCount, 1);
+  t.is((await refundWithoutKey(id, 1)).refundedCount, 1);
+
+  double.control.holdClock({ second: Date.UTC(2026, 5, 1) / 1000 });
+  for (const refused of [refund, refundWithoutKey]) {
+    const error = await t.throwsAsync(refused(id, 1), { instanceOf: DomainError });
+    t.is(error?.code, "outside_billing_cycle");
+  }
+});
+
+test("a period that was read of the former subscription is not taken for the present one's", async (t) => {
+  const { register, refund, double, deps, stream, customerId, subscriptionId } =
+    await setUpBilling(t);
+  const { control } = double;
+  const id = await register(5);
+  const { subscriptionId: present } = control.addSubscriber({ customerId });
+  control.addFault({ kind: "hold", method: "GET", path: `/v1/subscriptions/${subscriptionId}` });
+  const late = refund(id, 1);
+  await eventually(() => control.held() === 1);
+
+  await updateOrganization({ db: deps.db }, stream.accountId, { stripeSubscriptionId: present });
+  control.release();
+  await late;
+  const isAsked = () => control.calls().some(({ path }) => path === `/v1/subscriptions/${present}`);
+  t.false(isAsked());
+
+  await refund(id, 1);
+  t.true(isAsked());
+});
+
+test("a period that is over is neither used nor kept when Stripe still tells it", async (t) => {
+  const { register, refund, double, deps, stream, subscriptionId } = await setUpBilling(t);
+  const { control } = double;
+  const id = await register(5);
+  const path = "/v1/subscription_items";
+  const former = await fetch(`${double.url}${path}?subscription=${subscriptionId}`, {
+    headers: { authorization: `Bearer ${double.secretKey}` },
+  });
+  control.addFault({
+    kind: "answer",
+    method: "GET",
+    path,
+    status: 200,
+    body: await former.json(),
+  });
+  control.holdClock({ second: Date.UTC(2026, 5, 15, 12) / 1000 });
+  const before = await readBooks(deps.db, stream.accountId);
+
+  await t.throwsAsync(refund(id), { message: /no present billing period/u });
+  t.deepEqual(await readBooks(deps.db, stream.accountId), before);
+
+  const error = await t.throwsAsync(refund(id), { instanceOf: DomainError });
+  t.is(error?.code, "outside_billing_cycle");
+  t.is((await refund(await register(5))).refundedCount, 5);
+});
+
+test("within a year's period a refund passes only while Stripe takes usage of the registration's age", async (t) => {
+  const { register, refund, drain, double, deps, stream, customerId, pass, ...scene } =
+    await setUpBilling(t);
+  const { subscriptionId: yearly } = double.control.addSubscriber({ customerId, interval: "year" });
+  await updateOrganization({ db: deps.db }, stream.accountId, { stripeSubscriptionId: yearly });
+  const old = await register(5);
+  await drain();
+  pass(10 * DAY);
+  const id = await register(7);
+  await drain();
+
+  pass(30 * DAY);
+  const before = await readBooks(deps.db, stream.accountId);
+  const error = await t.throwsAsync(refund(old), { instanceOf: DomainError });
+  t.is(error?.code, "outside_billing_cycle");
+  t.deepEqual(await readBooks(deps.db, stream.accountId), before);
+
+  t.is((await refund(id)).refundedCount, 7);
+  // Stripe is down for days.
+  pass(3 * DAY);
+  await drain();
+  t.deepEqual(Object.values(scene.billed()), [5]);
+  t.deepEqual(scene.billed(), await scene.recorded());
+});
