@@ -34,10 +34,12 @@ export const donateFromStore = async (
   if (earlier) {
     return earlier;
   }
-  const ein = parseEin(donation.charityId);
+  const { charityId } = donation;
+  const ein = parseEin(charityId);
+  const ids = ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null };
   const { charity, provider } = await findCharity(
     deps,
-    { accountId: write.accountId, ein, nonprofitId: ein === null ? donation.charityId : null },
+    { accountId: write.accountId, ...ids },
     AbortSignal.timeout(CHARITY_TIMEOUT_MS),
   );
   return runStoreWrite(deps, write, async (transaction, { balanceCents }, now) => {

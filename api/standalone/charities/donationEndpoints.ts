@@ -1,6 +1,7 @@
 import type { z } from "zod";
 import type { Caller } from "../../../db/apiKeys.ts";
 import { countDonations, listDonations } from "../../../db/donations.ts";
+import type { CharityIds } from "../../../domain/charities.ts";
 import type { DonationFilter, DonationOwner } from "../../../domain/donations.ts";
 import { donationRefundId } from "../../../domain/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
@@ -28,11 +29,23 @@ type Dependencies = Parameters<typeof donate>[0];
 
 const ownerOf = ({ accountId, mode }: Caller): DonationOwner => ({ accountId, mode });
 
-/** Empty stands for none. */
-const orNull = (text: string | undefined): string | null => text || null;
-
 const REPLAY_HEADER = {
   "Idempotent-Replayed": "`true` when the record was created by an earlier request.",
+};
+
+const CHARITY_REQUIRED = "one of ein and nonprofit_id is required";
+
+const charityOf = ({
+  ein = null,
+  nonprofit_id = null,
+}: z.output<typeof donateBody>): CharityIds => {
+  if (nonprofit_id !== null) {
+    return { ein, nonprofitId: nonprofit_id };
+  }
+  if (ein !== null) {
+    return { ein, nonprofitId: null };
+  }
+  throw new DomainError("request_invalid", CHARITY_REQUIRED);
 };
 
 const donateEndpoint = (dependencies: Dependencies): Endpoint =>
@@ -52,7 +65,7 @@ const donateEndpoint = (dependencies: Dependencies): Endpoint =>
         {
           status: 400,
           when: "Something in the request is not as it must be, no charity is found, or the donation subscription is not active.",
-          example: "one of ein and nonprofit_id is required",
+          example: CHARITY_REQUIRED,
         },
         KEY_REFUSAL,
         RATE_REFUSAL,
@@ -68,17 +81,11 @@ const donateEndpoint = (dependencies: Dependencies): Endpoint =>
     schemas: { body: donateBody, reply: donateReply },
     examples: EXAMPLES.donate,
     handle: async ({ ctx, caller, body }) => {
-      const ein = orNull(body.ein);
-      const nonprofitId = orNull(body.nonprofit_id);
-      if (ein === null && nonprofitId === null) {
-        throw new DomainError("request_invalid", "one of ein and nonprofit_id is required");
-      }
       const { donation, totalDonations, replayed } = await donate(dependencies, {
         ...ownerOf(caller),
         amountCents: body.amount_cents,
-        ein,
-        nonprofitId,
-        charityName: orNull(body.charity_name),
+        ...charityOf(body),
+        charityName: body.charity_name ?? null,
         idempotencyKey: body.idempotency_key ?? null,
         attribution: body.attribution ?? "",
         metadata: body.metadata ?? {},

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import type { Charity } from "../../../domain/charities.ts";
+import type { Charity, Ein } from "../../../domain/charities.ts";
 import { formatEin, parseEin } from "../../../domain/charities.ts";
 import type { Donation } from "../../../domain/donations.ts";
-import { count, date, id, metadata, text } from "../../../domain/fields.ts";
+import { count, date, emptyAsNull, id, metadata, text } from "../../../domain/fields.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrationFields.ts";
 import { bodyObject, queryObject } from "../../http/fields.ts";
 
@@ -94,7 +94,7 @@ export const searchReply = z
   .meta({ id: "CharityPage" });
 
 const ein = () =>
-  text(50).transform((written, context): string => {
+  text(50).transform((written, context): Ein | null => {
     const read = parseEin(written);
     if (read === null && written.trim() !== "") {
       context.addIssue({
@@ -102,7 +102,7 @@ const ein = () =>
         message: "must be nine digits, with or without the dash",
       });
     }
-    return read ?? "";
+    return read;
   });
 
 export const donateBody = bodyObject({
@@ -111,9 +111,11 @@ export const donateBody = bodyObject({
     .optional()
     .meta({ description: "With or without the dash. Empty means none.", examples: ["53-0196605"] }),
   nonprofit_id: text(200)
+    .transform(emptyAsNull)
     .optional()
     .meta({ description: "A charity's id from a search. Empty means none." }),
   charity_name: text(500)
+    .transform(emptyAsNull)
     .optional()
     .meta({ description: "The charity's own name when omitted or empty." }),
   idempotency_key: idempotencyKey().optional().meta({
