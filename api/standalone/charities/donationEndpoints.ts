@@ -15,7 +15,6 @@ import { KEY_REFUSAL } from "../refusals.ts";
 import { EXAMPLES } from "./examples.ts";
 import { RATE_REFUSAL, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
 import {
-  DEFAULT_PAGE_SIZE,
   donateBody,
   donateReply,
   listQuery,
@@ -145,8 +144,7 @@ const listEndpoint = ({ db }: Dependencies): Endpoint =>
     handle: async ({ caller, query }) => {
       const owner = ownerOf(caller);
       const filter = filterOf(query);
-      const page = query.page ?? 1;
-      const pageSize = query.page_size ?? DEFAULT_PAGE_SIZE;
+      const { page, page_size: pageSize } = query;
       const [totalItems, donations] = await Promise.all([
         countDonations(db, owner, filter),
         listDonations(db, owner, filter, { offset: (page - 1) * pageSize, limit: pageSize }),

@@ -8,7 +8,7 @@ import { bodyObject, queryObject } from "../../http/fields.ts";
 
 const LAST_PAGE = 999_999_999;
 
-/** A whole number in a query; what it is when it is not given is only told here, and up to the handler. */
+/** A whole number in a query. The description is told its default apart: JSON Schema is given none of a transformation. */
 const wholeNumber = ({
   maximum,
   fallback,
@@ -29,16 +29,14 @@ const wholeNumber = ({
       }
       return value;
     })
-    .optional()
+    .default(fallback)
     .meta({ description });
-
-export const DEFAULT_PAGE_SIZE = 20;
 
 const page = () =>
   wholeNumber({ maximum: LAST_PAGE, fallback: 1, description: "The first page is 1." });
 
 const pageSize = (maximum: number) =>
-  wholeNumber({ maximum, fallback: DEFAULT_PAGE_SIZE, description: "How many a page holds." });
+  wholeNumber({ maximum, fallback: 20, description: "How many a page holds." });
 
 export const searchQuery = queryObject({
   name: text(200)
