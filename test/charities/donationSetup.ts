@@ -4,14 +4,13 @@ import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/wo
 import { createDonationActivities } from "../../activities/createDonationActivities.ts";
 import { createDonationValidator } from "../../api/standalone/charities/createDonationValidator.ts";
 import { systemClock } from "../../domain/clock.ts";
-import type { DonationOutcome } from "../../domain/donations.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import type { Charities, CharitySettings } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import { checkDonation } from "../../services/checkDonation.ts";
 import type { ValidateDonation } from "../../services/donate.ts";
-import { recordDonation } from "../../services/recordDonation.ts";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
+import { decideDonation } from "../../workflows/donation.ts";
 import { INTERACTIVE_QUEUE } from "../../workflows/taskQueues.ts";
 import type { Call } from "../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
@@ -36,12 +35,16 @@ export const settingsOf = (
 });
 
 /** Decides upon donations as the workflow does, in this process. */
-export const decideHere =
-  (deps: Parameters<typeof checkDonation>[0] & Parameters<typeof recordDonation>[0]) =>
-  async (id: string): Promise<DonationOutcome> => {
-    const checked = await checkDonation(deps, id, new AbortController().signal);
-    return checked.kind === "valid" ? recordDonation(deps, id, checked) : checked;
+export const decideHere = (
+  deps: Parameters<typeof createDonationActivities>[0],
+): ValidateDonation => {
+  const activities = {
+    ...createDonationActivities(deps),
+    // That of the worker is cancelled with its activity, and there is none here.
+    checkDonation: (id: string) => checkDonation(deps, id, new AbortController().signal),
   };
+  return (id) => decideDonation(activities, id);
+};
 
 export type DonationApi = {
   readonly call: Call;
