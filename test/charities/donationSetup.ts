@@ -2,7 +2,10 @@ import type { ExecutionContext, TestFn } from "ava";
 import { Client, Connection } from "@temporalio/client";
 import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
 import { createDonationActivities } from "../../activities/createDonationActivities.ts";
+import { z } from "zod";
 import { createDonationValidator } from "../../api/standalone/charities/createDonationValidator.ts";
+import { updateAccount } from "../../db/accounts.ts";
+import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import type { Charities, CharitySettings } from "../../providers/charities/createCharities.ts";
@@ -139,4 +142,62 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
   });
 
   return test;
+};
+
+/** A charity of the catalogue. */
+export const RED_CROSS = {
+  ein: "53-0196605",
+  nonprofit_id: "irs_530196605",
+  name: "American Red Cross",
+};
+export const EIN = RED_CROSS.ein;
+
+const booksRow = z.strictObject({
+  donations: z.bigint().transform(Number),
+  waiting: z.bigint().transform(Number),
+  count: z.bigint().transform(Number),
+  cents: z.bigint().transform(Number),
+});
+
+type DonationScene = DonationApi & {
+  /** What stands in the database for the organization. */
+  readonly books: () => Promise<Readonly<z.output<typeof booksRow>>>;
+};
+
+/** An organization whose charities a provider knows, and an API that has donations decided upon by their workflow. */
+export const stageDonations = async (
+  t: ExecutionContext<WorkflowContext>,
+  provider: "catalogue" | "everyorg" = "catalogue",
+): Promise<DonationScene> => {
+  const { db, charities, validateDonation } = t.context;
+  const { call } = await startStandaloneApi(t, {
+    db,
+    charities,
+    validateDonation,
+    takeTurn: () => Promise.resolve(true),
+  });
+  const { id: accountId, apiKeyProd, apiKeyTest } = await createTestOrganization(db);
+  await updateAccount(db, accountId, { charityProvider: provider });
+  return {
+    call,
+    accountId,
+    live: apiKeyProd,
+    test: apiKeyTest,
+    books: () =>
+      db.one(sql.type(booksRow)`
+        SELECT
+          (SELECT count(*) FROM donation WHERE account_id = ${accountId}) AS donations,
+          (SELECT count(*) FROM donation_request WHERE account_id = ${accountId}) AS waiting,
+          (
+            SELECT coalesce(sum(count), 0)::bigint
+            FROM donation_total
+            WHERE account_id = ${accountId} AND period = 'all'
+          ) AS count,
+          (
+            SELECT coalesce(sum(amount_cents), 0)::bigint
+            FROM donation_total
+            WHERE account_id = ${accountId} AND period = 'all'
+          ) AS cents
+      `),
+  };
 };
