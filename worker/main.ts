@@ -50,7 +50,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     },
     ending.signal,
   );
-  await prepareBilling({ billing, logger }, ending.signal);
+  const preparing = await prepareBilling({ billing, logger }, ending.signal);
 
   const activities = createActivities({
     db,
@@ -106,7 +106,10 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   return {
     addresses: server ? { metrics: server.address } : {},
     // The worker ends by itself only when it cannot go on.
-    ended: working.then(() => new Promise<never>(() => undefined)),
+    ended: Promise.race([
+      working.then(() => new Promise<never>(() => undefined)),
+      preparing.failed,
+    ]),
     stop: async () => {
       ending.abort();
       await Promise.all([working, dispatching, scheduling, server?.close(1000)]);
