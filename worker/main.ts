@@ -19,6 +19,7 @@ import {
   plantingSilenceMs,
   readPlantingSettings,
 } from "../program/readPlantingSettings.ts";
+import { needsPerson } from "../services/sendMeterEvent.ts";
 import { BACKGROUND_QUEUE, INTERACTIVE_QUEUE } from "../workflows/taskQueues.ts";
 import { createWorkerMetrics } from "./createWorkerMetrics.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
@@ -61,10 +62,11 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     plantingSilenceMs: plantingSilenceMs(config),
     observeSend: (stream, result) => {
       metrics.observeSend(stream, result);
-      if (
-        result.kind === "delayed" ? result.cause === "misconfigured" : result.state !== "delivered"
-      ) {
-        logger.error({ ...stream, result }, "usage was not accepted: a person must look at it");
+      if (needsPerson(result)) {
+        logger.error(
+          { ...stream, result },
+          "usage was not accepted, or too late: a person must look at it",
+        );
       }
     },
     observeDrift: (streams) => {
