@@ -10,9 +10,10 @@ import { followPlantingOrder, placePlantingOrder } from "../services/followPlant
 import { gatherPlantingOrders } from "../services/gatherPlantingOrders.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import { areRefundsSettled } from "../db/usageFacts.ts";
+import type { ReportedStream } from "../db/usageReports.ts";
 import { drainUsage } from "../services/drainUsage.ts";
 import type { StreamReport } from "../services/reconcileUsage.ts";
-import { isSuspicious, reconcileUsage } from "../services/reconcileUsage.ts";
+import { listSuspicious, reconcileUsage } from "../services/reconcileUsage.ts";
 import type { SendResult } from "../services/sendMeterEvent.ts";
 import { endHopelessRetries } from "./endHopelessRetries.ts";
 
@@ -88,16 +89,21 @@ export const createActivities = (deps: ActivityDependencies) => ({
 
   /**
    * Compares the processor's usage with ours. Drift is announced only where it is final: the processor's own sums lag.
+   * @param among the streams that the polls before found drifting, null at the first poll: only they can still count
    */
   reconcileUsage: async ({
     isFinal,
+    among = null,
   }: {
     readonly isFinal: boolean;
+    readonly among?: readonly ReportedStream[] | null;
   }): Promise<{ readonly streams: number; readonly drifting: readonly StreamReport[] }> => {
     const report = await withHeartbeat(() =>
       reconcileUsage(deps, {}, Context.current().cancellationSignal),
     );
-    const drifting = report.streams.filter(isSuspicious);
+    // A list that was cut says nothing of the streams that are not in it.
+    const named = among !== null && among.length < REPORTED_STREAMS ? among : null;
+    const drifting = listSuspicious(report.streams, named);
     if (isFinal || drifting.length === 0) {
       deps.observeDrift(drifting);
     }

@@ -11,9 +11,13 @@ const claimRow = z.strictObject({
 /** Trees of a partner's record that are an order's. */
 export type PlantingClaim = { readonly reference: string; readonly trees: number };
 
+const treesIn = (claims: readonly PlantingClaim[]): number =>
+  claims.reduce((sum, { trees }) => sum + trees, 0);
+
 /**
  * Credits an order with planted trees that no other order has, until it has as many as it needs. No tree is ever credited
- * twice, whichever orders ask at the same time; what an order has it keeps.
+ * twice, whichever orders ask at the same time. An order that is full keeps what it has; until then it is credited anew
+ * with what the partner has on record now, since records are corrected, merged and deleted.
  * @param records the partner's records in the order in which they are to be used up
  * @returns all that the order has now
  */
@@ -42,21 +46,27 @@ export const claimPlantings = (
         )
     `);
     const own = claims.filter(({ orderId }) => orderId === order.id);
-    const claimed = [...own];
-    let missing = order.treeCount - own.reduce((sum, { trees }) => sum + trees, 0);
+    if (treesIn(own) >= order.treeCount) {
+      // Another look may be about to report just these.
+      return own.map(({ reference, trees }) => ({ reference, trees }));
+    }
+    await transaction.query(sql.typeAlias("void")`
+      DELETE FROM planting_claim
+      WHERE partner = ${partner} AND order_id = ${order.id}
+    `);
+    const credited: PlantingClaim[] = [];
     for (const { reference, trees: planted } of records) {
-      const taken = claims
-        .filter((claim) => claim.reference === reference)
-        .reduce((sum, { trees }) => sum + trees, 0);
-      const trees = Math.min(missing, planted - taken);
-      if (trees > 0 && !own.some((claim) => claim.reference === reference)) {
+      const taken = claims.filter(
+        (claim) => claim.reference === reference && claim.orderId !== order.id,
+      );
+      const trees = Math.min(order.treeCount - treesIn(credited), planted - treesIn(taken));
+      if (trees > 0) {
         await transaction.query(sql.typeAlias("void")`
           INSERT INTO planting_claim (partner, reference, order_id, trees)
           VALUES (${partner}, ${reference}, ${order.id}, ${trees})
         `);
-        claimed.push({ reference, orderId: order.id, trees });
-        missing -= trees;
+        credited.push({ reference, trees });
       }
     }
-    return claimed.map(({ reference, trees }) => ({ reference, trees }));
+    return credited;
   });

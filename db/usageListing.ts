@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { MeterEventState, UsageStream } from "../domain/usage.ts";
+import { DELIVERED_LATE } from "../domain/usage.ts";
 import { kindColumn, modeColumn, safeInteger, streamColumns } from "./columns.ts";
 import { sql } from "./sql.ts";
 
@@ -52,10 +53,11 @@ const STATE_CONDITIONS: Readonly<Record<UsageState, FragmentSqlToken>> = {
   pending: sql.fragment`meter_event.state IN ('sealed', 'sending')`,
   sent: sql.fragment`meter_event.state = 'delivered'`,
   failed: FAILED,
+  late: sql.fragment`meter_event.state = 'delivered' AND meter_event.last_error = ${DELIVERED_LATE}`,
 };
 
 /** How far usage has come, as people ask for it. */
-export type UsageState = "pending" | "sent" | "failed";
+export type UsageState = "pending" | "sent" | "failed" | "late";
 
 /** The states that a person must do something about. */
 export const FAILED_STATES: readonly string[] = [

@@ -42,23 +42,35 @@ const quantitiesRow = z.strictObject({
   delivered: z.bigint().transform(Number),
   unfinished: z.bigint().transform(Number),
   failed: z.bigint().transform(Number),
+  addedLately: z.bigint().transform(Number),
+  takenBackLately: z.bigint().transform(Number),
 });
 
-/** What a stream's meter events of one minute (unix seconds of its start) add up to, by how far they have come. */
+/**
+ * What a stream's meter events of one minute (unix seconds of its start) add up to, by how far they have come; of what
+ * was delivered also, apart, what came lately: new usage and, below 0, refunds.
+ */
 export type MinuteQuantities = Readonly<z.output<typeof quantitiesRow>>;
 
 export const sumByMinute = (
   db: CommonQueryMethods,
   stream: ReportedStream,
   span: { readonly start: number; readonly end: number },
+  /** After this instant it is lately. */
+  latelyAfter: Date,
 ): Promise<readonly MinuteQuantities[]> =>
   db.any(sql.type(quantitiesRow)`
     SELECT
       second - second % 60 AS minute,
       coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS delivered,
       coalesce(sum(quantity) FILTER (WHERE state IN ('sealed', 'sending')), 0)::bigint AS unfinished,
-      coalesce(sum(quantity) FILTER (WHERE state IN ('rejected', 'expired', 'blocked')), 0)::bigint AS failed
+      coalesce(sum(quantity) FILTER (WHERE state IN ('rejected', 'expired', 'blocked')), 0)::bigint AS failed,
+      coalesce(sum(greatest(quantity, 0)) FILTER (WHERE lately), 0)::bigint AS "addedLately",
+      coalesce(sum(least(quantity, 0)) FILTER (WHERE lately), 0)::bigint AS "takenBackLately"
     FROM meter_event
+    CROSS JOIN LATERAL (
+      SELECT state = 'delivered' AND settled_at > ${latelyAfter.toISOString()} AS lately
+    ) AS delivery
     WHERE account_id = ${stream.accountId}
       AND mode = ${stream.mode}
       AND meter = ${stream.meter}

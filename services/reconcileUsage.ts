@@ -4,6 +4,7 @@ import { listReportedStreams, sumByMinute, sumUnsealed } from "../db/usageReport
 import type { Clock } from "../domain/clock.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import { LONGEST_USAGE_LAG_MS } from "../providers/billing/processor.ts";
+import type { BillingProcessor } from "../providers/billing/processor.ts";
 
 const MINUTE = 60;
 const HOUR = 60 * MINUTE;
@@ -21,6 +22,8 @@ type Difference = {
   readonly minute: number;
   readonly ours: number;
   readonly processor: number;
+  /** Whether what was delivered lately, and may not be in the processor's sums yet, can explain it. */
+  readonly mayLag: boolean;
 };
 
 /** One stream's books, in units. */
@@ -58,8 +61,15 @@ const sumIn = (minutes: readonly MinuteQuantities[], { start, end }: Span): numb
     0,
   );
 
+/** Whether the processor's sum of a minute is ours, less some of what was delivered lately. */
+const canBeLag = (
+  ours: number,
+  theirs: number,
+  { addedLately, takenBackLately }: MinuteQuantities,
+): boolean => theirs >= ours - addedLately && theirs <= ours - takenBackLately;
+
 type Books = {
-  readonly ours: (part: Span) => number;
+  readonly minutes: readonly MinuteQuantities[];
   readonly theirs: (part: Span) => Promise<number>;
 };
 
@@ -70,9 +80,11 @@ async function* findDifferences(
   [step = MINUTE, ...finerSteps]: readonly number[] = STEPS,
 ): AsyncGenerator<Difference, void, void> {
   for (const part of split(span, step)) {
-    const [ours, processor] = [books.ours(part), await books.theirs(part)];
+    const [ours, processor] = [sumIn(books.minutes, part), await books.theirs(part)];
     if (ours !== processor && finerSteps.length === 0) {
-      yield { minute: part.start, ours, processor };
+      const minute = books.minutes.find((own) => own.minute === part.start);
+      const mayLag = minute !== undefined && canBeLag(ours, processor, minute);
+      yield { minute: part.start, ours, processor, mayLag };
     } else if (ours !== processor) {
       yield* findDifferences(part, books, finerSteps);
     }
@@ -108,11 +120,10 @@ type Dependencies = {
 
 /** The processor's own sums in parts of the span. */
 const createUsageReader = (
-  { billing }: Dependencies,
+  processor: BillingProcessor | null,
   stream: ReportedStream,
   signal: AbortSignal,
 ): ((part: Span) => Promise<number>) => {
-  const processor = billing.named(stream.processor, stream.mode);
   if (!processor) {
     throw new Error(`Usage was reported to ${stream.processor}, which is not set up.`);
   }
@@ -127,7 +138,9 @@ const compareStream = async (
   unsealedQuantity: number,
   signal: AbortSignal,
 ): Promise<StreamReport> => {
-  const minutes = await sumByMinute(deps.db, stream, span);
+  const processor = deps.billing.named(stream.processor, stream.mode);
+  const latelyAfter = new Date(deps.clock.now().getTime() - (processor?.usageLagMs ?? 0));
+  const minutes = await sumByMinute(deps.db, stream, span, latelyAfter);
   const delivered = sumIn(minutes, span);
   const ours = {
     ...stream,
@@ -136,11 +149,11 @@ const compareStream = async (
     failed: minutes.reduce((sum, { failed }) => sum + failed, 0),
   };
   try {
-    const usageIn = createUsageReader(deps, stream, signal);
+    const usageIn = createUsageReader(processor, stream, signal);
     const processorQuantity = await usageIn(span);
     const drift = processorQuantity - delivered;
-    const books = { ours: (part: Span) => sumIn(minutes, part), theirs: usageIn };
-    const differences = drift === 0 ? [] : await listDifferences(span, books);
+    const differences =
+      drift === 0 ? [] : await listDifferences(span, { minutes, theirs: usageIn });
     return { ...ours, processorQuantity, drift, differences, fault: null };
   } catch (error) {
     signal.throwIfAborted();
@@ -150,9 +163,26 @@ const compareStream = async (
   }
 };
 
-/** Whether a person must look at a stream. */
-export const isSuspicious = ({ drift, fault }: StreamReport): boolean =>
-  drift !== 0 || fault !== null;
+const isSameStream = (one: ReportedStream, other: ReportedStream): boolean =>
+  one.accountId === other.accountId &&
+  one.mode === other.mode &&
+  one.meter === other.meter &&
+  one.processor === other.processor &&
+  one.customerId === other.customerId;
+
+/** Whether a person must look at a stream; not where the processor's sums may just lag behind. */
+const isSuspicious = ({ drift, differences }: StreamReport): boolean =>
+  drift !== 0 && (differences.length === 0 || differences.some(({ mayLag }) => !mayLag));
+
+/** The streams that a person must look at; where others are named, only such as are among them. */
+export const listSuspicious = (
+  streams: readonly StreamReport[],
+  among: readonly ReportedStream[] | null = null,
+): readonly StreamReport[] =>
+  streams.filter(
+    (stream) =>
+      isSuspicious(stream) && (among?.some((other) => isSameStream(other, stream)) ?? true),
+  );
 
 /**
  * Compares the processor's usage with what was delivered to it, stream by stream; it corrects nothing. Differences that

@@ -1,8 +1,9 @@
 import type { DatabasePool } from "slonik";
 import type { StoredMeterEvent } from "../db/meterEvents.ts";
+import { listOfEndedPeriods } from "../db/endedPeriods.ts";
 import { beginAttempt, recordRetry, renewLease, settleAttempt } from "../db/meterEvents.ts";
 import type { Clock } from "../domain/clock.ts";
-import { decideSend } from "../domain/usage.ts";
+import { decideSend, DELIVERED_LATE, isWithinUsualGrace } from "../domain/usage.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import { ACCEPTED_AGE_MS } from "../providers/billing/processor.ts";
 import type { BillingProcessor } from "../providers/billing/processor.ts";
@@ -10,7 +11,12 @@ import { checkDelivery } from "./checkDelivery.ts";
 
 /** What one attempt led to: the event's final state, or when to come back (null: the caller's own backoff). */
 export type SendResult =
-  | { readonly kind: "settled"; readonly state: "delivered" | "rejected" | "expired" | "blocked" }
+  | {
+      readonly kind: "settled";
+      readonly state: "delivered" | "rejected" | "expired" | "blocked";
+      /** Delivered when the invoice of its billing period may have been finalized. */
+      readonly isLate: boolean;
+    }
   | {
       readonly kind: "delayed";
       readonly cause: "retry" | "misconfigured" | "leased" | "early";
@@ -20,7 +26,9 @@ export type SendResult =
 
 /** Whether an attempt has ended in what only a person can mend. */
 export const needsPerson = (result: SendResult): boolean =>
-  result.kind === "delayed" ? result.cause === "misconfigured" : result.state !== "delivered";
+  result.kind === "delayed"
+    ? result.cause === "misconfigured"
+    : result.state !== "delivered" || result.isLate;
 
 type Verdict =
   | { readonly state: "delivered" | "rejected" | "expired" | "blocked"; readonly reason?: string }
@@ -139,6 +147,13 @@ const judge = async (
   return attempt(processor, event, signal);
 };
 
+const isDeliveredLate = async (
+  db: DatabasePool,
+  event: StoredMeterEvent,
+  now: Date,
+): Promise<boolean> =>
+  !isWithinUsualGrace(event, now) && (await listOfEndedPeriods(db, [event.id], now)).length > 0;
+
 /** Makes one attempt to send a sealed event. Each step is on record before and after the call. */
 export const sendMeterEvent = async (
   deps: Dependencies,
@@ -162,7 +177,10 @@ export const sendMeterEvent = async (
     await recordRetry(db, event, { reason, outcomeUnknown, newKey });
     return { kind: "delayed", cause, reason, afterMs };
   }
-  const { state, reason = null } = verdict;
-  await settleAttempt(db, event, { state, reason, settledAt: clock.now() });
-  return { kind: "settled", state };
+  const { state } = verdict;
+  const settledAt = clock.now();
+  const isLate = state === "delivered" && (await isDeliveredLate(db, event, settledAt));
+  const reason = isLate ? DELIVERED_LATE : (verdict.reason ?? null);
+  await settleAttempt(db, event, { state, reason, settledAt });
+  return { kind: "settled", state, isLate };
 };

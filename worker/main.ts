@@ -51,7 +51,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     },
     ending.signal,
   );
-  await prepareBilling({ billing, logger }, ending.signal);
+  const preparing = await prepareBilling({ billing, logger }, ending.signal);
 
   const activities = createActivities({
     db,
@@ -63,7 +63,10 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     observeSend: (stream, result) => {
       metrics.observeSend(stream, result);
       if (needsPerson(result)) {
-        logger.error({ ...stream, result }, "usage was not accepted: a person must look at it");
+        logger.error(
+          { ...stream, result },
+          "usage was not accepted, or too late: a person must look at it",
+        );
       }
     },
     observeDrift: (streams) => {
@@ -105,7 +108,10 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   return {
     addresses: server ? { metrics: server.address } : {},
     // The worker ends by itself only when it cannot go on.
-    ended: working.then(() => new Promise<never>(() => undefined)),
+    ended: Promise.race([
+      working.then(() => new Promise<never>(() => undefined)),
+      preparing.failed,
+    ]),
     stop: async () => {
       ending.abort();
       await Promise.all([working, dispatching, scheduling, server?.close(1000)]);

@@ -20,32 +20,36 @@ const tryPrepare = async (billing: Billing): Promise<unknown> => {
 
 /**
  * Makes the processor ready. Where it cannot be reached the worker starts all the same and keeps trying, since usage
- * waits safely in the database meanwhile.
- * @throws StartupError when something of ours is set up wrongly at the processor
+ * waits safely in the database meanwhile: nothing is sent to a processor that is not ready.
+ * @returns `failed` rejects with a StartupError when it turns out later that something of ours is set up wrongly at the
+ * processor
+ * @throws StartupError when that is known at once
  */
 export const prepareBilling = async (
-  { billing, logger }: { readonly billing: Billing; readonly logger: Logger },
+  {
+    billing,
+    logger,
+    tryAgainMs = TRY_AGAIN_MS,
+  }: { readonly billing: Billing; readonly logger: Logger; readonly tryAgainMs?: number },
   signal: AbortSignal,
-): Promise<void> => {
+): Promise<{ readonly failed: Promise<never> }> => {
   const firstFailure = await tryPrepare(billing);
-  if (firstFailure === null) {
-    return;
-  }
-  logger.error({ err: firstFailure }, "the billing processor cannot be made ready; trying again");
   const keepTrying = async (): Promise<void> => {
-    for (;;) {
-      await sleep(TRY_AGAIN_MS, undefined, { signal });
-      const failure = await tryPrepare(billing);
-      if (failure === null) {
-        logger.info("the billing processor is ready");
-        return;
-      }
+    for (let failure = firstFailure; failure !== null; failure = await tryPrepare(billing)) {
       logger.error({ err: failure }, "the billing processor cannot be made ready; trying again");
+      await sleep(tryAgainMs, undefined, { signal });
+    }
+    if (firstFailure !== null) {
+      logger.info("the billing processor is ready");
     }
   };
-  keepTrying().catch((error: unknown) => {
-    if (!signal.aborted) {
-      logger.fatal({ err: error }, "the billing processor cannot be used");
-    }
+  const failed = new Promise<never>((_resolve, reject) => {
+    keepTrying().catch((error: unknown) => {
+      if (!signal.aborted) {
+        logger.fatal({ err: error }, "the billing processor cannot be used");
+        reject(error);
+      }
+    });
   });
+  return { failed };
 };

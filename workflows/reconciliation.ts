@@ -1,3 +1,4 @@
+import type { Duration } from "@temporalio/common";
 import { proxyActivities, sleep } from "@temporalio/workflow";
 import type { Activities } from "../activities/createActivities.ts";
 
@@ -10,16 +11,29 @@ const { reconcileUsage } = proxyActivities<Activities>({
 });
 
 const POLLS = 3;
-const POLL_INTERVAL = "5 minutes";
 
-/** Compares the processor's usage with ours; a difference counts when it is there at three polls. */
-export const reconciliation = async (): ReturnType<typeof reconcileUsage> => {
+type Report = Awaited<ReturnType<typeof reconcileUsage>>;
+
+/** Which stream it is, without what was found of it. */
+const nameStream = ({
+  accountId,
+  accountName,
+  mode,
+  meter,
+  processor,
+  customerId,
+}: Report["drifting"][number]) => ({ accountId, accountName, mode, meter, processor, customerId });
+
+/** Compares the processor's usage with ours; a difference counts where it is there at each of three polls. */
+export const reconciliation = async (pollEvery: Duration = "5 minutes"): Promise<Report> => {
+  let among: readonly ReturnType<typeof nameStream>[] | null = null;
   for (let poll = 1; ; poll += 1) {
     const isFinal = poll === POLLS;
-    const report = await reconcileUsage({ isFinal });
+    const report: Report = await reconcileUsage({ isFinal, among });
     if (isFinal || report.drifting.length === 0) {
       return report;
     }
-    await sleep(POLL_INTERVAL);
+    among = report.drifting.map(nameStream);
+    await sleep(pollEvery);
   }
 };

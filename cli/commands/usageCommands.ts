@@ -22,7 +22,14 @@ export const addUsageCommands = (program: Command, context: Context): void => {
   usage
     .command("list")
     .description("list meter events, latest first, and the usage that is in none yet")
-    .addOption(new Option("--state <state>", "only these").choices(["pending", "sent", "failed"]))
+    .addOption(
+      new Option("--state <state>", "only these; late: sent after their billing period").choices([
+        "pending",
+        "sent",
+        "failed",
+        "late",
+      ]),
+    )
     .option("--org <id>", "only this organization's", parseId)
     .option("--limit <n>", "at most so many", parseLimit, 50)
     .option("--json", "print JSON")

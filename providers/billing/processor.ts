@@ -28,7 +28,8 @@ export type MeterEvent = {
  * - `retry`: try again later; `outcomeUnknown` when the processor may have it already.
  * - `retry_new_key`: a 500 is saved under the idempotency key; try again under the next generation.
  * - `rejected`: it will never be accepted as it is.
- * - `misconfigured`: our credentials are refused; nothing of this processor can be sent.
+ * - `misconfigured`: our credentials are refused, or a meter is missing or counts in another way than we do; a person
+ *   must mend that, and it is not the event's fault.
  */
 export type SendOutcome =
   | { readonly kind: "delivered"; readonly duplicate: boolean }
@@ -54,7 +55,10 @@ export type BillingProcessor = {
   readonly name: "stripe" | "ledger";
   /** Finds or creates what the processor needs; throws when a meter there differs from ours. */
   readonly prepare: () => Promise<void>;
-  /** One attempt, without retries of its own. Never throws for anything the processor answers. */
+  /**
+   * One attempt, without retries of its own, and none before what `prepare` looks at was found to be in order. Never
+   * throws for anything the processor answers.
+   */
   readonly send: (event: MeterEvent, signal: AbortSignal) => Promise<SendOutcome>;
   /** How long `usageIn` may lack what was sent, in milliseconds. */
   readonly usageLagMs: number;

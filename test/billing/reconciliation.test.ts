@@ -1,5 +1,5 @@
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
-import { reconcileUsage } from "../../services/reconcileUsage.ts";
+import { listSuspicious, reconcileUsage } from "../../services/reconcileUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { setUpBilling } from "./billingSetup.ts";
 
@@ -31,5 +31,92 @@ test("drift over many minutes is told in full, with the first minutes of it", as
   t.is(streams.length, 1);
   t.like(streams[0], { delivered: 250, processorQuantity: 275, drift: 25, fault: null });
   t.is(streams[0]?.differences.length, 20);
-  t.deepEqual(streams[0]?.differences[0], { minute: start, ours: 10, processor: 11 });
+  t.deepEqual(streams[0]?.differences[0], {
+    minute: start,
+    ours: 10,
+    processor: 11,
+    mayLag: false,
+  });
+  t.is(listSuspicious(streams).length, 1);
+});
+
+const LAGGING = { summaryDelaySeconds: 120 };
+
+test("what was refunded a minute ago is no drift while the processor's sums may lag", async (t) => {
+  const { deps, stream, register, refund, drain, pass } = await setUpBilling(t, LAGGING);
+  const reconcile = async () =>
+    (await reconcileUsage(deps, stream, new AbortController().signal)).streams;
+  const id = await register(7);
+  await drain();
+  pass(3600);
+  await refund(id, 2);
+  await drain();
+
+  const [lagging] = await reconcile();
+  pass(120);
+  const [caughtUp] = await reconcile();
+
+  t.like(lagging, { delivered: 5, processorQuantity: 7, drift: 2 });
+  t.like(lagging?.differences[0], { ours: 5, processor: 7, mayLag: true });
+  t.deepEqual(listSuspicious(lagging ? [lagging] : []), []);
+  t.like(caughtUp, { drift: 0, differences: [] });
+});
+
+test("what lag cannot explain is drift, however late other usage of that minute was delivered", async (t) => {
+  const { deps, stream, register, refund, drain, pass, double, customerId } = await setUpBilling(
+    t,
+    LAGGING,
+  );
+  const { stripe } = createStripeClient({ secretKey: double.secretKey, apiBase: double.url });
+  const second = double.control.now();
+  const id = await register(7);
+  await stripe.billing.meterEvents.create({
+    event_name: "impact_tree_planted",
+    payload: { stripe_customer_id: customerId, value: "3" },
+    timestamp: second,
+  });
+  await drain();
+  pass(3600);
+  await refund(id, 2);
+  await drain();
+
+  const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
+
+  t.like(streams[0]?.differences[0], { ours: 5, processor: 10, mayLag: false });
+  t.is(listSuspicious(streams).length, 1);
+});
+
+test("usage that never arrives is drift once the processor's sums cannot lag any more", async (t) => {
+  const { deps, stream, register, drain, pass, double } = await setUpBilling(t, LAGGING);
+  const suspicious = async () =>
+    listSuspicious((await reconcileUsage(deps, stream, new AbortController().signal)).streams);
+  await register(7);
+  pass(3600);
+  double.control.addFault({ kind: "reject_later" });
+  await drain();
+
+  t.deepEqual(await suspicious(), []);
+  pass(15 * 60);
+  t.like((await suspicious())[0], { drift: -7 });
+});
+
+test("a stream counts only where the polls before have found it too", async (t) => {
+  const { deps, stream, register, drain, pass, double } = await setUpBilling(t);
+  await register(7);
+  double.control.addFault({ kind: "reject_later" });
+  await drain();
+  pass(3600);
+
+  const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
+
+  t.is(listSuspicious(streams, null).length, 1);
+  t.is(listSuspicious(streams, streams).length, 1);
+  t.is(listSuspicious(streams, []).length, 0);
+  t.is(
+    listSuspicious(
+      streams,
+      streams.map((other) => Object.assign({}, other, { customerId: "cus_other" })),
+    ).length,
+    0,
+  );
 });

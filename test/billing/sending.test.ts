@@ -8,6 +8,7 @@ import {
 import { updateAccount } from "../../db/accounts.ts";
 import { sumLedgerUsage } from "../../db/ledgerUsage.ts";
 import type { Fault } from "../stripe/faults.ts";
+import { until } from "../stripe/stripeSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { setUpBilling } from "./billingSetup.ts";
 
@@ -210,6 +211,31 @@ test("an attempt that another one has followed has no say any more", async (t) =
   t.true(await renewLease(db, latest, clock.now()));
   await drain();
   t.deepEqual(await events(), [{ state: "delivered", quantity: 4 }]);
+  t.deepEqual(billed(), await recorded());
+});
+
+test("an attempt that was followed while it asked what became of an earlier one is not made", async (t) => {
+  const { register, pass, drainOnce, drain, double, sends, billed, recorded } =
+    await setUpBilling(t);
+  const { control } = double;
+  await register(4);
+  pass(5);
+  control.addFault({ kind: "drop", times: 2 });
+  await drainOnce();
+  pass(21 * 3600);
+  const path = `/v1/billing/meters/${control.meterIds().tree}/event_summaries`;
+  control.addFault({ kind: "hold", method: "GET", path });
+  const late = drainOnce();
+  await until(() => control.held() === 1);
+  pass(16);
+  t.like(await drainOnce(), { kind: "delayed", cause: "retry" });
+  const before = sends();
+
+  control.release();
+
+  t.like(await late, { kind: "delayed", cause: "leased" });
+  t.is(sends(), before);
+  await drain();
   t.deepEqual(billed(), await recorded());
 });
 

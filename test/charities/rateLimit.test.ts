@@ -123,7 +123,11 @@ test("two API processes grant twenty between them", async (t) => {
   );
   const seconds = Math.floor((Date.now() - started) / 1000);
 
-  t.deepEqual([...new Set(statuses)].toSorted(), [200, 429]);
+  t.deepEqual(
+    statuses.filter((status) => status !== 200 && status !== 429),
+    [],
+  );
+  t.true(statuses.includes(429));
   const granted = statuses.filter((status) => status === 200).length;
   // Twenty, and on a machine that was slow twenty more for each whole second.
   t.true(granted >= 20 && granted <= 20 * (seconds + 1), `${granted} in ${seconds} s`);

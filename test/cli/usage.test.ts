@@ -335,6 +335,11 @@ test.serial(
     const agreed = await scene.impact(...args);
     t.is(agreed.exitCode, 0, agreed.stderr);
     t.regex(agreed.stdout, /live +tree +stripe +cus_\S+ +9 +9 +0/u);
+    scene.double.control.changeSettings({ summaryDelaySeconds: 120 });
+    const lagging = await scene.impact(...args);
+    t.is(lagging.exitCode, 0, lagging.stderr);
+    t.regex(lagging.stdout, / 9 +0 +may lag\n/u);
+    scene.double.control.changeSettings({ summaryDelaySeconds: 0 });
     // Somebody else reports usage for the same customer.
     const customer = scene.double.control.usage({})[0]?.customer ?? "";
     await fetch(`${scene.double.url}/v1/billing/meter_events`, {

@@ -126,6 +126,16 @@ const start = async (t: ExecutionContext<DatabaseContext>, apiKey = KEY) => {
   };
 };
 
+/** The trees of the records that are credited to orders. */
+const credits = (t: ExecutionContext<DatabaseContext>, references: readonly string[]) =>
+  t.context.db.any(sql.type(z.strictObject({ reference: z.string(), trees: z.bigint() }))`
+    SELECT reference, sum(trees)::bigint AS trees
+    FROM planting_claim
+    WHERE reference = ANY(${sql.array(references, "text")})
+    GROUP BY reference
+    ORDER BY reference
+  `);
+
 test.serial("an order is planted when the project has recorded all its trees since", async (t) => {
   const { state, setup, order, look, factsOf } = await start(t);
   const id = await order(100);
@@ -167,16 +177,7 @@ test.serial("no tree is credited to two orders, whichever ask at the same time",
   await Promise.all([...ids, ...ids].map(look));
   const stages = (await setup.orders()).map(({ stage }) => stage);
   t.true(stages.filter((stage) => stage === "planted").length <= 2);
-  const credited = await t.context.db.any(sql.type(
-    z.strictObject({ reference: z.string(), trees: z.bigint() }),
-  )`
-    SELECT reference, sum(trees)::bigint AS trees
-    FROM planting_claim
-    WHERE reference IN ('one', 'two')
-    GROUP BY reference
-    ORDER BY reference
-  `);
-  t.deepEqual(credited, [
+  t.deepEqual(await credits(t, ["one", "two"]), [
     { reference: "one", trees: 100n },
     { reference: "two", trees: 60n },
   ]);
@@ -188,6 +189,47 @@ test.serial("no tree is credited to two orders, whichever ask at the same time",
     (await setup.orders()).map(({ stage }) => stage),
     ["planted", "planted", "planted"],
   );
+});
+
+test.serial("an order is not held up by a record that is deleted or merged", async (t) => {
+  const { state, setup, order, look, factsOf } = await start(t);
+  const id = await order(100);
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  state.interventions = [planting("deleted", "2026-07-05", [60])];
+  t.false((await look(id)).isFinished);
+  state.interventions = [planting("merged", "2026-07-06", [70])];
+  t.false((await look(id)).isFinished);
+  state.interventions = [...state.interventions, planting("new", "2026-07-07", [50])];
+  t.true((await look(id)).isFinished);
+  t.is((await factsOf(id)).at(-1), "planted accepted");
+  t.deepEqual(await credits(t, ["deleted", "merged", "new"]), [
+    { reference: "merged", trees: 70n },
+    { reference: "new", trees: 30n },
+  ]);
+});
+
+test.serial("an order gets the trees by which a record of its own grows", async (t) => {
+  const { state, setup, order, look } = await start(t);
+  const [first, second] = [await order(100), await order(20)];
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  state.interventions = [planting("grown", "2026-07-05", [60])];
+  t.false((await look(first)).isFinished);
+  state.interventions = [planting("grown", "2026-07-05", [110])];
+  t.true((await look(first)).isFinished);
+  t.false((await look(second)).isFinished);
+  t.deepEqual(await credits(t, ["grown"]), [{ reference: "grown", trees: 110n }]);
+});
+
+test.serial("of a record that shrinks an order keeps only what is left", async (t) => {
+  const { state, setup, order, look } = await start(t);
+  const [first, second] = [await order(30), await order(50)];
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  state.interventions = [planting("shrunk", "2026-07-05", [60])];
+  t.true((await look(first)).isFinished);
+  t.false((await look(second)).isFinished);
+  state.interventions = [planting("shrunk", "2026-07-05", [40])];
+  t.false((await look(second)).isFinished);
+  t.deepEqual(await credits(t, ["shrunk"]), [{ reference: "shrunk", trees: 40n }]);
 });
 
 test.serial(

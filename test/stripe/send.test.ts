@@ -171,8 +171,11 @@ test("a redirect is not followed and is an unknown outcome", async (t) => {
 test("a refused connection is an unknown outcome that says why", async (t) => {
   const { event } = await setUpStripe(t);
   const gone = await startStripeDouble();
-  await gone.close();
   const processor = createStripeProcessor({ apiBase: gone.url, secretKey: gone.secretKey });
+  await processor.prepare();
+  await gone.close();
+  // It finds the connection closed that was kept; only the next one is refused.
+  t.like(await processor.send(event(), never), unknown);
 
   const outcome = await processor.send(event(), never);
 
@@ -181,15 +184,16 @@ test("a refused connection is an unknown outcome that says why", async (t) => {
 });
 
 test("a wrong key is a misconfiguration, and the reason does not hold it", async (t) => {
-  const { double, event } = await setUpStripe(t);
+  const { double, processor, event } = await setUpStripe(t);
   const secretKey = "sk_test_wrong";
-  const processor = createStripeProcessor({ apiBase: double.url, secretKey });
+  const wrong = createStripeProcessor({ apiBase: double.url, secretKey });
 
-  const refused = await processor.send(event(), never);
+  const refused = await wrong.send(event(), never);
   double.control.addFault(answer(403, error({ message: `The key rk_live_abc**** may not.` })));
   const forbidden = await processor.send(event(), never);
 
   t.is(refused.kind, "misconfigured");
+  t.is(forbidden.kind, "misconfigured");
   t.false(JSON.stringify(refused).includes(secretKey));
   t.false(JSON.stringify(forbidden).includes("rk_live"));
 });
@@ -278,7 +282,7 @@ test("an answer that does not come in time is an unknown outcome", async (t) => 
   const hasty = createStripeProcessor({
     apiBase: double.url,
     secretKey: double.secretKey,
-    timeoutMs: 200,
+    timeoutMs: 1000,
   });
   const hanging = event();
   double.control.addFault({ kind: "hang", applied: true });
@@ -365,16 +369,10 @@ test("an event of a customer whom Stripe does not know is a rejection that names
   t.regex(outcome.kind === "rejected" ? outcome.reason : "", /No such customer: 'cus_gone'/u);
 });
 
-test("an event of a deactivated meter is a rejection", async (t) => {
+test("an event ahead of Stripe's clock is tried again", async (t) => {
   const { double, processor, event } = await setUpStripe(t);
-  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
-  for (const { id } of (await stripe.billing.meters.list()).data) {
-    await stripe.billing.meters.deactivate(id);
-  }
 
-  const outcome = await processor.send(event(), never);
-
-  t.regex(outcome.kind === "rejected" ? outcome.reason : "", /No active meter/u);
+  t.like(await processor.send(event({ second: double.control.now() + 600 }), never), known);
 });
 
 test("an address with a path is refused", async (t) => {

@@ -12,6 +12,7 @@ import type { Activities } from "../../activities/createActivities.ts";
 import type { DonationActivities } from "../../activities/createDonationActivities.ts";
 import type { DonationOutcome } from "../../domain/donations.ts";
 import type { CheckedDonation } from "../../services/checkDonation.ts";
+import type { StreamReport } from "../../services/reconcileUsage.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/temporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporalServer.ts";
@@ -52,6 +53,20 @@ const inTurn = <Result>(...answers: readonly (() => Result)[]): (() => Promise<R
     }
     return Promise.resolve(answer());
   };
+};
+
+const DRIFTING: StreamReport = {
+  ...STREAM,
+  accountName: "Growers",
+  processor: "stripe",
+  customerId: "cus_recorded",
+  delivered: 7,
+  pending: 0,
+  failed: 0,
+  processorQuantity: 8,
+  drift: 1,
+  differences: [],
+  fault: null,
 };
 
 const unsettled = (): never => {
@@ -214,6 +229,18 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     run: async (client) => {
       const handle = await client.workflow.start(reconciliation, {
         ...options("reconciliation/recorded"),
+        args: [],
+      });
+      await handle.result();
+      return handle;
+    },
+  },
+  "reconciliation-drift-at-each-poll": {
+    activities: { reconcileUsage: inTurn(() => ({ streams: 3, drifting: [DRIFTING] })) },
+    // Ten minutes, which it sleeps.
+    run: async (client) => {
+      const handle = await client.workflow.start(reconciliation, {
+        ...options("reconciliation/drifting"),
         args: [],
       });
       await handle.result();

@@ -1,4 +1,4 @@
-import { defaultSpan, isSuspicious, reconcileUsage } from "../../../services/reconcileUsage.ts";
+import { defaultSpan, listSuspicious, reconcileUsage } from "../../../services/reconcileUsage.ts";
 import type { Span, StreamReport } from "../../../services/reconcileUsage.ts";
 import { getOrganization } from "../../../services/getOrganization.ts";
 import type { Context } from "../../context.ts";
@@ -48,10 +48,11 @@ const presentStream = (stream: StreamReport) => ({
   drift: stream.drift,
   pending: stream.pending,
   failed: stream.failed,
-  differences: stream.differences.map(({ minute, ours, processor }) => ({
+  differences: stream.differences.map(({ minute, ours, processor, mayLag }) => ({
     minute: instantOf(minute),
     delivered: ours,
     processor_quantity: processor,
+    may_lag: mayLag,
   })),
   fault: stream.fault,
 });
@@ -86,21 +87,22 @@ const printStreams = (io: Io, streams: readonly StreamReport[]): void => {
   );
 };
 
-const printDifferences = (io: Io, drifting: readonly StreamReport[]): void => {
-  const rows = drifting.flatMap((stream) =>
-    stream.differences.map(({ minute, ours, processor }) => [
+const printDifferences = (io: Io, differing: readonly StreamReport[]): void => {
+  const rows = differing.flatMap((stream) =>
+    stream.differences.map(({ minute, ours, processor, mayLag }) => [
       stream.accountName,
       stream.mode,
       stream.meter,
       instantOf(minute),
       ours,
       processor,
+      mayLag ? "may lag" : null,
     ]),
   );
   io.stdout.write("\n");
   printTable(
     io,
-    ["organization", "mode", "meter", "minute", "delivered", "it has"],
+    ["organization", "mode", "meter", "minute", "delivered", "it has", "note"],
     rows.slice(0, SHOWN_DIFFERENCES),
   );
   if (rows.length > SHOWN_DIFFERENCES) {
@@ -123,7 +125,7 @@ export const reconcile = async (
     { accountId: options.org ?? null, span },
     AbortSignal.timeout(PATIENCE_MS),
   );
-  const suspicious = streams.filter(isSuspicious);
+  const suspicious = listSuspicious(streams);
   const drifting = suspicious.filter(({ fault }) => fault === null);
   if (options.json) {
     printJson(io, {
@@ -133,8 +135,9 @@ export const reconcile = async (
     });
   } else {
     printStreams(io, streams);
-    if (drifting.length > 0) {
-      printDifferences(io, drifting);
+    const differing = streams.filter(({ differences }) => differences.length > 0);
+    if (differing.length > 0) {
+      printDifferences(io, differing);
     }
   }
   say(

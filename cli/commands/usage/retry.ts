@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from "commander";
+import { listOfEndedPeriods } from "../../../db/endedPeriods.ts";
 import { findReportedRegistration, listFailedMeterEventIds } from "../../../db/usageListing.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { getOrganization } from "../../../services/getOrganization.ts";
@@ -103,6 +104,17 @@ const collectEvents = async (
   return { events, failures };
 };
 
+/** Stripe takes usage of a period that is over, but an invoice that is finalized does not change any more. */
+const warnOfEndedPeriods = async (
+  { io, connections, clock }: Context,
+  events: ReadonlySet<bigint>,
+): Promise<void> => {
+  const db = await connections.database();
+  for (const id of await listOfEndedPeriods(db, [...events], clock.now())) {
+    say(io, `Event ${id} is of a billing period that has ended: its usage may be in no invoice.`);
+  }
+};
+
 /** Retries each event by itself: one that cannot be retried does not stop the others. */
 const retryAll = async (
   { io, connections, clock }: Context,
@@ -133,6 +145,7 @@ export const retry = async (
   refuseContradictions(ids, options);
   const { io } = context;
   const { events, failures } = await collectEvents(context, ids, options);
+  await warnOfEndedPeriods(context, events);
   const results = [...failures, ...(await retryAll(context, events, options.assume ?? null))];
   if (options.json) {
     printJson(

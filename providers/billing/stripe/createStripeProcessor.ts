@@ -7,9 +7,12 @@ import type { StripeClientOptions } from "./createStripeClient.ts";
 import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters } from "./meters.ts";
 import { provisionDonations } from "./provisionDonations.ts";
 import type { DonationPrices } from "./provisionDonations.ts";
-import { outcomeOfError } from "./sendOutcome.ts";
+import { outcomeOfError, outcomeOfFailedCheck } from "./sendOutcome.ts";
 import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
 import { sumUsage } from "./sumUsage.ts";
+
+/** An attempt that waited longer for the check of the meters could outlast its lease. */
+const CHECKED_WITHIN_MS = 4000;
 
 const subscriptionOf = ({ accountId, subscriptionId }: BillingCustomer): string => {
   if (subscriptionId === null) {
@@ -38,6 +41,19 @@ export const createStripeProcessor = ({
     return meters;
   };
 
+  /** Why nothing may be sent now; null where the meters were found to count as we do, once for all attempts. */
+  const findObstacle = async (): Promise<SendOutcome | null> => {
+    const startedAtMs = performance.now();
+    try {
+      await findMeters();
+    } catch (error) {
+      return outcomeOfFailedCheck(error);
+    }
+    return performance.now() - startedAtMs > CHECKED_WITHIN_MS
+      ? { kind: "retry", reason: "Checking the meters took long.", outcomeUnknown: false }
+      : null;
+  };
+
   const post = async (
     { identifier, meter, quantity, second, keyGeneration }: MeterEvent,
     customerId: string,
@@ -57,7 +73,12 @@ export const createStripeProcessor = ({
         ? { kind: "delivered", duplicate: false }
         : { kind: "retry", reason: "The answer is no meter event of ours.", outcomeUnknown: true };
     } catch (error) {
-      return outcomeOfError(error);
+      const outcome = outcomeOfError(error);
+      if (outcome.kind === "misconfigured") {
+        // Whatever a person does about it may leave other meters than were found.
+        meters = null;
+      }
+      return outcome;
     }
   };
 
@@ -74,10 +95,15 @@ export const createStripeProcessor = ({
           reason: `The account ${accountId} has no Stripe customer; set one and retry.`,
         };
       }
-      if (signal.aborted) {
-        return { kind: "retry", reason: "Aborted before the call.", outcomeUnknown: false };
-      }
-      return boundTo(signal, () => post(event, customerId));
+      return boundTo(signal, async () => {
+        const obstacle = await findObstacle();
+        if (obstacle) {
+          return obstacle;
+        }
+        return signal.aborted
+          ? { kind: "retry", reason: "Aborted before the call.", outcomeUnknown: false }
+          : post(event, customerId);
+      });
     },
     usageLagMs: LONGEST_USAGE_LAG_MS,
     usageIn: (customer, meter, span, signal) =>

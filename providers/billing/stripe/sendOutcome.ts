@@ -1,7 +1,10 @@
 import { Stripe } from "stripe";
+import { ProcessorMismatchError } from "../processor.ts";
 import type { SendOutcome } from "../processor.ts";
 
+// Stripe gives neither of them a code.
 const ALREADY_THERE = /^An event already exists with identifier /u;
+const NO_METER = /^No active meter found /u;
 
 /** Why a connection failed, which the SDK's own message leaves out. */
 const connectionFault = (detail: unknown): string[] => {
@@ -21,6 +24,22 @@ const reasonOf = ({
   const request = requestId ? [`request ${requestId}`] : [];
   const where = [...connectionFault(detail), ...status, ...request].join(", ");
   return where ? `${words} (${where})` : words;
+};
+
+/** What Stripe means by a request that it calls invalid: not all of them are for good. */
+const outcomeOfInvalidRequest = (
+  { code, message }: Stripe.errors.StripeError,
+  reason: string,
+): SendOutcome => {
+  if (code === "duplicate_meter_event" || ALREADY_THERE.test(message)) {
+    return { kind: "delivered", duplicate: true };
+  }
+  if (code === "timestamp_in_future") {
+    // Our clock is ahead of Stripe's: time mends it.
+    return { kind: "retry", reason, outcomeUnknown: false };
+  }
+  // Without its meter every event would be refused alike; somebody has deactivated it and can mend it.
+  return { kind: NO_METER.test(message) ? "misconfigured" : "rejected", reason };
 };
 
 /**
@@ -46,9 +65,7 @@ export const outcomeOfError = (error: unknown): SendOutcome => {
   }
   switch (error.type) {
     case "StripeInvalidRequestError":
-      return error.code === "duplicate_meter_event" || ALREADY_THERE.test(error.message)
-        ? { kind: "delivered", duplicate: true }
-        : { kind: "rejected", reason };
+      return outcomeOfInvalidRequest(error, reason);
     case "StripeConnectionError":
       return retry(true);
     case "StripeRateLimitError":
@@ -70,4 +87,21 @@ export const outcomeOfError = (error: unknown): SendOutcome => {
     default:
       return { kind: "rejected", reason };
   }
+};
+
+/** What a failed check of the meters means for an attempt that waited for it: it was surely not made. */
+export const outcomeOfFailedCheck = (error: unknown): SendOutcome => {
+  if (error instanceof ProcessorMismatchError) {
+    return { kind: "misconfigured", reason: error.message };
+  }
+  const outcome = outcomeOfError(error);
+  if (outcome.kind === "misconfigured") {
+    return outcome;
+  }
+  const why = "reason" in outcome ? outcome.reason : outcome.kind;
+  return {
+    kind: "retry",
+    reason: `The meters could not be checked: ${why}`,
+    outcomeUnknown: false,
+  };
 };

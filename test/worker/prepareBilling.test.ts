@@ -1,0 +1,37 @@
+import { pino } from "pino";
+import { StartupError } from "../../program/startupError.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
+import { prepareBilling } from "../../worker/prepareBilling.ts";
+import { startStripeDouble } from "../stripe/startStripeDouble.ts";
+import { testWithDatabase } from "../support/database.ts";
+
+const test = testWithDatabase();
+
+const logger = pino({ level: "silent" });
+
+test("a meter that turns out to count in another way only after a while ends the worker", async (t) => {
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const stripe = { apiBase: double.url, secretKey: double.secretKey };
+  await createStripeClient(stripe).stripe.billing.meters.create({
+    display_name: "Trees",
+    event_name: "impact_tree_planted",
+    default_aggregation: { formula: "last" },
+  });
+  double.control.addFault({
+    kind: "server_error",
+    method: "GET",
+    path: "/v1/billing/meters",
+    times: 3,
+  });
+  const billing = createBilling({ db: t.context.db, stripe });
+  const ending = new AbortController();
+
+  const { failed } = await prepareBilling({ billing, logger, tryAgainMs: 10 }, ending.signal);
+
+  await t.throwsAsync(failed, {
+    instanceOf: StartupError,
+    message: /aggregates by last, not sum/u,
+  });
+});
