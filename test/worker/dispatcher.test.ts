@@ -11,9 +11,9 @@ import { systemClock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { refundRegistration } from "../../services/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
-import { usageSenderId } from "../../workflows/usageSender.ts";
 import { runDispatcher } from "../../worker/runDispatcher.ts";
 import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually, openNamespace } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
@@ -69,7 +69,7 @@ const refundTree = async (
   });
   return {
     refund: refundId,
-    sender: usageSenderId({ accountId, mode: "test", meter: "tree" }),
+    sender: `usage-sender/${accountId}/test/tree`,
   };
 };
 
@@ -120,3 +120,42 @@ test.serial("a connection that does not lead any more may be silent again", asyn
     t.is(await readIdleTimeout(connection), "0");
   });
 });
+
+const startsAllTheSame = test.macro({
+  exec: async (
+    t: ExecutionContext<DatabaseContext>,
+    kind: "refund" | "sender",
+    broken: "meter_event" | "refund",
+  ) => {
+    const { db } = t.context;
+    const { client: temporal } = await openNamespace(t);
+    const started = await refundTree(db);
+    const rename = async (from: string, to: string): Promise<void> => {
+      await db.query(sql.typeAlias("void")`
+        ALTER TABLE ${sql.identifier([from])} RENAME TO ${sql.identifier([to])}
+      `);
+    };
+    await rename(broken, "out_of_reach");
+    const { end } = startDispatcher(t, { db, temporal });
+
+    await eventually(() => isStarted(temporal, started[kind]));
+
+    t.false(await isStarted(temporal, started[kind === "refund" ? "sender" : "refund"]));
+    await end();
+    await rename("out_of_reach", broken);
+  },
+  title: (title = "") => title,
+});
+
+test.serial(
+  "refunds are dispatched although the senders cannot be woken",
+  startsAllTheSame,
+  "refund",
+  "meter_event",
+);
+test.serial(
+  "senders are woken although the refunds cannot be dispatched",
+  startsAllTheSame,
+  "sender",
+  "refund",
+);
