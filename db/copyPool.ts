@@ -1,3 +1,4 @@
+import { Socket } from "node:net";
 import { escapeLiteral, Pool } from "pg";
 import { to } from "pg-copy-streams";
 import type { FragmentSqlToken } from "slonik";
@@ -31,13 +32,30 @@ const withValues = ({ sql, values }: FragmentSqlToken): string =>
     return escapeLiteral(String(value));
   });
 
-/** Opens a pool that connects when there is something to copy. */
-export const openCopyPool = (url: string): CopyPool => {
+const STATEMENT_TIMEOUT_MS = 60_000;
+/** Longer than a statement may take before its first row. */
+const SILENCE_MS = STATEMENT_TIMEOUT_MS + 5000;
+
+/** A server that vanishes without closing its connections ends no statement: the silence does. */
+const openSocket = (silenceMs: number): Socket => {
+  const socket = new Socket();
+  return socket.setTimeout(silenceMs, () => {
+    socket.destroy(new Error(`The database has sent nothing for ${silenceMs} ms.`));
+  });
+};
+
+/**
+ * Opens a pool that connects when there is something to copy.
+ * @param silenceMs after so long without a byte the database counts as gone; an answer may take longer as long as it
+ *   comes in
+ */
+export const openCopyPool = (url: string, silenceMs = SILENCE_MS): CopyPool => {
   const pool = new Pool({
     connectionString: url,
     max: MAXIMUM_CONNECTIONS,
     connectionTimeoutMillis: 15_000,
-    statement_timeout: 60_000,
+    statement_timeout: STATEMENT_TIMEOUT_MS,
+    stream: () => openSocket(silenceMs),
   });
   // Who copies is told of a broken connection by the copy; the pool forgets one that breaks while nobody uses it.
   pool.on("error", () => undefined);

@@ -127,7 +127,8 @@ export const insertMeterEvent = async (
 };
 
 /**
- * Puts an attempt on record before it is made and leases the event to it.
+ * Puts an attempt on record before it is made and leases the event to it. A lease that ends more than twice its length
+ * from now was taken before a clock was set back, and holds nobody up; clocks of two machines differ by less.
  * @returns null when another attempt still holds the lease, or the event is settled
  */
 export const beginAttempt = (
@@ -146,7 +147,11 @@ export const beginAttempt = (
       leased_until = ${lease.until.toISOString()}
     WHERE id = ${id}
       AND state IN ('sealed', 'sending')
-      AND (leased_until IS NULL OR leased_until <= ${lease.now.toISOString()})
+      AND (
+        leased_until IS NULL
+        OR leased_until <= ${lease.now.toISOString()}
+        OR leased_until > ${new Date(2 * lease.until.getTime() - lease.now.getTime()).toISOString()}
+      )
     RETURNING ${columns}
   `);
 

@@ -58,7 +58,14 @@ const withClient = async <Result>(
   databaseUrl: string,
   work: (client: Client) => Promise<Result>,
 ): Promise<Result> => {
-  const client = new Client({ connectionString: databaseUrl, connectionTimeoutMillis: 5000 });
+  const client = new Client({
+    connectionString: databaseUrl,
+    connectionTimeoutMillis: 5000,
+    // A migration, or the wait for another migrator, may take long, and meanwhile nothing else tells a database that
+    // has vanished.
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 30_000,
+  });
   await client.connect();
   try {
     return await work(client);

@@ -1,6 +1,6 @@
-import { createPgDriverFactory } from "@slonik/pg-driver";
 import { createBigintTypeParser, createPool, SchemaValidationError } from "slonik";
 import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from "slonik";
+import { createDriver } from "./driver.ts";
 
 const asIs = (name: string): DriverTypeParser => ({ name, parse: (value) => value });
 
@@ -23,18 +23,23 @@ const parseRows: Interceptor = {
   },
 };
 
+/** For the way there and back: whoever is there has answered by then. */
+const ANSWER_MARGIN_MS = 5000;
+
 /**
  * Opens a pool of connections. Instants are read as JavaScript dates, `int8` as bigint.
  * @param maximumConnections the most connections that this process may hold
  * @param statementTimeoutMs after it the database gives a statement up
+ * @param answerTimeoutMs after it the database counts as gone, and the connection is thrown away
  */
 export const openPool = (
   url: string,
   maximumConnections = 10,
   statementTimeoutMs = 60_000,
+  answerTimeoutMs = statementTimeoutMs + ANSWER_MARGIN_MS,
 ): Promise<DatabasePool> =>
   createPool(url, {
-    driverFactory: createPgDriverFactory(),
+    driverFactory: createDriver(answerTimeoutMs),
     interceptors: [parseRows],
     maximumPoolSize: maximumConnections,
     // For a new connection, which a machine that is busy rather than broken does make.

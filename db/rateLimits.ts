@@ -10,7 +10,8 @@ export type TakeTurn = (
 
 /**
  * Takes a turn of a bucket that grants so many within any span of the window's length, whichever process asks. The
- * database's clock counts, and the row's lock puts concurrent turns in order. A turn that is not granted costs nothing.
+ * database's clock counts, and the row's lock puts concurrent turns in order. A turn that is not granted costs nothing;
+ * one that lies ahead is from before the clock was set back and no longer counts.
  */
 export const takeTurn = (
   db: CommonQueryMethods,
@@ -28,7 +29,7 @@ export const takeTurn = (
       )
       WHERE cardinality(known.turns) < ${turns}
         OR known.turns[cardinality(known.turns) - ${turns} + 1]
-          <= clock_timestamp() - ${windowMs} * interval '1 millisecond'
+          NOT BETWEEN clock_timestamp() - ${windowMs} * interval '1 millisecond' AND clock_timestamp()
       RETURNING true AS granted
     `)
     .then((row) => row !== null);

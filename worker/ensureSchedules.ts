@@ -8,6 +8,11 @@ import { reconciliation, RECONCILIATION_ID } from "../workflows/reconciliation.t
 
 const CALLS_WITHIN_MS = 4000;
 const TRY_AGAIN_MS = 5000;
+/** A schedule goes with a Temporal that keeps its state in memory, or is deleted by somebody. */
+const LOOK_AGAIN_MS = 10 * 60 * 1000;
+
+/** Often enough for whoever looks into the log, and not once for every attempt. */
+const TELL_AGAIN_MS = 60_000;
 
 const schedulesOf = (
   taskQueue: string,
@@ -41,13 +46,23 @@ const schedulesOf = (
   },
 ];
 
-/** Creates a schedule, or gives the one that exists the current settings. */
-const ensureSchedule = async (temporal: Client, schedule: ScheduleOptions): Promise<void> => {
+/**
+ * Creates a schedule that is not there.
+ * @param isKnown false gives the one that exists the current settings
+ */
+const ensureSchedule = async (
+  temporal: Client,
+  schedule: ScheduleOptions,
+  isKnown: boolean,
+): Promise<void> => {
   try {
     await temporal.schedule.create(schedule);
   } catch (error) {
     if (!(error instanceof ScheduleAlreadyRunning)) {
       throw error;
+    }
+    if (isKnown) {
+      return;
     }
     await temporal.schedule.getHandle(schedule.scheduleId).update((existing) => ({
       ...existing,
@@ -56,30 +71,46 @@ const ensureSchedule = async (temporal: Client, schedule: ScheduleOptions): Prom
   }
 };
 
-/** Makes sure that the periodic work is scheduled, however often and from however many workers it is asked. */
+/**
+ * Makes sure that the periodic work is scheduled, from however many workers it is asked, and stays so. A schedule is
+ * given the present settings once: two workers that are set differently would take turns.
+ * @returns a promise that resolves when the signal has ended it
+ */
 export const ensureSchedules = async (
   {
     temporal,
     taskQueue,
     plantingOrderIntervalMs,
     logger,
+    lookAgainMs = LOOK_AGAIN_MS,
   }: {
     readonly temporal: Client;
     readonly taskQueue: string;
     readonly plantingOrderIntervalMs: number;
     readonly logger: Logger;
+    readonly lookAgainMs?: number;
   },
   signal: AbortSignal,
 ): Promise<void> => {
-  const waiting = [...schedulesOf(taskQueue, plantingOrderIntervalMs)];
-  for (let schedule = waiting.at(0); schedule && !signal.aborted; schedule = waiting.at(0)) {
-    const current = schedule;
+  const schedules = schedulesOf(taskQueue, plantingOrderIntervalMs);
+  const known = new Set<ScheduleOptions>();
+  let toldAtMs = -TELL_AGAIN_MS;
+  while (!signal.aborted) {
+    let pauseMs = lookAgainMs;
     try {
-      await callTemporalWithin(temporal, CALLS_WITHIN_MS, () => ensureSchedule(temporal, current));
-      waiting.shift();
+      for (const schedule of schedules) {
+        await callTemporalWithin(temporal, CALLS_WITHIN_MS, () =>
+          ensureSchedule(temporal, schedule, known.has(schedule)),
+        );
+        known.add(schedule);
+      }
     } catch (error) {
-      logger.warn({ err: error }, "the periodic work cannot be scheduled; trying again");
-      await sleep(TRY_AGAIN_MS, undefined, { signal }).catch(() => undefined);
+      pauseMs = TRY_AGAIN_MS;
+      if (performance.now() - toldAtMs >= TELL_AGAIN_MS) {
+        logger.warn({ err: error }, "the periodic work cannot be scheduled; trying again");
+        toldAtMs = performance.now();
+      }
     }
+    await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
   }
 };

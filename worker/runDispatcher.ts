@@ -22,6 +22,12 @@ const CALLS_AT_ONCE = 16;
 const REFUNDS_A_PASS = 200;
 
 /**
+ * After so long another process may lead. A pass whose calls all run into their deadline asks nothing of the database
+ * for a minute, and a leader that the database does not answer any more knows it after another.
+ */
+const LEADER_SILENCE_MS = 2 * 60 * 1000;
+
+/**
  * Does the work for every item, also where it fails for others.
  * @throws Error with the first failure as its cause, when all items have had their turn
  */
@@ -57,12 +63,14 @@ export const runDispatcher = async (
     temporal,
     taskQueue,
     logger,
+    silenceMs = LEADER_SILENCE_MS,
   }: {
     readonly db: DatabasePool;
     readonly clock: Clock;
     readonly temporal: Client;
     readonly taskQueue: string;
     readonly logger: Logger;
+    readonly silenceMs?: number;
   },
   signal: AbortSignal,
 ): Promise<void> => {
@@ -137,7 +145,7 @@ export const runDispatcher = async (
   while (!signal.aborted) {
     try {
       await db.connect(async (connection) => {
-        if (await tryDispatcherLock(connection)) {
+        if (await tryDispatcherLock(connection, silenceMs)) {
           try {
             await lead(connection);
           } finally {

@@ -33,15 +33,17 @@ export const createWakeSchedule = (): WakeSchedule => {
   return {
     due: (streams, now) => {
       const known = wakes;
+      const nowMs = now.getTime();
       wakes = new Map();
       const due: { readonly stream: WaitingStream; readonly lastWakeMs: number }[] = [];
       for (const stream of streams) {
-        const wake = known.get(keyOf(stream));
+        const last = known.get(keyOf(stream));
+        // One that lies ahead is from before the clock was set back and says nothing any more.
+        const wake = last && last.atMs <= nowMs ? last : undefined;
         if (wake) {
           wakes.set(keyOf(stream), wake);
         }
-        const isDue =
-          !wake || wake.second !== stream.second || now.getTime() - wake.atMs >= wake.repeatMs;
+        const isDue = !wake || wake.second !== stream.second || nowMs - wake.atMs >= wake.repeatMs;
         if (isDue) {
           due.push({ stream, lastWakeMs: wake?.atMs ?? 0 });
         }

@@ -1,11 +1,8 @@
-import { once } from "node:events";
-import { connect, createServer } from "node:net";
-import type { AddressInfo, Socket } from "node:net";
-import type { ExecutionContext } from "ava";
 import { openPool } from "../../db/pool.ts";
 import { createHealthChecks } from "../../api/health/createHealthChecks.ts";
 import { openTemporalClient } from "../../program/temporalClient.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { startRelay } from "../support/relay.ts";
 import { startStandaloneApi } from "./startStandaloneApi.ts";
 
 const test = testWithDatabase();
@@ -55,33 +52,8 @@ test("it is ready without Temporal, and says that Temporal is away", async (t) =
   t.deepEqual(body, { status: "ok", database: "ok", temporal: "unreachable" });
 });
 
-/** Stands between a program and its database, so that a test can take the database away. */
-const startRelay = async (t: ExecutionContext, to: URL) => {
-  const sockets = new Set<Socket>();
-  const relay = createServer((near) => {
-    const far = connect({ host: to.hostname, port: Number(to.port) });
-    for (const socket of [near, far]) {
-      sockets.add(socket);
-      socket.on("error", () => undefined);
-    }
-    near.pipe(far).pipe(near);
-  }).listen(0, "127.0.0.1");
-  await once(relay, "listening");
-  const cut = (): void => {
-    relay.close();
-    for (const socket of sockets) {
-      socket.destroy();
-    }
-  };
-  t.teardown(cut);
-  const url = new URL(to);
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
-  url.port = String((relay.address() as AddressInfo).port);
-  return { url: url.href, cut };
-};
-
 test("it is not ready while its database is away", async (t) => {
-  const relay = await startRelay(t, new URL(t.context.databaseUrl));
+  const relay = await startRelay(t, t.context.databaseUrl);
   const db = await openPool(relay.url);
   t.teardown(() => db.end());
   const { call } = await startStandaloneApi(t, {

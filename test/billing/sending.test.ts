@@ -154,6 +154,23 @@ test("a kill between putting the attempt on record and sending loses and doubles
   t.deepEqual(billed(), await recorded());
 });
 
+test("a lease that was left before the clock was set back by an hour holds nobody up", async (t) => {
+  const { register, pass, deps, stream, drain, drainOnce, billed, recorded, sends } =
+    await setUpBilling(t);
+  await register(4);
+  pass(5);
+  const { id = 0n } = (await sealMeterEvent(deps, stream)) ?? {};
+  const before = new Date(deps.clock.now().getTime() + 60 * 60 * 1000);
+  const until = new Date(before.getTime() + 15_000);
+  await beginAttempt(deps.db, id, { now: before, until });
+
+  t.deepEqual(await drainOnce(), { kind: "done" });
+  await drain();
+
+  t.is(sends(), 1);
+  t.deepEqual(billed(), await recorded());
+});
+
 test("a kill between sending and recording loses and doubles nothing", async (t) => {
   const { register, pass, deps, stream, seal, drain, billed, recorded, sends, customerId } =
     await setUpBilling(t);

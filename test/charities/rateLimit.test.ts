@@ -64,6 +64,25 @@ test("a turn that is refused costs nothing", async (t) => {
   t.true(await takeTurn(t.context.db, "one", limit));
 });
 
+test("after the database's clock was set back by an hour twenty turns are granted at once, and no more", async (t) => {
+  const { db } = t.context;
+  const limit = { turns: 20, windowMs: 60_000 };
+  for (let turn = 0; turn < 20; turn += 1) {
+    await takeTurn(db, "set-back", limit);
+  }
+  await db.query(sql.typeAlias("void")`
+    UPDATE rate_limit
+    SET turns = array(SELECT turn + interval '1 hour' FROM unnest(turns) AS turn ORDER BY turn)
+    WHERE bucket = 'set-back'
+  `);
+
+  const granted = await Promise.all(
+    Array.from({ length: 50 }, () => takeTurn(db, "set-back", limit)),
+  );
+
+  t.is(granted.filter(Boolean).length, 20);
+});
+
 test("the twenty-first request of a key at an endpoint is a 429 that says when to come back", async (t) => {
   const { db } = t.context;
   const { call } = await startStandaloneApi(t, {

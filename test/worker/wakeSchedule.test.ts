@@ -54,6 +54,16 @@ test("a stream that was quiet meanwhile is woken at once when it waits again", (
   t.deepEqual(schedule.due([stream], after(1.5)), [stream]);
 });
 
+test("a stream is woken again at once when the clock was set back, so a sender that was ended is soon replaced", (t) => {
+  const schedule = createWakeSchedule();
+  const stream = streamOf("one");
+  schedule.woken(stream, after(3600));
+  t.deepEqual(schedule.due([stream], after(0)), [stream]);
+  schedule.woken(stream, after(0));
+  t.deepEqual(schedule.due([stream], after(1)), []);
+  t.deepEqual(schedule.due([stream], after(2)), [stream]);
+});
+
 test("with more streams than one pass may wake, all get their turn, those first that waited longest", (t) => {
   const schedule = createWakeSchedule();
   const streams = Array.from({ length: 100 }, (_, index) => streamOf(`account-${index}`));

@@ -1,0 +1,124 @@
+import type { ExecutionContext } from "ava";
+import { BackendTerminatedError } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
+import { z } from "zod";
+import { openCopyPool } from "../../db/copyPool.ts";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createAuthenticator } from "../../services/createAuthenticator.ts";
+import { createRegistrationWriter } from "../../services/registrationWriter.ts";
+import { readBooks } from "../support/books.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { eventually } from "../support/programs.ts";
+import { startRelay } from "../support/relay.ts";
+
+const test = testWithDatabase();
+
+const ANSWER_TIMEOUT_MS = 500;
+
+/** The time of an answer, the time in which the pool lets a connection end in order, and some for a busy machine. */
+const BOUND_MS = ANSWER_TIMEOUT_MS + 5000 + 10_000;
+
+const openRelayedPool = async (t: ExecutionContext<DatabaseContext>) => {
+  const relay = await startRelay(t, t.context.databaseUrl);
+  const db = await openPool(relay.url, 1, 60_000, ANSWER_TIMEOUT_MS);
+  t.teardown(() => db.end());
+  return { db, freeze: relay.freeze };
+};
+
+const readPid = (db: CommonQueryMethods): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ pid: z.int() }))`SELECT pg_backend_pid() AS pid`);
+
+const isRunning = (db: DatabasePool, pid: number, statement: string): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
+    SELECT FROM pg_stat_activity WHERE pid = ${pid} AND state = 'active' AND query LIKE ${statement}
+  `);
+
+const failsInTime = async (t: ExecutionContext, work: Promise<unknown>): Promise<void> => {
+  const startedAtMs = performance.now();
+  await t.throwsAsync(work, { instanceOf: BackendTerminatedError });
+  t.true(performance.now() - startedAtMs < BOUND_MS);
+};
+
+test("a batch fails when its database vanishes, and the next is written over a new connection", async (t) => {
+  const { db, freeze } = await openRelayedPool(t);
+  const { id: accountId } = await createTestOrganization(t.context.db);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const register = () =>
+    writer.register({
+      accountId,
+      mode: "live",
+      kind: "tree",
+      count: 1,
+      fractionalCount: 0,
+      idempotencyKey: null,
+      attribution: "",
+      metadata: {},
+    });
+  await register();
+
+  freeze();
+  const hanging = register();
+  await failsInTime(t, hanging);
+  await register();
+
+  t.is((await readBooks(t.context.db, accountId)).registrations, 2);
+});
+
+test("a transaction is given up when its database vanishes during a statement, and its connection thrown away", async (t) => {
+  const { db, freeze } = await openRelayedPool(t);
+  let usedPid = 0;
+  const working = db.transaction(async (transaction) => {
+    usedPid = await readPid(transaction);
+    await transaction.query(sql.typeAlias("void")`SELECT FROM pg_sleep(0.3)`);
+    t.fail("The answer came through.");
+  });
+  await eventually(() => isRunning(t.context.db, usedPid, "%pg_sleep(0.3)%"));
+
+  freeze();
+  await failsInTime(t, working);
+
+  t.not(await readPid(db), usedPid);
+});
+
+test("a key is found again after the database vanished under its look-up", async (t) => {
+  const { db, freeze } = await openRelayedPool(t);
+  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+  const authenticate = createAuthenticator({ db, accountType: "organization", cachedMs: 1 });
+  t.truthy(await authenticate(key));
+
+  freeze();
+  await failsInTime(t, Promise.all([authenticate(key), authenticate(key)]));
+
+  t.truthy(await authenticate(key));
+});
+
+test("a long answer fails when its database vanishes, and the next comes over a new connection", async (t) => {
+  const relay = await startRelay(t, t.context.databaseUrl);
+  const copies = openCopyPool(relay.url, ANSWER_TIMEOUT_MS);
+  t.teardown(copies.end);
+  const copy = () => copies.copy(sql.fragment`SELECT 'there'`);
+  await copy();
+
+  relay.freeze();
+  const startedAtMs = performance.now();
+  await t.throwsAsync(copy(), { message: /has sent nothing/u });
+
+  t.true(performance.now() - startedAtMs < BOUND_MS);
+  t.is(Buffer.concat(await copy()).toString(), "there");
+});
+
+test("a long answer that keeps coming is not cut, however long it takes", async (t) => {
+  const copies = openCopyPool(t.context.databaseUrl, 1500);
+  t.teardown(copies.end);
+
+  // Each row fills what the server sends at once.
+  const pieces = await copies.copy(sql.fragment`
+    SELECT repeat('x', 20000), pg_sleep(0.3) FROM generate_series(1, 10)
+  `);
+
+  t.true(Buffer.concat(pieces).length > 200_000);
+});

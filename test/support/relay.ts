@@ -1,0 +1,48 @@
+import { once } from "node:events";
+import { connect, createServer } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
+import type { ExecutionContext } from "ava";
+
+/** Stands between a program and its database, so that a test can take the database away. */
+export const startRelay = async (
+  t: ExecutionContext,
+  databaseUrl: string,
+): Promise<{
+  readonly url: string;
+  /** Closes every connection and takes no new one. */
+  readonly cut: () => void;
+  /** Lets nothing through any more on the connections that there are, closing neither side; new ones work. */
+  readonly freeze: () => void;
+}> => {
+  const url = new URL(databaseUrl);
+  const { hostname: host, port } = url;
+  const pairs = new Set<readonly [Socket, Socket]>();
+  const relay = createServer((near) => {
+    const far = connect({ host, port: Number(port) });
+    for (const socket of [near, far]) {
+      socket.on("error", () => undefined);
+    }
+    pairs.add([near, far]);
+    near.pipe(far).pipe(near);
+  }).listen(0, "127.0.0.1");
+  await once(relay, "listening");
+  const cut = (): void => {
+    relay.close();
+    for (const socket of [...pairs].flat()) {
+      socket.destroy();
+    }
+  };
+  t.teardown(cut);
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
+  url.port = String((relay.address() as AddressInfo).port);
+  return {
+    url: url.href,
+    cut,
+    freeze: () => {
+      for (const [near, far] of pairs) {
+        near.unpipe(far).pause();
+        far.unpipe(near).pause();
+      }
+    },
+  };
+};

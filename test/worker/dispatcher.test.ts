@@ -1,0 +1,161 @@
+import type { ExecutionContext } from "ava";
+import { WorkflowNotFoundError } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
+import { pino } from "pino";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
+import { z } from "zod";
+import { releaseDispatcherLock, tryDispatcherLock } from "../../db/dispatcherLock.ts";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { refundRegistration } from "../../services/refundRegistration.ts";
+import { createRegistrationWriter } from "../../services/registrationWriter.ts";
+import { runDispatcher } from "../../worker/runDispatcher.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { eventually, openNamespace } from "../support/programs.ts";
+import { startRelay } from "../support/relay.ts";
+
+// One after the other: of all dispatchers of a database one leads.
+const test = testWithDatabase();
+
+/** Runs a dispatcher that no worker listens to, until it is told to end or the test ends. */
+const startDispatcher = (
+  t: ExecutionContext,
+  { db, temporal, silenceMs }: { db: DatabasePool; temporal: Client; silenceMs?: number },
+): { readonly end: () => Promise<void> } => {
+  const ending = new AbortController();
+  const running = runDispatcher(
+    {
+      db,
+      clock: systemClock,
+      temporal,
+      taskQueue: "test",
+      logger: pino({ enabled: false }),
+      ...(silenceMs === undefined ? {} : { silenceMs }),
+    },
+    ending.signal,
+  );
+  const end = (): Promise<void> => {
+    ending.abort();
+    return running;
+  };
+  t.teardown(end);
+  return { end };
+};
+
+/** Registers a tree and takes it back; the answer is the ids of the workflows that this calls for. */
+const refundTree = async (
+  db: DatabasePool,
+): Promise<{ readonly refund: string; readonly sender: string }> => {
+  const { id: accountId } = await createTestOrganization(db);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const tree = { accountId, mode: "test", kind: "tree" } as const;
+  const { registration } = await writer.register({
+    ...tree,
+    count: 2,
+    fractionalCount: 0,
+    idempotencyKey: null,
+    attribution: "",
+    metadata: {},
+  });
+  const billing = createBilling({ db, stripe: null });
+  const { refundId } = await refundRegistration({ db, clock: systemClock, billing }, tree, {
+    id: registration.id,
+    count: 1,
+    reason: null,
+  });
+  return {
+    refund: refundId,
+    sender: `usage-sender/${accountId}/test/tree`,
+  };
+};
+
+const isStarted = async (temporal: Client, workflowId: string): Promise<boolean> => {
+  try {
+    await temporal.workflow.getHandle(workflowId).describe();
+    return true;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) {
+      return false;
+    }
+    throw error;
+  }
+};
+
+test.serial(
+  "when the leader falls silent, it gives up and another dispatcher takes over",
+  async (t) => {
+    const { client: temporal } = await openNamespace(t);
+    const relay = await startRelay(t, t.context.databaseUrl);
+    const relayed = await openPool(relay.url, 2, 60_000, 500);
+    t.teardown(() => relayed.end());
+    const leader = startDispatcher(t, { db: relayed, temporal, silenceMs: 4000 });
+    const first = await refundTree(t.context.db);
+    await eventually(() => isStarted(temporal, first.refund));
+
+    relay.freeze();
+    startDispatcher(t, { db: t.context.db, temporal, silenceMs: 4000 });
+    const second = await refundTree(t.context.db);
+
+    await leader.end();
+    await eventually(() => isStarted(temporal, second.refund));
+    await eventually(() => isStarted(temporal, second.sender));
+    t.pass();
+  },
+);
+
+const readIdleTimeout = (connection: CommonQueryMethods): Promise<string> =>
+  connection.oneFirst(
+    sql.type(z.strictObject({ idle_session_timeout: z.string() }))`SHOW idle_session_timeout`,
+  );
+
+test.serial("a connection that does not lead any more may be silent again", async (t) => {
+  await t.context.db.connect(async (connection) => {
+    t.true(await tryDispatcherLock(connection, 120_000));
+    t.is(await readIdleTimeout(connection), "2min");
+    await releaseDispatcherLock(connection);
+    t.is(await readIdleTimeout(connection), "0");
+  });
+});
+
+const startsAllTheSame = test.macro({
+  exec: async (
+    t: ExecutionContext<DatabaseContext>,
+    kind: "refund" | "sender",
+    broken: "meter_event" | "refund",
+  ) => {
+    const { db } = t.context;
+    const { client: temporal } = await openNamespace(t);
+    const started = await refundTree(db);
+    const rename = async (from: string, to: string): Promise<void> => {
+      await db.query(sql.typeAlias("void")`
+        ALTER TABLE ${sql.identifier([from])} RENAME TO ${sql.identifier([to])}
+      `);
+    };
+    await rename(broken, "out_of_reach");
+    const { end } = startDispatcher(t, { db, temporal });
+
+    await eventually(() => isStarted(temporal, started[kind]));
+
+    t.false(await isStarted(temporal, started[kind === "refund" ? "sender" : "refund"]));
+    await end();
+    await rename("out_of_reach", broken);
+  },
+  title: (title = "") => title,
+});
+
+test.serial(
+  "refunds are dispatched although the senders cannot be woken",
+  startsAllTheSame,
+  "refund",
+  "meter_event",
+);
+test.serial(
+  "senders are woken although the refunds cannot be dispatched",
+  startsAllTheSame,
+  "sender",
+  "refund",
+);
