@@ -13,7 +13,7 @@ export type PlantingStage = (typeof PLANTING_STAGES)[number];
 /** Which milestones a partner reports: allocations and planting, or only verified planting sessions. */
 export type TimelineShape = "allocations" | "sessions";
 
-/** Where a part of an order's trees stands. Weights are relative. */
+/** Where a part of an order's trees stands. Weights are whole numbers of at least 1, and relative. */
 export type SiteShare = {
   readonly siteId: number;
   readonly region: string;
