@@ -1,10 +1,11 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { DonationOwner } from "../domain/donations.ts";
+import { processorColumn } from "./columns.ts";
 import { sql } from "./sql.ts";
 
 const subscriptionRow = z.strictObject({
-  processor: z.enum(["stripe", "ledger"]),
+  processor: processorColumn,
   subscriptionId: z.string().nullable(),
   activeSince: z.date().nullable(),
   verifiedAt: z.date().nullable(),

@@ -2,8 +2,9 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../domain/usage.ts";
 import { MAXIMUM_QUANTITY } from "../domain/usage.ts";
+import { processorColumn, streamColumns } from "./columns.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
-import { streamColumns } from "./columns.ts";
+import { FAILED, UNFINISHED } from "./meterEventStates.ts";
 import { nothing, sql } from "./sql.ts";
 
 /** Books the usage that a refund takes back, at the second of the registration. */
@@ -54,7 +55,7 @@ const unsealedRow = z.strictObject({
   ids: z.array(z.string()),
   quantity: z.bigint(),
   held: z.boolean(),
-  processor: z.enum(["stripe", "ledger"]),
+  processor: processorColumn,
   customerId: z.string().nullable(),
 });
 
@@ -80,7 +81,7 @@ export const listUnsealedFacts = (
           JOIN meter_event ON meter_event.id = original.meter_event_id
           WHERE original.registration_id = fact.registration_id
             AND original.quantity > 0
-            AND meter_event.state IN ('rejected', 'expired', 'blocked')
+            AND meter_event.state IN (${FAILED})
         ) AS held,
         coalesce(billed.processor, ${present.processor}) AS processor,
         CASE WHEN billed.processor IS NULL THEN ${present.customerId} ELSE billed.customer_id END AS customer_id
@@ -192,7 +193,7 @@ export const listWaitingStreams = async (
     FROM (
       SELECT account_id, mode, meter, second FROM unsealed
       UNION ALL
-      SELECT account_id, mode, meter, second FROM meter_event WHERE state IN ('sealed', 'sending')
+      SELECT account_id, mode, meter, second FROM meter_event WHERE state IN (${UNFINISHED})
     ) AS waiting
     GROUP BY account_id, mode, meter
     ORDER BY second

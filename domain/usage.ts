@@ -23,22 +23,34 @@ export const meterEventIdentifier = (
   sequence: number,
 ): string => `u1:${accountId}:${mode}:${meter}:${second}:${sequence}`;
 
+/** Who bills. */
+export const PROCESSORS = ["stripe", "ledger"] as const;
+export type ProcessorName = (typeof PROCESSORS)[number];
+
+/** `sealed`: on record, never attempted. `sending`: attempted, not settled. */
+export const UNFINISHED_STATES = ["sealed", "sending"] as const;
+
+/** Failed, for a person to look at. */
+export const FAILED_STATES = ["rejected", "expired", "blocked"] as const;
+export type FailedState = (typeof FAILED_STATES)[number];
+
 /**
- * - `sealed`: on record, never attempted. `sending`: attempted, not settled.
  * - `delivered`: the processor has it. `void`: its facts add up to nothing, so nothing is sent.
  * - `held`: takes back usage that the processor never accepted; sent only if that usage is retried.
- * - `rejected`, `expired`, `blocked`: failed, for a person to look at. `superseded`: its facts were retried.
+ * - `superseded`: failed, and its facts were retried.
  */
-export type MeterEventState =
-  | "sealed"
-  | "sending"
-  | "delivered"
-  | "void"
-  | "held"
-  | "rejected"
-  | "expired"
-  | "blocked"
-  | "superseded";
+export const METER_EVENT_STATES = [
+  ...UNFINISHED_STATES,
+  "delivered",
+  "void",
+  "held",
+  ...FAILED_STATES,
+  "superseded",
+] as const;
+export type MeterEventState = (typeof METER_EVENT_STATES)[number];
+
+export const isFailed = (state: MeterEventState): state is FailedState =>
+  FAILED_STATES.some((failed) => failed === state);
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
