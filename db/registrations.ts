@@ -5,6 +5,7 @@ import { monthOf, secondOf } from "../domain/registrations.ts";
 import { kindColumn, modeColumn, safeInteger } from "./columns.ts";
 import { sql } from "./sql.ts";
 import { asTotalRefusal } from "./totals.ts";
+import { maximumQuantity } from "./usageFacts.ts";
 
 const registrationRow = z.strictObject({
   id: z.uuid(),
@@ -108,10 +109,10 @@ export const insertRegistrations = async (
       fact AS (
         INSERT INTO usage_fact (account_id, mode, meter, registration_id, quantity, second)
         SELECT
-          account_id, mode, kind, id, least(count - part * 999999999999999, 999999999999999),
+          account_id, mode, kind, id, least(count - part * ${maximumQuantity}, ${maximumQuantity}),
           ${secondOf(createdAt)}::bigint
         FROM inserted
-        CROSS JOIN LATERAL generate_series(0, (count - 1) / 999999999999999) AS part
+        CROSS JOIN LATERAL generate_series(0, (count - 1) / ${maximumQuantity}) AS part
       ),
       addition AS (
         SELECT account_id, mode, kind, period, sum(count)::bigint AS count

@@ -7,6 +7,9 @@ import type { StoredMeterEvent } from "./meterEvents.ts";
 import { FAILED, UNFINISHED } from "./meterEventStates.ts";
 import { nothing, sql } from "./sql.ts";
 
+/** A constant of the statement: where that is prepared, there is nothing to send and nothing to look at anew. */
+export const maximumQuantity = sql.fragment`${sql.literalValue(String(MAXIMUM_QUANTITY))}::bigint`;
+
 /** Books the usage that a refund takes back, at the second of the registration. */
 export const insertRefundFacts = async (
   transaction: DatabaseTransactionConnection,
@@ -22,9 +25,9 @@ export const insertRefundFacts = async (
     INSERT INTO usage_fact (account_id, mode, meter, registration_id, refund_id, quantity, second)
     SELECT
       ${accountId}, ${mode}, ${meter}, ${refund.registrationId}, ${refund.id},
-      -least(${refund.count}::bigint - part * ${MAXIMUM_QUANTITY}::bigint, ${MAXIMUM_QUANTITY}::bigint),
+      -least(${refund.count}::bigint - part * ${maximumQuantity}, ${maximumQuantity}),
       ${refund.second}
-    FROM generate_series(0, (${refund.count}::bigint - 1) / ${MAXIMUM_QUANTITY}::bigint) AS part
+    FROM generate_series(0, (${refund.count}::bigint - 1) / ${maximumQuantity}) AS part
   `);
 };
 
@@ -111,7 +114,7 @@ export const listUnsealedFacts = (
     )
     SELECT array_agg(id::text) AS ids, sum(quantity)::bigint AS quantity, held, processor, customer_id AS "customerId"
     FROM fitting
-    WHERE running <= ${MAXIMUM_QUANTITY}
+    WHERE running <= ${maximumQuantity}
     GROUP BY held, processor, customer_id
     ORDER BY held DESC, processor, customer_id
   `);

@@ -3,7 +3,10 @@ import type { Kind, Mode } from "./accounts.ts";
 /** One account's usage of one meter in one mode: what one sender workflow reports, first in, first out. */
 export type UsageStream = { readonly accountId: string; readonly mode: Mode; readonly meter: Kind };
 
-/** The most units that one fact or one meter event may carry: Stripe takes at most 15 digits. */
+/**
+ * The most units that one fact or one meter event may carry: Stripe takes at most 15 digits. The CHECK
+ * usage_fact_quantity in db/migrations/0003_usage.sql holds facts to the same.
+ */
 export const MAXIMUM_QUANTITY = 999_999_999_999_999;
 
 /**
