@@ -1,10 +1,9 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
-import { CheckIntegrityConstraintViolationError } from "slonik";
 import { z } from "zod";
 import type { DonationOwner, DonationTotals } from "../domain/donations.ts";
-import { DomainError } from "../domain/errors.ts";
 import { monthOf } from "../domain/registrations.ts";
 import { sql } from "./sql.ts";
+import { asTotalRefusal } from "./totals.ts";
 
 const totalsRow = z.strictObject({
   allCount: z.bigint(),
@@ -67,16 +66,6 @@ export const changeDonationTotals = async (
       );
     }
   } catch (error) {
-    if (
-      error instanceof CheckIntegrityConstraintViolationError &&
-      error.constraint === "donation_total_safe"
-    ) {
-      throw new DomainError(
-        "request_invalid",
-        `amount_cents: would take the account's total beyond ${Number.MAX_SAFE_INTEGER}`,
-        { cause: error },
-      );
-    }
-    throw error;
+    throw asTotalRefusal(error, "donation_total_safe", "amount_cents");
   }
 };

@@ -138,7 +138,7 @@ export const insertRegistrations = async (
         ) AS totals
     `);
   } catch (error) {
-    throw asTotalRefusal(error, "count");
+    throw asTotalRefusal(error, "impact_total_safe", "count");
   }
 };
 
