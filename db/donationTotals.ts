@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { DonationOwner, DonationTotals } from "../domain/donations.ts";
+import type { AccountMode } from "../domain/accounts.ts";
+import type { DonationTotals } from "../domain/donations.ts";
 import { monthOf } from "../domain/registrations.ts";
 import { sql } from "./sql.ts";
 import { asTotalRefusal } from "./totals.ts";
@@ -15,7 +16,7 @@ const totalsRow = z.strictObject({
 /** The owner's totals, and those of the instant's month (UTC); 0 where nothing is on record. */
 export const readDonationTotals = async (
   db: CommonQueryMethods,
-  owner: DonationOwner,
+  owner: AccountMode,
   instant: Date,
 ): Promise<{ readonly all: DonationTotals; readonly month: DonationTotals }> => {
   const row = await db.one(sql.type(totalsRow)`
@@ -39,7 +40,7 @@ export const readDonationTotals = async (
  */
 export const changeDonationTotals = async (
   transaction: DatabaseTransactionConnection,
-  owner: DonationOwner,
+  owner: AccountMode,
   donation: { readonly createdAt: Date; readonly amountCents: number },
   change: "add" | "subtract",
 ): Promise<void> => {

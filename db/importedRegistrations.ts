@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { Mode } from "../domain/accounts.ts";
+import type { AccountMode } from "../domain/accounts.ts";
 import type { ImportedRegistration } from "../domain/importedRegistration.ts";
 import { sql } from "./sql.ts";
 import { asTotalRefusal } from "./totals.ts";
@@ -57,7 +57,7 @@ export const countOccurrences = async (
  */
 export const insertImportedRegistrations = async (
   db: CommonQueryMethods,
-  { accountId, mode }: { readonly accountId: string; readonly mode: Mode },
+  { accountId, mode }: AccountMode,
   entries: readonly ImportedEntry[],
 ): Promise<number> => {
   const input = JSON.stringify(

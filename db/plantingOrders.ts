@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { Mode } from "../domain/accounts.ts";
+import type { AccountMode } from "../domain/accounts.ts";
 import { FOREST_TYPES } from "../domain/impactFactors.ts";
 import type { PlantingOrder } from "../domain/planting.ts";
 import { modeColumn, orderStageColumn, safeInteger, timelineColumn } from "./columns.ts";
@@ -68,7 +68,7 @@ const waitingAccountRow = z.strictObject({
  */
 export const listAccountsToGather = (
   db: CommonQueryMethods,
-  after: { readonly accountId: string; readonly mode: Mode } | null,
+  after: AccountMode | null,
   limit: number,
 ): Promise<readonly z.output<typeof waitingAccountRow>[]> =>
   db.any(sql.type(waitingAccountRow)`

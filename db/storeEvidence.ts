@@ -1,13 +1,13 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { Mode } from "../domain/accounts.ts";
+import type { AccountMode } from "../domain/accounts.ts";
 import type { EvidenceSelection } from "../domain/storeEvidence.ts";
 import { sql } from "./sql.ts";
 
 /** The newest of the owner's tree registrations that the selection leaves, wholly refunded ones only by their id; orders count only where they are asked for. */
 export const findSelectedTree = (
   db: CommonQueryMethods,
-  owner: { readonly accountId: string; readonly mode: Mode },
+  owner: AccountMode,
   { id, from, projectPublicId, region }: EvidenceSelection,
 ): Promise<string | null> => {
   const conditions = [

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { Mode } from "../domain/accounts.ts";
+import type { AccountMode } from "../domain/accounts.ts";
 import { stageEvidence } from "../domain/treeEvidence.ts";
 import { treeKey } from "./cachedAnswers.ts";
 import { orderStageColumn, safeInteger, timelineColumn } from "./columns.ts";
@@ -40,7 +40,7 @@ const revision = sql.fragment`coalesce(planting_order.revision, (${isRefunded}):
 /** Four look-ups by primary key in one round trip. */
 export const findEvidenceTree = (
   db: CommonQueryMethods,
-  owner: { readonly accountId: string; readonly mode: Mode },
+  owner: AccountMode,
   registrationId: string,
   baseUrl: string,
   now: Date,

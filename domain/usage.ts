@@ -1,7 +1,7 @@
-import type { Kind, Mode } from "./accounts.ts";
+import type { AccountMode, Kind } from "./accounts.ts";
 
 /** One account's usage of one meter in one mode: what one sender workflow reports, first in, first out. */
-export type UsageStream = { readonly accountId: string; readonly mode: Mode; readonly meter: Kind };
+export type UsageStream = AccountMode & { readonly meter: Kind };
 
 /**
  * The most units that one fact or one meter event may carry: Stripe takes at most 15 digits. The CHECK
