@@ -1,7 +1,8 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { NewRegistration, Owner, Registration } from "../domain/registrations.ts";
-import { monthOf, secondOf } from "../domain/registrations.ts";
+import { monthOf } from "../domain/registrations.ts";
+import { secondOf } from "../domain/usage.ts";
 import { kindColumn, modeColumn, safeInteger } from "./columns.ts";
 import { sql } from "./sql.ts";
 import { asTotalRefusal } from "./totals.ts";

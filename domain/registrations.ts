@@ -43,6 +43,3 @@ export type RegistrationFilter = {
 
 /** The name of an instant's calendar month, UTC: `YYYY-MM`. */
 export const monthOf = (instant: Date): string => instant.toISOString().slice(0, 7);
-
-/** Unix seconds: the resolution in which usage is reported. */
-export const secondOf = (instant: Date): number => Math.floor(instant.getTime() / 1000);

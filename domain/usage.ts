@@ -9,6 +9,9 @@ export type UsageStream = AccountMode & { readonly meter: Kind };
  */
 export const MAXIMUM_QUANTITY = 999_999_999_999_999;
 
+/** Unix seconds: the resolution in which usage is reported. */
+export const secondOf = (instant: Date): number => Math.floor(instant.getTime() / 1000);
+
 /**
  * How long after its end a second is sealed. A transaction that commits later than that is not lost: its facts make
  * another event of the same second.
@@ -16,8 +19,7 @@ export const MAXIMUM_QUANTITY = 999_999_999_999_999;
 const SETTLING_SECONDS = 2;
 
 /** The last second that may be sealed at an instant: it is over, and so is the time for late commits. */
-export const lastSealableSecond = (now: Date): number =>
-  Math.floor(now.getTime() / 1000) - 1 - SETTLING_SECONDS;
+export const lastSealableSecond = (now: Date): number => secondOf(now) - 1 - SETTLING_SECONDS;
 
 /** The processor's name for one sealing. It never changes with attempts; `sequence` counts the second's sealings. */
 export const meterEventIdentifier = (

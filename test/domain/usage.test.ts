@@ -4,6 +4,7 @@ import {
   lastSealableSecond,
   MAXIMUM_QUANTITY,
   meterEventIdentifier,
+  secondOf,
 } from "../../domain/usage.ts";
 import type { SendDecision } from "../../domain/usage.ts";
 
@@ -107,6 +108,12 @@ test(
   { ageMs: OLDEST_MS + 1, attemptedMs: 30 * DAY_MS },
   "expire",
 );
+
+test("usage belongs to the second in which it began, to its last millisecond", (t) => {
+  t.is(secondOf(new Date(SECOND * 1000 - 1)), SECOND - 1);
+  t.is(secondOf(new Date(SECOND * 1000)), SECOND);
+  t.is(secondOf(new Date(SECOND * 1000 + 999)), SECOND);
+});
 
 test("a second may be sealed two seconds after its end, not a millisecond earlier", (t) => {
   t.is(lastSealableSecond(new Date(SECOND * 1000 - 1)), SECOND - 4);

@@ -8,8 +8,7 @@ import {
   listFactsOfRegistration,
   listSealingsOfSecond,
 } from "../../../db/usageListing.ts";
-import { secondOf } from "../../../domain/registrations.ts";
-import { isFailed } from "../../../domain/usage.ts";
+import { isFailed, secondOf } from "../../../domain/usage.ts";
 import { refundWorkflowId } from "../../../workflows/refund.ts";
 import { usageSenderId } from "../../../workflows/usageSender.ts";
 import type { Context } from "../../context.ts";
