@@ -1,7 +1,15 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { MeterEventState, UsageStream } from "../domain/usage.ts";
-import { kindColumn, modeColumn, safeInteger, streamColumns } from "./columns.ts";
+import type { UsageStream } from "../domain/usage.ts";
+import {
+  kindColumn,
+  meterEventStateColumn,
+  modeColumn,
+  processorColumn,
+  safeInteger,
+  streamColumns,
+} from "./columns.ts";
+import { FAILED, UNFINISHED } from "./meterEventStates.ts";
 import { sql } from "./sql.ts";
 
 const eventRow = z.strictObject({
@@ -11,9 +19,9 @@ const eventRow = z.strictObject({
   second: safeInteger,
   quantity: safeInteger,
   identifier: z.string(),
-  processor: z.enum(["stripe", "ledger"]),
+  processor: processorColumn,
   customerId: z.string().nullable(),
-  state: z.string(),
+  state: meterEventStateColumn,
   attempts: z.int(),
   firstAttemptAt: z.date().nullable(),
   outcomeUnknown: z.boolean(),
@@ -45,24 +53,14 @@ const eventColumns = sql.fragment`
   meter_event.settled_at AS "settledAt"
 `;
 
-const FAILED = sql.fragment`meter_event.state IN ('rejected', 'expired', 'blocked')`;
-
-/** The states as constants, without which PostgreSQL does not use the partial indexes over them. */
 const STATE_CONDITIONS: Readonly<Record<UsageState, FragmentSqlToken>> = {
-  pending: sql.fragment`meter_event.state IN ('sealed', 'sending')`,
+  pending: sql.fragment`meter_event.state IN (${UNFINISHED})`,
   sent: sql.fragment`meter_event.state = 'delivered'`,
-  failed: FAILED,
+  failed: sql.fragment`meter_event.state IN (${FAILED})`,
 };
 
 /** How far usage has come, as people ask for it. */
 export type UsageState = "pending" | "sent" | "failed";
-
-/** The states that a person must do something about. */
-export const FAILED_STATES: readonly string[] = [
-  "rejected",
-  "expired",
-  "blocked",
-] satisfies MeterEventState[];
 
 /**
  * Meter events, those sealed last first; without a state, of every one. Of one account each stream's latest are read
@@ -165,7 +163,7 @@ export const listFailedMeterEventIds = async (
   return db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
     SELECT meter_event.id
     FROM meter_event
-    WHERE ${FAILED} AND ${condition}
+    WHERE meter_event.state IN (${FAILED}) AND ${condition}
     ORDER BY meter_event.id
   `);
 };
@@ -254,6 +252,6 @@ export const findOldestUnreportedSecond = (db: CommonQueryMethods): Promise<numb
   db.oneFirst(sql.type(oldestRow)`
     SELECT least(
       (SELECT min(second) FROM usage_fact WHERE meter_event_id IS NULL),
-      (SELECT min(second) FROM meter_event WHERE state IN ('sealed', 'sending'))
+      (SELECT min(second) FROM meter_event WHERE state IN (${UNFINISHED}))
     ) AS second
   `);

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { kindColumn, modeColumn, streamColumns } from "./columns.ts";
+import { kindColumn, modeColumn, processorColumn, streamColumns } from "./columns.ts";
+import { FAILED, UNFINISHED } from "./meterEventStates.ts";
 import { sql } from "./sql.ts";
 
 const reportedStreamRow = z.strictObject({
@@ -8,7 +9,7 @@ const reportedStreamRow = z.strictObject({
   accountName: z.string(),
   mode: modeColumn,
   meter: kindColumn,
-  processor: z.enum(["stripe", "ledger"]),
+  processor: processorColumn,
   customerId: z.string().nullable(),
 });
 
@@ -56,8 +57,8 @@ export const sumByMinute = (
     SELECT
       second - second % 60 AS minute,
       coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS delivered,
-      coalesce(sum(quantity) FILTER (WHERE state IN ('sealed', 'sending')), 0)::bigint AS unfinished,
-      coalesce(sum(quantity) FILTER (WHERE state IN ('rejected', 'expired', 'blocked')), 0)::bigint AS failed
+      coalesce(sum(quantity) FILTER (WHERE state IN (${UNFINISHED})), 0)::bigint AS unfinished,
+      coalesce(sum(quantity) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed
     FROM meter_event
     WHERE account_id = ${stream.accountId}
       AND mode = ${stream.mode}
@@ -97,6 +98,6 @@ export const countFailedMeterEvents = async (db: CommonQueryMethods): Promise<nu
     await db.oneFirst(sql.type(z.strictObject({ failed: z.bigint() }))`
       SELECT count(*) AS failed
       FROM meter_event
-      WHERE state IN ('rejected', 'expired', 'blocked')
+      WHERE state IN (${FAILED})
     `),
   );

@@ -1,9 +1,10 @@
 import type { DatabasePool } from "slonik";
 import { deleteDonationRequest } from "../db/donationRequests.ts";
 import { findDonation, findDonationByKey } from "../db/donations.ts";
-import type { Donation, DonationOwner } from "../domain/donations.ts";
+import type { AccountMode } from "../domain/accounts.ts";
+import type { Donation } from "../domain/donations.ts";
 
-type Asked = DonationOwner & { readonly idempotencyKey: string | null };
+type Asked = AccountMode & { readonly idempotencyKey: string | null };
 
 /** The donation that a request has become, itself or by another of its idempotency key; null when it became none. */
 export const findRecordedDonation = async (

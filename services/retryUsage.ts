@@ -4,6 +4,7 @@ import { findMeterEvent, lockStream, settleMeterEvent } from "../db/meterEvents.
 import { releaseFacts, releaseHeldRefunds } from "../db/usageFacts.ts";
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
+import { isFailed } from "../domain/usage.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import type { Delivery } from "./checkDelivery.ts";
 import { checkDelivery } from "./checkDelivery.ts";
@@ -66,7 +67,7 @@ export const retryUsage = async (
   return db.transaction(async (transaction) => {
     await lockStream(transaction, event);
     const state = (await findMeterEvent(transaction, meterEventId))?.state;
-    if (state !== "rejected" && state !== "expired" && state !== "blocked") {
+    if (state === undefined || !isFailed(state)) {
       throw new DomainError(
         "request_invalid",
         `meter event ${meterEventId} is ${state ?? "gone"}: there is nothing to retry`,

@@ -2,6 +2,7 @@ import type { DatabasePool } from "slonik";
 import type { StoredMeterEvent } from "../db/meterEvents.ts";
 import { beginAttempt, recordRetry, renewLease, settleMeterEvent } from "../db/meterEvents.ts";
 import type { Clock } from "../domain/clock.ts";
+import type { FailedState } from "../domain/usage.ts";
 import { decideSend } from "../domain/usage.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import type { BillingProcessor } from "../providers/billing/processor.ts";
@@ -9,7 +10,7 @@ import { checkDelivery } from "./checkDelivery.ts";
 
 /** What one attempt led to: the event's final state, or when to come back (null: the caller's own backoff). */
 export type SendResult =
-  | { readonly kind: "settled"; readonly state: "delivered" | "rejected" | "expired" | "blocked" }
+  | { readonly kind: "settled"; readonly state: "delivered" | FailedState }
   | {
       readonly kind: "delayed";
       readonly cause: "retry" | "misconfigured" | "leased" | "early";
@@ -22,7 +23,7 @@ export const needsPerson = (result: SendResult): boolean =>
   result.kind === "delayed" ? result.cause === "misconfigured" : result.state !== "delivered";
 
 type Verdict =
-  | { readonly state: "delivered" | "rejected" | "expired" | "blocked"; readonly reason?: string }
+  | { readonly state: "delivered" | FailedState; readonly reason?: string }
   | {
       readonly state: "sending";
       readonly cause: "retry" | "misconfigured" | "early";

@@ -2,8 +2,9 @@ import type { z } from "zod";
 import type { DatabasePool } from "slonik";
 import type { Caller } from "../../../db/apiKeys.ts";
 import { countDonations, listDonations } from "../../../db/donations.ts";
+import type { AccountMode } from "../../../domain/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import type { DonationFilter, DonationOwner } from "../../../domain/donations.ts";
+import type { DonationFilter } from "../../../domain/donations.ts";
 import { donationRefundId } from "../../../domain/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { refundDonation } from "../../../services/refundDonation.ts";
@@ -33,7 +34,7 @@ type Dependencies = {
   readonly validateDonation: ValidateDonation;
 };
 
-const ownerOf = ({ accountId, mode }: Caller): DonationOwner => ({ accountId, mode });
+const ownerOf = ({ accountId, mode }: Caller): AccountMode => ({ accountId, mode });
 
 /** Empty stands for none. */
 const orNull = (text: string | undefined): string | null => text || null;
