@@ -23,7 +23,7 @@ import { createStoreAuthenticator } from "../services/createStoreAuthenticator.t
 import { createStoreImpactWriter } from "../services/storeImpactWriter.ts";
 import { createHealthChecks } from "./health/createHealthChecks.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
-import { createDonationValidator } from "./standalone/charities/validateDonation.ts";
+import { createDonationValidator } from "./standalone/charities/createDonationValidator.ts";
 import { createStandaloneApp } from "./standalone/createStandaloneApp.ts";
 import { createStoreApp } from "./store/createStoreApp.ts";
 import { presentStoreError } from "./store/errors.ts";

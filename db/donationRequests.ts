@@ -4,14 +4,17 @@ import type { DonationRequest } from "../domain/donations.ts";
 import { modeColumn } from "./columns.ts";
 import { sql } from "./sql.ts";
 
-const detailsJson = z.strictObject({
+const commonDetails = {
   amountCents: z.int(),
-  ein: z.string().nullable(),
-  nonprofitId: z.string().nullable(),
   charityName: z.string().nullable(),
   attribution: z.string(),
   metadata: z.record(z.string(), z.unknown()),
-});
+};
+
+const detailsJson = z.union([
+  z.strictObject({ ...commonDetails, ein: z.string(), nonprofitId: z.null() }),
+  z.strictObject({ ...commonDetails, ein: z.string().nullable(), nonprofitId: z.string() }),
+]);
 
 const requestRow = z.strictObject({
   accountId: z.uuid(),

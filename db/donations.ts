@@ -36,7 +36,7 @@ const donationColumns = sql.fragment`
 `;
 
 /**
- * Records a donation; its totals are the caller's to change in the same transaction.
+ * Records a donation; its totals are the caller's to change in the same transaction, see `bookDonation`.
  * @returns false when its id or its idempotency key is on record already, and nothing was done
  */
 export const insertDonation = async (

@@ -13,6 +13,11 @@ export type Charity = {
   readonly iconUrl: string;
 };
 
+/** What names a charity: its EIN, its id at the provider, or both, which must then agree. */
+export type CharityIds =
+  | { readonly ein: Ein; readonly nonprofitId: null }
+  | { readonly ein: Ein | null; readonly nonprofitId: string };
+
 /** Where charities are looked up; `catalogue` is the built-in one. */
 export const CHARITY_PROVIDERS = ["catalogue", "everyorg", "change", "pledge"] as const;
 export type CharityProviderName = (typeof CHARITY_PROVIDERS)[number];

@@ -1,5 +1,5 @@
 import type { AccountMode } from "./accounts.ts";
-import type { CharityProviderName, Ein } from "./charities.ts";
+import type { CharityIds, CharityProviderName, Ein } from "./charities.ts";
 import type { ErrorCode } from "./errors.ts";
 import type { Metadata } from "./registrations.ts";
 
@@ -20,11 +20,10 @@ export type Donation = {
   readonly refunded: boolean;
 };
 
-/** What a client asks to have recorded, before the charity is known to exist. At least one of both ids is there. */
+/** What a client asks to have recorded, before the charity is known to exist. */
 export type DonationRequest = AccountMode &
+  CharityIds &
   Pick<Donation, "amountCents" | "idempotencyKey" | "attribution" | "metadata"> & {
-    readonly ein: Ein | null;
-    readonly nonprofitId: string | null;
     /** Null has the charity's own name taken. */
     readonly charityName: string | null;
   };

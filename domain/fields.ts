@@ -28,6 +28,9 @@ export const text = (maximumLength: number) =>
     .refine(isStorable, NOT_STORABLE)
     .meta({ maxLength: maximumLength });
 
+/** For texts of which an empty one means none. */
+export const emptyAsNull = (given: string): string | null => (given === "" ? null : given);
+
 const COUNT_MUST_BE = `an integer from 1 to ${Number.MAX_SAFE_INTEGER}`;
 
 /** Whole units, at least one, exactly representable in JSON. */

@@ -72,7 +72,7 @@ export const parseImportedRegistration = (
       count: data.count,
       fractionalCount: data.fractional_count ?? 0,
       createdAt: data.created_at,
-      idempotencyKey: data.idempotency_key === "" ? null : (data.idempotency_key ?? null),
+      idempotencyKey: data.idempotency_key ?? null,
       attribution: data.attribution ?? "",
       metadata: data.metadata ?? {},
     },

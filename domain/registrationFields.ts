@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { text } from "./fields.ts";
+import { emptyAsNull, text } from "./fields.ts";
 
 /*
  * What a registration may hold, whichever way it comes in.
@@ -23,8 +23,10 @@ export const findFractionalCountFault = (
 /** One tag; empty means none. */
 export const attribution = () => text(500);
 
-/** Empty means none. */
+/** Empty means none and is read as null. */
 export const idempotencyKey = () =>
   text(255)
     // Bytes that are not UTF-8 were read as this character: two different keys must not become one.
-    .refine((key) => !key.includes("\uFFFD"), "must be well-formed UTF-8");
+    .refine((key) => !key.includes("\uFFFD"), "must be well-formed UTF-8")
+    .meta({ examples: ["order-1001"] })
+    .transform(emptyAsNull);

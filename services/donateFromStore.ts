@@ -1,6 +1,4 @@
 import { v7 as newId } from "uuid";
-import { insertDonation } from "../db/donations.ts";
-import { changeDonationTotals } from "../db/donationTotals.ts";
 import { insertBalanceEntries } from "../db/storeBalances.ts";
 import { describeStoreDonation } from "../db/storeDonations.ts";
 import { parseEin } from "../domain/charities.ts";
@@ -8,6 +6,7 @@ import type { CustomerDetails } from "../domain/customers.ts";
 import { balanceInsufficient } from "../domain/stores.ts";
 import type { StoreAnswer, StoreWrite } from "../domain/storeWrites.ts";
 import type { Charities } from "../providers/charities/createCharities.ts";
+import { bookDonation } from "./bookDonation.ts";
 import { findCharity } from "./findCharity.ts";
 import type { StoreWriteDependencies } from "./runStoreWrite.ts";
 import { findEarlierAnswer, runStoreWrite } from "./runStoreWrite.ts";
@@ -35,22 +34,22 @@ export const donateFromStore = async (
   if (earlier) {
     return earlier;
   }
-  const ein = parseEin(donation.charityId);
+  const { charityId } = donation;
+  const ein = parseEin(charityId);
+  const ids = ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null };
   const { charity, provider } = await findCharity(
     deps,
-    { accountId: write.accountId, ein, nonprofitId: ein === null ? donation.charityId : null },
+    { accountId: write.accountId, ...ids },
     AbortSignal.timeout(CHARITY_TIMEOUT_MS),
   );
   return runStoreWrite(deps, write, async (transaction, { balanceCents }, now) => {
-    const { accountId, mode } = write;
     const { amountCents } = donation;
-    const isPaid = mode === "live";
+    const isPaid = write.mode === "live";
     if (isPaid && amountCents > balanceCents) {
       throw balanceInsufficient(amountCents, balanceCents);
     }
     const id = newId();
-    const owner = { accountId, mode };
-    await insertDonation(transaction, owner, {
+    const donated = {
       id,
       amountCents,
       ein: charity.ein,
@@ -62,15 +61,17 @@ export const donateFromStore = async (
       attribution: "",
       metadata: {},
       refunded: false,
-    });
+    };
+    if (!(await bookDonation(transaction, write, donated))) {
+      throw new Error(`The donation ${id} is new, yet it is on record.`);
+    }
     await describeStoreDonation(transaction, id, donation);
-    await changeDonationTotals(transaction, owner, { amountCents, createdAt: now }, "add");
     if (isPaid) {
       await insertBalanceEntries(
         transaction,
         [
           {
-            accountId,
+            accountId: write.accountId,
             kind: "donation",
             amountCents: -amountCents,
             balanceCents: balanceCents - amountCents,

@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import type { Charity, Ein } from "../domain/charities.ts";
+import type { Charity, CharityIds } from "../domain/charities.ts";
 import { formatEin } from "../domain/charities.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { Charities } from "../providers/charities/createCharities.ts";
@@ -17,8 +17,7 @@ export const providerOf = async (
 
 const lookUp = async (
   provider: CharityProvider,
-  ein: Ein | null,
-  nonprofitId: string | null,
+  { ein, nonprofitId }: CharityIds,
   signal: AbortSignal,
 ): Promise<Charity> => {
   if (nonprofitId !== null) {
@@ -31,9 +30,6 @@ const lookUp = async (
     }
     return charity;
   }
-  if (ein === null) {
-    throw new DomainError("request_invalid", "one of ein and nonprofit_id is required");
-  }
   const charity = await provider.findByEin(ein, signal);
   if (!charity) {
     throw new DomainError("charity_not_found", `no charity found for the ein ${formatEin(ein)}`);
@@ -43,24 +39,17 @@ const lookUp = async (
 
 /**
  * Checks a charity with the account's provider. What is given of both ids must name the same charity.
- * @throws DomainError charity_not_found, or request_invalid when nothing is given or the ids disagree
+ * @throws DomainError charity_not_found, or request_invalid when the ids disagree
  * @throws CharityProviderError when the provider cannot answer
  */
 export const findCharity = async (
   deps: { readonly db: CommonQueryMethods; readonly charities: Charities },
-  {
-    accountId,
-    ein,
-    nonprofitId,
-  }: {
-    readonly accountId: string;
-    readonly ein: Ein | null;
-    readonly nonprofitId: string | null;
-  },
+  asked: { readonly accountId: string } & CharityIds,
   signal: AbortSignal,
 ): Promise<{ readonly charity: Charity; readonly provider: CharityProvider["name"] }> => {
+  const { accountId, ein } = asked;
   const provider = await providerOf(deps, accountId);
-  const charity = await lookUp(provider, ein, nonprofitId, signal);
+  const charity = await lookUp(provider, asked, signal);
   if (ein !== null && charity.ein !== ein) {
     throw new DomainError(
       "request_invalid",

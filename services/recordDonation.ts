@@ -1,11 +1,11 @@
 import type { DatabasePool } from "slonik";
 import { takeDonationRequest } from "../db/donationRequests.ts";
-import { insertDonation, isDonation } from "../db/donations.ts";
-import { changeDonationTotals } from "../db/donationTotals.ts";
+import { isDonation } from "../db/donations.ts";
 import type { Charity, CharityProviderName } from "../domain/charities.ts";
 import type { Clock } from "../domain/clock.ts";
-import type { Donation, DonationOutcome } from "../domain/donations.ts";
+import type { DonationOutcome } from "../domain/donations.ts";
 import { DomainError } from "../domain/errors.ts";
+import { bookDonation } from "./bookDonation.ts";
 
 /**
  * Makes a waiting request a donation, counted in the totals, in one transaction. Repeating it changes nothing.
@@ -22,7 +22,8 @@ export const recordDonation = async (
       if (!request) {
         return { kind: (await isDonation(transaction, id)) ? "recorded" : "withdrawn" };
       }
-      const donation: Donation = {
+      // Where another one has its idempotency key by now, that one stands for it.
+      await bookDonation(transaction, request, {
         id,
         amountCents: request.amountCents,
         ein: charity.ein,
@@ -34,10 +35,7 @@ export const recordDonation = async (
         attribution: request.attribution,
         metadata: request.metadata,
         refunded: false,
-      };
-      if (await insertDonation(transaction, request, donation)) {
-        await changeDonationTotals(transaction, request, donation, "add");
-      }
+      });
       return { kind: "recorded" };
     });
   } catch (error) {

@@ -1,12 +1,13 @@
 import type { DatabasePool } from "slonik";
-import { insertDonationRefund, keepRefundKey } from "../db/donationRefunds.ts";
-import { lockDonation, markDonationRefunded } from "../db/donations.ts";
-import { changeDonationTotals, readDonationTotals } from "../db/donationTotals.ts";
+import { keepRefundKey } from "../db/donationRefunds.ts";
+import { lockDonation } from "../db/donations.ts";
+import { readDonationTotals } from "../db/donationTotals.ts";
 import type { AccountMode } from "../domain/accounts.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { Donation } from "../domain/donations.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { Metadata } from "../domain/registrations.ts";
+import { bookDonationRefund } from "./bookDonationRefund.ts";
 
 export type RefundedDonation = {
   readonly donation: Donation;
@@ -48,12 +49,7 @@ export const refundDonation = (
       );
     }
     if (!donation.refunded) {
-      const refund = { ...request, donationId: donation.id, createdAt: now };
-      if (!(await insertDonationRefund(transaction, owner, refund))) {
-        throw new Error(`Donation ${donation.id} is not refunded, yet there is a refund of it.`);
-      }
-      await markDonationRefunded(transaction, donation.id, now);
-      await changeDonationTotals(transaction, owner, donation, "subtract");
+      await bookDonationRefund(transaction, owner, donation, { ...request, createdAt: now });
     }
     const { all } = await readDonationTotals(transaction, owner, now);
     return {

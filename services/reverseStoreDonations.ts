@@ -1,10 +1,8 @@
-import { insertDonationRefund } from "../db/donationRefunds.ts";
-import { markDonationRefunded } from "../db/donations.ts";
-import { changeDonationTotals } from "../db/donationTotals.ts";
 import { lockNewestDonations } from "../db/storeDonations.ts";
 import type { ImpactFilter } from "../domain/customers.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { StoreAnswer, StoreWrite } from "../domain/storeWrites.ts";
+import { bookDonationRefund } from "./bookDonationRefund.ts";
 import type { StoreWriteDependencies } from "./runStoreWrite.ts";
 import { runStoreWrite } from "./runStoreWrite.ts";
 
@@ -41,14 +39,11 @@ export const reverseStoreDonations = (
       );
     }
     for (const donation of found) {
-      await insertDonationRefund(transaction, owner, {
-        donationId: donation.id,
+      await bookDonationRefund(transaction, owner, donation, {
         reason,
         idempotencyKey: null,
         metadata: {},
         createdAt: now,
       });
-      await markDonationRefunded(transaction, donation.id, now);
-      await changeDonationTotals(transaction, owner, donation, "subtract");
     }
   });

@@ -25,15 +25,19 @@ const { recordDonation, withdrawDonation } = proxyActivities<DonationActivities>
   retry: { initialInterval: "100 milliseconds", maximumInterval: "1 minute" },
 });
 
-const decide = async (donationId: string): Promise<DonationOutcome> => {
-  let checked: Awaited<ReturnType<typeof checkDonation>>;
+/** What the workflow does, whoever runs its activities. */
+export const decideDonation = async (
+  activities: DonationActivities,
+  donationId: string,
+): Promise<DonationOutcome> => {
+  let checked: Awaited<ReturnType<DonationActivities["checkDonation"]>>;
   try {
-    checked = await checkDonation(donationId);
+    checked = await activities.checkDonation(donationId);
   } catch {
-    await withdrawDonation(donationId);
+    await activities.withdrawDonation(donationId);
     return { kind: "unchecked", reason: "the check did not end" };
   }
-  return checked.kind === "valid" ? recordDonation(donationId, checked) : checked;
+  return checked.kind === "valid" ? activities.recordDonation(donationId, checked) : checked;
 };
 
 /** Checks the charity of a requested donation and records it. Somebody waits, so it runs on the interactive queue. */
@@ -46,7 +50,7 @@ export const donation = async (donationId: string): Promise<DonationOutcome> => 
     }
     return outcome;
   });
-  outcome = await decide(donationId);
+  outcome = await decideDonation({ checkDonation, recordDonation, withdrawDonation }, donationId);
   await condition(allHandlersFinished);
   return outcome;
 };

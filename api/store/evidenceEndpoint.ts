@@ -1,23 +1,20 @@
-import { hash } from "node:crypto";
 import { z } from "zod";
 import { toMicroseconds } from "../../domain/cursor.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { date, id, text } from "../../domain/fields.ts";
 import type { EvidenceSelection } from "../../domain/storeEvidence.ts";
-import { EVIDENCE_STAGES, treeEvidence } from "../../domain/treeEvidence.ts";
+import { treeEvidence } from "../../domain/treeEvidence.ts";
 import { readStoreEvidence } from "../../services/readStoreEvidence.ts";
-import { EVIDENCE_KEPT_SECONDS } from "../../services/readTreeEvidence.ts";
 import type { EvidenceDependencies } from "../../services/readTreeEvidence.ts";
+import { evidenceStage, setEvidenceHeaders, STAGE_HEADERS } from "../evidence/evidenceAnswer.ts";
 import { startOfNextDay } from "../http/days.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import { queryObject } from "../http/fields.ts";
-import { mayBeKept } from "../http/mayBeKept.ts";
 import { KEY_REFUSAL, QUERY_REFUSAL } from "./errors.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
 
-const STAGE_MUST_BE = `must be one of ${EVIDENCE_STAGES.join(", ")}`;
 const TYPE_MUST_BE = "must be trees";
 
 const query = queryObject({
@@ -41,7 +38,7 @@ const query = queryObject({
     .optional()
     .meta({ description: "Only trees of this planting order." }),
   region: parameter().optional().meta({ description: "Only trees that stand there." }),
-  evidence_stage: z.enum(EVIDENCE_STAGES, { error: STAGE_MUST_BE }).optional().meta({
+  evidence_stage: evidenceStage().meta({
     description: "Only with a test key: pretends that the trees have reached this stage.",
   }),
 });
@@ -151,11 +148,10 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
       details:
         "Of all records that match, the newest; one that was refunded in full only by its id. The milestones are those of the standalone interface, with what they show.",
       replyHeaders: {
-        ETag: "Names this text; send it as If-None-Match to be answered 304 while nothing has changed.",
+        ...STAGE_HEADERS,
         "Cache-Control":
           "How long the answer may be kept: 30 days once nothing is left to happen to a record named by its id.",
         Age: "Seconds since the answer was first given, where it may be kept.",
-        "Evidence-Simulated": "`true` when evidence_stage was given.",
       },
       refusals: [
         { ...QUERY_REFUSAL, example: `impact_type: ${TYPE_MUST_BE}` },
@@ -193,20 +189,15 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
           .length,
       };
       const body = JSON.stringify(answer);
-      if (stage !== null) {
-        ctx.set("Evidence-Simulated", "true");
-        ctx.set("Cache-Control", "no-store");
-        return body;
-      }
-      ctx.status = 200;
-      // The newest record may be another one at any time; a record that is named stays the same.
-      if (isComplete && selection.id !== null) {
-        mayBeKept(ctx, { storedAt, now: deps.clock.now(), keptSeconds: EVIDENCE_KEPT_SECONDS });
-      } else {
-        ctx.set("Cache-Control", "private, no-cache");
-      }
-      ctx.vary("api_key, shop_name, user_id");
-      ctx.etag = hash("sha256", body, "base64url");
+      setEvidenceHeaders(ctx, {
+        body,
+        keyHeaders: "api_key, shop_name, user_id",
+        isSimulated: stage !== null,
+        // The newest record may be another one at any time; a record that is named stays the same.
+        isLasting: isComplete && selection.id !== null,
+        storedAt,
+        now: deps.clock.now(),
+      });
       return body;
     },
   });

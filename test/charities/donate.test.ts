@@ -1,85 +1,11 @@
 import { z } from "zod";
-import type { ExecutionContext } from "ava";
-import { createDonationValidator } from "../../api/standalone/charities/validateDonation.ts";
-import { updateAccount } from "../../db/accounts.ts";
-import { sql } from "../../db/sql.ts";
-import { requestDonation } from "../../services/requestDonation.ts";
-import type { Call } from "../api/startStandaloneApi.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import type { WorkflowContext } from "./donationSetup.ts";
-import { testWithWorkflows } from "./donationSetup.ts";
+import { EIN, RED_CROSS, stageDonations, testWithWorkflows } from "./donationSetup.ts";
 
 const test = testWithWorkflows();
 
-const RED_CROSS = { ein: "53-0196605", nonprofit_id: "irs_530196605", name: "American Red Cross" };
-
-type Scene = {
-  readonly call: Call;
-  readonly accountId: string;
-  readonly live: string;
-  readonly test: string;
-  /** What stands in the database for the organization. */
-  readonly books: () => Promise<{
-    readonly donations: number;
-    readonly waiting: number;
-    readonly count: number;
-    readonly cents: number;
-  }>;
-};
-
-const booksRow = z.strictObject({
-  donations: z.bigint().transform(Number),
-  waiting: z.bigint().transform(Number),
-  count: z.bigint().transform(Number),
-  cents: z.bigint().transform(Number),
-});
-
-const stage = async (
-  t: ExecutionContext<WorkflowContext>,
-  provider: "catalogue" | "everyorg" = "catalogue",
-): Promise<Scene> => {
-  const { db, charities, validateDonation } = t.context;
-  const { call } = await startStandaloneApi(t, {
-    db,
-    charities,
-    validateDonation,
-    takeTurn: () => Promise.resolve(true),
-  });
-  const { id: accountId, apiKeyProd, apiKeyTest } = await createTestOrganization(db);
-  await updateAccount(db, accountId, { charityProvider: provider });
-  return {
-    call,
-    accountId,
-    live: apiKeyProd,
-    test: apiKeyTest,
-    books: () =>
-      db.one(sql.type(booksRow)`
-        SELECT
-          (SELECT count(*) FROM donation WHERE account_id = ${accountId}) AS donations,
-          (SELECT count(*) FROM donation_request WHERE account_id = ${accountId}) AS waiting,
-          (
-            SELECT coalesce(sum(count), 0)::bigint
-            FROM donation_total
-            WHERE account_id = ${accountId} AND period = 'all'
-          ) AS count,
-          (
-            SELECT coalesce(sum(amount_cents), 0)::bigint
-            FROM donation_total
-            WHERE account_id = ${accountId} AND period = 'all'
-          ) AS cents
-      `),
-  };
-};
-
-const tell = (t: ExecutionContext<WorkflowContext>, slug: string, ein: string): void => {
-  const nonprofit = { primarySlug: slug, name: `The ${slug}`, ein, isDisbursable: true };
-  t.context.provider.answers.set(`/everyorg/nonprofit/${slug}`, { data: { nonprofit } });
-  t.context.provider.answers.set(`/everyorg/nonprofit/${ein}`, { data: { nonprofit } });
-};
-
 test.serial("a donation is recorded whole, and the charity fills what was omitted", async (t) => {
-  const { call, test: key, books } = await stage(t);
+  const { call, test: key, books } = await stageDonations(t);
 
   const { status, body, headers } = await call("POST", "/charities/donate", {
     key,
@@ -103,7 +29,7 @@ test.serial("a donation is recorded whole, and the charity fills what was omitte
 });
 
 test.serial("a donation runs as the workflow donation-<id>", async (t) => {
-  const { call, test: key } = await stage(t);
+  const { call, test: key } = await stageDonations(t);
   const { body } = await call("POST", "/charities/donate", {
     key,
     body: { amount_cents: 1, nonprofit_id: RED_CROSS.nonprofit_id, charity_name: "As I call it" },
@@ -116,7 +42,7 @@ test.serial("a donation runs as the workflow donation-<id>", async (t) => {
 
 const refuses = test.macro({
   exec: async (t, fields: Record<string, unknown>, message: RegExp) => {
-    const { call, test: key, books } = await stage(t);
+    const { call, test: key, books } = await stageDonations(t);
     const { status, body } = await call("POST", "/charities/donate", { key, body: fields });
     t.is(status, 400);
     t.regex(String(body["error"]), message);
@@ -125,7 +51,6 @@ const refuses = test.macro({
   title: (given = "") => `${given} is a 400 that records nothing`,
 });
 
-const EIN = RED_CROSS.ein;
 test.serial("no amount", refuses, { ein: EIN }, /amount_cents: required/u);
 test.serial("an amount of 0", refuses, { amount_cents: 0, ein: EIN }, /amount_cents/u);
 test.serial("a negative amount", refuses, { amount_cents: -5, ein: EIN }, /amount_cents/u);
@@ -156,7 +81,7 @@ test.serial(
 );
 
 test.serial("live donations need the subscription, test ones do not", async (t) => {
-  const { call, live, test: testKey, books } = await stage(t);
+  const { call, live, test: testKey, books } = await stageDonations(t);
   const body = { amount_cents: 100, ein: EIN, idempotency_key: "k" };
 
   const refused = await call("POST", "/charities/donate", { key: live, body });
@@ -173,7 +98,7 @@ test.serial("live donations need the subscription, test ones do not", async (t) 
 });
 
 test.serial("a test subscription opens nothing for live donations", async (t) => {
-  const { call, live, test: testKey } = await stage(t);
+  const { call, live, test: testKey } = await stageDonations(t);
   const subscribed = await call("POST", "/charities/subscribe", { key: testKey });
   t.is(subscribed.status, 200);
   t.regex(String(subscribed.body["message"]), /in test mode/u);
@@ -185,7 +110,7 @@ test.serial("a test subscription opens nothing for live donations", async (t) =>
 });
 
 test.serial("a known key returns the original, whatever else the body says", async (t) => {
-  const { call, test: key, books } = await stage(t);
+  const { call, test: key, books } = await stageDonations(t);
   const first = await call("POST", "/charities/donate", {
     key,
     body: { amount_cents: 100, ein: EIN, idempotency_key: "order-1" },
@@ -202,7 +127,7 @@ test.serial("a known key returns the original, whatever else the body says", asy
 });
 
 test.serial("fifty concurrent requests with one key record one donation", async (t) => {
-  const { call, test: key, books } = await stage(t);
+  const { call, test: key, books } = await stageDonations(t);
   const body = { amount_cents: 100, ein: EIN, idempotency_key: "order-1" };
 
   const answers = await Promise.all(
@@ -216,7 +141,7 @@ test.serial("fifty concurrent requests with one key record one donation", async 
 });
 
 test.serial("concurrent donations of one account are all counted", async (t) => {
-  const { call, test: key, books } = await stage(t);
+  const { call, test: key, books } = await stageDonations(t);
 
   const answers = await Promise.all(
     Array.from({ length: 30 }, (_, index) =>
@@ -228,157 +153,8 @@ test.serial("concurrent donations of one account are all counted", async (t) => 
   t.deepEqual(await books(), { donations: 30, waiting: 0, count: 30, cents: 465 });
 });
 
-const isAnOutage = test.macro({
-  exec: async (t, faults: WorkflowContext["provider"]["faults"]) => {
-    const { call, test: key, books } = await stage(t, "everyorg");
-    const { provider } = t.context;
-    const ein = String(100_000_000 + Math.floor(Math.random() * 100_000_000));
-    tell(t, `slug-${ein}`, ein);
-    provider.faults.push(...faults);
-    t.teardown(() => provider.faults.splice(0));
-    const body = { amount_cents: 100, ein, idempotency_key: "order-1" };
-
-    const failed = await call("POST", "/charities/donate", { key, body });
-    t.is(failed.status, 500);
-    t.deepEqual(failed.body, { error: "charity search failed" });
-    t.deepEqual(await books(), { donations: 0, waiting: 0, count: 0, cents: 0 });
-
-    provider.faults.splice(0);
-    const retried = await call("POST", "/charities/donate", { key, body });
-    t.is(retried.status, 200);
-    t.is(retried.headers.get("Idempotent-Replayed"), null);
-    t.deepEqual(await books(), { donations: 1, waiting: 0, count: 1, cents: 100 });
-  },
-  title: (given = "") =>
-    `a provider that ${given} is a 500 that records nothing, and the retry records once`,
-});
-
-test.serial("answers 500", isAnOutage, [{ status: 500 }, { status: 500 }]);
-test.serial("answers 429", isAnOutage, [{ status: 429 }, { status: 429 }]);
-test.serial("never answers", isAnOutage, ["hang", "hang"]);
-test.serial("cuts the connection", isAnOutage, ["cut", "cut"]);
-test.serial("refuses our key", isAnOutage, [{ status: 401 }]);
-test.serial("answers half a JSON", isAnOutage, [
-  { status: 200, body: '{"data":' },
-  { status: 200, body: '{"data":' },
-]);
-test.serial("answers another shape", isAnOutage, [{ status: 200, body: '{"data":{}}' }]);
-
-test.serial("a provider that fails once is asked again", async (t) => {
-  const { call, test: key } = await stage(t, "everyorg");
-  tell(t, "once-more", "222222222");
-  t.context.provider.faults.push({ status: 503 });
-
-  const { status, body } = await call("POST", "/charities/donate", {
-    key,
-    body: { amount_cents: 100, nonprofit_id: "once-more" },
-  });
-
-  t.is(status, 200);
-  t.like(body, { ein: "22-2222222", charity_name: "The once-more" });
-});
-
-test.serial("a check that takes too long is a 500, and is not recorded afterwards", async (t) => {
-  const { db, charities } = t.context;
-  const { books, test: key } = await stage(t);
-  const { promise: held, resolve: release } = Promise.withResolvers<void>();
-  const decided: Promise<unknown>[] = [];
-  const { call } = await startStandaloneApi(t, {
-    db,
-    charities,
-    takeTurn: () => Promise.resolve(true),
-    validateDonation: (id) => {
-      decided.push(held.then(() => t.context.validateDonation(id)));
-      return Promise.reject(new Error("No answer in time."));
-    },
-  });
-
-  const late = await call("POST", "/charities/donate", {
-    key,
-    body: { amount_cents: 1, ein: EIN },
-  });
-  release();
-
-  t.is(late.status, 500);
-  t.deepEqual(late.body, {
-    error: "the charity could not be validated in time; nothing was recorded",
-  });
-  t.deepEqual(await Promise.all(decided), [{ kind: "withdrawn" }]);
-  t.deepEqual(await books(), { donations: 0, waiting: 0, count: 0, cents: 0 });
-});
-
-test.serial("a donation that was recorded although the answer was lost is told", async (t) => {
-  const { db, charities } = t.context;
-  const { call } = await startStandaloneApi(t, {
-    db,
-    charities,
-    takeTurn: () => Promise.resolve(true),
-    validateDonation: async (id) => {
-      await t.context.validateDonation(id);
-      throw new Error("The answer was lost.");
-    },
-  });
-  const { apiKeyTest: key } = await createTestOrganization(db);
-
-  const { status, body } = await call("POST", "/charities/donate", {
-    key,
-    body: { amount_cents: 1, ein: EIN },
-  });
-
-  t.is(status, 200);
-  t.is(body["total_donations"], 1);
-});
-
-test.serial(
-  "without Temporal a donation is a 500 within the deadline, and the retry records it",
-  async (t) => {
-    const { db, charities, temporal } = t.context;
-    const { call: callWithout } = await startStandaloneApi(t, {
-      db,
-      charities,
-      takeTurn: () => Promise.resolve(true),
-      // Nobody can answer within a millisecond.
-      validateDonation: createDonationValidator(temporal, 1),
-    });
-    const { call, test: key, books } = await stage(t);
-    const body = { amount_cents: 7, ein: EIN, idempotency_key: "k" };
-
-    t.is((await callWithout("POST", "/charities/donate", { key, body })).status, 500);
-    t.deepEqual(await books(), { donations: 0, waiting: 0, count: 0, cents: 0 });
-
-    t.is((await call("POST", "/charities/donate", { key, body })).status, 200);
-    t.deepEqual(await books(), { donations: 1, waiting: 0, count: 1, cents: 7 });
-  },
-);
-
-test.serial("a request that a dead process left behind is taken up by the retry", async (t) => {
-  const { db } = t.context;
-  const { call, test: key, accountId, books } = await stage(t);
-  const left = await requestDonation(db, {
-    accountId,
-    mode: "test",
-    amountCents: 700,
-    ein: "530196605",
-    nonprofitId: null,
-    charityName: null,
-    idempotencyKey: "k",
-    attribution: "",
-    metadata: {},
-  });
-
-  const { status, body, headers } = await call("POST", "/charities/donate", {
-    key,
-    body: { amount_cents: 9, ein: EIN, idempotency_key: "k" },
-  });
-
-  t.is(status, 200);
-  t.like(body, { amount_cents: 700, donation_id: left.kind === "waiting" ? left.id : null });
-  t.is(headers.get("Idempotent-Replayed"), "true");
-  t.deepEqual(await books(), { donations: 1, waiting: 0, count: 1, cents: 700 });
-});
-
 test.serial("keys belong to an organization and a mode", async (t) => {
-  const { call, test: key } = await stage(t);
+  const { call, test: key } = await stageDonations(t);
   const { apiKeyTest: other } = await createTestOrganization(t.context.db);
   const body = { amount_cents: 100, ein: EIN, idempotency_key: "order-1" };
 

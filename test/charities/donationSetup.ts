@@ -2,16 +2,18 @@ import type { ExecutionContext, TestFn } from "ava";
 import { Client, Connection } from "@temporalio/client";
 import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
 import { createDonationActivities } from "../../activities/createDonationActivities.ts";
-import { createDonationValidator } from "../../api/standalone/charities/validateDonation.ts";
-import type { ValidateDonation } from "../../api/standalone/charities/validateDonation.ts";
+import { z } from "zod";
+import { createDonationValidator } from "../../api/standalone/charities/createDonationValidator.ts";
+import { updateAccount } from "../../db/accounts.ts";
+import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
-import type { DonationOutcome } from "../../domain/donations.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import type { Charities, CharitySettings } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import { checkDonation } from "../../services/checkDonation.ts";
-import { recordDonation } from "../../services/recordDonation.ts";
+import type { ValidateDonation } from "../../services/donate.ts";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
+import { decideDonation } from "../../workflows/donation.ts";
 import { INTERACTIVE_QUEUE } from "../../workflows/taskQueues.ts";
 import type { Call } from "../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
@@ -36,12 +38,16 @@ export const settingsOf = (
 });
 
 /** Decides upon donations as the workflow does, in this process. */
-export const decideHere =
-  (deps: Parameters<typeof checkDonation>[0] & Parameters<typeof recordDonation>[0]) =>
-  async (id: string): Promise<DonationOutcome> => {
-    const checked = await checkDonation(deps, id, new AbortController().signal);
-    return checked.kind === "valid" ? recordDonation(deps, id, checked) : checked;
+export const decideHere = (
+  deps: Parameters<typeof createDonationActivities>[0],
+): ValidateDonation => {
+  const activities = {
+    ...createDonationActivities(deps),
+    // That of the worker is cancelled with its activity, and there is none here.
+    checkDonation: (id: string) => checkDonation(deps, id, new AbortController().signal),
   };
+  return (id) => decideDonation(activities, id);
+};
 
 export type DonationApi = {
   readonly call: Call;
@@ -136,4 +142,62 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
   });
 
   return test;
+};
+
+/** A charity of the catalogue. */
+export const RED_CROSS = {
+  ein: "53-0196605",
+  nonprofit_id: "irs_530196605",
+  name: "American Red Cross",
+};
+export const EIN = RED_CROSS.ein;
+
+const booksRow = z.strictObject({
+  donations: z.bigint().transform(Number),
+  waiting: z.bigint().transform(Number),
+  count: z.bigint().transform(Number),
+  cents: z.bigint().transform(Number),
+});
+
+type DonationScene = DonationApi & {
+  /** What stands in the database for the organization. */
+  readonly books: () => Promise<Readonly<z.output<typeof booksRow>>>;
+};
+
+/** An organization whose charities a provider knows, and an API that has donations decided upon by their workflow. */
+export const stageDonations = async (
+  t: ExecutionContext<WorkflowContext>,
+  provider: "catalogue" | "everyorg" = "catalogue",
+): Promise<DonationScene> => {
+  const { db, charities, validateDonation } = t.context;
+  const { call } = await startStandaloneApi(t, {
+    db,
+    charities,
+    validateDonation,
+    takeTurn: () => Promise.resolve(true),
+  });
+  const { id: accountId, apiKeyProd, apiKeyTest } = await createTestOrganization(db);
+  await updateAccount(db, accountId, { charityProvider: provider });
+  return {
+    call,
+    accountId,
+    live: apiKeyProd,
+    test: apiKeyTest,
+    books: () =>
+      db.one(sql.type(booksRow)`
+        SELECT
+          (SELECT count(*) FROM donation WHERE account_id = ${accountId}) AS donations,
+          (SELECT count(*) FROM donation_request WHERE account_id = ${accountId}) AS waiting,
+          (
+            SELECT coalesce(sum(count), 0)::bigint
+            FROM donation_total
+            WHERE account_id = ${accountId} AND period = 'all'
+          ) AS count,
+          (
+            SELECT coalesce(sum(amount_cents), 0)::bigint
+            FROM donation_total
+            WHERE account_id = ${accountId} AND period = 'all'
+          ) AS cents
+      `),
+  };
 };

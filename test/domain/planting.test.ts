@@ -176,10 +176,14 @@ const takeAll = (timeline: TimelineShape, facts: readonly ReachedStage[]) => {
       waits.push(given);
     } else if (state === "accepted") {
       reached.push(given);
-      for (const again of waits.splice(0)) take(again);
+      for (const again of waits.splice(0)) {
+        take(again);
+      }
     }
   };
-  for (const given of facts) take(given);
+  for (const given of facts) {
+    take(given);
+  }
   return { reached, waits };
 };
 

@@ -10,8 +10,7 @@ import { KEY_REFUSAL } from "../refusals.ts";
 import { donationEndpoints } from "./donationEndpoints.ts";
 import { EXAMPLES } from "./examples.ts";
 import { RATE_REFUSAL, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
-import { DEFAULT_PAGE_SIZE, presentCharity, searchQuery, searchReply } from "./schemas.ts";
-import { subscribeReply } from "./schemas.ts";
+import { presentCharity, searchQuery, searchReply, subscribeReply } from "./schemas.ts";
 
 type Dependencies = Parameters<typeof donationEndpoints>[0] & {
   readonly db: DatabasePool;
@@ -53,11 +52,11 @@ const searchEndpoint = ({ db, charities }: Dependencies): Endpoint =>
     schemas: { query: searchQuery, reply: searchReply },
     examples: EXAMPLES.search,
     handle: async ({ ctx, caller, query }) => {
-      const pageSize = query.page_size ?? DEFAULT_PAGE_SIZE;
+      const { page, page_size: pageSize } = query;
       const found = await searchCharities({ db, charities }, caller.accountId, {
         name: query.name ?? null,
         ein: query.ein ?? null,
-        page: query.page ?? 1,
+        page,
         pageSize,
       });
       if (!found.totalIsExact) {

@@ -1,23 +1,21 @@
 import type { z } from "zod";
-import type { DatabasePool } from "slonik";
 import type { Caller } from "../../../db/apiKeys.ts";
 import { countDonations, listDonations } from "../../../db/donations.ts";
 import type { AccountMode } from "../../../domain/accounts.ts";
-import type { Clock } from "../../../domain/clock.ts";
+import type { CharityIds } from "../../../domain/charities.ts";
 import type { DonationFilter } from "../../../domain/donations.ts";
 import { donationRefundId } from "../../../domain/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
+import { donate } from "../../../services/donate.ts";
 import { refundDonation } from "../../../services/refundDonation.ts";
 import { startOfDay, startOfNextDay } from "../../http/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { KEY_REFUSAL } from "../refusals.ts";
-import { donate } from "./donate.ts";
 import { EXAMPLES } from "./examples.ts";
 import { RATE_REFUSAL, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
 import {
-  DEFAULT_PAGE_SIZE,
   donateBody,
   donateReply,
   listQuery,
@@ -26,21 +24,28 @@ import {
   refundBody,
   refundReply,
 } from "./schemas.ts";
-import type { ValidateDonation } from "./validateDonation.ts";
 
-type Dependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly validateDonation: ValidateDonation;
-};
+type Dependencies = Parameters<typeof donate>[0];
 
 const ownerOf = ({ accountId, mode }: Caller): AccountMode => ({ accountId, mode });
 
-/** Empty stands for none. */
-const orNull = (text: string | undefined): string | null => text || null;
-
 const REPLAY_HEADER = {
   "Idempotent-Replayed": "`true` when the record was created by an earlier request.",
+};
+
+const CHARITY_REQUIRED = "one of ein and nonprofit_id is required";
+
+const charityOf = ({
+  ein = null,
+  nonprofit_id = null,
+}: z.output<typeof donateBody>): CharityIds => {
+  if (nonprofit_id !== null) {
+    return { ein, nonprofitId: nonprofit_id };
+  }
+  if (ein !== null) {
+    return { ein, nonprofitId: null };
+  }
+  throw new DomainError("request_invalid", CHARITY_REQUIRED);
 };
 
 const donateEndpoint = (dependencies: Dependencies): Endpoint =>
@@ -60,7 +65,7 @@ const donateEndpoint = (dependencies: Dependencies): Endpoint =>
         {
           status: 400,
           when: "Something in the request is not as it must be, no charity is found, or the donation subscription is not active.",
-          example: "one of ein and nonprofit_id is required",
+          example: CHARITY_REQUIRED,
         },
         KEY_REFUSAL,
         RATE_REFUSAL,
@@ -76,18 +81,12 @@ const donateEndpoint = (dependencies: Dependencies): Endpoint =>
     schemas: { body: donateBody, reply: donateReply },
     examples: EXAMPLES.donate,
     handle: async ({ ctx, caller, body }) => {
-      const ein = orNull(body.ein);
-      const nonprofitId = orNull(body.nonprofit_id);
-      if (ein === null && nonprofitId === null) {
-        throw new DomainError("request_invalid", "one of ein and nonprofit_id is required");
-      }
       const { donation, totalDonations, replayed } = await donate(dependencies, {
         ...ownerOf(caller),
         amountCents: body.amount_cents,
-        ein,
-        nonprofitId,
-        charityName: orNull(body.charity_name),
-        idempotencyKey: orNull(body.idempotency_key),
+        ...charityOf(body),
+        charityName: body.charity_name ?? null,
+        idempotencyKey: body.idempotency_key ?? null,
         attribution: body.attribution ?? "",
         metadata: body.metadata ?? {},
       });
@@ -146,8 +145,7 @@ const listEndpoint = ({ db }: Dependencies): Endpoint =>
     handle: async ({ caller, query }) => {
       const owner = ownerOf(caller);
       const filter = filterOf(query);
-      const page = query.page ?? 1;
-      const pageSize = query.page_size ?? DEFAULT_PAGE_SIZE;
+      const { page, page_size: pageSize } = query;
       const [totalItems, donations] = await Promise.all([
         countDonations(db, owner, filter),
         listDonations(db, owner, filter, { offset: (page - 1) * pageSize, limit: pageSize }),
@@ -200,7 +198,7 @@ const refundEndpoint = ({ db, clock }: Dependencies): Endpoint =>
         {
           id: body.id,
           reason: body.reason ?? null,
-          idempotencyKey: orNull(body.idempotency_key),
+          idempotencyKey: body.idempotency_key ?? null,
           metadata: body.metadata ?? {},
         },
       );

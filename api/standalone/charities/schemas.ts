@@ -1,14 +1,14 @@
 import { z } from "zod";
-import type { Charity } from "../../../domain/charities.ts";
+import type { Charity, Ein } from "../../../domain/charities.ts";
 import { formatEin, parseEin } from "../../../domain/charities.ts";
 import type { Donation } from "../../../domain/donations.ts";
-import { count, date, id, metadata, text } from "../../../domain/fields.ts";
+import { count, date, emptyAsNull, id, metadata, text } from "../../../domain/fields.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrationFields.ts";
 import { bodyObject, queryObject } from "../../http/fields.ts";
 
 const LAST_PAGE = 999_999_999;
 
-/** A whole number in a query; what it is when it is not given is only told here, and up to the handler. */
+/** A whole number in a query. The description is told its default apart: JSON Schema is given none of a transformation. */
 const wholeNumber = ({
   maximum,
   fallback,
@@ -29,16 +29,14 @@ const wholeNumber = ({
       }
       return value;
     })
-    .optional()
+    .default(fallback)
     .meta({ description });
-
-export const DEFAULT_PAGE_SIZE = 20;
 
 const page = () =>
   wholeNumber({ maximum: LAST_PAGE, fallback: 1, description: "The first page is 1." });
 
 const pageSize = (maximum: number) =>
-  wholeNumber({ maximum, fallback: DEFAULT_PAGE_SIZE, description: "How many a page holds." });
+  wholeNumber({ maximum, fallback: 20, description: "How many a page holds." });
 
 export const searchQuery = queryObject({
   name: text(200)
@@ -94,7 +92,7 @@ export const searchReply = z
   .meta({ id: "CharityPage" });
 
 const ein = () =>
-  text(50).transform((written, context): string => {
+  text(50).transform((written, context): Ein | null => {
     const read = parseEin(written);
     if (read === null && written.trim() !== "") {
       context.addIssue({
@@ -102,7 +100,7 @@ const ein = () =>
         message: "must be nine digits, with or without the dash",
       });
     }
-    return read ?? "";
+    return read;
   });
 
 export const donateBody = bodyObject({
@@ -111,18 +109,17 @@ export const donateBody = bodyObject({
     .optional()
     .meta({ description: "With or without the dash. Empty means none.", examples: ["53-0196605"] }),
   nonprofit_id: text(200)
+    .transform(emptyAsNull)
     .optional()
     .meta({ description: "A charity's id from a search. Empty means none." }),
   charity_name: text(500)
+    .transform(emptyAsNull)
     .optional()
     .meta({ description: "The charity's own name when omitted or empty." }),
-  idempotency_key: idempotencyKey()
-    .optional()
-    .meta({
-      description:
-        "A later request with the same key returns the first one's record. Empty means none.",
-      examples: ["order-1001"],
-    }),
+  idempotency_key: idempotencyKey().optional().meta({
+    description:
+      "A later request with the same key returns the first one's record. Empty means none.",
+  }),
   attribution: attribution()
     .optional()
     .meta({ description: "A tag to filter by.", examples: ["newsletter"] }),

@@ -1,33 +1,25 @@
-import { hash } from "node:crypto";
-import { z } from "zod";
 import { DomainError } from "../../../domain/errors.ts";
 import { id } from "../../../domain/fields.ts";
 import { evidenceSummary } from "../../../domain/evidenceSummary.ts";
-import { EVIDENCE_STAGES, treeEvidence } from "../../../domain/treeEvidence.ts";
+import { treeEvidence } from "../../../domain/treeEvidence.ts";
 import { readEvidenceSummary } from "../../../services/readEvidenceSummary.ts";
-import { EVIDENCE_KEPT_SECONDS, readTreeEvidence } from "../../../services/readTreeEvidence.ts";
+import { readTreeEvidence } from "../../../services/readTreeEvidence.ts";
 import type { EvidenceDependencies } from "../../../services/readTreeEvidence.ts";
+import {
+  evidenceStage,
+  KEEPING_HEADERS,
+  setEvidenceHeaders,
+  STAGE_HEADERS,
+  STAGE_MUST_BE,
+} from "../../evidence/evidenceAnswer.ts";
 import { pathParameter } from "../../http/apiContext.ts";
-import type { ApiContext } from "../../http/apiContext.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/fields.ts";
-import { mayBeKept } from "../../http/mayBeKept.ts";
 import { KEY_REFUSAL, PARAMETER_REFUSAL } from "../refusals.ts";
 import { EVIDENCE_EXAMPLES } from "./examples.ts";
 
-const CACHE_HEADERS = {
-  ETag: "Names this text; send it as If-None-Match to be answered 304 while nothing has changed.",
-  "Cache-Control": "How long the answer may be kept.",
-  Age: "Seconds since the answer was first given.",
-};
-
-/** Every key has its own answers. */
-const setValidator = (ctx: ApiContext, body: string): void => {
-  ctx.status = 200;
-  ctx.vary("Authorization");
-  ctx.etag = hash("sha256", body, "base64url");
-};
+const KEY_HEADERS = "Authorization";
 
 const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
   textKeyEndpoint({
@@ -39,23 +31,27 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
       summary: "Read what all organizations have planted",
       details:
         "Carbon and area are projected from the planted trees alone. The answer stays the same for 30 days.",
-      replyHeaders: CACHE_HEADERS,
+      replyHeaders: KEEPING_HEADERS,
       refusals: [PARAMETER_REFUSAL, KEY_REFUSAL],
     },
     schemas: { reply: evidenceSummary },
     examples: { reply: EVIDENCE_EXAMPLES.summary },
     handle: async ({ ctx }) => {
       const { body, storedAt } = await readEvidenceSummary(deps);
-      setValidator(ctx, body);
-      mayBeKept(ctx, { storedAt, now: deps.clock.now(), keptSeconds: EVIDENCE_KEPT_SECONDS });
+      setEvidenceHeaders(ctx, {
+        body,
+        keyHeaders: KEY_HEADERS,
+        isSimulated: false,
+        isLasting: true,
+        storedAt,
+        now: deps.clock.now(),
+      });
       return body;
     },
   });
 
-const STAGE_MUST_BE = `must be one of ${EVIDENCE_STAGES.join(", ")}`;
-
 const treeQuery = queryObject({
-  evidence_stage: z.enum(EVIDENCE_STAGES, { error: STAGE_MUST_BE }).optional().meta({
+  evidence_stage: evidenceStage().meta({
     description: "For tests: pretends that the trees have reached this stage. Nothing is kept.",
   }),
 });
@@ -73,10 +69,7 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
         "one that reports only verified planting sessions three. The answer is kept for 30 days or until the next " +
         "milestone.",
       pathParameters: { id: "The registration's id." },
-      replyHeaders: {
-        ...CACHE_HEADERS,
-        "Evidence-Simulated": "`true` when evidence_stage was given.",
-      },
+      replyHeaders: STAGE_HEADERS,
       refusals: [
         {
           status: 400,
@@ -105,17 +98,14 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
         id: registrationId.data,
         simulatedStage,
       });
-      if (simulatedStage !== null) {
-        ctx.set("Evidence-Simulated", "true");
-        ctx.set("Cache-Control", "no-store");
-        return body;
-      }
-      setValidator(ctx, body);
-      if (isComplete) {
-        mayBeKept(ctx, { storedAt, now: deps.clock.now(), keptSeconds: EVIDENCE_KEPT_SECONDS });
-      } else {
-        ctx.set("Cache-Control", "private, no-cache");
-      }
+      setEvidenceHeaders(ctx, {
+        body,
+        keyHeaders: KEY_HEADERS,
+        isSimulated: simulatedStage !== null,
+        isLasting: isComplete,
+        storedAt,
+        now: deps.clock.now(),
+      });
       return body;
     },
   });

@@ -66,7 +66,7 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
         ...ownerOf(caller, kind),
         count: body.count,
         fractionalCount: body.fractional_count ?? 0,
-        idempotencyKey: body.idempotency_key === "" ? null : (body.idempotency_key ?? null),
+        idempotencyKey: body.idempotency_key ?? null,
         attribution: body.attribution ?? "",
         metadata: body.metadata ?? {},
       });

@@ -60,7 +60,6 @@ const registerBody = ({ title, plural }: KindNames) =>
       .meta({
         description:
           "A later request with the same key returns the first one's record. Empty means none.",
-        examples: ["order-1001"],
       })
       .optional(),
   }).meta({ id: `New${title}Registration` });

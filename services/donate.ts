@@ -1,11 +1,14 @@
 import type { DatabasePool } from "slonik";
-import { readDonationTotals } from "../../../db/donationTotals.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import type { Donation, DonationOutcome, DonationRequest } from "../../../domain/donations.ts";
-import { DomainError, OutageError } from "../../../domain/errors.ts";
-import { findRecordedDonation, giveUpOnDonation } from "../../../services/giveUpOnDonation.ts";
-import { requestDonation } from "../../../services/requestDonation.ts";
-import type { ValidateDonation } from "./validateDonation.ts";
+import { deleteDonationRequest } from "../db/donationRequests.ts";
+import { findDonation, findDonationByKey } from "../db/donations.ts";
+import { readDonationTotals } from "../db/donationTotals.ts";
+import type { Clock } from "../domain/clock.ts";
+import type { Donation, DonationOutcome, DonationRequest } from "../domain/donations.ts";
+import { DomainError, OutageError } from "../domain/errors.ts";
+import { requestDonation } from "./requestDonation.ts";
+
+/** Has a requested donation decided upon; throws when there is no answer in time, which leaves the outcome open. */
+export type ValidateDonation = (donationId: string) => Promise<DonationOutcome>;
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -16,7 +19,19 @@ type Dependencies = {
 const unanswered = (cause: unknown): OutageError =>
   new OutageError("the charity could not be validated in time; nothing was recorded", { cause });
 
-/** The outcome, or the donation that was recorded although nobody could tell in time. */
+/** The donation that a request has become, itself or by another of its idempotency key; null when it became none. */
+const findRecorded = async (
+  db: DatabasePool,
+  request: DonationRequest,
+  id: string,
+): Promise<Donation | null> =>
+  (await findDonation(db, request, id)) ??
+  (request.idempotencyKey === null ? null : findDonationByKey(db, request, request.idempotencyKey));
+
+/**
+ * The outcome. A request that nobody has decided upon in time is taken back, so that it is not recorded after the client
+ * was told that it failed; where it is too late for that, it is recorded.
+ */
 const awaitOutcome = async (
   { db, validateDonation }: Dependencies,
   request: DonationRequest,
@@ -25,7 +40,8 @@ const awaitOutcome = async (
   try {
     return await validateDonation(id);
   } catch (error) {
-    if (await giveUpOnDonation(db, request, id)) {
+    await deleteDonationRequest(db, id);
+    if (await findRecorded(db, request, id)) {
       return { kind: "recorded" };
     }
     throw unanswered(error);
@@ -44,7 +60,7 @@ const record = async (
   if (outcome.kind === "unchecked") {
     throw new OutageError("charity search failed", { cause: new Error(outcome.reason) });
   }
-  const donation = await findRecordedDonation(dependencies.db, request, id);
+  const donation = await findRecorded(dependencies.db, request, id);
   if (!donation) {
     throw unanswered(new Error(`Donation ${id} is ${outcome.kind}.`));
   }
