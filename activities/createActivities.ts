@@ -3,24 +3,24 @@ import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/comm
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
 import type { UsageStream } from "../domain/usage.ts";
-import { listPlantingOrdersToStart, markPlantingOrdersDispatched } from "../db/plantingOrders.ts";
 import type { Planting } from "../providers/planting/createPlanting.ts";
 import { dropExpiredAnswers } from "../services/dropCachedAnswers.ts";
 import { followPlantingOrder, placePlantingOrder } from "../services/followPlantingOrder.ts";
 import { gatherPlantingOrders } from "../services/gatherPlantingOrders.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
-import { areRefundsSettled } from "../db/usageFacts.ts";
 import type { ReportedStream } from "../db/usageReports.ts";
 import { drainUsage } from "../services/drainUsage.ts";
+import { isRefundSettled } from "../services/isRefundSettled.ts";
 import type { StreamReport } from "../services/reconcileUsage.ts";
 import { listSuspicious, reconcileUsage } from "../services/reconcileUsage.ts";
 import type { SendResult } from "../services/sendMeterEvent.ts";
+import {
+  confirmPlantingOrdersStarted,
+  findPlantingOrdersToStart,
+} from "../services/startPlantingOrders.ts";
 import { endHopelessRetries } from "./endHopelessRetries.ts";
 
 const HEARTBEAT_MS = 3000;
-
-/** Child workflows started side by side: a small Temporal server manages some sixty a second. */
-const ORDERS_STARTED_AT_ONCE = 50;
 
 /** A workflow's result must stay small. */
 const REPORTED_STREAMS = 100;
@@ -78,7 +78,7 @@ export const createActivities = (deps: ActivityDependencies) => ({
 
   /** Fails, to be retried later, until all that the registration's refunds take back is settled. */
   confirmRefund: async (registrationId: string): Promise<void> => {
-    if (!(await areRefundsSettled(deps.db, registrationId))) {
+    if (!(await isRefundSettled(deps, registrationId))) {
       throw ApplicationFailure.create({
         message: "the refunded usage is not settled yet",
         type: "refund_unsettled",
@@ -120,15 +120,10 @@ export const createActivities = (deps: ActivityDependencies) => ({
   },
 
   /** Also those whose workflow seems lost; the name is from before and stands in histories. */
-  listUndispatchedOrders: (): Promise<readonly number[]> =>
-    listPlantingOrdersToStart(
-      deps.db,
-      new Date(deps.clock.now().getTime() - deps.plantingSilenceMs),
-      ORDERS_STARTED_AT_ONCE,
-    ),
+  listUndispatchedOrders: (): Promise<readonly number[]> => findPlantingOrdersToStart(deps),
 
   markOrdersDispatched: (orderIds: readonly number[]): Promise<void> =>
-    markPlantingOrdersDispatched(deps.db, orderIds, deps.clock.now()),
+    confirmPlantingOrdersStarted(deps, orderIds),
 
   placePlantingOrder: (orderId: number): Promise<void> =>
     endHopelessRetries(() =>

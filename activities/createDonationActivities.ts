@@ -1,6 +1,5 @@
 import { Context } from "@temporalio/activity";
 import type { DatabasePool } from "slonik";
-import { deleteDonationRequest } from "../db/donationRequests.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { DonationOutcome } from "../domain/donations.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
@@ -8,6 +7,7 @@ import type { Charities } from "../providers/charities/createCharities.ts";
 import type { CheckedDonation } from "../services/checkDonation.ts";
 import { checkDonation } from "../services/checkDonation.ts";
 import { recordDonation } from "../services/recordDonation.ts";
+import { withdrawDonation } from "../services/withdrawDonation.ts";
 
 /** The activities that somebody waits for. Each may be repeated at any point: what it did stands in the database. */
 export const createDonationActivities = (deps: {
@@ -25,9 +25,7 @@ export const createDonationActivities = (deps: {
   ): Promise<DonationOutcome> => recordDonation(deps, donationId, checked),
 
   /** Has a request that could not be checked wait no longer. */
-  withdrawDonation: async (donationId: string): Promise<void> => {
-    await deleteDonationRequest(deps.db, donationId);
-  },
+  withdrawDonation: (donationId: string): Promise<void> => withdrawDonation(deps, donationId),
 });
 
 export type DonationActivities = ReturnType<typeof createDonationActivities>;

@@ -11,6 +11,8 @@ import { StartupError } from "../program/startupError.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
+import { createStripeInspector } from "../providers/billing/stripe/inspectStripe.ts";
+import type { StripeInspector } from "../providers/billing/stripe/inspectStripe.ts";
 
 /** One for a long transfer, some for what is asked meanwhile. */
 const POOL_SIZE = 4;
@@ -28,6 +30,8 @@ export type Connections = {
   /** @throws StartupError when the database cannot be reached, SchemaMismatchError when it is not this release's */
   readonly database: () => Promise<DatabasePool>;
   readonly billing: () => Promise<Billing>;
+  /** Null where live usage stays in the built-in ledger. */
+  readonly stripe: () => StripeInspector | null;
   /** Not connected yet: every call needs a deadline. */
   readonly temporal: () => Promise<Client>;
   readonly close: () => Promise<void>;
@@ -80,6 +84,11 @@ export const createConnections = (readConfig: () => Config): Connections => {
     return createBilling({ db: await database(), stripe: readStripeOptions(config()) });
   });
 
+  const stripe = once(() => {
+    const options = readStripeOptions(config());
+    return options && createStripeInspector(options);
+  });
+
   const openTemporal = async (): Promise<Client> => {
     const { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, DATABASE_URL } = config();
     if (TEMPORAL_ADDRESS !== undefined) {
@@ -112,6 +121,7 @@ export const createConnections = (readConfig: () => Config): Connections => {
     databaseUrl,
     database,
     billing,
+    stripe,
     temporal,
     close: async () => {
       await Promise.all(closing.map((close) => close()));

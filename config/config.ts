@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { PARTNER_KINDS, TIMELINE_SHAPES } from "../domain/planting.ts";
 
 const port = (fallback: number) =>
   z
@@ -67,16 +68,14 @@ const settings = z.object({
   PLEDGE_API_KEY: secret.optional(),
   PLEDGE_API_BASE: webAddress.default("https://api.pledge.to/v1"),
   PLANTING_PARTNER: z
-    .enum(["simulated", "manual", "treemapper"], {
-      error: "must be one of simulated, manual, treemapper",
-    })
+    .enum(PARTNER_KINDS, { error: `must be one of ${PARTNER_KINDS.join(", ")}` })
     .default("simulated"),
   PLANTING_PARTNER_NAME: z.string().min(1).max(200, "must be a name").optional(),
   PLANTING_ORDER_INTERVAL_SECONDS: givenNumber(1).optional(),
   PLANTING_POLL_INTERVAL_SECONDS: wholeNumber(3600, 1),
   PLANTING_CALLBACK_SECRET: z.string().min(32, "must have at least 32 characters").optional(),
   SIMULATED_PLANTING_TIMELINE: z
-    .enum(["allocations", "sessions"], { error: "must be one of allocations, sessions" })
+    .enum(TIMELINE_SHAPES, { error: `must be one of ${TIMELINE_SHAPES.join(", ")}` })
     .default("allocations"),
   SIMULATED_ALLOCATION_SECONDS: wholeNumber(60, 0),
   SIMULATED_PLANTING_SECONDS: wholeNumber(60, 0),

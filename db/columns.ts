@@ -1,5 +1,7 @@
 import { z } from "zod";
 import { KINDS, MODES } from "../domain/accounts.ts";
+import { ORDER_STAGES, TIMELINE_SHAPES } from "../domain/planting.ts";
+import { METER_EVENT_STATES, PROCESSORS } from "../domain/usage.ts";
 
 /** An `int8` that a constraint keeps within what a number carries exactly. */
 export const safeInteger = z.bigint().transform(Number).pipe(z.int());
@@ -7,6 +9,14 @@ export const safeInteger = z.bigint().transform(Number).pipe(z.int());
 export const modeColumn = z.enum(MODES);
 
 export const kindColumn = z.enum(KINDS);
+
+export const processorColumn = z.enum(PROCESSORS);
+
+export const meterEventStateColumn = z.enum(METER_EVENT_STATES);
+
+export const timelineColumn = z.enum(TIMELINE_SHAPES);
+
+export const orderStageColumn = z.enum(ORDER_STAGES);
 
 /** What names a stream of usage. */
 export const streamColumns = { accountId: z.uuid(), mode: modeColumn, meter: kindColumn };

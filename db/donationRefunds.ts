@@ -1,6 +1,6 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { DonationOwner } from "../domain/donations.ts";
+import type { AccountMode } from "../domain/accounts.ts";
 import type { Metadata } from "../domain/registrations.ts";
 import { sql } from "./sql.ts";
 
@@ -10,7 +10,7 @@ import { sql } from "./sql.ts";
  */
 export const insertDonationRefund = async (
   transaction: DatabaseTransactionConnection,
-  owner: DonationOwner,
+  owner: AccountMode,
   refund: {
     readonly donationId: string;
     readonly reason: string | null;
@@ -36,7 +36,7 @@ export const insertDonationRefund = async (
  */
 export const keepRefundKey = (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode }: DonationOwner,
+  { accountId, mode }: AccountMode,
   idempotencyKey: string,
   donationId: string,
 ): Promise<string> =>

@@ -1,10 +1,11 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { DonationOwner } from "../domain/donations.ts";
+import type { AccountMode } from "../domain/accounts.ts";
+import { processorColumn } from "./columns.ts";
 import { sql } from "./sql.ts";
 
 const subscriptionRow = z.strictObject({
-  processor: z.enum(["stripe", "ledger"]),
+  processor: processorColumn,
   subscriptionId: z.string().nullable(),
   activeSince: z.date().nullable(),
   verifiedAt: z.date().nullable(),
@@ -18,7 +19,7 @@ type Carrier = Pick<DonationSubscription, "processor" | "subscriptionId">;
 
 export const findDonationSubscription = (
   db: CommonQueryMethods,
-  { accountId, mode }: DonationOwner,
+  { accountId, mode }: AccountMode,
 ): Promise<DonationSubscription | null> =>
   db.maybeOne(sql.type(subscriptionRow)`
     SELECT
@@ -36,7 +37,7 @@ export const findDonationSubscription = (
  */
 export const leaseDonationSubscription = (
   db: CommonQueryMethods,
-  { accountId, mode }: DonationOwner,
+  { accountId, mode }: AccountMode,
   { processor, subscriptionId }: Carrier,
   { now, until }: { readonly now: Date; readonly until: Date },
 ): Promise<number | null> =>
@@ -61,7 +62,7 @@ export const leaseDonationSubscription = (
 /** Ends a lease; `verifiedAt` tells that the processor has the items, null that nobody knows. */
 export const releaseDonationSubscription = async (
   db: CommonQueryMethods,
-  { accountId, mode }: DonationOwner,
+  { accountId, mode }: AccountMode,
   attempt: number,
   verifiedAt: Date | null,
 ): Promise<void> => {

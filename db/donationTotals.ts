@@ -1,10 +1,10 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
-import { CheckIntegrityConstraintViolationError } from "slonik";
 import { z } from "zod";
-import type { DonationOwner, DonationTotals } from "../domain/donations.ts";
-import { DomainError } from "../domain/errors.ts";
+import type { AccountMode } from "../domain/accounts.ts";
+import type { DonationTotals } from "../domain/donations.ts";
 import { monthOf } from "../domain/registrations.ts";
 import { sql } from "./sql.ts";
+import { asTotalRefusal } from "./totals.ts";
 
 const totalsRow = z.strictObject({
   allCount: z.bigint(),
@@ -16,7 +16,7 @@ const totalsRow = z.strictObject({
 /** The owner's totals, and those of the instant's month (UTC); 0 where nothing is on record. */
 export const readDonationTotals = async (
   db: CommonQueryMethods,
-  owner: DonationOwner,
+  owner: AccountMode,
   instant: Date,
 ): Promise<{ readonly all: DonationTotals; readonly month: DonationTotals }> => {
   const row = await db.one(sql.type(totalsRow)`
@@ -40,7 +40,7 @@ export const readDonationTotals = async (
  */
 export const changeDonationTotals = async (
   transaction: DatabaseTransactionConnection,
-  owner: DonationOwner,
+  owner: AccountMode,
   donation: { readonly createdAt: Date; readonly amountCents: number },
   change: "add" | "subtract",
 ): Promise<void> => {
@@ -67,16 +67,6 @@ export const changeDonationTotals = async (
       );
     }
   } catch (error) {
-    if (
-      error instanceof CheckIntegrityConstraintViolationError &&
-      error.constraint === "donation_total_safe"
-    ) {
-      throw new DomainError(
-        "request_invalid",
-        `amount_cents: would take the account's total beyond ${Number.MAX_SAFE_INTEGER}`,
-        { cause: error },
-      );
-    }
-    throw error;
+    throw asTotalRefusal(error, "donation_total_safe", "amount_cents");
   }
 };

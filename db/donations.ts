@@ -1,7 +1,8 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, ListSqlToken } from "slonik";
 import { z } from "zod";
+import type { AccountMode } from "../domain/accounts.ts";
 import { CHARITY_PROVIDERS } from "../domain/charities.ts";
-import type { Donation, DonationFilter, DonationOwner } from "../domain/donations.ts";
+import type { Donation, DonationFilter } from "../domain/donations.ts";
 import { metadata } from "../domain/fields.ts";
 import { modeColumn, safeInteger } from "./columns.ts";
 import { sql } from "./sql.ts";
@@ -40,7 +41,7 @@ const donationColumns = sql.fragment`
  */
 export const insertDonation = async (
   transaction: DatabaseTransactionConnection,
-  owner: DonationOwner,
+  owner: AccountMode,
   donation: Donation,
 ): Promise<boolean> => {
   const { rowCount } = await transaction.query(sql.typeAlias("void")`
@@ -61,7 +62,7 @@ export const insertDonation = async (
 
 export const findDonation = (
   db: CommonQueryMethods,
-  owner: DonationOwner,
+  owner: AccountMode,
   id: string,
 ): Promise<Donation | null> =>
   db.maybeOne(sql.type(donationRow)`
@@ -81,7 +82,7 @@ export const isDonation = (db: CommonQueryMethods, id: string): Promise<boolean>
 /** The record that an idempotency key stands for. */
 export const findDonationByKey = (
   db: CommonQueryMethods,
-  owner: DonationOwner,
+  owner: AccountMode,
   idempotencyKey: string,
 ): Promise<Donation | null> =>
   db.maybeOne(sql.type(donationRow)`
@@ -95,7 +96,7 @@ export const findDonationByKey = (
 /** A donation under a lock that lasts until the transaction ends. */
 export const lockDonation = (
   transaction: DatabaseTransactionConnection,
-  owner: DonationOwner,
+  owner: AccountMode,
   id: string,
 ): Promise<Donation | null> =>
   transaction.maybeOne(sql.type(donationRow)`
@@ -146,7 +147,7 @@ const metadataConditions = ({ metadataKey, metadataValue }: DonationFilter) => {
   ];
 };
 
-const conditions = (owner: DonationOwner, filter: DonationFilter): ListSqlToken =>
+const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
   sql.join(
     [
       sql.fragment`donation.account_id = ${owner.accountId} AND donation.mode = ${owner.mode}`,
@@ -167,7 +168,7 @@ const conditions = (owner: DonationOwner, filter: DonationFilter): ListSqlToken 
 /** One page of an owner's donations, newest first, refunded ones included. */
 export const listDonations = (
   db: CommonQueryMethods,
-  owner: DonationOwner,
+  owner: AccountMode,
   filter: DonationFilter,
   page: { readonly offset: number; readonly limit: number },
 ): Promise<readonly Donation[]> =>
@@ -182,7 +183,7 @@ export const listDonations = (
 
 export const countDonations = async (
   db: CommonQueryMethods,
-  owner: DonationOwner,
+  owner: AccountMode,
   filter: DonationFilter,
 ): Promise<number> => {
   const { count } = await db.one(sql.type(z.strictObject({ count: safeInteger }))`

@@ -1,14 +1,13 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { Mode } from "../domain/accounts.ts";
+import type { AccountMode } from "../domain/accounts.ts";
+import { STORE_OPERATIONS } from "../domain/stores.ts";
 import type { StoreOperation } from "../domain/stores.ts";
 import { modeColumn } from "./columns.ts";
 import { nothing, sql } from "./sql.ts";
 
 /** What one key stands for. */
-export type AnswerKey = {
-  readonly accountId: string;
-  readonly mode: Mode;
+export type AnswerKey = AccountMode & {
   readonly operation: StoreOperation;
   readonly key: string;
 };
@@ -16,7 +15,7 @@ export type AnswerKey = {
 const answerRow = z.strictObject({
   accountId: z.uuid(),
   mode: modeColumn,
-  operation: z.enum(["plant", "plastic", "donate", "refund"]),
+  operation: z.enum(STORE_OPERATIONS),
   key: z.string(),
   /** SHA-256 in hexadecimal digits of what was asked for. */
   requestHash: z.string(),

@@ -1,10 +1,9 @@
-import { CheckIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { Mode } from "../domain/accounts.ts";
-import { DomainError } from "../domain/errors.ts";
+import type { AccountMode } from "../domain/accounts.ts";
 import type { ImportedRegistration } from "../domain/importedRegistration.ts";
 import { sql } from "./sql.ts";
+import { asTotalRefusal } from "./totals.ts";
 
 /** A registration that is taken over, under the id that its content stands for. */
 export type ImportedEntry = ImportedRegistration & { readonly id: string };
@@ -58,7 +57,7 @@ export const countOccurrences = async (
  */
 export const insertImportedRegistrations = async (
   db: CommonQueryMethods,
-  { accountId, mode }: { readonly accountId: string; readonly mode: Mode },
+  { accountId, mode }: AccountMode,
   entries: readonly ImportedEntry[],
 ): Promise<number> => {
   const input = JSON.stringify(
@@ -118,16 +117,6 @@ export const insertImportedRegistrations = async (
     `);
     return Number(inserted);
   } catch (error) {
-    if (
-      error instanceof CheckIntegrityConstraintViolationError &&
-      error.constraint === "impact_total_safe"
-    ) {
-      throw new DomainError(
-        "request_invalid",
-        `count: would take the account's total beyond ${Number.MAX_SAFE_INTEGER}`,
-        { cause: error },
-      );
-    }
-    throw error;
+    throw asTotalRefusal(error, "impact_total_safe", "count");
   }
 };

@@ -2,7 +2,8 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { z } from "zod";
 import type { MeterEventState, UsageStream } from "../domain/usage.ts";
 import { meterEventIdentifier } from "../domain/usage.ts";
-import { safeInteger, streamColumns } from "./columns.ts";
+import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "./columns.ts";
+import { UNFINISHED } from "./meterEventStates.ts";
 import { nothing, sql } from "./sql.ts";
 
 const meterEventRow = z.strictObject({
@@ -11,20 +12,10 @@ const meterEventRow = z.strictObject({
   second: safeInteger,
   quantity: safeInteger,
   identifier: z.string(),
-  processor: z.enum(["stripe", "ledger"]),
+  processor: processorColumn,
   customerId: z.string().nullable(),
   keyGeneration: z.int(),
-  state: z.enum([
-    "sealed",
-    "sending",
-    "delivered",
-    "void",
-    "held",
-    "rejected",
-    "expired",
-    "blocked",
-    "superseded",
-  ]),
+  state: meterEventStateColumn,
   attempts: z.int(),
   firstAttemptAt: z.date().nullable(),
   leasedUntil: z.date().nullable(),
@@ -76,7 +67,7 @@ export const findUnfinishedMeterEvent = (
     WHERE account_id = ${accountId}
       AND mode = ${mode}
       AND meter = ${meter}
-      AND state IN ('sealed', 'sending')
+      AND state IN (${UNFINISHED})
   `);
 
 export const findMeterEvent = (
@@ -146,7 +137,7 @@ export const beginAttempt = (
       outcome_unknown = outcome_unknown OR leased_until IS NOT NULL,
       leased_until = ${lease.until.toISOString()}
     WHERE id = ${id}
-      AND state IN ('sealed', 'sending')
+      AND state IN (${UNFINISHED})
       AND (
         leased_until IS NULL
         OR leased_until <= ${lease.now.toISOString()}

@@ -1,5 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { PLANTING_STAGES } from "../domain/planting.ts";
 import type { PlantingStage } from "../domain/planting.ts";
 import { plantingFact } from "../domain/plantingFact.ts";
 import type { PlantingFact } from "../domain/plantingFact.ts";
@@ -7,7 +8,7 @@ import { sql } from "./sql.ts";
 
 const factRow = z.strictObject({
   id: z.bigint().transform(Number),
-  stage: z.enum(["funds_distributed", "allocated", "planted", "planted_and_verified"]),
+  stage: z.enum(PLANTING_STAGES),
   state: z.enum(["accepted", "waiting", "contradiction"]),
   reason: z.string().nullable(),
   source: z.enum(["partner", "callback", "operator"]),

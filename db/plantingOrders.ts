@@ -1,8 +1,9 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { Mode } from "../domain/accounts.ts";
+import type { AccountMode } from "../domain/accounts.ts";
+import { FOREST_TYPES } from "../domain/impactFactors.ts";
 import type { PlantingOrder } from "../domain/planting.ts";
-import { modeColumn, safeInteger } from "./columns.ts";
+import { modeColumn, orderStageColumn, safeInteger, timelineColumn } from "./columns.ts";
 import { sql } from "./sql.ts";
 
 /** Where an order's trees stand, as the database keeps it. */
@@ -10,7 +11,7 @@ const siteShares = z.array(
   z.strictObject({
     siteId: z.int(),
     region: z.string(),
-    forestType: z.enum(["mangrove", "terrestrial"]),
+    forestType: z.enum(FOREST_TYPES),
     weight: z.number(),
   }),
 );
@@ -23,11 +24,11 @@ const orderRow = z.strictObject({
   partner: z.string(),
   partnerName: z.string(),
   buyerName: z.string(),
-  timeline: z.enum(["allocations", "sessions"]),
+  timeline: timelineColumn,
   treeCount: safeInteger,
   refundedCount: safeInteger,
   partnerReference: z.string().nullable(),
-  stage: z.enum(["gathered", "funds_distributed", "allocated", "planted", "planted_and_verified"]),
+  stage: orderStageColumn,
   revision: z.int(),
   siteShares,
   gatheredAt: z.date(),
@@ -67,7 +68,7 @@ const waitingAccountRow = z.strictObject({
  */
 export const listAccountsToGather = (
   db: CommonQueryMethods,
-  after: { readonly accountId: string; readonly mode: Mode } | null,
+  after: AccountMode | null,
   limit: number,
 ): Promise<readonly z.output<typeof waitingAccountRow>[]> =>
   db.any(sql.type(waitingAccountRow)`

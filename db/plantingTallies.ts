@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { Mode } from "../domain/accounts.ts";
+import type { AccountMode } from "../domain/accounts.ts";
 import type { TallyEntry } from "../domain/plantingTally.ts";
 import { safeInteger } from "./columns.ts";
 import { sql } from "./sql.ts";
@@ -8,7 +8,7 @@ import { sql } from "./sql.ts";
 /** Adds to an account's planted trees, in the transaction of what changes them. */
 export const addToTally = async (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode }: { readonly accountId: string; readonly mode: Mode },
+  { accountId, mode }: AccountMode,
   changes: readonly TallyEntry[],
 ): Promise<void> => {
   for (const { siteId, factorId, planted, verified } of changes) {

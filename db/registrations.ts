@@ -1,10 +1,12 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { NewRegistration, Owner, Registration } from "../domain/registrations.ts";
-import { monthOf, secondOf } from "../domain/registrations.ts";
+import { monthOf } from "../domain/registrations.ts";
+import { secondOf } from "../domain/usage.ts";
 import { kindColumn, modeColumn, safeInteger } from "./columns.ts";
 import { sql } from "./sql.ts";
 import { asTotalRefusal } from "./totals.ts";
+import { maximumQuantity } from "./usageFacts.ts";
 
 const registrationRow = z.strictObject({
   id: z.uuid(),
@@ -108,10 +110,10 @@ export const insertRegistrations = async (
       fact AS (
         INSERT INTO usage_fact (account_id, mode, meter, registration_id, quantity, second)
         SELECT
-          account_id, mode, kind, id, least(count - part * 999999999999999, 999999999999999),
+          account_id, mode, kind, id, least(count - part * ${maximumQuantity}, ${maximumQuantity}),
           ${secondOf(createdAt)}::bigint
         FROM inserted
-        CROSS JOIN LATERAL generate_series(0, (count - 1) / 999999999999999) AS part
+        CROSS JOIN LATERAL generate_series(0, (count - 1) / ${maximumQuantity}) AS part
       ),
       addition AS (
         SELECT account_id, mode, kind, period, sum(count)::bigint AS count
@@ -137,7 +139,7 @@ export const insertRegistrations = async (
         ) AS totals
     `);
   } catch (error) {
-    throw asTotalRefusal(error, "count");
+    throw asTotalRefusal(error, "impact_total_safe", "count");
   }
 };
 

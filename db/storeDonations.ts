@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { ImpactFilter, CustomerDetails } from "../domain/customers.ts";
-import type { DonationOwner } from "../domain/donations.ts";
+import type { AccountMode } from "../domain/accounts.ts";
+import type { CustomerDetails, ImpactFilter } from "../domain/customers.ts";
 import { safeInteger } from "./columns.ts";
 import { customerConditions } from "./customerConditions.ts";
 import { sql } from "./sql.ts";
@@ -23,7 +23,7 @@ export const describeStoreDonation = async (
   `);
 };
 
-const standing = (owner: DonationOwner, filter: ImpactFilter) =>
+const standing = (owner: AccountMode, filter: ImpactFilter) =>
   sql.join(
     [
       sql.fragment`donation.account_id = ${owner.accountId}`,
@@ -37,7 +37,7 @@ const standing = (owner: DonationOwner, filter: ImpactFilter) =>
 /** The cents of the matching donations that are not refunded. */
 export const sumStoreDonations = async (
   db: CommonQueryMethods,
-  owner: DonationOwner,
+  owner: AccountMode,
   filter: ImpactFilter,
 ): Promise<number> =>
   db.oneFirst(sql.type(z.strictObject({ cents: safeInteger }))`
@@ -51,7 +51,7 @@ const standingRow = z.strictObject({ id: z.uuid(), amountCents: safeInteger, cre
 /** The newest donations that are not refunded, under a lock that lasts until the transaction ends. */
 export const lockNewestDonations = (
   transaction: DatabaseTransactionConnection,
-  owner: DonationOwner,
+  owner: AccountMode,
   filter: ImpactFilter,
   limit: number,
 ): Promise<readonly Readonly<z.output<typeof standingRow>>[]> =>

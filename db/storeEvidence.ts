@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { Mode } from "../domain/accounts.ts";
+import type { AccountMode } from "../domain/accounts.ts";
 import type { EvidenceSelection } from "../domain/storeEvidence.ts";
 import { sql } from "./sql.ts";
 
@@ -10,7 +10,7 @@ import { sql } from "./sql.ts";
  */
 export const findSelectedTree = (
   db: CommonQueryMethods,
-  owner: { readonly accountId: string; readonly mode: Mode },
+  owner: AccountMode,
   { id, upTo, projectPublicId, region }: EvidenceSelection,
 ): Promise<string | null> => {
   const conditions = [

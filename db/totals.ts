@@ -9,11 +9,15 @@ import { nothing, sql } from "./sql.ts";
 
 /**
  * The refusal that a total beyond what JSON carries exactly is; other errors stay what they are.
- * @param field what the interface calls the units
+ * @param constraint which CHECK keeps the total
+ * @param field what the interface calls that which is added up
  */
-export const asTotalRefusal = (error: unknown, field: string): unknown =>
-  error instanceof CheckIntegrityConstraintViolationError &&
-  error.constraint === "impact_total_safe"
+export const asTotalRefusal = (
+  error: unknown,
+  constraint: "impact_total_safe" | "donation_total_safe",
+  field: string,
+): unknown =>
+  error instanceof CheckIntegrityConstraintViolationError && error.constraint === constraint
     ? new DomainError(
         "request_invalid",
         `${field}: would take the account's total beyond ${Number.MAX_SAFE_INTEGER}`,
@@ -93,6 +97,8 @@ export const addToTotals = async (
   } catch (error) {
     const [first] = added;
     // A refused batch is written again in parts: in the end a client is told of its own units alone.
-    throw first === undefined ? error : asTotalRefusal(error, STORE_FIELDS[first.kind]);
+    throw first === undefined
+      ? error
+      : asTotalRefusal(error, "impact_total_safe", STORE_FIELDS[first.kind]);
   }
 };

@@ -1,9 +1,9 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { Mode } from "../domain/accounts.ts";
+import type { AccountMode } from "../domain/accounts.ts";
 import { stageEvidence } from "../domain/treeEvidence.ts";
 import { treeKey } from "./cachedAnswers.ts";
-import { safeInteger } from "./columns.ts";
+import { orderStageColumn, safeInteger, timelineColumn } from "./columns.ts";
 import { sql } from "./sql.ts";
 
 const treeRow = z.strictObject({
@@ -19,10 +19,8 @@ const treeRow = z.strictObject({
   orderPublicId: z.string().nullable(),
   partnerName: z.string().nullable(),
   buyerName: z.string().nullable(),
-  timeline: z.enum(["allocations", "sessions"]).nullable(),
-  stage: z
-    .enum(["gathered", "funds_distributed", "allocated", "planted", "planted_and_verified"])
-    .nullable(),
+  timeline: timelineColumn.nullable(),
+  stage: orderStageColumn.nullable(),
   isFinished: z.boolean(),
   revision: z.int(),
   region: z.string().nullable(),
@@ -42,7 +40,7 @@ const revision = sql.fragment`coalesce(planting_order.revision, (${isRefunded}):
 /** Four look-ups by primary key in one round trip. */
 export const findEvidenceTree = (
   db: CommonQueryMethods,
-  owner: { readonly accountId: string; readonly mode: Mode },
+  owner: AccountMode,
   registrationId: string,
   baseUrl: string,
   now: Date,

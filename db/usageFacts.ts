@@ -2,9 +2,13 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../domain/usage.ts";
 import { MAXIMUM_QUANTITY } from "../domain/usage.ts";
+import { processorColumn, streamColumns } from "./columns.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
-import { streamColumns } from "./columns.ts";
+import { FAILED, UNFINISHED } from "./meterEventStates.ts";
 import { nothing, sql } from "./sql.ts";
+
+/** A constant of the statement: where that is prepared, there is nothing to send and nothing to look at anew. */
+export const maximumQuantity = sql.fragment`${sql.literalValue(String(MAXIMUM_QUANTITY))}::bigint`;
 
 /** Books the usage that a refund takes back, at the second of the registration. */
 export const insertRefundFacts = async (
@@ -21,9 +25,9 @@ export const insertRefundFacts = async (
     INSERT INTO usage_fact (account_id, mode, meter, registration_id, refund_id, quantity, second)
     SELECT
       ${accountId}, ${mode}, ${meter}, ${refund.registrationId}, ${refund.id},
-      -least(${refund.count}::bigint - part * ${MAXIMUM_QUANTITY}::bigint, ${MAXIMUM_QUANTITY}::bigint),
+      -least(${refund.count}::bigint - part * ${maximumQuantity}, ${maximumQuantity}),
       ${refund.second}
-    FROM generate_series(0, (${refund.count}::bigint - 1) / ${MAXIMUM_QUANTITY}::bigint) AS part
+    FROM generate_series(0, (${refund.count}::bigint - 1) / ${maximumQuantity}) AS part
   `);
 };
 
@@ -54,7 +58,7 @@ const unsealedRow = z.strictObject({
   ids: z.array(z.string()),
   quantity: z.bigint(),
   held: z.boolean(),
-  processor: z.enum(["stripe", "ledger"]),
+  processor: processorColumn,
   customerId: z.string().nullable(),
 });
 
@@ -80,7 +84,7 @@ export const listUnsealedFacts = (
           JOIN meter_event ON meter_event.id = original.meter_event_id
           WHERE original.registration_id = fact.registration_id
             AND original.quantity > 0
-            AND meter_event.state IN ('rejected', 'expired', 'blocked')
+            AND meter_event.state IN (${FAILED})
         ) AS held,
         coalesce(billed.processor, ${current.processor}) AS processor,
         CASE WHEN billed.processor IS NULL THEN ${current.customerId} ELSE billed.customer_id END AS customer_id
@@ -199,7 +203,7 @@ export const listWaitingStreams = async (
     FROM (
       SELECT account_id, mode, meter, second FROM unsealed
       UNION ALL
-      SELECT account_id, mode, meter, second FROM meter_event WHERE state IN ('sealed', 'sending')
+      SELECT account_id, mode, meter, second FROM meter_event WHERE state IN (${UNFINISHED})
     ) AS waiting
     GROUP BY account_id, mode, meter
     ORDER BY second

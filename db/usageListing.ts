@@ -1,8 +1,16 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { MeterEventState, UsageStream } from "../domain/usage.ts";
+import type { UsageStream } from "../domain/usage.ts";
 import { DELIVERED_LATE } from "../domain/usage.ts";
-import { kindColumn, modeColumn, safeInteger, streamColumns } from "./columns.ts";
+import {
+  kindColumn,
+  meterEventStateColumn,
+  modeColumn,
+  processorColumn,
+  safeInteger,
+  streamColumns,
+} from "./columns.ts";
+import { FAILED, UNFINISHED } from "./meterEventStates.ts";
 import { sql } from "./sql.ts";
 
 const eventRow = z.strictObject({
@@ -12,9 +20,9 @@ const eventRow = z.strictObject({
   second: safeInteger,
   quantity: safeInteger,
   identifier: z.string(),
-  processor: z.enum(["stripe", "ledger"]),
+  processor: processorColumn,
   customerId: z.string().nullable(),
-  state: z.string(),
+  state: meterEventStateColumn,
   attempts: z.int(),
   firstAttemptAt: z.date().nullable(),
   outcomeUnknown: z.boolean(),
@@ -46,25 +54,15 @@ const eventColumns = sql.fragment`
   meter_event.settled_at AS "settledAt"
 `;
 
-const FAILED = sql.fragment`meter_event.state IN ('rejected', 'expired', 'blocked')`;
-
-/** The states as constants, without which PostgreSQL does not use the partial indexes over them. */
 const STATE_CONDITIONS: Readonly<Record<UsageState, FragmentSqlToken>> = {
-  pending: sql.fragment`meter_event.state IN ('sealed', 'sending')`,
+  pending: sql.fragment`meter_event.state IN (${UNFINISHED})`,
   sent: sql.fragment`meter_event.state = 'delivered'`,
-  failed: FAILED,
+  failed: sql.fragment`meter_event.state IN (${FAILED})`,
   late: sql.fragment`meter_event.state = 'delivered' AND meter_event.last_error = ${DELIVERED_LATE}`,
 };
 
 /** How far usage has come, as people ask for it. */
 export type UsageState = "pending" | "sent" | "failed" | "late";
-
-/** The states that a person must do something about. */
-export const FAILED_STATES: readonly string[] = [
-  "rejected",
-  "expired",
-  "blocked",
-] satisfies MeterEventState[];
 
 /**
  * Meter events, those sealed last first; without a state, of every one. Of one account each stream's latest are read
@@ -167,7 +165,7 @@ export const listFailedMeterEventIds = async (
   return db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
     SELECT meter_event.id
     FROM meter_event
-    WHERE ${FAILED} AND ${condition}
+    WHERE meter_event.state IN (${FAILED}) AND ${condition}
     ORDER BY meter_event.id
   `);
 };
@@ -256,6 +254,6 @@ export const findOldestUnreportedSecond = (db: CommonQueryMethods): Promise<numb
   db.oneFirst(sql.type(oldestRow)`
     SELECT least(
       (SELECT min(second) FROM usage_fact WHERE meter_event_id IS NULL),
-      (SELECT min(second) FROM meter_event WHERE state IN ('sealed', 'sending'))
+      (SELECT min(second) FROM meter_event WHERE state IN (${UNFINISHED}))
     ) AS second
   `);

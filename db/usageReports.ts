@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { kindColumn, modeColumn, streamColumns } from "./columns.ts";
+import { kindColumn, modeColumn, processorColumn, streamColumns } from "./columns.ts";
+import { FAILED, UNFINISHED } from "./meterEventStates.ts";
 import { sql } from "./sql.ts";
 
 const reportedStreamRow = z.strictObject({
@@ -8,7 +9,7 @@ const reportedStreamRow = z.strictObject({
   accountName: z.string(),
   mode: modeColumn,
   meter: kindColumn,
-  processor: z.enum(["stripe", "ledger"]),
+  processor: processorColumn,
   customerId: z.string().nullable(),
 });
 
@@ -63,8 +64,8 @@ export const sumByMinute = (
     SELECT
       second - second % 60 AS minute,
       coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS delivered,
-      coalesce(sum(quantity) FILTER (WHERE state IN ('sealed', 'sending')), 0)::bigint AS unfinished,
-      coalesce(sum(quantity) FILTER (WHERE state IN ('rejected', 'expired', 'blocked')), 0)::bigint AS failed,
+      coalesce(sum(quantity) FILTER (WHERE state IN (${UNFINISHED})), 0)::bigint AS unfinished,
+      coalesce(sum(quantity) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed,
       coalesce(sum(greatest(quantity, 0)) FILTER (WHERE lately), 0)::bigint AS "addedLately",
       coalesce(sum(least(quantity, 0)) FILTER (WHERE lately), 0)::bigint AS "takenBackLately"
     FROM meter_event
@@ -109,6 +110,6 @@ export const countFailedMeterEvents = async (db: CommonQueryMethods): Promise<nu
     await db.oneFirst(sql.type(z.strictObject({ failed: z.bigint() }))`
       SELECT count(*) AS failed
       FROM meter_event
-      WHERE state IN ('rejected', 'expired', 'blocked')
+      WHERE state IN (${FAILED})
     `),
   );

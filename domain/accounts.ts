@@ -6,6 +6,9 @@ export type AccountType = "organization" | "store";
 export const MODES = ["live", "test"] as const;
 export type Mode = (typeof MODES)[number];
 
+/** Whose records: an account never sees another's, nor one mode the other's. */
+export type AccountMode = { readonly accountId: string; readonly mode: Mode };
+
 /** An impact action; also the meter that its usage is reported to. */
 export const KINDS = ["tree", "bottle"] as const;
 export type Kind = (typeof KINDS)[number];

@@ -1,4 +1,4 @@
-import type { PlantingStage, TimelineShape } from "./planting.ts";
+import type { OrderStage, PlantingStage, TimelineShape } from "./planting.ts";
 import { latestStage } from "./planting.ts";
 import type {
   AllocatedEvidence,
@@ -238,7 +238,5 @@ export const buildTreeEvidence = (facts: EvidenceFacts, baseUrl: string): TreeEv
 };
 
 /** Whether nothing is left to happen to the timeline of an order at a stage. */
-export const isTimelineComplete = (
-  shape: TimelineShape,
-  stage: "gathered" | PlantingStage,
-): boolean => stage === "planted_and_verified" || (shape === "allocations" && stage === "planted");
+export const isTimelineComplete = (shape: TimelineShape, stage: OrderStage): boolean =>
+  stage === "planted_and_verified" || (shape === "allocations" && stage === "planted");

@@ -1,10 +1,7 @@
-import type { Mode } from "./accounts.ts";
+import type { AccountMode } from "./accounts.ts";
 import type { CharityIds, CharityProviderName, Ein } from "./charities.ts";
 import type { ErrorCode } from "./errors.ts";
 import type { Metadata } from "./registrations.ts";
-
-/** Whose donations: an account never sees another's, nor one mode the other's. */
-export type DonationOwner = { readonly accountId: string; readonly mode: Mode };
 
 /** One donation as it was recorded; amounts are whole US cents. */
 export type Donation = {
@@ -24,7 +21,7 @@ export type Donation = {
 };
 
 /** What a client asks to have recorded, before the charity is known to exist. */
-export type DonationRequest = DonationOwner &
+export type DonationRequest = AccountMode &
   CharityIds &
   Pick<Donation, "amountCents" | "idempotencyKey" | "attribution" | "metadata"> & {
     /** Null has the charity's own name taken. */

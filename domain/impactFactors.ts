@@ -3,7 +3,8 @@
  */
 
 /** Kind of forest that a site grows; a kind without a factor of its own takes the generic one. */
-export type ForestType = "mangrove" | "terrestrial";
+export const FOREST_TYPES = ["mangrove", "terrestrial"] as const;
+export type ForestType = (typeof FOREST_TYPES)[number];
 
 /** Mass and density belong together: a tree binds that much only where trees stand that close. */
 export type ImpactFactor = {

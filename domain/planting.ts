@@ -10,10 +10,19 @@ export const PLANTING_STAGES = [
 ] as const;
 export type PlantingStage = (typeof PLANTING_STAGES)[number];
 
-/** Which milestones a partner reports: allocations and planting, or only verified planting sessions. */
-export type TimelineShape = "allocations" | "sessions";
+/** How far an order has come; gathered at first. */
+export const ORDER_STAGES = ["gathered", ...PLANTING_STAGES] as const;
+export type OrderStage = (typeof ORDER_STAGES)[number];
 
-/** Where a part of an order's trees stands. Weights are relative. */
+/** Which milestones a partner reports: allocations and planting, or only verified planting sessions. */
+export const TIMELINE_SHAPES = ["allocations", "sessions"] as const;
+export type TimelineShape = (typeof TIMELINE_SHAPES)[number];
+
+/** Who may plant; `simulated` makes it up. */
+export const PARTNER_KINDS = ["simulated", "manual", "treemapper"] as const;
+export type PartnerKind = (typeof PARTNER_KINDS)[number];
+
+/** Where a part of an order's trees stands. Weights are whole numbers of at least 1, and relative. */
 export type SiteShare = {
   readonly siteId: number;
   readonly region: string;
@@ -38,7 +47,7 @@ export type PlantingOrder = {
   readonly refundedCount: number;
   /** The partner's own name for it. */
   readonly partnerReference: string | null;
-  readonly stage: "gathered" | PlantingStage;
+  readonly stage: OrderStage;
   readonly revision: number;
   readonly siteShares: readonly SiteShare[];
   readonly gatheredAt: Date;
@@ -113,5 +122,5 @@ export const decideFact = (
 };
 
 /** The last stage of those that are reached. */
-export const latestStage = (stages: readonly PlantingStage[]): PlantingOrder["stage"] =>
+export const latestStage = (stages: readonly PlantingStage[]): OrderStage =>
   PLANTING_STAGES.findLast((stage) => stages.includes(stage)) ?? "gathered";

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { text } from "./fields.ts";
+import { FOREST_TYPES } from "./impactFactors.ts";
 
 /*
  * What a partner, its callback or an operator reports of an order, field by field. Nothing unknown is let in: what is
@@ -37,7 +38,7 @@ const site = z.strictObject({
   organization_name: name(),
   region: name(),
   country: name(),
-  forest_type: z.enum(["mangrove", "terrestrial"]).default("terrestrial"),
+  forest_type: z.enum(FOREST_TYPES).default("terrestrial"),
   latitude: latitude(),
   longitude: longitude(),
   main_image: z.union([z.literal(""), address()]).default(""),

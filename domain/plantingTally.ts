@@ -9,16 +9,16 @@ export type TallyEntry = {
   readonly verified: number;
 };
 
-/** Splits a whole number by weights into whole numbers with the same sum; what is left over goes to the first ones. */
+/**
+ * Splits a whole number by whole weights into whole numbers with the same sum; what is left over goes to the first ones.
+ * In big integers, since the product of a total and a weight passes what a number carries exactly.
+ */
 const splitByWeight = (total: number, weights: readonly number[]): readonly number[] => {
-  const sum = weights.reduce((running, weight) => running + weight, 0);
-  const shares = weights.map((weight) => Math.floor(total * (weight / sum)));
-  let rest = total - shares.reduce((running, share) => running + share, 0);
-  return shares.map((share) => {
-    const extra = Math.sign(rest);
-    rest -= extra;
-    return share + extra;
-  });
+  const exact = weights.map((weight) => BigInt(weight));
+  const sum = exact.reduce((running, weight) => running + weight, 0n);
+  const shares = exact.map((weight) => Number((BigInt(total) * weight) / sum));
+  const rest = total - shares.reduce((running, share) => running + share, 0);
+  return shares.map((share, index) => (index < rest ? share + 1 : share));
 };
 
 type TalliedOrder = Pick<
@@ -29,7 +29,7 @@ type TalliedOrder = Pick<
 /** What an order adds to its account's planted trees; refunded ones are no longer the account's. */
 const tallyOf = (order: TalliedOrder): readonly TallyEntry[] => {
   const { siteShares, plantedAt, verifiedAt } = order;
-  if (plantedAt === null || siteShares.length === 0) {
+  if (plantedAt === null) {
     return [];
   }
   const trees = splitByWeight(

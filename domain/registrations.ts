@@ -1,4 +1,4 @@
-import type { Kind, Mode } from "./accounts.ts";
+import type { AccountMode, Kind } from "./accounts.ts";
 
 /** Free JSON pairs that a client groups its records by. */
 export type Metadata = Readonly<Record<string, unknown>>;
@@ -16,8 +16,8 @@ export type Registration = {
   readonly refunded: boolean;
 };
 
-/** Whose records: an account never sees another's, nor one mode the other's. */
-export type Owner = { readonly accountId: string; readonly mode: Mode; readonly kind: Kind };
+/** Whose records of which kind. */
+export type Owner = AccountMode & { readonly kind: Kind };
 
 /** What a client asks to have recorded. */
 export type NewRegistration = Owner &
@@ -43,6 +43,3 @@ export type RegistrationFilter = {
 
 /** The name of an instant's calendar month, UTC: `YYYY-MM`. */
 export const monthOf = (instant: Date): string => instant.toISOString().slice(0, 7);
-
-/** Unix seconds: the resolution in which usage is reported. */
-export const secondOf = (instant: Date): number => Math.floor(instant.getTime() / 1000);

@@ -1,12 +1,10 @@
-import type { Kind, Mode } from "./accounts.ts";
+import type { AccountMode, Kind } from "./accounts.ts";
 import { DomainError } from "./errors.ts";
 import type { Prices, StoreOperation } from "./stores.ts";
 import { balanceInsufficient } from "./stores.ts";
 
 /** A store's write as far as its idempotency goes. */
-export type StoreWrite = {
-  readonly accountId: string;
-  readonly mode: Mode;
+export type StoreWrite = AccountMode & {
   readonly operation: StoreOperation;
   /** Null without a key. The hash, in hexadecimal digits, is of what is asked for. */
   readonly idempotency: { readonly key: string; readonly requestHash: string } | null;

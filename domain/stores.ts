@@ -9,7 +9,8 @@ export type Prices = Readonly<Record<Kind, number>>;
 export type Feature = "treePlanting" | "plasticRemoval" | "donations";
 
 /** The writes that an `Idempotency-Key` belongs to. */
-export type StoreOperation = "plant" | "plastic" | "donate" | "refund";
+export const STORE_OPERATIONS = ["plant", "plastic", "donate", "refund"] as const;
+export type StoreOperation = (typeof STORE_OPERATIONS)[number];
 
 const ADMIN_PATH = /^\/store\/([a-z0-9][a-z0-9-]*)\/?$/iu;
 

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { PLANTING_STAGES } from "./planting.ts";
 
 /*
  * The evidence of a tree registration as both interfaces answer it. Coordinates are numbers but for
@@ -92,13 +93,7 @@ export type AllocatedEvidence = z.output<typeof stageEvidence.allocated>;
 export type PlantedEvidence = z.output<typeof stageEvidence.planted>;
 export type VerifiedEvidence = z.output<typeof stageEvidence.planted_and_verified>;
 
-const EVENTS = [
-  "registered",
-  "funds_distributed",
-  "allocated",
-  "planted",
-  "planted_and_verified",
-] as const;
+const EVENTS = ["registered", ...PLANTING_STAGES] as const;
 export type MilestoneEvent = (typeof EVENTS)[number];
 
 /** What `evidence_stage` may ask for, earliest first. */

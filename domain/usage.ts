@@ -1,10 +1,16 @@
-import type { Kind, Mode } from "./accounts.ts";
+import type { AccountMode, Kind } from "./accounts.ts";
 
 /** One account's usage of one meter in one mode: what one sender workflow reports, first in, first out. */
-export type UsageStream = { readonly accountId: string; readonly mode: Mode; readonly meter: Kind };
+export type UsageStream = AccountMode & { readonly meter: Kind };
 
-/** The most units that one fact or one meter event may carry: Stripe takes at most 15 digits. */
+/**
+ * The most units that one fact or one meter event may carry: Stripe takes at most 15 digits. The CHECK
+ * usage_fact_quantity in db/migrations/0003_usage.sql holds facts to the same.
+ */
 export const MAXIMUM_QUANTITY = 999_999_999_999_999;
+
+/** Unix seconds: the resolution in which usage is reported. */
+export const secondOf = (instant: Date): number => Math.floor(instant.getTime() / 1000);
 
 /**
  * How long after its end a second is sealed. A transaction that commits later than that is not lost: its facts make
@@ -13,8 +19,7 @@ export const MAXIMUM_QUANTITY = 999_999_999_999_999;
 const SETTLING_SECONDS = 2;
 
 /** The last second that may be sealed at an instant: it is over, and so is the time for late commits. */
-export const lastSealableSecond = (now: Date): number =>
-  Math.floor(now.getTime() / 1000) - 1 - SETTLING_SECONDS;
+export const lastSealableSecond = (now: Date): number => secondOf(now) - 1 - SETTLING_SECONDS;
 
 /** The processor's name for one sealing. It never changes with attempts; `sequence` counts the second's sealings. */
 export const meterEventIdentifier = (
@@ -23,22 +28,34 @@ export const meterEventIdentifier = (
   sequence: number,
 ): string => `u1:${accountId}:${mode}:${meter}:${second}:${sequence}`;
 
+/** Who bills. */
+export const PROCESSORS = ["stripe", "ledger"] as const;
+export type ProcessorName = (typeof PROCESSORS)[number];
+
+/** `sealed`: on record, never attempted. `sending`: attempted, not settled. */
+export const UNFINISHED_STATES = ["sealed", "sending"] as const;
+
+/** Failed, for a person to look at. */
+export const FAILED_STATES = ["rejected", "expired", "blocked"] as const;
+export type FailedState = (typeof FAILED_STATES)[number];
+
 /**
- * - `sealed`: on record, never attempted. `sending`: attempted, not settled.
  * - `delivered`: the processor has it. `void`: its facts add up to nothing, so nothing is sent.
  * - `held`: takes back usage that the processor never accepted; sent only if that usage is retried.
- * - `rejected`, `expired`, `blocked`: failed, for a person to look at. `superseded`: its facts were retried.
+ * - `superseded`: failed, and its facts were retried.
  */
-export type MeterEventState =
-  | "sealed"
-  | "sending"
-  | "delivered"
-  | "void"
-  | "held"
-  | "rejected"
-  | "expired"
-  | "blocked"
-  | "superseded";
+export const METER_EVENT_STATES = [
+  ...UNFINISHED_STATES,
+  "delivered",
+  "void",
+  "held",
+  ...FAILED_STATES,
+  "superseded",
+] as const;
+export type MeterEventState = (typeof METER_EVENT_STATES)[number];
+
+export const isFailed = (state: MeterEventState): state is FailedState =>
+  FAILED_STATES.some((failed) => failed === state);
 
 /** What is noted of usage that was delivered so late that its period's invoice may have been finalized. */
 export const DELIVERED_LATE =

@@ -1,7 +1,8 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { insertDonation } from "../db/donations.ts";
 import { changeDonationTotals } from "../db/donationTotals.ts";
-import type { Donation, DonationOwner } from "../domain/donations.ts";
+import type { AccountMode } from "../domain/accounts.ts";
+import type { Donation } from "../domain/donations.ts";
 
 /**
  * Records a donation and counts it in the totals.
@@ -10,7 +11,7 @@ import type { Donation, DonationOwner } from "../domain/donations.ts";
  */
 export const bookDonation = async (
   transaction: DatabaseTransactionConnection,
-  owner: DonationOwner,
+  owner: AccountMode,
   donation: Donation,
 ): Promise<boolean> => {
   const isNew = await insertDonation(transaction, owner, donation);

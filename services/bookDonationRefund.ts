@@ -2,12 +2,13 @@ import type { DatabaseTransactionConnection } from "slonik";
 import { insertDonationRefund } from "../db/donationRefunds.ts";
 import { markDonationRefunded } from "../db/donations.ts";
 import { changeDonationTotals } from "../db/donationTotals.ts";
-import type { Donation, DonationOwner } from "../domain/donations.ts";
+import type { AccountMode } from "../domain/accounts.ts";
+import type { Donation } from "../domain/donations.ts";
 
 /** Records the refund of a donation, which must be under its lock and not refunded, and takes it out of the totals. */
 export const bookDonationRefund = async (
   transaction: DatabaseTransactionConnection,
-  owner: DonationOwner,
+  owner: AccountMode,
   donation: Pick<Donation, "id" | "amountCents" | "createdAt">,
   refund: Omit<Parameters<typeof insertDonationRefund>[2], "donationId">,
 ): Promise<void> => {

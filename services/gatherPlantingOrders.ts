@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
 import { gatherPlantingOrder, listAccountsToGather } from "../db/plantingOrders.ts";
-import type { Mode } from "../domain/accounts.ts";
+import type { AccountMode } from "../domain/accounts.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { Planting } from "../providers/planting/createPlanting.ts";
 
@@ -24,7 +24,7 @@ export const gatherPlantingOrders = async (
   registrationsPerOrder = REGISTRATIONS_PER_ORDER,
 ): Promise<number> => {
   let orders = 0;
-  let after: { readonly accountId: string; readonly mode: Mode } | null = null;
+  let after: AccountMode | null = null;
   for (;;) {
     const accounts = await listAccountsToGather(db, after, ACCOUNTS_PER_PAGE);
     for (const { accountId, mode, name } of accounts) {

@@ -1,5 +1,5 @@
 import { findSelectedTree } from "../db/storeEvidence.ts";
-import type { Mode } from "../domain/accounts.ts";
+import type { AccountMode } from "../domain/accounts.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { EvidenceSelection } from "../domain/storeEvidence.ts";
 import type { EvidenceStage, TreeEvidence } from "../domain/treeEvidence.ts";
@@ -23,7 +23,7 @@ const isSelected = (
  */
 export const readStoreEvidence = async (
   deps: EvidenceDependencies,
-  owner: { readonly accountId: string; readonly mode: Mode },
+  owner: AccountMode,
   selection: EvidenceSelection,
   simulatedStage: EvidenceStage | null,
 ): Promise<Omit<TreeEvidenceAnswer, "body"> & { readonly evidence: TreeEvidence }> => {

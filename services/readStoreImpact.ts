@@ -3,7 +3,7 @@ import { readDonationTotals } from "../db/donationTotals.ts";
 import { sumStoreDonations } from "../db/storeDonations.ts";
 import { sumStoreRegistrations } from "../db/storeRegistrations.ts";
 import { readTotals } from "../db/totals.ts";
-import type { Mode } from "../domain/accounts.ts";
+import type { AccountMode } from "../domain/accounts.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { CustomerFilter } from "../domain/customers.ts";
 import { projectGenericCo2Kg } from "../domain/impactFactors.ts";
@@ -18,11 +18,7 @@ export type StoreImpactTotals = {
   readonly customerScoped: boolean;
 };
 
-const readCounters = async (
-  db: DatabasePool,
-  owner: { readonly accountId: string; readonly mode: Mode },
-  now: Date,
-) => {
+const readCounters = async (db: DatabasePool, owner: AccountMode, now: Date) => {
   const [trees, bottles, donations] = await Promise.all([
     readTotals(db, { ...owner, kind: "tree" }, now),
     readTotals(db, { ...owner, kind: "bottle" }, now),
@@ -31,11 +27,7 @@ const readCounters = async (
   return { trees: trees.all, bottles: bottles.all, donationCents: donations.all.amountCents };
 };
 
-const sumRecords = async (
-  db: DatabasePool,
-  owner: { readonly accountId: string; readonly mode: Mode },
-  filter: CustomerFilter,
-) => {
+const sumRecords = async (db: DatabasePool, owner: AccountMode, filter: CustomerFilter) => {
   const [trees, bottles, donationCents] = await Promise.all([
     sumStoreRegistrations(db, { ...owner, kind: "tree" }, filter),
     sumStoreRegistrations(db, { ...owner, kind: "bottle" }, filter),
@@ -47,7 +39,7 @@ const sumRecords = async (
 /** A store's lifetime totals from their counters, or a customer's from the customer's records. */
 export const readStoreImpact = async (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
-  owner: { readonly accountId: string; readonly mode: Mode },
+  owner: AccountMode,
   filter: CustomerFilter,
 ): Promise<StoreImpactTotals> => {
   const now = clock.now();

@@ -2,8 +2,9 @@ import type { DatabasePool } from "slonik";
 import { keepRefundKey } from "../db/donationRefunds.ts";
 import { lockDonation } from "../db/donations.ts";
 import { readDonationTotals } from "../db/donationTotals.ts";
+import type { AccountMode } from "../domain/accounts.ts";
 import type { Clock } from "../domain/clock.ts";
-import type { Donation, DonationOwner } from "../domain/donations.ts";
+import type { Donation } from "../domain/donations.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { Metadata } from "../domain/registrations.ts";
 import { bookDonationRefund } from "./bookDonationRefund.ts";
@@ -23,7 +24,7 @@ export type RefundedDonation = {
  */
 export const refundDonation = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
-  owner: DonationOwner,
+  owner: AccountMode,
   request: {
     readonly id: string;
     readonly reason: string | null;

@@ -8,7 +8,7 @@ import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
 import { decideRefund, refundIdOf } from "../domain/refund.ts";
 import type { Owner, Registration, Totals } from "../domain/registrations.ts";
-import { secondOf } from "../domain/registrations.ts";
+import { secondOf } from "../domain/usage.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import { ACCEPTED_AGE_MS } from "../providers/billing/processor.ts";
 import { releaseRefundedTrees } from "./releaseRefundedTrees.ts";

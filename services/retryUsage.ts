@@ -9,6 +9,7 @@ import {
 import { releaseFacts, releaseHeldRefunds } from "../db/usageFacts.ts";
 import type { Clock } from "../domain/clock.ts";
 import { DomainError } from "../domain/errors.ts";
+import { isFailed } from "../domain/usage.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import type { Delivery } from "./checkDelivery.ts";
 import { checkDelivery, minuteOf } from "./checkDelivery.ts";
@@ -54,7 +55,7 @@ const findDelivery = (
 
 /** @throws DomainError request_invalid unless the event has failed */
 const requireFailed = (event: StoredMeterEvent): void => {
-  if (event.state !== "rejected" && event.state !== "expired" && event.state !== "blocked") {
+  if (!isFailed(event.state)) {
     throw new DomainError(
       "request_invalid",
       `meter event ${event.id} is ${event.state}: there is nothing to retry`,

@@ -3,6 +3,7 @@ import type { StoredMeterEvent } from "../db/meterEvents.ts";
 import { listOfEndedPeriods } from "../db/endedPeriods.ts";
 import { beginAttempt, recordRetry, renewLease, settleAttempt } from "../db/meterEvents.ts";
 import type { Clock } from "../domain/clock.ts";
+import type { FailedState } from "../domain/usage.ts";
 import { decideSend, DELIVERED_LATE, isWithinUsualGrace } from "../domain/usage.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import { ACCEPTED_AGE_MS } from "../providers/billing/processor.ts";
@@ -13,7 +14,7 @@ import { checkDelivery } from "./checkDelivery.ts";
 export type SendResult =
   | {
       readonly kind: "settled";
-      readonly state: "delivered" | "rejected" | "expired" | "blocked";
+      readonly state: "delivered" | FailedState;
       /** Delivered when the invoice of its billing period may have been finalized. */
       readonly isLate: boolean;
     }
@@ -31,7 +32,7 @@ export const needsPerson = (result: SendResult): boolean =>
     : result.state !== "delivered" || result.isLate;
 
 type Verdict =
-  | { readonly state: "delivered" | "rejected" | "expired" | "blocked"; readonly reason?: string }
+  | { readonly state: "delivered" | FailedState; readonly reason?: string }
   | {
       readonly state: "sending";
       readonly cause: "retry" | "misconfigured" | "early";

@@ -6,8 +6,8 @@ import {
   leaseDonationSubscription,
   releaseDonationSubscription,
 } from "../db/donationSubscriptions.ts";
+import type { AccountMode } from "../domain/accounts.ts";
 import type { Clock } from "../domain/clock.ts";
-import type { DonationOwner } from "../domain/donations.ts";
 import { DomainError, OutageError } from "../domain/errors.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import type { BillingProcessor } from "../providers/billing/processor.ts";
@@ -30,7 +30,7 @@ type Dependencies = {
 
 const provision = async (
   { db, clock }: Dependencies,
-  owner: DonationOwner,
+  owner: AccountMode,
   account: Account,
   processor: BillingProcessor,
   attempt: number,
@@ -62,7 +62,7 @@ const provision = async (
  */
 export const subscribeToDonations = async (
   deps: Dependencies,
-  owner: DonationOwner,
+  owner: AccountMode,
 ): Promise<void> => {
   const { db, clock, billing } = deps;
   const account = await getAccount(db, owner.accountId);

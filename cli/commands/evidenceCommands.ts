@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { Option } from "commander";
-import { PLANTING_STAGES } from "../../domain/planting.ts";
+import { ORDER_STAGES } from "../../domain/planting.ts";
 import { dropCachedAnswers } from "../../services/dropCachedAnswers.ts";
 import type { CachedAnswers } from "../../services/dropCachedAnswers.ts";
 import { parseId, parseLimit } from "../arguments.ts";
@@ -49,12 +49,7 @@ export const addEvidenceCommands = (program: Command, context: Context): void =>
     .command("list")
     .description("list planting orders, latest first")
     .option("--org <id>", "only this organization's", parseId)
-    .addOption(
-      new Option("--stage <stage>", "only those at this stage").choices([
-        "gathered",
-        ...PLANTING_STAGES,
-      ]),
-    )
+    .addOption(new Option("--stage <stage>", "only those at this stage").choices(ORDER_STAGES))
     .option("--contradicted", "only those with facts that contradict each other")
     .option("--limit <n>", "at most so many", parseLimit, 50)
     .option("--json", "print JSON")

@@ -13,8 +13,6 @@ import type { Clock } from "../../domain/clock.ts";
 import { monthOf } from "../../domain/registrations.ts";
 import type { Owner, Totals } from "../../domain/registrations.ts";
 import { text } from "../../domain/fields.ts";
-import { readStripeOptions } from "../../program/readStripeOptions.ts";
-import { inspectSubscription } from "../../providers/billing/stripe/inspectStripe.ts";
 import { createOrganization } from "../../services/createOrganization.ts";
 import { getDashboardSlug } from "../../services/getDashboardSlug.ts";
 import { getOrganization } from "../../services/getOrganization.ts";
@@ -113,12 +111,12 @@ const warnOfSubscription = async (
   customerId: string | null,
   subscriptionId: string | null,
 ): Promise<void> => {
-  const options = readStripeOptions(connections.config());
-  if (options === null || subscriptionId === null) {
+  const stripe = connections.stripe();
+  if (stripe === null || subscriptionId === null) {
     return;
   }
   try {
-    for (const fault of await inspectSubscription(options, customerId, subscriptionId)) {
+    for (const fault of await stripe.inspectSubscription(customerId, subscriptionId)) {
       say(io, `Warning: ${fault}`);
     }
   } catch (error) {

@@ -1,5 +1,6 @@
 import type { Kind } from "../../domain/accounts.ts";
 import type { Period } from "../../domain/billingCycle.ts";
+import type { ProcessorName } from "../../domain/usage.ts";
 
 /** Whose usage it is, in the processor's own words where it has some. */
 export type BillingCustomer = {
@@ -52,7 +53,7 @@ export const ACCEPTED_AGE_MS: Readonly<Record<BillingProcessor["name"], number |
 
 /** What bills usage. Time spans are half-open and in unix seconds; quantities are whole units. */
 export type BillingProcessor = {
-  readonly name: "stripe" | "ledger";
+  readonly name: ProcessorName;
   /** Finds or creates what the processor needs; throws when a meter there differs from ours. */
   readonly prepare: () => Promise<void>;
   /**

@@ -1,4 +1,9 @@
-import type { PlantingOrder, PlantingStage, TimelineShape } from "../../domain/planting.ts";
+import type {
+  PartnerKind,
+  PlantingOrder,
+  PlantingStage,
+  TimelineShape,
+} from "../../domain/planting.ts";
 import type { PlantingFact } from "../../domain/plantingFact.ts";
 
 /** What a partner is told and asked about. */
@@ -22,7 +27,7 @@ type PartnerNews = {
  * known already do no harm.
  */
 export type PlantingPartner = {
-  readonly kind: "simulated" | "manual" | "treemapper";
+  readonly kind: PartnerKind;
   /** Its neutral name in evidence. */
   readonly name: string;
   readonly timeline: TimelineShape;

@@ -1,32 +1,12 @@
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { createRandom } from "../support/random.ts";
+import type { Random } from "../support/random.ts";
 import { KIND_NAMES } from "./contract.ts";
 import { rawRequest } from "./rawRequest.ts";
 import { startStandaloneApi } from "./startStandaloneApi.ts";
 
 const test = testWithDatabase();
-
-/** Mulberry32: the same numbers for the same seed, so that a failure can be had again. */
-const createRandom = (seed: number) => {
-  let state = seed;
-  const next = (): number => {
-    state = (state + 0x6d_2b_79_f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-  const below = (limit: number): number => Math.floor(next() * limit);
-  const pick = <Item>(items: readonly Item[]): Item => {
-    const item = items[below(items.length)];
-    if (item === undefined) {
-      throw new RangeError("Nothing to pick from.");
-    }
-    return item;
-  };
-  return { below, pick };
-};
-
-type Random = ReturnType<typeof createRandom>;
 
 /** JSON texts of values that have broken somebody's program before. */
 const EVIL: readonly string[] = [

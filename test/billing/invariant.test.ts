@@ -3,18 +3,10 @@ import type { Fault } from "../stripe/faults.ts";
 import { reconcileUsage } from "../../services/reconcileUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { readBooks } from "../support/books.ts";
+import { createRandom } from "../support/random.ts";
 import { setUpBilling } from "./billingSetup.ts";
 
 const test = testWithDatabase();
-
-/** A repeatable sequence of numbers in [0, 1), by Lehmer's generator with the multiplier 48271. */
-const createRandom = (seed: number): (() => number) => {
-  let state = seed;
-  return () => {
-    state = (state * 48_271) % 2_147_483_647;
-    return state / 2_147_483_647;
-  };
-};
 
 const FAULTS: readonly Fault[] = [
   { kind: "drop" },
@@ -52,12 +44,11 @@ const keepsInvariant = test.macro({
     const { register, refund, pass, drain, drainOnce, retryFailed, ...setup } =
       await setUpBilling(t);
     const { double, deps, stream, billed, recorded } = setup;
-    const random = createRandom(seed);
-    const below = (limit: number): number => Math.floor(random() * limit);
+    const { next, below } = createRandom(seed);
     const ids: string[] = [];
 
     for (let step = 0; step < 60; step += 1) {
-      const choice = random();
+      const choice = next();
       if (choice < 0.45) {
         ids.push(await register(1 + below(20)));
       } else if (choice < 0.65 && ids.length > 0) {

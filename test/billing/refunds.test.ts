@@ -1,4 +1,3 @@
-import { monthlyCycle } from "../../domain/billingCycle.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { updateAccount } from "../../db/accounts.ts";
 import { sumLedgerUsage } from "../../db/ledgerUsage.ts";
@@ -250,60 +249,4 @@ test("a blocked event whose minute does not add up is left to a person's word", 
   await drain();
 
   t.deepEqual(billed(), { [second]: 109 });
-});
-
-const cycleEdge = test.macro({
-  exec: async (
-    t,
-    {
-      billingDay,
-      now,
-      inside,
-      outside,
-    }: Record<"now" | "inside" | "outside", string> & {
-      billingDay: number;
-    },
-  ) => {
-    const cycle = monthlyCycle(billingDay, new Date(now));
-    t.true(cycle.start <= new Date(inside) && new Date(inside) < cycle.end);
-    t.false(cycle.start <= new Date(outside) && new Date(outside) < cycle.end);
-  },
-  title: (edge = "") => `the monthly cycle holds ${edge}`,
-});
-
-test("its first instant, not the one before", cycleEdge, {
-  billingDay: 15,
-  now: "2026-05-20T00:00:00Z",
-  inside: "2026-05-15T00:00:00.000Z",
-  outside: "2026-05-14T23:59:59.999Z",
-});
-test("its last instant, not the one after", cycleEdge, {
-  billingDay: 15,
-  now: "2026-05-20T00:00:00Z",
-  inside: "2026-06-14T23:59:59.999Z",
-  outside: "2026-06-15T00:00:00.000Z",
-});
-test("the 28th of February on, for billing day 31 in a common year", cycleEdge, {
-  billingDay: 31,
-  now: "2026-03-05T00:00:00Z",
-  inside: "2026-02-28T00:00:00.000Z",
-  outside: "2026-02-27T23:59:59.999Z",
-});
-test("the 29th of February on, for billing day 31 in a leap year", cycleEdge, {
-  billingDay: 31,
-  now: "2028-03-05T00:00:00Z",
-  inside: "2028-02-29T00:00:00.000Z",
-  outside: "2028-02-28T23:59:59.999Z",
-});
-test("the 30th of April to the 30th of May for billing day 31", cycleEdge, {
-  billingDay: 31,
-  now: "2026-05-30T23:59:59.999Z",
-  inside: "2026-04-30T00:00:00.000Z",
-  outside: "2026-05-31T00:00:00.000Z",
-});
-test("the turn of the year", cycleEdge, {
-  billingDay: 20,
-  now: "2027-01-03T00:00:00Z",
-  inside: "2026-12-20T00:00:00.000Z",
-  outside: "2027-01-20T00:00:00.000Z",
 });

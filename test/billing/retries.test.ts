@@ -50,6 +50,9 @@ const failedIds = ({ deps, stream }: BillingSetup) =>
     ORDER BY id
   `);
 
+const sumOf = (quantities: Readonly<Record<number, number>>): number =>
+  Object.values(quantities).reduce((sum, quantity) => sum + quantity, 0);
+
 test("nothing is concluded from the processor's sums while another event of the minute is being sent", async (t) => {
   const setup = await setUpBilling(t);
   const { events, drain, pass, retryFailed, billed, recorded } = setup;
@@ -96,7 +99,8 @@ test("of two failed events of one minute that are retried at once, one waits for
   pass(LAG_SECONDS);
   t.deepEqual(await setup.retryFailed(), ["waiting"]);
   await drain();
-  t.deepEqual(billed(), await recorded());
+  // The processor tells minutes alone: which of the two it had stays unknown.
+  t.is(sumOf(billed()), sumOf(await recorded()));
 });
 
 test("an attempt that may be under way is not retried by a person", async (t) => {

@@ -155,14 +155,16 @@ test("a kill between putting the attempt on record and sending loses and doubles
 });
 
 test("a lease that was left before the clock was set back by an hour holds nobody up", async (t) => {
-  const { register, pass, deps, stream, drain, drainOnce, billed, recorded, sends } =
+  const { register, pass, deps, seal, drain, drainOnce, billed, recorded, sends } =
     await setUpBilling(t);
   await register(4);
   pass(5);
-  const { id = 0n } = (await sealMeterEvent(deps, stream)) ?? {};
+  const { id = 0n } = (await seal()) ?? {};
   const before = new Date(deps.clock.now().getTime() + 60 * 60 * 1000);
-  const until = new Date(before.getTime() + 15_000);
-  await beginAttempt(deps.db, id, { now: before, until });
+  await beginAttempt(deps.db, id, {
+    now: before,
+    until: new Date(before.getTime() + 15_000),
+  });
 
   t.deepEqual(await drainOnce(), { kind: "done" });
   await drain();

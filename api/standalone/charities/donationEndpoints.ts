@@ -1,8 +1,9 @@
 import type { z } from "zod";
 import type { Caller } from "../../../db/apiKeys.ts";
 import { countDonations, listDonations } from "../../../db/donations.ts";
+import type { AccountMode } from "../../../domain/accounts.ts";
 import type { CharityIds } from "../../../domain/charities.ts";
-import type { DonationFilter, DonationOwner } from "../../../domain/donations.ts";
+import type { DonationFilter } from "../../../domain/donations.ts";
 import { donationRefundId } from "../../../domain/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { donate } from "../../../services/donate.ts";
@@ -26,7 +27,7 @@ import {
 
 type Dependencies = Parameters<typeof donate>[0];
 
-const ownerOf = ({ accountId, mode }: Caller): DonationOwner => ({ accountId, mode });
+const ownerOf = ({ accountId, mode }: Caller): AccountMode => ({ accountId, mode });
 
 const REPLAY_HEADER = {
   "Idempotent-Replayed": "`true` when the record was created by an earlier request.",

@@ -1,9 +1,10 @@
+import type { PartnerKind } from "../../../domain/planting.ts";
 import type { Dashboard } from "../../../services/readDashboard.ts";
 import { formatNumber } from "./format.ts";
 
 /** Whether what a partner tells of is made up. */
 export const isSimulated = ({ partner }: { readonly partner: string }): boolean =>
-  partner === "simulated";
+  partner === ("simulated" satisfies PartnerKind);
 
 /** How many of a dashboard's trees are planted and verified in a simulation only. */
 export const countSimulated = ({

@@ -1,9 +1,4 @@
 import { listAccounts } from "../../../db/accounts.ts";
-import { readStripeOptions } from "../../../program/readStripeOptions.ts";
-import {
-  inspectStripe,
-  inspectSubscription,
-} from "../../../providers/billing/stripe/inspectStripe.ts";
 import type { Context } from "../../context.ts";
 import { check, ok, skipped, wrong } from "./check.ts";
 import type { Finding, Verdict } from "./check.ts";
@@ -13,18 +8,18 @@ const MAXIMUM_SUBSCRIPTIONS = 20;
 
 const checkSubscriptions = ({ connections }: Context): Promise<Finding> =>
   check("Stripe subscriptions", async () => {
-    const options = readStripeOptions(connections.config());
+    const stripe = connections.stripe();
     const organizations = await listAccounts(await connections.database(), "organization");
     const subscribed = organizations.flatMap(({ name, stripeCustomerId, stripeSubscriptionId }) =>
       stripeSubscriptionId === null ? [] : [{ name, stripeCustomerId, stripeSubscriptionId }],
     );
-    if (options === null || subscribed.length === 0) {
+    if (stripe === null || subscribed.length === 0) {
       return skipped("no organization has one, or STRIPE_SECRET_KEY is not set");
     }
     const newest = subscribed.slice(-MAXIMUM_SUBSCRIPTIONS);
     const faults = await Promise.all(
       newest.map(async ({ name, stripeCustomerId, stripeSubscriptionId }) =>
-        (await inspectSubscription(options, stripeCustomerId, stripeSubscriptionId)).map(
+        (await stripe.inspectSubscription(stripeCustomerId, stripeSubscriptionId)).map(
           (fault) => `${name}: ${fault}`,
         ),
       ),
@@ -54,11 +49,11 @@ const checkWithoutKey = async ({ connections }: Context): Promise<Verdict> => {
  */
 export const checkStripe = async (context: Context): Promise<readonly Finding[]> => {
   const reachable = await check("Stripe", async () => {
-    const { STRIPE_SECRET_KEY, STRIPE_API_BASE } = context.connections.config();
-    if (STRIPE_SECRET_KEY === undefined) {
+    const stripe = context.connections.stripe();
+    if (stripe === null) {
       return checkWithoutKey(context);
     }
-    const faults = await inspectStripe({ secretKey: STRIPE_SECRET_KEY, apiBase: STRIPE_API_BASE });
+    const faults = await stripe.inspectMeters();
     return faults.length === 0
       ? ok("the key is accepted, both meters fit")
       : wrong(faults.join(" "));

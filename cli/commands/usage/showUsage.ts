@@ -4,13 +4,12 @@ import type {
   ReportedRegistration,
 } from "../../../db/usageListing.ts";
 import {
-  FAILED_STATES,
   findReportedRegistration,
   listFactsOfRegistration,
   listSealingsOfSecond,
 } from "../../../db/usageListing.ts";
 import { refundIdOf } from "../../../domain/refund.ts";
-import { secondOf } from "../../../domain/registrations.ts";
+import { isFailed, secondOf } from "../../../domain/usage.ts";
 import { usageSenderWorkflowId } from "../../../workflows/usageSender.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
@@ -80,8 +79,7 @@ const advise = (
     say(io, "It has no usage on file: it was imported, is not billed and cannot be refunded.");
   }
   const failed = events.filter(
-    ({ id, state }) =>
-      FAILED_STATES.includes(state) && facts.some(({ meterEventId }) => meterEventId === id),
+    ({ id, state }) => isFailed(state) && facts.some(({ meterEventId }) => meterEventId === id),
   );
   for (const { id } of failed) {
     say(io, `Event ${id} failed. When its cause is mended: impact usage retry ${id}`);

@@ -5,11 +5,21 @@ import { inspectMeters, listMeterIds } from "./meters.ts";
 import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
 
 /**
- * What keeps usage from being sent to Stripe, in sentences; none when all is well. It changes nothing there.
- * @throws when Stripe cannot be reached or refuses the key
+ * Looks at what is set up at Stripe, and changes nothing there. Faults are told in sentences; none when all is well.
+ * Each look throws when Stripe cannot be reached or refuses the key.
  */
-export const inspectStripe = (options: StripeClientOptions): Promise<readonly string[]> =>
-  inspectMeters(createStripeClient(options).stripe);
+export type StripeInspector = {
+  /** What keeps usage from being sent. */
+  readonly inspectMeters: () => Promise<readonly string[]>;
+  /**
+   * What keeps a customer's usage from being on an invoice: a subscription that is over, that is somebody else's, or
+   * that has no price on one of our meters.
+   */
+  readonly inspectSubscription: (
+    customerId: string | null,
+    subscriptionId: string,
+  ) => Promise<readonly string[]>;
+};
 
 /** What was found of one item, or null; Stripe's own outage is no finding. */
 const findFault = (look: Promise<unknown>): Promise<string | null> =>
@@ -41,17 +51,11 @@ const requireCustomer = async (
   }
 };
 
-/**
- * What keeps a customer's usage from being on an invoice, in sentences: a subscription that is over, that is somebody
- * else's, or that has no price on one of our meters. It changes nothing at Stripe.
- * @throws when Stripe cannot be reached or refuses the key
- */
-export const inspectSubscription = async (
-  options: StripeClientOptions,
+const inspectSubscription = async (
+  stripe: Stripe,
   customerId: string | null,
   subscriptionId: string,
 ): Promise<readonly string[]> => {
-  const { stripe } = createStripeClient(options);
   const meterIds = Object.values(await listMeterIds(stripe)).filter((id) => id !== null);
   const faults = [
     await findFault(requireCustomer(stripe, subscriptionId, customerId)),
@@ -60,4 +64,13 @@ export const inspectSubscription = async (
     )),
   ];
   return [...new Set(faults)].filter((fault) => fault !== null);
+};
+
+export const createStripeInspector = (options: StripeClientOptions): StripeInspector => {
+  const { stripe } = createStripeClient(options);
+  return {
+    inspectMeters: () => inspectMeters(stripe),
+    inspectSubscription: (customerId, subscriptionId) =>
+      inspectSubscription(stripe, customerId, subscriptionId),
+  };
 };

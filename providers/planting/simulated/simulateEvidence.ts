@@ -8,7 +8,7 @@ import {
 import type { EvidenceStage } from "../../../domain/treeEvidence.ts";
 import { EVIDENCE_STAGES } from "../../../domain/treeEvidence.ts";
 import { SIMULATED_PARTNER_NAME } from "./createSimulatedPartner.ts";
-import { chooseBySeed } from "./seededChoice.ts";
+import { chooseBySeed } from "../../../domain/seededChoice.ts";
 import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
