@@ -11,7 +11,7 @@ import { startStripeDouble } from "../stripe/startStripeDouble.ts";
 import type { StripeDouble } from "../stripe/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { readJson, runImpact } from "./runImpact.ts";
 import type { Run } from "./runImpact.ts";
 
@@ -74,16 +74,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
     impactLater: (...args) => runImpact(args, { env, clock: later }),
     impactWithoutStripe: (...args) => runImpact(args, { env: { DATABASE_URL: databaseUrl } }),
     register: async (count, mode = "live") => {
-      const { registration } = await writer.register({
-        accountId: id,
-        mode,
-        kind: "tree",
-        count,
-        fractionalCount: 0,
-        idempotencyKey: null,
-        attribution: "",
-        metadata: {},
-      });
+      const { registration } = await writer.register(registrationOf(id, { mode, count }));
       return registration.id;
     },
     refund: (registrationId, count) =>
