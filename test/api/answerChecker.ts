@@ -67,3 +67,9 @@ export const createAnswerChecker = (json: unknown) => {
     t.true(validate(JSON.parse(answer.text)), ajv.errorsText(validate.errors));
   };
 };
+
+/** The object in the body of an answer that was checked; none is an empty one. */
+export const parseBody = (text: string): Record<string, unknown> => {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the answer checker has held it to its schema.
+  return text === "" ? {} : (JSON.parse(text) as Record<string, unknown>);
+};

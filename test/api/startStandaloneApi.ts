@@ -19,9 +19,10 @@ import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import type { RegistrationWriter } from "../../services/registrationWriter.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import { openTestCopies } from "../support/database.ts";
+import { CATALOGUE_ONLY } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { serve } from "../support/server.ts";
-import { createAnswerChecker } from "./answerChecker.ts";
+import { createAnswerChecker, parseBody } from "./answerChecker.ts";
 import type { AnswerText } from "./answerChecker.ts";
 
 /** One answer, already held to the API description. */
@@ -52,11 +53,6 @@ export type Api = {
   readonly logged: () => readonly Record<string, unknown>[];
 };
 
-const parseBody = (text: string): Record<string, unknown> => {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- checkAnswer has held it to its schema.
-  return text === "" ? {} : (JSON.parse(text) as Record<string, unknown>);
-};
-
 /** Serves the standalone interface on a real port over a real database until the test ends. */
 export const startStandaloneApi = async (
   t: ExecutionContext,
@@ -71,7 +67,7 @@ export const startStandaloneApi = async (
     charities = createCharities({
       db,
       clock,
-      settings: { everyorg: null, change: null, pledge: null },
+      settings: CATALOGUE_ONLY,
     }),
     validateDonation = () => Promise.reject(new Error("Nobody decides upon donations.")),
     takeTurn = (bucket, limit) => takeTurnOf(db, bucket, limit),

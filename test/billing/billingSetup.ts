@@ -18,7 +18,7 @@ import { sealMeterEvent } from "../../services/sealMeterEvent.ts";
 import { startStripeDouble } from "../stripe/startStripeDouble.ts";
 import type { StripeDouble } from "../stripe/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 
 /** When the subscription starts, so that the first month from here is one billing cycle. */
 const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
@@ -121,16 +121,7 @@ export const setUpBilling = async (
     customerId,
     subscriptionId,
     register: async (count, mode = "live") => {
-      const { registration } = await writer.register({
-        accountId,
-        mode,
-        kind: "tree",
-        count,
-        fractionalCount: 0,
-        idempotencyKey: null,
-        attribution: "",
-        metadata: {},
-      });
+      const { registration } = await writer.register(registrationOf(accountId, { mode, count }));
       return registration.id;
     },
     refund: refundWith(billing),

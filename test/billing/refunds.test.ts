@@ -2,9 +2,11 @@ import { DomainError } from "../../domain/errors.ts";
 import { updateAccount } from "../../db/accounts.ts";
 import { sumLedgerUsage } from "../../db/ledgerUsage.ts";
 import { areRefundsSettled } from "../../db/usageFacts.ts";
+import type { Fault } from "../stripe/faults.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { readBooks } from "../support/books.ts";
 import { setUpBilling } from "./billingSetup.ts";
+import type { BillingSetup } from "./billingSetup.ts";
 
 const test = testWithDatabase();
 
@@ -142,14 +144,26 @@ test("a refund of a very large count takes all of its usage back", async (t) => 
   t.deepEqual(billed(), {});
 });
 
+const REFUSAL: Fault = {
+  kind: "answer",
+  status: 400,
+  body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
+};
+
+/** Nine units arrive, but their answer is lost; after that the event is refused for good. */
+const leaveUnknown = async ({ register, pass, double, drainOnce }: BillingSetup): Promise<void> => {
+  await register(9);
+  pass(5);
+  for (const fault of [{ kind: "drop", applied: true } as const, REFUSAL]) {
+    double.control.addFault(fault);
+    await drainOnce();
+  }
+};
+
 test("the refund of usage that Stripe refused is held, and both go out when support retries", async (t) => {
   const { register, refund, drain, double, events, billed, recorded, deps, retryFailed, pass } =
     await setUpBilling(t);
-  double.control.addFault({
-    kind: "answer",
-    status: 400,
-    body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
-  });
+  double.control.addFault(REFUSAL);
   const id = await register(9);
   const second = double.control.now();
   await drain();
@@ -174,18 +188,9 @@ test("the refund of usage that Stripe refused is held, and both go out when supp
 });
 
 test("an outcome that nobody knows and a refusal after it block the event until somebody does", async (t) => {
-  const { register, drain, drainOnce, pass, double, events, billed, recorded, retryFailed } =
-    await setUpBilling(t);
-  await register(9);
-  pass(5);
-  double.control.addFault({ kind: "drop", applied: true });
-  await drainOnce();
-  double.control.addFault({
-    kind: "answer",
-    status: 400,
-    body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
-  });
-  await drain();
+  const setup = await setUpBilling(t);
+  const { drain, events, billed, recorded, retryFailed } = setup;
+  await leaveUnknown(setup);
   t.deepEqual(await events(), [{ state: "blocked", quantity: 9 }]);
 
   t.deepEqual(await retryFailed(), ["delivered"]);
@@ -195,18 +200,9 @@ test("an outcome that nobody knows and a refusal after it block the event until 
 });
 
 test("usage that is missing in lagging sums is not sent again before they can be believed", async (t) => {
-  const { register, drain, drainOnce, pass, double, billed, recorded, retryFailed } =
-    await setUpBilling(t, { summaryDelaySeconds: 120 });
-  await register(9);
-  pass(5);
-  double.control.addFault({ kind: "drop", applied: true });
-  await drainOnce();
-  double.control.addFault({
-    kind: "answer",
-    status: 400,
-    body: { error: { type: "invalid_request_error", message: "Something." } },
-  });
-  await drainOnce();
+  const setup = await setUpBilling(t, { summaryDelaySeconds: 120 });
+  const { drain, pass, billed, recorded, retryFailed } = setup;
+  await leaveUnknown(setup);
 
   await t.throwsAsync(retryFailed(), { instanceOf: DomainError, message: /lag for another 15/u });
   pass(16 * 60);
@@ -217,19 +213,10 @@ test("usage that is missing in lagging sums is not sent again before they can be
 });
 
 test("a blocked event whose minute does not add up is left to a person's word", async (t) => {
-  const { register, drain, double, customerId, retryFailed, retryAs, billed, pass, drainOnce } =
-    await setUpBilling(t);
-  await register(9);
+  const setup = await setUpBilling(t);
+  const { drain, double, customerId, retryFailed, retryAs, billed, pass } = setup;
   const second = double.control.now();
-  pass(5);
-  double.control.addFault({ kind: "drop", applied: true });
-  await drainOnce();
-  double.control.addFault({
-    kind: "answer",
-    status: 400,
-    body: { error: { type: "invalid_request_error", message: "Something else." } },
-  });
-  await drain();
+  await leaveUnknown(setup);
   // Somebody else reports usage of the same customer.
   await fetch(`${double.url}/v1/billing/meter_events`, {
     method: "POST",

@@ -1,14 +1,7 @@
-import {
-  beginAttempt,
-  findUnfinishedMeterEvent,
-  recordRetry,
-  renewLease,
-  settleAttempt,
-} from "../../db/meterEvents.ts";
+import { findUnfinishedMeterEvent } from "../../db/meterEvents.ts";
 import { updateAccount } from "../../db/accounts.ts";
 import { sumLedgerUsage } from "../../db/ledgerUsage.ts";
 import type { Fault } from "../stripe/faults.ts";
-import { until } from "../stripe/stripeSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { setUpBilling } from "./billingSetup.ts";
 
@@ -136,127 +129,6 @@ test("rate limits and lock timeouts", survives, [
 ]);
 test("a gateway's HTML page", survives, [{ kind: "bad_gateway", applied: true }]);
 test("a 200 that cannot be read", survives, [{ kind: "broken_json", applied: true }]);
-
-test("a kill between putting the attempt on record and sending loses and doubles nothing", async (t) => {
-  const { register, pass, deps, seal, drain, drainOnce, billed, recorded, sends } =
-    await setUpBilling(t);
-  await register(4);
-  pass(5);
-  const event = await seal();
-  const now = deps.clock.now();
-  await beginAttempt(deps.db, event?.id ?? 0n, { now, until: new Date(now.getTime() + 25_000) });
-
-  t.like(await drainOnce(), { kind: "delayed", cause: "leased" });
-  t.is(sends(), 0);
-  await drain();
-
-  t.is(sends(), 1);
-  t.deepEqual(billed(), await recorded());
-});
-
-test("a lease that was left before the clock was set back by an hour holds nobody up", async (t) => {
-  const { register, pass, deps, seal, drain, drainOnce, billed, recorded, sends } =
-    await setUpBilling(t);
-  await register(4);
-  pass(5);
-  const { id = 0n } = (await seal()) ?? {};
-  const before = new Date(deps.clock.now().getTime() + 60 * 60 * 1000);
-  await beginAttempt(deps.db, id, {
-    now: before,
-    until: new Date(before.getTime() + 15_000),
-  });
-
-  t.deepEqual(await drainOnce(), { kind: "done" });
-  await drain();
-
-  t.is(sends(), 1);
-  t.deepEqual(billed(), await recorded());
-});
-
-test("a kill between sending and recording loses and doubles nothing", async (t) => {
-  const { register, pass, deps, stream, seal, drain, billed, recorded, sends, customerId } =
-    await setUpBilling(t);
-  await register(4);
-  pass(5);
-  const event = await seal();
-  const now = deps.clock.now();
-  await beginAttempt(deps.db, event?.id ?? 0n, { now, until: new Date(now.getTime() + 25_000) });
-  await deps.billing.forMode("live").send(
-    {
-      identifier: event?.identifier ?? "",
-      customer: { accountId: stream.accountId, customerId, subscriptionId: null },
-      meter: "tree",
-      quantity: 4,
-      second: event?.second ?? 0,
-      keyGeneration: 0,
-    },
-    new AbortController().signal,
-  );
-
-  await drain();
-
-  t.is(sends(), 2);
-  t.deepEqual(billed(), await recorded());
-});
-
-test("an attempt that another one has followed has no say any more", async (t) => {
-  const { register, pass, deps, stream, seal, drain, billed, recorded, events } =
-    await setUpBilling(t);
-  const { db, clock } = deps;
-  await register(4);
-  pass(5);
-  const { id = 0n } = (await seal()) ?? {};
-  const begin = async () => {
-    const now = clock.now();
-    const attempt = await beginAttempt(db, id, { now, until: new Date(now.getTime() + 15_000) });
-    return attempt ?? { id, attempts: -1, leasedUntil: null };
-  };
-  const late = await begin();
-  t.is((await begin()).attempts, -1);
-  pass(15);
-  const latest = await begin();
-
-  await recordRetry(db, late, { reason: "late", outcomeUnknown: false, newKey: true });
-  t.false(await renewLease(db, late, clock.now()));
-  await settleAttempt(db, late, { state: "rejected", reason: "late", settledAt: clock.now() });
-
-  t.like(await findUnfinishedMeterEvent(db, stream), {
-    state: "sending",
-    attempts: 2,
-    leasedUntil: latest.leasedUntil,
-    keyGeneration: 0,
-    lastError: null,
-  });
-  t.true(await renewLease(db, latest, clock.now()));
-  await drain();
-  t.deepEqual(await events(), [{ state: "delivered", quantity: 4 }]);
-  t.deepEqual(billed(), await recorded());
-});
-
-test("an attempt that was followed while it asked what became of an earlier one is not made", async (t) => {
-  const { register, pass, drainOnce, drain, double, sends, billed, recorded } =
-    await setUpBilling(t);
-  const { control } = double;
-  await register(4);
-  pass(5);
-  control.addFault({ kind: "drop", times: 2 });
-  await drainOnce();
-  pass(21 * 3600);
-  const path = `/v1/billing/meters/${control.meterIds().tree}/event_summaries`;
-  control.addFault({ kind: "hold", method: "GET", path });
-  const late = drainOnce();
-  await until(() => control.held() === 1);
-  pass(16);
-  t.like(await drainOnce(), { kind: "delayed", cause: "retry" });
-  const before = sends();
-
-  control.release();
-
-  t.like(await late, { kind: "delayed", cause: "leased" });
-  t.is(sends(), before);
-  await drain();
-  t.deepEqual(billed(), await recorded());
-});
 
 test("several senders of one stream never call at the same time and bill once", async (t) => {
   const { register, pass, drainOnce, drain, billed, recorded, double } = await setUpBilling(t);

@@ -10,6 +10,7 @@ import { readJson, runImpact } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { freshEin } from "../support/factories.ts";
 
 const test = testWithDatabase();
 
@@ -17,12 +18,6 @@ const HEADER =
   "EIN,NAME,ICO,STREET,CITY,STATE,ZIP,GROUP,SUBSECTION,AFFILIATION,CLASSIFICATION,RULING,DEDUCTIBILITY,FOUNDATION," +
   "ACTIVITY,ORGANIZATION,STATUS,TAX_PERIOD,ASSET_CD,INCOME_CD,FILING_REQ_CD,PF_FILING_REQ_CD,ACCT_PD,ASSET_AMT," +
   "INCOME_AMT,REVENUE_AMT,NTEE_CD,SORT_NAME";
-
-let lastEin = 400_000_000;
-const freshEin = (): string => {
-  lastEin += 1;
-  return String(lastEin);
-};
 
 /** A made-up line of the file. */
 const lineOf = (ein: string, name: string, subsection = "03"): string =>

@@ -19,7 +19,7 @@ import type { Call } from "../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { CATALOGUE_ONLY, createTestOrganization } from "../support/factories.ts";
 import { registerNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import type { ProviderDouble } from "./startProviderDouble.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
@@ -67,7 +67,7 @@ export const startDonationApi = async (
   const charities = createCharities({
     db,
     clock,
-    settings: { everyorg: null, change: null, pledge: null },
+    settings: CATALOGUE_ONLY,
   });
   const { call } = await startStandaloneApi(t, {
     validateDonation: decideHere({ db, clock, billing, charities }),

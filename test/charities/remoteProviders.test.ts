@@ -5,6 +5,7 @@ import type { CharityProvider } from "../../providers/charities/provider.ts";
 import { CharityProviderError } from "../../providers/charities/provider.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { freshEin } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { eventually } from "../support/programs.ts";
 import { settingsOf } from "./donationSetup.ts";
@@ -17,13 +18,6 @@ const never = new AbortController().signal;
 
 type RemoteName = Exclude<CharityProviderName, "catalogue">;
 const REMOTE: readonly RemoteName[] = ["everyorg", "change", "pledge"];
-
-let lastEin = 300_000_000;
-/** No two tests share one: details are kept for all. */
-const freshEin = (): string => {
-  lastEin += 1;
-  return String(lastEin);
-};
 
 const stage = async (
   t: ExecutionContext<DatabaseContext>,

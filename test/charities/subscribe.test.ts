@@ -12,7 +12,7 @@ import { startStripeDouble } from "../stripe/startStripeDouble.ts";
 import type { StripeDouble } from "../stripe/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { CATALOGUE_ONLY, createTestOrganization } from "../support/factories.ts";
 import { decideHere, startDonationApi } from "./donationSetup.ts";
 
 const test = testWithDatabase();
@@ -70,7 +70,7 @@ const stage = async (
   const charities = createCharities({
     db,
     clock: systemClock,
-    settings: { everyorg: null, change: null, pledge: null },
+    settings: CATALOGUE_ONLY,
   });
   const { call } = await startStandaloneApi(t, {
     db,

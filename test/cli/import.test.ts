@@ -13,7 +13,7 @@ import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import { readBooks } from "../support/books.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { lineOf } from "./importLine.ts";
 import type { Fields } from "./importLine.ts";
 import { readJson, runImpact } from "./runImpact.ts";
@@ -148,16 +148,7 @@ test("an idempotency key stands for one registration in a file, in the API and i
   const { id, importText } = await setUp(t);
   const writer = createRegistrationWriter({ db, clock: systemClock });
   const post = (key: string, count: number) =>
-    writer.register({
-      accountId: id,
-      mode: "live",
-      kind: "tree",
-      count,
-      fractionalCount: 0,
-      idempotencyKey: key,
-      attribution: "",
-      metadata: {},
-    });
+    writer.register(registrationOf(id, { count, idempotencyKey: key }));
   const posted = await post("posted", 8);
   const run = await importText(
     lines(

@@ -7,7 +7,7 @@ import { systemClock } from "../../domain/clock.ts";
 import { hash } from "node:crypto";
 import { startStripeDouble } from "../stripe/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { readJson, runImpact } from "./runImpact.ts";
 import type { Run } from "./runImpact.ts";
 
@@ -184,16 +184,7 @@ test("org show tells totals by mode and kind and this month's", async (t) => {
   const { db, databaseUrl } = t.context;
   const { id } = await createTestOrganization(db, { name: "Totals", billingDay: 15 });
   const writer = createRegistrationWriter({ db, clock: systemClock });
-  await writer.register({
-    accountId: id,
-    mode: "test",
-    kind: "bottle",
-    count: 12,
-    fractionalCount: 0,
-    idempotencyKey: null,
-    attribution: "",
-    metadata: {},
-  });
+  await writer.register(registrationOf(id, { mode: "test", kind: "bottle", count: 12 }));
   const run = await runImpact(["org", "show", id, "--json"], {
     env: { DATABASE_URL: databaseUrl },
   });

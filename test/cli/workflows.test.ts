@@ -10,7 +10,7 @@ import { usageSender, usageSenderWorkflowId } from "../../workflows/usageSender.
 import { startStripeDouble } from "../stripe/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
 import { readJson, runImpact } from "./runImpact.ts";
 import type { Run } from "./runImpact.ts";
@@ -151,16 +151,9 @@ test.serial(
 
     double.control.addFault({ kind: "server_error", times: 1_000_000 });
     const { id } = await createTestOrganization(db, { stripeCustomerId: customerId });
-    const { registration } = await createRegistrationWriter({ db, clock: systemClock }).register({
-      accountId: id,
-      mode: "live",
-      kind: "tree",
-      count: 5,
-      fractionalCount: 0,
-      idempotencyKey: null,
-      attribution: "",
-      metadata: {},
-    });
+    const { registration } = await createRegistrationWriter({ db, clock: systemClock }).register(
+      registrationOf(id, { count: 5 }),
+    );
     // The report of the registration is under way before it is taken back, so that both must be sent.
     await eventually(
       async () =>

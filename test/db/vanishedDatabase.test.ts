@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
 import { BackendTerminatedError } from "slonik";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
@@ -89,6 +90,8 @@ test("a key is found again after the database vanished under its look-up", async
   const { apiKeyTest: key } = await createTestOrganization(t.context.db);
   const authenticate = createAuthenticator({ db, accountType: "organization", cachedMs: 1 });
   t.truthy(await authenticate(key));
+  // Until what is remembered of the key is forgotten.
+  await delay(10);
 
   freeze();
   await failsInTime(t, Promise.all([authenticate(key), authenticate(key)]));

@@ -8,7 +8,7 @@ import { gatherPlantingOrders } from "../../services/gatherPlantingOrders.ts";
 import type { EvidenceDependencies } from "../../services/readTreeEvidence.ts";
 import { recordPlantingFacts } from "../../services/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { createTestPlanting } from "../support/planting.ts";
 
@@ -59,16 +59,15 @@ export const setUpEvidence = async (
       count: number,
       { mode = "live", kind = "tree" }: { readonly mode?: Mode; readonly kind?: Kind } = {},
     ): Promise<string> => {
-      const { registration } = await writer.register({
-        accountId: organization.id,
-        mode,
-        kind,
-        count,
-        fractionalCount: 0.5,
-        idempotencyKey: null,
-        attribution: "spring",
-        metadata: {},
-      });
+      const { registration } = await writer.register(
+        registrationOf(organization.id, {
+          mode,
+          kind,
+          count,
+          fractionalCount: 0.5,
+          attribution: "spring",
+        }),
+      );
       return registration.id;
     },
     gather: (registrationsPerOrder?: number): Promise<number> =>

@@ -29,7 +29,7 @@ import {
 import { BACKGROUND_QUEUE } from "../../workflows/taskQueues.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { eventually, registerNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { handedOver } from "./evidenceSetup.ts";
@@ -101,17 +101,7 @@ const setUp = async (
         await stop();
         await native.close();
       }),
-    register: (count: number) =>
-      writer.register({
-        accountId,
-        mode: "live",
-        kind: "tree",
-        count,
-        fractionalCount: 0,
-        idempotencyKey: null,
-        attribution: "",
-        metadata: {},
-      }),
+    register: (count: number) => writer.register(registrationOf(accountId, { count })),
     gather: (): Promise<void> =>
       temporal.workflow.execute(plantingGathering, {
         workflowId: PLANTING_GATHERING_ID,

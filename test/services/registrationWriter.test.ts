@@ -1,25 +1,12 @@
 import { systemClock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
-import type { NewRegistration } from "../../domain/registrations.ts";
 import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { readBooks } from "../support/books.ts";
 
 const test = testWithDatabase();
-
-const entryOf = (accountId: string, given: Partial<NewRegistration> = {}): NewRegistration => ({
-  accountId,
-  mode: "live",
-  kind: "tree",
-  count: 1,
-  fractionalCount: 0,
-  idempotencyKey: null,
-  attribution: "",
-  metadata: {},
-  ...given,
-});
 
 const createWriter = ({ db }: DatabaseContext) =>
   createRegistrationWriter({ db, clock: systemClock });
@@ -36,11 +23,11 @@ test("requests that are written together are answered as if each had been alone,
   ];
 
   const answers = await Promise.all([
-    writer.register(entryOf(one.id, { count: 5 })),
-    writer.register(entryOf(two.id, { count: 100 })),
-    writer.register(entryOf(one.id, { count: 7 })),
-    writer.register(entryOf(one.id, { count: 1000, kind: "bottle" })),
-    writer.register(entryOf(one.id, { count: 1 })),
+    writer.register(registrationOf(one.id, { count: 5 })),
+    writer.register(registrationOf(two.id, { count: 100 })),
+    writer.register(registrationOf(one.id, { count: 7 })),
+    writer.register(registrationOf(one.id, { count: 1000, kind: "bottle" })),
+    writer.register(registrationOf(one.id, { count: 1 })),
   ]);
 
   t.deepEqual(
@@ -56,7 +43,7 @@ test("200 parallel registrations with one key, in two processes' writers, make o
   const answers = await Promise.all(
     Array.from({ length: 200 }, (_, index) =>
       writers[index % 2 === 0 ? 0 : 1].register(
-        entryOf(id, { idempotencyKey: "once", count: index + 1 }),
+        registrationOf(id, { idempotencyKey: "once", count: index + 1 }),
       ),
     ),
   );
@@ -79,10 +66,10 @@ test("two batches that share keys in opposite orders both succeed", async (t) =>
   for (let round = 0; round < 5; round += 1) {
     const ordered = keys.map((key) => `${key}-${round}`);
     const answers = await Promise.all([
-      ...ordered.map((key) => writers[0].register(entryOf(id, { idempotencyKey: key }))),
+      ...ordered.map((key) => writers[0].register(registrationOf(id, { idempotencyKey: key }))),
       ...ordered
         .toReversed()
-        .map((key) => writers[1].register(entryOf(id, { idempotencyKey: key }))),
+        .map((key) => writers[1].register(registrationOf(id, { idempotencyKey: key }))),
     ]);
     t.is(answers.filter((answer) => answer.replayed).length, keys.length);
   }
@@ -95,12 +82,12 @@ test("a row that the database refuses fails alone; the rest of its batch is reco
     await createTestOrganization(t.context.db),
     await createTestOrganization(t.context.db),
   ];
-  await writer.register(entryOf(full.id, { count: Number.MAX_SAFE_INTEGER }));
+  await writer.register(registrationOf(full.id, { count: Number.MAX_SAFE_INTEGER }));
 
   const answers = await Promise.allSettled([
-    ...Array.from({ length: 10 }, () => writer.register(entryOf(other.id))),
-    writer.register(entryOf(full.id, { count: 1 })),
-    ...Array.from({ length: 10 }, () => writer.register(entryOf(other.id))),
+    ...Array.from({ length: 10 }, () => writer.register(registrationOf(other.id))),
+    writer.register(registrationOf(full.id, { count: 1 })),
+    ...Array.from({ length: 10 }, () => writer.register(registrationOf(other.id))),
   ]);
 
   const refused = answers.filter((answer) => answer.status === "rejected");
@@ -126,18 +113,18 @@ test("whose total is full is written apart for a while and costs the others no b
     await createTestOrganization(t.context.db),
   ];
   await writer.register(
-    entryOf(full.id, { count: Number.MAX_SAFE_INTEGER, idempotencyKey: "all" }),
+    registrationOf(full.id, { count: Number.MAX_SAFE_INTEGER, idempotencyKey: "all" }),
   );
-  await t.throwsAsync(writer.register(entryOf(full.id)), { instanceOf: DomainError });
+  await t.throwsAsync(writer.register(registrationOf(full.id)), { instanceOf: DomainError });
   batches.length = 0;
 
   const answers = await Promise.allSettled(
     Array.from({ length: 20 }, () => [
-      writer.register(entryOf(other.id)),
-      writer.register(entryOf(full.id)),
+      writer.register(registrationOf(other.id)),
+      writer.register(registrationOf(full.id)),
     ]).flat(),
   );
-  const replayed = await writer.register(entryOf(full.id, { idempotencyKey: "all" }));
+  const replayed = await writer.register(registrationOf(full.id, { idempotencyKey: "all" }));
 
   t.is(answers.filter(({ status }) => status === "rejected").length, 20);
   t.deepEqual(batches, [20, 1]);
@@ -148,7 +135,7 @@ test("a count of more digits than the processor takes makes several facts that a
   const writer = createWriter(t.context);
   const { id } = await createTestOrganization(t.context.db);
 
-  await writer.register(entryOf(id, { count: Number.MAX_SAFE_INTEGER }));
+  await writer.register(registrationOf(id, { count: Number.MAX_SAFE_INTEGER }));
 
   const books = await readBooks(t.context.db, id);
   t.is(books.facts, 10);
@@ -163,8 +150,8 @@ test("when more is waiting than fits, a request is refused at once and nothing o
   });
   const { id } = await createTestOrganization(t.context.db);
 
-  const accepted = [1, 2, 3].map(() => writer.register(entryOf(id)));
-  const error = t.throws(() => writer.register(entryOf(id)), { instanceOf: DomainError });
+  const accepted = [1, 2, 3].map(() => writer.register(registrationOf(id)));
+  const error = t.throws(() => writer.register(registrationOf(id)), { instanceOf: DomainError });
 
   t.is(error?.code, "queue_full");
   await Promise.all(accepted);
@@ -174,7 +161,7 @@ test("when more is waiting than fits, a request is refused at once and nothing o
 test("a replay of another process's record that is still being committed waits for it", async (t) => {
   const { db } = t.context;
   const { id } = await createTestOrganization(db);
-  const entry = entryOf(id, { idempotencyKey: "shared", count: 3 });
+  const entry = registrationOf(id, { idempotencyKey: "shared", count: 3 });
   const writers = Array.from({ length: 4 }, () => createWriter(t.context));
 
   for (let round = 0; round < 20; round += 1) {

@@ -15,7 +15,8 @@ import type { AuthenticateStore } from "../../services/createStoreAuthenticator.
 import { createStoreImpactWriter } from "../../services/storeImpactWriter.ts";
 import type { StoreImpactWriter } from "../../services/storeImpactWriter.ts";
 import { topUpStore } from "../../services/topUpStore.ts";
-import { createAnswerChecker } from "../api/answerChecker.ts";
+import { createAnswerChecker, parseBody } from "../api/answerChecker.ts";
+import { CATALOGUE_ONLY } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { serve } from "../support/server.ts";
 
@@ -48,11 +49,6 @@ export type StoreApi = {
   ) => Promise<StoreAnswerOverHttp>;
 };
 
-const parseBody = (text: string): Record<string, unknown> => {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the answer checker has held it to its schema.
-  return text === "" ? {} : (JSON.parse(text) as Record<string, unknown>);
-};
-
 /** The objects of a list in an answer. */
 export const rowsIn = (
   body: Readonly<Record<string, unknown>>,
@@ -71,7 +67,7 @@ export const startStoreApi = async (
     charities = createCharities({
       db,
       clock,
-      settings: { everyorg: null, change: null, pledge: null },
+      settings: CATALOGUE_ONLY,
     }),
     planting = createTestPlanting(db),
   }: {

@@ -11,6 +11,12 @@ import type { StripeDouble, StripeDoubleOptions } from "./startStripeDouble.ts";
 
 export const never = new AbortController().signal;
 
+/** The event may have arrived. */
+export const unknown = { kind: "retry", outcomeUnknown: true } as const;
+
+/** It has not. */
+export const known = { kind: "retry", outcomeUnknown: false } as const;
+
 /** Waits for what another party does; the test's own time limit ends a wait in vain. */
 export const until = async (holds: () => boolean): Promise<void> => {
   while (!holds()) {
