@@ -30,9 +30,9 @@ export type Connections = {
   /** @throws StartupError when the database cannot be reached, SchemaMismatchError when it is not this release's */
   readonly database: () => Promise<DatabasePool>;
   readonly billing: () => Promise<Billing>;
-  /** Null where live usage stays in the built-in ledger. */
+  /** Null without Stripe's key. */
   readonly stripe: () => StripeInspector | null;
-  /** Not connected yet: every call needs a deadline. */
+  /** Not connected yet: every call needs a limit. */
   readonly temporal: () => Promise<Client>;
   readonly close: () => Promise<void>;
 };

@@ -27,10 +27,10 @@ export const dropOccurrences = async (connection: CommonQueryMethods): Promise<v
 const occurrenceRow = z.strictObject({ content: z.string(), count: z.int() });
 
 /**
- * Counts further occurrences of contents, each given once.
+ * Adds further occurrences of contents, each given once.
  * @returns how often each has occurred by now
  */
-export const countOccurrences = async (
+export const addOccurrences = async (
   connection: CommonQueryMethods,
   occurrences: ReadonlyMap<string, number>,
 ): Promise<ReadonlyMap<string, number>> => {

@@ -137,7 +137,7 @@ const reversibleRow = z.strictObject({
 export type ReversibleRecord = Readonly<z.output<typeof reversibleRow>>;
 
 /** A page of the records with units left, newest first, under a lock that lasts until the transaction ends. */
-export const listReversible = (
+export const lockReversible = (
   transaction: DatabaseTransactionConnection,
   owner: Owner,
   filter: ImpactFilter,

@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import type { ImportedEntry } from "../db/importedRegistrations.ts";
 import {
-  countOccurrences,
+  addOccurrences,
   createOccurrences,
   dropOccurrences,
   insertImportedRegistrations,
@@ -91,7 +91,7 @@ const identify = async (
   }
   const left = new Map(here);
   const totals =
-    here.size === 0 ? new Map<string, number>() : await countOccurrences(connection, here);
+    here.size === 0 ? new Map<string, number>() : await addOccurrences(connection, here);
   return registrations.map(({ number, value }, index) => {
     const content = contents[index] ?? null;
     let occurrence = 1;

@@ -2,7 +2,7 @@ import type { DatabaseTransactionConnection } from "slonik";
 import { v7 as newId } from "uuid";
 import { insertBalanceEntries } from "../db/storeBalances.ts";
 import type { ReversibleRecord } from "../db/storeRegistrations.ts";
-import { listReversible, reverseRegistrations } from "../db/storeRegistrations.ts";
+import { lockReversible, reverseRegistrations } from "../db/storeRegistrations.ts";
 import { subtractFromTotals } from "../db/totals.ts";
 import type { Kind } from "../domain/accounts.ts";
 import type { ImpactFilter } from "../domain/customers.ts";
@@ -37,7 +37,7 @@ const takeNewest = async (
         `quantity: the newest ${quantity - missing} units fill ${taken.length} records, the most at a time; reverse the rest in another call`,
       );
     }
-    const page: readonly ReversibleRecord[] = await listReversible(transaction, owner, filter, {
+    const page: readonly ReversibleRecord[] = await lockReversible(transaction, owner, filter, {
       after,
       limit: PAGE_RECORDS,
     });
