@@ -65,6 +65,8 @@ export const parseUrl = parserOf(
   "an http:// or https:// address",
 );
 
+export const parseReason = parserOf(z.string().trim().min(1).max(500), "1 to 500 characters");
+
 /** An instant, or a day's first one in UTC. */
 export const parseInstant = parserOf(
   z.union([z.iso.datetime({ offset: true }), z.iso.date()]).transform((given) => new Date(given)),

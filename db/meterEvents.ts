@@ -212,16 +212,25 @@ export const settleAttempt = async (
   `);
 };
 
-/** Takes a failed event to the state that a retry of its usage leaves it in. Must run under the stream's lock. */
+/**
+ * Takes a failed event to the state that a person's decision leaves it in. Must run under the stream's lock.
+ * @param note what the person said, put before the last error; null to leave that as it is
+ */
 export const settleFailedEvent = async (
   transaction: DatabaseTransactionConnection,
   id: bigint,
-  state: Extract<MeterEventState, "delivered" | "superseded">,
-  settledAt: Date,
+  settlement: {
+    readonly state: Extract<MeterEventState, "delivered" | "superseded" | "waived">;
+    readonly note: string | null;
+    readonly settledAt: Date;
+  },
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE meter_event
-    SET state = ${state}, settled_at = ${settledAt.toISOString()}
+    SET
+      state = ${settlement.state},
+      last_error = nullif(concat_ws('; before: ', ${settlement.note}::text, last_error), ''),
+      settled_at = ${settlement.settledAt.toISOString()}
     WHERE id = ${id}
   `);
 };

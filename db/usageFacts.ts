@@ -84,7 +84,7 @@ export const listUnsealedFacts = (
           JOIN meter_event ON meter_event.id = original.meter_event_id
           WHERE original.registration_id = fact.registration_id
             AND original.quantity > 0
-            AND meter_event.state IN (${FAILED})
+            AND meter_event.state IN (${FAILED}, 'waived')
         ) AS held,
         coalesce(billed.processor, ${current.processor}) AS processor,
         CASE WHEN billed.processor IS NULL THEN ${current.customerId} ELSE billed.customer_id END AS customer_id
@@ -228,6 +228,6 @@ export const areRefundsSettled = (
       LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
       WHERE usage_fact.registration_id = ${registrationId}
         AND usage_fact.refund_id IS NOT NULL
-        AND coalesce(meter_event.state, 'unsealed') NOT IN ('delivered', 'void', 'held')
+        AND coalesce(meter_event.state, 'unsealed') NOT IN ('delivered', 'void', 'held', 'waived')
     ) AS settled
   `);

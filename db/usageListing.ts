@@ -58,11 +58,12 @@ const STATE_CONDITIONS: Readonly<Record<UsageState, FragmentSqlToken>> = {
   pending: sql.fragment`meter_event.state IN (${UNFINISHED})`,
   sent: sql.fragment`meter_event.state = 'delivered'`,
   failed: sql.fragment`meter_event.state IN (${FAILED})`,
+  waived: sql.fragment`meter_event.state = 'waived'`,
   late: sql.fragment`meter_event.state = 'delivered' AND meter_event.last_error = ${DELIVERED_LATE}`,
 };
 
 /** How far usage has come, as people ask for it. */
-export type UsageState = "pending" | "sent" | "failed" | "late";
+export type UsageState = "pending" | "sent" | "failed" | "waived" | "late";
 
 /**
  * Meter events, those sealed last first; without a state, of every one. Of one account each stream's latest are read

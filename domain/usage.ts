@@ -43,6 +43,7 @@ export type FailedState = (typeof FAILED_STATES)[number];
  * - `delivered`: the processor has it. `void`: its facts add up to nothing, so nothing is sent.
  * - `held`: takes back usage that the processor never accepted; sent only if that usage is retried.
  * - `superseded`: failed, and its facts were retried.
+ * - `waived`: failed, and closed by a person: the processor does not have it and shall not get it.
  */
 export const METER_EVENT_STATES = [
   ...UNFINISHED_STATES,
@@ -51,6 +52,7 @@ export const METER_EVENT_STATES = [
   "held",
   ...FAILED_STATES,
   "superseded",
+  "waived",
 ] as const;
 export type MeterEventState = (typeof METER_EVENT_STATES)[number];
 

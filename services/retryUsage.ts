@@ -53,9 +53,9 @@ const findDelivery = (
     : { kind: "unclear", reason: `${event.processor} is not set up, so it cannot be asked` };
 };
 
-/** @throws DomainError request_invalid unless the event has failed */
+/** @throws DomainError request_invalid unless the event has failed; one that was waived may be retried after all */
 const requireFailed = (event: StoredMeterEvent): void => {
-  if (!isFailed(event.state)) {
+  if (!isFailed(event.state) && event.state !== "waived") {
     throw new DomainError(
       "request_invalid",
       `meter event ${event.id} is ${event.state}: there is nothing to retry`,
@@ -101,12 +101,11 @@ export const retryUsage = async (
         `meter event ${meterEventId}: it or its minute has changed meanwhile; try again`,
       );
     }
-    await settleFailedEvent(
-      transaction,
-      meterEventId,
-      delivery.kind === "delivered" ? "delivered" : "superseded",
-      clock.now(),
-    );
+    await settleFailedEvent(transaction, meterEventId, {
+      state: delivery.kind === "delivered" ? "delivered" : "superseded",
+      note: null,
+      settledAt: clock.now(),
+    });
     await releaseHeldRefunds(transaction, meterEventId);
     if (delivery.kind === "delivered") {
       return "delivered";

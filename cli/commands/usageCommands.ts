@@ -1,21 +1,28 @@
 import type { Command } from "commander";
 import { Option } from "commander";
-import { parseId, parseInstant, parseLimit } from "../arguments.ts";
+import { parseId, parseInstant, parseLimit, parseReason } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import type { ListOptions } from "./usage/listUsage.ts";
 import { listUsage } from "./usage/listUsage.ts";
 import type { ReconcileOptions } from "./usage/reconcile.ts";
 import { reconcile } from "./usage/reconcile.ts";
 import type { RetryOptions } from "./usage/retry.ts";
-import { parseRetryId, retry } from "./usage/retry.ts";
+import { parseMeterEventId, parseRetryId, retry } from "./usage/retry.ts";
 import type { RetryId } from "./usage/retry.ts";
 import { showUsage } from "./usage/showUsage.ts";
+import type { WaiveOptions } from "./usage/waive.ts";
+import { waive } from "./usage/waive.ts";
 
 const RETRY_HELP = `
 Usage that was definitely refused is sent again in a new event. Where nobody knows
 whether an attempt got through, the processor's own record is asked first; if that
 does not tell either, find out and say it with --assume: a wrong "absent" bills
 twice, a wrong "delivered" never.`;
+
+const WAIVE_HELP = `
+Say so only of usage that the processor does not have and shall not get: it was
+invoiced by hand, or can never be sent. What is refunded of it later is taken back
+from nobody. A waived event can still be retried by its id.`;
 
 export const addUsageCommands = (program: Command, context: Context): void => {
   const usage = program.command("usage").description("usage on its way to the billing processor");
@@ -27,6 +34,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
         "pending",
         "sent",
         "failed",
+        "waived",
         "late",
       ]),
     )
@@ -64,6 +72,21 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .action((ids: readonly RetryId[] | undefined, options: RetryOptions) =>
       retry(context, ids ?? [], options),
     );
+  usage
+    .command("waive")
+    .description("close failed meter events for good")
+    .argument(
+      "<ids...>",
+      "ids of failed meter events",
+      (given: string, earlier: readonly bigint[] | undefined) => [
+        ...(earlier ?? []),
+        parseMeterEventId(given),
+      ],
+    )
+    .requiredOption("--reason <text>", "why, kept with the events", parseReason)
+    .option("--json", "print JSON")
+    .addHelpText("after", WAIVE_HELP)
+    .action((ids: readonly bigint[], options: WaiveOptions) => waive(context, ids, options));
   usage
     .command("reconcile")
     .description("compare the processor's usage with what was delivered to it; corrects nothing")

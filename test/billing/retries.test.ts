@@ -1,8 +1,11 @@
 import { z } from "zod";
-import { beginAttempt } from "../../db/meterEvents.ts";
+import { beginAttempt, findMeterEvent } from "../../db/meterEvents.ts";
 import { sql } from "../../db/sql.ts";
+import { areRefundsSettled } from "../../db/usageFacts.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { reconcileUsage } from "../../services/reconcileUsage.ts";
 import { retryUsage } from "../../services/retryUsage.ts";
+import { waiveUsage } from "../../services/waiveUsage.ts";
 import type { Fault } from "../stripe/faults.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
@@ -130,5 +133,57 @@ test("nobody's word makes a definite refusal a delivery", async (t) => {
   t.deepEqual(await events(), [{ state: "rejected", quantity: 4 }]);
   t.deepEqual(await retryAs("absent"), ["waiting"]);
   await drain();
+  t.deepEqual(billed(), await recorded());
+});
+
+test("waived usage is sent no more, nor what is refunded of it, and is no drift", async (t) => {
+  const setup = await setUpBilling(t);
+  const { deps, register, refund, drain, double, events, billed, pass } = setup;
+  double.control.addFault(refused);
+  const id = await register(9);
+  await drain();
+  const [failed = 0n] = await failedIds(setup);
+
+  await waiveUsage(deps, failed, "invoiced by hand");
+  await refund(id, 4);
+  await drain();
+
+  t.deepEqual(await events(), [
+    { state: "waived", quantity: 9 },
+    { state: "held", quantity: -4 },
+  ]);
+  t.deepEqual(billed(), {});
+  t.true(await areRefundsSettled(deps.db, id));
+  t.regex(
+    (await findMeterEvent(deps.db, failed))?.lastError ?? "",
+    /^waived: invoiced by hand; before: No such customer: 'cus_gone'/u,
+  );
+  pass(LAG_SECONDS);
+  const report = await reconcileUsage(
+    deps,
+    { accountId: setup.stream.accountId },
+    AbortSignal.timeout(20_000),
+  );
+  t.deepEqual(
+    report.streams.map(({ drift, failed: units }) => ({ drift, units })),
+    [{ drift: 0, units: 0 }],
+  );
+  await t.throwsAsync(waiveUsage(deps, failed, "again"), { message: /is waived/u });
+});
+
+test("usage that was waived by mistake is billed when it is retried, less its refunds", async (t) => {
+  const setup = await setUpBilling(t);
+  const { deps, register, refund, drain, double, billed, recorded } = setup;
+  double.control.addFault(refused);
+  const id = await register(9);
+  await drain();
+  const [failed = 0n] = await failedIds(setup);
+  await waiveUsage(deps, failed, "by mistake");
+  await refund(id, 4);
+  await drain();
+
+  t.is(await retryUsage(deps, failed), "waiting");
+  await drain();
+
   t.deepEqual(billed(), await recorded());
 });

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { testWithDatabase } from "../support/database.ts";
 import { readJson } from "./runImpact.ts";
-import { giveCustomer, setUpUsage } from "./usageScene.ts";
+import { giveCustomer, listedEvent, setUpUsage } from "./usageScene.ts";
 import type { Scene } from "./usageScene.ts";
 
 // One after the other: some of these retry what failed of everybody.
@@ -149,3 +149,44 @@ test.serial("where nobody can be asked a person must say what became of it", asy
   t.is(scene.billed(), 0);
   t.deepEqual(await scene.failedEvents(), []);
 });
+
+test.serial(
+  "failed events are waived by their ids with a reason, the others are told",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    await scene.register(3);
+    await scene.drain();
+    const [failed = ""] = await scene.failedEvents();
+
+    const without = await scene.impact("usage", "waive", failed);
+    t.is(without.exitCode, 2);
+    t.regex(without.stderr, /--reason/u);
+    const run = await scene.impact(
+      "usage",
+      "waive",
+      failed,
+      "999999",
+      "--reason",
+      "too old",
+      "--json",
+    );
+    t.is(run.exitCode, 1);
+    t.deepEqual(readJson(run), [
+      { id: failed, result: "waived", reason: null },
+      { id: "999999", result: "failed", reason: "there is no meter event 999999" },
+    ]);
+    t.deepEqual(await scene.failedEvents(), []);
+    const listed = await scene.impact(
+      "usage",
+      "list",
+      "--state",
+      "waived",
+      "--org",
+      scene.id,
+      "--json",
+    );
+    t.like(z.array(listedEvent).parse(readJson(listed))[0], { state: "waived", quantity: 3 });
+    const unknown = await scene.impact("usage", "waive", "999999", "--reason", "x");
+    t.is(unknown.exitCode, 3);
+  },
+);

@@ -28,9 +28,18 @@ type Result = {
   readonly exitCode: number;
 };
 
+const METER_EVENT_ID = /^\d{1,18}$/u;
+
+export const parseMeterEventId = (given: string): bigint => {
+  if (!METER_EVENT_ID.test(given)) {
+    throw new InvalidArgumentError("It must be the id of a meter event.");
+  }
+  return BigInt(given);
+};
+
 export const parseRetryId = (given: string): RetryId => {
-  if (/^\d{1,18}$/u.test(given)) {
-    return { meterEventId: BigInt(given) };
+  if (METER_EVENT_ID.test(given)) {
+    return { meterEventId: parseMeterEventId(given) };
   }
   try {
     return { registrationId: parseId(given) };
