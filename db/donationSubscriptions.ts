@@ -2,6 +2,8 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../domain/accounts.ts";
 import { processorColumn } from "./columns.ts";
+import { isLeaseOver } from "./leases.ts";
+import type { Lease } from "./leases.ts";
 import { sql } from "./sql.ts";
 
 const subscriptionRow = z.strictObject({
@@ -39,11 +41,11 @@ export const leaseDonationSubscription = (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
   { processor, subscriptionId }: Carrier,
-  { now, until }: { readonly now: Date; readonly until: Date },
+  lease: Lease,
 ): Promise<number | null> =>
   db.maybeOneFirst(sql.type(z.strictObject({ attempt: z.int() }))`
     INSERT INTO donation_subscription AS known (account_id, mode, processor, subscription_id, attempt, leased_until)
-    VALUES (${accountId}, ${mode}, ${processor}, ${subscriptionId}, 1, ${until.toISOString()})
+    VALUES (${accountId}, ${mode}, ${processor}, ${subscriptionId}, 1, ${lease.until.toISOString()})
     ON CONFLICT (account_id, mode) DO UPDATE
     SET
       processor = excluded.processor,
@@ -55,7 +57,7 @@ export const leaseDonationSubscription = (
       END,
       attempt = known.attempt + 1,
       leased_until = excluded.leased_until
-    WHERE known.leased_until IS NULL OR known.leased_until <= ${now.toISOString()}
+    WHERE ${isLeaseOver(sql.fragment`known.leased_until`, lease)}
     RETURNING attempt
   `);
 

@@ -3,6 +3,8 @@ import { z } from "zod";
 import type { MeterEventState, UsageStream } from "../domain/usage.ts";
 import { meterEventIdentifier } from "../domain/usage.ts";
 import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "./columns.ts";
+import { isLeaseOver } from "./leases.ts";
+import type { Lease } from "./leases.ts";
 import { UNFINISHED } from "./meterEventStates.ts";
 import { nothing, sql } from "./sql.ts";
 
@@ -118,14 +120,13 @@ export const insertMeterEvent = async (
 };
 
 /**
- * Puts an attempt on record before it is made and leases the event to it. A lease that ends more than twice its length
- * from now was taken before a clock was set back, and holds nobody up; clocks of two machines differ by less.
+ * Puts an attempt on record before it is made and leases the event to it.
  * @returns null when another attempt still holds the lease, or the event is settled
  */
 export const beginAttempt = (
   db: CommonQueryMethods,
   id: bigint,
-  lease: { readonly now: Date; readonly until: Date },
+  lease: Lease,
 ): Promise<StoredMeterEvent | null> =>
   db.maybeOne(sql.prepared("begin_attempt", meterEventRow)`
     UPDATE meter_event
@@ -138,11 +139,7 @@ export const beginAttempt = (
       leased_until = ${lease.until.toISOString()}
     WHERE id = ${id}
       AND state IN (${UNFINISHED})
-      AND (
-        leased_until IS NULL
-        OR leased_until <= ${lease.now.toISOString()}
-        OR leased_until > ${new Date(2 * lease.until.getTime() - lease.now.getTime()).toISOString()}
-      )
+      AND ${isLeaseOver(sql.fragment`leased_until`, lease)}
     RETURNING ${columns}
   `);
 

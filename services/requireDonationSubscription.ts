@@ -1,8 +1,8 @@
 import type { DatabasePool } from "slonik";
-import { findAccount } from "../db/accounts.ts";
 import { findDonationSubscription } from "../db/donationSubscriptions.ts";
 import { DomainError } from "../domain/errors.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
+import { getAccount } from "./getAccount.ts";
 
 /** Whether an account's live donations are subscribed to with its current processor and subscription, and since when. */
 const readSubscribedSince = async (
@@ -10,13 +10,13 @@ const readSubscribedSince = async (
   accountId: string,
 ): Promise<Date | null> => {
   const [account, subscription] = await Promise.all([
-    findAccount(db, accountId),
+    getAccount(db, accountId),
     findDonationSubscription(db, { accountId, mode: "live" }),
   ]);
-  const processor = billing.forMode("live").name;
+  const processor = billing.billerOf(account, "live");
   const isCurrent =
     subscription?.processor === processor &&
-    (processor === "ledger" || subscription.subscriptionId === account?.stripeSubscriptionId);
+    (processor === "ledger" || subscription.subscriptionId === account.stripeSubscriptionId);
   return isCurrent ? subscription.activeSince : null;
 };
 

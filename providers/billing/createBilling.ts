@@ -7,11 +7,10 @@ import type { StripeOptions } from "./stripe/createStripeProcessor.ts";
 
 /** The processors of this deployment. */
 export type Billing = {
-  /** What carries donations of a mode. Test mode never leaves the built-in ledger. */
-  readonly forMode: (mode: Mode) => BillingProcessor;
   /**
-   * What bills an account's new usage of a mode. Live usage of an account with a Stripe customer is Stripe's, also while
-   * Stripe is not set up: the ledger would take it for good, and nobody would ever invoice it.
+   * What bills an account's new usage and its donations of a mode. Test mode never leaves the built-in ledger. Live usage
+   * of an account with a Stripe customer is Stripe's, also while Stripe is not set up: the ledger would take it for good,
+   * and nobody would ever invoice it.
    */
   readonly billerOf: (
     account: { readonly stripeCustomerId: string | null },
@@ -37,7 +36,6 @@ export const createBilling = ({
   };
   const stripeProcessor = stripe ? createStripeProcessor(stripe) : null;
   return {
-    forMode: (mode) => (mode === "live" ? (stripeProcessor ?? ledgers.live) : ledgers.test),
     billerOf: ({ stripeCustomerId }, mode) =>
       mode === "live" && (stripeProcessor !== null || stripeCustomerId !== null)
         ? "stripe"

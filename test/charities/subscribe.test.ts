@@ -1,10 +1,16 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { updateAccount } from "../../db/accounts.ts";
-import { findDonationSubscription } from "../../db/donationSubscriptions.ts";
+import {
+  findDonationSubscription,
+  leaseDonationSubscription,
+} from "../../db/donationSubscriptions.ts";
 import { systemClock } from "../../domain/clock.ts";
+import { OutageError } from "../../domain/errors.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
+import { requireDonationSubscription } from "../../services/requireDonationSubscription.ts";
+import { subscribeToDonations } from "../../services/subscribeToDonations.ts";
 import type { Answer } from "../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { callDouble } from "../stripe/doubleScene.ts";
@@ -243,6 +249,33 @@ test("a processor that fails later leaves an active subscription active", async 
   });
   t.is((await subscribe()).status, 500);
   t.is((await donate()).status, 200);
+});
+
+test("an organization with a Stripe customer is not subscribed at the ledger while Stripe is not set up", async (t) => {
+  const { accountId, subscribe, donate } = await stage(t);
+  const { db } = t.context;
+  t.is((await subscribe()).status, 200);
+  const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
+  const owner = { accountId, mode: "live" } as const;
+  const before = await findDonationSubscription(db, owner);
+
+  await t.throwsAsync(subscribeToDonations(deps, owner), { instanceOf: OutageError });
+
+  t.deepEqual(await findDonationSubscription(db, owner), before);
+  await t.notThrowsAsync(requireDonationSubscription(deps, accountId));
+  t.is((await donate()).status, 200);
+});
+
+test("a lease left before the clock was set back by an hour holds nobody up", async (t) => {
+  const { accountId, subscribe, subscriptionId } = await stage(t);
+  const now = new Date(Date.now() + 60 * 60 * 1000);
+  await leaseDonationSubscription(
+    t.context.db,
+    { accountId, mode: "live" },
+    { processor: "stripe", subscriptionId },
+    { now, until: new Date(now.getTime() + 15_000) },
+  );
+  t.is((await subscribe()).status, 200);
 });
 
 test("test mode never reaches Stripe", async (t) => {
