@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { MeterEventState, UsageStream } from "../domain/usage.ts";
-import { meterEventIdentifier } from "../domain/usage.ts";
+import { meterEventIdentifierStem } from "../domain/usage.ts";
 import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "./columns.ts";
 import { isLeaseOver } from "./leases.ts";
 import type { Lease } from "./leases.ts";
@@ -82,12 +82,14 @@ export const findMeterEvent = (
     WHERE id = ${id}
   `);
 
-const sequenceRow = z.strictObject({ sequence: z.int() });
-
-/** Puts the next sealing of a second on record. Must run under the stream's lock, which keeps the sequence gapless. */
-export const insertMeterEvent = async (
+/**
+ * Puts the next sealing of a second on record, and its facts into it. Must run under the stream's lock, which keeps the
+ * sequence gapless.
+ */
+export const insertMeterEvent = (
   transaction: DatabaseTransactionConnection,
   stream: UsageStream,
+  factIds: readonly string[],
   event: {
     readonly second: number;
     readonly quantity: bigint;
@@ -98,24 +100,34 @@ export const insertMeterEvent = async (
   },
 ): Promise<StoredMeterEvent> => {
   const { accountId, mode, meter } = stream;
-  const sequence = await transaction.oneFirst(sql.prepared("next_sequence", sequenceRow)`
-    SELECT coalesce(max(sequence), 0) + 1 AS sequence
-    FROM meter_event
-    WHERE account_id = ${accountId}
-      AND mode = ${mode}
-      AND meter = ${meter}
-      AND second = ${event.second}
-  `);
   const sealedAt = event.sealedAt.toISOString();
   return transaction.one(sql.prepared("insert_meter_event", meterEventRow)`
-    INSERT INTO meter_event
-      (account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state, sealed_at, settled_at)
-    VALUES (
-      ${accountId}, ${mode}, ${meter}, ${event.second}, ${sequence}, ${event.quantity},
-      ${meterEventIdentifier(stream, event.second, sequence)}, ${event.processor}, ${event.customerId}, ${event.state},
-      ${sealedAt}, ${event.state === "sealed" ? null : sealedAt}
+    WITH next AS (
+      SELECT coalesce(max(sequence), 0) + 1 AS sequence
+      FROM meter_event
+      WHERE account_id = ${accountId}
+        AND mode = ${mode}
+        AND meter = ${meter}
+        AND second = ${event.second}
+    ),
+    inserted AS (
+      INSERT INTO meter_event
+        (account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state, sealed_at, settled_at)
+      SELECT
+        ${accountId}, ${mode}, ${meter}, ${event.second}, sequence, ${event.quantity},
+        ${meterEventIdentifierStem(stream, event.second)} || sequence, ${event.processor}, ${event.customerId},
+        ${event.state}, ${sealedAt}::timestamptz, ${event.state === "sealed" ? null : sealedAt}::timestamptz
+      FROM next
+      RETURNING *
+    ),
+    assigned AS (
+      UPDATE usage_fact
+      SET meter_event_id = inserted.id
+      FROM inserted
+      WHERE usage_fact.id = ANY(${sql.array(factIds, "int8")})
     )
-    RETURNING ${columns}
+    SELECT ${columns}
+    FROM inserted AS meter_event
   `);
 };
 

@@ -2,10 +2,10 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../domain/usage.ts";
 import { MAXIMUM_QUANTITY } from "../domain/usage.ts";
-import { processorColumn, streamColumns } from "./columns.ts";
+import { processorColumn, safeInteger, streamColumns } from "./columns.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
 import { FAILED, UNFINISHED } from "./meterEventStates.ts";
-import { nothing, sql } from "./sql.ts";
+import { sql } from "./sql.ts";
 
 /** A constant of the statement: where that is prepared, there is nothing to send and nothing to look at anew. */
 export const maximumQuantity = sql.fragment`${sql.literalValue(String(MAXIMUM_QUANTITY))}::bigint`;
@@ -31,30 +31,11 @@ export const insertRefundFacts = async (
   `);
 };
 
-const secondRow = z.strictObject({ second: z.bigint() });
-
-/** The oldest second of the stream that has facts in no meter event. */
-export const findOldestUnsealedSecond = async (
-  db: CommonQueryMethods,
-  { accountId, mode, meter }: UsageStream,
-): Promise<number | null> => {
-  const second = await db.maybeOneFirst(sql.prepared("find_oldest_unsealed_second", secondRow)`
-    SELECT second
-    FROM usage_fact
-    WHERE account_id = ${accountId}
-      AND mode = ${mode}
-      AND meter = ${meter}
-      AND meter_event_id IS NULL
-    ORDER BY second, id
-    LIMIT 1
-  `);
-  return second === null ? null : Number(second);
-};
-
 /** The processor that bills a meter event, and as which customer. */
 export type BilledParty = Pick<StoredMeterEvent, "processor" | "customerId">;
 
 const unsealedRow = z.strictObject({
+  second: safeInteger,
   ids: z.array(z.string()),
   quantity: z.bigint(),
   held: z.boolean(),
@@ -63,20 +44,22 @@ const unsealedRow = z.strictObject({
 });
 
 /**
- * The unsealed facts of one second, as far as they fit into one event, by the party that is billed: new usage goes to
- * the current one, what is taken back to the party that was billed for it. Apart from them those that take back usage
- * which the processor never accepted.
+ * The stream's unsealed facts of the oldest second that has any, as far as they fit into one event, by the party that is
+ * billed: new usage goes to the current one, what is taken back to the party that was billed for it. Apart from them
+ * those that take back usage which the processor never accepted.
+ * @param lastSecond later seconds are left alone
  */
-export const listUnsealedFacts = (
+export const listOldestUnsealedFacts = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, meter }: UsageStream,
-  second: number,
+  lastSecond: number,
   current: BilledParty,
 ): Promise<readonly Readonly<z.output<typeof unsealedRow>>[]> =>
-  transaction.any(sql.prepared("list_unsealed_facts", unsealedRow)`
+  transaction.any(sql.prepared("list_oldest_unsealed_facts", unsealedRow)`
     WITH unsealed AS (
       SELECT
         fact.id,
+        fact.second,
         fact.quantity,
         fact.quantity < 0 AND EXISTS (
           SELECT
@@ -103,7 +86,17 @@ export const listUnsealedFacts = (
       WHERE fact.account_id = ${accountId}
         AND fact.mode = ${mode}
         AND fact.meter = ${meter}
-        AND fact.second = ${second}
+        AND fact.second = (
+          SELECT second
+          FROM usage_fact
+          WHERE account_id = ${accountId}
+            AND mode = ${mode}
+            AND meter = ${meter}
+            AND meter_event_id IS NULL
+            AND second <= ${lastSecond}
+          ORDER BY second
+          LIMIT 1
+        )
         AND fact.meter_event_id IS NULL
     ),
     summed AS (
@@ -119,24 +112,18 @@ export const listUnsealedFacts = (
         ) AS fits
       FROM summed
     )
-    SELECT array_agg(id::text) AS ids, sum(quantity)::bigint AS quantity, held, processor, customer_id AS "customerId"
+    SELECT
+      second,
+      array_agg(id::text) AS ids,
+      sum(quantity)::bigint AS quantity,
+      held,
+      processor,
+      customer_id AS "customerId"
     FROM fitting
     WHERE fits
-    GROUP BY held, processor, customer_id
+    GROUP BY second, held, processor, customer_id
     ORDER BY held DESC, processor, customer_id
   `);
-
-export const assignFacts = async (
-  transaction: DatabaseTransactionConnection,
-  ids: readonly string[],
-  meterEventId: bigint,
-): Promise<void> => {
-  await transaction.query(sql.prepared("assign_facts", nothing)`
-    UPDATE usage_fact
-    SET meter_event_id = ${meterEventId}
-    WHERE id = ANY(${sql.array(ids, "int8")})
-  `);
-};
 
 /** Makes the facts of a failed event wait for another sealing. */
 export const releaseFacts = async (

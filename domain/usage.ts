@@ -21,12 +21,14 @@ const SETTLING_SECONDS = 2;
 /** The last second that may be sealed at an instant: it is over, and so is the time for late commits. */
 export const lastSealableSecond = (now: Date): number => secondOf(now) - 1 - SETTLING_SECONDS;
 
-/** The processor's name for one sealing. It never changes with attempts; `sequence` counts the second's sealings. */
-export const meterEventIdentifier = (
+/**
+ * What the processor's names for the sealings of a second begin with; the number of the sealing follows. A name never
+ * changes with attempts.
+ */
+export const meterEventIdentifierStem = (
   { accountId, mode, meter }: UsageStream,
   second: number,
-  sequence: number,
-): string => `u1:${accountId}:${mode}:${meter}:${second}:${sequence}`;
+): string => `u1:${accountId}:${mode}:${meter}:${second}:`;
 
 /** Who bills. */
 export const PROCESSORS = ["stripe", "ledger"] as const;

@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { findAccount } from "../db/accounts.ts";
 import type { StoredMeterEvent } from "../db/meterEvents.ts";
 import { findUnfinishedMeterEvent, insertMeterEvent, lockStream } from "../db/meterEvents.ts";
-import { assignFacts, findOldestUnsealedSecond, listUnsealedFacts } from "../db/usageFacts.ts";
+import { listOldestUnsealedFacts } from "../db/usageFacts.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { UsageStream } from "../domain/usage.ts";
 import { lastSealableSecond } from "../domain/usage.ts";
@@ -51,24 +51,27 @@ export const sealMeterEvent = (
     };
     const sealedAt = clock.now();
     for (;;) {
-      const second = await findOldestUnsealedSecond(transaction, stream);
-      if (second === null || second > lastSealableSecond(sealedAt)) {
+      const parts = await listOldestUnsealedFacts(
+        transaction,
+        stream,
+        lastSealableSecond(sealedAt),
+        current,
+      );
+      if (parts.length === 0) {
         return { kind: "none" };
       }
-      const parts = await listUnsealedFacts(transaction, stream, second, current);
-      for (const { ids, quantity, held, ...billed } of parts) {
+      for (const { ids, quantity, held, second, ...billed } of parts) {
         const state = held ? "held" : quantity === 0n ? "void" : "sealed";
         if (state === "sealed" && mustWait(billed.processor)) {
           return { kind: "processor_missing" };
         }
-        const event = await insertMeterEvent(transaction, stream, {
+        const event = await insertMeterEvent(transaction, stream, ids, {
           second,
           quantity,
           ...billed,
           state,
           sealedAt,
         });
-        await assignFacts(transaction, ids, event.id);
         if (state === "sealed") {
           return { kind: "event", event };
         }
