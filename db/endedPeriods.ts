@@ -3,13 +3,13 @@ import { z } from "zod";
 import { sql } from "./sql.ts";
 
 /**
- * Those meter events that are of a billing period which is over at an instant, as far as the mirrored periods tell: the
- * mirrored period may itself be over. Only live usage that Stripe bills has any.
+ * Those meter events that are of a billing period which was over before an instant, as far as the mirrored periods tell:
+ * the mirrored period may itself be over. Only live usage that Stripe bills has any.
  */
 export const listOfEndedPeriods = (
   db: CommonQueryMethods,
   meterEventIds: readonly bigint[],
-  now: Date,
+  before: Date,
 ): Promise<readonly bigint[]> =>
   db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
     SELECT meter_event.id
@@ -22,9 +22,9 @@ export const listOfEndedPeriods = (
     WHERE meter_event.id = ANY(${sql.array([...meterEventIds], "int8")})
       AND meter_event.mode = 'live'
       AND meter_event.processor = 'stripe'
-      AND to_timestamp(meter_event.second) < CASE
-        WHEN ends_at <= ${now.toISOString()} THEN ends_at
-        ELSE starts_at
-      END
+      AND (
+        (ends_at <= ${before.toISOString()} AND to_timestamp(meter_event.second) < ends_at)
+        OR (starts_at <= ${before.toISOString()} AND to_timestamp(meter_event.second) < starts_at)
+      )
     ORDER BY meter_event.id
   `);

@@ -16,8 +16,8 @@ const treesIn = (claims: readonly PlantingClaim[]): number =>
 
 /**
  * Credits an order with planted trees that no other order has, until it has as many as it needs. No tree is ever credited
- * twice, whichever orders ask at the same time. An order that is full keeps what it has; until then it is credited anew
- * with what the partner has on record now, since records are corrected, merged and deleted.
+ * twice, whichever orders ask at the same time. An order that is full keeps what it has while its records last; else it
+ * is credited anew with what the partner has on record now, since records are corrected, merged and deleted.
  * @param records the partner's records in the order in which they are to be used up
  * @returns all that the order has now
  */
@@ -46,7 +46,9 @@ export const claimPlantings = (
         )
     `);
     const own = claims.filter(({ orderId }) => orderId === order.id);
-    if (treesIn(own) >= order.treeCount) {
+    const lasts = ({ reference }: PlantingClaim): boolean =>
+      records.some((record) => record.reference === reference);
+    if (treesIn(own) >= order.treeCount && own.every(lasts)) {
       // Another look may be about to report just these.
       return own.map(({ reference, trees }) => ({ reference, trees }));
     }

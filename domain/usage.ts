@@ -65,11 +65,8 @@ export const isFailed = (state: MeterEventState): state is FailedState =>
 export const DELIVERED_LATE =
   "delivered after its billing period had ended: it may be in no invoice";
 
-/** How long a processor takes usage of a period that is over, unless told otherwise; what comes sooner is not late. */
-const USUAL_GRACE_MS = 60 * 60 * 1000;
-
-export const isWithinUsualGrace = ({ second }: { readonly second: number }, now: Date): boolean =>
-  now.getTime() - second * 1000 <= USUAL_GRACE_MS;
+/** How long Stripe takes usage of a period that is over, unless told otherwise; what comes sooner is not late. */
+export const USUAL_GRACE_MS = 60 * 60 * 1000;
 
 /** Stripe takes timestamps at most five minutes ahead. */
 const ACCEPTED_LEAD_MS = 4 * 60 * 1000;

@@ -24,7 +24,7 @@ type Waiting<Entry, Answer> = {
 
 /** Larger batches gain nothing more per row, and make the first request of a batch wait for the last. */
 const MAXIMUM_BATCH = 400;
-/** Some seconds of work: a client that waits longer is better told to come back. */
+/** Of a lane, some seconds of work: a client that waits longer is better told to come back. */
 const MAXIMUM_WAITING = 10_000;
 
 /** How long an owner of whom something was refused is kept apart from the others, and how many such are known. */
@@ -113,7 +113,8 @@ const createLane = <Entry, Answer>({
  * Requests that wait at the same time share one transaction, since row-at-a-time writes collapse on a busy account's
  * counter row. One batch is under way at a time; the next one gathers meanwhile. An entry that the database refuses
  * fails alone: its batch is written again in halves. For a while its owner's entries are then written apart from
- * everybody else's, since whose total is full has all that follows refused.
+ * everybody else's, in a second lane with batches and a queue of its own, since whose total is full has all that follows
+ * refused.
  * @param write writes a batch, all or nothing, and tells each entry's answer, in order; what it leaves as a promise
  *   holds up nobody else
  */

@@ -170,9 +170,15 @@ const isSameStream = (one: ReportedStream, other: ReportedStream): boolean =>
   one.processor === other.processor &&
   one.customerId === other.customerId;
 
-/** Whether a person must look at a stream; not where the processor's sums may just lag behind. */
+/**
+ * Whether a person must look at a stream; not where the processor's sums may just lag behind. Behind as many differences
+ * as are looked for there may be others.
+ */
 const isSuspicious = ({ drift, differences }: StreamReport): boolean =>
-  drift !== 0 && (differences.length === 0 || differences.some(({ mayLag }) => !mayLag));
+  drift !== 0 &&
+  (differences.length === 0 ||
+    differences.length === MAXIMUM_DIFFERENCES ||
+    differences.some(({ mayLag }) => !mayLag));
 
 /** The streams that a person must look at; where others are named, only such as are among them. */
 export const listSuspicious = (

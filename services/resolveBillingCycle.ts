@@ -55,7 +55,7 @@ export const resolveBillingCycle = async (
   );
   // Just after a period's end the processor may still tell that one, also since the clocks differ.
   if (!period || !isWithin(period, clock.now())) {
-    throw new Error(`The processor tells no present billing period for account ${accountId}.`);
+    throw new Error(`The processor tells no current billing period for account ${accountId}.`);
   }
   await saveBillingPeriod(db, subscription, period, now);
   return { biller, cycle: period };

@@ -38,7 +38,7 @@ const findDelivery = (
 ): Known | Promise<Known> => {
   if (event.state !== "blocked" && !event.outcomeUnknown) {
     return known === "delivered"
-      ? { kind: "unclear", reason: "it was refused, so it was not delivered" }
+      ? { kind: "unclear", reason: `it is ${event.state}: the processor does not have it` }
       : { kind: "absent", othersVersion: null };
   }
   if (known) {

@@ -4,7 +4,7 @@ import { listOfEndedPeriods } from "../db/endedPeriods.ts";
 import { beginAttempt, recordRetry, renewLease, settleAttempt } from "../db/meterEvents.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { FailedState } from "../domain/usage.ts";
-import { decideSend, DELIVERED_LATE, isWithinUsualGrace } from "../domain/usage.ts";
+import { decideSend, DELIVERED_LATE, USUAL_GRACE_MS } from "../domain/usage.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import { ACCEPTED_AGE_MS } from "../providers/billing/processor.ts";
 import type { BillingProcessor } from "../providers/billing/processor.ts";
@@ -150,10 +150,16 @@ const judge = async (
 
 const isDeliveredLate = async (
   db: DatabasePool,
-  event: StoredMeterEvent,
+  { id, second }: StoredMeterEvent,
   now: Date,
-): Promise<boolean> =>
-  !isWithinUsualGrace(event, now) && (await listOfEndedPeriods(db, [event.id], now)).length > 0;
+): Promise<boolean> => {
+  const graceStart = new Date(now.getTime() - USUAL_GRACE_MS);
+  // What is that young is of no period that was over by then: nothing has to be read.
+  return (
+    second * 1000 < graceStart.getTime() &&
+    (await listOfEndedPeriods(db, [id], graceStart)).length > 0
+  );
+};
 
 /** Makes one attempt to send a sealed event. Each step is on record before and after the call. */
 export const sendMeterEvent = async (

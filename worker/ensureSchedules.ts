@@ -73,7 +73,7 @@ const ensureSchedule = async (
 
 /**
  * Makes sure that the periodic work is scheduled, from however many workers it is asked, and stays so. A schedule is
- * given the present settings once: two workers that are set differently would take turns.
+ * given the current settings once: two workers that are set differently would take turns.
  * @returns a promise that resolves when the signal has ended it
  */
 export const ensureSchedules = async (

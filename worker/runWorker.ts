@@ -108,7 +108,8 @@ const workUntil = async (
 
 /**
  * Works on a task queue until the signal comes, then finishes what is under way. It waits for a Temporal that is not
- * there yet, or not any more, or that refuses: a key or a namespace may be put right while it waits.
+ * there yet, or not any more, or that refuses the connection: a key or a namespace may be put right while it waits.
+ * @throws StartupError when Temporal has refused the polls of a worker that ran
  */
 export const runWorker = async (settings: WorkerSettings, signal: AbortSignal): Promise<void> => {
   let toldAtMs = -TELL_AGAIN_MS;

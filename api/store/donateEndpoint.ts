@@ -6,7 +6,7 @@ import { donateFromStore } from "../../services/donateFromStore.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/fields.ts";
 import { BUDGET_REFUSAL, KEY_REFUSAL, QUEUE_REFUSAL } from "./errors.ts";
-import { KEY_MODES, keyMode, orderDetailsOf, orderFields, SUCCESS } from "./fields.ts";
+import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "./fields.ts";
 import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
 
 const AMOUNT_NAMES = ["amount_dollars", "amount", "donation_amount"] as const;
@@ -109,7 +109,7 @@ export const donateEndpoint = (deps: Parameters<typeof donateFromStore>[0]): End
       mode: KEY_MODES[mode],
     }),
     write: (write, given) => {
-      const { customerName, customerEmail, customerId, orderId } = orderDetailsOf(given);
+      const { customerName, customerEmail, customerId, orderId } = customerDetailsOf(given);
       return donateFromStore(deps, write, {
         charityId: given.charity_id,
         amountCents: centsOf(given.dollars),

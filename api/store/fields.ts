@@ -42,7 +42,7 @@ const orNull = (given: string | undefined): string | null =>
   given === undefined || given === "" ? null : given;
 
 /** What a write's body tells; an empty text tells nothing. */
-export const orderDetailsOf = (body: {
+export const customerDetailsOf = (body: {
   readonly customer_name?: string | undefined;
   readonly customer_email?: string | undefined;
   readonly customer_id?: string | undefined;

@@ -7,7 +7,7 @@ import type { StoreWriteDependencies } from "../../services/runStoreWrite.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 import { bodyObject } from "../http/fields.ts";
 import { KEY_REFUSAL, QUEUE_REFUSAL } from "./errors.ts";
-import { KEY_MODES, keyMode, orderDetailsOf, orderFields, SUCCESS } from "./fields.ts";
+import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "./fields.ts";
 import { storeWriteEndpoint } from "./storeWriteEndpoint.ts";
 
 /** An empty one would widen the refund to the whole store, where money follows. */
@@ -41,7 +41,7 @@ const reply = z
 
 /** Whose records: a reversal goes by the whole name, never by a part of it. */
 const filterOf = (fields: z.output<typeof body>): ImpactFilter => {
-  const { customerName, customerEmail, customerId, orderId } = orderDetailsOf(fields);
+  const { customerName, customerEmail, customerId, orderId } = customerDetailsOf(fields);
   return {
     ...(customerName === null ? {} : { exactName: customerName }),
     ...(customerEmail === null ? {} : { emails: [customerEmail] }),

@@ -86,6 +86,35 @@ test("what lag cannot explain is drift, however late other usage of that minute 
   t.is(listSuspicious(streams).length, 1);
 });
 
+test("behind as many lagging minutes as are looked at there may be drift", async (t) => {
+  const { deps, stream, register, refund, drain, pass, double, customerId } = await setUpBilling(
+    t,
+    LAGGING,
+  );
+  const { stripe } = createStripeClient({ secretKey: double.secretKey, apiBase: double.url });
+  const ids: string[] = [];
+  for (let minute = 0; minute < 20; minute += 1) {
+    ids.push(await register(2));
+    pass(60);
+  }
+  await stripe.billing.meterEvents.create({
+    event_name: "impact_tree_planted",
+    payload: { stripe_customer_id: customerId, value: "1000" },
+    timestamp: double.control.now(),
+  });
+  await drain();
+  pass(3600);
+  for (const id of ids) {
+    await refund(id, 1);
+  }
+  await drain();
+
+  const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
+
+  t.true(streams[0]?.differences.every(({ mayLag }) => mayLag));
+  t.is(listSuspicious(streams).length, 1);
+});
+
 test("usage that never arrives is drift once the processor's sums cannot lag any more", async (t) => {
   const { deps, stream, register, drain, pass, double } = await setUpBilling(t, LAGGING);
   const suspicious = async () =>

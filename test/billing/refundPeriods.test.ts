@@ -110,7 +110,7 @@ test("a period that is over is neither used nor kept when Stripe still tells it"
   control.holdClock({ second: Date.UTC(2026, 5, 15, 12) / 1000 });
   const before = await readBooks(deps.db, stream.accountId);
 
-  await t.throwsAsync(refund(id), { message: /no present billing period/u });
+  await t.throwsAsync(refund(id), { message: /no current billing period/u });
   t.deepEqual(await readBooks(deps.db, stream.accountId), before);
 
   const error = await t.throwsAsync(refund(id), { instanceOf: DomainError });

@@ -4,6 +4,7 @@ import { startServer } from "../../program/startServer.ts";
 import { createPlanting } from "../../providers/planting/createPlanting.ts";
 import { followPlantingOrder, placePlantingOrder } from "../../services/followPlantingOrder.ts";
 import { gatherPlantingOrders } from "../../services/gatherPlantingOrders.ts";
+import { claimPlantings } from "../../db/plantingClaims.ts";
 import { listFacts } from "../../db/plantingFacts.ts";
 import { listPlantedSites } from "../../db/plantingTallies.ts";
 import { sql } from "../../db/sql.ts";
@@ -207,6 +208,23 @@ test.serial("an order is not held up by a record that is deleted or merged", asy
     { reference: "new", trees: 30n },
   ]);
 });
+
+test.serial(
+  "a full order that could not be planted is credited anew when a record is deleted",
+  async (t) => {
+    const { state, setup, order, look } = await start(t);
+    const id = await order(100);
+    setup.clock.set("2026-07-10T10:00:00.000Z");
+    await claimPlantings(t.context.db, "treemapper", { id, treeCount: 100 }, [
+      { reference: "gone", trees: 60 },
+      { reference: "stays", trees: 40 },
+    ]);
+    state.interventions = [planting("stays", "2026-07-06", [40])];
+    t.false((await look(id)).isFinished);
+    state.interventions = [...state.interventions, planting("more", "2026-07-07", [60])];
+    t.true((await look(id)).isFinished);
+  },
+);
 
 test.serial("an order gets the trees by which a record of its own grows", async (t) => {
   const { state, setup, order, look } = await start(t);

@@ -34,6 +34,16 @@ test("without its active meter an event waits until a person has mended that", a
   t.is(billed(), 3);
 });
 
+test("a meter that is deactivated does not hold up the usage of the other", async (t) => {
+  const { double, processor, event } = await setUpStripe(t);
+  const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
+  await stripe.billing.meters.deactivate(double.control.meterIds().tree);
+
+  t.is((await processor.send(event(), never)).kind, "misconfigured");
+  t.is((await processor.send(event(), never)).kind, "misconfigured");
+  t.is((await processor.send(event({ meter: "bottle" }), never)).kind, "delivered");
+});
+
 const CHECK = { method: "GET", path: "/v1/billing/meters" } as const;
 
 /** A processor that has not looked at the meters yet. */

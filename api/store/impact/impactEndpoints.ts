@@ -7,7 +7,7 @@ import type { StoreImpactWriter } from "../../../services/storeImpactWriter.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { BUDGET_REFUSAL, KEY_REFUSAL, QUERY_REFUSAL, QUEUE_REFUSAL } from "../errors.ts";
-import { orderDetailsOf, SUCCESS } from "../fields.ts";
+import { customerDetailsOf, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { impactFilterOf, listQuery, presentRecord, SCHEMAS, unitsOf } from "./schemas.ts";
@@ -56,7 +56,7 @@ const writeEndpoint = (kind: Kind, { db, storeWriter }: Dependencies): Endpoint 
       order_id: body.order_id ?? "",
     }),
     write: (write, body) =>
-      storeWriter.write({ ...write, ...orderDetailsOf(body), kind, count: unitsOf(body) }),
+      storeWriter.write({ ...write, ...customerDetailsOf(body), kind, count: unitsOf(body) }),
   });
 };
 

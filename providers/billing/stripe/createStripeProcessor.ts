@@ -1,10 +1,16 @@
 import { Stripe } from "stripe";
+import { KINDS } from "../../../domain/accounts.ts";
 import type { Kind } from "../../../domain/accounts.ts";
-import { LONGEST_USAGE_LAG_MS, UsageUnreadableError } from "../processor.ts";
+import {
+  LONGEST_USAGE_LAG_MS,
+  ProcessorMismatchError,
+  UsageUnreadableError,
+} from "../processor.ts";
 import type { BillingCustomer, BillingProcessor, MeterEvent, SendOutcome } from "../processor.ts";
 import { createStripeClient } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
 import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters } from "./meters.ts";
+import type { FoundMeter } from "./meters.ts";
 import { provisionDonations } from "./provisionDonations.ts";
 import type { DonationPrices } from "./provisionDonations.ts";
 import { outcomeOfError, outcomeOfFailedCheck } from "./sendOutcome.ts";
@@ -32,8 +38,8 @@ export const createStripeProcessor = ({
   ...options
 }: StripeOptions): BillingProcessor => {
   const { stripe, boundTo } = createStripeClient(options);
-  let meters: Promise<Record<Kind, string>> | null = null;
-  const findMeters = (): Promise<Record<Kind, string>> => {
+  let meters: Promise<Record<Kind, FoundMeter>> | null = null;
+  const findMeters = (): Promise<Record<Kind, FoundMeter>> => {
     meters ??= findOrCreateMeters(stripe).catch((error: unknown) => {
       meters = null;
       throw error;
@@ -41,11 +47,21 @@ export const createStripeProcessor = ({
     return meters;
   };
 
-  /** Why nothing may be sent now; null where the meters were found to count as we do, once for all attempts. */
-  const findObstacle = async (): Promise<SendOutcome | null> => {
+  /** @throws ProcessorMismatchError when that meter cannot be used; it is looked at again the next time */
+  const findMeterId = async (kind: Kind): Promise<string> => {
+    const { id, fault } = (await findMeters())[kind];
+    if (fault !== null) {
+      meters = null;
+      throw new ProcessorMismatchError(fault);
+    }
+    return id;
+  };
+
+  /** Why nothing may be sent now; null where the meter was found to count as we do, once for all attempts. */
+  const findObstacle = async (kind: Kind): Promise<SendOutcome | null> => {
     const startedAtMs = performance.now();
     try {
-      await findMeters();
+      await findMeterId(kind);
     } catch (error) {
       return outcomeOfFailedCheck(error);
     }
@@ -85,7 +101,9 @@ export const createStripeProcessor = ({
   return {
     name: "stripe",
     prepare: async () => {
-      await findMeters();
+      for (const kind of KINDS) {
+        await findMeterId(kind);
+      }
     },
     send: async (event, signal) => {
       const { accountId, customerId } = event.customer;
@@ -96,7 +114,7 @@ export const createStripeProcessor = ({
         };
       }
       return boundTo(signal, async () => {
-        const obstacle = await findObstacle();
+        const obstacle = await findObstacle(event.meter);
         if (obstacle) {
           return obstacle;
         }
@@ -113,7 +131,7 @@ export const createStripeProcessor = ({
           // Nothing was ever sent for it.
           return 0;
         }
-        const meterId = (await findMeters())[meter];
+        const meterId = await findMeterId(meter);
         try {
           return await sumUsage({ stripe, meterId, customerId }, span);
         } catch (error) {
@@ -125,7 +143,7 @@ export const createStripeProcessor = ({
     currentPeriod: (customer, meter, signal) =>
       boundTo(signal, async () => {
         const subscriptionId = subscriptionOf(customer);
-        const meterId = (await findMeters())[meter];
+        const meterId = await findMeterId(meter);
         return readSubscriptionPeriod(stripe, subscriptionId, meterId);
       }),
     provisionDonations: (customer, attempt, signal) =>

@@ -1,6 +1,5 @@
 import type { Stripe } from "stripe";
 import type { Kind } from "../../../domain/accounts.ts";
-import { ProcessorMismatchError } from "../processor.ts";
 
 /** The payload keys of our meters, which are also Stripe's defaults. */
 export const CUSTOMER_KEY = "stripe_customer_id";
@@ -44,11 +43,14 @@ const faultOf = (meter: Meter): string | null => {
     : `Stripe's meter ${meter.id} (${meter.event_name}) cannot be used: ${differences.join("; ")}.`;
 };
 
+/** A meter of our name, and what keeps it from being used: it is inactive or counts in another way than we do. */
+export type FoundMeter = { readonly id: string; readonly fault: string | null };
+
 const findOrCreateMeter = async (
   stripe: Stripe,
   existing: readonly Meter[],
   kind: Kind,
-): Promise<string> => {
+): Promise<FoundMeter> => {
   const { eventName, displayName } = METERS[kind];
   let meter = findMeter(existing, eventName);
   if (meter === undefined) {
@@ -68,18 +70,11 @@ const findOrCreateMeter = async (
       }
     }
   }
-  const fault = faultOf(meter);
-  if (fault !== null) {
-    throw new ProcessorMismatchError(fault);
-  }
-  return meter.id;
+  return { id: meter.id, fault: faultOf(meter) };
 };
 
-/**
- * The ids of our meters at Stripe, created where they are missing.
- * @throws ProcessorMismatchError when a meter of our name is inactive or counts in another way than we do.
- */
-export const findOrCreateMeters = async (stripe: Stripe): Promise<Record<Kind, string>> => {
+/** Our meters at Stripe, created where they are missing. */
+export const findOrCreateMeters = async (stripe: Stripe): Promise<Record<Kind, FoundMeter>> => {
   const existing = await listMeters(stripe);
   const tree = await findOrCreateMeter(stripe, existing, "tree");
   const bottle = await findOrCreateMeter(stripe, existing, "bottle");
