@@ -16,7 +16,7 @@ const reportedStreamRow = z.strictObject({
 /** What was reported for whom: an account's stream may have had several customers over time. */
 export type ReportedStream = Readonly<z.output<typeof reportedStreamRow>>;
 
-/** The streams with meter events in a half-open span of unix seconds. */
+/** The streams with meter events in a half-open span of unix seconds that were, or are to be, sent. */
 export const listReportedStreams = (
   db: CommonQueryMethods,
   span: { readonly start: number; readonly end: number },
@@ -34,6 +34,7 @@ export const listReportedStreams = (
     JOIN account ON account.id = meter_event.account_id
     WHERE meter_event.second >= ${span.start}
       AND meter_event.second < ${span.end}
+      AND meter_event.state NOT IN ('void', 'held', 'superseded', 'waived')
       AND (${accountId}::uuid IS NULL OR meter_event.account_id = ${accountId})
     ORDER BY account.name, meter_event.account_id, meter_event.mode, meter_event.meter
   `);

@@ -6,7 +6,8 @@ import { getOrganization } from "../../services/getOrganization.ts";
 import { importRegistrations } from "../../services/importRegistrations.ts";
 import { parseId, parseMode } from "../arguments.ts";
 import type { Context } from "../context.ts";
-import { CommandError, describeError, EXIT } from "../exitCodes.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import { unreadable } from "../input/unreadable.ts";
 import { say } from "../io.ts";
 import { createProgressBar } from "../output/createProgressBar.ts";
 import { printJson, printRecord } from "../output/print.ts";
@@ -50,9 +51,7 @@ const openFile = async (path: string, { io }: Context): Promise<Source> => {
     if (error instanceof CommandError) {
       throw error;
     }
-    throw new CommandError(EXIT.usage, `${path} cannot be read: ${describeError(error)}.`, {
-      cause: error,
-    });
+    throw unreadable(path, error);
   }
 };
 

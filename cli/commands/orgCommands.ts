@@ -105,14 +105,23 @@ const printDetails = (
   printTable(io, KEY_HEADINGS, keyRows(keys));
 };
 
-/** A subscription without a price on a meter takes usage and never bills it, so the person hears of it at once. */
-const warnOfSubscription = async (
+/**
+ * Without a customer Stripe takes no usage, and a subscription without a price on a meter takes it and never bills it, so
+ * the person hears of it at once.
+ */
+const warnOfBilling = async (
   { io, connections }: Context,
   customerId: string | null,
   subscriptionId: string | null,
 ): Promise<void> => {
   const stripe = connections.stripe();
-  if (stripe === null || subscriptionId === null) {
+  if (stripe === null) {
+    return;
+  }
+  if (customerId === null) {
+    say(io, "Warning: it has no Stripe customer, so its live usage is refused until it has one.");
+  }
+  if (subscriptionId === null) {
     return;
   }
   try {
@@ -156,7 +165,7 @@ const create = async (context: Context, options: CreateOptions): Promise<void> =
     printRecord(io, created);
   }
   say(io, "The keys are shown only now: keep them. `impact key issue` issues further ones.");
-  await warnOfSubscription(context, stripeCustomer, stripeSubscription);
+  await warnOfBilling(context, stripeCustomer, stripeSubscription);
 };
 
 const list = async (
@@ -263,7 +272,7 @@ const update = async (context: Context, id: string, options: UpdateOptions): Pro
     printOrganization(context, account);
   }
   if (stripeCustomer !== undefined || stripeSubscription !== undefined) {
-    await warnOfSubscription(context, account.stripeCustomerId, account.stripeSubscriptionId);
+    await warnOfBilling(context, account.stripeCustomerId, account.stripeSubscriptionId);
   }
 };
 

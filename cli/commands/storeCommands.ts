@@ -16,6 +16,7 @@ import { uninstallStore } from "../../services/uninstallStore.ts";
 import { updateStore } from "../../services/updateStore.ts";
 import { NONE, orNone, parseId, parseMode, parserOf, parseSwitch } from "../arguments.ts";
 import type { Context } from "../context.ts";
+import { CommandError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 import { printJson, printRecord, printTable } from "../output/print.ts";
 import { KEY_HEADINGS, keyRows, presentKey } from "../output/presentKey.ts";
@@ -122,6 +123,9 @@ const change = async (
   changes: Parameters<typeof updateStore>[2],
   options: JsonOption,
 ): Promise<void> => {
+  if (Object.values(changes).every((value) => value === undefined)) {
+    throw new CommandError(EXIT.usage, "Nothing to change: name at least one option.");
+  }
   const db = await context.connections.database();
   const { id } = await findNamedStore(db, named);
   printChanged(context, await updateStore({ db }, id, changes), options);

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { updateAccount } from "../../db/accounts.ts";
 import { beginAttempt, findMeterEvent } from "../../db/meterEvents.ts";
 import { sql } from "../../db/sql.ts";
 import { areRefundsSettled } from "../../db/usageFacts.ts";
@@ -164,10 +165,7 @@ test("waived usage is sent no more, nor what is refunded of it, and is no drift"
     { accountId: setup.stream.accountId },
     AbortSignal.timeout(20_000),
   );
-  t.deepEqual(
-    report.streams.map(({ drift, failed: units }) => ({ drift, units })),
-    [{ drift: 0, units: 0 }],
-  );
+  t.deepEqual(report.streams, []);
   await t.throwsAsync(waiveUsage(deps, failed, "again"), { message: /is waived/u });
 });
 
@@ -186,4 +184,24 @@ test("usage that was waived by mistake is billed when it is retried, less its re
   await drain();
 
   t.deepEqual(billed(), await recorded());
+});
+
+test("a customer to whom nothing was ever sent is not compared", async (t) => {
+  const setup = await setUpBilling(t);
+  const { deps, stream, register, drain, double, pass, retryFailed } = setup;
+  double.control.addFault(refused);
+  await register(4);
+  await drain();
+  const { customerId } = double.control.addSubscriber({});
+  await updateAccount(deps.db, stream.accountId, { stripeCustomerId: customerId });
+  t.deepEqual(await retryFailed(), ["waiting"]);
+  await drain();
+  pass(LAG_SECONDS);
+
+  const { streams } = await reconcileUsage(deps, stream, AbortSignal.timeout(20_000));
+
+  t.deepEqual(
+    streams.map((report) => [report.customerId, report.drift]),
+    [[customerId, 0]],
+  );
 });

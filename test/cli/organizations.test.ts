@@ -70,6 +70,24 @@ test("a Stripe customer is billed for one organization only", async (t) => {
   t.is((await findAccount(t.context.db, id))?.stripeCustomerId, null);
 });
 
+test("an organization without a Stripe customer is told of where Stripe bills", async (t) => {
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const withKey = {
+    DATABASE_URL: t.context.databaseUrl,
+    STRIPE_SECRET_KEY: double.secretKey,
+    STRIPE_API_BASE: double.url,
+  };
+  const create = ["org", "create", "--name", "No customer"];
+
+  const told = await runImpact(create, { env: withKey });
+  const untold = await runImpact(create, { env: { DATABASE_URL: t.context.databaseUrl } });
+
+  t.is(told.exitCode, 0);
+  t.regex(told.stderr, /Warning: it has no Stripe customer/u);
+  t.notRegex(untold.stderr, /Warning/u);
+});
+
 test("a subscription that bills nothing is told when it is set", async (t) => {
   const double = await startStripeDouble();
   t.teardown(double.close);

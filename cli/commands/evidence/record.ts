@@ -6,6 +6,7 @@ import { wakePlantingOrder } from "../../../program/wakePlantingOrder.ts";
 import { reportPlanting } from "../../../services/reportPlanting.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
+import { unreadable } from "../../input/unreadable.ts";
 import { say } from "../../io.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
@@ -41,6 +42,14 @@ const wake = async ({ io, connections }: Context, orderId: number): Promise<void
   }
 };
 
+const readReport = async ({ stdin }: Context["io"], file: string): Promise<string> => {
+  try {
+    return file === "-" ? await text(stdin) : await readFile(file, "utf8");
+  } catch (error) {
+    throw unreadable(file, error);
+  }
+};
+
 /** Records what an operator knows of an order from a file, or from standard input where it is `-`. */
 export const recordEvidence = async (
   context: Context,
@@ -48,7 +57,7 @@ export const recordEvidence = async (
   { json }: { readonly json?: true },
 ): Promise<void> => {
   const { io, connections, clock } = context;
-  const report = parseReport(file === "-" ? await text(io.stdin) : await readFile(file, "utf8"));
+  const report = parseReport(await readReport(io, file));
   const recorded = await reportPlanting(
     {
       db: await connections.database(),
