@@ -12,7 +12,7 @@ import { createRegistrationWriter } from "../../services/registrationWriter.ts";
 import { readBooks } from "../support/books.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
 
@@ -48,17 +48,7 @@ test("a batch fails when its database vanishes, and the next is written over a n
   const { db, freeze } = await openRelayedPool(t);
   const { id: accountId } = await createTestOrganization(t.context.db);
   const writer = createRegistrationWriter({ db, clock: systemClock });
-  const register = () =>
-    writer.register({
-      accountId,
-      mode: "live",
-      kind: "tree",
-      count: 1,
-      fractionalCount: 0,
-      idempotencyKey: null,
-      attribution: "",
-      metadata: {},
-    });
+  const register = () => writer.register(registrationOf(accountId));
   await register();
 
   freeze();
