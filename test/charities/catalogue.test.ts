@@ -160,8 +160,8 @@ test("a file that is one line", refuses, "x".repeat(3_000_000), /line of more th
 test("a file that is not there is refused by name", async (t) => {
   const { run } = await stage(t);
   const { exitCode, stderr } = await run("import", "/nonexistent/eo1.csv");
-  t.is(exitCode, 1);
-  t.regex(stderr, /nonexistent\/eo1\.csv/u);
+  t.is(exitCode, 2);
+  t.regex(stderr, /nonexistent\/eo1\.csv cannot be read/u);
 });
 
 test("an import that breaks off goes on where it was", async (t) => {
