@@ -2,22 +2,25 @@ import { Context } from "@temporalio/activity";
 import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
-import type { UsageStream } from "../domain/usage.ts";
+import type { UsageStream } from "../domain/billing/usage.ts";
 import type { Planting } from "../providers/planting/createPlanting.ts";
-import { dropExpiredAnswers } from "../services/dropCachedAnswers.ts";
-import { followPlantingOrder, placePlantingOrder } from "../services/followPlantingOrder.ts";
-import { gatherPlantingOrders } from "../services/gatherPlantingOrders.ts";
+import { dropExpiredAnswers } from "../services/planting/dropCachedAnswers.ts";
+import {
+  followPlantingOrder,
+  placePlantingOrder,
+} from "../services/planting/followPlantingOrder.ts";
+import { gatherPlantingOrders } from "../services/planting/gatherPlantingOrders.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
-import type { ReportedStream } from "../db/usageReports.ts";
-import { drainUsage } from "../services/drainUsage.ts";
-import { isRefundSettled } from "../services/isRefundSettled.ts";
-import type { StreamReport } from "../services/reconcileUsage.ts";
-import { listSuspicious, reconcileUsage } from "../services/reconcileUsage.ts";
-import type { SendResult } from "../services/sendMeterEvent.ts";
+import type { ReportedStream } from "../db/billing/usageReports.ts";
+import { drainUsage } from "../services/billing/drainUsage.ts";
+import { isRefundSettled } from "../services/registrations/isRefundSettled.ts";
+import type { StreamReport } from "../services/billing/reconcileUsage.ts";
+import { listSuspicious, reconcileUsage } from "../services/billing/reconcileUsage.ts";
+import type { SendResult } from "../services/billing/sendMeterEvent.ts";
 import {
   confirmPlantingOrdersStarted,
   findPlantingOrdersToStart,
-} from "../services/startPlantingOrders.ts";
+} from "../services/planting/startPlantingOrders.ts";
 import { endHopelessRetries } from "./endHopelessRetries.ts";
 
 const HEARTBEAT_MS = 3000;

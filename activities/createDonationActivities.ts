@@ -1,13 +1,13 @@
 import { Context } from "@temporalio/activity";
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
-import type { DonationOutcome } from "../domain/donations.ts";
+import type { DonationOutcome } from "../domain/charities/donations.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import type { Charities } from "../providers/charities/createCharities.ts";
-import type { CheckedDonation } from "../services/checkDonation.ts";
-import { checkDonation } from "../services/checkDonation.ts";
-import { recordDonation } from "../services/recordDonation.ts";
-import { withdrawDonation } from "../services/withdrawDonation.ts";
+import type { CheckedDonation } from "../services/charities/checkDonation.ts";
+import { checkDonation } from "../services/charities/checkDonation.ts";
+import { recordDonation } from "../services/charities/recordDonation.ts";
+import { withdrawDonation } from "../services/charities/withdrawDonation.ts";
 
 /** The activities that somebody waits for. Each may be repeated at any point: what it did stands in the database. */
 export const createDonationActivities = (deps: {

@@ -8,8 +8,8 @@ import { openCopies, openDatabase } from "../program/openDatabase.ts";
 import { runProgram } from "../program/runProgram.ts";
 import { startServer } from "../program/startServer.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
-import { createAuthenticator } from "../services/createAuthenticator.ts";
-import type { RegistrationWriter } from "../services/registrationWriter.ts";
+import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
+import type { RegistrationWriter } from "../services/registrations/registrationWriter.ts";
 
 /*
  * The baseline of the registration benchmark: the API with everything on a request's way but the database. Request id,

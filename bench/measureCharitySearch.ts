@@ -2,7 +2,7 @@ import { Client } from "pg";
 import { openTextFile } from "../cli/input/openTextFile.ts";
 import { openPool } from "../db/pool.ts";
 import { systemClock } from "../domain/clock.ts";
-import { importCharities } from "../services/importCharities.ts";
+import { importCharities } from "../services/charities/importCharities.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import type { Result } from "./support/result.ts";
 import type { Services } from "./support/startServices.ts";

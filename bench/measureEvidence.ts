@@ -4,10 +4,13 @@ import { Client } from "pg";
 import { openPool } from "../db/pool.ts";
 import { systemClock } from "../domain/clock.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
-import { followPlantingOrder, placePlantingOrder } from "../services/followPlantingOrder.ts";
-import { gatherPlantingOrders } from "../services/gatherPlantingOrders.ts";
-import { getDashboardSlug } from "../services/getDashboardSlug.ts";
-import { readDashboard } from "../services/readDashboard.ts";
+import {
+  followPlantingOrder,
+  placePlantingOrder,
+} from "../services/planting/followPlantingOrder.ts";
+import { gatherPlantingOrders } from "../services/planting/gatherPlantingOrders.ts";
+import { getDashboardSlug } from "../services/dashboard/getDashboardSlug.ts";
+import { readDashboard } from "../services/dashboard/readDashboard.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";
 import { readRepeatedly } from "./support/readRepeatedly.ts";

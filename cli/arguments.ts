@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from "commander";
 import { z } from "zod";
-import { MODES } from "../domain/accounts.ts";
-import type { Mode } from "../domain/accounts.ts";
+import { MODES } from "../domain/accounts/accounts.ts";
+import type { Mode } from "../domain/accounts/accounts.ts";
 
 /*
  * What people may write on the command line, each with the refusal that commander shows beside the argument.

@@ -1,17 +1,17 @@
 import { readFileSync } from "node:fs";
 import { Command } from "commander";
-import { addCharityCommands } from "./commands/charityCommands.ts";
-import { addDonationCommands } from "./commands/donationCommands.ts";
-import { addDoctorCommand } from "./commands/doctorCommand.ts";
-import { addEvidenceCommands } from "./commands/evidenceCommands.ts";
-import { addImportCommands } from "./commands/importCommands.ts";
-import { addKeyCommands } from "./commands/keyCommands.ts";
+import { addCharityCommands } from "./commands/charities/charityCommands.ts";
+import { addDonationCommands } from "./commands/charities/donationCommands.ts";
+import { addDoctorCommand } from "./commands/doctor/doctorCommand.ts";
+import { addEvidenceCommands } from "./commands/planting/evidenceCommands.ts";
+import { addImportCommands } from "./commands/registrations/importCommands.ts";
+import { addKeyCommands } from "./commands/accounts/keyCommands.ts";
 import { addMigrateCommand } from "./commands/migrateCommand.ts";
-import { addOrgCommands } from "./commands/orgCommands.ts";
-import { addStoreCommands } from "./commands/storeCommands.ts";
+import { addOrgCommands } from "./commands/accounts/orgCommands.ts";
+import { addStoreCommands } from "./commands/stores/storeCommands.ts";
 import { addTryCommands } from "./commands/tryCommands.ts";
-import { addUsageCommands } from "./commands/usageCommands.ts";
-import { addWorkflowCommands } from "./commands/workflowCommands.ts";
+import { addUsageCommands } from "./commands/billing/usageCommands.ts";
+import { addWorkflowCommands } from "./commands/workflow/workflowCommands.ts";
 import type { Context } from "./context.ts";
 import { EXIT_CODES_HELP } from "./exitCodes.ts";
 

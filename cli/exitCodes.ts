@@ -1,6 +1,6 @@
 import { isGrpcDeadlineError, isGrpcServiceError, ServiceError } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
-// oxlint-disable-next-line no-restricted-imports -- it runs no query: it tells by slonik's errors that nobody answers.
+// oxlint-disable-next-line architecture/imports -- it runs no query: it tells by slonik's errors that nobody answers.
 import {
   BackendTerminatedError,
   BackendTerminatedUnexpectedlyError,

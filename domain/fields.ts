@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Metadata } from "./registrations.ts";
+import type { Metadata } from "./registrations/registrations.ts";
 
 const METADATA_DEPTH = 8;
 const METADATA_BYTES = 16 * 1024;

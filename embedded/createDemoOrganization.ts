@@ -1,7 +1,7 @@
-import { listAccounts } from "../db/accounts.ts";
+import { listAccounts } from "../db/accounts/accounts.ts";
 import { openPool } from "../db/pool.ts";
 import { systemClock } from "../domain/clock.ts";
-import { createOrganization } from "../services/createOrganization.ts";
+import { createOrganization } from "../services/accounts/createOrganization.ts";
 
 /**
  * Gives an empty database an organization to try things with.

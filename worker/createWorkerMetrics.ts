@@ -1,11 +1,11 @@
 import { collectDefaultMetrics, Counter, Gauge, Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
-import { listWaitingStreams } from "../db/usageFacts.ts";
-import { countFailedMeterEvents } from "../db/usageReports.ts";
+import { listWaitingStreams } from "../db/billing/usageFacts.ts";
+import { countFailedMeterEvents } from "../db/billing/usageReports.ts";
 import type { Clock } from "../domain/clock.ts";
-import type { UsageStream } from "../domain/usage.ts";
-import type { StreamReport } from "../services/reconcileUsage.ts";
-import type { SendResult } from "../services/sendMeterEvent.ts";
+import type { UsageStream } from "../domain/billing/usage.ts";
+import type { StreamReport } from "../services/billing/reconcileUsage.ts";
+import type { SendResult } from "../services/billing/sendMeterEvent.ts";
 
 export type WorkerMetrics = {
   readonly registry: Registry;

@@ -19,7 +19,7 @@ import {
   plantingSilenceMs,
   readPlantingSettings,
 } from "../program/readPlantingSettings.ts";
-import { needsPerson } from "../services/sendMeterEvent.ts";
+import { needsPerson } from "../services/billing/sendMeterEvent.ts";
 import { BACKGROUND_QUEUE, INTERACTIVE_QUEUE } from "../workflows/taskQueues.ts";
 import { createWorkerMetrics } from "./createWorkerMetrics.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";

@@ -1,5 +1,5 @@
-import type { UsageStream } from "../domain/usage.ts";
-import type { WaitingStream } from "../db/usageFacts.ts";
+import type { UsageStream } from "../domain/billing/usage.ts";
+import type { WaitingStream } from "../db/billing/usageFacts.ts";
 
 /**
  * How soon a stream that gets nowhere is woken again, doubling up to the most: its sender waits for the processor, or

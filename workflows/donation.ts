@@ -7,7 +7,7 @@ import {
   setHandler,
 } from "@temporalio/workflow";
 import type { DonationActivities } from "../activities/createDonationActivities.ts";
-import type { DonationOutcome } from "../domain/donations.ts";
+import type { DonationOutcome } from "../domain/charities/donations.ts";
 
 /** Waits for the outcome. Whoever asks gives the donation's id as the update's, so that all wait for one and the same. */
 export const validateUpdate = defineUpdate<DonationOutcome>("validate");

@@ -9,7 +9,7 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { Activities } from "../activities/createActivities.ts";
-import type { UsageStream } from "../domain/usage.ts";
+import type { UsageStream } from "../domain/billing/usage.ts";
 
 /** Tells a sender that facts are waiting. It carries nothing: what there is to send stands in the database. */
 export const wakeSignal = defineSignal("wake");

@@ -1,6 +1,6 @@
 import type { ParameterizedContext } from "koa";
-import type { Caller } from "../../db/apiKeys.ts";
-import type { Store } from "../../db/stores.ts";
+import type { Caller } from "../../db/accounts/apiKeys.ts";
+import type { Store } from "../../db/stores/stores.ts";
 
 /** What the middleware finds out about a request. */
 export type ApiState = {

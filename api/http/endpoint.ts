@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { Caller } from "../../db/apiKeys.ts";
+import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { ApiContext } from "./apiContext.ts";
 import { bodyObject } from "./fields.ts";

@@ -1,6 +1,6 @@
 import type { Middleware } from "koa";
 import { DomainError } from "../../domain/errors.ts";
-import type { Authenticate } from "../../services/createAuthenticator.ts";
+import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
 import type { ApiState } from "../http/apiContext.ts";
 
 /** Lets only requests pass that carry a key, raw, in `Authorization`. */

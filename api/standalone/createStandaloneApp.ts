@@ -6,7 +6,7 @@ import type { AppDependencies } from "../http/createApp.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { HealthChecks } from "../health/healthEndpoints.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
-import type { Authenticate } from "../../services/createAuthenticator.ts";
+import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
 import { authenticate } from "../middleware/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentGuide, documentPages } from "../openapi/documentPages.ts";
@@ -14,7 +14,7 @@ import type { TakeTurn } from "../../db/rateLimits.ts";
 import { charityEndpoints } from "./charities/charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboard/dashboardEndpoints.ts";
 import { dashboardGuide, dashboardPages } from "./dashboard/dashboardPages.ts";
-import { evidenceEndpoints } from "./evidence/evidenceEndpoints.ts";
+import { evidenceEndpoints } from "./planting/evidenceEndpoints.ts";
 import { callbackEndpoint } from "./planting/callbackEndpoint.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
 

@@ -1,6 +1,6 @@
 import type Koa from "koa";
-import type { AuthenticateStore } from "../../services/createStoreAuthenticator.ts";
-import { createStoreTurns } from "../../services/createStoreTurns.ts";
+import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
+import { createStoreTurns } from "../../services/stores/createStoreTurns.ts";
 import type { HealthChecks } from "../health/healthEndpoints.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { ApiState } from "../http/apiContext.ts";
@@ -8,15 +8,15 @@ import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentGuide, documentPages } from "../openapi/documentPages.ts";
-import { authenticateStore } from "./authenticateStore.ts";
-import { balanceEndpoint } from "./balanceEndpoint.ts";
-import { donateEndpoint } from "./donateEndpoint.ts";
+import { authenticateStore } from "./accounts/authenticateStore.ts";
+import { balanceEndpoint } from "./stores/balanceEndpoint.ts";
+import { donateEndpoint } from "./charities/donateEndpoint.ts";
 import { errorReply, presentStoreError } from "./errors.ts";
-import { evidenceEndpoint } from "./evidenceEndpoint.ts";
-import { impactEndpoints } from "./impact/impactEndpoints.ts";
-import { refundEndpoint } from "./refundEndpoint.ts";
-import { statsEndpoint } from "./statsEndpoint.ts";
-import { verifyEndpoint } from "./verifyEndpoint.ts";
+import { evidenceEndpoint } from "./planting/evidenceEndpoint.ts";
+import { impactEndpoints } from "./registrations/impactEndpoints.ts";
+import { refundEndpoint } from "./registrations/refundEndpoint.ts";
+import { statsEndpoint } from "./registrations/statsEndpoint.ts";
+import { verifyEndpoint } from "./accounts/verifyEndpoint.ts";
 
 const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the customers and orders of an online store,
 paid from a top-up balance. Each store has production and test keys; what one records the other does not see, and test

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import type { Mode } from "../../domain/accounts.ts";
-import type { CustomerFilter, CustomerDetails } from "../../domain/customers.ts";
+import type { Mode } from "../../domain/accounts/accounts.ts";
+import type { CustomerFilter, CustomerDetails } from "../../domain/stores/customers.ts";
 import {
   anyCustomer,
   customerEmail,
@@ -8,7 +8,7 @@ import {
   customerName,
   notes,
   orderId,
-} from "../../domain/customers.ts";
+} from "../../domain/stores/customers.ts";
 
 /** What this interface calls the modes. */
 export const KEY_MODES = { live: "PROD", test: "TEST" } as const satisfies Record<Mode, string>;

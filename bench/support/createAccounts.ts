@@ -1,7 +1,7 @@
 import { openPool } from "../../db/pool.ts";
-import { insertAccount } from "../../db/accounts.ts";
+import { insertAccount } from "../../db/accounts/accounts.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { issueKey } from "../../services/issueKey.ts";
+import { issueKey } from "../../services/accounts/issueKey.ts";
 
 /** Creates organizations with the given ids, each with a production key; the keys come back in the same order. */
 export const createAccounts = async (

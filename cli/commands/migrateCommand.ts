@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-// oxlint-disable-next-line no-restricted-imports -- the schema is no use case: no service could be asked for it.
+// oxlint-disable-next-line architecture/imports -- the schema is no use case: no service could be asked for it.
 import { migrate } from "../../db/migrate.ts";
 import type { Context } from "../context.ts";
 import { say } from "../io.ts";

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { KEY_PREFIX } from "../../domain/apiKeys.ts";
+import { KEY_PREFIX } from "../../domain/accounts/apiKeys.ts";
 import { parseCount, parseUrl } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { CommandError, describeError, EXIT } from "../exitCodes.ts";

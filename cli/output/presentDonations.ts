@@ -1,11 +1,11 @@
 import type { DatabasePool } from "slonik";
-import type { DonationSubscription } from "../../db/donationSubscriptions.ts";
-import { findDonationSubscription } from "../../db/donationSubscriptions.ts";
-import { readDonationTotals } from "../../db/donationTotals.ts";
-import { MODES } from "../../domain/accounts.ts";
-import type { Mode } from "../../domain/accounts.ts";
+import type { DonationSubscription } from "../../db/charities/donationSubscriptions.ts";
+import { findDonationSubscription } from "../../db/charities/donationSubscriptions.ts";
+import { readDonationTotals } from "../../db/charities/donationTotals.ts";
+import { MODES } from "../../domain/accounts/accounts.ts";
+import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
-import type { DonationTotals } from "../../domain/donations.ts";
+import type { DonationTotals } from "../../domain/charities/donations.ts";
 import { formatDollars } from "../../domain/money.ts";
 import { formatInstant } from "./formatTable.ts";
 

@@ -1,4 +1,4 @@
-import type { ApiKey } from "../../db/apiKeys.ts";
+import type { ApiKey } from "../../db/accounts/apiKeys.ts";
 import type { Cell } from "./formatTable.ts";
 
 /** A key as programs read it; what is shown of the key itself is its hint. */

@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import type { Mode } from "../../domain/accounts.ts";
+import type { Mode } from "../../domain/accounts/accounts.ts";
 import { createLedgerProcessor } from "./ledger/createLedgerProcessor.ts";
 import type { BillingProcessor } from "./processor.ts";
 import { createStripeProcessor } from "./stripe/createStripeProcessor.ts";

@@ -1,6 +1,6 @@
-import type { Kind } from "../../domain/accounts.ts";
-import type { Period } from "../../domain/billingCycle.ts";
-import type { ProcessorName } from "../../domain/usage.ts";
+import type { Kind } from "../../domain/accounts/accounts.ts";
+import type { Period } from "../../domain/billing/billingCycle.ts";
+import type { ProcessorName } from "../../domain/billing/usage.ts";
 
 /** Whose usage it is, in the processor's own words where it has some. */
 export type BillingCustomer = {

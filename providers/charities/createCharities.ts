@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { takeTurn } from "../../db/rateLimits.ts";
-import type { CharityProviderName } from "../../domain/charities.ts";
+import type { CharityProviderName } from "../../domain/charities/charities.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { createCatalogue } from "./catalogue/createCatalogue.ts";
 import type { CharityProvider } from "./provider.ts";

@@ -1,4 +1,4 @@
-import type { Charity, CharityProviderName, Ein } from "../../domain/charities.ts";
+import type { Charity, CharityProviderName, Ein } from "../../domain/charities/charities.ts";
 
 /** What is searched for; all that is given must hold, nothing given lists what the provider puts first. */
 export type CharityQuery = {

@@ -1,4 +1,4 @@
-import type { TimelineShape } from "../../domain/planting.ts";
+import type { TimelineShape } from "../../domain/planting/planting.ts";
 import type { PlantingPartner } from "./partner.ts";
 
 /** A partner without an interface: an operator passes orders on, and all facts come by callback or from the operator. */

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
-import { claimPlantings } from "../../db/plantingClaims.ts";
-import type { Mode } from "../../domain/accounts.ts";
-import type { TimelineShape } from "../../domain/planting.ts";
+import { claimPlantings } from "../../db/planting/plantingClaims.ts";
+import type { Mode } from "../../domain/accounts/accounts.ts";
+import type { TimelineShape } from "../../domain/planting/planting.ts";
 import { createTreeMapperPartner } from "./treemapper/createTreeMapperPartner.ts";
 import type { TreeMapperAccess } from "./treemapper/readTreeMapper.ts";
 import { createManualPartner } from "./createManualPartner.ts";

@@ -3,8 +3,8 @@ import type {
   PlantingOrder,
   PlantingStage,
   TimelineShape,
-} from "../../domain/planting.ts";
-import type { PlantingFact } from "../../domain/plantingFact.ts";
+} from "../../domain/planting/planting.ts";
+import type { PlantingFact } from "../../domain/planting/plantingFact.ts";
 
 /** What a partner is told and asked about. */
 export type OrderAtPartner = Pick<

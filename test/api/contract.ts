@@ -1,6 +1,6 @@
 import type { ExecutionContext, TestFn } from "ava";
 import { z } from "zod";
-import type { Kind } from "../../domain/accounts.ts";
+import type { Kind } from "../../domain/accounts/accounts.ts";
 
 /** The contract's names, written out here so that a change of the product's own table shows. */
 export const KIND_NAMES = {

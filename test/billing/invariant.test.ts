@@ -1,6 +1,6 @@
 import { z } from "zod";
-import type { Fault } from "../stripe/faults.ts";
-import { reconcileUsage } from "../../services/reconcileUsage.ts";
+import type { Fault } from "../stripeDouble/faults.ts";
+import { reconcileUsage } from "../../services/billing/reconcileUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { readBooks } from "../support/books.ts";
 import { createRandom } from "../support/random.ts";

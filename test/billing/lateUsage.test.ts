@@ -1,10 +1,10 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { listMeterEvents } from "../../db/usageListing.ts";
-import { drainUsage } from "../../services/drainUsage.ts";
-import { resolveBillingCycle } from "../../services/resolveBillingCycle.ts";
-import type { SendResult } from "../../services/sendMeterEvent.ts";
-import { needsPerson } from "../../services/sendMeterEvent.ts";
+import { listMeterEvents } from "../../db/billing/usageListing.ts";
+import { drainUsage } from "../../services/billing/drainUsage.ts";
+import { resolveBillingCycle } from "../../services/billing/resolveBillingCycle.ts";
+import type { SendResult } from "../../services/billing/sendMeterEvent.ts";
+import { needsPerson } from "../../services/billing/sendMeterEvent.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";

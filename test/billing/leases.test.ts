@@ -4,8 +4,8 @@ import {
   recordRetry,
   renewLease,
   settleAttempt,
-} from "../../db/meterEvents.ts";
-import { until } from "../stripe/stripeSetup.ts";
+} from "../../db/billing/meterEvents.ts";
+import { until } from "./stripe/stripeSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { setUpBilling } from "./billingSetup.ts";
 

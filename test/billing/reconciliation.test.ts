@@ -1,5 +1,5 @@
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
-import { listSuspicious, reconcileUsage } from "../../services/reconcileUsage.ts";
+import { listSuspicious, reconcileUsage } from "../../services/billing/reconcileUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { setUpBilling } from "./billingSetup.ts";
 

@@ -1,6 +1,6 @@
-import { updateAccount } from "../../db/accounts.ts";
+import { updateAccount } from "../../db/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
-import { updateOrganization } from "../../services/updateOrganization.ts";
+import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
 import { readBooks } from "../support/books.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";

@@ -1,8 +1,8 @@
 import { DomainError } from "../../domain/errors.ts";
-import { updateAccount } from "../../db/accounts.ts";
-import { sumLedgerUsage } from "../../db/ledgerUsage.ts";
-import { areRefundsSettled } from "../../db/usageFacts.ts";
-import type { Fault } from "../stripe/faults.ts";
+import { updateAccount } from "../../db/accounts/accounts.ts";
+import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
+import { areRefundsSettled } from "../../db/billing/usageFacts.ts";
+import type { Fault } from "../stripeDouble/faults.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { readBooks } from "../support/books.ts";
 import { setUpBilling } from "./billingSetup.ts";

@@ -1,7 +1,7 @@
-import { findUnfinishedMeterEvent } from "../../db/meterEvents.ts";
-import { updateAccount } from "../../db/accounts.ts";
-import { sumLedgerUsage } from "../../db/ledgerUsage.ts";
-import type { Fault } from "../stripe/faults.ts";
+import { findUnfinishedMeterEvent } from "../../db/billing/meterEvents.ts";
+import { updateAccount } from "../../db/accounts/accounts.ts";
+import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
+import type { Fault } from "../stripeDouble/faults.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { setUpBilling } from "./billingSetup.ts";
 

@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { createDonationValidator } from "../../api/standalone/charities/createDonationValidator.ts";
-import { requestDonation } from "../../services/requestDonation.ts";
+import { requestDonation } from "../../services/charities/requestDonation.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import type { WorkflowContext } from "./donationSetup.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { ExecutionContext } from "ava";
-import { readDonationTotals } from "../../db/donationTotals.ts";
+import { readDonationTotals } from "../../db/charities/donationTotals.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

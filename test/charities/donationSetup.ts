@@ -4,14 +4,14 @@ import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/wo
 import { createDonationActivities } from "../../activities/createDonationActivities.ts";
 import { z } from "zod";
 import { createDonationValidator } from "../../api/standalone/charities/createDonationValidator.ts";
-import { updateAccount } from "../../db/accounts.ts";
+import { updateAccount } from "../../db/accounts/accounts.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import type { Charities, CharitySettings } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
-import { checkDonation } from "../../services/checkDonation.ts";
-import type { ValidateDonation } from "../../services/donate.ts";
+import { checkDonation } from "../../services/charities/checkDonation.ts";
+import type { ValidateDonation } from "../../services/charities/donate.ts";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
 import { decideDonation } from "../../workflows/donation.ts";
 import { INTERACTIVE_QUEUE } from "../../workflows/taskQueues.ts";

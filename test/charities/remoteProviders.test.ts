@@ -1,5 +1,5 @@
 import type { ExecutionContext } from "ava";
-import type { Charity, CharityProviderName } from "../../domain/charities.ts";
+import type { Charity, CharityProviderName } from "../../domain/charities/charities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import type { CharityProvider } from "../../providers/charities/provider.ts";
 import { CharityProviderError } from "../../providers/charities/provider.ts";

@@ -1,8 +1,8 @@
 import { z } from "zod";
 import type { ExecutionContext } from "ava";
-import { upsertCharities } from "../../db/charityImports.ts";
-import { updateAccount } from "../../db/accounts.ts";
-import type { MasterFileRecord } from "../../domain/businessMasterFile.ts";
+import { upsertCharities } from "../../db/charities/charityImports.ts";
+import { updateAccount } from "../../db/accounts/accounts.ts";
+import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { startDonationApi } from "./donationSetup.ts";

@@ -1,21 +1,21 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { updateAccount } from "../../db/accounts.ts";
+import { updateAccount } from "../../db/accounts/accounts.ts";
 import {
   findDonationSubscription,
   leaseDonationSubscription,
-} from "../../db/donationSubscriptions.ts";
+} from "../../db/charities/donationSubscriptions.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { OutageError } from "../../domain/errors.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
-import { requireDonationSubscription } from "../../services/requireDonationSubscription.ts";
-import { subscribeToDonations } from "../../services/subscribeToDonations.ts";
+import { requireDonationSubscription } from "../../services/charities/requireDonationSubscription.ts";
+import { subscribeToDonations } from "../../services/charities/subscribeToDonations.ts";
 import type { Answer } from "../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { callDouble } from "../stripe/doubleScene.ts";
-import { startStripeDouble } from "../stripe/startStripeDouble.ts";
-import type { StripeDouble } from "../stripe/startStripeDouble.ts";
+import { callDouble } from "../billing/stripe/doubleScene.ts";
+import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
+import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { CATALOGUE_ONLY, createTestOrganization } from "../support/factories.ts";

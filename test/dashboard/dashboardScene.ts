@@ -1,9 +1,9 @@
 import type { ExecutionContext } from "ava";
-import { changeDonationTotals } from "../../db/donationTotals.ts";
-import { getDashboardSlug } from "../../services/getDashboardSlug.ts";
+import { changeDonationTotals } from "../../db/charities/donationTotals.ts";
+import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { setUpEvidence } from "../evidence/evidenceSetup.ts";
-import type { EvidenceSetup } from "../evidence/evidenceSetup.ts";
+import { setUpEvidence } from "../planting/evidenceSetup.ts";
+import type { EvidenceSetup } from "../planting/evidenceSetup.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
 

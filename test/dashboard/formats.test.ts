@@ -4,7 +4,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { fillYear, openDashboard } from "./dashboardScene.ts";
-import { readDashboard } from "../../services/readDashboard.ts";
+import { readDashboard } from "../../services/dashboard/readDashboard.ts";
 
 const test = testWithDatabase();
 

@@ -1,10 +1,10 @@
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
-import type { NewRegistration } from "../../domain/registrations.ts";
+import type { NewRegistration } from "../../domain/registrations/registrations.ts";
 import type { CharitySettings } from "../../providers/charities/createCharities.ts";
-import { createOrganization } from "../../services/createOrganization.ts";
-import type { NewOrganization } from "../../services/createOrganization.ts";
+import { createOrganization } from "../../services/accounts/createOrganization.ts";
+import type { NewOrganization } from "../../services/accounts/createOrganization.ts";
 
 /** An organization of the test's own, with what the test does not care about filled in. */
 export const createTestOrganization = (

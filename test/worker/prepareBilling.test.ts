@@ -3,7 +3,7 @@ import { StartupError } from "../../program/startupError.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
 import { prepareBilling } from "../../worker/prepareBilling.ts";
-import { startStripeDouble } from "../stripe/startStripeDouble.ts";
+import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 
 const test = testWithDatabase();

@@ -1,5 +1,5 @@
 import test from "ava";
-import type { WaitingStream } from "../../db/usageFacts.ts";
+import type { WaitingStream } from "../../db/billing/usageFacts.ts";
 import { createWakeSchedule } from "../../worker/wakeSchedule.ts";
 
 const streamOf = (accountId: string, second = 100): WaitingStream => ({

@@ -10,9 +10,9 @@ import { historyToJSON } from "@temporalio/common/lib/proto-utils.js";
 import { NativeConnection, Worker } from "@temporalio/worker";
 import type { Activities } from "../../activities/createActivities.ts";
 import type { DonationActivities } from "../../activities/createDonationActivities.ts";
-import type { DonationOutcome } from "../../domain/donations.ts";
-import type { CheckedDonation } from "../../services/checkDonation.ts";
-import type { StreamReport } from "../../services/reconcileUsage.ts";
+import type { DonationOutcome } from "../../domain/charities/donations.ts";
+import type { CheckedDonation } from "../../services/charities/checkDonation.ts";
+import type { StreamReport } from "../../services/billing/reconcileUsage.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/temporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporalServer.ts";
@@ -32,7 +32,7 @@ import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
  */
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
-const FOLDER = new URL("../histories/", import.meta.url);
+const FOLDER = new URL("./histories/", import.meta.url);
 const STREAM = {
   accountId: "01920000-0000-7000-8000-000000000000",
   mode: "live",

@@ -3,7 +3,7 @@ import test from "ava";
 import { DefaultLogger, Runtime, Worker } from "@temporalio/worker";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
 
-const FOLDER = new URL("../histories/", import.meta.url);
+const FOLDER = new URL("./histories/", import.meta.url);
 
 test("every workflow replays the histories on record, so a deployment breaks none that runs", async (t) => {
   Runtime.install({ logger: new DefaultLogger("ERROR") });

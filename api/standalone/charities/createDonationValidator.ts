@@ -1,7 +1,7 @@
 import type { Client } from "@temporalio/client";
 import { WithStartWorkflowOperation } from "@temporalio/client";
 import { callTemporalWithin } from "../../../program/callTemporalWithin.ts";
-import type { ValidateDonation } from "../../../services/donate.ts";
+import type { ValidateDonation } from "../../../services/charities/donate.ts";
 import { donation, donationWorkflowId, validateUpdate } from "../../../workflows/donation.ts";
 import { INTERACTIVE_QUEUE } from "../../../workflows/taskQueues.ts";
 

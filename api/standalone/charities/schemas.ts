@@ -1,9 +1,9 @@
 import { z } from "zod";
-import type { Charity, Ein } from "../../../domain/charities.ts";
-import { formatEin, parseEin } from "../../../domain/charities.ts";
-import type { Donation } from "../../../domain/donations.ts";
+import type { Charity, Ein } from "../../../domain/charities/charities.ts";
+import { formatEin, parseEin } from "../../../domain/charities/charities.ts";
+import type { Donation } from "../../../domain/charities/donations.ts";
 import { count, date, emptyAsNull, id, metadata, text } from "../../../domain/fields.ts";
-import { attribution, idempotencyKey } from "../../../domain/registrationFields.ts";
+import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
 import { bodyObject, queryObject } from "../../http/fields.ts";
 
 const LAST_PAGE = 999_999_999;

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Clock } from "../../../domain/clock.ts";
-import { getDashboardSlug } from "../../../services/getDashboardSlug.ts";
+import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { KEY_REFUSAL, PARAMETER_REFUSAL } from "../refusals.ts";

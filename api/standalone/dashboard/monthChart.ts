@@ -1,4 +1,4 @@
-import type { MonthTotals } from "../../../services/readDashboard.ts";
+import type { MonthTotals } from "../../../services/dashboard/readDashboard.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 import { formatMonth, formatNumber } from "./format.ts";

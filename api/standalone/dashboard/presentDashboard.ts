@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Dashboard } from "../../../services/readDashboard.ts";
+import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { countSimulated } from "./simulation.ts";
 
 const wholeNumber = z.int().min(0);

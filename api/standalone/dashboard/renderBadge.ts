@@ -1,4 +1,4 @@
-import type { Dashboard } from "../../../services/readDashboard.ts";
+import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { formatNumber } from "./format.ts";
 import { html } from "./html.ts";
 import { countSimulated, markSimulated } from "./simulation.ts";

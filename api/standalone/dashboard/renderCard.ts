@@ -1,4 +1,4 @@
-import type { Dashboard } from "../../../services/readDashboard.ts";
+import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { formatNumber } from "./format.ts";
 import { html, styleElement } from "./html.ts";
 import { renderNumber } from "./renderNumber.ts";

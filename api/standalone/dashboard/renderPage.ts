@@ -1,7 +1,7 @@
-import { absoluteAddress } from "../../../domain/buildTreeEvidence.ts";
-import { IMPACT_FACTORS } from "../../../domain/impactFactors.ts";
+import { absoluteAddress } from "../../../domain/planting/buildTreeEvidence.ts";
+import { IMPACT_FACTORS } from "../../../domain/planting/impactFactors.ts";
 import { formatDollars } from "../../../domain/money.ts";
-import type { Dashboard } from "../../../services/readDashboard.ts";
+import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { formatDay, formatInstant, formatMeasure, formatMonth, formatNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html, styleElement } from "./html.ts";

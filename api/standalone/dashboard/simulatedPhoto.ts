@@ -1,4 +1,4 @@
-import { chooseBySeed } from "../../../domain/seededChoice.ts";
+import { chooseBySeed } from "../../../domain/planting/seededChoice.ts";
 
 const WIDTH = 640;
 const HEIGHT = 480;

@@ -1,5 +1,5 @@
-import type { PartnerKind } from "../../../domain/planting.ts";
-import type { Dashboard } from "../../../services/readDashboard.ts";
+import type { PartnerKind } from "../../../domain/planting/planting.ts";
+import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { formatNumber } from "./format.ts";
 
 /** Whether what a partner tells of is made up. */

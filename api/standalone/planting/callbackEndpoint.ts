@@ -1,8 +1,8 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import type { Clock } from "../../../domain/clock.ts";
-import { plantingReport } from "../../../domain/plantingFact.ts";
-import { reportPlanting } from "../../../services/reportPlanting.ts";
+import { plantingReport } from "../../../domain/planting/plantingFact.ts";
+import { reportPlanting } from "../../../services/planting/reportPlanting.ts";
 import { publicEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { HttpError } from "../../http/httpError.ts";

@@ -1,4 +1,4 @@
-import type { Kind } from "../../../domain/accounts.ts";
+import type { Kind } from "../../../domain/accounts/accounts.ts";
 import { KIND_NAMES } from "./kinds.ts";
 
 const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";

@@ -1,4 +1,4 @@
-import type { Kind } from "../../../domain/accounts.ts";
+import type { Kind } from "../../../domain/accounts/accounts.ts";
 
 /** What trees and bottles are called in the standalone interface; all else they have in common. */
 export const KIND_NAMES = {

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { RegistrationFilter } from "../../../domain/registrations.ts";
+import type { RegistrationFilter } from "../../../domain/registrations/registrations.ts";
 import { startOfDay, startOfNextDay } from "../../http/days.ts";
 import type { listQuery } from "./schemas.ts";
 

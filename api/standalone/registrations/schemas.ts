@@ -4,8 +4,8 @@ import {
   attribution,
   fractionalCount,
   idempotencyKey,
-} from "../../../domain/registrationFields.ts";
-import type { Metadata, Registration } from "../../../domain/registrations.ts";
+} from "../../../domain/registrations/registrationFields.ts";
+import type { Metadata, Registration } from "../../../domain/registrations/registrations.ts";
 import { bodyObject, queryObject } from "../../http/fields.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import type { KindNames } from "./kinds.ts";

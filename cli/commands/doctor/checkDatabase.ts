@@ -1,6 +1,6 @@
 import { readServerStatus } from "../../../db/serverStatus.ts";
-import { findOldestUnreportedSecond } from "../../../db/usageListing.ts";
-import { countFailedMeterEvents } from "../../../db/usageReports.ts";
+import { findOldestUnreportedSecond } from "../../../db/billing/usageListing.ts";
+import { countFailedMeterEvents } from "../../../db/billing/usageReports.ts";
 import type { Context } from "../../context.ts";
 import { formatInstant } from "../../output/formatTable.ts";
 import { check, ok, skipped, wrong } from "./check.ts";

@@ -1,4 +1,4 @@
-import { listAccounts } from "../../../db/accounts.ts";
+import { listAccounts } from "../../../db/accounts/accounts.ts";
 import type { Context } from "../../context.ts";
 import { check, ok, skipped, wrong } from "./check.ts";
 import type { Finding, Verdict } from "./check.ts";

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
-import { insertLedgerUsage, sumLedgerUsage } from "../../../db/ledgerUsage.ts";
-import type { Mode } from "../../../domain/accounts.ts";
+import { insertLedgerUsage, sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { BillingProcessor } from "../processor.ts";
 
 /** The built-in processor: books usage in our own database. It knows no customers and no subscriptions. */

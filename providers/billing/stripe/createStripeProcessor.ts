@@ -1,6 +1,6 @@
 import { Stripe } from "stripe";
-import { KINDS } from "../../../domain/accounts.ts";
-import type { Kind } from "../../../domain/accounts.ts";
+import { KINDS } from "../../../domain/accounts/accounts.ts";
+import type { Kind } from "../../../domain/accounts/accounts.ts";
 import {
   LONGEST_USAGE_LAG_MS,
   ProcessorMismatchError,

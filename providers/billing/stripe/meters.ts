@@ -1,5 +1,5 @@
 import type { Stripe } from "stripe";
-import type { Kind } from "../../../domain/accounts.ts";
+import type { Kind } from "../../../domain/accounts/accounts.ts";
 
 /** The payload keys of our meters, which are also Stripe's defaults. */
 export const CUSTOMER_KEY = "stripe_customer_id";

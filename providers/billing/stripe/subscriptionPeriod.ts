@@ -1,5 +1,5 @@
 import type { Stripe } from "stripe";
-import type { Period } from "../../../domain/billingCycle.ts";
+import type { Period } from "../../../domain/billing/billingCycle.ts";
 
 /** States of a subscription in which nothing on it is billed. */
 export const NOT_BILLED = new Set(["canceled", "incomplete", "incomplete_expired"]);

@@ -1,10 +1,14 @@
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { StatementTimeoutError } from "slonik";
-import type { CatalogueCharity, NameMatch } from "../../../db/charities.ts";
-import { countCharities, findEligibleCharity, listCharities } from "../../../db/charities.ts";
-import type { Charity } from "../../../domain/charities.ts";
-import { parseEin } from "../../../domain/charities.ts";
-import { catalogueWords, MINIMUM_SEARCH_LENGTH } from "../../../domain/charitySearch.ts";
+import type { CatalogueCharity, NameMatch } from "../../../db/charities/charities.ts";
+import {
+  countCharities,
+  findEligibleCharity,
+  listCharities,
+} from "../../../db/charities/charities.ts";
+import type { Charity } from "../../../domain/charities/charities.ts";
+import { parseEin } from "../../../domain/charities/charities.ts";
+import { catalogueWords, MINIMUM_SEARCH_LENGTH } from "../../../domain/charities/charitySearch.ts";
 import type { CharityPage, CharityProvider, CharityQuery } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
 import { describeNtee } from "./nteeGroups.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Charity } from "../../../domain/charities.ts";
+import type { Charity } from "../../../domain/charities/charities.ts";
 import type { CharityProvider } from "../provider.ts";
 import { askJson } from "./askJson.ts";
 import { isPathSafe, looseEin, looseText, looseUrl, requiredText } from "./fields.ts";

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { TakeTurn } from "../../../db/rateLimits.ts";
-import type { Charity } from "../../../domain/charities.ts";
+import type { Charity } from "../../../domain/charities/charities.ts";
 import type { CharityProvider } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
 import { askJson } from "./askJson.ts";

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import type { Charity } from "../../../domain/charities.ts";
-import { formatEin } from "../../../domain/charities.ts";
+import type { Charity } from "../../../domain/charities/charities.ts";
+import { formatEin } from "../../../domain/charities/charities.ts";
 import type { CharityProvider } from "../provider.ts";
 import { askJson } from "./askJson.ts";
 import { isPathSafe, looseEin, looseText, looseUrl, requiredText } from "./fields.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { parseEin } from "../../../domain/charities.ts";
+import { parseEin } from "../../../domain/charities/charities.ts";
 
 const LONGEST = 10_000;
 

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
-import { findCharityDetail, saveCharityDetail } from "../../../db/charityDetails.ts";
-import type { Charity } from "../../../domain/charities.ts";
+import { findCharityDetail, saveCharityDetail } from "../../../db/charities/charityDetails.ts";
+import type { Charity } from "../../../domain/charities/charities.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { CharityProvider } from "../provider.ts";
 

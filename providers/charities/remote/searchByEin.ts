@@ -1,5 +1,5 @@
-import type { Charity, Ein } from "../../../domain/charities.ts";
-import { nameWords } from "../../../domain/charitySearch.ts";
+import type { Charity, Ein } from "../../../domain/charities/charities.ts";
+import { nameWords } from "../../../domain/charities/charitySearch.ts";
 import type { CharityPage, CharityProvider, CharityQuery } from "../provider.ts";
 
 const isCalled = (charity: Charity, name: string): boolean => {

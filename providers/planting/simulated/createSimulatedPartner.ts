@@ -1,5 +1,5 @@
-import type { PlantingStage, TimelineShape } from "../../../domain/planting.ts";
-import type { PlantingFact } from "../../../domain/plantingFact.ts";
+import type { PlantingStage, TimelineShape } from "../../../domain/planting/planting.ts";
+import type { PlantingFact } from "../../../domain/planting/plantingFact.ts";
 import type { PlantingPartner } from "../partner.ts";
 import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";
 

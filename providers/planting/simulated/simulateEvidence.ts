@@ -1,14 +1,14 @@
-import type { EvidenceFacts, ReachedStages } from "../../../domain/buildTreeEvidence.ts";
+import type { EvidenceFacts, ReachedStages } from "../../../domain/planting/buildTreeEvidence.ts";
 import {
   allocationReferenceOf,
   evidenceOfAllocation,
   evidenceOfPlanted,
   evidenceOfVerified,
-} from "../../../domain/evidenceOfFact.ts";
-import type { EvidenceStage } from "../../../domain/treeEvidence.ts";
-import { EVIDENCE_STAGES } from "../../../domain/treeEvidence.ts";
+} from "../../../domain/planting/evidenceOfFact.ts";
+import type { EvidenceStage } from "../../../domain/planting/treeEvidence.ts";
+import { EVIDENCE_STAGES } from "../../../domain/planting/treeEvidence.ts";
 import { SIMULATED_PARTNER_NAME } from "./createSimulatedPartner.ts";
-import { chooseBySeed } from "../../../domain/seededChoice.ts";
+import { chooseBySeed } from "../../../domain/planting/seededChoice.ts";
 import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;

@@ -1,5 +1,5 @@
-import type { PlantingFactOf, ReportedSite } from "../../../domain/plantingFact.ts";
-import { chooseBySeed } from "../../../domain/seededChoice.ts";
+import type { PlantingFactOf, ReportedSite } from "../../../domain/planting/plantingFact.ts";
+import { chooseBySeed } from "../../../domain/planting/seededChoice.ts";
 import { SIMULATED_SITES } from "./sites.ts";
 import type { SimulatedSite } from "./sites.ts";
 

@@ -1,6 +1,6 @@
-import type { PlantingClaim } from "../../../db/plantingClaims.ts";
-import { address, name as nameOf } from "../../../domain/plantingFact.ts";
-import type { PlantingFactOf, ReportedSite } from "../../../domain/plantingFact.ts";
+import type { PlantingClaim } from "../../../db/planting/plantingClaims.ts";
+import { address, name as nameOf } from "../../../domain/planting/plantingFact.ts";
+import type { PlantingFactOf, ReportedSite } from "../../../domain/planting/plantingFact.ts";
 import type { PlantingPartner } from "../partner.ts";
 import { middleOf, readTreeMapper, treesOf } from "./readTreeMapper.ts";
 import type { Intervention, TreeMapperAccess, TreeMapperProject } from "./readTreeMapper.ts";
@@ -101,7 +101,7 @@ const plantedFact = (credited: readonly Located[], at: Date): PlantingFactOf<"pl
  * A planting project that keeps its records in TreeMapper. Its API takes no orders and knows of none, so an order is credited
  * with trees that the project has recorded as planted since the order was made, each tree to one order only. When all are
  * there the order is allocated and planted; verification is not TreeMapper's business and comes by report.
- * @param claim credits an order, see db/plantingClaims.ts
+ * @param claim credits an order, see db/planting/plantingClaims.ts
  */
 export const createTreeMapperPartner = ({
   name,

@@ -1,0 +1,55 @@
+import type { IncomingHttpHeaders } from "node:http";
+import type { Middleware } from "koa";
+import { KEY_PREFIX } from "../../../domain/accounts/apiKeys.ts";
+import { normalizeDomain } from "../../../domain/stores/stores.ts";
+import type {
+  AuthenticateStore,
+  StoreName,
+} from "../../../services/stores/createStoreAuthenticator.ts";
+import type { ApiState } from "../../http/apiContext.ts";
+import { decodeHeader } from "../decodeHeader.ts";
+import { unauthorized } from "../errors.ts";
+
+const STANDALONE_PREFIXES = Object.values(KEY_PREFIX.organization);
+
+const headerOf = (headers: IncomingHttpHeaders, name: string): string => {
+  const given = headers[name];
+  return typeof given === "string" ? decodeHeader(given).trim() : "";
+};
+
+/** The store that the headers name, null for a shop name that no store can have. */
+const storeNameOf = (headers: IncomingHttpHeaders): StoreName | null => {
+  const userId = headerOf(headers, "user_id");
+  const shopName = headerOf(headers, "shop_name");
+  if (userId !== "") {
+    return { kind: "userId", name: userId };
+  }
+  if (shopName === "") {
+    throw unauthorized("UNAUTHORIZED", "the header shop_name or user_id is missing");
+  }
+  const domain = normalizeDomain(shopName);
+  return domain === null ? null : { kind: "domain", name: domain };
+};
+
+/** Lets only requests pass whose key opens the store that they name. */
+export const authenticateStore =
+  (authenticate: AuthenticateStore): Middleware<ApiState> =>
+  async (ctx, next) => {
+    const key = headerOf(ctx.req.headers, "api_key");
+    if (key === "") {
+      throw unauthorized("UNAUTHORIZED", "the header api_key is missing");
+    }
+    const storeName = storeNameOf(ctx.req.headers);
+    if (STANDALONE_PREFIXES.some((prefix) => key.startsWith(prefix))) {
+      throw unauthorized("WRONG_KEY_TYPE", "a key of the standalone interface opens no store");
+    }
+    const result = storeName && (await authenticate(key, storeName));
+    if (result?.kind !== "known") {
+      throw result?.kind === "key_invalid"
+        ? unauthorized("INVALID_KEY", "the key is not valid for this store")
+        : unauthorized("INVALID_SHOP", "the store is unknown or uninstalled");
+    }
+    ctx.state.caller = result.caller;
+    ctx.state.store = result.store;
+    await next();
+  };

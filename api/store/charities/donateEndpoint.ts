@@ -1,0 +1,122 @@
+import { z } from "zod";
+import { DomainError } from "../../../domain/errors.ts";
+import { text } from "../../../domain/fields.ts";
+import { centsToDollars, dollarsToCents, MAXIMUM_CENTS } from "../../../domain/money.ts";
+import { donateFromStore } from "../../../services/stores/donateFromStore.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
+import { bodyObject } from "../../http/fields.ts";
+import { BUDGET_REFUSAL, KEY_REFUSAL, QUEUE_REFUSAL } from "../errors.ts";
+import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
+import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
+
+const AMOUNT_NAMES = ["amount_dollars", "amount", "donation_amount"] as const;
+const AMOUNT_MUST_BE = `must be a number of US dollars from 0.01 to ${centsToDollars(MAXIMUM_CENTS)} with at most two decimals`;
+
+const isAmount = (dollars: number): boolean => {
+  const cents = dollarsToCents(dollars);
+  return cents !== null && cents >= 1 && cents <= MAXIMUM_CENTS;
+};
+
+const amount = () =>
+  z.number({ error: AMOUNT_MUST_BE }).refine(isAmount, AMOUNT_MUST_BE).optional();
+
+const fields = bodyObject({
+  charity_id: text(200)
+    .transform((given) => given.trim())
+    .refine((given) => given !== "", "required")
+    .meta({
+      description: "The charity's nonprofit_id, or its EIN with or without the dash.",
+      examples: ["53-0196605"],
+    }),
+  amount_dollars: amount().meta({
+    description: "US dollars, at most two decimals. Required, under one of its three names.",
+    examples: [12.5],
+  }),
+  amount: amount().meta({ description: "The same as amount_dollars." }),
+  donation_amount: amount().meta({ description: "The same as amount_dollars." }),
+  ...orderFields,
+});
+
+/** One amount under whichever of its names: what follows sees only one. */
+const body = fields
+  .transform(({ amount_dollars, amount: short, donation_amount, ...rest }, context) => {
+    const given = [amount_dollars, short, donation_amount].filter((value) => value !== undefined);
+    const [dollars] = given;
+    if (dollars === undefined) {
+      context.addIssue({ code: "custom", path: ["amount_dollars"], message: "required" });
+      return z.NEVER;
+    }
+    if (given.some((value) => value !== dollars)) {
+      context.addIssue({
+        code: "custom",
+        path: ["amount_dollars"],
+        message: `${AMOUNT_NAMES.join(", ")} stand for the same amount and must not differ`,
+      });
+      return z.NEVER;
+    }
+    return { ...rest, dollars };
+  })
+  .meta({ id: "NewStoreDonation" });
+
+const reply = z
+  .strictObject({
+    status: z.literal(SUCCESS),
+    charity_id: z.string().meta({ description: "As it was given." }),
+    amount: z.number().meta({ description: "US dollars." }),
+    mode: keyMode(),
+  })
+  .meta({ id: "StoreDonation" });
+
+const centsOf = (dollars: number): number => {
+  const cents = dollarsToCents(dollars);
+  if (cents === null) {
+    throw new DomainError("request_invalid", `amount_dollars: ${AMOUNT_MUST_BE}`);
+  }
+  return cents;
+};
+
+export const donateEndpoint = (deps: Parameters<typeof donateFromStore>[0]): Endpoint =>
+  storeWriteEndpoint({
+    db: deps.db,
+    operation: "donate",
+    feature: "donations",
+    path: "/app/api/charity/donate",
+    description: {
+      operationId: "donate",
+      tag: "donations",
+      summary: "Donate to a charity for a customer or an order",
+      details: "With a production key the amount is taken from the store's balance.",
+      refusals: [
+        {
+          status: 400,
+          when: "Something in the request is not as it must be, or there is no such charity.",
+          example: `amount_dollars: ${AMOUNT_MUST_BE}`,
+        },
+        KEY_REFUSAL,
+        BUDGET_REFUSAL,
+        QUEUE_REFUSAL,
+      ],
+    },
+    schemas: { body, reply },
+    examples: {
+      body: { charity_id: "53-0196605", amount_dollars: 12.5, customer_name: "Ann Lee" },
+      reply: { status: SUCCESS, charity_id: "53-0196605", amount: 12.5, mode: "PROD" },
+    },
+    answer: ({ charity_id, dollars }, { mode }) => ({
+      status: SUCCESS,
+      charity_id,
+      amount: dollars,
+      mode: KEY_MODES[mode],
+    }),
+    write: (write, given) => {
+      const { customerName, customerEmail, customerId, orderId } = customerDetailsOf(given);
+      return donateFromStore(deps, write, {
+        charityId: given.charity_id,
+        amountCents: centsOf(given.dollars),
+        customerName,
+        customerEmail,
+        customerId,
+        orderId,
+      });
+    },
+  });

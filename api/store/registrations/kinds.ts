@@ -1,0 +1,34 @@
+import type { Kind } from "../../../domain/accounts/accounts.ts";
+import type { Feature, StoreOperation } from "../../../domain/stores/stores.ts";
+
+/** What trees and bottles are called in the stores' interface; all else they have in common. */
+export const KIND_NAMES = {
+  tree: {
+    title: "Tree",
+    plural: "trees",
+    verb: "Plant",
+    operation: "plant",
+    feature: "treePlanting",
+    path: "/app/api/plant",
+    replyField: "trees_planted",
+    listField: "trees",
+  },
+  bottle: {
+    title: "Plastic",
+    plural: "bottles",
+    verb: "Rescue",
+    operation: "plastic",
+    feature: "plasticRemoval",
+    path: "/app/api/plastic",
+    replyField: "bottles_rescued",
+    listField: "plastics",
+  },
+} as const satisfies Record<
+  Kind,
+  Readonly<Record<string, string>> & {
+    readonly operation: StoreOperation;
+    readonly feature: Feature;
+  }
+>;
+
+export type KindNames = (typeof KIND_NAMES)[Kind];

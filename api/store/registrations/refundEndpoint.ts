@@ -1,0 +1,97 @@
+import { z } from "zod";
+import type { ImpactFilter } from "../../../domain/stores/customers.ts";
+import { count, text } from "../../../domain/fields.ts";
+import { reverseStoreDonations } from "../../../services/stores/reverseStoreDonations.ts";
+import { reverseStoreImpact } from "../../../services/stores/reverseStoreImpact.ts";
+import type { StoreWriteDependencies } from "../../../services/stores/runStoreWrite.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
+import { bodyObject } from "../../http/fields.ts";
+import { KEY_REFUSAL, QUEUE_REFUSAL } from "../errors.ts";
+import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
+import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
+
+/** An empty one would widen the refund to the whole store, where money follows. */
+const whenNotEmpty = <Field extends z.ZodType<string | undefined>>(field: Field): Field =>
+  field.refine((given) => given !== "", "must not be empty; leave it out to name nobody");
+
+const TYPES = ["tree", "plastic", "donation"] as const;
+
+const body = bodyObject({
+  type: z.enum(TYPES, {
+    error: ({ input }) => (input === undefined ? "required" : `must be one of ${TYPES.join(", ")}`),
+  }),
+  quantity: count().meta({ description: "Trees, bottles or donations.", examples: [1] }),
+  customer_name: whenNotEmpty(orderFields.customer_name),
+  customer_email: whenNotEmpty(orderFields.customer_email),
+  customer_id: whenNotEmpty(orderFields.customer_id),
+  order_id: whenNotEmpty(orderFields.order_id),
+  reason: text(1000)
+    .optional()
+    .meta({ description: "Kept with the refund.", examples: ["order cancelled"] }),
+}).meta({ id: "NewStoreRefund" });
+
+const reply = z
+  .strictObject({
+    status: z.literal(SUCCESS),
+    mode: keyMode(),
+    refunded_type: z.enum(TYPES),
+    count: z.int().min(1),
+  })
+  .meta({ id: "StoreRefund" });
+
+/** Whose records: a reversal goes by the whole name, never by a part of it. */
+const filterOf = (fields: z.output<typeof body>): ImpactFilter => {
+  const { customerName, customerEmail, customerId, orderId } = customerDetailsOf(fields);
+  return {
+    ...(customerName === null ? {} : { exactName: customerName }),
+    ...(customerEmail === null ? {} : { emails: [customerEmail] }),
+    ...(customerId === null ? {} : { id: customerId }),
+    ...(orderId === null ? {} : { orderId }),
+  };
+};
+
+export const refundEndpoint = (deps: StoreWriteDependencies): Endpoint =>
+  storeWriteEndpoint({
+    db: deps.db,
+    operation: "refund",
+    feature: null,
+    path: "/app/api/refund",
+    description: {
+      operationId: "refund",
+      tag: "store",
+      summary: "Take back trees, bottles or donations",
+      details:
+        "The newest come first; where a customer or an order is named, only theirs; an empty name is refused. Trees and bottles give back the " +
+        "price that was paid for them; the money of donations has left. More than there is is a 400 and changes nothing.",
+      refusals: [
+        {
+          status: 400,
+          when: "Something in the request is not as it must be, or there are fewer units than asked for.",
+          example: "quantity: only 2 of the matching units remain to be reversed",
+        },
+        KEY_REFUSAL,
+        QUEUE_REFUSAL,
+      ],
+    },
+    schemas: { body, reply },
+    examples: {
+      body: { type: "tree", quantity: 1, order_id: "#1001", reason: "order cancelled" },
+      reply: { status: SUCCESS, mode: "PROD", refunded_type: "tree", count: 1 },
+    },
+    answer: ({ type, quantity }, { mode }) => ({
+      status: SUCCESS,
+      mode: KEY_MODES[mode],
+      refunded_type: type,
+      count: quantity,
+    }),
+    write: (write, fields) => {
+      const { type, quantity } = fields;
+      const reversal = { quantity, filter: filterOf(fields), reason: fields.reason ?? null };
+      return type === "donation"
+        ? reverseStoreDonations(deps, write, reversal)
+        : reverseStoreImpact(deps, write, {
+            ...reversal,
+            kind: type === "tree" ? "tree" : "bottle",
+          });
+    },
+  });

@@ -1,0 +1,62 @@
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import type { Clock } from "../../../domain/clock.ts";
+import { centsToDollars } from "../../../domain/money.ts";
+import { readStoreImpact } from "../../../services/stores/readStoreImpact.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
+import { keyEndpoint } from "../../http/endpoint.ts";
+import { queryObject } from "../../http/fields.ts";
+import { KEY_REFUSAL, QUERY_REFUSAL } from "../errors.ts";
+import { customerFilterOf, customerParameters } from "../fields.ts";
+
+const reply = z
+  .strictObject({
+    trees: z.int().min(0),
+    plastic_bottles: z.int().min(0),
+    donations: z.number().min(0).meta({ description: "US dollars." }),
+    co2_kg: z.number().min(0).meta({
+      description: "What the trees are projected to bind over their lifetime; bottles count 0.",
+    }),
+    customer_scoped: z.boolean().meta({ description: "Whether the totals are a customer's." }),
+  })
+  .meta({ id: "ImpactStats" });
+
+export const statsEndpoint = (deps: {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+}): Endpoint =>
+  keyEndpoint({
+    method: "get",
+    path: "/app/api/impact/stats",
+    description: {
+      operationId: "impactStats",
+      tag: "impact",
+      summary: "What the store, or one of its customers, has done",
+      details: "What was taken back is left out.",
+      refusals: [
+        { ...QUERY_REFUSAL, example: "customer: must be given at most once" },
+        KEY_REFUSAL,
+      ],
+    },
+    schemas: { query: queryObject(customerParameters), reply },
+    examples: {
+      reply: {
+        trees: 120,
+        plastic_bottles: 40,
+        donations: 12.5,
+        co2_kg: 24_000,
+        customer_scoped: false,
+      },
+    },
+    handle: async ({ caller, query }) => {
+      const { accountId, mode } = caller;
+      const totals = await readStoreImpact(deps, { accountId, mode }, customerFilterOf(query));
+      return {
+        trees: totals.trees,
+        plastic_bottles: totals.bottles,
+        donations: centsToDollars(totals.donationCents),
+        co2_kg: totals.co2Kg,
+        customer_scoped: totals.customerScoped,
+      };
+    },
+  });

@@ -1,0 +1,123 @@
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import type { BalanceEntry } from "../../../db/stores/storeBalances.ts";
+import { listBalanceEntries } from "../../../db/stores/storeBalances.ts";
+import { isBalanceLow } from "../../../domain/stores/stores.ts";
+import { getStore } from "../../../services/stores/getStore.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
+import { keyEndpoint } from "../../http/endpoint.ts";
+import { queryObject } from "../../http/fields.ts";
+import { KEY_REFUSAL, QUERY_REFUSAL } from "../errors.ts";
+import { KEY_MODES, keyMode } from "../fields.ts";
+import { limitParameter } from "../registrations/schemas.ts";
+
+const CURSOR_MUST_BE = "must be the next_cursor of a page";
+
+const query = queryObject({
+  limit: limitParameter,
+  cursor: z
+    .string({ error: CURSOR_MUST_BE })
+    .regex(/^\d{0,18}$/u, CURSOR_MUST_BE)
+    .optional()
+    .meta({ description: "The next_cursor of the page before." }),
+});
+
+const entry = z
+  .strictObject({
+    id: z.string().meta({ examples: ["4711"] }),
+    kind: z.enum(["topup", "correction", "tree", "bottle", "donation", "refund"]),
+    amount_cents: z.int().meta({ description: "Below 0 for what was spent." }),
+    balance_cents: z.int().min(0).meta({ description: "The balance after it." }),
+    quantity: z.int().nullable().meta({ description: "Trees or bottles." }),
+    record_id: z
+      .uuid()
+      .nullable()
+      .meta({ description: "The tree or plastic record or the donation that was paid for." }),
+    note: z.string(),
+    created_at: z.iso.datetime(),
+  })
+  .meta({ id: "BalanceEntry" });
+
+const reply = z
+  .strictObject({
+    key_mode: keyMode(),
+    balance_cents: z
+      .int()
+      .min(0)
+      .nullable()
+      .meta({ description: "Null with a test key, which spends nothing." }),
+    low_balance: z.boolean(),
+    low_balance_threshold_cents: z.int().min(0),
+    prices: z.strictObject({ tree_cents: z.int().min(0), bottle_cents: z.int().min(0) }),
+    entries: z.array(entry).meta({ description: "Newest first; none with a test key." }),
+    has_more: z.boolean(),
+    next_cursor: z.string().meta({ description: "Empty when nothing follows." }),
+  })
+  .meta({ id: "Balance" });
+
+const presentEntry = (line: BalanceEntry): z.output<typeof entry> => ({
+  id: line.id,
+  kind: line.kind,
+  amount_cents: line.amountCents,
+  balance_cents: line.balanceCents,
+  quantity: line.quantity,
+  record_id: line.registrationId ?? line.donationId,
+  note: line.note,
+  created_at: line.createdAt.toISOString(),
+});
+
+export const balanceEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint =>
+  keyEndpoint({
+    method: "get",
+    path: "/app/api/balance",
+    description: {
+      operationId: "balance",
+      tag: "store",
+      summary: "The top-up balance, the prices and what changed the balance",
+      refusals: [QUERY_REFUSAL, KEY_REFUSAL],
+    },
+    schemas: { query, reply },
+    examples: {
+      reply: {
+        key_mode: "PROD",
+        balance_cents: 9850,
+        low_balance: false,
+        low_balance_threshold_cents: 5000,
+        prices: { tree_cents: 50, bottle_cents: 10 },
+        entries: [
+          {
+            id: "4711",
+            kind: "tree",
+            amount_cents: -150,
+            balance_cents: 9850,
+            quantity: 3,
+            record_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+            note: "",
+            created_at: "2025-06-01T12:00:00.000Z",
+          },
+        ],
+        has_more: false,
+        next_cursor: "",
+      },
+    },
+    handle: async ({ caller, query: { limit, cursor } }) => {
+      const isLive = caller.mode === "live";
+      const store = await getStore(db, caller.accountId);
+      const before = cursor === undefined || cursor === "" ? null : cursor;
+      const found = isLive
+        ? await listBalanceEntries(db, store.id, { before, limit: limit + 1 })
+        : [];
+      const page = found.slice(0, limit);
+      const last = found.length > page.length ? page.at(-1) : undefined;
+      return {
+        key_mode: KEY_MODES[caller.mode],
+        balance_cents: isLive ? store.balanceCents : null,
+        low_balance: isLive && isBalanceLow(store),
+        low_balance_threshold_cents: store.lowBalanceCents,
+        prices: { tree_cents: store.treePriceCents, bottle_cents: store.bottlePriceCents },
+        entries: page.map(presentEntry),
+        has_more: last !== undefined,
+        next_cursor: last?.id ?? "",
+      };
+    },
+  });

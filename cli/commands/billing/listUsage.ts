@@ -1,0 +1,68 @@
+import type { UnsealedUsage, UsageState } from "../../../db/billing/usageListing.ts";
+import { listMeterEvents, listUnsealedUsage } from "../../../db/billing/usageListing.ts";
+import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+import type { Cell } from "../../output/formatTable.ts";
+import { printJson, printTable } from "../../output/print.ts";
+import { EVENT_HEADINGS, eventRow, instantOf, presentEvent } from "./presentEvent.ts";
+
+export type ListOptions = {
+  readonly state?: UsageState;
+  readonly org?: string;
+  readonly limit: number;
+  readonly json?: true;
+};
+
+const presentUnsealed = (unsealed: UnsealedUsage) => ({
+  meter_event_id: null,
+  state: "unsealed",
+  account_id: unsealed.accountId,
+  account_name: unsealed.accountName,
+  mode: unsealed.mode,
+  meter: unsealed.meter,
+  at: instantOf(unsealed.oldestSecond),
+  quantity: unsealed.quantity,
+  facts: unsealed.facts,
+});
+
+const unsealedCells = (unsealed: UnsealedUsage): readonly Cell[] => [
+  null,
+  "unsealed",
+  unsealed.accountName,
+  unsealed.mode,
+  unsealed.meter,
+  instantOf(unsealed.oldestSecond),
+  unsealed.quantity,
+  0,
+  null,
+];
+
+export const listUsage = async (
+  { io, connections }: Context,
+  { state, org, limit, json }: ListOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  if (org !== undefined) {
+    await getOrganization(db, org);
+  }
+  const accountId = org ?? null;
+  // One more than is shown tells whether there are more.
+  const unsealed =
+    state === undefined || state === "pending"
+      ? await listUnsealedUsage(db, { accountId, limit: limit + 1 })
+      : [];
+  const events = await listMeterEvents(db, { state: state ?? null, accountId, limit: limit + 1 });
+  if (json) {
+    printJson(io, [...unsealed.map(presentUnsealed), ...events.map(presentEvent)].slice(0, limit));
+  } else {
+    printTable(
+      io,
+      EVENT_HEADINGS,
+      [...unsealed.map(unsealedCells), ...events.map(eventRow)].slice(0, limit),
+    );
+  }
+  if (unsealed.length + events.length > limit) {
+    say(io, `There are more than these ${limit}; --limit shows them.`);
+  }
+};

@@ -1,0 +1,49 @@
+import type { ListedMeterEvent } from "../../../db/billing/usageListing.ts";
+import type { Cell } from "../../output/formatTable.ts";
+
+export const instantOf = (second: number): Date => new Date(second * 1000);
+
+/** A meter event as programs read it. */
+export const presentEvent = (event: ListedMeterEvent) => ({
+  meter_event_id: event.id,
+  state: event.state,
+  account_id: event.accountId,
+  account_name: event.accountName,
+  mode: event.mode,
+  meter: event.meter,
+  at: instantOf(event.second),
+  quantity: event.quantity,
+  identifier: event.identifier,
+  processor: event.processor,
+  customer_id: event.customerId,
+  attempts: event.attempts,
+  first_attempt_at: event.firstAttemptAt,
+  outcome_unknown: event.outcomeUnknown,
+  last_error: event.lastError,
+  sealed_at: event.sealedAt,
+  settled_at: event.settledAt,
+});
+
+export const EVENT_HEADINGS = [
+  "event",
+  "state",
+  "organization",
+  "mode",
+  "meter",
+  "at",
+  "quantity",
+  "attempts",
+  "last error",
+];
+
+export const eventRow = (event: ListedMeterEvent): readonly Cell[] => [
+  String(event.id),
+  event.state,
+  event.accountName,
+  event.mode,
+  event.meter,
+  instantOf(event.second),
+  event.quantity,
+  event.attempts,
+  event.lastError,
+];

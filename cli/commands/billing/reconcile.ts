@@ -1,0 +1,165 @@
+import {
+  defaultSpan,
+  listSuspicious,
+  reconcileUsage,
+} from "../../../services/billing/reconcileUsage.ts";
+import type { Span, StreamReport } from "../../../services/billing/reconcileUsage.ts";
+import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import type { Io } from "../../io.ts";
+import { say } from "../../io.ts";
+import { formatInstant } from "../../output/formatTable.ts";
+import { printJson, printTable } from "../../output/print.ts";
+import { instantOf } from "./presentEvent.ts";
+
+export type ReconcileOptions = {
+  readonly org?: string;
+  readonly from?: Date;
+  readonly to?: Date;
+  readonly json?: true;
+};
+
+/** As long as a nightly run may take. */
+const PATIENCE_MS = 60 * 60 * 1000;
+/** More than anybody reads; JSON has those of every stream. */
+const SHOWN_DIFFERENCES = 20;
+
+const minuteOf = (instant: Date): number => Math.floor(instant.getTime() / 60_000) * 60;
+
+const chooseSpan = (now: Date, { from, to }: ReconcileOptions): Span => {
+  const usual = defaultSpan(now);
+  const end = to === undefined ? usual.end : minuteOf(to);
+  const start = from === undefined ? end - (usual.end - usual.start) : minuteOf(from);
+  if (start >= end) {
+    throw new CommandError(
+      EXIT.usage,
+      `Nothing lies between ${formatInstant(instantOf(start))} and ${formatInstant(instantOf(end))}.`,
+    );
+  }
+  return { start, end };
+};
+
+const presentStream = (stream: StreamReport) => ({
+  account_id: stream.accountId,
+  account_name: stream.accountName,
+  mode: stream.mode,
+  meter: stream.meter,
+  processor: stream.processor,
+  customer_id: stream.customerId,
+  delivered: stream.delivered,
+  processor_quantity: stream.processorQuantity,
+  drift: stream.drift,
+  pending: stream.pending,
+  failed: stream.failed,
+  differences: stream.differences.map(({ minute, ours, processor, mayLag }) => ({
+    minute: instantOf(minute),
+    delivered: ours,
+    processor_quantity: processor,
+    may_lag: mayLag,
+  })),
+  fault: stream.fault,
+});
+
+const printStreams = (io: Io, streams: readonly StreamReport[]): void => {
+  printTable(
+    io,
+    [
+      "organization",
+      "mode",
+      "meter",
+      "processor",
+      "customer",
+      "delivered",
+      "it has",
+      "drift",
+      "pending",
+      "failed",
+    ],
+    streams.map((stream) => [
+      stream.accountName,
+      stream.mode,
+      stream.meter,
+      stream.processor,
+      stream.customerId,
+      stream.delivered,
+      stream.processorQuantity ?? "?",
+      stream.drift ?? "?",
+      stream.pending,
+      stream.failed,
+    ]),
+  );
+};
+
+const printDifferences = (io: Io, differing: readonly StreamReport[]): void => {
+  const rows = differing.flatMap((stream) =>
+    stream.differences.map(({ minute, ours, processor, mayLag }) => [
+      stream.accountName,
+      stream.mode,
+      stream.meter,
+      instantOf(minute),
+      ours,
+      processor,
+      mayLag ? "may lag" : null,
+    ]),
+  );
+  io.stdout.write("\n");
+  printTable(
+    io,
+    ["organization", "mode", "meter", "minute", "delivered", "it has", "note"],
+    rows.slice(0, SHOWN_DIFFERENCES),
+  );
+  if (rows.length > SHOWN_DIFFERENCES) {
+    say(io, `${rows.length - SHOWN_DIFFERENCES} more minutes differ; --json shows them all.`);
+  }
+};
+
+export const reconcile = async (
+  { io, connections, clock }: Context,
+  options: ReconcileOptions,
+): Promise<void> => {
+  const now = clock.now();
+  const span = chooseSpan(now, options);
+  const deps = { db: await connections.database(), clock, billing: await connections.billing() };
+  if (options.org !== undefined) {
+    await getOrganization(deps.db, options.org);
+  }
+  const { streams } = await reconcileUsage(
+    deps,
+    { accountId: options.org ?? null, span },
+    AbortSignal.timeout(PATIENCE_MS),
+  );
+  const suspicious = listSuspicious(streams);
+  const drifting = suspicious.filter(({ fault }) => fault === null);
+  if (options.json) {
+    printJson(io, {
+      from: instantOf(span.start),
+      to: instantOf(span.end),
+      streams: streams.map(presentStream),
+    });
+  } else {
+    printStreams(io, streams);
+    const differing = streams.filter(({ differences }) => differences.length > 0);
+    if (differing.length > 0) {
+      printDifferences(io, differing);
+    }
+  }
+  say(
+    io,
+    `Compared from ${formatInstant(instantOf(span.start))} to ${formatInstant(instantOf(span.end))}.`,
+  );
+  if (span.end > defaultSpan(now).end) {
+    say(io, "The processor's sums of the last 15 minutes may not be complete yet.");
+  }
+  for (const { accountName, mode, meter, fault } of suspicious) {
+    if (fault !== null) {
+      say(io, `${accountName} (${mode}, ${meter}): the processor could not be asked: ${fault}`);
+    }
+  }
+  if (suspicious.length > 0) {
+    throw new CommandError(
+      EXIT.failed,
+      `${suspicious.length} of ${streams.length} streams must be looked at: ${drifting.length} have other sums at the processor, ${suspicious.length - drifting.length} could not be compared.`,
+    );
+  }
+};

@@ -1,0 +1,189 @@
+import { InvalidArgumentError } from "commander";
+import { listOfEndedPeriods } from "../../../db/billing/endedPeriods.ts";
+import {
+  findReportedRegistration,
+  listFailedMeterEventIds,
+} from "../../../db/billing/usageListing.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import { retryUsage } from "../../../services/billing/retryUsage.ts";
+import { parseId } from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, describeError, EXIT, exitCodeOf } from "../../exitCodes.ts";
+import { say } from "../../io.ts";
+import { createProgressBar } from "../../output/createProgressBar.ts";
+import { printJson, printTable } from "../../output/print.ts";
+
+/** What somebody wants retried: a meter event, or whatever failed of a registration. */
+export type RetryId = { readonly meterEventId: bigint } | { readonly registrationId: string };
+
+export type RetryOptions = {
+  readonly org?: string;
+  readonly all?: true;
+  readonly assume?: "delivered" | "absent";
+  readonly json?: true;
+};
+
+type Result = {
+  readonly id: string;
+  readonly result: "waiting" | "delivered" | "failed";
+  readonly reason: string | null;
+  readonly exitCode: number;
+};
+
+const METER_EVENT_ID = /^\d{1,18}$/u;
+
+export const parseMeterEventId = (given: string): bigint => {
+  if (!METER_EVENT_ID.test(given)) {
+    throw new InvalidArgumentError("It must be the id of a meter event.");
+  }
+  return BigInt(given);
+};
+
+export const parseRetryId = (given: string): RetryId => {
+  if (METER_EVENT_ID.test(given)) {
+    return { meterEventId: parseMeterEventId(given) };
+  }
+  try {
+    return { registrationId: parseId(given) };
+  } catch {
+    throw new InvalidArgumentError("It must be the id of a meter event or of a registration.");
+  }
+};
+
+const refuseContradictions = (
+  ids: readonly RetryId[],
+  { org, all, assume }: RetryOptions,
+): void => {
+  const ways = [ids.length > 0, org !== undefined, all === true].filter(Boolean);
+  if (ways.length !== 1) {
+    throw new CommandError(EXIT.usage, "Say what to retry: ids, or --org, or --all.");
+  }
+  if (assume !== undefined && ids.length === 0) {
+    throw new CommandError(
+      EXIT.usage,
+      "--assume is for events that somebody has looked into: name their ids.",
+    );
+  }
+};
+
+/** The events that a name stands for; a registration must have one that failed. */
+const findEvents = async ({ connections }: Context, id: RetryId): Promise<readonly bigint[]> => {
+  if ("meterEventId" in id) {
+    return [id.meterEventId];
+  }
+  const db = await connections.database();
+  const events = await listFailedMeterEventIds(db, id);
+  if (events.length > 0) {
+    return events;
+  }
+  throw (await findReportedRegistration(db, id.registrationId))
+    ? new DomainError("request_invalid", "none of its usage has failed: there is nothing to retry")
+    : new DomainError("record_not_found", `there is no registration ${id.registrationId}`);
+};
+
+const failure = (id: string, error: unknown): Result => ({
+  id,
+  result: "failed",
+  reason: describeError(error),
+  exitCode: exitCodeOf(error),
+});
+
+const collectEvents = async (
+  context: Context,
+  ids: readonly RetryId[],
+  { org }: RetryOptions,
+): Promise<{ readonly events: ReadonlySet<bigint>; readonly failures: readonly Result[] }> => {
+  const db = await context.connections.database();
+  if (ids.length === 0) {
+    if (org !== undefined) {
+      await getOrganization(db, org);
+    }
+    const failed = await listFailedMeterEventIds(db, org === undefined ? null : { accountId: org });
+    return { events: new Set(failed), failures: [] };
+  }
+  const events = new Set<bigint>();
+  const failures: Result[] = [];
+  for (const id of ids) {
+    try {
+      for (const event of await findEvents(context, id)) {
+        events.add(event);
+      }
+    } catch (error) {
+      failures.push(failure("registrationId" in id ? id.registrationId : "", error));
+    }
+  }
+  return { events, failures };
+};
+
+/** Stripe takes usage of a period that is over, but an invoice that is finalized does not change any more. */
+const warnOfEndedPeriods = async (
+  { io, connections, clock }: Context,
+  events: ReadonlySet<bigint>,
+): Promise<void> => {
+  const db = await connections.database();
+  for (const id of await listOfEndedPeriods(db, [...events], clock.now())) {
+    say(io, `Event ${id} is of a billing period that has ended: its usage may be in no invoice.`);
+  }
+};
+
+/** Retries each event by itself: one that cannot be retried does not stop the others. */
+const retryAll = async (
+  { io, connections, clock }: Context,
+  events: ReadonlySet<bigint>,
+  assume: "delivered" | "absent" | null,
+): Promise<readonly Result[]> => {
+  const deps = { db: await connections.database(), clock, billing: await connections.billing() };
+  const bar = createProgressBar(io);
+  const results: Result[] = [];
+  for (const event of events) {
+    bar.update(results.length / events.size, `${results.length} of ${events.size}`);
+    try {
+      const result = await retryUsage(deps, event, assume);
+      results.push({ id: String(event), result, reason: null, exitCode: EXIT.ok });
+    } catch (error) {
+      results.push(failure(String(event), error));
+    }
+  }
+  bar.clear();
+  return results;
+};
+
+export const retry = async (
+  context: Context,
+  ids: readonly RetryId[],
+  options: RetryOptions,
+): Promise<void> => {
+  refuseContradictions(ids, options);
+  const { io } = context;
+  const { events, failures } = await collectEvents(context, ids, options);
+  await warnOfEndedPeriods(context, events);
+  const results = [...failures, ...(await retryAll(context, events, options.assume ?? null))];
+  if (options.json) {
+    printJson(
+      io,
+      results.map(({ id, result, reason }) => ({ id, result, reason })),
+    );
+  } else if (results.length > 0) {
+    printTable(
+      io,
+      ["id", "result", "reason"],
+      results.map(({ id, result, reason }) => [id, result, reason]),
+    );
+  }
+  const count = (wanted: Result["result"]): number =>
+    results.filter(({ result }) => result === wanted).length;
+  if (results.length === 0) {
+    say(io, "Nothing has failed: there is nothing to retry.");
+  }
+  if (count("waiting") > 0) {
+    say(io, `The worker sends the usage of ${count("waiting")} again.`);
+  }
+  const failed = results.filter(({ result }) => result === "failed");
+  if (failed.length > 0) {
+    throw new CommandError(
+      results.every(({ exitCode }) => exitCode === EXIT.notFound) ? EXIT.notFound : EXIT.failed,
+      `${failed.length} of ${results.length} could not be retried.`,
+    );
+  }
+};

@@ -1,0 +1,79 @@
+import { resolve } from "node:path";
+import type { Command } from "commander";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { printJson, printTable } from "../../output/print.ts";
+import { check, ok, wrong } from "./check.ts";
+import type { Finding } from "./check.ts";
+import { checkApi } from "./checkApi.ts";
+import { checkDatabase } from "./checkDatabase.ts";
+import { checkStripe } from "./checkStripe.ts";
+import { checkTemporal } from "./checkTemporal.ts";
+
+/** What the programs are run and tested on. */
+const NODE_MAJOR = 24;
+
+const checkNode = (): Promise<Finding> =>
+  check("Node", () => {
+    const { node } = process.versions;
+    return Promise.resolve(
+      Number.parseInt(node, 10) >= NODE_MAJOR
+        ? ok(node)
+        : wrong(`${node}: the service is made for Node ${NODE_MAJOR}; run it through npm`),
+    );
+  });
+
+const checkSettings = ({ connections }: Context): Promise<Finding> =>
+  check("settings", async () => {
+    const { DATABASE_URL, TEMPORAL_ADDRESS, DATA_DIR } = connections.config();
+    const given = Object.entries({ DATABASE_URL, TEMPORAL_ADDRESS }).flatMap(([name, value]) =>
+      value === undefined ? [] : [name],
+    );
+    const started = await connections.running();
+    const folder = resolve(DATA_DIR);
+    const source = started
+      ? `the \`npm start\` of ${folder} (process ${started.pid})`
+      : `no \`npm start\` runs with ${folder}`;
+    return ok([source, ...given.map((name) => `${name} is set`)].join("; "));
+  });
+
+const diagnose = async (context: Context, { json }: { readonly json?: true }): Promise<void> => {
+  const { io } = context;
+  const settings = await checkSettings(context);
+  const findings = [
+    await checkNode(),
+    settings,
+    // Without settings nothing else can be found.
+    ...(settings.status === "ok"
+      ? (
+          await Promise.all([
+            checkDatabase(context),
+            checkTemporal(context),
+            checkStripe(context),
+            checkApi(context),
+          ])
+        ).flat()
+      : []),
+  ];
+  if (json) {
+    printJson(io, findings);
+  } else {
+    printTable(
+      io,
+      ["check", "status", "detail"],
+      findings.map((finding) => [finding.check, finding.status, finding.detail]),
+    );
+  }
+  const faults = findings.filter(({ status }) => status === "wrong").length;
+  if (faults > 0) {
+    throw new CommandError(EXIT.failed, `${faults} of ${findings.length} checks found a fault.`);
+  }
+};
+
+export const addDoctorCommand = (program: Command, context: Context): void => {
+  program
+    .command("doctor")
+    .description("check everything the service depends on and say what is wrong")
+    .option("--json", "print JSON")
+    .action((options: { readonly json?: true }) => diagnose(context, options));
+};

@@ -1,0 +1,128 @@
+import { UniqueIntegrityConstraintViolationError } from "slonik";
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { sql } from "../sql.ts";
+
+const accountRow = z.strictObject({
+  id: z.uuid(),
+  type: z.enum(["organization", "store"]),
+  name: z.string(),
+  fractionalCounting: z.boolean(),
+  billingDay: z.int(),
+  stripeCustomerId: z.string().nullable(),
+  stripeSubscriptionId: z.string().nullable(),
+  charityProvider: z.enum(CHARITY_PROVIDERS),
+  createdAt: z.date(),
+});
+export type Account = Readonly<z.output<typeof accountRow>>;
+
+const columns = sql.fragment`
+  account.id,
+  account.type,
+  account.name,
+  account.fractional_counting AS "fractionalCounting",
+  account.billing_day AS "billingDay",
+  account.stripe_customer_id AS "stripeCustomerId",
+  account.stripe_subscription_id AS "stripeSubscriptionId",
+  account.charity_provider AS "charityProvider",
+  account.created_at AS "createdAt"
+`;
+
+export const findAccount = (db: CommonQueryMethods, id: string): Promise<Account | null> =>
+  db.maybeOne(sql.prepared("find_account", accountRow)`
+    SELECT ${columns}
+    FROM account
+    WHERE id = ${id}
+  `);
+
+export const listAccounts = (
+  db: CommonQueryMethods,
+  type: Account["type"],
+): Promise<readonly Account[]> =>
+  db.any(sql.type(accountRow)`
+    SELECT ${columns}
+    FROM account
+    WHERE type = ${type}
+    ORDER BY created_at, id
+  `);
+
+const refuseCustomer = (error: unknown): never => {
+  if (
+    error instanceof UniqueIntegrityConstraintViolationError &&
+    error.constraint === "account_stripe_customer"
+  ) {
+    throw new DomainError(
+      "request_invalid",
+      "the Stripe customer is another account's; each needs one of its own",
+      { cause: error },
+    );
+  }
+  throw error;
+};
+
+/**
+ * A new account searches the built-in catalogue of charities.
+ * @throws DomainError request_invalid when another account is billed as the same Stripe customer
+ */
+export const insertAccount = async (
+  db: CommonQueryMethods,
+  account: Omit<Account, "charityProvider">,
+): Promise<void> => {
+  const insertion = db.query(sql.typeAlias("void")`
+    INSERT INTO account
+      (id, type, name, fractional_counting, billing_day, stripe_customer_id, stripe_subscription_id, created_at)
+    VALUES (
+      ${account.id}, ${account.type}, ${account.name}, ${account.fractionalCounting}, ${account.billingDay},
+      ${account.stripeCustomerId}, ${account.stripeSubscriptionId}, ${sql.timestamp(account.createdAt)}
+    )
+  `);
+  await insertion.catch(refuseCustomer);
+};
+
+/** What an operator may change of an account; what is absent stays. */
+export type AccountChanges = Partial<
+  Pick<
+    Account,
+    | "name"
+    | "fractionalCounting"
+    | "billingDay"
+    | "stripeCustomerId"
+    | "stripeSubscriptionId"
+    | "charityProvider"
+  >
+>;
+
+/** @throws DomainError request_invalid when another account is billed as the same Stripe customer */
+export const updateAccount = async (
+  db: CommonQueryMethods,
+  id: string,
+  changes: AccountChanges,
+): Promise<void> => {
+  const assignments = [
+    changes.name === undefined ? null : sql.fragment`name = ${changes.name}`,
+    changes.fractionalCounting === undefined
+      ? null
+      : sql.fragment`fractional_counting = ${changes.fractionalCounting}`,
+    changes.billingDay === undefined ? null : sql.fragment`billing_day = ${changes.billingDay}`,
+    changes.stripeCustomerId === undefined
+      ? null
+      : sql.fragment`stripe_customer_id = ${changes.stripeCustomerId}`,
+    changes.stripeSubscriptionId === undefined
+      ? null
+      : sql.fragment`stripe_subscription_id = ${changes.stripeSubscriptionId}`,
+    changes.charityProvider === undefined
+      ? null
+      : sql.fragment`charity_provider = ${changes.charityProvider}`,
+  ].filter((assignment) => assignment !== null);
+  if (assignments.length === 0) {
+    return;
+  }
+  const update = db.query(sql.typeAlias("void")`
+    UPDATE account
+    SET ${sql.join(assignments, sql.fragment`, `)}
+    WHERE id = ${id}
+  `);
+  await update.catch(refuseCustomer);
+};

@@ -1,0 +1,96 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import type { AccountType, Mode } from "../../domain/accounts/accounts.ts";
+import { modeColumn } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+const apiKeyRow = z.strictObject({
+  id: z.uuid(),
+  accountId: z.uuid(),
+  mode: modeColumn,
+  hint: z.string(),
+  createdAt: z.date(),
+  revokedAt: z.date().nullable(),
+});
+export type ApiKey = Readonly<z.output<typeof apiKeyRow>>;
+
+const columns = sql.fragment`
+  api_key.id,
+  api_key.account_id AS "accountId",
+  api_key.mode,
+  api_key.hint,
+  api_key.created_at AS "createdAt",
+  api_key.revoked_at AS "revokedAt"
+`;
+
+const callerRow = z.strictObject({
+  keyId: z.uuid(),
+  accountId: z.uuid(),
+  mode: modeColumn,
+  fractionalCounting: z.boolean(),
+});
+
+/** Who a key speaks for. */
+export type Caller = Readonly<z.output<typeof callerRow>>;
+
+/** The caller of a key that is not revoked, looked up by the key's SHA-256. */
+export const findCaller = (
+  db: CommonQueryMethods,
+  hash: Buffer,
+  accountType: AccountType,
+): Promise<Caller | null> =>
+  db.maybeOne(sql.type(callerRow)`
+    SELECT
+      api_key.id AS "keyId",
+      account.id AS "accountId",
+      api_key.mode,
+      account.fractional_counting AS "fractionalCounting"
+    FROM api_key
+    JOIN account ON account.id = api_key.account_id
+    WHERE api_key.hash = ${sql.binary(hash)}
+      AND api_key.revoked_at IS NULL
+      AND account.type = ${accountType}
+  `);
+
+export const insertApiKey = async (
+  db: CommonQueryMethods,
+  key: {
+    readonly id: string;
+    readonly accountId: string;
+    readonly mode: Mode;
+    readonly hash: Buffer;
+    readonly hint: string;
+    readonly createdAt: Date;
+  },
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO api_key (id, account_id, mode, hash, hint, created_at)
+    VALUES (
+      ${key.id}, ${key.accountId}, ${key.mode}, ${sql.binary(key.hash)}, ${key.hint}, ${sql.timestamp(key.createdAt)}
+    )
+  `);
+};
+
+export const listApiKeys = (
+  db: CommonQueryMethods,
+  accountId: string,
+): Promise<readonly ApiKey[]> =>
+  db.any(sql.type(apiKeyRow)`
+    SELECT ${columns}
+    FROM api_key
+    WHERE account_id = ${accountId}
+    ORDER BY created_at, id
+  `);
+
+/** Revokes a key; revoking it again keeps the first instant. */
+export const revokeApiKey = (
+  db: CommonQueryMethods,
+  id: string,
+  revokedAt: Date,
+): Promise<ApiKey | null> =>
+  db.maybeOne(sql.type(apiKeyRow)`
+    UPDATE api_key
+    SET revoked_at = coalesce(revoked_at, ${sql.timestamp(revokedAt)})
+    WHERE id = ${id}
+    RETURNING ${columns}
+  `);

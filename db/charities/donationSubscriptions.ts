@@ -1,0 +1,80 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import { processorColumn } from "../columns.ts";
+import { isLeaseOver } from "../leases.ts";
+import type { Lease } from "../leases.ts";
+import { sql } from "../sql.ts";
+
+const subscriptionRow = z.strictObject({
+  processor: processorColumn,
+  subscriptionId: z.string().nullable(),
+  activeSince: z.date().nullable(),
+  verifiedAt: z.date().nullable(),
+});
+
+/** The donation items of an account in one mode. */
+export type DonationSubscription = Readonly<z.output<typeof subscriptionRow>>;
+
+/** Where the items are: another processor or subscription needs items of its own. */
+type Carrier = Pick<DonationSubscription, "processor" | "subscriptionId">;
+
+export const findDonationSubscription = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+): Promise<DonationSubscription | null> =>
+  db.maybeOne(sql.type(subscriptionRow)`
+    SELECT
+      processor,
+      subscription_id AS "subscriptionId",
+      active_since AS "activeSince",
+      verified_at AS "verifiedAt"
+    FROM donation_subscription
+    WHERE account_id = ${accountId} AND mode = ${mode}
+  `);
+
+/**
+ * Lets one caller at a time provision.
+ * @returns the number of the attempt, null while another caller's lease lasts
+ */
+export const leaseDonationSubscription = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  { processor, subscriptionId }: Carrier,
+  lease: Lease,
+): Promise<number | null> =>
+  db.maybeOneFirst(sql.type(z.strictObject({ attempt: z.int() }))`
+    INSERT INTO donation_subscription AS known (account_id, mode, processor, subscription_id, attempt, leased_until)
+    VALUES (${accountId}, ${mode}, ${processor}, ${subscriptionId}, 1, ${lease.until.toISOString()})
+    ON CONFLICT (account_id, mode) DO UPDATE
+    SET
+      processor = excluded.processor,
+      subscription_id = excluded.subscription_id,
+      active_since = CASE
+        WHEN known.processor = excluded.processor
+          AND known.subscription_id IS NOT DISTINCT FROM excluded.subscription_id
+        THEN known.active_since
+      END,
+      attempt = known.attempt + 1,
+      leased_until = excluded.leased_until
+    WHERE ${isLeaseOver(sql.fragment`known.leased_until`, lease)}
+    RETURNING attempt
+  `);
+
+/** Ends a lease; `verifiedAt` tells that the processor has the items, null that nobody knows. */
+export const releaseDonationSubscription = async (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  attempt: number,
+  verifiedAt: Date | null,
+): Promise<void> => {
+  const instant = verifiedAt?.toISOString() ?? null;
+  await db.query(sql.typeAlias("void")`
+    UPDATE donation_subscription
+    SET
+      leased_until = NULL,
+      active_since = coalesce(active_since, ${instant}::timestamptz),
+      verified_at = coalesce(${instant}::timestamptz, verified_at)
+    WHERE account_id = ${accountId} AND mode = ${mode} AND attempt = ${attempt}
+  `);
+};

@@ -1,0 +1,223 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection, ListSqlToken } from "slonik";
+import { z } from "zod";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
+import type { Donation, DonationFilter } from "../../domain/charities/donations.ts";
+import { metadata } from "../../domain/fields.ts";
+import { modeColumn, safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+const donationRow = z.strictObject({
+  id: z.uuid(),
+  amountCents: safeInteger,
+  ein: z.string().nullable(),
+  nonprofitId: z.string(),
+  charityProvider: z.enum(CHARITY_PROVIDERS),
+  charityName: z.string(),
+  createdAt: z.date(),
+  idempotencyKey: z.string().nullable(),
+  attribution: z.string(),
+  metadata: z.record(z.string(), z.unknown()),
+  refunded: z.boolean(),
+});
+
+const donationColumns = sql.fragment`
+  donation.id,
+  donation.amount_cents AS "amountCents",
+  donation.ein,
+  donation.nonprofit_id AS "nonprofitId",
+  donation.charity_provider AS "charityProvider",
+  donation.charity_name AS "charityName",
+  donation.created_at AS "createdAt",
+  donation.idempotency_key AS "idempotencyKey",
+  donation.attribution,
+  donation.metadata,
+  donation.refunded_at IS NOT NULL AS refunded
+`;
+
+/**
+ * Records a donation; its totals are the caller's to change in the same transaction, see `bookDonation`.
+ * @returns false when its id or its idempotency key is on record already, and nothing was done
+ */
+export const insertDonation = async (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  donation: Donation,
+): Promise<boolean> => {
+  const { rowCount } = await transaction.query(sql.typeAlias("void")`
+    INSERT INTO donation (
+      id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, created_at,
+      idempotency_key, attribution, metadata
+    )
+    VALUES (
+      ${donation.id}, ${owner.accountId}, ${owner.mode}, ${donation.amountCents}, ${donation.ein},
+      ${donation.nonprofitId}, ${donation.charityProvider}, ${donation.charityName},
+      ${donation.createdAt.toISOString()}, ${donation.idempotencyKey}, ${donation.attribution},
+      ${JSON.stringify(donation.metadata)}::jsonb
+    )
+    ON CONFLICT DO NOTHING
+  `);
+  return rowCount === 1;
+};
+
+export const findDonation = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  id: string,
+): Promise<Donation | null> =>
+  db.maybeOne(sql.type(donationRow)`
+    SELECT ${donationColumns}
+    FROM donation
+    WHERE donation.id = ${id} AND donation.account_id = ${owner.accountId} AND donation.mode = ${owner.mode}
+  `);
+
+/** Whether an id is on record, whoever owns it. */
+export const isDonation = (db: CommonQueryMethods, id: string): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
+    SELECT
+    FROM donation
+    WHERE id = ${id}
+  `);
+
+/** The record that an idempotency key stands for. */
+export const findDonationByKey = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  idempotencyKey: string,
+): Promise<Donation | null> =>
+  db.maybeOne(sql.type(donationRow)`
+    SELECT ${donationColumns}
+    FROM donation
+    WHERE donation.account_id = ${owner.accountId}
+      AND donation.mode = ${owner.mode}
+      AND donation.idempotency_key = ${idempotencyKey}
+  `);
+
+/** A donation under a lock that lasts until the transaction ends. */
+export const lockDonation = (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  id: string,
+): Promise<Donation | null> =>
+  transaction.maybeOne(sql.type(donationRow)`
+    SELECT ${donationColumns}
+    FROM donation
+    WHERE donation.id = ${id} AND donation.account_id = ${owner.accountId} AND donation.mode = ${owner.mode}
+    FOR UPDATE
+  `);
+
+export const markDonationRefunded = async (
+  transaction: DatabaseTransactionConnection,
+  id: string,
+  refundedAt: Date,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE donation
+    SET refunded_at = ${refundedAt.toISOString()}
+    WHERE id = ${id}
+  `);
+};
+
+/** What a text stands for as JSON when that is anything but a string; null when it is none that metadata can hold. */
+const asJsonValue = (text: string): string | null => {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value !== "string" && metadata().safeParse({ value }).success
+      ? JSON.stringify(value)
+      : null;
+  } catch {
+    return null;
+  }
+};
+
+const metadataConditions = ({ metadataKey, metadataValue }: DonationFilter) => {
+  if (metadataKey === undefined) {
+    return [];
+  }
+  const exists = sql.fragment`donation.metadata ? ${metadataKey}`;
+  if (metadataValue === undefined) {
+    return [exists];
+  }
+  const json = asJsonValue(metadataValue);
+  const asText = sql.fragment`donation.metadata ->> ${metadataKey} = ${metadataValue}`;
+  return [
+    json === null
+      ? asText
+      : sql.fragment`(${asText} OR donation.metadata -> ${metadataKey} = ${json}::jsonb)`,
+  ];
+};
+
+const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
+  sql.join(
+    [
+      sql.fragment`donation.account_id = ${owner.accountId} AND donation.mode = ${owner.mode}`,
+      ...(filter.attribution === undefined
+        ? []
+        : [sql.fragment`donation.attribution = ${filter.attribution}`]),
+      ...metadataConditions(filter),
+      ...(filter.from === undefined
+        ? []
+        : [sql.fragment`donation.created_at >= ${filter.from.toISOString()}::timestamptz`]),
+      ...(filter.until === undefined
+        ? []
+        : [sql.fragment`donation.created_at < ${filter.until.toISOString()}::timestamptz`]),
+    ],
+    sql.fragment` AND `,
+  );
+
+/** One page of an owner's donations, newest first, refunded ones included. */
+export const listDonations = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  filter: DonationFilter,
+  page: { readonly offset: number; readonly limit: number },
+): Promise<readonly Donation[]> =>
+  db.any(sql.type(donationRow)`
+    SELECT ${donationColumns}
+    FROM donation
+    WHERE ${conditions(owner, filter)}
+    ORDER BY donation.created_at DESC, donation.id DESC
+    LIMIT ${page.limit}
+    OFFSET ${page.offset}
+  `);
+
+export const countDonations = async (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  filter: DonationFilter,
+): Promise<number> => {
+  const { count } = await db.one(sql.type(z.strictObject({ count: safeInteger }))`
+    SELECT count(*) AS count
+    FROM donation
+    WHERE ${conditions(owner, filter)}
+  `);
+  return count;
+};
+
+const detailsRow = donationRow.extend({
+  accountId: z.uuid(),
+  mode: modeColumn,
+  refundedAt: z.date().nullable(),
+  refundReason: z.string().nullable(),
+  refundIdempotencyKey: z.string().nullable(),
+  refundMetadata: z.record(z.string(), z.unknown()).nullable(),
+});
+
+/** A donation whoever owns it, and its refund; for the operator. */
+export const findDonationDetails = (
+  db: CommonQueryMethods,
+  id: string,
+): Promise<Readonly<z.output<typeof detailsRow>> | null> =>
+  db.maybeOne(sql.type(detailsRow)`
+    SELECT
+      ${donationColumns},
+      donation.account_id AS "accountId",
+      donation.mode,
+      donation.refunded_at AS "refundedAt",
+      donation_refund.reason AS "refundReason",
+      donation_refund.idempotency_key AS "refundIdempotencyKey",
+      donation_refund.metadata AS "refundMetadata"
+    FROM donation
+    LEFT JOIN donation_refund ON donation_refund.donation_id = donation.id
+    WHERE donation.id = ${id}
+  `);

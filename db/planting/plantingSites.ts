@@ -1,0 +1,172 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import type { Mode } from "../../domain/accounts/accounts.ts";
+import type { ReportedSite } from "../../domain/planting/plantingFact.ts";
+import { sql } from "../sql.ts";
+
+const idRow = z.strictObject({ id: z.int() });
+
+/** Our number for a partner's site; what is told of it last is what it is like. */
+export const upsertSite = (
+  transaction: DatabaseTransactionConnection,
+  partner: string,
+  site: ReportedSite,
+): Promise<number> =>
+  transaction.oneFirst(sql.type(idRow)`
+    INSERT INTO planting_site
+      (partner, reference, name, subsite_name, organization_name, region, country, forest_type, latitude, longitude,
+       main_image)
+    VALUES (
+      ${partner}, ${site.reference}, ${site.name}, ${site.subsite_name}, ${site.organization_name}, ${site.region},
+      ${site.country}, ${site.forest_type}, ${site.latitude}, ${site.longitude}, ${site.main_image}
+    )
+    ON CONFLICT (partner, reference) DO UPDATE SET
+      name = excluded.name,
+      subsite_name = excluded.subsite_name,
+      organization_name = excluded.organization_name,
+      region = excluded.region,
+      country = excluded.country,
+      forest_type = excluded.forest_type,
+      latitude = excluded.latitude,
+      longitude = excluded.longitude,
+      main_image = excluded.main_image
+    RETURNING id
+  `);
+
+/** Our number for something that a partner names in its own way; the same name always gets the same one. */
+export const numberReference = (
+  transaction: DatabaseTransactionConnection,
+  partner: string,
+  kind: "allocation" | "field_update" | "planting_session",
+  reference: string,
+): Promise<number> =>
+  transaction.oneFirst(sql.type(idRow)`
+    INSERT INTO partner_reference (partner, kind, reference)
+    VALUES (${partner}, ${kind}, ${reference})
+    ON CONFLICT (partner, kind, reference) DO UPDATE SET reference = excluded.reference
+    RETURNING id
+  `);
+
+/** A picture or film that proves planting. */
+export type PlantingMedia = {
+  readonly type: "photo" | "image" | "video";
+  readonly url: string;
+  readonly thumbnailUrl: string;
+  readonly latitude: number;
+  readonly longitude: number;
+};
+
+export const insertMedia = async (
+  transaction: DatabaseTransactionConnection,
+  proof: {
+    readonly orderId: number;
+    readonly accountId: string;
+    readonly mode: Mode;
+    readonly siteId: number;
+    readonly takenAt: Date;
+    readonly media: readonly PlantingMedia[];
+  },
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    INSERT INTO planting_media
+      (order_id, account_id, mode, site_id, type, url, thumbnail_url, latitude, longitude, taken_at)
+    SELECT
+      ${proof.orderId}, ${proof.accountId}, ${proof.mode}, ${proof.siteId}, type, url, "thumbnailUrl", latitude,
+      longitude, ${proof.takenAt.toISOString()}::timestamptz
+    FROM jsonb_to_recordset(${JSON.stringify(proof.media)}::jsonb) AS medium (
+      type text, url text, "thumbnailUrl" text, latitude double precision, longitude double precision
+    )
+  `);
+};
+
+const mediaRow = z.strictObject({
+  id: z.bigint().transform(String),
+  type: z.string(),
+  url: z.string(),
+  thumbnailUrl: z.string(),
+  takenAt: z.date(),
+  partner: z.string(),
+  siteName: z.string(),
+  country: z.string(),
+});
+export type ShownMedia = Readonly<z.output<typeof mediaRow>>;
+
+/** So many of the latest proofs are looked at, so that a busy site does not hide the others. */
+const LATEST = 100;
+
+/** An account's latest proofs, of each site in turn. */
+export const listLatestMedia = (
+  db: CommonQueryMethods,
+  accountId: string,
+  limit: number,
+): Promise<readonly ShownMedia[]> =>
+  db.any(sql.type(mediaRow)`
+    SELECT
+      latest.id,
+      latest.type,
+      latest.url,
+      latest.thumbnail_url AS "thumbnailUrl",
+      latest.taken_at AS "takenAt",
+      planting_site.partner,
+      planting_site.name AS "siteName",
+      planting_site.country
+    FROM (
+      SELECT
+        id, site_id, type, url, thumbnail_url, taken_at, row_number() OVER (PARTITION BY site_id ORDER BY id DESC) AS turn
+      FROM (
+        SELECT id, site_id, type, url, thumbnail_url, taken_at
+        FROM planting_media
+        WHERE account_id = ${accountId} AND mode = 'live'
+        ORDER BY id DESC
+        LIMIT ${LATEST}
+      ) AS recent
+    ) AS latest
+    JOIN planting_site ON planting_site.id = latest.site_id
+    ORDER BY latest.turn, latest.id DESC
+    LIMIT ${limit}
+  `);
+
+const regionRow = z.strictObject({
+  region: z.string(),
+  country: z.string(),
+  media: z.array(
+    z.strictObject({ id: z.string(), type: z.string(), url: z.string(), date: z.string() }),
+  ),
+});
+
+/** Regions where trees of production keys were planted, with the latest proofs of each site there. */
+export const listRegions = (
+  db: CommonQueryMethods,
+  mediaPerSite: number,
+): Promise<readonly z.output<typeof regionRow>[]> =>
+  db.any(sql.type(regionRow)`
+    SELECT
+      planting_site.region,
+      planting_site.country,
+      coalesce(
+        jsonb_agg(
+          jsonb_build_object(
+            'id', latest.id::text,
+            'type', latest.type,
+            'url', latest.url,
+            'date', to_char(latest.taken_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')
+          )
+          ORDER BY latest.id DESC
+        ) FILTER (WHERE latest.id IS NOT NULL),
+        '[]'
+      ) AS media
+    FROM planting_site
+    LEFT JOIN LATERAL (
+      SELECT id, type, url, taken_at
+      FROM planting_media
+      WHERE planting_media.site_id = planting_site.id AND mode = 'live'
+      ORDER BY id DESC
+      LIMIT ${mediaPerSite}
+    ) AS latest ON true
+    WHERE EXISTS (
+      SELECT FROM planting_tally
+      WHERE planting_tally.site_id = planting_site.id AND planting_tally.mode = 'live' AND planting_tally.planted > 0
+    )
+    GROUP BY planting_site.country, planting_site.region
+    ORDER BY planting_site.country, planting_site.region
+  `);

@@ -1,0 +1,101 @@
+import type { ListSqlToken } from "slonik";
+import type { Owner, RegistrationFilter } from "../../domain/registrations/registrations.ts";
+import type { CopyPool } from "../copyPool.ts";
+import { COLUMN_END } from "../copyPool.ts";
+import { ownedBy } from "./registrations.ts";
+import { sql } from "../sql.ts";
+
+const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
+  sql.join(
+    [
+      ownedBy(owner),
+      ...(filter.id === undefined ? [] : [sql.fragment`registration.id = ${filter.id}`]),
+      ...(filter.attribution === undefined
+        ? []
+        : [sql.fragment`registration.attribution = ${filter.attribution}`]),
+      ...(filter.from === undefined
+        ? []
+        : [sql.fragment`registration.created_at >= ${filter.from.toISOString()}::timestamptz`]),
+      ...(filter.until === undefined
+        ? []
+        : [sql.fragment`registration.created_at < ${filter.until.toISOString()}::timestamptz`]),
+      ...Object.entries(filter.metadata ?? {}).map(
+        ([key, value]) =>
+          sql.fragment`registration.metadata -> ${key} = ${JSON.stringify(value)}::jsonb`,
+      ),
+    ],
+    sql.fragment` AND `,
+  );
+
+/** Where a page of a list ended; the instant keeps the database's own precision. */
+export type ListPosition = { readonly createdAt: string; readonly id: string };
+
+/** One page of a list: the JSON text of its objects joined by commas, in pieces. */
+export type ListPage = { readonly json: readonly Buffer[]; readonly last: ListPosition };
+
+const parsePage = (pieces: readonly Buffer[]): ListPage | null => {
+  const [first, ...rest] = pieces;
+  if (!first) {
+    return null;
+  }
+  const createdAtEnd = first.indexOf(COLUMN_END);
+  const idEnd = first.indexOf(COLUMN_END, createdAtEnd + 1);
+  if (createdAtEnd < 0 || idEnd < 0) {
+    // The position did not arrive in one piece.
+    return parsePage([Buffer.concat(pieces)]);
+  }
+  return {
+    json: [first.subarray(idEnd + 1), ...rest],
+    last: {
+      createdAt: first.toString("latin1", 0, createdAtEnd),
+      id: first.toString("latin1", createdAtEnd + 1, idEnd),
+    },
+  };
+};
+
+/**
+ * One page of a list, newest first. PostgreSQL writes the JSON, which nobody here looks into; `format` does it in half
+ * the time of `json_build_object`. The aggregates take the rows in the subquery's order, as PostgreSQL's documentation
+ * of aggregate functions allows where nothing stands between the two; ordering each would sort the page twice more.
+ * @returns null when nothing follows
+ */
+export const readPage = async (
+  copies: CopyPool,
+  owner: Owner,
+  filter: RegistrationFilter,
+  page: { readonly after: ListPosition | null; readonly size: number },
+): Promise<ListPage | null> => {
+  const pieces = await copies.copy(sql.fragment`
+    SELECT
+      min(page.created_at),
+      (array_agg(page.id))[count(*)],
+      string_agg(page.json, ',')
+    FROM (
+      SELECT
+        registration.id,
+        registration.created_at,
+        format(
+          '{"id":"%s","count":%s,"fractional_count":%s,"created_at":"%s","idempotency_key":%s,"metadata":%s,"attribution":%s,"refunded":%s}',
+          registration.id,
+          registration.count,
+          registration.fractional_count,
+          to_char(registration.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+          to_json(coalesce(registration.idempotency_key, '')),
+          registration.metadata,
+          to_json(registration.attribution),
+          to_json(registration.refunded_count > 0)
+        ) AS json
+      FROM registration
+      WHERE ${conditions(owner, filter)}
+      ${
+        page.after
+          ? sql.fragment`AND (registration.created_at, registration.id) < (${page.after.createdAt}::timestamptz, ${page.after.id}::uuid)`
+          : sql.fragment``
+      }
+      ORDER BY registration.created_at DESC, registration.id DESC
+      LIMIT ${page.size}
+    ) AS page
+    HAVING count(*) > 0
+  `);
+  return parsePage(pieces);
+};

@@ -1,0 +1,202 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type {
+  NewRegistration,
+  Owner,
+  Registration,
+} from "../../domain/registrations/registrations.ts";
+import { monthOf } from "../../domain/registrations/registrations.ts";
+import { secondOf } from "../../domain/billing/usage.ts";
+import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+import { asTotalRefusal } from "./totals.ts";
+import { maximumQuantity } from "../billing/usageFacts.ts";
+
+const registrationRow = z.strictObject({
+  id: z.uuid(),
+  count: safeInteger,
+  fractionalCount: z.number(),
+  createdAt: z.date(),
+  idempotencyKey: z.string().nullable(),
+  attribution: z.string(),
+  metadata: z.record(z.string(), z.unknown()),
+  refunded: z.boolean(),
+});
+
+const registrationColumns = sql.fragment`
+  registration.id,
+  registration.count,
+  registration.fractional_count AS "fractionalCount",
+  registration.created_at AS "createdAt",
+  registration.idempotency_key AS "idempotencyKey",
+  registration.attribution,
+  registration.metadata,
+  registration.refunded_count > 0 AS refunded
+`;
+
+/** The condition that a registration is this owner's. */
+export const ownedBy = (owner: Owner): FragmentSqlToken => sql.fragment`
+  registration.account_id = ${owner.accountId}
+  AND registration.mode = ${owner.mode}
+  AND registration.kind = ${owner.kind}
+`;
+
+/** A registration on its way to the database; the ids of a batch ascend in the order of arrival. */
+export type RegistrationEntry = NewRegistration & { readonly id: string };
+
+const totalRow = z.strictObject({
+  accountId: z.uuid(),
+  mode: modeColumn,
+  kind: kindColumn,
+  period: z.string(),
+  total: z.int(),
+});
+
+const insertedRow = z.strictObject({
+  insertedIds: z.array(z.uuid()),
+  totals: z.array(totalRow),
+});
+
+/** What a batch did: who was new, and the totals of everybody who was, all of the batch included. */
+export type InsertedRegistrations = z.output<typeof insertedRow>;
+
+/**
+ * Records a batch, its usage facts and its totals in one statement, all or nothing. An entry whose idempotency key is
+ * known, from the batch itself or from any other transaction, is left out.
+ *
+ * Rows go in sorted, so that two batches that share keys or accounts wait for each other in one order.
+ * @throws DomainError request_invalid when a total would leave the range that JSON carries exactly
+ */
+export const insertRegistrations = async (
+  db: CommonQueryMethods,
+  entries: readonly RegistrationEntry[],
+  createdAt: Date,
+): Promise<InsertedRegistrations> => {
+  const input = JSON.stringify(
+    entries.map((entry) => [
+      entry.id,
+      entry.accountId,
+      entry.mode,
+      entry.kind,
+      entry.count,
+      entry.fractionalCount,
+      entry.idempotencyKey,
+      entry.attribution,
+      entry.metadata,
+    ]),
+  );
+  try {
+    return await db.one(sql.prepared("insert_registrations", insertedRow)`
+      WITH entry AS MATERIALIZED (
+        SELECT
+          (value ->> 0)::uuid AS id,
+          (value ->> 1)::uuid AS account_id,
+          value ->> 2 AS mode,
+          value ->> 3 AS kind,
+          (value ->> 4)::bigint AS count,
+          (value ->> 5)::double precision AS fractional_count,
+          value ->> 6 AS idempotency_key,
+          value ->> 7 AS attribution,
+          value -> 8 AS metadata
+        FROM jsonb_array_elements(${input}::jsonb) AS value
+      ),
+      inserted AS (
+        INSERT INTO registration
+          (id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata)
+        SELECT
+          id, account_id, mode, kind, count, fractional_count, ${createdAt.toISOString()}::timestamptz, idempotency_key,
+          attribution, metadata
+        FROM entry
+        ORDER BY account_id, mode, kind, idempotency_key, id
+        ON CONFLICT (account_id, mode, kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+        RETURNING id, account_id, mode, kind, count
+      ),
+      fact AS (
+        INSERT INTO usage_fact (account_id, mode, meter, registration_id, quantity, second)
+        SELECT
+          account_id, mode, kind, id, least(count - part * ${maximumQuantity}, ${maximumQuantity}),
+          ${secondOf(createdAt)}::bigint
+        FROM inserted
+        CROSS JOIN LATERAL generate_series(0, (count - 1) / ${maximumQuantity}) AS part
+      ),
+      addition AS (
+        SELECT account_id, mode, kind, period, sum(count)::bigint AS count
+        FROM inserted
+        CROSS JOIN (VALUES ('all'), (${monthOf(createdAt)})) AS span (period)
+        GROUP BY account_id, mode, kind, period
+      ),
+      new_total AS (
+        INSERT INTO impact_total (account_id, mode, kind, period, total)
+        SELECT account_id, mode, kind, period, count
+        FROM addition
+        ORDER BY account_id, mode, kind, period
+        ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
+        RETURNING account_id, mode, kind, period, total
+      )
+      SELECT
+        (SELECT coalesce(json_agg(id), '[]') FROM inserted) AS "insertedIds",
+        (
+          SELECT coalesce(json_agg(json_build_object(
+            'accountId', account_id, 'mode', mode, 'kind', kind, 'period', period, 'total', total
+          )), '[]')
+          FROM new_total
+        ) AS totals
+    `);
+  } catch (error) {
+    throw asTotalRefusal(error, "impact_total_safe", "count");
+  }
+};
+
+/** The record that an idempotency key stands for. */
+export const findByIdempotencyKey = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  idempotencyKey: string,
+): Promise<Registration | null> =>
+  db.maybeOne(sql.type(registrationRow)`
+    SELECT ${registrationColumns}
+    FROM registration
+    WHERE ${ownedBy(owner)} AND registration.idempotency_key = ${idempotencyKey}
+  `);
+
+const refundableRow = z.strictObject({
+  registration: registrationRow,
+  refundedCount: safeInteger,
+  hasUsage: z.boolean(),
+});
+
+/** A registration under a lock that lasts until the transaction ends, and what a refund must know of it. */
+export const lockRegistration = async (
+  transaction: DatabaseTransactionConnection,
+  owner: Owner,
+  id: string,
+): Promise<z.output<typeof refundableRow> | null> => {
+  const row = await transaction.maybeOne(sql.type(
+    registrationRow.extend({ refundedCount: safeInteger, hasUsage: z.boolean() }),
+  )`
+    SELECT
+      ${registrationColumns},
+      registration.refunded_count AS "refundedCount",
+      EXISTS (SELECT FROM usage_fact WHERE usage_fact.registration_id = registration.id) AS "hasUsage"
+    FROM registration
+    WHERE registration.id = ${id} AND ${ownedBy(owner)}
+    FOR UPDATE OF registration
+  `);
+  if (!row) {
+    return null;
+  }
+  const { refundedCount, hasUsage, ...registration } = row;
+  return { registration, refundedCount, hasUsage };
+};
+
+export const addRefundedCount = async (
+  transaction: DatabaseTransactionConnection,
+  id: string,
+  count: number,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE registration
+    SET refunded_count = refunded_count + ${count}
+    WHERE id = ${id}
+  `);
+};

@@ -1,0 +1,52 @@
+import type { FragmentSqlToken } from "slonik";
+import type { ImpactFilter } from "../../domain/stores/customers.ts";
+import { normalizeCustomerId } from "../../domain/stores/customers.ts";
+import { sql } from "../sql.ts";
+
+/** A pattern that finds the text itself: what LIKE gives a meaning has none. */
+const literally = (text: string): string => text.replaceAll(/[\\%_]/gu, String.raw`\$&`);
+
+const column = (table: string, name: string): FragmentSqlToken =>
+  sql.fragment`${sql.identifier([table, name])}`;
+
+/** The filter's conditions on a table with a customer's and an order's columns, each in the form of its index. */
+export const customerConditions = (
+  table: "registration" | "donation",
+  filter: ImpactFilter,
+): readonly FragmentSqlToken[] => {
+  const name = column(table, "customer_name");
+  const email = column(table, "customer_email");
+  const id = column(table, "customer_id");
+  const createdAt = column(table, "created_at");
+  const conditions: FragmentSqlToken[] = (filter.emails ?? []).map(
+    (address) => sql.fragment`lower(${email}) = lower(${address})`,
+  );
+  if (filter.name !== undefined) {
+    conditions.push(sql.fragment`${name} ILIKE ${`%${literally(filter.name)}%`}`);
+  }
+  if (filter.exactName !== undefined) {
+    conditions.push(sql.fragment`${name} ILIKE ${literally(filter.exactName)}`);
+  }
+  if (filter.id !== undefined) {
+    conditions.push(sql.fragment`${id} = ${filter.id}`);
+  }
+  if (filter.any !== undefined) {
+    conditions.push(sql.fragment`(
+      ${name} ILIKE ${`%${literally(filter.any)}%`}
+      OR lower(${email}) = lower(${filter.any})
+      OR ${id} = ${normalizeCustomerId(filter.any)}
+    )`);
+  }
+  if (filter.orderId !== undefined) {
+    conditions.push(
+      sql.fragment`ltrim(${column(table, "order_id")}, '#') = ltrim(${filter.orderId}, '#')`,
+    );
+  }
+  if (filter.from !== undefined) {
+    conditions.push(sql.fragment`${createdAt} >= ${filter.from.toISOString()}::timestamptz`);
+  }
+  if (filter.until !== undefined) {
+    conditions.push(sql.fragment`${createdAt} < ${filter.until.toISOString()}::timestamptz`);
+  }
+  return conditions;
+};

@@ -1,0 +1,145 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import { safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+const lockedRow = z.strictObject({
+  accountId: z.uuid(),
+  balanceCents: safeInteger,
+  treePriceCents: safeInteger,
+  bottlePriceCents: safeInteger,
+});
+
+/** A store's balance and prices while nobody else can spend. */
+export type LockedBalance = Readonly<z.output<typeof lockedRow>>;
+
+/** Locks the balances until the transaction ends, in one order for everybody. */
+export const lockBalances = (
+  transaction: DatabaseTransactionConnection,
+  accountIds: readonly string[],
+): Promise<readonly LockedBalance[]> =>
+  transaction.any(sql.type(lockedRow)`
+    SELECT
+      store_balance.account_id AS "accountId",
+      store_balance.balance_cents AS "balanceCents",
+      store.tree_price_cents AS "treePriceCents",
+      store.bottle_price_cents AS "bottlePriceCents"
+    FROM store_balance
+    JOIN store ON store.account_id = store_balance.account_id
+    WHERE store_balance.account_id = ANY(${sql.array(accountIds, "uuid")})
+    ORDER BY store_balance.account_id
+    FOR NO KEY UPDATE OF store_balance
+  `);
+
+const KINDS = ["topup", "correction", "tree", "bottle", "donation", "refund"] as const;
+
+/** One line for the books; `balanceCents` is the balance after it. */
+export type NewBalanceEntry = {
+  readonly accountId: string;
+  readonly kind: (typeof KINDS)[number];
+  readonly amountCents: number;
+  readonly balanceCents: number;
+  readonly quantity: number | null;
+  readonly registrationId: string | null;
+  readonly donationId: string | null;
+  readonly reference: string | null;
+  readonly note: string;
+};
+
+/** Writes lines in their order and sets each store's balance to the one after its last line. */
+export const insertBalanceEntries = async (
+  transaction: DatabaseTransactionConnection,
+  entries: readonly NewBalanceEntry[],
+  createdAt: Date,
+): Promise<void> => {
+  if (entries.length === 0) {
+    return;
+  }
+  const last = new Map(entries.map(({ accountId, balanceCents }) => [accountId, balanceCents]));
+  await transaction.query(sql.typeAlias("void")`
+    WITH balance AS (
+      UPDATE store_balance
+      SET balance_cents = latest.balance_cents
+      FROM json_to_recordset(${JSON.stringify(
+        [...last].map(([account_id, balance_cents]) => ({ account_id, balance_cents })),
+      )}) AS latest (account_id uuid, balance_cents bigint)
+      WHERE store_balance.account_id = latest.account_id
+    )
+    INSERT INTO balance_entry
+      (
+        account_id, kind, amount_cents, balance_cents, quantity, registration_id, donation_id, reference, note, created_at
+      )
+    SELECT
+      (value ->> 0)::uuid, value ->> 1, (value ->> 2)::bigint, (value ->> 3)::bigint, (value ->> 4)::bigint,
+      (value ->> 5)::uuid, (value ->> 6)::uuid, value ->> 7, value ->> 8, ${createdAt.toISOString()}::timestamptz
+    FROM json_array_elements(${JSON.stringify(
+      entries.map((entry) => [
+        entry.accountId,
+        entry.kind,
+        entry.amountCents,
+        entry.balanceCents,
+        entry.quantity,
+        entry.registrationId,
+        entry.donationId,
+        entry.reference,
+        entry.note,
+      ]),
+    )}) WITH ORDINALITY AS given (value, place)
+    ORDER BY place
+  `);
+};
+
+const entryRow = z.strictObject({
+  id: z.bigint().transform(String),
+  kind: z.enum(KINDS),
+  amountCents: safeInteger,
+  balanceCents: safeInteger,
+  quantity: safeInteger.nullable(),
+  registrationId: z.uuid().nullable(),
+  donationId: z.uuid().nullable(),
+  reference: z.string().nullable(),
+  note: z.string(),
+  createdAt: z.date(),
+});
+
+/** One line of a store's books. */
+export type BalanceEntry = Readonly<z.output<typeof entryRow>>;
+
+const entryColumns = sql.fragment`
+  id,
+  kind,
+  amount_cents AS "amountCents",
+  balance_cents AS "balanceCents",
+  quantity,
+  registration_id AS "registrationId",
+  donation_id AS "donationId",
+  reference,
+  note,
+  created_at AS "createdAt"
+`;
+
+/** The newest lines, or those before one. */
+export const listBalanceEntries = (
+  db: CommonQueryMethods,
+  accountId: string,
+  { before, limit }: { readonly before: string | null; readonly limit: number },
+): Promise<readonly BalanceEntry[]> =>
+  db.any(sql.type(entryRow)`
+    SELECT ${entryColumns}
+    FROM balance_entry
+    WHERE account_id = ${accountId}
+      AND (${before}::bigint IS NULL OR id < ${before}::bigint)
+    ORDER BY id DESC
+    LIMIT ${limit}
+  `);
+
+export const findBalanceEntryByReference = (
+  db: CommonQueryMethods,
+  accountId: string,
+  reference: string,
+): Promise<BalanceEntry | null> =>
+  db.maybeOne(sql.type(entryRow)`
+    SELECT ${entryColumns}
+    FROM balance_entry
+    WHERE account_id = ${accountId} AND reference = ${reference}
+  `);

@@ -1,0 +1,65 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { CustomerDetails, ImpactFilter } from "../../domain/stores/customers.ts";
+import { safeInteger } from "../columns.ts";
+import { customerConditions } from "./customerConditions.ts";
+import { sql } from "../sql.ts";
+
+/** Adds to a donation for whom and for which order it was made. */
+export const describeStoreDonation = async (
+  transaction: DatabaseTransactionConnection,
+  id: string,
+  details: Omit<CustomerDetails, "notes">,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE donation
+    SET
+      customer_name = ${details.customerName},
+      customer_email = ${details.customerEmail},
+      customer_id = ${details.customerId},
+      order_id = ${details.orderId}
+    WHERE id = ${id}
+  `);
+};
+
+const standing = (owner: AccountMode, filter: ImpactFilter) =>
+  sql.join(
+    [
+      sql.fragment`donation.account_id = ${owner.accountId}`,
+      sql.fragment`donation.mode = ${owner.mode}`,
+      sql.fragment`donation.refunded_at IS NULL`,
+      ...customerConditions("donation", filter),
+    ],
+    sql.fragment` AND `,
+  );
+
+/** The cents of the matching donations that are not refunded. */
+export const sumStoreDonations = async (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  filter: ImpactFilter,
+): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ cents: safeInteger }))`
+    SELECT coalesce(sum(donation.amount_cents), 0)::bigint AS cents
+    FROM donation
+    WHERE ${standing(owner, filter)}
+  `);
+
+const standingRow = z.strictObject({ id: z.uuid(), amountCents: safeInteger, createdAt: z.date() });
+
+/** The newest donations that are not refunded, under a lock that lasts until the transaction ends. */
+export const lockNewestDonations = (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  filter: ImpactFilter,
+  limit: number,
+): Promise<readonly Readonly<z.output<typeof standingRow>>[]> =>
+  transaction.any(sql.type(standingRow)`
+    SELECT donation.id, donation.amount_cents AS "amountCents", donation.created_at AS "createdAt"
+    FROM donation
+    WHERE ${standing(owner, filter)}
+    ORDER BY donation.created_at DESC, donation.id DESC
+    LIMIT ${limit}
+    FOR UPDATE
+  `);

@@ -1,0 +1,199 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import type {
+  ImpactFilter,
+  ImpactPosition,
+  ImpactRecord,
+  CustomerDetails,
+} from "../../domain/stores/customers.ts";
+import type { Owner } from "../../domain/registrations/registrations.ts";
+import { safeInteger } from "../columns.ts";
+import { customerConditions } from "./customerConditions.ts";
+import { nothing, sql } from "../sql.ts";
+
+/** A store's registration on its way to the database. */
+export type StoreRegistration = Owner &
+  CustomerDetails & {
+    readonly id: string;
+    readonly count: number;
+    readonly unitPriceCents: number;
+  };
+
+/** Records a store's registrations; they are paid for already, so there is no usage to report. */
+export const insertStoreRegistrations = async (
+  transaction: DatabaseTransactionConnection,
+  registrations: readonly StoreRegistration[],
+  createdAt: Date,
+): Promise<void> => {
+  await transaction.query(sql.prepared("insert_store_registrations", nothing)`
+    INSERT INTO registration (
+      id, account_id, mode, kind, count, created_at, customer_name, customer_email, customer_id, order_id, notes,
+      unit_price_cents
+    )
+    SELECT
+      (value ->> 0)::uuid, (value ->> 1)::uuid, value ->> 2, value ->> 3, (value ->> 4)::bigint,
+      ${createdAt.toISOString()}::timestamptz, value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9,
+      (value ->> 10)::bigint
+    FROM json_array_elements(${JSON.stringify(
+      registrations.map((registration) => [
+        registration.id,
+        registration.accountId,
+        registration.mode,
+        registration.kind,
+        registration.count,
+        registration.customerName,
+        registration.customerEmail,
+        registration.customerId,
+        registration.orderId,
+        registration.notes,
+        registration.unitPriceCents,
+      ]),
+    )}) AS value
+  `);
+};
+
+const ownConditions = (owner: Owner, filter: ImpactFilter) =>
+  sql.join(
+    [
+      sql.fragment`registration.account_id = ${owner.accountId}`,
+      sql.fragment`registration.mode = ${owner.mode}`,
+      sql.fragment`registration.kind = ${owner.kind}`,
+      ...customerConditions("registration", filter),
+    ],
+    sql.fragment` AND `,
+  );
+
+const recordRow = z.strictObject({
+  id: z.uuid(),
+  count: safeInteger,
+  refundedCount: safeInteger,
+  createdAt: z.date(),
+  position: z.string(),
+  customerName: z.string().nullable(),
+  customerEmail: z.string().nullable(),
+  customerId: z.string().nullable(),
+  orderId: z.string().nullable(),
+  notes: z.string().nullable(),
+});
+
+const recordColumns = sql.fragment`
+  registration.id,
+  registration.count,
+  registration.refunded_count AS "refundedCount",
+  registration.created_at AS "createdAt",
+  to_char(registration.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS position,
+  registration.customer_name AS "customerName",
+  registration.customer_email AS "customerEmail",
+  registration.customer_id AS "customerId",
+  registration.order_id AS "orderId",
+  registration.notes
+`;
+
+/** A page of the owner's records, newest first. */
+export const listStoreRegistrations = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  filter: ImpactFilter,
+  { after, limit }: { readonly after: ImpactPosition | null; readonly limit: number },
+): Promise<readonly ImpactRecord[]> => {
+  const following =
+    after === null
+      ? sql.fragment``
+      : after.id === null
+        ? sql.fragment`AND registration.created_at < ${after.createdAt}::timestamptz`
+        : sql.fragment`AND (registration.created_at, registration.id) < (${after.createdAt}::timestamptz, ${after.id}::uuid)`;
+  return db.any(sql.type(recordRow)`
+    SELECT ${recordColumns}
+    FROM registration
+    WHERE ${ownConditions(owner, filter)}
+      ${following}
+    ORDER BY registration.created_at DESC, registration.id DESC
+    LIMIT ${limit}
+  `);
+};
+
+/** The units of the matching records that stand, reversed ones left out. */
+export const sumStoreRegistrations = async (
+  db: CommonQueryMethods,
+  owner: Owner,
+  filter: ImpactFilter,
+): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ units: safeInteger }))`
+    SELECT coalesce(sum(registration.count - registration.refunded_count), 0)::bigint AS units
+    FROM registration
+    WHERE ${ownConditions(owner, filter)}
+  `);
+
+const reversibleRow = z.strictObject({
+  id: z.uuid(),
+  createdAt: z.date(),
+  position: z.string(),
+  remaining: safeInteger,
+  unitPriceCents: safeInteger,
+  isOrdered: z.boolean(),
+});
+
+/** A record with units that can still be reversed. */
+export type ReversibleRecord = Readonly<z.output<typeof reversibleRow>>;
+
+/** A page of the records with units left, newest first, under a lock that lasts until the transaction ends. */
+export const lockReversible = (
+  transaction: DatabaseTransactionConnection,
+  owner: Owner,
+  filter: ImpactFilter,
+  { after, limit }: { readonly after: ReversibleRecord | null; readonly limit: number },
+): Promise<readonly ReversibleRecord[]> =>
+  transaction.any(sql.type(reversibleRow)`
+    SELECT
+      registration.id,
+      registration.created_at AS "createdAt",
+      registration.created_at::text AS position,
+      registration.count - registration.refunded_count AS remaining,
+      registration.unit_price_cents AS "unitPriceCents",
+      registration.planting_order_id IS NOT NULL AS "isOrdered"
+    FROM registration
+    WHERE ${ownConditions(owner, filter)}
+      AND registration.unit_price_cents IS NOT NULL
+      AND registration.refunded_count < registration.count
+      ${
+        after
+          ? sql.fragment`AND (registration.created_at, registration.id) < (${after.position}::timestamptz, ${after.id}::uuid)`
+          : sql.fragment``
+      }
+    ORDER BY registration.created_at DESC, registration.id DESC
+    LIMIT ${limit}
+    FOR UPDATE OF registration
+  `);
+
+/** Units of one record that a reversal takes back. */
+export type Reversed = {
+  readonly refundId: string;
+  readonly registrationId: string;
+  readonly count: number;
+};
+
+/** Takes the units out of their records and writes the refunds, which nobody has to report to a processor. */
+export const reverseRegistrations = async (
+  transaction: DatabaseTransactionConnection,
+  reversed: readonly Reversed[],
+  { reason, reversedAt }: { readonly reason: string | null; readonly reversedAt: Date },
+): Promise<void> => {
+  const now = reversedAt.toISOString();
+  await transaction.query(sql.typeAlias("void")`
+    WITH reversed AS MATERIALIZED (
+      SELECT (value ->> 0)::uuid AS refund_id, (value ->> 1)::uuid AS registration_id, (value ->> 2)::bigint AS count
+      FROM json_array_elements(${JSON.stringify(
+        reversed.map(({ refundId, registrationId, count }) => [refundId, registrationId, count]),
+      )}) AS value
+    ),
+    updated AS (
+      UPDATE registration
+      SET refunded_count = refunded_count + reversed.count
+      FROM reversed
+      WHERE registration.id = reversed.registration_id
+    )
+    INSERT INTO refund (id, registration_id, count, reason, created_at, dispatched_at)
+    SELECT refund_id, registration_id, count, ${reason}, ${now}::timestamptz, ${now}::timestamptz
+    FROM reversed
+  `);
+};

@@ -1,0 +1,173 @@
+import { UniqueIntegrityConstraintViolationError } from "slonik";
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { DomainError } from "../../domain/errors.ts";
+import { safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+const storeRow = z.strictObject({
+  id: z.uuid(),
+  domain: z.string(),
+  userId: z.string(),
+  organizationId: z.uuid().nullable(),
+  treePriceCents: safeInteger,
+  bottlePriceCents: safeInteger,
+  lowBalanceCents: safeInteger,
+  treePlanting: z.boolean(),
+  plasticRemoval: z.boolean(),
+  donations: z.boolean(),
+  uninstalledAt: z.date().nullable(),
+  balanceCents: safeInteger,
+  createdAt: z.date(),
+});
+
+/** A store account's own side; the id is the account's. */
+export type Store = Readonly<z.output<typeof storeRow>>;
+
+const selectStore = sql.fragment`
+  SELECT
+    store.account_id AS id,
+    store.domain,
+    store.user_id AS "userId",
+    store.organization_id AS "organizationId",
+    store.tree_price_cents AS "treePriceCents",
+    store.bottle_price_cents AS "bottlePriceCents",
+    store.low_balance_cents AS "lowBalanceCents",
+    store.tree_planting AS "treePlanting",
+    store.plastic_removal AS "plasticRemoval",
+    store.donations,
+    store.uninstalled_at AS "uninstalledAt",
+    store_balance.balance_cents AS "balanceCents",
+    account.created_at AS "createdAt"
+  FROM store
+  JOIN account ON account.id = store.account_id
+  JOIN store_balance ON store_balance.account_id = store.account_id
+`;
+
+export const findStore = (db: CommonQueryMethods, id: string): Promise<Store | null> =>
+  db.maybeOne(sql.type(storeRow)`
+    ${selectStore}
+    WHERE store.account_id = ${id}
+  `);
+
+/** The store that a client names by its domain in normal form. */
+export const findStoreByDomain = (db: CommonQueryMethods, domain: string): Promise<Store | null> =>
+  db.maybeOne(sql.type(storeRow)`
+    ${selectStore}
+    WHERE store.domain = ${domain}
+  `);
+
+export const findStoreByUserId = (db: CommonQueryMethods, userId: string): Promise<Store | null> =>
+  db.maybeOne(sql.type(storeRow)`
+    ${selectStore}
+    WHERE store.user_id = ${userId}
+  `);
+
+export const listStores = (db: CommonQueryMethods): Promise<readonly Store[]> =>
+  db.any(sql.type(storeRow)`
+    ${selectStore}
+    ORDER BY account.created_at, store.account_id
+  `);
+
+/** The refusal that a taken name is. */
+const asRefusal = (error: unknown): unknown => {
+  if (error instanceof UniqueIntegrityConstraintViolationError) {
+    const taken = { store_domain: "domain", store_user_id: "user id" }[error.constraint ?? ""];
+    if (taken !== undefined) {
+      return new DomainError("request_invalid", `another store has this ${taken}`, {
+        cause: error,
+      });
+    }
+  }
+  return error;
+};
+
+/** @throws DomainError request_invalid when another store has the domain or the user id */
+export const insertStore = async (
+  db: CommonQueryMethods,
+  store: Omit<Store, "balanceCents" | "createdAt" | "uninstalledAt">,
+): Promise<void> => {
+  try {
+    await db.query(sql.typeAlias("void")`
+      INSERT INTO store (
+        account_id, domain, user_id, organization_id, tree_price_cents, bottle_price_cents, low_balance_cents,
+        tree_planting, plastic_removal, donations
+      )
+      VALUES (
+        ${store.id}, ${store.domain}, ${store.userId}, ${store.organizationId}, ${store.treePriceCents},
+        ${store.bottlePriceCents}, ${store.lowBalanceCents}, ${store.treePlanting}, ${store.plasticRemoval},
+        ${store.donations}
+      )
+    `);
+  } catch (error) {
+    throw asRefusal(error);
+  }
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO store_balance (account_id)
+    VALUES (${store.id})
+  `);
+};
+
+/**
+ * Notes when a store was uninstalled.
+ * @returns whether it was installed until now; otherwise nothing has changed
+ */
+export const markStoreUninstalled = async (
+  db: CommonQueryMethods,
+  id: string,
+  uninstalledAt: Date,
+): Promise<boolean> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    UPDATE store
+    SET uninstalled_at = ${sql.timestamp(uninstalledAt)}
+    WHERE account_id = ${id} AND uninstalled_at IS NULL
+  `);
+  return rowCount > 0;
+};
+
+/** What an operator may change of a store; what is absent stays. */
+export type StoreChanges = {
+  readonly [
+    Name in Exclude<keyof Store, "id" | "domain" | "uninstalledAt" | "balanceCents" | "createdAt">
+  ]?: Store[Name] | undefined;
+} & {
+  /** Null installs it again. */
+  readonly uninstalledAt?: null;
+};
+
+/**
+ * Changes a store.
+ * @throws DomainError request_invalid when another store has the user id
+ */
+export const updateStore = async (
+  db: CommonQueryMethods,
+  id: string,
+  changes: StoreChanges,
+): Promise<void> => {
+  const columns = {
+    user_id: changes.userId,
+    organization_id: changes.organizationId,
+    tree_price_cents: changes.treePriceCents,
+    bottle_price_cents: changes.bottlePriceCents,
+    low_balance_cents: changes.lowBalanceCents,
+    tree_planting: changes.treePlanting,
+    plastic_removal: changes.plasticRemoval,
+    donations: changes.donations,
+    uninstalled_at: changes.uninstalledAt,
+  };
+  const assignments = Object.entries(columns).flatMap(([name, value]) =>
+    value === undefined ? [] : [sql.fragment`${sql.identifier([name])} = ${value}`],
+  );
+  if (assignments.length === 0) {
+    return;
+  }
+  try {
+    await db.query(sql.typeAlias("void")`
+      UPDATE store
+      SET ${sql.join(assignments, sql.fragment`, `)}
+      WHERE account_id = ${id}
+    `);
+  } catch (error) {
+    throw asRefusal(error);
+  }
+};

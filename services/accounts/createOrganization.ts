@@ -1,0 +1,39 @@
+import type { DatabasePool } from "slonik";
+import { v7 as newId } from "uuid";
+import type { Account } from "../../db/accounts/accounts.ts";
+import { insertAccount } from "../../db/accounts/accounts.ts";
+import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { issueKey } from "./issueKey.ts";
+
+export type NewOrganization = Pick<
+  Account,
+  "name" | "fractionalCounting" | "billingDay" | "stripeCustomerId" | "stripeSubscriptionId"
+>;
+
+/**
+ * Creates an organization with one key for each mode. The keys are in this answer and nowhere else.
+ * @throws DomainError request_invalid for a subscription without a customer, or a customer that is another account's
+ */
+export const createOrganization = (
+  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  organization: NewOrganization,
+): Promise<{
+  readonly id: string;
+  readonly name: string;
+  readonly apiKeyProd: string;
+  readonly apiKeyTest: string;
+}> =>
+  db.transaction(async (transaction) => {
+    requireCustomerOfSubscription(organization);
+    const account: Parameters<typeof insertAccount>[1] = {
+      ...organization,
+      id: newId(),
+      type: "organization",
+      createdAt: clock.now(),
+    };
+    await insertAccount(transaction, account);
+    const live = await issueKey({ db: transaction, clock }, account, "live");
+    const test = await issueKey({ db: transaction, clock }, account, "test");
+    return { id: account.id, name: account.name, apiKeyProd: live.key, apiKeyTest: test.key };
+  });

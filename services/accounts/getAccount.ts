@@ -1,0 +1,15 @@
+import type { CommonQueryMethods } from "slonik";
+import type { Account } from "../../db/accounts/accounts.ts";
+import { findAccount } from "../../db/accounts/accounts.ts";
+
+/**
+ * The account that a key or a record names.
+ * @throws Error where there is none, which is no refusal: accounts are never deleted
+ */
+export const getAccount = async (db: CommonQueryMethods, id: string): Promise<Account> => {
+  const account = await findAccount(db, id);
+  if (!account) {
+    throw new Error(`Account ${id} does not exist.`);
+  }
+  return account;
+};

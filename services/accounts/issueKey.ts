@@ -1,0 +1,28 @@
+import { hash, randomBytes } from "node:crypto";
+import type { CommonQueryMethods } from "slonik";
+import { v7 as newId } from "uuid";
+import type { Account } from "../../db/accounts/accounts.ts";
+import { insertApiKey } from "../../db/accounts/apiKeys.ts";
+import type { Mode } from "../../domain/accounts/accounts.ts";
+import { KEY_PREFIX, keyHint } from "../../domain/accounts/apiKeys.ts";
+import type { Clock } from "../../domain/clock.ts";
+
+/** Issues another key of an account; those that it has stay valid. The key itself is not stored. */
+export const issueKey = async (
+  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+  account: Pick<Account, "id" | "type">,
+  mode: Mode,
+): Promise<{ readonly id: string; readonly key: string }> => {
+  const prefix = KEY_PREFIX[account.type][mode];
+  const key = `${prefix}${randomBytes(32).toString("base64url")}`;
+  const id = newId();
+  await insertApiKey(db, {
+    id,
+    accountId: account.id,
+    mode,
+    hash: hash("sha256", key, "buffer"),
+    hint: keyHint(key, prefix),
+    createdAt: clock.now(),
+  });
+  return { id, key };
+};

@@ -1,0 +1,99 @@
+import type { CommonQueryMethods } from "slonik";
+import { readDonationTotals } from "../../db/charities/donationTotals.ts";
+import { findDashboardAccount } from "../../db/dashboard/dashboards.ts";
+import type { ShownMedia } from "../../db/planting/plantingSites.ts";
+import { listLatestMedia } from "../../db/planting/plantingSites.ts";
+import type { PlantedSite } from "../../db/planting/plantingTallies.ts";
+import { listPlantedSites } from "../../db/planting/plantingTallies.ts";
+import { listPeriodTotals } from "../../db/registrations/publicTotals.ts";
+import type { Clock } from "../../domain/clock.ts";
+import type { ProjectedImpact } from "../../domain/planting/impactFactors.ts";
+import { projectImpact } from "../../domain/planting/impactFactors.ts";
+import { monthOf } from "../../domain/registrations/registrations.ts";
+
+const MONTHS_SHOWN = 12;
+const MEDIA_SHOWN = 8;
+
+/** Trees and bottles of one month, `YYYY-MM` in UTC. */
+export type MonthTotals = {
+  readonly month: string;
+  readonly trees: number;
+  readonly bottles: number;
+};
+
+/** What an account shows to the public; nothing of it comes from test keys. */
+export type Dashboard = {
+  readonly slug: string;
+  readonly name: string;
+  readonly trees: {
+    readonly total: number;
+    readonly month: number;
+    readonly planted: number;
+    readonly plantedAndVerified: number;
+  };
+  readonly bottles: { readonly total: number; readonly month: number };
+  readonly donations: { readonly count: number; readonly amountCents: number };
+  /** The last twelve months, oldest first, the current one included. */
+  readonly months: readonly MonthTotals[];
+  readonly sites: readonly PlantedSite[];
+  readonly media: readonly ShownMedia[];
+  /** Of the planted trees alone. */
+  readonly projected: ProjectedImpact;
+  readonly updatedAt: Date;
+};
+
+const lastMonths = (now: Date): readonly string[] =>
+  Array.from({ length: MONTHS_SHOWN }, (_, index) =>
+    monthOf(
+      new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - MONTHS_SHOWN + 1 + index, 1)),
+    ),
+  );
+
+const sumOf = (numbers: readonly number[]): number => numbers.reduce((sum, each) => sum + each, 0);
+
+/**
+ * What the public page of a slug shows. Every part of it is a counter or the start of an index, so that an account with
+ * millions of registrations costs what a new one does.
+ * @returns null when there is no such page
+ */
+export const readDashboard = async (
+  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+  slug: string,
+): Promise<Dashboard | null> => {
+  const account = await findDashboardAccount(db, slug);
+  if (!account) {
+    return null;
+  }
+  const { accountId, name } = account;
+  const now = clock.now();
+  const [periods, sites, media, donations] = await Promise.all([
+    listPeriodTotals(db, accountId, MONTHS_SHOWN),
+    listPlantedSites(db, accountId),
+    listLatestMedia(db, accountId, MEDIA_SHOWN),
+    readDonationTotals(db, { accountId, mode: "live" }, now),
+  ]);
+  const totals = new Map(periods.map(({ period, ...totalsOfPeriod }) => [period, totalsOfPeriod]));
+  const of = (period: string) => totals.get(period) ?? { tree: 0, bottle: 0 };
+  const current = of(monthOf(now));
+  return {
+    slug,
+    name,
+    trees: {
+      total: of("all").tree,
+      month: current.tree,
+      planted: sumOf(sites.map(({ planted }) => planted)),
+      plantedAndVerified: sumOf(sites.map(({ verified }) => verified)),
+    },
+    bottles: { total: of("all").bottle, month: current.bottle },
+    donations: donations.all,
+    months: lastMonths(now).map((month) => ({
+      month,
+      trees: of(month).tree,
+      bottles: of(month).bottle,
+    })),
+    sites,
+    media,
+    projected: projectImpact(sites.map(({ factorId, planted }) => ({ factorId, trees: planted }))),
+    updatedAt: now,
+  };
+};

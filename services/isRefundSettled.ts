@@ -1,8 +1,0 @@
-import type { CommonQueryMethods } from "slonik";
-import { areRefundsSettled } from "../db/usageFacts.ts";
-
-/** Whether all that a registration's refunds have taken back so far is settled with the processor. */
-export const isRefundSettled = (
-  { db }: { readonly db: CommonQueryMethods },
-  registrationId: string,
-): Promise<boolean> => areRefundsSettled(db, registrationId);

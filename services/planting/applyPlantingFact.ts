@@ -1,0 +1,157 @@
+import type { DatabaseTransactionConnection } from "slonik";
+import { insertMedia, numberReference, upsertSite } from "../../db/planting/plantingSites.ts";
+import type { PlantingMedia } from "../../db/planting/plantingSites.ts";
+import {
+  allocationReferenceOf,
+  evidenceOfAllocation,
+  evidenceOfPlanted,
+  evidenceOfVerified,
+} from "../../domain/planting/evidenceOfFact.ts";
+import type { PlantingOrder, SiteShare } from "../../domain/planting/planting.ts";
+import type {
+  PlantingFact,
+  PlantingFactOf,
+  ReportedSite,
+} from "../../domain/planting/plantingFact.ts";
+import type { AllocatedEvidence } from "../../domain/planting/treeEvidence.ts";
+
+type Applied = { readonly order: PlantingOrder; readonly evidence: object | null };
+
+const shareOf = async (
+  transaction: DatabaseTransactionConnection,
+  { partner }: PlantingOrder,
+  site: ReportedSite,
+  weight: number,
+): Promise<SiteShare> => ({
+  siteId: await upsertSite(transaction, partner, site),
+  region: site.region,
+  forestType: site.forest_type,
+  weight,
+});
+
+/** Several allocations may be at one site. */
+const mergeShares = (shares: readonly SiteShare[]): readonly SiteShare[] => {
+  const bySite = new Map<number, SiteShare>();
+  for (const share of shares) {
+    const known = bySite.get(share.siteId);
+    bySite.set(share.siteId, known ? { ...known, weight: known.weight + share.weight } : share);
+  }
+  return [...bySite.values()];
+};
+
+const applyAllocated = async (
+  transaction: DatabaseTransactionConnection,
+  order: PlantingOrder,
+  fact: PlantingFactOf<"allocated">,
+): Promise<Applied> => {
+  const shares: SiteShare[] = [];
+  const allocations: AllocatedEvidence["allocations"] = [];
+  for (const allocation of fact.allocations) {
+    const { reference, trees, planting_site: site } = allocation;
+    const share = await shareOf(transaction, order, site, trees);
+    shares.push(share);
+    allocations.push(
+      evidenceOfAllocation(allocation, {
+        allocationId: await numberReference(transaction, order.partner, "allocation", reference),
+        siteId: share.siteId,
+      }),
+    );
+  }
+  const evidence: AllocatedEvidence = { allocations };
+  return { order: { ...order, siteShares: mergeShares(shares) }, evidence };
+};
+
+const keepMedia = async (
+  transaction: DatabaseTransactionConnection,
+  order: PlantingOrder,
+  takenAt: Date,
+  media: readonly PlantingMedia[],
+): Promise<void> => {
+  const [site] = order.siteShares;
+  if (site && media.length > 0) {
+    const { id: orderId, accountId, mode } = order;
+    await insertMedia(transaction, {
+      orderId,
+      accountId,
+      mode,
+      siteId: site.siteId,
+      takenAt,
+      media,
+    });
+  }
+};
+
+const applyPlanted = async (
+  transaction: DatabaseTransactionConnection,
+  order: PlantingOrder,
+  fact: PlantingFactOf<"planted">,
+): Promise<Applied> => {
+  const at = new Date(fact.occurred_at);
+  await keepMedia(
+    transaction,
+    order,
+    at,
+    fact.media.map(({ thumbnail_url: thumbnailUrl, reference: _reference, ...media }) => ({
+      ...media,
+      thumbnailUrl,
+    })),
+  );
+  return { order: { ...order, plantedAt: at }, evidence: evidenceOfPlanted(fact) };
+};
+
+const applyVerified = async (
+  transaction: DatabaseTransactionConnection,
+  order: PlantingOrder,
+  fact: PlantingFactOf<"planted_and_verified">,
+): Promise<Applied> => {
+  const at = new Date(fact.occurred_at);
+  const share = await shareOf(transaction, order, fact.planting_site, 1);
+  const located: PlantingOrder = {
+    ...order,
+    siteShares: order.siteShares.length > 0 ? order.siteShares : [share],
+  };
+  await keepMedia(
+    transaction,
+    located,
+    at,
+    fact.photos.map((url) => ({
+      type: "photo",
+      url,
+      thumbnailUrl: url,
+      latitude: fact.latitude,
+      longitude: fact.longitude,
+    })),
+  );
+  const numberOf = (kind: Parameters<typeof numberReference>[2], reference: string) =>
+    numberReference(transaction, order.partner, kind, reference);
+  const evidence = evidenceOfVerified(fact, {
+    allocationId: await numberOf("allocation", allocationReferenceOf(fact)),
+    fieldUpdateId: await numberOf("field_update", fact.field_update_reference),
+    plantingSessionId: await numberOf("planting_session", fact.planting_session_reference),
+  });
+  return { order: { ...located, plantedAt: order.plantedAt ?? at, verifiedAt: at }, evidence };
+};
+
+/**
+ * Lets a fact take effect.
+ * @returns the order as it is then, which is not saved yet, and what the fact shows
+ */
+export const applyPlantingFact = (
+  transaction: DatabaseTransactionConnection,
+  order: PlantingOrder,
+  fact: PlantingFact,
+): Promise<Applied> => {
+  switch (fact.stage) {
+    case "funds_distributed":
+      return Promise.resolve({
+        order: { ...order, partnerReference: fact.partner_reference },
+        evidence: null,
+      });
+    case "allocated":
+      return applyAllocated(transaction, order, fact);
+    case "planted":
+      return applyPlanted(transaction, order, fact);
+    case "planted_and_verified":
+      return applyVerified(transaction, order, fact);
+  }
+};

@@ -1,0 +1,60 @@
+import type { DatabasePool } from "slonik";
+import { v7 as newId } from "uuid";
+import { gatherPlantingOrder, listAccountsToGather } from "../../db/planting/plantingOrders.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { Clock } from "../../domain/clock.ts";
+import type { Planting } from "../../providers/planting/createPlanting.ts";
+
+/** A transaction of about a second. A million trees registered one by one make a hundred orders. */
+const REGISTRATIONS_PER_ORDER = 10_000;
+const ACCOUNTS_PER_PAGE = 200;
+
+/**
+ * Makes planting orders of all accounts' registered trees that are in none yet and are not refunded. What a call that
+ * crashed has left, the next one gathers; no tree is ever in two orders.
+ * @returns how many orders were made
+ */
+export const gatherPlantingOrders = async (
+  {
+    db,
+    clock,
+    planting,
+  }: { readonly db: DatabasePool; readonly clock: Clock; readonly planting: Planting },
+  signal: AbortSignal,
+  registrationsPerOrder = REGISTRATIONS_PER_ORDER,
+): Promise<number> => {
+  let orders = 0;
+  let after: AccountMode | null = null;
+  for (;;) {
+    const accounts = await listAccountsToGather(db, after, ACCOUNTS_PER_PAGE);
+    for (const { accountId, mode, name } of accounts) {
+      const partner = planting.partnerFor(mode);
+      let isMore = true;
+      while (isMore) {
+        signal.throwIfAborted();
+        const gathered = await db.transaction((transaction) =>
+          gatherPlantingOrder(
+            transaction,
+            {
+              publicId: `po_${newId().replaceAll("-", "")}`,
+              accountId,
+              mode,
+              partner: partner.kind,
+              partnerName: partner.name,
+              buyerName: name,
+              timeline: partner.timeline,
+              gatheredAt: clock.now(),
+            },
+            registrationsPerOrder,
+          ),
+        );
+        orders += gathered ? 1 : 0;
+        isMore = gathered?.registrations === registrationsPerOrder;
+      }
+    }
+    after = accounts.at(-1) ?? null;
+    if (accounts.length < ACCOUNTS_PER_PAGE) {
+      return orders;
+    }
+  }
+};

@@ -1,0 +1,146 @@
+import type { DatabasePool } from "slonik";
+import { v7 as newId } from "uuid";
+import type {
+  InsertedRegistrations,
+  RegistrationEntry,
+} from "../../db/registrations/registrations.ts";
+import { findByIdempotencyKey, insertRegistrations } from "../../db/registrations/registrations.ts";
+import { readTotals } from "../../db/registrations/totals.ts";
+import type { Clock } from "../../domain/clock.ts";
+import type {
+  NewRegistration,
+  Owner,
+  Registration,
+  Totals,
+} from "../../domain/registrations/registrations.ts";
+import type { BatchObserver } from "../groupCommit.ts";
+import { createGroupCommit } from "../groupCommit.ts";
+
+/** What a client is told of its registration, as if it had been alone and in its order of arrival. */
+type Registered = {
+  readonly registration: Registration;
+  readonly totals: Totals;
+  /** Whether the idempotency key was known, so that this is the original. */
+  readonly replayed: boolean;
+};
+
+export type RegistrationWriter = {
+  /**
+   * Records an impact action with its usage fact and totals.
+   * @throws DomainError queue_full when more is waiting than the database keeps up with
+   */
+  readonly register: (entry: NewRegistration) => Promise<Registered>;
+  /** Resolves when all that was waiting has been answered. */
+  readonly drain: () => Promise<void>;
+  readonly queueLength: () => number;
+};
+
+const ownerKey = ({ accountId, mode, kind }: Owner): string => `${accountId}/${mode}/${kind}`;
+
+const toRegistration = (entry: RegistrationEntry, createdAt: Date): Registration => ({
+  id: entry.id,
+  count: entry.count,
+  fractionalCount: entry.fractionalCount,
+  createdAt,
+  idempotencyKey: entry.idempotencyKey,
+  attribution: entry.attribution,
+  metadata: entry.metadata,
+  refunded: false,
+});
+
+/**
+ * The totals after each new entry of the batch, by id. The statement tells only those after the last, so they are
+ * counted back from there.
+ */
+const totalsInOrder = (
+  entries: readonly RegistrationEntry[],
+  { insertedIds, totals }: InsertedRegistrations,
+): ReadonlyMap<string, Totals> => {
+  const inserted = new Set(insertedIds);
+  const latest = new Map<string, { all: number; month: number }>();
+  for (const { period, total, ...owner } of totals) {
+    const known = latest.get(ownerKey(owner)) ?? { all: 0, month: 0 };
+    latest.set(
+      ownerKey(owner),
+      period === "all" ? { ...known, all: total } : { ...known, month: total },
+    );
+  }
+  const after = new Map<string, Totals>();
+  for (const entry of entries.toReversed()) {
+    const running = latest.get(ownerKey(entry));
+    if (running && inserted.has(entry.id)) {
+      after.set(entry.id, { ...running });
+      running.all -= entry.count;
+      running.month -= entry.count;
+    }
+  }
+  return after;
+};
+
+/** Records registrations by group commit. */
+export const createRegistrationWriter = ({
+  db,
+  clock,
+  observeBatch,
+  maximumWaiting,
+}: {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly observeBatch?: BatchObserver;
+  readonly maximumWaiting?: number;
+}): RegistrationWriter => {
+  const replaying = new Set<Promise<unknown>>();
+
+  const findOriginal = async (entry: RegistrationEntry): Promise<Registered> => {
+    // It is committed: the statement waited for whoever had the key.
+    const original = await findByIdempotencyKey(db, entry, entry.idempotencyKey ?? "");
+    if (!original) {
+      throw new Error(`Registration ${entry.id} was neither recorded nor is it known.`);
+    }
+    const totals = await readTotals(db, entry, clock.now());
+    return { registration: original, totals, replayed: true };
+  };
+
+  /** Not awaited by the batch: who repeats a request must not hold up those who write. */
+  const createReplays = () => {
+    const originals = new Map<string, Promise<Registered>>();
+    return (entry: RegistrationEntry): Promise<Registered> => {
+      const key = `${ownerKey(entry)}/${entry.idempotencyKey ?? ""}`;
+      const known = originals.get(key);
+      if (known) {
+        return known;
+      }
+      const original = findOriginal(entry);
+      originals.set(key, original);
+      const settled: Promise<unknown> = Promise.allSettled([original]).then(() =>
+        replaying.delete(settled),
+      );
+      replaying.add(settled);
+      return original;
+    };
+  };
+
+  const write = async (
+    entries: readonly RegistrationEntry[],
+  ): Promise<readonly (Registered | Promise<Registered>)[]> => {
+    const createdAt = clock.now();
+    const totals = totalsInOrder(entries, await insertRegistrations(db, entries, createdAt));
+    const replay = createReplays();
+    return entries.map((entry) => {
+      const own = totals.get(entry.id);
+      return own
+        ? { registration: toRegistration(entry, createdAt), totals: own, replayed: false }
+        : replay(entry);
+    });
+  };
+
+  const queue = createGroupCommit({ write, ownerOf: ownerKey, observeBatch, maximumWaiting });
+  return {
+    register: (entry) => queue.submit({ ...entry, id: newId() }),
+    drain: async () => {
+      await queue.drain();
+      await Promise.all(replaying);
+    },
+    queueLength: queue.queueLength,
+  };
+};

@@ -1,0 +1,64 @@
+import type { DatabasePool } from "slonik";
+import { v7 as newId } from "uuid";
+import { insertAccount } from "../../db/accounts/accounts.ts";
+import type { Store } from "../../db/stores/stores.ts";
+import { insertStore } from "../../db/stores/stores.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { normalizeDomain } from "../../domain/stores/stores.ts";
+import { getOrganization } from "../accounts/getOrganization.ts";
+import { issueKey } from "../accounts/issueKey.ts";
+
+export type NewStore = Pick<
+  Store,
+  "domain" | "organizationId" | "treePriceCents" | "bottlePriceCents" | "lowBalanceCents"
+> & {
+  /** The store's own id where null. */
+  readonly userId: string | null;
+};
+
+/**
+ * Creates a store with an empty balance and one key for each mode. The keys are in this answer and nowhere else.
+ * @throws DomainError request_invalid for a domain that is none or a name that is taken, record_not_found for an
+ *   unknown organization
+ */
+export const createStore = (
+  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  given: NewStore,
+): Promise<{
+  readonly id: string;
+  readonly domain: string;
+  readonly apiKeyProd: string;
+  readonly apiKeyTest: string;
+}> =>
+  db.transaction(async (transaction) => {
+    const domain = normalizeDomain(given.domain);
+    if (domain === null) {
+      throw new DomainError("request_invalid", `${given.domain} is not a domain`);
+    }
+    if (given.organizationId !== null) {
+      await getOrganization(transaction, given.organizationId);
+    }
+    const id = newId();
+    const account = { id, type: "store", name: domain } as const;
+    await insertAccount(transaction, {
+      ...account,
+      fractionalCounting: false,
+      billingDay: 1,
+      stripeCustomerId: null,
+      stripeSubscriptionId: null,
+      createdAt: clock.now(),
+    });
+    await insertStore(transaction, {
+      ...given,
+      id,
+      domain,
+      userId: given.userId ?? id,
+      treePlanting: true,
+      plasticRemoval: true,
+      donations: true,
+    });
+    const live = await issueKey({ db: transaction, clock }, account, "live");
+    const test = await issueKey({ db: transaction, clock }, account, "test");
+    return { id, domain, apiKeyProd: live.key, apiKeyTest: test.key };
+  });

@@ -1,0 +1,13 @@
+import type { CommonQueryMethods } from "slonik";
+import { findStore } from "../../db/stores/stores.ts";
+import type { Store } from "../../db/stores/stores.ts";
+import { DomainError } from "../../domain/errors.ts";
+
+/** @throws DomainError record_not_found */
+export const getStore = async (db: CommonQueryMethods, id: string): Promise<Store> => {
+  const store = await findStore(db, id);
+  if (!store) {
+    throw new DomainError("record_not_found", `There is no store ${id}.`);
+  }
+  return store;
+};

@@ -1,0 +1,49 @@
+import { lockNewestDonations } from "../../db/stores/storeDonations.ts";
+import type { ImpactFilter } from "../../domain/stores/customers.ts";
+import { DomainError } from "../../domain/errors.ts";
+import type { StoreAnswer, StoreWrite } from "../../domain/stores/storeWrites.ts";
+import { bookDonationRefund } from "../charities/bookDonationRefund.ts";
+import type { StoreWriteDependencies } from "./runStoreWrite.ts";
+import { runStoreWrite } from "./runStoreWrite.ts";
+
+/** What one transaction may hold; who takes back more does so in parts. */
+const MAXIMUM_DONATIONS = 1000;
+
+/**
+ * Marks donations of a store as refunded, newest first. The money has left for the charity: the balance stays.
+ * @throws DomainError request_invalid when there are fewer donations than asked for
+ */
+export const reverseStoreDonations = (
+  deps: StoreWriteDependencies,
+  write: StoreWrite,
+  reversal: {
+    readonly quantity: number;
+    readonly filter: ImpactFilter;
+    readonly reason: string | null;
+  },
+): Promise<StoreAnswer> =>
+  runStoreWrite(deps, write, async (transaction, _balance, now) => {
+    const { quantity, filter, reason } = reversal;
+    const owner = { accountId: write.accountId, mode: write.mode };
+    if (quantity > MAXIMUM_DONATIONS) {
+      throw new DomainError(
+        "request_invalid",
+        `quantity: at most ${MAXIMUM_DONATIONS} donations can be reversed in one call`,
+      );
+    }
+    const found = await lockNewestDonations(transaction, owner, filter, quantity);
+    if (found.length < quantity) {
+      throw new DomainError(
+        "request_invalid",
+        `quantity: only ${found.length} of the matching donations remain to be reversed`,
+      );
+    }
+    for (const donation of found) {
+      await bookDonationRefund(transaction, owner, donation, {
+        reason,
+        idempotencyKey: null,
+        metadata: {},
+        createdAt: now,
+      });
+    }
+  });

@@ -1,0 +1,31 @@
+import type { DatabasePool } from "slonik";
+import { updateAccount } from "../../db/accounts/accounts.ts";
+import { updateStore as writeStore } from "../../db/stores/stores.ts";
+import type { Store, StoreChanges } from "../../db/stores/stores.ts";
+import type { CharityProviderName } from "../../domain/charities/charities.ts";
+import { getOrganization } from "../accounts/getOrganization.ts";
+import { getStore } from "./getStore.ts";
+
+/**
+ * Changes what an operator may change of a store, all or nothing; what is absent stays.
+ * @throws DomainError record_not_found for an unknown store or organization, or request_invalid when another store has
+ *   the user id
+ */
+export const updateStore = (
+  { db }: { readonly db: DatabasePool },
+  id: string,
+  {
+    charityProvider,
+    ...changes
+  }: StoreChanges & { readonly charityProvider?: CharityProviderName | undefined },
+): Promise<Store> =>
+  db.transaction(async (transaction) => {
+    if (typeof changes.organizationId === "string") {
+      await getOrganization(transaction, changes.organizationId);
+    }
+    if (charityProvider !== undefined) {
+      await updateAccount(transaction, id, { charityProvider });
+    }
+    await writeStore(transaction, id, changes);
+    return getStore(transaction, id);
+  });

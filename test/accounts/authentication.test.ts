@@ -1,0 +1,121 @@
+import { insertAccount } from "../../db/accounts/accounts.ts";
+import { listApiKeys, revokeApiKey } from "../../db/accounts/apiKeys.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
+import { issueKey } from "../../services/accounts/issueKey.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { KIND_NAMES } from "../api/contract.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+
+const test = testWithDatabase();
+
+const REQUESTS = Object.values(KIND_NAMES).flatMap(({ path, refundPath }) => [
+  ["POST", path],
+  ["GET", path],
+  ["POST", refundPath],
+]) as readonly (readonly [string, string])[];
+
+test("a missing key and a wrong one are both a 403 on every endpoint", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd } = await createTestOrganization(t.context.db);
+  const wrong = [
+    undefined,
+    "",
+    "x",
+    `Bearer ${apiKeyProd}`,
+    `${apiKeyProd}x`,
+    apiKeyProd.slice(0, -1),
+    apiKeyProd.toUpperCase(),
+    apiKeyProd.replace("prod", "test"),
+    "a".repeat(8000),
+    "é",
+    "'; DROP TABLE account; --",
+  ];
+  for (const [method, path] of REQUESTS) {
+    for (const key of wrong) {
+      const answer = await call(method, path, key === undefined ? {} : { key });
+
+      t.is(answer.status, 403, `${method} ${path} with ${key}`);
+      t.deepEqual(answer.body, { error: "invalid API key" });
+    }
+  }
+});
+
+test("a key is asked for before the body is looked at, and after path and method", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+
+  t.is((await call("POST", "/plant/trees", { body: "{not json" })).status, 403);
+  t.is((await call("POST", "/plant/trees", { body: "x".repeat(100_000) })).status, 403);
+  t.is((await call("GET", "/plant/trees?foo=1")).status, 403);
+  t.is((await call("GET", "/plant/nothing")).status, 404);
+  t.is((await call("DELETE", "/plant/trees")).status, 405);
+});
+
+test("a store's key is none of this interface's", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const store = { id: crypto.randomUUID(), type: "store" as const };
+  await insertAccount(db, {
+    ...store,
+    name: "Store",
+    fractionalCounting: false,
+    billingDay: 1,
+    stripeCustomerId: null,
+    stripeSubscriptionId: null,
+    createdAt: systemClock.now(),
+  });
+  const { key } = await issueKey({ db, clock: systemClock }, store, "live");
+
+  t.is((await call("GET", "/plant/trees", { key })).status, 403);
+});
+
+test("a revoked key stops in a process that has just used it", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, {
+    db,
+    authenticator: createAuthenticator({ db, accountType: "organization", cachedMs: 1 }),
+  });
+  const { id, apiKeyProd: key, apiKeyTest } = await createTestOrganization(db);
+  t.is((await call("GET", "/plant/trees", { key })).status, 200);
+
+  const live = (await listApiKeys(db, id)).find(({ mode }) => mode === "live");
+  await revokeApiKey(db, live?.id ?? "", systemClock.now());
+  await new Promise((resolve) => {
+    setTimeout(resolve, 5);
+  });
+
+  t.is((await call("GET", "/plant/trees", { key })).status, 403);
+  t.is((await call("GET", "/plant/trees", { key: apiKeyTest })).status, 200);
+});
+
+test("keys are rotated without a gap: two of a mode work side by side", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const { id, apiKeyProd } = await createTestOrganization(db);
+  await call("POST", "/plant/trees", { key: apiKeyProd, body: { count: 2 } });
+
+  const { key } = await issueKey({ db, clock: systemClock }, { id, type: "organization" }, "live");
+
+  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 2);
+  t.is((await call("GET", "/plant/trees", { key: apiKeyProd })).status, 200);
+});
+
+test("neither a key nor what a client wrote is ever logged", async (t) => {
+  const { db } = t.context;
+  const { call, logged } = await startStandaloneApi(t, { db });
+  const { apiKeyProd: key } = await createTestOrganization(db);
+  await call("POST", "/plant/trees", { key, body: { count: 1, attribution: "secret-tag" } });
+  await call("POST", "/plant/trees", { key, body: { count: 1, [key]: 1 } });
+  await call("POST", "/plant/trees", { key, body: `{"count": "${key}` });
+  await call("GET", `/plant/trees?${key}=secret-tag`, { key });
+  await call("GET", `/${key}`, { key });
+  await call("GET", "/plant/trees", { key: `${key}x` });
+  await call("GET", "/plant/trees", { key, headers: { "X-Api-Key": key } });
+
+  const log = JSON.stringify(logged());
+  t.is(logged().length, 7 + 1); // One for reading the description.
+  t.false(log.includes(key));
+  t.false(log.includes(key.slice(12, 24)));
+  t.false(log.includes("secret-tag"));
+});

@@ -1,0 +1,187 @@
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import type { Stripe } from "stripe";
+import type { Period } from "../../../domain/billing/billingCycle.ts";
+import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
+import type { Control } from "../../stripeDouble/createControl.ts";
+import { never, setUpStripe } from "./stripeSetup.ts";
+
+const at = (text: string): number => Date.parse(text) / 1000;
+
+type Scene = {
+  readonly control: Control;
+  readonly stripe: Stripe;
+  /** Makes a price: metered on our tree meter, or flat. */
+  readonly price: (on: "meter" | "flat", interval?: "month" | "year") => Promise<string>;
+  readonly customer: string;
+  readonly period: (subscriptionId: string | null) => Promise<Period | null>;
+};
+
+const stage = async (t: ExecutionContext, now: string): Promise<Scene> => {
+  const { double, processor, customer } = await setUpStripe(t);
+  const { control, url: apiBase, secretKey } = double;
+  control.holdClock({ second: at(now) });
+  const { stripe } = createStripeClient({ apiBase, secretKey });
+  const { tree: meter } = control.meterIds();
+  return {
+    control,
+    stripe,
+    customer: control.addCustomer({}).customerId,
+    price: async (on, interval = "month") => {
+      const { id } = await stripe.prices.create({
+        currency: "usd",
+        unit_amount: 100,
+        product_data: { name: "Something" },
+        recurring: { interval, ...(on === "meter" ? { usage_type: "metered", meter } : {}) },
+      });
+      return id;
+    },
+    period: (subscriptionId) =>
+      processor.currentPeriod({ ...customer, subscriptionId }, "tree", never),
+  };
+};
+
+const span = (start: string, end: string): Period => ({
+  start: new Date(start),
+  end: new Date(end),
+});
+
+test("the period is that of the item on the meter, to the second", async (t) => {
+  const { stripe, customer, price, period } = await stage(t, "2026-01-10T08:30:15Z");
+  const { id } = await stripe.subscriptions.create({
+    customer,
+    items: [{ price: await price("flat", "year") }, { price: await price("meter") }],
+  });
+
+  t.deepEqual(await period(id), span("2026-01-10T08:30:15Z", "2026-02-10T08:30:15Z"));
+});
+
+test("the period moves on with time", async (t) => {
+  const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T08:30:15Z");
+  const { id } = await stripe.subscriptions.create({
+    customer,
+    items: [{ price: await price("meter") }],
+  });
+
+  control.holdClock({ second: at("2026-02-10T08:30:15Z") });
+
+  t.deepEqual(await period(id), span("2026-02-10T08:30:15Z", "2026-03-10T08:30:15Z"));
+});
+
+test("an item added within a period has the whole period", async (t) => {
+  const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
+  const { id } = await stripe.subscriptions.create({
+    customer,
+    items: [{ price: await price("flat") }],
+  });
+  control.holdClock({ second: at("2026-03-20T12:00:00Z") });
+  const item = await stripe.subscriptionItems.create({
+    subscription: id,
+    price: await price("meter"),
+  });
+
+  t.is(item.current_period_start, at("2026-03-20T12:00:00Z"));
+  t.deepEqual(await period(id), span("2026-03-10T00:00:00Z", "2026-04-10T00:00:00Z"));
+});
+
+test("a monthly item added to a yearly subscription has the whole month", async (t) => {
+  const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
+  const { id } = await stripe.subscriptions.create({
+    customer,
+    items: [{ price: await price("flat", "year") }],
+  });
+  control.holdClock({ second: at("2026-03-20T12:00:00Z") });
+  await stripe.subscriptions.update(id, { items: [{ price: await price("meter") }] });
+
+  t.deepEqual(await period(id), span("2026-03-10T00:00:00Z", "2026-04-10T00:00:00Z"));
+});
+
+test("an item added early in the subscription's first period starts with the subscription", async (t) => {
+  const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
+  const { id } = await stripe.subscriptions.create({
+    customer,
+    items: [{ price: await price("flat") }],
+    billing_cycle_anchor: at("2026-02-01T00:00:00Z"),
+  });
+  control.holdClock({ second: at("2026-01-12T00:00:00Z") });
+  await stripe.subscriptionItems.create({ subscription: id, price: await price("meter") });
+
+  t.deepEqual(await period(id), span("2026-01-10T00:00:00Z", "2026-02-01T00:00:00Z"));
+});
+
+const monthEnds = test.macro({
+  exec: async (t, now: string, start: string, end: string) => {
+    const { control, stripe, customer, price, period } = await stage(t, "2026-01-31T06:00:00Z");
+    const { id } = await stripe.subscriptions.create({
+      customer,
+      items: [{ price: await price("flat") }],
+    });
+    control.holdClock({ second: at(now) });
+    await stripe.subscriptionItems.create({ subscription: id, price: await price("meter") });
+
+    t.deepEqual(await period(id), span(start, end));
+  },
+  title: (month = "") => `a subscription of the 31st has the whole period in ${month}`,
+});
+test("February", monthEnds, "2026-02-20T00:00:00Z", "2026-01-31T06:00:00Z", "2026-02-28T06:00:00Z");
+test("March", monthEnds, "2026-03-20T00:00:00Z", "2026-02-28T06:00:00Z", "2026-03-31T06:00:00Z");
+test("April", monthEnds, "2026-04-20T00:00:00Z", "2026-03-31T06:00:00Z", "2026-04-30T06:00:00Z");
+test("May", monthEnds, "2026-05-20T00:00:00Z", "2026-04-30T06:00:00Z", "2026-05-31T06:00:00Z");
+test(
+  "a leap year's February",
+  monthEnds,
+  "2028-02-20T00:00:00Z",
+  "2028-01-31T06:00:00Z",
+  "2028-02-29T06:00:00Z",
+);
+
+test("the item is found behind many others", async (t) => {
+  const { stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
+  const items = [];
+  for (let other = 0; other < 12; other += 1) {
+    items.push({ price: await price("flat") });
+  }
+  items.push({ price: await price("meter") });
+  const { id } = await stripe.subscriptions.create({ customer, items });
+
+  t.deepEqual(await period(id), span("2026-01-10T00:00:00Z", "2026-02-10T00:00:00Z"));
+});
+
+test("a subscription without an item on the meter has no period that could be read", async (t) => {
+  const { stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
+  const { id } = await stripe.subscriptions.create({
+    customer,
+    items: [{ price: await price("flat") }],
+  });
+
+  await t.throwsAsync(period(id), { message: /has no item priced on the meter/u });
+});
+
+test("a canceled subscription has no period that could be read", async (t) => {
+  const { stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
+  const { id } = await stripe.subscriptions.create({
+    customer,
+    items: [{ price: await price("meter") }],
+  });
+  await stripe.subscriptions.cancel(id);
+
+  await t.throwsAsync(period(id), { message: /is canceled/u });
+});
+
+test("an unknown or missing subscription has no period that could be read", async (t) => {
+  const { period } = await stage(t, "2026-01-10T00:00:00Z");
+
+  await t.throwsAsync(period("sub_gone"), { message: /No such subscription/u });
+  await t.throwsAsync(period(null), { message: /has no Stripe subscription/u });
+});
+
+test("a period that Stripe does not answer for is not guessed", async (t) => {
+  const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
+  const { id } = await stripe.subscriptions.create({
+    customer,
+    items: [{ price: await price("meter") }],
+  });
+  control.addFault({ kind: "drop", method: "GET", path: "/v1/subscription_items" });
+
+  await t.throwsAsync(period(id), { message: /connection to Stripe/u });
+});

@@ -1,0 +1,187 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { inspect } from "node:util";
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import type { Stripe } from "stripe";
+import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
+import { createStripeProcessor } from "../../../providers/billing/stripe/createStripeProcessor.ts";
+import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import { never, until } from "./stripeSetup.ts";
+
+const start = async (
+  t: ExecutionContext,
+): Promise<{ double: StripeDouble; stripe: Stripe; prepare: () => Promise<void> }> => {
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const options = { apiBase: double.url, secretKey: double.secretKey };
+  return {
+    double,
+    stripe: createStripeClient(options).stripe,
+    prepare: () => createStripeProcessor(options).prepare(),
+  };
+};
+
+const creations = ({ control }: StripeDouble): number =>
+  control.calls().filter(({ method, path }) => method === "POST" && path === "/v1/billing/meters")
+    .length;
+
+test("the meters are created as sums over plain events", async (t) => {
+  const { stripe, prepare } = await start(t);
+
+  await prepare();
+
+  const { data } = await stripe.billing.meters.list();
+  t.deepEqual(data.map(({ event_name: name }) => name).toSorted(), [
+    "impact_plastic_bottle_rescued",
+    "impact_tree_planted",
+  ]);
+  for (const meter of data) {
+    t.like(meter, {
+      default_aggregation: { formula: "sum" },
+      event_time_window: null,
+      customer_mapping: { type: "by_id", event_payload_key: "stripe_customer_id" },
+      value_settings: { event_payload_key: "value" },
+    });
+  }
+});
+
+test("meters that are there are used, also when many others come before them", async (t) => {
+  const { double, stripe, prepare } = await start(t);
+  await prepare();
+  for (let other = 0; other < 120; other += 1) {
+    await stripe.billing.meters.create({
+      display_name: "Other",
+      event_name: `other_${other}`,
+      default_aggregation: { formula: "sum" },
+    });
+  }
+  const before = creations(double);
+
+  await prepare();
+
+  t.is(creations(double), before);
+});
+
+const ours: Stripe.Billing.MeterCreateParams = {
+  display_name: "Trees",
+  event_name: "impact_tree_planted",
+  default_aggregation: { formula: "sum" },
+};
+
+const refuses = test.macro({
+  exec: async (t, meter: Partial<Stripe.Billing.MeterCreateParams>, message: RegExp) => {
+    const { stripe, prepare } = await start(t);
+    await stripe.billing.meters.create({ ...ours, ...meter });
+
+    await t.throwsAsync(prepare(), { message });
+    const { data } = await stripe.billing.meters.list();
+    t.is(data.filter(({ event_name: name }) => name === ours.event_name).length, 1);
+  },
+  title: (difference = "") =>
+    `a meter of our name ${difference} is refused, and none made beside it`,
+});
+test(
+  "that counts events",
+  refuses,
+  { default_aggregation: { formula: "count" } },
+  /aggregates by count, not sum/u,
+);
+test(
+  "that overwrites within an hour",
+  refuses,
+  { event_time_window: "hour" },
+  /event time window is "hour"/u,
+);
+test(
+  "with another customer key",
+  refuses,
+  { customer_mapping: { type: "by_id", event_payload_key: "customer" } },
+  /customer key is "customer", not "stripe_customer_id"/u,
+);
+test(
+  "with another value key",
+  refuses,
+  { value_settings: { event_payload_key: "amount" } },
+  /value key is "amount", not "value"/u,
+);
+
+test("a deactivated meter of our name is refused", async (t) => {
+  const { stripe, prepare } = await start(t);
+  const { id } = await stripe.billing.meters.create(ours);
+  await stripe.billing.meters.deactivate(id);
+
+  await t.throwsAsync(prepare(), { message: new RegExp(`${id}.*it is inactive`, "u") });
+});
+
+test("a deactivated meter beside an active one of the same name does not matter", async (t) => {
+  const { stripe, prepare } = await start(t);
+  const { id } = await stripe.billing.meters.create(ours);
+  await stripe.billing.meters.deactivate(id);
+  await stripe.billing.meters.create(ours);
+
+  await t.notThrowsAsync(prepare());
+});
+
+test("processes that start at once make one meter of each kind and all are ready", async (t) => {
+  const { double, stripe, prepare } = await start(t);
+
+  double.control.addFault({ kind: "hold", method: "GET", path: "/v1/billing/meters", times: 4 });
+
+  const preparations = [prepare(), prepare(), prepare(), prepare()];
+  await until(() => double.control.held() === 4);
+  double.control.release();
+  await Promise.all(preparations);
+
+  t.is(creations(double), 8);
+  t.is((await stripe.billing.meters.list()).data.length, 2);
+});
+
+test("a failed preparation can be repeated", async (t) => {
+  const { double } = await start(t);
+  const { prepare } = createStripeProcessor({ apiBase: double.url, secretKey: double.secretKey });
+  double.control.addFault({ kind: "server_error", method: "GET", path: "/v1/billing/meters" });
+
+  await t.throwsAsync(prepare(), { message: /unknown error/u });
+
+  await t.notThrowsAsync(prepare());
+});
+
+test("a wrong key fails the preparation", async (t) => {
+  const { double } = await start(t);
+
+  await t.throwsAsync(
+    createStripeProcessor({ apiBase: double.url, secretKey: "sk_test_wrong" }).prepare(),
+    { message: /Invalid API Key/u },
+  );
+});
+
+test("no part of a key that Stripe refuses is in any error", async (t) => {
+  const server = createServer((_request, response) => {
+    const message = "Invalid API Key provided: sk_live_****abcd";
+    response
+      .writeHead(401, { "content-type": "application/json" })
+      .end(JSON.stringify({ error: { type: "invalid_request_error", message } }));
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.teardown(() => server.close());
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
+  const { port } = server.address() as AddressInfo;
+  const options = { apiBase: `http://127.0.0.1:${port}`, secretKey: "sk_live_1234abcd" };
+  const processor = createStripeProcessor(options);
+  const customer = { accountId: "account", customerId: "cus_1", subscriptionId: "sub_1" };
+  const { stripe } = createStripeClient(options);
+
+  for (const call of [
+    () => processor.prepare(),
+    () => processor.currentPeriod(customer, "tree", never),
+    () => processor.usageIn(customer, "tree", { start: 0, end: 60 }, never),
+    () => stripe.customers.create({}),
+  ]) {
+    const error = await t.throwsAsync(call(), { message: /Invalid API Key provided: \(key\)/u });
+    // All that a log or a history could take from it.
+    t.notRegex(inspect(error, { depth: null, showHidden: true }), /sk_live|abcd/u);
+  }
+});

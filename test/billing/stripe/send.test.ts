@@ -1,0 +1,184 @@
+import test from "ava";
+import { createStripeProcessor } from "../../../providers/billing/stripe/createStripeProcessor.ts";
+import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import { known, never, setUpStripe, unknown, until } from "./stripeSetup.ts";
+
+test("an event is sent with exactly its customer, value, identifier and second", async (t) => {
+  const { double, processor, event, customer } = await setUpStripe(t);
+  const negative = event({ meter: "bottle", quantity: -12 });
+
+  t.deepEqual(await processor.send(negative, never), { kind: "delivered", duplicate: false });
+
+  const call = double.control.calls().at(-1);
+  t.deepEqual(Object.fromEntries(new URLSearchParams(call?.form)), {
+    event_name: "impact_plastic_bottle_rescued",
+    identifier: negative.identifier,
+    "payload[stripe_customer_id]": String(customer.customerId),
+    "payload[value]": "-12",
+    timestamp: String(negative.second),
+  });
+  t.is(call?.idempotencyKey, negative.identifier);
+  t.deepEqual(double.control.usage({}), [
+    {
+      customer: String(customer.customerId),
+      meter: "impact_plastic_bottle_rescued",
+      second: negative.second,
+      value: -12,
+    },
+  ]);
+});
+
+test("a later key generation changes the idempotency key and nothing else", async (t) => {
+  const { double, processor, event } = await setUpStripe(t);
+  const first = event();
+
+  await processor.send(first, never);
+  await processor.send({ ...first, keyGeneration: 2 }, never);
+
+  const [a, b] = double.control.calls().slice(-2);
+  t.is(a?.form, b?.form);
+  t.is(b?.idempotencyKey, `${first.identifier}#2`);
+});
+
+test("the same event sent again is delivered and billed once", async (t) => {
+  const { processor, event, billed } = await setUpStripe(t);
+  const once = event();
+
+  await processor.send(once, never);
+
+  t.is((await processor.send(once, never)).kind, "delivered");
+  t.deepEqual(await processor.send({ ...once, keyGeneration: 1 }, never), {
+    kind: "delivered",
+    duplicate: true,
+  });
+  t.is(billed(), 3);
+});
+
+test("a duplicate whose idempotency key has expired is still a duplicate", async (t) => {
+  const { double, processor, event, billed } = await setUpStripe(t);
+  const late = event();
+  double.control.addFault({ kind: "server_error_saved" });
+  await processor.send(late, never);
+  double.control.advanceClock({ seconds: 12 * 3600 });
+  await processor.send({ ...late, keyGeneration: 1 }, never);
+  double.control.advanceClock({ seconds: 13 * 3600 });
+
+  const again = await processor.send(late, never);
+
+  t.deepEqual(again, { kind: "delivered", duplicate: true });
+  t.is(billed(), 3);
+});
+
+test("a saved 500 is repeated under its key and got over with the next one", async (t) => {
+  const { double, processor, event, billed } = await setUpStripe(t);
+  const stuck = event();
+  double.control.addFault({ kind: "server_error_saved" });
+
+  t.is((await processor.send(stuck, never)).kind, "retry_new_key");
+  t.is((await processor.send(stuck, never)).kind, "retry_new_key");
+  t.deepEqual(await processor.send({ ...stuck, keyGeneration: 1 }, never), {
+    kind: "delivered",
+    duplicate: false,
+  });
+  t.is(billed(), 3);
+});
+
+test("a saved 500 after the event was taken is a duplicate under the next key", async (t) => {
+  const { double, processor, event, billed } = await setUpStripe(t);
+  const stuck = event();
+  double.control.addFault({ kind: "server_error_saved", applied: true });
+
+  t.is((await processor.send(stuck, never)).kind, "retry_new_key");
+  t.deepEqual(await processor.send({ ...stuck, keyGeneration: 1 }, never), {
+    kind: "delivered",
+    duplicate: true,
+  });
+  t.is(billed(), 3);
+});
+
+for (const kind of ["drop", "truncate", "bad_gateway", "broken_json", "server_error"] as const) {
+  test(`an event whose answer is lost (${kind}) is there, unknown to us, and a resend bills nothing more`, async (t) => {
+    const { double, processor, event, billed } = await setUpStripe(t);
+    const lost = event();
+    double.control.addFault({ kind, applied: true });
+
+    t.like(await processor.send(lost, never), unknown);
+    t.is(billed(), 3);
+    t.is((await processor.send(lost, never)).kind, "delivered");
+    t.is(billed(), 3);
+  });
+}
+
+test("a reset is not repeated behind our back", async (t) => {
+  const { double, processor, event } = await setUpStripe(t);
+  const before = double.control.calls().length;
+  double.control.addFault({ kind: "drop" });
+
+  await processor.send(event(), never);
+
+  t.is(double.control.calls().length, before + 1);
+});
+
+test("an answer that does not come in time is an unknown outcome", async (t) => {
+  const { double, processor, event, billed } = await setUpStripe(t);
+  const hasty = createStripeProcessor({
+    apiBase: double.url,
+    secretKey: double.secretKey,
+    timeoutMs: 1000,
+  });
+  const hanging = event();
+  double.control.addFault({ kind: "hang", applied: true });
+
+  t.like(await hasty.send(hanging, never), unknown);
+  t.is((await processor.send(hanging, never)).kind, "delivered");
+  t.is(billed(), 3);
+});
+
+test("an aborted call ends at once with an unknown outcome", async (t) => {
+  // With this limit the test itself would time out if the signal were ignored.
+  const { double, processor, event } = await setUpStripe(t, { timeoutMs: 3_600_000 });
+  double.control.addFault({ kind: "hang", applied: true });
+  const abort = new AbortController();
+  const sending = processor.send(event(), abort.signal);
+  await until(() => double.control.events().length > 0);
+
+  abort.abort();
+
+  t.like(await sending, unknown);
+});
+
+test("a call that is aborted before it starts is not made", async (t) => {
+  const { double, processor, event } = await setUpStripe(t);
+  const before = double.control.calls().length;
+
+  t.like(await processor.send(event(), AbortSignal.abort()), known);
+  t.is(double.control.calls().length, before);
+});
+
+test("of two calls at once for one customer and meter the second is tried again", async (t) => {
+  const { double, processor, event, billed } = await setUpStripe(t);
+  const [first, second, other] = [event(), event(), event({ meter: "bottle" })];
+  double.control.addFault({ kind: "hold" });
+  const held = processor.send(first, never);
+  await until(() => double.control.held() > 0);
+
+  const overlapping = await processor.send(second, never);
+  const beside = await processor.send(other, never);
+  double.control.release();
+
+  t.like(overlapping, known);
+  t.is(double.control.overlaps(), 1);
+  t.is(beside.kind, "delivered");
+  t.is((await held).kind, "delivered");
+  t.is((await processor.send(second, never)).kind, "delivered");
+  t.is(billed(), 9);
+});
+
+test("an address with a path is refused", async (t) => {
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+
+  t.throws(() => createStripeProcessor({ apiBase: `${double.url}/v1`, secretKey: "sk_test_x" }), {
+    message: /must not have a path/u,
+  });
+});

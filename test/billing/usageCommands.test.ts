@@ -1,0 +1,117 @@
+import { z } from "zod";
+import { testWithDatabase } from "../support/database.ts";
+import { readJson } from "../cli/runImpact.ts";
+import { giveCustomer, listedEvent, setUpUsage } from "./usageScene.ts";
+
+const test = testWithDatabase();
+
+test.serial("usage list tells pending, failed and sent usage apart", async (t) => {
+  const scene = await setUpUsage(t);
+  const states = async (...filter: readonly string[]): Promise<readonly string[]> => {
+    const run = await scene.impact("usage", "list", "--org", scene.id, "--json", ...filter);
+    t.is(run.exitCode, 0);
+    return z
+      .array(listedEvent)
+      .parse(readJson(run))
+      .map(({ state }) => state);
+  };
+  await scene.register(1, "test");
+  t.deepEqual(await states("--state", "pending"), ["unsealed"]);
+  t.deepEqual(await states("--state", "sent"), []);
+  await scene.drain("test");
+  await scene.register(3);
+  await scene.drain();
+  t.deepEqual(await states("--state", "pending"), []);
+  t.deepEqual(await states("--state", "sent"), ["delivered"]);
+  t.deepEqual(await states("--state", "failed"), ["rejected"]);
+  t.deepEqual(await states(), ["rejected", "delivered"]);
+  const human = await scene.impact("usage", "list", "--org", scene.id, "--limit", "1");
+  t.is(human.stdout.trimEnd().split("\n").length, 2);
+  t.regex(human.stdout, /No such customer/u);
+  t.regex(human.stderr, /There are more than these 1/u);
+});
+
+test.serial(
+  "usage show tells the facts, every sealing of the second and the workflows",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    const registration = await scene.register(5);
+    await scene.drain();
+    await scene.refund(registration, 2);
+    const run = await scene.impact("usage", "show", registration, "--json");
+    t.is(run.exitCode, 0);
+    const shown = z
+      .looseObject({
+        facts: z.array(z.looseObject({ quantity: z.int(), meter_event_id: z.int().nullable() })),
+        meter_events: z.array(
+          z.looseObject({
+            identifier: z.string(),
+            state: z.string(),
+            attempts: z.int(),
+            last_error: z.string().nullable(),
+          }),
+        ),
+      })
+      .parse(readJson(run));
+    t.like(shown, {
+      registration_id: registration,
+      account_id: scene.id,
+      count: 5,
+      refunded_count: 2,
+      workflows: {
+        sender: `usage-sender/${scene.id}/live/tree`,
+        refund: `refund-${registration}`,
+      },
+    });
+    t.deepEqual(
+      shown.facts.map(({ quantity }) => quantity),
+      [5, -2],
+    );
+    const [sealing] = shown.meter_events;
+    t.like(sealing, { state: "rejected", attempts: 1 });
+    t.regex(sealing?.last_error ?? "", /No such customer/u);
+    t.true(sealing?.identifier.startsWith(`u1:${scene.id}:live:tree:`));
+    const human = await scene.impact("usage", "show", registration);
+    t.regex(human.stderr, /impact usage retry \d+/u);
+  },
+);
+
+test.serial(
+  "usage reconcile agrees after a drain and ends with 1 where the processor has more",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    await giveCustomer(scene);
+    await scene.register(9);
+    await scene.drain();
+    const tomorrow = new Date(Date.now() + 24 * 60 * 60 * 1000).toISOString();
+    const args = ["usage", "reconcile", "--org", scene.id, "--to", tomorrow];
+    const agreed = await scene.impact(...args);
+    t.is(agreed.exitCode, 0, agreed.stderr);
+    t.regex(agreed.stdout, /live +tree +stripe +cus_\S+ +9 +9 +0/u);
+    scene.double.control.changeSettings({ summaryDelaySeconds: 120 });
+    const lagging = await scene.impact(...args);
+    t.is(lagging.exitCode, 0, lagging.stderr);
+    t.regex(lagging.stdout, / 9 +0 +may lag\n/u);
+    scene.double.control.changeSettings({ summaryDelaySeconds: 0 });
+    // Somebody else reports usage for the same customer.
+    const customer = scene.double.control.usage({})[0]?.customer ?? "";
+    await fetch(`${scene.double.url}/v1/billing/meter_events`, {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${scene.double.secretKey}`,
+        "content-type": "application/x-www-form-urlencoded",
+      },
+      body: new URLSearchParams({
+        event_name: "impact_tree_planted",
+        "payload[stripe_customer_id]": customer,
+        "payload[value]": "5",
+      }),
+    });
+    const drifted = await scene.impact(...args, "--json");
+    t.is(drifted.exitCode, 1);
+    t.like(readJson(drifted), {
+      streams: [{ delivered: 9, processor_quantity: 14, drift: 5 }],
+    });
+    t.regex(drifted.stderr, /1 have other sums at the processor/u);
+  },
+);

@@ -1,0 +1,76 @@
+import type { ExecutionContext } from "ava";
+import type { Mode } from "../../domain/accounts/accounts.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { setUpEvidence } from "./evidenceSetup.ts";
+import type { EvidenceSetup } from "./evidenceSetup.ts";
+
+type Options = Parameters<typeof setUpEvidence>[1];
+
+/** The standalone interface over an organization whose trees are planted, and a way to start it once more. */
+export const startEvidenceApi = async (
+  t: ExecutionContext<DatabaseContext>,
+  options: Options = {},
+) => {
+  const setup = await setUpEvidence(t.context.db, options);
+  const serve = async () => {
+    const { url, checkAnswer } = await startStandaloneApi(t, {
+      db: t.context.db,
+      clock: setup.clock,
+      planting: setup.deps.planting,
+      publicBaseUrl: "https://impact.example",
+    });
+    const read = async (
+      path: string,
+      { mode = "live", headers = {} }: { mode?: Mode; headers?: Record<string, string> } = {},
+    ) => {
+      const key = setup.organization[mode === "live" ? "apiKeyProd" : "apiKeyTest"];
+      const response = await fetch(url + path, { headers: { Authorization: key, ...headers } });
+      const text = await response.text();
+      if (response.status !== 304) {
+        checkAnswer({
+          method: "GET",
+          path: path.replace(/\?.*$/u, ""),
+          status: response.status,
+          contentType: response.headers.get("Content-Type"),
+          text,
+        });
+      }
+      return {
+        status: response.status,
+        headers: response.headers,
+        text,
+        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- checkAnswer has held it to its schema.
+        json: text === "" ? {} : (JSON.parse(text) as Evidence),
+      };
+    };
+    return { url, read };
+  };
+  return { setup, serve, ...(await serve()) };
+};
+
+/** Without a Cache-Control of the caller's own, fetch asks every cache to stand aside. */
+export const revalidate = (etag: string): Record<string, string> => ({
+  "If-None-Match": etag,
+  "Cache-Control": "max-age=0",
+});
+
+export type Evidence = {
+  readonly error?: string;
+  readonly status?: string;
+  readonly impact_provider?: string;
+  readonly provider_meta?: Record<string, unknown>;
+  readonly timeline?: readonly (Record<string, unknown> & {
+    readonly event: string;
+    readonly status: string;
+    readonly evidence?: Record<string, unknown>;
+  })[];
+};
+
+export const eventsOf = ({ timeline = [] }: Evidence): readonly string[] =>
+  timeline.map(({ step, event, status }) => `${String(step)} ${event} ${status}`);
+
+export const gatherAndPlace = async (setup: EvidenceSetup): Promise<void> => {
+  await setup.gather();
+  await setup.place();
+};

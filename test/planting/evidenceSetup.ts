@@ -1,0 +1,95 @@
+import type { DatabasePool } from "slonik";
+import { listPlantingOrders } from "../../db/planting/plantingOrders.ts";
+import type { Kind, Mode } from "../../domain/accounts/accounts.ts";
+import type { PlantingOrder, TimelineShape } from "../../domain/planting/planting.ts";
+import type { PlantingFact } from "../../domain/planting/plantingFact.ts";
+import {
+  followPlantingOrder,
+  placePlantingOrder,
+} from "../../services/planting/followPlantingOrder.ts";
+import { gatherPlantingOrders } from "../../services/planting/gatherPlantingOrders.ts";
+import type { EvidenceDependencies } from "../../services/planting/readTreeEvidence.ts";
+import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
+import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+import { createTestPlanting } from "../support/planting.ts";
+
+const NEVER = new AbortController().signal;
+
+/** What an operator reports who has passed an order on. */
+export const handedOver = (publicId: string, at: Date): PlantingFact => ({
+  stage: "funds_distributed",
+  occurred_at: at.toISOString(),
+  partner_reference: publicId,
+});
+
+export type EvidenceSetup = Awaited<ReturnType<typeof setUpEvidence>>;
+
+/** An organization whose trees are planted by the simulated partner on a clock that the test moves. */
+export const setUpEvidence = async (
+  db: DatabasePool,
+  {
+    timeline = "allocations",
+    partner = "simulated",
+    name = "Test Organization",
+    start = "2026-05-01T10:00:00.000Z",
+  }: {
+    readonly timeline?: TimelineShape;
+    readonly partner?: "simulated" | "manual";
+    readonly name?: string;
+    readonly start?: string;
+  } = {},
+) => {
+  const clock = createMovableClock(start);
+  const planting = createTestPlanting(db, { partner, timeline });
+  const organization = await createTestOrganization(db, { clock, name });
+  const writer = createRegistrationWriter({ db, clock });
+  const deps: EvidenceDependencies & { readonly db: DatabasePool } = {
+    db,
+    clock,
+    planting,
+    publicBaseUrl: () => "https://impact.example",
+  };
+  const orders = async (): Promise<readonly PlantingOrder[]> =>
+    (await listPlantingOrders(db, { accountId: organization.id, limit: 1000 })).toReversed();
+  return {
+    clock,
+    deps,
+    organization,
+    orders,
+    register: async (
+      count: number,
+      { mode = "live", kind = "tree" }: { readonly mode?: Mode; readonly kind?: Kind } = {},
+    ): Promise<string> => {
+      const { registration } = await writer.register(
+        registrationOf(organization.id, {
+          mode,
+          kind,
+          count,
+          fractionalCount: 0.5,
+          attribution: "spring",
+        }),
+      );
+      return registration.id;
+    },
+    gather: (registrationsPerOrder?: number): Promise<number> =>
+      gatherPlantingOrders(deps, NEVER, registrationsPerOrder),
+    /** Hands every order over, as its workflow or, to the manual partner, an operator would. */
+    place: async (): Promise<void> => {
+      for (const { id, publicId, partner: kind } of await orders()) {
+        await placePlantingOrder(deps, id, NEVER);
+        if (kind === "manual") {
+          await recordPlantingFacts(deps, id, [handedOver(publicId, clock.now())], "operator");
+        }
+      }
+    },
+    /** Lets time pass and looks at every order, as their workflows would. */
+    pass: async (durationMs: number): Promise<void> => {
+      clock.set(new Date(clock.now().getTime() + durationMs).toISOString());
+      for (const { id } of await orders()) {
+        await followPlantingOrder(deps, id, NEVER);
+      }
+    },
+  };
+};

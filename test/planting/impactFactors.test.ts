@@ -1,0 +1,51 @@
+import test from "ava";
+import {
+  factorFor,
+  IMPACT_FACTORS,
+  projectGenericCo2Kg,
+  projectImpact,
+} from "../../domain/planting/impactFactors.ts";
+
+const now = new Date("2026-05-01T00:00:00Z");
+
+test("each kind of forest has a factor of its own from the beginning of time on", (t) => {
+  for (const instant of [new Date(0), now]) {
+    t.is(factorFor("mangrove", instant).id, "mangrove-1");
+    t.is(factorFor("terrestrial", instant).id, "terrestrial-1");
+  }
+  t.throws(() => factorFor("mangrove", new Date(-1)), { instanceOf: RangeError });
+});
+
+test("no two factors have one id, and those of a kind follow each other in time", (t) => {
+  t.is(new Set(IMPACT_FACTORS.map(({ id }) => id)).size, IMPACT_FACTORS.length);
+  for (const kind of ["mangrove", "terrestrial"] as const) {
+    const starts = IMPACT_FACTORS.filter(({ forestType }) => forestType === kind).map(
+      ({ effectiveFrom }) => effectiveFrom.getTime(),
+    );
+    t.deepEqual(
+      starts,
+      starts.toSorted((a, b) => a - b),
+    );
+  }
+});
+
+test("tons and hectares are added up over the factors and told to three decimals", (t) => {
+  t.deepEqual(projectImpact([]), { carbonTons: 0, areaHectares: 0 });
+  t.deepEqual(projectImpact([{ factorId: "mangrove-1", trees: 10_000 }]), {
+    carbonTons: 3080,
+    areaHectares: 1,
+  });
+  t.deepEqual(
+    projectImpact([
+      { factorId: "mangrove-1", trees: 1 },
+      { factorId: "terrestrial-1", trees: 1 },
+      { factorId: "terrestrial-1", trees: 555 },
+    ]),
+    { carbonTons: 111.508, areaHectares: 0.5 },
+  );
+  t.throws(() => projectImpact([{ factorId: "mangrove-0", trees: 1 }]), { instanceOf: RangeError });
+});
+
+test("trees of which no site is known count as those of an average forest", (t) => {
+  t.is(projectGenericCo2Kg(3, now), 600);
+});

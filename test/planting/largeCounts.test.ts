@@ -1,0 +1,46 @@
+import { evidenceSummary } from "../../domain/planting/evidenceSummary.ts";
+import { EVIDENCE_STAGES } from "../../domain/planting/treeEvidence.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { STAGE_MS } from "../support/planting.ts";
+import { eventsOf, gatherAndPlace, startEvidenceApi } from "./evidenceApi.ts";
+import { setUpEvidence } from "./evidenceSetup.ts";
+
+const test = testWithDatabase();
+
+const MOST = Number.MAX_SAFE_INTEGER;
+
+// In a file of their own: what they register leaves the other tests' sums no room.
+test.serial("a registration as large as can be is planted and proven like any other", async (t) => {
+  const { setup, read } = await startEvidenceApi(t, { timeline: "sessions" });
+  const id = await setup.register(MOST);
+  for (const stage of EVIDENCE_STAGES) {
+    const { status, json } = await read(`/evidence/tree/${id}?evidence_stage=${stage}`);
+    t.is(status, 200);
+    t.is(json.status, stage);
+  }
+  await gatherAndPlace(setup);
+  await setup.pass(3 * STAGE_MS);
+  const { status, json } = await read(`/evidence/tree/${id}`);
+  t.is(status, 200);
+  t.deepEqual(eventsOf(json), [
+    "1 registered completed",
+    "2 funds_distributed completed",
+    "3 planted_and_verified completed",
+  ]);
+});
+
+test.serial("what all accounts have is told up to the largest exact number", async (t) => {
+  const { setup, read } = await startEvidenceApi(t);
+  const others = [await setUpEvidence(t.context.db), await setUpEvidence(t.context.db)];
+  for (const account of [setup, ...others]) {
+    await account.register(MOST);
+    await gatherAndPlace(account);
+    await account.pass(3 * STAGE_MS);
+  }
+  const { status, text } = await read("/evidence");
+  t.is(status, 200);
+  const { summary } = evidenceSummary.parse(JSON.parse(text));
+  t.is(summary.total_trees, MOST);
+  t.is(summary.trees_planted, MOST);
+  t.true(summary.carbon_offset_tons > 0);
+});

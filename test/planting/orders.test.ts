@@ -1,0 +1,229 @@
+import { z } from "zod";
+import { listAccountsToGather } from "../../db/planting/plantingOrders.ts";
+import { listPlantedSites, sumPlantedByFactor } from "../../db/planting/plantingTallies.ts";
+import { sql } from "../../db/sql.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { placePlantingOrder } from "../../services/planting/followPlantingOrder.ts";
+import { gatherPlantingOrders } from "../../services/planting/gatherPlantingOrders.ts";
+import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
+import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { STAGE_MS } from "../support/planting.ts";
+import type { EvidenceSetup } from "./evidenceSetup.ts";
+import { handedOver, setUpEvidence } from "./evidenceSetup.ts";
+
+const test = testWithDatabase();
+
+const refund = (setup: EvidenceSetup, id: string, count: number) =>
+  refundRegistration(
+    { ...setup.deps, billing: createBilling({ db: setup.deps.db, stripe: null }) },
+    { accountId: setup.organization.id, mode: "live", kind: "tree" },
+    { id, count, reason: null },
+  );
+
+const plantedOf = async (setup: EvidenceSetup) => {
+  const sites = await listPlantedSites(setup.deps.db, setup.organization.id);
+  return {
+    planted: sites.reduce((sum, { planted }) => sum + planted, 0),
+    verified: sites.reduce((sum, { verified }) => sum + verified, 0),
+  };
+};
+
+test.serial(
+  "an order holds all trees that wait, refunded ones left out, and each tree once",
+  async (t) => {
+    const setup = await setUpEvidence(t.context.db);
+    await setup.register(3);
+    const partly = await setup.register(5);
+    const wholly = await setup.register(7);
+    await setup.register(100, { kind: "bottle" });
+    await refund(setup, partly, 2);
+    await refund(setup, wholly, 7);
+    t.is(await setup.gather(), 1);
+    t.is(await setup.gather(), 0);
+    const [order] = await setup.orders();
+    t.is(order?.treeCount, 6);
+    t.is(order?.buyerName, "Test Organization");
+  },
+);
+
+test.serial("gatherings that run at the same time put no tree into two orders", async (t) => {
+  const setup = await setUpEvidence(t.context.db);
+  await Promise.all(Array.from({ length: 60 }, () => setup.register(2)));
+  const signal = new AbortController().signal;
+  await Promise.all(Array.from({ length: 4 }, () => gatherPlantingOrders(setup.deps, signal, 7)));
+  await setup.gather(7);
+  const orders = await setup.orders();
+  t.is(
+    orders.reduce((sum, { treeCount }) => sum + treeCount, 0),
+    120,
+  );
+  t.is(
+    await t.context.db.oneFirst(sql.type(z.strictObject({ trees: z.bigint() }))`
+      SELECT sum(ordered_count)::bigint AS trees
+      FROM registration
+      WHERE account_id = ${setup.organization.id}
+    `),
+    120n,
+  );
+});
+
+test.serial("the accounts whose trees wait are listed page by page, each mode once", async (t) => {
+  const { db } = t.context;
+  const waiting = new Set<string>();
+  const { gather } = await setUpEvidence(db);
+  await gather();
+  for (let number = 0; number < 7; number += 1) {
+    const setup = await setUpEvidence(db);
+    await setup.register(1);
+    await setup.register(1);
+    await setup.register(1, { mode: "test" });
+    waiting.add(`${setup.organization.id} live`).add(`${setup.organization.id} test`);
+  }
+  const listed: string[] = [];
+  const pageSizes: number[] = [];
+  let page = await listAccountsToGather(db, null, 4);
+  while (page.length > 0) {
+    listed.push(...page.map(({ accountId, mode }) => `${accountId} ${mode}`));
+    pageSizes.push(page.length);
+    page = await listAccountsToGather(db, page.at(-1) ?? null, 4);
+  }
+  t.deepEqual(listed, [...waiting].toSorted());
+  t.deepEqual(pageSizes, [4, 4, 4, 2]);
+  t.is(await gather(), 14);
+});
+
+test.serial("modes never share an order, and test keys stay in the simulation", async (t) => {
+  const setup = await setUpEvidence(t.context.db, { partner: "manual" });
+  await setup.register(3);
+  await setup.register(4, { mode: "test" });
+  t.is(await setup.gather(), 2);
+  const orders = await setup.orders();
+  t.deepEqual(
+    orders
+      .map(({ mode, partner, treeCount }) => [mode, partner, treeCount])
+      .toSorted((left, right) => Number(left[2]) - Number(right[2])),
+    [
+      ["live", "manual", 3],
+      ["test", "simulated", 4],
+    ],
+  );
+});
+
+test.serial(
+  "an order of the manual partner has its funds distributed by report alone",
+  async (t) => {
+    const setup = await setUpEvidence(t.context.db, { partner: "manual" });
+    await setup.register(3);
+    await setup.gather();
+    const stage = async () => (await setup.orders())[0]?.stage;
+    const [order] = await setup.orders();
+    const { id = 0, publicId = "" } = order ?? {};
+    await placePlantingOrder(setup.deps, id, new AbortController().signal);
+    await setup.pass(STAGE_MS);
+    t.is(await stage(), "gathered");
+    await recordPlantingFacts(
+      setup.deps,
+      id,
+      [handedOver(publicId, setup.clock.now())],
+      "operator",
+    );
+    t.is(await stage(), "funds_distributed");
+  },
+);
+
+test.serial("an order goes through its stages on time and not before", async (t) => {
+  const setup = await setUpEvidence(t.context.db);
+  await setup.register(10);
+  await setup.gather();
+  await setup.place();
+  const stage = async () => (await setup.orders())[0]?.stage;
+  t.is(await stage(), "funds_distributed");
+  await setup.pass(STAGE_MS - 1);
+  t.is(await stage(), "funds_distributed");
+  await setup.pass(1);
+  t.is(await stage(), "allocated");
+  t.deepEqual(await plantedOf(setup), { planted: 0, verified: 0 });
+  await setup.pass(STAGE_MS);
+  t.is(await stage(), "planted");
+  t.deepEqual(await plantedOf(setup), { planted: 10, verified: 0 });
+  await setup.pass(STAGE_MS);
+  t.is(await stage(), "planted_and_verified");
+  t.deepEqual(await plantedOf(setup), { planted: 10, verified: 10 });
+});
+
+test.serial(
+  "stages that passed while nobody looked are recorded at their own instants",
+  async (t) => {
+    const setup = await setUpEvidence(t.context.db);
+    await setup.register(10);
+    await setup.gather();
+    await setup.place();
+    await setup.pass(100 * STAGE_MS);
+    const [order] = await setup.orders();
+    t.is(order?.stage, "planted_and_verified");
+    t.is(order?.plantedAt?.toISOString(), "2026-05-01T10:02:00.000Z");
+    t.is(order?.verifiedAt?.toISOString(), "2026-05-01T10:03:00.000Z");
+  },
+);
+
+test.serial(
+  "a partner that reports only sessions has its trees planted when they are verified",
+  async (t) => {
+    const setup = await setUpEvidence(t.context.db, { timeline: "sessions" });
+    await setup.register(10);
+    await setup.gather();
+    await setup.place();
+    await setup.pass(3 * STAGE_MS - 1);
+    t.deepEqual(await plantedOf(setup), { planted: 0, verified: 0 });
+    await setup.pass(1);
+    t.deepEqual(await plantedOf(setup), { planted: 10, verified: 10 });
+  },
+);
+
+test.serial("refunds before and after planting leave what is still the account's", async (t) => {
+  const setup = await setUpEvidence(t.context.db);
+  const id = await setup.register(3001);
+  await setup.gather();
+  await setup.place();
+  await refund(setup, id, 500);
+  await setup.pass(10 * STAGE_MS);
+  t.deepEqual(await plantedOf(setup), { planted: 2501, verified: 2501 });
+  await refund(setup, id, 1500);
+  t.deepEqual(await plantedOf(setup), { planted: 1001, verified: 1001 });
+  await refund(setup, id, 1001);
+  t.deepEqual(await plantedOf(setup), { planted: 0, verified: 0 });
+});
+
+test.serial("test-mode trees are never counted among the planted", async (t) => {
+  const setup = await setUpEvidence(t.context.db);
+  const before = await sumPlantedByFactor(t.context.db);
+  await setup.register(10, { mode: "test" });
+  await setup.gather();
+  await setup.place();
+  await setup.pass(10 * STAGE_MS);
+  t.is((await setup.orders())[0]?.stage, "planted_and_verified");
+  t.deepEqual(await plantedOf(setup), { planted: 0, verified: 0 });
+  t.deepEqual(await sumPlantedByFactor(t.context.db), before);
+});
+
+test.serial("an order that has not happened anywhere is refused", async (t) => {
+  const setup = await setUpEvidence(t.context.db);
+  await t.throwsAsync(
+    recordPlantingFacts(setup.deps, 2_000_000_000, [], "operator").then(() =>
+      recordPlantingFacts(
+        setup.deps,
+        2_000_000_000,
+        [
+          {
+            stage: "funds_distributed",
+            occurred_at: "2026-05-01T10:00:00.000Z",
+            partner_reference: "x",
+          },
+        ],
+        "operator",
+      ),
+    ),
+    { message: "failed to find planting order" },
+  );
+});

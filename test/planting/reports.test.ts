@@ -1,0 +1,315 @@
+import { z } from "zod";
+import { signCallback } from "../../api/standalone/planting/verifySignature.ts";
+import { sql } from "../../db/sql.ts";
+import { listFacts } from "../../db/planting/plantingFacts.ts";
+import type { PlantingFact } from "../../domain/planting/plantingFact.ts";
+import {
+  simulateAllocated,
+  simulatePlanted,
+  simulateVerified,
+} from "../../providers/planting/simulated/simulatedFacts.ts";
+import { followPlantingOrder } from "../../services/planting/followPlantingOrder.ts";
+import { readEvidenceSummary } from "../../services/planting/readEvidenceSummary.ts";
+import { readTreeEvidence } from "../../services/planting/readTreeEvidence.ts";
+import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { readJson, runImpact } from "../cli/runImpact.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { EvidenceSetup } from "./evidenceSetup.ts";
+import { setUpEvidence } from "./evidenceSetup.ts";
+import type { ExecutionContext } from "ava";
+
+const test = testWithDatabase();
+
+const SECRET = "a secret that both sides have agreed upon";
+
+/** An order with a partner that reports by itself, and the facts that it will report. */
+const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
+  const setup = await setUpEvidence(t.context.db, { partner: "manual" });
+  await setup.register(10);
+  await setup.gather();
+  await setup.place();
+  setup.clock.set("2026-06-30T10:00:00.000Z");
+  const [order] = await setup.orders();
+  if (!order) {
+    throw new Error("There is an order.");
+  }
+  return {
+    setup,
+    order,
+    facts: {
+      allocated: simulateAllocated(order, new Date("2026-05-10T08:00:00.000Z")),
+      planted: simulatePlanted(order, new Date("2026-06-01T08:00:00.000Z")),
+      verified: simulateVerified(order, new Date("2026-06-20T08:00:00.000Z")),
+    },
+  };
+};
+
+const outcomesOf = async (
+  setup: EvidenceSetup,
+  orderId: number,
+  facts: readonly PlantingFact[],
+): Promise<readonly string[]> => {
+  const recorded = await recordPlantingFacts(setup.deps, orderId, facts, "operator");
+  return recorded.map(({ outcome }) => outcome);
+};
+
+test.serial("facts that come in the wrong order wait and then take effect together", async (t) => {
+  const { setup, order, facts } = await placeOrder(t);
+  t.deepEqual(await outcomesOf(setup, order.id, [facts.verified, facts.planted]), [
+    "waiting",
+    "waiting",
+  ]);
+  t.is((await setup.orders())[0]?.stage, "funds_distributed");
+  t.deepEqual(await outcomesOf(setup, order.id, [facts.allocated]), ["accepted"]);
+  const [after] = await setup.orders();
+  t.is(after?.stage, "planted_and_verified");
+  t.is(after?.plantedAt?.toISOString(), "2026-06-01T08:00:00.000Z");
+});
+
+test.serial("a repeated fact changes nothing, however its instant is written", async (t) => {
+  const { setup, order, facts } = await placeOrder(t);
+  t.deepEqual(await outcomesOf(setup, order.id, [facts.allocated]), ["accepted"]);
+  const [before] = await setup.orders();
+  t.deepEqual(await outcomesOf(setup, order.id, [facts.allocated, facts.allocated]), [
+    "repeated",
+    "repeated",
+  ]);
+  const report = await runImpact(["evidence", "record", "-", "--json"], {
+    env: { DATABASE_URL: t.context.databaseUrl, TEMPORAL_ADDRESS: "127.0.0.1:1" },
+    clock: setup.clock,
+    stdin: JSON.stringify({
+      order: order.publicId,
+      facts: [{ ...facts.allocated, occurred_at: "2026-05-10T10:00:00+02:00" }],
+    }),
+  });
+  t.is(report.exitCode, 0, report.stderr);
+  t.deepEqual(readJson(report), [{ stage: "allocated", outcome: "repeated", reason: null }]);
+  t.deepEqual((await setup.orders())[0], before);
+});
+
+test.serial(
+  "what contradicts the record is kept for the operator and takes nothing back",
+  async (t) => {
+    const { setup, order, facts } = await placeOrder(t);
+    await outcomesOf(setup, order.id, [facts.allocated, facts.planted]);
+    const [before] = await setup.orders();
+    const other = simulatePlanted(order, new Date("2026-06-15T08:00:00.000Z"));
+    t.deepEqual(await outcomesOf(setup, order.id, [other, other]), ["contradiction", "repeated"]);
+    t.deepEqual(
+      await outcomesOf(setup, order.id, [
+        simulateVerified(order, new Date("2026-05-20T08:00:00.000Z")),
+      ]),
+      ["contradiction"],
+    );
+    t.deepEqual((await setup.orders())[0], before);
+    const listed = await runImpact(["evidence", "order", "list", "--contradicted", "--json"], {
+      env: { DATABASE_URL: t.context.databaseUrl },
+    });
+    t.like(readJson(listed), { 0: { public_id: order.publicId, stage: "planted" } });
+    const shown = await runImpact(["evidence", "order", "show", order.publicId], {
+      env: { DATABASE_URL: t.context.databaseUrl },
+    });
+    t.is(shown.exitCode, 0);
+    t.regex(shown.stdout, /planted is on record with other details/u);
+    t.regex(shown.stdout, /planted_and_verified is dated 2026-05-20.*, planted 2026-06-01/u);
+  },
+);
+
+test.serial(
+  "an order is followed until its timeline is complete, and a verification after that is on record",
+  async (t) => {
+    const { setup, order, facts } = await placeOrder(t);
+    const look = () => followPlantingOrder(setup.deps, order.id, new AbortController().signal);
+    await outcomesOf(setup, order.id, [facts.allocated]);
+    t.false((await look()).isFinished);
+    await outcomesOf(setup, order.id, [facts.planted]);
+    t.true((await look()).isFinished);
+    t.deepEqual(await outcomesOf(setup, order.id, [facts.verified]), ["accepted"]);
+    t.is((await setup.orders())[0]?.stage, "planted_and_verified");
+    t.true((await look()).isFinished);
+  },
+);
+
+test.serial("an event that lies ahead is refused, and the whole report with it", async (t) => {
+  const { setup, order, facts } = await placeOrder(t);
+  const ahead = simulatePlanted(order, new Date("2026-07-02T08:00:00.000Z"));
+  await t.throwsAsync(outcomesOf(setup, order.id, [facts.allocated, ahead]), {
+    message: "planted: occurred_at is in the future",
+  });
+  t.is((await listFacts(t.context.db, order.id)).length, 1);
+});
+
+test.serial("facts that race are each recorded once", async (t) => {
+  const { setup, order, facts } = await placeOrder(t);
+  const all = [facts.verified, facts.planted, facts.allocated];
+  await Promise.all(
+    Array.from({ length: 12 }, (_, index) =>
+      outcomesOf(setup, order.id, [all[index % 3] ?? facts.allocated]),
+    ),
+  );
+  const kept = await listFacts(t.context.db, order.id);
+  t.deepEqual(kept.map(({ stage, state }) => `${stage} ${state}`).toSorted(), [
+    "allocated accepted",
+    "funds_distributed accepted",
+    "planted accepted",
+    "planted_and_verified accepted",
+  ]);
+});
+
+test.serial(
+  "an operator's file is checked field by field, and nothing of a wrong one is recorded",
+  async (t) => {
+    const { setup, order, facts } = await placeOrder(t);
+    const env = { DATABASE_URL: t.context.databaseUrl, TEMPORAL_ADDRESS: "127.0.0.1:1" };
+    const [allocation] = facts.allocated.allocations;
+    const wrong = {
+      order: order.publicId,
+      facts: [
+        {
+          ...facts.allocated,
+          allocations: [
+            { ...allocation, crew: { ...allocation?.crew, women_members: 99_999 }, notes: "x" },
+          ],
+        },
+        { ...facts.planted, occurred_at: "yesterday" },
+      ],
+    };
+    const run = await runImpact(["evidence", "record", "-"], {
+      env,
+      clock: setup.clock,
+      stdin: JSON.stringify(wrong),
+    });
+    t.is(run.exitCode, 1);
+    t.regex(run.stderr, /women_members must not exceed total_members/u);
+    t.regex(run.stderr, /Unrecognized key: "notes"/u);
+    t.regex(run.stderr, /facts\.1\.occurred_at: must be an instant/u);
+    t.is((await listFacts(t.context.db, order.id)).length, 1);
+    const unknown = await runImpact(["evidence", "record", "-"], {
+      env,
+      stdin: JSON.stringify({ order: "po_unknown", facts: [facts.allocated] }),
+    });
+    t.is(unknown.exitCode, 3);
+  },
+);
+
+test.serial(
+  "a partner's signed report is recorded and wakes the order; any other is refused",
+  async (t) => {
+    const { setup, order, facts } = await placeOrder(t);
+    const woken: number[] = [];
+    const { url, checkAnswer } = await startStandaloneApi(t, {
+      db: t.context.db,
+      clock: setup.clock,
+      plantingCallbackSecret: SECRET,
+      wakeOrder: (orderId) => {
+        woken.push(orderId);
+        return Promise.resolve();
+      },
+    });
+    const now = Math.floor(setup.clock.now().getTime() / 1000);
+    const body = JSON.stringify({ order: order.publicId, facts: [facts.allocated] });
+    const send = async (signature: string | null, text = body) => {
+      const response = await fetch(`${url}/planting/callback`, {
+        method: "POST",
+        headers: {
+          "Content-Type": "application/json",
+          ...(signature === null ? {} : { "Planting-Signature": signature }),
+        },
+        body: text,
+      });
+      const answer = await response.text();
+      checkAnswer({
+        method: "POST",
+        path: "/planting/callback",
+        status: response.status,
+        contentType: response.headers.get("Content-Type"),
+        text: answer,
+      });
+      return { status: response.status, json: JSON.parse(answer) as unknown };
+    };
+    const sign = (text: string, second = now): string =>
+      `t=${second},v1=${signCallback(SECRET, text, second)}`;
+
+    const refusals: readonly (readonly [string | null, string])[] = [
+      [null, "missing Planting-Signature header"],
+      ["nonsense", "malformed Planting-Signature header"],
+      [`t=${now},v1=${"0".repeat(64)}`, "invalid signature"],
+      [sign(`${body} `), "invalid signature"],
+      [sign(body, now - 301), "signature is too old"],
+      [sign(body, now + 301), "signature is too old"],
+    ];
+    for (const [signature, error] of refusals) {
+      t.deepEqual(await send(signature), { status: 401, json: { error } });
+    }
+    t.is((await listFacts(t.context.db, order.id)).length, 1);
+
+    const accepted = {
+      status: 200,
+      json: {
+        order: order.publicId,
+        results: [{ stage: "allocated", outcome: "accepted", reason: null }],
+      },
+    };
+    // While a secret is replaced a partner signs with both.
+    t.deepEqual(
+      await send(`t=${now},v1=${"0".repeat(64)},${sign(body).split(",")[1] ?? ""}`),
+      accepted,
+    );
+    t.like(await send(sign(body)), { json: { results: [{ outcome: "repeated" }] } });
+    t.deepEqual(woken, [order.id, order.id]);
+
+    const unknown = JSON.stringify({ order: "po_unknown", facts: [facts.allocated] });
+    t.is((await send(sign(unknown), unknown)).status, 404);
+    const malformed = JSON.stringify({ order: order.publicId, facts: [{ stage: "planted" }] });
+    t.is((await send(sign(malformed), malformed)).status, 400);
+  },
+);
+
+test.serial("without a secret there is no callback", async (t) => {
+  const { url } = await startStandaloneApi(t, { db: t.context.db });
+  const response = await fetch(`${url}/planting/callback`, { method: "POST" });
+  t.is(response.status, 404);
+});
+
+test.serial(
+  "an operator can drop one tree's kept answer, the summary or all of them",
+  async (t) => {
+    const { db, databaseUrl } = t.context;
+    const env = { DATABASE_URL: databaseUrl };
+    const clear = (...options: readonly string[]) =>
+      runImpact(["evidence", "cache", "clear", ...options, "--json"], { env });
+    const kept = () =>
+      db.anyFirst(sql.type(z.strictObject({ key: z.string() }))`
+      SELECT key
+      FROM cached_answer
+      ORDER BY key
+    `);
+    const { deps, organization, register } = await setUpEvidence(db);
+    const [first, second] = [await register(1), await register(2)];
+    const readAll = async () => {
+      const owner = { accountId: organization.id, mode: "live" } as const;
+      await readTreeEvidence(deps, { ...owner, id: first, simulatedStage: null });
+      await readTreeEvidence(deps, { ...owner, id: second, simulatedStage: null });
+      await readEvidenceSummary(deps);
+    };
+    const all = ["summary", ...[`tree/${first}`, `tree/${second}`].toSorted()];
+    await readAll();
+    t.deepEqual(await kept(), all);
+
+    t.deepEqual(readJson(await clear("--tree", first)), { dropped: 1 });
+    t.deepEqual(await kept(), ["summary", `tree/${second}`]);
+    t.deepEqual(readJson(await clear("--tree", first)), { dropped: 0 });
+    t.deepEqual(readJson(await clear("--summary")), { dropped: 1 });
+    t.deepEqual(await kept(), [`tree/${second}`]);
+    await readAll();
+    t.deepEqual(readJson(await clear("--all")), { dropped: 3 });
+    t.deepEqual(await kept(), []);
+
+    await readAll();
+    t.is((await clear()).exitCode, 2);
+    t.is((await clear("--tree", first, "--summary")).exitCode, 2);
+    t.deepEqual(await kept(), all);
+  },
+);

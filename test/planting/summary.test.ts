@@ -1,0 +1,60 @@
+import { z } from "zod";
+import { updateAccount } from "../../db/accounts/accounts.ts";
+import { deleteCachedAnswers } from "../../db/planting/cachedAnswers.ts";
+import { evidenceSummary } from "../../domain/planting/evidenceSummary.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { STAGE_MS } from "../support/planting.ts";
+import { gatherAndPlace, startEvidenceApi } from "./evidenceApi.ts";
+
+const test = testWithDatabase();
+
+test.serial(
+  "the summary counts all organizations' live trees and stays the same for 30 days",
+  async (t) => {
+    const { setup, read, serve } = await startEvidenceApi(t);
+    const other = await serve();
+    await deleteCachedAnswers(t.context.db, null);
+    await setup.register(3, { mode: "test" });
+    await setup.register(7);
+    const before = await read("/evidence");
+    await gatherAndPlace(setup);
+    await setup.pass(3 * STAGE_MS);
+    await setup.register(100);
+    t.is((await read("/evidence")).text, before.text);
+    const kept = await other.read("/evidence");
+    t.is(kept.text, before.text);
+    t.is(kept.headers.get("Cache-Control"), "private, max-age=2592000");
+    setup.clock.set("2026-06-15T10:00:00.000Z");
+    const after = evidenceSummary.parse(JSON.parse((await other.read("/evidence")).text));
+    const earlier = evidenceSummary.parse(JSON.parse(before.text));
+    t.is(after.summary.total_trees, earlier.summary.total_trees + 100);
+    t.is(after.summary.trees_planted, earlier.summary.trees_planted + 7);
+    t.true(after.summary.carbon_offset_tons > earlier.summary.carbon_offset_tons);
+    t.true(after.summary.area_restored_hectares > earlier.summary.area_restored_hectares);
+    t.true(after.regions.some(({ evidence }) => evidence.length > 0));
+    t.deepEqual(after.summary.countries, [...new Set(after.regions.map(({ country }) => country))]);
+  },
+);
+
+test.serial(
+  "the dashboard's address is stable, and a missing key is told from a wrong one",
+  async (t) => {
+    const { read, url, setup } = await startEvidenceApi(t, { name: "Möbel & Söhne <GmbH>" });
+    const first = await read("/dashboard_url");
+    const address = z.record(z.string(), z.string()).parse(JSON.parse(first.text));
+    t.regex(
+      address["dashboard_url"] ?? "",
+      /^https:\/\/impact\.example\/dashboard\/mobel-sohne-gmbh-[a-z2-9]{8}$/u,
+    );
+    t.is(address["org_id"], setup.organization.id);
+    await updateAccount(t.context.db, setup.organization.id, { name: "Somebody else" });
+    t.is((await read("/dashboard_url", { mode: "test" })).text, first.text);
+    const missing = await fetch(`${url}/dashboard_url`);
+    t.is(missing.status, 401);
+    t.deepEqual(await missing.json(), { error: "missing Authorization header" });
+    const wrong = await fetch(`${url}/dashboard_url`, { headers: { Authorization: "wrong" } });
+    t.is(wrong.status, 403);
+    t.deepEqual(await wrong.json(), { error: "invalid API key" });
+    t.is((await fetch(`${url}/evidence`)).status, 403);
+  },
+);

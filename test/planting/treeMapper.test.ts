@@ -1,0 +1,319 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { startServer } from "../../program/startServer.ts";
+import { createPlanting } from "../../providers/planting/createPlanting.ts";
+import {
+  followPlantingOrder,
+  placePlantingOrder,
+} from "../../services/planting/followPlantingOrder.ts";
+import { gatherPlantingOrders } from "../../services/planting/gatherPlantingOrders.ts";
+import { claimPlantings } from "../../db/planting/plantingClaims.ts";
+import { listFacts } from "../../db/planting/plantingFacts.ts";
+import { listPlantedSites } from "../../db/planting/plantingTallies.ts";
+import { sql } from "../../db/sql.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { setUpEvidence } from "./evidenceSetup.ts";
+
+const test = testWithDatabase();
+
+const KEY = "tm_test";
+const NEVER = new AbortController().signal;
+
+const SQUARE = [
+  [77.232, 28.615],
+  [77.236, 28.615],
+  [77.236, 28.619],
+  [77.232, 28.619],
+  [77.232, 28.615],
+];
+
+const PROJECT = {
+  uid: "proj_1",
+  name: "Yamuna Floodplain",
+  ecosystem: "wetland",
+  country: "IN",
+  target: 9,
+};
+
+const SITE = {
+  uid: "site_1",
+  name: "North Bank",
+  location: { type: "Polygon", coordinates: [SQUARE] },
+  status: "planting",
+  image: null,
+};
+
+const planting = (id: string, day: string, counts: readonly number[], site = "site_1") => ({
+  id,
+  type: "multi-tree-registration",
+  scientificName: null,
+  plantDate: null,
+  interventionStartDate: `${day} 05:30:00`,
+  interventionEndDate: `${day} 09:45:00`,
+  plantProjectSite: site === "" ? null : site,
+  coordinates: [{ image: "" }],
+  geometry: { type: "Polygon", coordinates: [SQUARE] },
+  plantedSpecies: counts.map((treeCount) => ({ scientificName: "Dalbergia sissoo", treeCount })),
+  sampleInterventions: [
+    {
+      id: `${id}-sample`,
+      type: "sample-tree-registration",
+      geometry: { type: "Point", coordinates: [77.2342, 28.6173] },
+      coordinates: [{ image: `https://cdn.example/${id}.jpg` }],
+    },
+  ],
+});
+
+/** A server that speaks as TreeMapper's documentation says, and what it has been asked. */
+const startTreeMapper = async (t: ExecutionContext) => {
+  const state = {
+    project: PROJECT,
+    sites: [SITE] as readonly unknown[],
+    interventions: [] as readonly unknown[],
+    status: 200,
+  };
+  const { address, close } = await startServer(
+    (request, response) => {
+      const { status: _status, ...answers } = state;
+      const known = new Map<string, unknown>(Object.entries(answers)).get(
+        request.url?.slice(1) ?? "",
+      );
+      const status = request.headers["x-api-key"] === KEY ? state.status : 401;
+      response.statusCode = known === undefined ? 404 : status;
+      response.setHeader("Content-Type", "application/json");
+      response.end(
+        JSON.stringify({
+          statusCode: response.statusCode,
+          message: "Success",
+          error: null,
+          data: response.statusCode === 200 ? known : null,
+          code: "success",
+        }),
+      );
+    },
+    { host: "127.0.0.1", port: 0, setting: "PORT" },
+  );
+  t.teardown(() => close(1000));
+  return { state, apiBase: address };
+};
+
+const start = async (t: ExecutionContext<DatabaseContext>, apiKey = KEY) => {
+  const { db } = t.context;
+  const server = await startTreeMapper(t);
+  const setup = await setUpEvidence(db, { start: "2026-07-01T10:00:00.000Z" });
+  const deps = {
+    ...setup.deps,
+    planting: createPlanting(db, {
+      partner: "treemapper",
+      partnerName: "Yamuna Growers",
+      treeMapper: { apiKey, apiBase: server.apiBase },
+      simulated: {
+        timeline: "allocations",
+        durations: { allocationMs: 1, plantingMs: 1, verificationMs: 1 },
+      },
+    }),
+  };
+  return {
+    ...server,
+    setup,
+    order: async (count: number): Promise<number> => {
+      await setup.register(count);
+      await gatherPlantingOrders(deps, NEVER);
+      const order = (await setup.orders()).at(-1);
+      await placePlantingOrder(deps, order?.id ?? 0, NEVER);
+      return order?.id ?? 0;
+    },
+    look: (orderId: number) => followPlantingOrder(deps, orderId, NEVER),
+    factsOf: async (orderId: number) =>
+      (await listFacts(db, orderId)).map(({ stage, state }) => `${stage} ${state}`),
+  };
+};
+
+/** The trees of the records that are credited to orders. */
+const credits = (t: ExecutionContext<DatabaseContext>, references: readonly string[]) =>
+  t.context.db.any(sql.type(z.strictObject({ reference: z.string(), trees: z.bigint() }))`
+    SELECT reference, sum(trees)::bigint AS trees
+    FROM planting_claim
+    WHERE reference = ANY(${sql.array(references, "text")})
+    GROUP BY reference
+    ORDER BY reference
+  `);
+
+test.serial("an order is planted when the project has recorded all its trees since", async (t) => {
+  const { state, setup, order, look, factsOf } = await start(t);
+  const id = await order(100);
+  state.interventions = [
+    planting("before", "2026-06-30", [500]),
+    planting("first", "2026-07-05", [40, 20]),
+    { id: "other", type: "fire-patrol" },
+  ];
+  setup.clock.set("2026-07-06T10:00:00.000Z");
+  t.false((await look(id)).isFinished);
+  t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
+  state.interventions = [...state.interventions, planting("second", "2026-07-08", [300], "")];
+  setup.clock.set("2026-07-09T10:00:00.000Z");
+  t.true((await look(id)).isFinished);
+  t.deepEqual(await factsOf(id), [
+    "funds_distributed accepted",
+    "allocated accepted",
+    "planted accepted",
+  ]);
+  const sites = await listPlantedSites(t.context.db, setup.organization.id);
+  t.deepEqual(
+    sites.map(({ name, country, planted }) => [name, country, planted]),
+    [
+      ["North Bank", "India", 60],
+      ["Yamuna Floodplain", "India", 40],
+    ],
+  );
+  t.true(Math.abs((sites[0]?.latitude ?? 0) - 28.617) < 0.001);
+  t.true(Math.abs((sites[0]?.longitude ?? 0) - 77.234) < 0.001);
+  await look(id);
+  t.is((await factsOf(id)).length, 3);
+});
+
+test.serial("no tree is credited to two orders, whichever ask at the same time", async (t) => {
+  const { state, setup, order, look } = await start(t);
+  const ids = [await order(70), await order(70), await order(70)];
+  state.interventions = [planting("one", "2026-07-05", [100]), planting("two", "2026-07-06", [60])];
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  await Promise.all([...ids, ...ids].map(look));
+  const stages = (await setup.orders()).map(({ stage }) => stage);
+  t.true(stages.filter((stage) => stage === "planted").length <= 2);
+  t.deepEqual(await credits(t, ["one", "two"]), [
+    { reference: "one", trees: 100n },
+    { reference: "two", trees: 60n },
+  ]);
+  state.interventions = [...state.interventions, planting("three", "2026-07-07", [50])];
+  for (const id of ids) {
+    await look(id);
+  }
+  t.deepEqual(
+    (await setup.orders()).map(({ stage }) => stage),
+    ["planted", "planted", "planted"],
+  );
+});
+
+test.serial("an order is not held up by a record that is deleted or merged", async (t) => {
+  const { state, setup, order, look, factsOf } = await start(t);
+  const id = await order(100);
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  state.interventions = [planting("deleted", "2026-07-05", [60])];
+  t.false((await look(id)).isFinished);
+  state.interventions = [planting("merged", "2026-07-06", [70])];
+  t.false((await look(id)).isFinished);
+  state.interventions = [...state.interventions, planting("new", "2026-07-07", [50])];
+  t.true((await look(id)).isFinished);
+  t.is((await factsOf(id)).at(-1), "planted accepted");
+  t.deepEqual(await credits(t, ["deleted", "merged", "new"]), [
+    { reference: "merged", trees: 70n },
+    { reference: "new", trees: 30n },
+  ]);
+});
+
+test.serial(
+  "a full order that could not be planted is credited anew when a record is deleted",
+  async (t) => {
+    const { state, setup, order, look } = await start(t);
+    const id = await order(100);
+    setup.clock.set("2026-07-10T10:00:00.000Z");
+    await claimPlantings(t.context.db, "treemapper", { id, treeCount: 100 }, [
+      { reference: "gone", trees: 60 },
+      { reference: "stays", trees: 40 },
+    ]);
+    state.interventions = [planting("stays", "2026-07-06", [40])];
+    t.false((await look(id)).isFinished);
+    state.interventions = [...state.interventions, planting("more", "2026-07-07", [60])];
+    t.true((await look(id)).isFinished);
+  },
+);
+
+test.serial("an order gets the trees by which a record of its own grows", async (t) => {
+  const { state, setup, order, look } = await start(t);
+  const [first, second] = [await order(100), await order(20)];
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  state.interventions = [planting("grown", "2026-07-05", [60])];
+  t.false((await look(first)).isFinished);
+  state.interventions = [planting("grown", "2026-07-05", [110])];
+  t.true((await look(first)).isFinished);
+  t.false((await look(second)).isFinished);
+  t.deepEqual(await credits(t, ["grown"]), [{ reference: "grown", trees: 110n }]);
+});
+
+test.serial("of a record that shrinks an order keeps only what is left", async (t) => {
+  const { state, setup, order, look } = await start(t);
+  const [first, second] = [await order(30), await order(50)];
+  setup.clock.set("2026-07-10T10:00:00.000Z");
+  state.interventions = [planting("shrunk", "2026-07-05", [60])];
+  t.true((await look(first)).isFinished);
+  t.false((await look(second)).isFinished);
+  state.interventions = [planting("shrunk", "2026-07-05", [40])];
+  t.false((await look(second)).isFinished);
+  t.deepEqual(await credits(t, ["shrunk"]), [{ reference: "shrunk", trees: 40n }]);
+});
+
+test.serial(
+  "names and images that cannot be shown are left out, and so are plantings that are nowhere",
+  async (t) => {
+    const { state, setup, order, look, factsOf } = await start(t);
+    const id = await order(30);
+    state.sites = [
+      { ...SITE, name: " ", image: "north-bank.jpg" },
+      { ...SITE, uid: "site_2", name: "x".repeat(201), location: { type: "Unknown" }, image: "/a" },
+    ];
+    const nowhere = { ...planting("nowhere", "2026-07-02", [30], ""), geometry: null };
+    state.interventions = [
+      nowhere,
+      { ...nowhere, id: "no-corners", geometry: { type: "Polygon", coordinates: [[]] } },
+      { ...nowhere, id: "off-earth", geometry: { type: "Point", coordinates: [77, 128] } },
+      {
+        ...planting("unnamed", "2026-07-05", [10]),
+        coordinates: [{ image: "https://" }, { image: `https://cdn.example/${"x".repeat(2000)}` }],
+      },
+    ];
+    setup.clock.set("2026-07-06T10:00:00.000Z");
+    await look(id);
+    t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
+    state.interventions = [
+      ...state.interventions,
+      planting("shapeless", "2026-07-07", [20], "site_2"),
+    ];
+    setup.clock.set("2026-07-08T10:00:00.000Z");
+    t.true((await look(id)).isFinished);
+    const facts = await listFacts(t.context.db, id);
+    t.deepEqual(
+      facts.flatMap(({ content }) =>
+        content.stage === "allocated"
+          ? content.allocations.map(({ reference, planting_site: { name, main_image: image } }) => [
+              reference,
+              name,
+              image,
+            ])
+          : [],
+      ),
+      [
+        ["unnamed", "Yamuna Floodplain", ""],
+        ["shapeless", "Yamuna Floodplain", ""],
+      ],
+    );
+    t.deepEqual(
+      facts.flatMap(({ content }) =>
+        content.stage === "planted" ? content.media.map(({ url }) => url) : [],
+      ),
+      ["https://cdn.example/unnamed.jpg", "https://cdn.example/shapeless.jpg"],
+    );
+  },
+);
+
+test.serial("a partner that is down or refuses the key is asked again later", async (t) => {
+  const { state, order, look, factsOf } = await start(t);
+  const id = await order(5);
+  state.status = 503;
+  await t.throwsAsync(look(id), { message: /TreeMapper answered 503/u });
+  state.status = 200;
+  await look(id);
+  t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
+  const refused = await start(t, "tm_wrong");
+  await t.throwsAsync(refused.order(5), { message: /TreeMapper answered 401/u });
+});

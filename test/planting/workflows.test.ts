@@ -1,0 +1,270 @@
+import { Client, Connection, WorkflowFailedError } from "@temporalio/client";
+import { ActivityFailure } from "@temporalio/common";
+import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { createActivities } from "../../activities/createActivities.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { listPlantingOrders } from "../../db/planting/plantingOrders.ts";
+import { listFacts } from "../../db/planting/plantingFacts.ts";
+import { sql } from "../../db/sql.ts";
+import type { PlantingOrder } from "../../domain/planting/planting.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { createPlanting } from "../../providers/planting/createPlanting.ts";
+import type { PlantingSettings } from "../../providers/planting/createPlanting.ts";
+import {
+  simulateAllocated,
+  simulatePlanted,
+} from "../../providers/planting/simulated/simulatedFacts.ts";
+import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
+import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
+import { bundleWorkflows } from "../../worker/runWorker.ts";
+import { plantingGathering, PLANTING_GATHERING_ID } from "../../workflows/plantingGathering.ts";
+import {
+  factsSignal,
+  plantingOrder,
+  plantingOrderWorkflowId,
+} from "../../workflows/plantingOrder.ts";
+import { BACKGROUND_QUEUE } from "../../workflows/taskQueues.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+import { eventually, registerNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { handedOver } from "./evidenceSetup.ts";
+
+const test = testWithDatabase();
+
+const DURATIONS = { allocationMs: 300, plantingMs: 300, verificationMs: 300 };
+const HOUR_MS = 60 * 60 * 1000;
+
+Runtime.install({ logger: new DefaultLogger("ERROR") });
+
+/** An organization whose trees are planted by workflows on a Temporal server. */
+const setUp = async (
+  t: ExecutionContext<DatabaseContext>,
+  {
+    clock,
+    partner,
+    plantingPollMs,
+  }: {
+    readonly clock: Clock;
+    readonly partner: PlantingSettings["partner"];
+    readonly plantingPollMs: number;
+  },
+) => {
+  const { db } = t.context;
+  const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
+  t.teardown(() => connection.close());
+  const namespace = await registerNamespace(connection);
+  const temporal = new Client({ connection, namespace });
+  const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
+  const workflowBundle = await bundleWorkflows();
+  const activities = createActivities({
+    db,
+    clock,
+    billing: createBilling({ db, stripe: null }),
+    planting: createPlanting(db, {
+      treeMapper: null,
+      partner,
+      partnerName: null,
+      simulated: { timeline: "allocations", durations: DURATIONS },
+    }),
+    plantingPollMs,
+    plantingSilenceMs: 3 * HOUR_MS,
+    observeSend: () => undefined,
+    observeDrift: () => undefined,
+  });
+  const startWorker = async () => {
+    const worker = await Worker.create({
+      connection: native,
+      namespace,
+      taskQueue: BACKGROUND_QUEUE,
+      workflowBundle,
+      activities,
+    });
+    const running = worker.run();
+    return async (): Promise<void> => {
+      worker.shutdown();
+      await running;
+    };
+  };
+  const writer = createRegistrationWriter({ db, clock });
+  const { id: accountId } = await createTestOrganization(db);
+  return {
+    temporal,
+    startWorker,
+    /** Stops the last worker when the test ends. */
+    stopAtTheEnd: (stop: () => Promise<void>) =>
+      t.teardown(async () => {
+        await stop();
+        await native.close();
+      }),
+    register: (count: number) => writer.register(registrationOf(accountId, { count })),
+    gather: (): Promise<void> =>
+      temporal.workflow.execute(plantingGathering, {
+        workflowId: PLANTING_GATHERING_ID,
+        taskQueue: BACKGROUND_QUEUE,
+        args: [],
+      }),
+    orders: (): Promise<readonly PlantingOrder[]> =>
+      listPlantingOrders(db, { accountId, limit: 10 }),
+  };
+};
+
+test.serial(
+  "a gathering starts one workflow per order, which survives its worker and ends with the verification",
+  async (t) => {
+    const { temporal, startWorker, stopAtTheEnd, register, gather, orders } = await setUp(t, {
+      clock: systemClock,
+      partner: "simulated",
+      plantingPollMs: 500,
+    });
+    await register(5);
+    const stopFirst = await startWorker();
+    await gather();
+    await gather();
+    await register(6);
+    await gather();
+    await stopFirst();
+    stopAtTheEnd(await startWorker());
+    const placed = await orders();
+    t.deepEqual(
+      placed.map(({ treeCount }) => treeCount),
+      [6, 5],
+    );
+    for (const { id } of placed) {
+      await temporal.workflow.getHandle(plantingOrderWorkflowId(id)).result();
+    }
+    await eventually(async () =>
+      (await orders()).every(({ stage }) => stage === "planted_and_verified"),
+    );
+    for (const { id } of placed) {
+      const facts = await listFacts(t.context.db, id);
+      t.deepEqual(
+        facts.map(({ stage, state, source }) => `${stage} ${state} ${source}`),
+        [
+          "funds_distributed accepted partner",
+          "allocated accepted partner",
+          "planted accepted partner",
+          "planted_and_verified accepted partner",
+        ],
+      );
+    }
+  },
+);
+
+test.serial(
+  "an order whose workflow is lost is followed again when nobody has looked for long, one that runs goes on",
+  async (t) => {
+    const { db } = t.context;
+    const clock = createMovableClock("2026-05-01T10:00:00.000Z");
+    const { temporal, startWorker, stopAtTheEnd, register, gather, orders } = await setUp(t, {
+      clock,
+      partner: "manual",
+      plantingPollMs: HOUR_MS,
+    });
+    stopAtTheEnd(await startWorker());
+    const describe = async (id: number) => {
+      const { runId, status } = await temporal.workflow
+        .getHandle(plantingOrderWorkflowId(id))
+        .describe();
+      return { runId, status: status.name };
+    };
+    const times = (id: number) =>
+      db.one(sql.type(
+        z.strictObject({ dispatchedAt: z.date().nullable(), lookedAt: z.date().nullable() }),
+      )`
+        SELECT dispatched_at AS "dispatchedAt", looked_at AS "lookedAt"
+        FROM planting_order
+        WHERE id = ${id}
+      `);
+    await register(5);
+    await gather();
+    await register(6);
+    await gather();
+    const [running, lost] = await orders();
+    if (!running || !lost) {
+      throw new Error("There are two orders.");
+    }
+    for (const { id } of [running, lost]) {
+      await eventually(async () => (await times(id)).lookedAt !== null);
+    }
+    const runningBefore = await describe(running.id);
+    await temporal.workflow.getHandle(plantingOrderWorkflowId(lost.id)).terminate();
+    const lostBefore = await describe(lost.id);
+    t.is(lostBefore.status, "TERMINATED");
+
+    clock.set("2026-05-01T13:00:00.000Z");
+    await gather();
+    t.deepEqual(await describe(lost.id), lostBefore);
+
+    clock.set("2026-05-01T13:00:01.000Z");
+    await gather();
+    const again = await describe(lost.id);
+    t.is(again.status, "RUNNING");
+    t.not(again.runId, lostBefore.runId);
+    t.deepEqual(await describe(running.id), runningBefore);
+    t.deepEqual((await times(running.id)).dispatchedAt, clock.now());
+
+    await recordPlantingFacts(
+      { db, clock },
+      lost.id,
+      [
+        handedOver(lost.publicId, new Date("2026-05-01T10:30:00.000Z")),
+        simulateAllocated(lost, new Date("2026-05-01T11:00:00.000Z")),
+        simulatePlanted(lost, new Date("2026-05-01T12:00:00.000Z")),
+      ],
+      "operator",
+    );
+    await temporal.workflow.getHandle(plantingOrderWorkflowId(lost.id)).signal(factsSignal);
+    await temporal.workflow.getHandle(plantingOrderWorkflowId(lost.id)).result();
+    clock.set("2026-05-02T10:00:00.000Z");
+    await gather();
+    t.deepEqual(await describe(lost.id), { runId: again.runId, status: "COMPLETED" });
+    t.deepEqual(await describe(running.id), runningBefore);
+  },
+);
+
+test.serial(
+  "an order that does not exist fails its workflow, one whose partner is not set up waits for it",
+  async (t) => {
+    const { db } = t.context;
+    const { temporal, startWorker, stopAtTheEnd, register, gather, orders } = await setUp(t, {
+      clock: systemClock,
+      partner: "manual",
+      plantingPollMs: HOUR_MS,
+    });
+    stopAtTheEnd(await startWorker());
+    const start = (orderId: number, workflowId: string) =>
+      temporal.workflow.start(plantingOrder, {
+        workflowId,
+        taskQueue: BACKGROUND_QUEUE,
+        args: [orderId],
+      });
+    const unknown = await start(2_000_000_000, "unknown-order");
+    const failure = await t.throwsAsync(unknown.result(), { instanceOf: WorkflowFailedError });
+    const activityFailure = failure?.cause;
+    t.true(activityFailure instanceof ActivityFailure);
+    t.like(activityFailure?.cause, {
+      type: "record_not_found",
+      message: "failed to find planting order",
+    });
+
+    await register(5);
+    await gather();
+    const [order] = await orders();
+    await db.query(sql.typeAlias("void")`
+      UPDATE planting_order
+      SET partner = 'treemapper'
+      WHERE id = ${order?.id ?? 0}
+    `);
+    const waiting = await start(order?.id ?? 0, "order-of-another-partner");
+    await eventually(async () => {
+      const { raw } = await waiting.describe();
+      return (raw.pendingActivities?.[0]?.attempt ?? 0) >= 2;
+    });
+    t.is((await waiting.describe()).status.name, "RUNNING");
+  },
+);

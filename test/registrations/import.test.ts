@@ -1,0 +1,322 @@
+import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
+import { readTotals } from "../../db/registrations/totals.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { importRegistrations } from "../../services/registrations/importRegistrations.ts";
+import type { ImportLine } from "../../services/registrations/importRegistrations.ts";
+import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
+import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
+import { readBooks } from "../support/books.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { lineOf } from "./importLine.ts";
+import type { Fields } from "./importLine.ts";
+import { readJson, runImpact } from "../cli/runImpact.ts";
+import type { Run } from "../cli/runImpact.ts";
+
+const test = testWithDatabase();
+
+const lines = (...all: readonly (string | Fields)[]): string =>
+  all.map((line) => `${typeof line === "string" ? line : lineOf(line)}\n`).join("");
+
+type Scene = {
+  readonly id: string;
+  readonly importText: (text: string | Buffer, ...options: readonly string[]) => Promise<Run>;
+};
+
+const setUp = async (
+  { context: { db, databaseUrl } }: ExecutionContext<DatabaseContext>,
+  given: { readonly fractionalCounting?: boolean } = {},
+): Promise<Scene> => {
+  const { id } = await createTestOrganization(db, given);
+  return {
+    id,
+    importText: (stdin, ...options) =>
+      runImpact(["import", "registrations", "-", "--org", id, "--json", ...options], {
+        env: { DATABASE_URL: databaseUrl },
+        stdin,
+      }),
+  };
+};
+
+const registrationRow = z.strictObject({
+  id: z.uuid(),
+  kind: z.string(),
+  mode: z.string(),
+  count: z.bigint().transform(Number),
+  fractionalCount: z.number(),
+  createdAt: z.date(),
+  idempotencyKey: z.string().nullable(),
+  attribution: z.string(),
+  metadata: z.unknown(),
+});
+
+const readRegistrations = (db: DatabasePool, accountId: string) =>
+  db.any(sql.type(registrationRow)`
+    SELECT
+      id, kind, mode, count, fractional_count AS "fractionalCount", created_at AS "createdAt",
+      idempotency_key AS "idempotencyKey", attribution, metadata
+    FROM registration
+    WHERE account_id = ${accountId}
+    ORDER BY created_at, id
+  `);
+
+test("an imported line becomes a registration with everything that it says, and no usage", async (t) => {
+  const { id, importText } = await setUp(t, { fractionalCounting: true });
+  const run = await importText(
+    lines({
+      kind: "bottle",
+      count: 12,
+      created_at: "2023-12-31T23:30:00.250-02:00",
+      fractional_count: 12.5,
+      attribution: "newsletter",
+      metadata: { order: 7, nested: { a: [1, null] } },
+      idempotency_key: "order-7",
+    }),
+  );
+  t.is(run.exitCode, 0, run.stderr);
+  t.deepEqual(readJson(run), { lines: 1, imported: 1, known: 0, refused: 0 });
+  const [registration] = await readRegistrations(t.context.db, id);
+  t.like(registration, {
+    kind: "bottle",
+    mode: "live",
+    count: 12,
+    fractionalCount: 12.5,
+    createdAt: new Date("2024-01-01T01:30:00.250Z"),
+    idempotencyKey: "order-7",
+    attribution: "newsletter",
+    metadata: { order: 7, nested: { a: [1, null] } },
+  });
+  t.like(await readBooks(t.context.db, id), { registrations: 1, total: 12n, facts: 0 });
+});
+
+test("totals take each line in the month of its instant in UTC, in its mode and kind", async (t) => {
+  const { id, importText } = await setUp(t);
+  const text = lines(
+    { count: 3, created_at: "2024-01-31T23:30:00-01:00" },
+    { count: 4, created_at: "2024-02-29T23:59:59.999Z" },
+    { count: 5, created_at: "2024-03-01T00:00:00Z" },
+    { count: 6, kind: "bottle" },
+  );
+  t.is((await importText(text)).exitCode, 0);
+  t.is((await importText(lines({ count: 100 }), "--mode", "test")).exitCode, 0);
+  const totalsOf = (mode: "live" | "test", kind: "tree" | "bottle", instant: string) =>
+    readTotals(t.context.db, { accountId: id, mode, kind }, new Date(instant));
+  t.deepEqual(await totalsOf("live", "tree", "2024-01-15"), { all: 12, month: 0 });
+  t.deepEqual(await totalsOf("live", "tree", "2024-02-15"), { all: 12, month: 7 });
+  t.deepEqual(await totalsOf("live", "tree", "2024-03-15"), { all: 12, month: 5 });
+  t.deepEqual(await totalsOf("live", "bottle", "2024-05-15"), { all: 6, month: 6 });
+  t.deepEqual(await totalsOf("test", "tree", "2024-05-15"), { all: 100, month: 100 });
+});
+
+test("the same file again changes nothing, however its JSON is written", async (t) => {
+  const { id, importText } = await setUp(t);
+  const text = lines(
+    { metadata: { a: 1, b: { c: 2, d: 3 } } },
+    { idempotency_key: "k" },
+    { count: 2 },
+    { count: 2 },
+  );
+  t.like(readJson(await importText(text)), { imported: 4, known: 0 });
+  const first = await readRegistrations(t.context.db, id);
+  const rewritten = [
+    '{ "metadata": {"b":{"d":3,"c":2},"a":1}, "created_at":"2024-05-01T11:30:00+02:00", "count":1, "kind":"tree" }\r',
+    lineOf({ idempotency_key: "k" }),
+    lineOf({ count: 2 }),
+    lineOf({ count: 2, attribution: "", metadata: {} }),
+  ].join("\n");
+  t.like(readJson(await importText(rewritten)), { imported: 0, known: 4 });
+  t.deepEqual(await readRegistrations(t.context.db, id), first);
+  t.like(await readBooks(t.context.db, id), { registrations: 4, total: 6n });
+});
+
+test("lines that say the same are as many registrations, also across batches", async (t) => {
+  const { id, importText } = await setUp(t);
+  const same = Array.from({ length: 1501 }, () => lineOf());
+  t.like(readJson(await importText(lines(...same))), { imported: 1501 });
+  t.like(readJson(await importText(lines(...same, lineOf()))), { imported: 1, known: 1501 });
+  t.like(await readBooks(t.context.db, id), { registrations: 1502, total: 1502n });
+});
+
+test("an idempotency key stands for one registration in a file, in the API and in each mode and kind", async (t) => {
+  const { db } = t.context;
+  const { id, importText } = await setUp(t);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const post = (key: string, count: number) =>
+    writer.register(registrationOf(id, { count, idempotencyKey: key }));
+  const posted = await post("posted", 8);
+  const run = await importText(
+    lines(
+      { idempotency_key: "imported", count: 2 },
+      { idempotency_key: "imported", count: 3 },
+      { idempotency_key: "posted", count: 5 },
+      { idempotency_key: "imported", kind: "bottle" },
+    ),
+  );
+  t.deepEqual(readJson(run), { lines: 4, imported: 2, known: 2, refused: 0 });
+  const replay = await post("imported", 50);
+  t.true(replay.replayed);
+  t.is(replay.registration.count, 2);
+  t.deepEqual(replay.registration.createdAt, new Date("2024-05-01T09:30:00Z"));
+  t.is((await post("posted", 1)).registration.id, posted.registration.id);
+  t.is(replay.totals.all, 10);
+});
+
+test("a refund of an imported registration says that no usage is on file", async (t) => {
+  const { db } = t.context;
+  const { id, importText } = await setUp(t);
+  await importText(lines({ created_at: new Date().toISOString() }));
+  const [registration] = await readRegistrations(db, id);
+  await t.throwsAsync(
+    refundRegistration(
+      { db, clock: systemClock, billing: createBilling({ db, stripe: null }) },
+      { accountId: id, mode: "live", kind: "tree" },
+      { id: registration?.id ?? "", count: null, reason: null },
+    ),
+    { message: /no usage record on file/u },
+  );
+});
+
+test("two organizations import the same file without meeting", async (t) => {
+  const one = await setUp(t);
+  const other = await setUp(t);
+  const text = lines({}, { idempotency_key: "k" });
+  t.like(readJson(await one.importText(text)), { imported: 2 });
+  t.like(readJson(await other.importText(text)), { imported: 2 });
+});
+
+const refusesLine = test.macro({
+  exec: async (t: ExecutionContext<DatabaseContext>, line: string | Fields, reason: RegExp) => {
+    const { id, importText } = await setUp(t);
+    const run = await importText(lines({ count: 2 }, "", line, { count: 3 }));
+    t.is(run.exitCode, 1);
+    t.regex(run.stderr, /^line 3: /mu);
+    t.regex(run.stderr, reason);
+    t.deepEqual(readJson(run), { lines: 3, imported: 2, known: 0, refused: 1 });
+    t.like(await readBooks(t.context.db, id), { registrations: 2, registered: 5n, total: 5n });
+  },
+  title: (title) => `a line is left out by its number and the others imported: ${title ?? ""}`,
+});
+
+const DEEP = JSON.parse(`${'{"a":'.repeat(9)}1${"}".repeat(9)}`);
+
+test("not JSON", refusesLine, "{kind: tree}", /not valid JSON/u);
+test("a list", refusesLine, "[]", /must be a JSON object/u);
+test("null", refusesLine, "null", /must be a JSON object/u);
+test("another kind", refusesLine, { kind: "shrub" }, /kind: must be tree or bottle/u);
+test("a count of 0", refusesLine, { count: 0 }, /count: must be an integer/u);
+test("a fraction of a tree", refusesLine, { count: 1.5 }, /count: must be an integer/u);
+test("a count in quotes", refusesLine, { count: "1" }, /count: must be an integer/u);
+test("no instant", refusesLine, { created_at: undefined }, /created_at: must be an instant/u);
+test("a day alone", refusesLine, { created_at: "2024-05-01" }, /created_at: must be an instant/u);
+test("no offset", refusesLine, { created_at: "2024-05-01T10:00:00" }, /must be an instant/u);
+test("30 February", refusesLine, { created_at: "2024-02-30T10:00:00Z" }, /must be an instant/u);
+test("the future", refusesLine, { created_at: "2999-01-01T00:00:00Z" }, /not be in the future/u);
+test("long ago", refusesLine, { created_at: "1969-12-31T23:59:59Z" }, /before 1970/u);
+test("a misspelt field", refusesLine, { idempotencykey: "k" }, /idempotencykey: unknown field/u);
+test("a NUL", refusesLine, { attribution: "a\0b" }, /attribution: must be well-formed/u);
+test("half of a surrogate pair", refusesLine, { metadata: { a: "\uD800" } }, /well-formed/u);
+test("a long key", refusesLine, { idempotency_key: "x".repeat(256) }, /at most 255/u);
+test("metadata too deep", refusesLine, { metadata: DEEP }, /nested deeper/u);
+test("metadata too big", refusesLine, { metadata: { a: "x".repeat(17_000) } }, /at most 16384/u);
+test(
+  "a fractional count that is not enabled",
+  refusesLine,
+  { fractional_count: 1 },
+  /not enabled/u,
+);
+test("a line without end", refusesLine, "x".repeat(300_000), /longer than 262144 bytes/u);
+
+test("a line that would take the total beyond what JSON carries is left out alone", async (t) => {
+  const { id, importText } = await setUp(t);
+  const many = Array.from({ length: 40 }, (_, index) => lineOf({ count: index + 1 }));
+  const run = await importText(
+    lines(...many.slice(0, 20), { count: Number.MAX_SAFE_INTEGER }, ...many.slice(20)),
+  );
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /^line 21: count: would take the account's total beyond/mu);
+  t.like(await readBooks(t.context.db, id), { registrations: 40, total: 820n });
+});
+
+test("bytes that are not UTF-8 are a bad line, a byte order mark is not", async (t) => {
+  const { importText } = await setUp(t);
+  const run = await importText(
+    Buffer.concat([
+      Buffer.from(`\uFEFF${lineOf({ count: 1 })}\n`),
+      Buffer.from(lineOf({ attribution: "caf#" }).replace("#", "\u00E9"), "latin1"),
+      Buffer.from(`\n${lineOf({ count: 2 })}`),
+    ]),
+  );
+  t.regex(run.stderr, /^line 2: not well-formed UTF-8$/mu);
+  t.like(readJson(run), { imported: 2, refused: 1 });
+});
+
+test("nothing to import is no fault", async (t) => {
+  const { importText } = await setUp(t);
+  const run = await importText("\n\n");
+  t.is(run.exitCode, 0);
+  t.deepEqual(readJson(run), { lines: 0, imported: 0, known: 0, refused: 0 });
+});
+
+test("two imports of one file at the same time make each registration once", async (t) => {
+  const { id, importText } = await setUp(t);
+  const text = lines(
+    ...Array.from({ length: 3000 }, (_, index) => ({
+      count: (index % 5) + 1,
+      kind: index % 2 === 0 ? "tree" : "bottle",
+      metadata: { index },
+      ...(index % 3 === 0 ? { idempotency_key: `k${index}` } : {}),
+    })),
+  );
+  const runs = await Promise.all([importText(text), importText(text)]);
+  t.deepEqual(
+    runs.map(({ exitCode }) => exitCode),
+    [0, 0],
+  );
+  const books = await readBooks(t.context.db, id);
+  t.is(books.registrations, 3000);
+  t.is(books.total, books.registered);
+});
+
+// oxlint-disable-next-line typescript/require-await -- the import reads what comes piece by piece.
+async function* oneLine(count: number, failure?: Error): AsyncGenerator<ImportLine> {
+  yield { number: 1, text: lineOf({ count }) };
+  if (failure) {
+    throw failure;
+  }
+}
+
+test("imports take turns on one connection, also after one that failed", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const pool = await openPool(databaseUrl, 1);
+  t.teardown(() => pool.end());
+  const account = { id, fractionalCounting: false };
+  const quiet = { onFault: () => undefined, onProgress: () => undefined };
+  const importFrom = (source: AsyncGenerator<ImportLine>) =>
+    importRegistrations({ db: pool, clock: systemClock }, account, "live", source, quiet);
+
+  t.like(await importFrom(oneLine(1)), { imported: 1 });
+  await t.throwsAsync(importFrom(oneLine(2, new Error("The disk is gone."))), {
+    message: "The disk is gone.",
+  });
+  t.like(await importFrom(oneLine(1)), { imported: 0, known: 1 });
+  t.like(await importFrom(oneLine(3)), { imported: 1 });
+});
+
+test("the progress bar is for terminals", async (t) => {
+  const { id } = await setUp(t);
+  const { databaseUrl } = t.context;
+  const run = await runImpact(["import", "registrations", "-", "--org", id], {
+    env: { DATABASE_URL: databaseUrl },
+    stdin: lines({}, "x", {}),
+    isTerminal: true,
+  });
+  t.regex(run.stderr, /3 lines, [\d,]+ a second/u);
+  t.regex(run.stderr, /line 2: not valid JSON/u);
+});

@@ -1,0 +1,90 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { ExecutionContext } from "ava";
+import { readBooks } from "../support/books.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { lineOf } from "./importLine.ts";
+import { readJson, runImpact } from "../cli/runImpact.ts";
+
+const test = testWithDatabase();
+
+const MAIN = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
+
+/** A file of lines of which every second one has a key, and every tenth repeats another. */
+const writeHistory = async (t: ExecutionContext, count: number): Promise<string> => {
+  const folder = await mkdtemp(join(tmpdir(), "impact-import-"));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const path = join(folder, "history.ndjson");
+  await writeFile(
+    path,
+    Array.from(
+      { length: count },
+      (_, index) =>
+        `${lineOf({
+          created_at: new Date(
+            Date.UTC(2023, 0, 1) + (index - (index % 10 === 3 ? 2 : 0)) * 60_000,
+          ).toISOString(),
+          metadata: { note: "x".repeat(100) },
+          ...(index % 2 === 0 ? { idempotency_key: `history-${index}` } : {}),
+        })}\n`,
+    ),
+  );
+  return path;
+};
+
+test("an import that is killed half-way is completed by running it again", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const count = 30_000;
+  const path = await writeHistory(t, count);
+  const child = spawn(process.execPath, [MAIN, "import", "registrations", path, "--org", id], {
+    env: { ...process.env, DATABASE_URL: databaseUrl },
+    stdio: "ignore",
+  });
+  t.teardown(() => child.kill("SIGKILL"));
+  const exited = once(child, "exit");
+  let before = 0;
+  while (before === 0) {
+    before = (await readBooks(db, id)).registrations;
+  }
+  child.kill("SIGKILL");
+  t.deepEqual(await exited, [null, "SIGKILL"]);
+  const killed = await readBooks(db, id);
+  t.true(killed.registrations < count);
+  t.is(killed.total, killed.registered);
+
+  const run = await runImpact(["import", "registrations", path, "--org", id, "--json"], {
+    env: { DATABASE_URL: databaseUrl },
+  });
+  t.is(run.exitCode, 0, run.stderr);
+  const after = await readBooks(db, id);
+  t.is(after.registrations, count);
+  t.is(after.total, BigInt(count));
+  t.deepEqual(readJson(run), {
+    lines: count,
+    imported: count - killed.registrations,
+    known: killed.registrations,
+    refused: 0,
+  });
+});
+
+test("a big file is imported in a small heap", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const count = 70_000;
+  const path = await writeHistory(t, count);
+  // The program itself takes some 35 MB; with every line kept, 60,000 of them did not fit.
+  const child = spawn(
+    process.execPath,
+    ["--max-old-space-size=56", MAIN, "import", "registrations", path, "--org", id],
+    { env: { ...process.env, DATABASE_URL: databaseUrl }, stdio: "ignore" },
+  );
+  t.teardown(() => child.kill("SIGKILL"));
+  t.deepEqual(await once(child, "exit"), [0, null]);
+  t.is((await readBooks(db, id)).registrations, count);
+});

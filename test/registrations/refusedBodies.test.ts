@@ -1,0 +1,247 @@
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { eachKind, KIND_NAMES } from "../api/contract.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+
+const test = testWithDatabase();
+const forBothKinds = eachKind(test);
+
+const nested = (levels: number): unknown => (levels === 0 ? 1 : { in: nested(levels - 1) });
+
+const COUNT = "must be an integer from 1 to 9007199254740991";
+const UNICODE = "must be well-formed Unicode without NUL characters";
+
+/** What is wrong, the body, and the whole message. A string is sent as it is. */
+const REGISTRATIONS: readonly (readonly [string, unknown, string | RegExp])[] = [
+  ["no body", undefined, "count: required"],
+  ["no count", {}, "count: required"],
+  ["a count of null", { count: null }, `count: ${COUNT}`],
+  ["a count of 0", { count: 0 }, `count: ${COUNT}`],
+  ["a negative count", { count: -1 }, `count: ${COUNT}`],
+  ["a fraction as count", { count: 1.5 }, `count: ${COUNT}`],
+  ["a string as count", { count: "1" }, `count: ${COUNT}`],
+  ["a boolean as count", { count: true }, `count: ${COUNT}`],
+  ["a list as count", { count: [1] }, `count: ${COUNT}`],
+  ["a count beyond a safe integer", { count: 2 ** 53 }, `count: ${COUNT}`],
+  ["a count beyond a double", '{"count":1e400}', `count: ${COUNT}`],
+  ["a number as attribution", { count: 1, attribution: 1 }, "attribution: must be a string"],
+  ["null as attribution", { count: 1, attribution: null }, "attribution: must be a string"],
+  [
+    "a long attribution",
+    { count: 1, attribution: "a".repeat(501) },
+    "attribution: must be at most 500 characters",
+  ],
+  ["a NUL in the attribution", { count: 1, attribution: "a\0b" }, `attribution: ${UNICODE}`],
+  ["half a surrogate pair", '{"count":1,"attribution":"\\ud800"}', `attribution: ${UNICODE}`],
+  [
+    "a number as idempotency_key",
+    { count: 1, idempotency_key: 7 },
+    "idempotency_key: must be a string",
+  ],
+  [
+    "a long idempotency_key",
+    { count: 1, idempotency_key: "k".repeat(256) },
+    "idempotency_key: must be at most 255 characters",
+  ],
+  [
+    "a NUL in the idempotency_key",
+    { count: 1, idempotency_key: "\0" },
+    `idempotency_key: ${UNICODE}`,
+  ],
+  [
+    "an idempotency_key that is not UTF-8",
+    Buffer.from([...Buffer.from('{"count":1,"idempotency_key":"'), 0xff, ...Buffer.from('"}')]),
+    "idempotency_key: must be well-formed UTF-8",
+  ],
+  ["a list as metadata", { count: 1, metadata: [] }, "metadata: must be a JSON object"],
+  ["null as metadata", { count: 1, metadata: null }, "metadata: must be a JSON object"],
+  ["a string as metadata", { count: 1, metadata: "{}" }, "metadata: must be a JSON object"],
+  [
+    "deep metadata",
+    { count: 1, metadata: nested(9) },
+    "metadata.in.in.in.in.in.in.in.in: must not be nested deeper than 8 levels",
+  ],
+  [
+    "big metadata",
+    { count: 1, metadata: { a: "x".repeat(16 * 1024) } },
+    "metadata: must be at most 16384 bytes as JSON with all digits written out",
+  ],
+  [
+    "metadata that grows when it is stored",
+    { count: 1, metadata: { a: Array.from({ length: 60 }, () => 1e300) } },
+    "metadata: must be at most 16384 bytes as JSON with all digits written out",
+  ],
+  ["a NUL in metadata", { count: 1, metadata: { a: ["\0"] } }, `metadata.a.0: ${UNICODE}`],
+  [
+    "a NUL in a name of metadata",
+    { count: 1, metadata: { "a\0": 1 } },
+    `metadata.a\0: ${UNICODE} in its name`,
+  ],
+  [
+    "a number that no double holds",
+    '{"count":1,"metadata":{"a":1e400}}',
+    "metadata.a: must be a number that a double can hold",
+  ],
+  [
+    "a prototype in metadata",
+    '{"count":1,"metadata":{"__proto__":{"a":1}}}',
+    /^the body is not a valid JSON object: /u,
+  ],
+  [
+    "a prototype as a field",
+    '{"count":1,"__proto__":{"idempotency_key":"k"}}',
+    /^the body is not a valid JSON object: /u,
+  ],
+  ["an unknown field", { count: 1, idempotencykey: "k" }, "idempotencykey: unknown field"],
+  [
+    "several things at once",
+    { count: 0, attribution: 1, quantity: 2, foo: 3 },
+    `count: ${COUNT}; attribution: must be a string; quantity: unknown field; foo: unknown field`,
+  ],
+  ["a list as body", [], "the body must be a JSON object"],
+  ["a list of objects as body", [{ count: 1 }], "the body must be a JSON object"],
+  ["a number as body", "7", /^the body is not a valid JSON object: /u],
+  ["null as body", "null", /^the body is not a valid JSON object: /u],
+  ["half a body", '{"count":', /^the body is not a valid JSON object: /u],
+  ["a comma too many", '{"count":1,}', /^the body is not a valid JSON object: /u],
+  ["a body deeper than any stack", "[".repeat(60_000), /^the body is not a valid JSON object: /u],
+  [
+    "deep metadata that is complete",
+    `{"count":1,"metadata":${'{"a":'.repeat(9000)}1${"}".repeat(9000)}}`,
+    /^metadata\.a\.a.*: must not be nested deeper than 8 levels$/u,
+  ],
+];
+
+forBothKinds("bad registrations are refused by name and record nothing", async (t, kind) => {
+  const { path, total } = KIND_NAMES[kind];
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  for (const [wrong, given, message] of REGISTRATIONS) {
+    const { status, body } = await call("POST", path, {
+      key,
+      ...(given === undefined ? {} : { body: given }),
+    });
+
+    t.is(status, 400, wrong);
+    if (typeof message === "string") {
+      t.is(body["error"], message, wrong);
+    } else {
+      t.regex(String(body["error"]), message, wrong);
+    }
+  }
+  t.is((await call("GET", path, { key })).body[total], 0);
+});
+
+const UUID = "00000000-0000-4000-8000-000000000000";
+
+forBothKinds("bad refunds are refused by name", async (t, kind) => {
+  const { refundPath, idRequired } = KIND_NAMES[kind];
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const refunds: readonly (readonly [unknown, string])[] = [
+    [undefined, idRequired],
+    [{}, idRequired],
+    [{ id: null }, idRequired],
+    [{ id: "" }, idRequired],
+    [{ count: 0, foo: 1 }, idRequired],
+    [{ id: 7 }, "id: must be a UUID"],
+    [{ id: "refund-1" }, "id: must be a UUID"],
+    [{ id: `${UUID}0` }, "id: must be a UUID"],
+    [{ id: UUID, count: 0 }, `count: ${COUNT}`],
+    [{ id: UUID, count: 0.5 }, `count: ${COUNT}`],
+    [{ id: UUID, count: null }, `count: ${COUNT}`],
+    [{ id: UUID, reason: 1 }, "reason: must be a string"],
+    [{ id: UUID, reason: "x".repeat(1001) }, "reason: must be at most 1000 characters"],
+    [{ id: UUID, reason: "\0" }, `reason: ${UNICODE}`],
+    [{ id: UUID, amount: 1 }, "amount: unknown field"],
+    [[], "the body must be a JSON object"],
+  ];
+  for (const [given, message] of refunds) {
+    const { status, body } = await call("POST", refundPath, {
+      key,
+      ...(given === undefined ? {} : { body: given }),
+    });
+
+    t.is(status, 400, message);
+    t.is(body["error"], message);
+  }
+});
+
+const DATE = "must be a calendar date in the form YYYY-MM-DD";
+
+forBothKinds("bad filters are refused by name", async (t, kind) => {
+  const { path } = KIND_NAMES[kind];
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const filters: readonly (readonly [string, string])[] = [
+    ["id=1", "id: must be a UUID"],
+    ["id=", "id: must be a UUID"],
+    [`id=${UUID}&id=${UUID}`, "id: must be given at most once"],
+    ["created_at=2026-02-30", `created_at: ${DATE}`],
+    ["created_at=2026-2-3", `created_at: ${DATE}`],
+    ["created_at=2026-01-01T00:00:00Z", `created_at: ${DATE}`],
+    ["created_at=0000-01-01", `created_at: ${DATE}`],
+    ["end_at=2025-02-29", `end_at: ${DATE}`],
+    ["end_at=yesterday", `end_at: ${DATE}`],
+    ["end_at=2026-01-01&end_at=2026-01-02", "end_at: must be given at most once"],
+    ["attribution_key=a&attribution_key=b", "attribution_key: must be given at most once"],
+    ["attribution_key=%00", `attribution_key: ${UNICODE}`],
+    ["metadata=x", "metadata: must be valid JSON"],
+    ["metadata=", "metadata: must be valid JSON"],
+    ["metadata=[]", "metadata: must be a JSON object"],
+    ["metadata=null", "metadata: must be a JSON object"],
+    ["metadata=7", "metadata: must be a JSON object"],
+    ['metadata={"a":"\\u0000"}', `metadata.a: ${UNICODE}`],
+    ['metadata={"__proto__":1}', "metadata.__proto__: is not allowed as a name"],
+    ['metadata={"a":1e999}', "metadata.a: must be a number that a double can hold"],
+    [
+      `metadata=${JSON.stringify(nested(9))}`,
+      "metadata.in.in.in.in.in.in.in.in: must not be nested deeper than 8 levels",
+    ],
+    ["metadata={}&metadata={}", "metadata: must be given at most once"],
+    ["page=1", "page: unknown parameter"],
+    ["attribution=a", "attribution: unknown parameter"],
+    ["__proto__=a", "__proto__: unknown parameter"],
+    ["page=1&page=2&id=x&id=y", "id: must be given at most once; page: unknown parameter"],
+    ["id=x&foo=1", "id: must be a UUID; foo: unknown parameter"],
+    ["attribution_key=%ff", "the query string is not well-formed percent-encoded UTF-8"],
+    ["attribution_key=%zz", "the query string is not well-formed percent-encoded UTF-8"],
+  ];
+  for (const [query, message] of filters) {
+    const { status, body } = await call("GET", `${path}?${query}`, { key });
+
+    t.is(status, 400, query);
+    t.is(body["error"], message, query);
+    t.is((await call("HEAD", `${path}?${query}`, { key })).status, 400, query);
+  }
+});
+
+test("a parameter of the query of a POST is refused: it belongs in the body", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  const { status, body } = await call("POST", "/plant/trees?idempotency_key=k", {
+    key,
+    body: { count: 1 },
+  });
+
+  t.is(status, 400);
+  t.is(body["error"], "idempotency_key: unknown parameter");
+});
+
+test("what is just within the limits is taken and comes back unchanged", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const given = {
+    count: 1,
+    attribution: "😀".repeat(500),
+    idempotency_key: "é".repeat(255),
+    metadata: { deep: nested(7), big: "x".repeat(15_000), constructor: 1, "": "empty name" },
+  };
+
+  const { status, body } = await call("POST", "/plant/trees", { key, body: given });
+
+  t.is(status, 200);
+  t.like(body, { tree_details: [given] });
+  t.like((await call("GET", "/plant/trees", { key })).body, { tree_details: [given] });
+});

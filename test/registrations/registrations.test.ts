@@ -1,0 +1,253 @@
+import { DomainError } from "../../domain/errors.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../api/contract.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+
+const test = testWithDatabase();
+
+const forBothKinds = eachKind(test);
+
+forBothKinds("a registration is answered with all its fields and the totals", async (t, kind) => {
+  const { path, total, month, details } = KIND_NAMES[kind];
+  const clock = createMovableClock("2026-03-10T09:08:07.006Z");
+  const { call } = await startStandaloneApi(t, { db: t.context.db, clock });
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  await call("POST", path, { key, body: { count: 2 } });
+
+  const { status, body, headers } = await call("POST", path, {
+    key,
+    body: {
+      count: 3,
+      attribution: "newsletter",
+      metadata: { campaign: "spring", nested: { list: [1, null, true, "é😀"] } },
+      idempotency_key: "order-1",
+    },
+  });
+
+  t.is(status, 200);
+  t.false(headers.has("Idempotent-Replayed"));
+  const id = idIn(body, kind);
+  t.deepEqual(body, {
+    [total]: 5,
+    [month]: 5,
+    [details]: [
+      {
+        id,
+        count: 3,
+        fractional_count: 0,
+        created_at: "2026-03-10T09:08:07.006Z",
+        idempotency_key: "order-1",
+        metadata: { campaign: "spring", nested: { list: [1, null, true, "é😀"] } },
+        attribution: "newsletter",
+        refunded: false,
+      },
+    ],
+  });
+  const list = await call("GET", `${path}?id=${id}`, { key });
+  t.deepEqual(list.body, body);
+});
+
+forBothKinds("what is left out is empty", async (t, kind) => {
+  const { path } = KIND_NAMES[kind];
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  const { body } = await call("POST", path, { key, body: { count: 1, idempotency_key: "" } });
+  const again = await call("POST", path, { key, body: { count: 1, idempotency_key: "" } });
+
+  t.like(registrationsIn(body, kind)[0], { attribution: "", metadata: {}, idempotency_key: "" });
+  t.false(again.headers.has("Idempotent-Replayed"));
+  t.is(again.body[KIND_NAMES[kind].total], 2);
+});
+
+forBothKinds(
+  "a known idempotency key returns the first record and records nothing, whatever the body",
+  async (t, kind) => {
+    const { path, total } = KIND_NAMES[kind];
+    const { call } = await startStandaloneApi(t, t.context);
+    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+    const first = await call("POST", path, { key, body: { count: 3, idempotency_key: "k" } });
+
+    const replay = await call("POST", path, {
+      key,
+      body: { count: 7, attribution: "other", idempotency_key: "k" },
+    });
+
+    t.is(replay.status, 200);
+    t.is(replay.headers.get("Idempotent-Replayed"), "true");
+    t.deepEqual(replay.body, first.body);
+    t.is((await call("GET", path, { key })).body[total], 3);
+    t.is(registrationsIn((await call("GET", path, { key })).body, kind).length, 1);
+  },
+);
+
+test("200 concurrent requests with one key make one record, and all but one say so", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  const answers = await Promise.all(
+    Array.from({ length: 200 }, () =>
+      call("POST", "/plant/trees", { key, body: { count: 2, idempotency_key: "same" } }),
+    ),
+  );
+
+  const ids = new Set(answers.map(({ body }) => JSON.stringify(body["tree_details"])));
+  t.is(ids.size, 1);
+  t.is(answers.filter(({ headers }) => headers.has("Idempotent-Replayed")).length, 199);
+  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 2);
+});
+
+test("trees and bottles have idempotency keys of their own", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  await call("POST", "/plant/trees", { key, body: { count: 1, idempotency_key: "k" } });
+
+  const { headers, body } = await call("POST", "/rescue/plastic_bottles", {
+    key,
+    body: { count: 4, idempotency_key: "k" },
+  });
+
+  t.false(headers.has("Idempotent-Replayed"));
+  t.is(body["total_rescued_bottles"], 4);
+});
+
+forBothKinds("the month's total starts anew with the month, UTC", async (t, kind) => {
+  const { path, total, month } = KIND_NAMES[kind];
+  const clock = createMovableClock("2026-01-31T23:59:59.999Z");
+  const { call } = await startStandaloneApi(t, { db: t.context.db, clock });
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  await call("POST", path, { key, body: { count: 5 } });
+
+  clock.set("2026-02-01T00:00:00.000Z");
+
+  t.like((await call("GET", path, { key })).body, { [total]: 5, [month]: 0 });
+  const { body } = await call("POST", path, { key, body: { count: 2 } });
+  t.like(body, { [total]: 7, [month]: 2 });
+});
+
+forBothKinds("the two modes share no records, totals or idempotency keys", async (t, kind) => {
+  const { path, total, details } = KIND_NAMES[kind];
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd, apiKeyTest } = await createTestOrganization(t.context.db);
+  const live = await call("POST", path, {
+    key: apiKeyProd,
+    body: { count: 3, idempotency_key: "k" },
+  });
+
+  const inTest = await call("POST", path, {
+    key: apiKeyTest,
+    body: { count: 8, idempotency_key: "k" },
+  });
+
+  t.false(inTest.headers.has("Idempotent-Replayed"));
+  t.is(inTest.body[total], 8);
+  t.is((await call("GET", path, { key: apiKeyProd })).body[total], 3);
+  const id = idIn(live.body, kind);
+  t.deepEqual((await call("GET", `${path}?id=${id}`, { key: apiKeyTest })).body[details], []);
+});
+
+forBothKinds("another organization sees and replays nothing", async (t, kind) => {
+  const { path, total, details } = KIND_NAMES[kind];
+  const { call } = await startStandaloneApi(t, t.context);
+  const owner = await createTestOrganization(t.context.db);
+  const other = await createTestOrganization(t.context.db);
+  const created = await call("POST", path, {
+    key: owner.apiKeyProd,
+    body: { count: 3, idempotency_key: "k" },
+  });
+  const id = idIn(created.body, kind);
+
+  const replay = await call("POST", path, {
+    key: other.apiKeyProd,
+    body: { count: 1, idempotency_key: "k" },
+  });
+
+  t.false(replay.headers.has("Idempotent-Replayed"));
+  t.is(replay.body[total], 1);
+  const list = await call("GET", `${path}?id=${id}`, { key: other.apiKeyProd });
+  t.deepEqual(list.body[details], []);
+  t.is(list.status, 200);
+});
+
+test("a tree's id is unknown among the bottles", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+  const id = idIn(body, "tree");
+
+  const list = await call("GET", `/rescue/plastic_bottles?id=${id}`, { key });
+
+  t.deepEqual(list.body["bottle_details"], []);
+});
+
+forBothKinds("fractional counts are kept where they are enabled", async (t, kind) => {
+  const { path, total } = KIND_NAMES[kind];
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db, {
+    fractionalCounting: true,
+  });
+
+  const { body } = await call("POST", path, { key, body: { count: 2, fractional_count: 1.25 } });
+
+  t.like(registrationsIn(body, kind)[0], { count: 2, fractional_count: 1.25 });
+  t.is(body[total], 2);
+  const without = await call("POST", path, { key, body: { count: 1 } });
+  t.like(registrationsIn(without.body, kind)[0], { fractional_count: 0 });
+  const list = await call("GET", path, { key });
+  t.deepEqual(
+    registrationsIn(list.body, kind).map((each) => each.fractional_count),
+    [0, 1.25],
+  );
+});
+
+test("a fractional count is refused by name where it is not enabled, even 0", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  const { status, body } = await call("POST", "/plant/trees", {
+    key,
+    body: { count: 2, fractional_count: 0 },
+  });
+
+  t.is(status, 400);
+  t.regex(String(body["error"]), /^fractional_count: .*not enabled/u);
+});
+
+test("the largest count is taken exactly, and a total beyond it is refused", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  const largest = await call("POST", "/plant/trees", {
+    key,
+    body: { count: Number.MAX_SAFE_INTEGER },
+  });
+  const beyond = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+
+  t.is(largest.body["total_planted_trees"], Number.MAX_SAFE_INTEGER);
+  t.is(beyond.status, 400);
+  t.regex(String(beyond.body["error"]), /^count: /u);
+  const list = await call("GET", "/plant/trees", { key });
+  t.is(list.body["total_planted_trees"], Number.MAX_SAFE_INTEGER);
+});
+
+test("a full queue is a 503 that says when to come back", async (t) => {
+  const { db } = t.context;
+
+  const { call } = await startStandaloneApi(t, {
+    db,
+    writer: {
+      register: () => Promise.reject(new DomainError("queue_full", "too many are waiting")),
+      drain: () => Promise.resolve(),
+      queueLength: () => 0,
+    },
+  });
+  const { apiKeyProd: key } = await createTestOrganization(db);
+
+  const { status, headers, body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+
+  t.is(status, 503);
+  t.is(headers.get("Retry-After"), "1");
+  t.deepEqual(body, { error: "too many are waiting" });
+});

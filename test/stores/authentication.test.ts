@@ -1,0 +1,180 @@
+import { markStoreUninstalled, updateStore } from "../../db/stores/stores.ts";
+import { revokeApiKey, listApiKeys } from "../../db/accounts/apiKeys.ts";
+import { createStoreAuthenticator } from "../../services/stores/createStoreAuthenticator.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { createTestStore, startStoreApi } from "./startStoreApi.ts";
+
+const test = testWithDatabase();
+
+test("a request without a key or without a store is UNAUTHORIZED, whatever else is wrong with it", async (t) => {
+  const { get } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db);
+  const { apiKeyProd: standaloneKey } = await createTestOrganization(t.context.db);
+
+  for (const headers of [
+    {},
+    { shop_name: store.domain },
+    { api_key: "", shop_name: store.domain },
+    { api_key: store.live["api_key"] ?? "" },
+    { api_key: store.live["api_key"] ?? "", shop_name: " ", user_id: "" },
+    { api_key: standaloneKey },
+  ]) {
+    const { status, body } = await get("/app/api/verify", headers);
+    t.is(status, 401);
+    t.is(body["code"], "UNAUTHORIZED");
+  }
+});
+
+test("a key of the standalone interface is WRONG_KEY_TYPE, before anybody looks for the store", async (t) => {
+  const { get } = await startStoreApi(t, t.context);
+  const { apiKeyProd, apiKeyTest } = await createTestOrganization(t.context.db);
+
+  for (const key of [apiKeyProd, apiKeyTest]) {
+    const { status, body } = await get("/app/api/verify", {
+      api_key: key,
+      shop_name: "nowhere.example",
+    });
+    t.is(status, 401);
+    t.is(body["code"], "WRONG_KEY_TYPE");
+  }
+});
+
+test("an unknown store is INVALID_SHOP, even to a key that opens another", async (t) => {
+  const { get } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db);
+
+  for (const name of ["nowhere.example", "not a domain", "ftp://x.example", "a.example/path"]) {
+    const { status, body } = await get("/app/api/verify", { ...store.live, shop_name: name });
+    t.is(status, 401);
+    t.is(body["code"], "INVALID_SHOP");
+  }
+  const byUser = await get("/app/api/verify", { ...store.live, user_id: "nobody" });
+  t.is(byUser.body["code"], "INVALID_SHOP");
+});
+
+test("a key that is unknown, another store's or revoked is INVALID_KEY", async (t) => {
+  const { db } = t.context;
+  const { get } = await startStoreApi(t, {
+    db,
+    authenticator: createStoreAuthenticator({ db, cachedMs: 1 }),
+  });
+  const store = await createTestStore(db);
+  const other = await createTestStore(db);
+
+  for (const key of ["PROD-unknown", "nonsense", other.live["api_key"] ?? ""]) {
+    const { status, body } = await get("/app/api/verify", {
+      api_key: key,
+      shop_name: store.domain,
+    });
+    t.is(status, 401);
+    t.is(body["code"], "INVALID_KEY");
+  }
+  const keys = await listApiKeys(db, store.id);
+  await revokeApiKey(db, keys.find(({ mode }) => mode === "live")?.id ?? "", new Date());
+  t.is((await get("/app/api/verify", store.live)).body["code"], "INVALID_KEY");
+  t.is((await get("/app/api/verify", store.test)).status, 200);
+});
+
+test("the mode is the key's, and the domain may be written as people write it", async (t) => {
+  const { get } = await startStoreApi(t, t.context);
+  const handle = `shop-${crypto.randomUUID()}`;
+  const store = await createTestStore(t.context.db, { domain: `${handle}.myshopify.com` });
+
+  for (const name of [
+    `${handle}.myshopify.com`,
+    `HTTPS://${handle.toUpperCase()}.MyShopify.com/`,
+    ` http://${handle}.myshopify.com `,
+    `${handle}.myshopify.com.`,
+    `https://admin.shopify.com/store/${handle}`,
+  ]) {
+    const { status, body } = await get("/app/api/verify", { ...store.live, shop_name: name });
+    t.is(status, 200);
+    t.deepEqual(body, {
+      status: "success",
+      shop_domain: store.domain,
+      key_mode: "PROD",
+      features: { tree_planting: true, plastic_removal: true, donations: true },
+      low_balance: false,
+      low_balance_threshold_cents: 0,
+    });
+  }
+  t.is((await get("/app/api/verify", store.test)).body["key_mode"], "TEST");
+});
+
+test("user_id overrides shop_name, and is enough", async (t) => {
+  const { get } = await startStoreApi(t, t.context);
+  const userId = `user-${crypto.randomUUID()}`;
+  const store = await createTestStore(t.context.db, { userId });
+  const unnamed = await createTestStore(t.context.db);
+
+  const key = store.live["api_key"] ?? "";
+  t.is((await get("/app/api/verify", { api_key: key, user_id: userId })).status, 200);
+  const overridden = { api_key: key, user_id: userId, shop_name: unnamed.domain };
+  t.is((await get("/app/api/verify", overridden)).body["shop_domain"], store.domain);
+  const byId = { api_key: unnamed.live["api_key"] ?? "", user_id: unnamed.id };
+  t.is((await get("/app/api/verify", byId)).body["shop_domain"], unnamed.domain);
+});
+
+test("an uninstalled store is closed in every process and opens again when it is reinstalled", async (t) => {
+  const { db } = t.context;
+  const authenticators = [1, 2].map(() => createStoreAuthenticator({ db, cachedMs: 1 }));
+  const apis = await Promise.all(
+    authenticators.map((authenticator) => startStoreApi(t, { db, authenticator })),
+  );
+  const store = await createTestStore(db);
+
+  for (const { get } of apis) {
+    t.is((await get("/app/api/verify", store.live)).status, 200);
+  }
+  await markStoreUninstalled(db, store.id, new Date());
+  for (const { get } of apis) {
+    t.is((await get("/app/api/verify", store.live)).body["code"], "INVALID_SHOP");
+  }
+  await updateStore(db, store.id, { uninstalledAt: null });
+  for (const { get } of apis) {
+    t.is((await get("/app/api/verify", store.live)).status, 200);
+  }
+});
+
+test("a feature that is switched off is refused and told by verify; the others work", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, {
+    db,
+    authenticator: createStoreAuthenticator({ db, cachedMs: 1 }),
+  });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await updateStore(db, store.id, { plasticRemoval: false });
+
+  const refused = await post("/app/api/plastic", store.live, { bottles: 1 });
+  t.is(refused.status, 403);
+  t.is(refused.body["code"], "FEATURE_DISABLED");
+  t.is((await post("/app/api/plant", store.live, { trees: 1 })).status, 200);
+  const { body } = await get("/app/api/verify", store.live);
+  t.deepEqual(body["features"], { tree_planting: true, plastic_removal: false, donations: true });
+});
+
+test("a refusal of HTTP's own carries a code too", async (t) => {
+  const { url, get, post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db);
+
+  t.is((await get("/app/api/nothing", store.live)).body["code"], "NOT_FOUND");
+  const wrongMethod = await post("/app/api/verify", store.live, {});
+  t.is(wrongMethod.status, 405);
+  t.is(wrongMethod.body["code"], "METHOD_NOT_ALLOWED");
+  const tooLarge = await post("/app/api/plant", store.live, {
+    trees: 1,
+    notes: "x".repeat(70_000),
+  });
+  t.is(tooLarge.status, 413);
+  t.is(tooLarge.body["code"], "PAYLOAD_TOO_LARGE");
+  const noJson = await post("/app/api/plant", store.live, "{not json");
+  t.is(noJson.status, 400);
+  t.is(noJson.body["code"], "INVALID_PARAMETER");
+  const wrongType = await fetch(`${url}/app/api/plant`, {
+    method: "POST",
+    headers: { ...store.live, "Content-Type": "text/plain" },
+    body: "{}",
+  });
+  t.is(wrongType.status, 400);
+});

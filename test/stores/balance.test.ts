@@ -1,0 +1,245 @@
+import { updateStore } from "../../db/stores/stores.ts";
+import { sql } from "../../db/sql.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { topUpStore } from "../../services/stores/topUpStore.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "./startStoreApi.ts";
+import { insertTestCharity, readStoreBooks } from "./storeRows.ts";
+
+const test = testWithDatabase();
+
+const EIN = "530196605";
+test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
+
+const WRITES = [
+  { path: "/app/api/plant", body: { trees: 1 }, cents: 50 },
+  { path: "/app/api/plant", body: { trees: 2 }, cents: 100 },
+  { path: "/app/api/plastic", body: { bottles: 3 }, cents: 30 },
+  {
+    path: "/app/api/charity/donate",
+    body: { charity_id: EIN, amount_dollars: 0.37 },
+    cents: 37,
+  },
+] as const;
+
+test("64 parallel writers of four kinds in two processes never overspend, and the books add up", async (t) => {
+  const { db } = t.context;
+  const apiOf = await startTwoStoreApis(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+
+  const answers = await Promise.all(
+    Array.from({ length: 64 }, (_, index) => {
+      const { path, body, cents } = WRITES[index % WRITES.length] ?? WRITES[0];
+      return apiOf(index)
+        .post(path, store.live, body)
+        .then(({ status, body: answer }) => ({
+          status,
+          code: answer["code"],
+          cents,
+        }));
+    }),
+  );
+
+  const spent = answers.reduce((sum, { status, cents }) => sum + (status === 200 ? cents : 0), 0);
+  t.true(answers.every(({ status, code }) => status === 200 || code === "INSUFFICIENT_BUDGET"));
+  t.true(answers.some(({ status }) => status === 402));
+  t.true(spent <= 1000);
+  const books = await readStoreBooks(db, store.id);
+  t.is(books.balance, 1000 - spent);
+  t.is(books.entrySum, books.balance);
+  t.is(books.lastBalance, books.balance);
+  t.is(books.brokenLinks, 0);
+  // Whatever was refused would not have fitted at the end either.
+  t.true(books.balance < 100);
+});
+
+test("a write that does not fit changes nothing; the rest of its batch and a smaller one go through", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 100 });
+  const rich = await createTestStore(db, { balanceCents: 100_000 });
+
+  const answers = await Promise.all([
+    post("/app/api/plant", store.live, { trees: 1 }),
+    post("/app/api/plant", store.live, { trees: 5 }),
+    post("/app/api/plant", rich.live, { trees: 5 }),
+    post("/app/api/plant", store.live, { trees: 1 }),
+    post("/app/api/plant", store.live, { trees: 9_007_199_254_740_991 }),
+  ]);
+
+  t.deepEqual(
+    answers.map(({ status }) => status),
+    [200, 402, 200, 200, 402],
+  );
+  t.regex(String(answers[1]?.body["error"]), /2\.50 USD needed/u);
+  const books = await readStoreBooks(db, store.id);
+  t.like(books, { balance: 0, registrations: 2, standing: 2, totals: 2, facts: 0 });
+  const donation = { charity_id: EIN, amount_dollars: 0.01 };
+  const refused = await post("/app/api/charity/donate", store.live, donation);
+  t.is(refused.status, 402);
+  t.is(refused.body["code"], "INSUFFICIENT_BUDGET");
+  t.is((await get("/app/api/impact/stats", store.live)).body["donations"], 0);
+});
+
+test("test keys spend nothing, need no balance and see nothing of the live records", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 50 });
+
+  t.is((await post("/app/api/plant", store.test, { trees: 100 })).status, 200);
+  t.is(
+    (await post("/app/api/charity/donate", store.test, { charity_id: EIN, amount: 5 })).status,
+    200,
+  );
+  t.is((await post("/app/api/plant", store.live, { trees: 1 })).status, 200);
+
+  t.like(await readStoreBooks(db, store.id), { balance: 0, entries: 2 });
+  t.like((await get("/app/api/impact/stats", store.test)).body, { trees: 100, donations: 5 });
+  t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 1, donations: 0 });
+  t.like((await get("/app/api/plant", store.live)).body, { count: 1 });
+  t.like((await get("/app/api/balance", store.test)).body, {
+    key_mode: "TEST",
+    balance_cents: null,
+    entries: [],
+  });
+  t.is((await post("/app/api/refund", store.test, { type: "tree", quantity: 100 })).status, 200);
+  t.is((await readStoreBooks(db, store.id)).balance, 0);
+});
+
+test("a refund gives back the price that was paid, not the price of the day", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000, treePriceCents: 50 });
+  await post("/app/api/plant", store.live, { trees: 4 });
+  await updateStore(db, store.id, { treePriceCents: 175 });
+  await post("/app/api/plant", store.live, { trees: 2 });
+  t.is((await readStoreBooks(db, store.id)).balance, 450);
+  await updateStore(db, store.id, { treePriceCents: 1 });
+
+  await post("/app/api/refund", store.live, { type: "tree", quantity: 3 });
+
+  const books = await readStoreBooks(db, store.id);
+  t.is(books.balance, 450 + 2 * 175 + 50);
+  t.like(books, { standing: 3, totals: 3, brokenLinks: 0 });
+});
+
+test("the balance is told with prices, threshold and the newest entries, page by page", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 500, lowBalanceCents: 200 });
+  for (let planted = 0; planted < 6; planted += 1) {
+    await post("/app/api/plant", store.live, { trees: 1 });
+  }
+  await post("/app/api/refund", store.live, { type: "tree", quantity: 1, reason: "cancelled" });
+
+  const first = await get("/app/api/balance?limit=5", store.live);
+  t.like(first.body, {
+    balance_cents: 250,
+    low_balance: false,
+    low_balance_threshold_cents: 200,
+    prices: { tree_cents: 50, bottle_cents: 10 },
+    has_more: true,
+  });
+  const cursor = String(first.body["next_cursor"]);
+  const second = await get(`/app/api/balance?limit=5&cursor=${cursor}`, store.live);
+  const entries = [first, second].flatMap(({ body }) => rowsIn(body, "entries"));
+  t.deepEqual(
+    entries.map(({ kind, amount_cents: amount, balance_cents: balance }) => [
+      kind,
+      amount,
+      balance,
+    ]),
+    [
+      ["refund", 50, 250],
+      ["tree", -50, 200],
+      ["tree", -50, 250],
+      ["tree", -50, 300],
+      ["tree", -50, 350],
+      ["tree", -50, 400],
+      ["tree", -50, 450],
+      ["topup", 500, 500],
+    ],
+  );
+  t.is(entries[0]?.["note"], "cancelled");
+  t.like(second.body, { has_more: false, next_cursor: "" });
+  await post("/app/api/plant", store.live, { trees: 2 });
+  t.true((await get("/app/api/verify", store.live)).body["low_balance"]);
+  t.true((await get("/app/api/balance", store.live)).body["low_balance"]);
+});
+
+test("a top-up with a reference is made once, however often it is repeated at the same time", async (t) => {
+  const { db } = t.context;
+  const store = await createTestStore(db);
+  const topUp = { storeId: store.id, amountCents: 700, reference: "invoice-1", note: "" };
+
+  const done = await Promise.all(
+    Array.from({ length: 20 }, () => topUpStore({ db, clock: systemClock }, topUp)),
+  );
+
+  t.is(done.filter(({ replayed }) => !replayed).length, 1);
+  t.like(await readStoreBooks(db, store.id), { balance: 700, entries: 1 });
+  await t.throwsAsync(topUpStore({ db, clock: systemClock }, { ...topUp, amountCents: 701 }), {
+    instanceOf: DomainError,
+    message: /stands for 7\.00 USD/u,
+  });
+});
+
+test("a correction takes back what is there and no more; a balance stays within the safe integers", async (t) => {
+  const { db } = t.context;
+  const store = await createTestStore(db, { balanceCents: 100 });
+  const change = (amountCents: number) =>
+    topUpStore(
+      { db, clock: systemClock },
+      { storeId: store.id, amountCents, reference: null, note: "" },
+    );
+
+  await t.throwsAsync(change(-101), { instanceOf: DomainError });
+  await change(-100);
+  await change(Number.MAX_SAFE_INTEGER);
+  await t.throwsAsync(change(1), { instanceOf: DomainError });
+  t.like(await readStoreBooks(db, store.id), { balance: Number.MAX_SAFE_INTEGER, entries: 3 });
+});
+
+test("the database itself lets nobody change the books or overdraw a balance", async (t) => {
+  const { db } = t.context;
+  const store = await createTestStore(db, { balanceCents: 100 });
+
+  await t.throwsAsync(
+    db.query(sql.typeAlias("void")`
+      UPDATE balance_entry
+      SET amount_cents = 1
+      WHERE account_id = ${store.id}
+    `),
+  );
+  await t.throwsAsync(
+    db.query(sql.typeAlias("void")`
+      DELETE FROM balance_entry
+      WHERE account_id = ${store.id}
+    `),
+  );
+  await t.throwsAsync(
+    db.query(sql.typeAlias("void")`
+      UPDATE store_balance
+      SET balance_cents = -1
+      WHERE account_id = ${store.id}
+    `),
+  );
+});
+
+test("a store's registrations make no usage facts; a price of 0 makes no entry", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { treePriceCents: 0 });
+
+  t.is((await post("/app/api/plant", store.live, { trees: 7 })).status, 200);
+  t.is((await post("/app/api/refund", store.live, { type: "tree", quantity: 2 })).status, 200);
+
+  t.like(await readStoreBooks(db, store.id), {
+    facts: 0,
+    entries: 0,
+    balance: 0,
+    standing: 5,
+    totals: 5,
+  });
+});

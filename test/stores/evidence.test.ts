@@ -1,0 +1,239 @@
+import { listPlantingOrders } from "../../db/planting/plantingOrders.ts";
+import { EVIDENCE_STAGES } from "../../domain/planting/treeEvidence.ts";
+import {
+  followPlantingOrder,
+  placePlantingOrder,
+} from "../../services/planting/followPlantingOrder.ts";
+import { gatherPlantingOrders } from "../../services/planting/gatherPlantingOrders.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestPlanting } from "../support/planting.ts";
+import { createTestStore, rowsIn, startStoreApi } from "./startStoreApi.ts";
+import type { StoreApi, TestStore } from "./startStoreApi.ts";
+
+const test = testWithDatabase();
+
+const PATH = "/app/api/evidence";
+
+/** The ids of a store's tree records in test mode, newest first. */
+const treeIds = async ({ get }: StoreApi, store: TestStore): Promise<readonly string[]> =>
+  rowsIn((await get("/app/api/plant", store.test)).body, "trees").map(({ id }) => String(id));
+
+test("the newest tree is told of, or the one that any of the id's names names", async (t) => {
+  const clock = createMovableClock("2026-05-01T10:00:00.000Z");
+  const api = await startStoreApi(t, { db: t.context.db, clock });
+  const store = await createTestStore(t.context.db);
+  await api.post("/app/api/plant", store.test, { trees: 1 });
+  clock.set("2026-05-02T10:00:00.000Z");
+  await api.post("/app/api/plant", store.test, { trees: 2 });
+  const [newest = "", oldest = ""] = await treeIds(api, store);
+
+  const { status, body, headers } = await api.get(PATH, store.test);
+  t.is(status, 200);
+  t.like(body, {
+    tree_id: newest,
+    record_id: newest,
+    impact_type: "trees",
+    created_at: "2026-05-02T10:00:00.000Z",
+    region: "",
+    evidence_count: 1,
+    status: "registered",
+  });
+  t.is(headers.get("Cache-Control"), "private, no-cache");
+  for (const name of ["tree_id", "id", "tree"]) {
+    t.is((await api.get(`${PATH}?${name}=${oldest}`, store.test)).body["tree_id"], oldest);
+  }
+  const cached = await api.get(PATH, {
+    ...store.test,
+    "If-None-Match": headers.get("ETag") ?? "",
+    // Without it fetch asks for a copy that is not from a cache.
+    "Cache-Control": "max-age=0",
+  });
+  t.is(cached.status, 304);
+});
+
+test("a date or an instant picks the nearest record on or before it", async (t) => {
+  const clock = createMovableClock("2026-05-01T10:00:00.000Z");
+  const api = await startStoreApi(t, { db: t.context.db, clock });
+  const store = await createTestStore(t.context.db);
+  for (const instant of [
+    "2026-05-01T10:00:00.000Z",
+    "2026-05-03T23:59:59.999Z",
+    "2026-05-05T00:00:00.000Z",
+  ]) {
+    clock.set(instant);
+    await api.post("/app/api/plant", store.test, { trees: 1 });
+  }
+  const [third, second, first] = await treeIds(api, store);
+
+  for (const [given, expected] of [
+    ["2026-05-01", first],
+    ["2026-05-02", first],
+    ["2026-05-03", second],
+    ["2026-05-04", second],
+    ["2026-05-05", third],
+    ["9999-12-31", third],
+    ["2026-05-03T23:59:59.998Z", first],
+    ["2026-05-03T23:59:59.999Z", second],
+    ["2026-05-05T02:00:00%2B02:00", third],
+  ]) {
+    for (const name of ["created_at", "tree_date"]) {
+      const { body } = await api.get(`${PATH}?${name}=${given}`, store.test);
+      t.is(body["tree_id"], expected, given);
+    }
+  }
+  t.is((await api.get(`${PATH}?created_at=2026-04-30`, store.test)).status, 404);
+});
+
+test("a record that was refunded in full is told of only by its id", async (t) => {
+  const clock = createMovableClock("2026-05-01T10:00:00.000Z");
+  const api = await startStoreApi(t, { db: t.context.db, clock });
+  const store = await createTestStore(t.context.db);
+  await api.post("/app/api/plant", store.test, { trees: 1 });
+  clock.set("2026-05-02T10:00:00.000Z");
+  await api.post("/app/api/plant", store.test, { trees: 2 });
+  const [newest, oldest] = await treeIds(api, store);
+  const told = async (query: string): Promise<unknown> =>
+    (await api.get(`${PATH}${query}`, store.test)).body["tree_id"];
+  const refund = () => api.post("/app/api/refund", store.test, { type: "tree", quantity: 1 });
+
+  await refund();
+  t.is(await told(""), newest);
+  await refund();
+  t.is(await told(""), oldest);
+  t.is(await told("?created_at=2026-05-02"), oldest);
+  t.is(await told(`?tree_id=${String(newest)}`), newest);
+  await refund();
+  t.is((await api.get(PATH, store.test)).status, 404);
+});
+
+test("a stage is simulated for test keys only, in the shape that it stands for", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await post("/app/api/plant", store.test, { trees: 1 });
+  await post("/app/api/plant", store.live, { trees: 1 });
+
+  for (const [stage, events] of [
+    ["registered", null],
+    ["funds_distributed", null],
+    ["planted", ["registered", "funds_distributed", "allocated", "planted"]],
+    ["planted_and_verified", ["registered", "funds_distributed", "planted_and_verified"]],
+  ] as const) {
+    const { status, body, headers } = await get(`${PATH}?evidence_stage=${stage}`, store.test);
+    t.is(status, 200);
+    t.is(body["status"], stage);
+    t.is(headers.get("Evidence-Simulated"), "true");
+    const timeline = rowsIn(body, "timeline");
+    t.is(
+      body["evidence_count"],
+      timeline.filter(({ status: state }) => state === "completed").length,
+    );
+    if (events) {
+      t.deepEqual(
+        timeline.map(({ event }) => event),
+        events,
+      );
+      t.not(body["region"], "");
+    }
+    const live = await get(`${PATH}?evidence_stage=${stage}`, store.live);
+    t.is(live.status, 400);
+    t.is(live.body["code"], "INVALID_PARAMETER");
+  }
+  const simulated = await get(`${PATH}?evidence_stage=planted`, store.test);
+  const region = encodeURIComponent(String(simulated.body["region"]).toUpperCase());
+  t.is((await get(`${PATH}?evidence_stage=planted&region=${region}`, store.test)).status, 200);
+  t.is((await get(`${PATH}?evidence_stage=planted&region=Nowhere`, store.test)).status, 404);
+});
+
+test("a registration as large as can be has simulated evidence of every stage", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db);
+  await post("/app/api/plant", store.test, { trees: Number.MAX_SAFE_INTEGER });
+  for (const stage of EVIDENCE_STAGES) {
+    const { status, body } = await get(`${PATH}?evidence_stage=${stage}`, store.test);
+    t.is(status, 200);
+    t.is(body["status"], stage);
+  }
+});
+
+// Alone: it gathers the trees of every account in the database.
+test.serial(
+  "a store's trees are gathered, planted and found by their order and region",
+  async (t) => {
+    const { db } = t.context;
+    const clock = createMovableClock("2026-05-01T10:00:00.000Z");
+    const planting = createTestPlanting(t.context.db);
+    const { get, post } = await startStoreApi(t, { db, clock, planting });
+    const store = await createTestStore(db, { balanceCents: 1000 });
+    await post("/app/api/plant", store.live, { trees: 3 });
+    const signal = new AbortController().signal;
+    const deps = { db, clock, planting };
+    await gatherPlantingOrders(deps, signal);
+    const [order] = await listPlantingOrders(db, { accountId: store.id, limit: 10 });
+    t.is(order?.treeCount, 3);
+    await placePlantingOrder(deps, order?.id ?? 0, signal);
+    for (const instant of [
+      "2026-05-02T10:00:00Z",
+      "2026-05-03T10:00:00Z",
+      "2026-05-04T10:00:00Z",
+    ]) {
+      clock.set(instant);
+      await followPlantingOrder(deps, order?.id ?? 0, signal);
+    }
+    await post("/app/api/plant", store.live, { trees: 1 });
+
+    const projectId = String(order?.publicId);
+    const found = await get(`${PATH}?project_public_id=${projectId}`, store.live);
+    t.is(found.status, 200);
+    t.is(found.body["status"], "planted_and_verified");
+    const region = String(found.body["region"]);
+    t.not(region, "");
+    t.is(found.headers.get("Cache-Control"), "private, no-cache");
+    const byId = await get(`${PATH}?tree_id=${String(found.body["tree_id"])}`, store.live);
+    t.is(byId.headers.get("Cache-Control"), "private, max-age=2592000");
+    t.is(byId.headers.get("Age"), "0");
+    const byRegion = await get(`${PATH}?region=${encodeURIComponent(region)}`, store.live);
+    t.is(byRegion.body["tree_id"], found.body["tree_id"]);
+    t.is((await get(PATH, store.live)).body["status"], "registered");
+    t.is((await get(`${PATH}?region=Nowhere`, store.live)).status, 404);
+    t.is((await get(`${PATH}?project_public_id=po_other`, store.live)).status, 404);
+
+    await post("/app/api/refund", store.live, { type: "tree", quantity: 2 });
+    const [after] = await listPlantingOrders(db, { accountId: store.id, limit: 10 });
+    t.is(after?.refundedCount, 1);
+  },
+);
+
+test("what is malformed is refused, and what is another's is unknown", async (t) => {
+  const { db } = t.context;
+  const api = await startStoreApi(t, { db });
+  const [store, other] = [await createTestStore(db), await createTestStore(db)];
+  await api.post("/app/api/plant", store.test, { trees: 1 });
+  await api.post("/app/api/plastic", other.test, { bottles: 1 });
+  const [id = ""] = await treeIds(api, store);
+
+  for (const query of [
+    "impact_type=bottles",
+    "evidence_stage=grown",
+    "created_at=yesterday",
+    "created_at=2026-02-30",
+    "created_at=2026-01-01&tree_date=2026-01-02",
+    `id=${id}&tree=${crypto.randomUUID()}`,
+    "unknown=1",
+  ]) {
+    const { status, body } = await api.get(`${PATH}?${query}`, store.test);
+    t.is(status, 400, query);
+    t.is(body["code"], "INVALID_PARAMETER");
+  }
+  for (const headers of [store.live, other.test, other.live]) {
+    for (const query of ["", `?id=${id}`]) {
+      const { status, body } = await api.get(`${PATH}${query}`, headers);
+      t.is(status, 404);
+      t.is(body["code"], "NOT_FOUND");
+    }
+  }
+  t.is((await api.get(`${PATH}?id=no-uuid`, store.test)).status, 404);
+  t.is((await api.get(`${PATH}?impact_type=trees&id=&region=`, store.test)).status, 200);
+});

@@ -1,0 +1,232 @@
+import { setTimeout } from "node:timers/promises";
+import type { DatabasePool } from "slonik";
+import { updateStore } from "../../db/stores/stores.ts";
+import { createStoreAuthenticator } from "../../services/stores/createStoreAuthenticator.ts";
+import { rawRequest } from "../api/rawRequest.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestStore, startStoreApi, startTwoStoreApis } from "./startStoreApi.ts";
+import { insertTestCharity, readStoreBooks } from "./storeRows.ts";
+
+const test = testWithDatabase();
+
+const EIN = "530196605";
+test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
+
+const WRITES = {
+  plant: { path: "/app/api/plant", body: { trees: 2, customer_name: "Ann", order_id: "#1" } },
+  plastic: { path: "/app/api/plastic", body: { bottles: 2, order_id: "#1" } },
+  donate: { path: "/app/api/charity/donate", body: { charity_id: EIN, amount_dollars: 1.15 } },
+  refund: { path: "/app/api/refund", body: { type: "tree", quantity: 3, reason: "test" } },
+};
+
+const createStockedStore = async (t: { readonly context: { readonly db: DatabasePool } }) =>
+  createTestStore(t.context.db, { balanceCents: 10_000 });
+
+for (const [operation, { path, body }] of Object.entries(WRITES)) {
+  test(`${operation}: 60 requests with one key in two processes are done once and answered alike to the byte`, async (t) => {
+    const { db } = t.context;
+    const apiOf = await startTwoStoreApis(t, { db });
+    const store = await createStockedStore(t);
+    await apiOf(0).post("/app/api/plant", store.live, { trees: 10 });
+    const before = await readStoreBooks(db, store.id);
+
+    const answers = await Promise.all(
+      Array.from({ length: 60 }, (_, index) =>
+        apiOf(index).post(path, { ...store.live, "Idempotency-Key": "once" }, body),
+      ),
+    );
+
+    const [first] = answers;
+    t.true(answers.every((answer) => answer.status === 200 && answer.text === first?.text));
+    const fresh = answers.filter((answer) => !answer.headers.has("Idempotent-Replayed"));
+    t.is(fresh.length, 1);
+    const replays = answers.filter(
+      (answer) => answer.headers.get("Idempotent-Replayed") === "true",
+    );
+    t.is(replays.length, 59);
+    const after = await readStoreBooks(db, store.id);
+    t.is(after.entries, before.entries + 1);
+    t.is(after.answers, 1);
+    t.is(after.standing, after.totals);
+    t.is(after.brokenLinks, 0);
+  });
+
+  test(`${operation}: another body under the same key is refused and changes nothing`, async (t) => {
+    const { db } = t.context;
+    const { post } = await startStoreApi(t, { db });
+    const store = await createStockedStore(t);
+    await post("/app/api/plant", store.live, { trees: 10 });
+    const headers = { ...store.live, "Idempotency-Key": "key" };
+    await post(path, headers, body);
+    const before = await readStoreBooks(db, store.id);
+
+    const changed = { ...body, customer_name: "Somebody Else" };
+    const { status, body: answer } = await post(path, headers, changed);
+
+    t.is(status, 400);
+    t.is(answer["code"], "INVALID_PARAMETER");
+    t.regex(String(answer["error"]), /Idempotency-Key/u);
+    t.deepEqual(await readStoreBooks(db, store.id), before);
+  });
+}
+
+test("a different body that waits in the same batch as the first is refused too", async (t) => {
+  const { post } = await startStoreApi(t, t.context);
+  const store = await createStockedStore(t);
+  const headers = { ...store.live, "Idempotency-Key": "key" };
+
+  const answers = await Promise.all([
+    post("/app/api/plant", headers, { trees: 1 }),
+    post("/app/api/plant", headers, { trees: 2 }),
+    post("/app/api/plant", headers, { trees: 1 }),
+    post("/app/api/plant", headers, { trees: 2 }),
+  ]);
+
+  const taken = answers.find(({ status }) => status === 200)?.body["trees_planted"];
+  for (const [index, { status, body }] of answers.entries()) {
+    const isAlike = (index % 2) + 1 === taken;
+    t.is(status, isAlike ? 200 : 400);
+    t.is(body["code"], isAlike ? undefined : "INVALID_PARAMETER");
+  }
+  t.like(await readStoreBooks(t.context.db, store.id), { registrations: 1, standing: taken });
+});
+
+test("the same fields in another order, with other spaces or under another name are the same body", async (t) => {
+  const { post } = await startStoreApi(t, t.context);
+  const store = await createStockedStore(t);
+  const headers = { ...store.live, "Idempotency-Key": "key" };
+
+  const first = await post("/app/api/plant", headers, '{"trees":1,"order_id":"7"}');
+  const again = await post("/app/api/plant", headers, '{ "order_id": "7",\n "trees": 1 }');
+  t.is(again.text, first.text);
+  t.is(again.headers.get("Idempotent-Replayed"), "true");
+
+  await post("/app/api/charity/donate", headers, { charity_id: EIN, amount_dollars: 2 });
+  const alias = await post("/app/api/charity/donate", headers, { charity_id: EIN, amount: 2 });
+  t.is(alias.headers.get("Idempotent-Replayed"), "true");
+});
+
+test("a refused write leaves its key free: bad input, a spent balance, too few units, no such charity", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 100 });
+  const headers = { ...store.live, "Idempotency-Key": "key" };
+
+  t.is((await post("/app/api/plant", headers, { trees: -1 })).status, 400);
+  t.is((await post("/app/api/plant", headers, { trees: 3 })).status, 402);
+  t.is((await post("/app/api/plant", headers, { trees: 2 })).status, 200);
+  t.is((await post("/app/api/refund", headers, { type: "tree", quantity: 3 })).status, 400);
+  t.is((await post("/app/api/refund", headers, { type: "tree", quantity: 2 })).status, 200);
+  const nowhere = { charity_id: "999999999", amount: 0.5 };
+  t.is((await post("/app/api/charity/donate", headers, nowhere)).status, 400);
+  const charity = { charity_id: EIN, amount: 0.5 };
+  t.is((await post("/app/api/charity/donate", headers, charity)).status, 200);
+  t.like(await readStoreBooks(db, store.id), { answers: 3, balance: 50, standing: 0 });
+});
+
+test("a repeat is answered when the balance is spent and the feature's price has gone up", async (t) => {
+  const { post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db, { balanceCents: 50 });
+  const headers = { ...store.live, "Idempotency-Key": "key" };
+
+  const first = await post("/app/api/plant", headers, { trees: 1 });
+  const again = await post("/app/api/plant", headers, { trees: 1 });
+
+  t.is(first.status, 200);
+  t.is(again.status, 200);
+  t.is(again.text, first.text);
+});
+
+for (const [path, feature, body] of [
+  ["/app/api/plant", "treePlanting", { trees: 1 }],
+  ["/app/api/plastic", "plasticRemoval", { bottles: 1 }],
+  ["/app/api/charity/donate", "donations", { charity_id: EIN, amount_dollars: 0.5 }],
+] as const) {
+  test(`${path}: a repeat is answered when the feature is switched off, a new write is not`, async (t) => {
+    const { db } = t.context;
+    const authenticator = createStoreAuthenticator({ db, cachedMs: 1 });
+    const { post } = await startStoreApi(t, { db, authenticator });
+    const store = await createStockedStore(t);
+    const headers = { ...store.live, "Idempotency-Key": "key" };
+    const first = await post(path, headers, body);
+    await updateStore(db, store.id, { [feature]: false });
+    await setTimeout(5);
+    const before = await readStoreBooks(db, store.id);
+
+    const again = await post(path, headers, body);
+    const changed = await post(path, headers, { ...body, customer_name: "Somebody Else" });
+    const unknown = await post(path, { ...store.live, "Idempotency-Key": "other" }, body);
+
+    t.is(first.status, 200);
+    t.is(again.status, 200);
+    t.is(again.text, first.text);
+    t.is(again.headers.get("Idempotent-Replayed"), "true");
+    t.is(changed.status, 400);
+    t.is(unknown.status, 403);
+    t.is((await post(path, store.live, body)).status, 403);
+    t.deepEqual(await readStoreBooks(db, store.id), before);
+  });
+}
+
+test("two keys in one request are refused, and nothing is written", async (t) => {
+  const { url } = await startStoreApi(t, t.context);
+  const store = await createStockedStore(t);
+  const before = await readStoreBooks(t.context.db, store.id);
+  const body = '{"trees":1}';
+
+  const answer = await rawRequest(
+    url,
+    [
+      "POST /app/api/plant HTTP/1.1",
+      "Host: localhost",
+      "Connection: close",
+      "Content-Type: application/json",
+      `Content-Length: ${body.length}`,
+      ...Object.entries(store.live).map(([name, value]) => `${name}: ${value}`),
+      "Idempotency-Key: one",
+      "Idempotency-Key: two",
+      "",
+      body,
+    ].join("\r\n"),
+  );
+
+  t.regex(answer, /^HTTP\/1\.1 400 /u);
+  t.regex(answer, /Idempotency-Key: must be given at most once/u);
+  t.deepEqual(await readStoreBooks(t.context.db, store.id), before);
+});
+
+test("keys belong to a store, a mode and an operation", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const [one, two] = [await createStockedStore(t), await createStockedStore(t)];
+  const key = { "Idempotency-Key": "shared" };
+
+  const answers = [
+    await post("/app/api/plant", { ...one.live, ...key }, { trees: 1 }),
+    await post("/app/api/plant", { ...one.test, ...key }, { trees: 2 }),
+    await post("/app/api/plant", { ...two.live, ...key }, { trees: 3 }),
+    await post("/app/api/plastic", { ...one.live, ...key }, { bottles: 4 }),
+    await post("/app/api/refund", { ...one.live, ...key }, { type: "plastic", quantity: 4 }),
+  ];
+
+  t.true(answers.every(({ status }) => status === 200));
+  t.true(answers.every(({ headers }) => !headers.has("Idempotent-Replayed")));
+});
+
+test("keys are any text of 255 characters; an empty one is none", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createStockedStore(t);
+  const plant = (key: string) =>
+    post("/app/api/plant", { ...store.live, "Idempotency-Key": key }, { trees: 1 });
+
+  t.is((await plant("k".repeat(256))).status, 400);
+  t.is((await plant("k".repeat(255))).status, 200);
+  t.is((await plant("")).status, 200);
+  t.is((await plant("")).status, 200);
+  // The bytes of UTF-8, as clients that know more than ASCII send them.
+  const accented = Buffer.from("clé-é").toString("latin1");
+  t.is((await plant(accented)).status, 200);
+  t.is((await plant(accented)).headers.get("Idempotent-Replayed"), "true");
+  t.like(await readStoreBooks(db, store.id), { registrations: 4, answers: 2 });
+});

@@ -1,0 +1,165 @@
+import { systemClock } from "../../domain/clock.ts";
+import { createStoreImpactWriter } from "../../services/stores/storeImpactWriter.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestStore, startStoreApi } from "./startStoreApi.ts";
+import { readStoreBooks } from "./storeRows.ts";
+
+const test = testWithDatabase();
+
+test("a planting is answered with what was asked for, listed, counted and paid for", async (t) => {
+  const { get, post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+
+  const planted = await post("/app/api/plant", store.live, {
+    trees: 3,
+    customer_name: "Ann Lee",
+    order_id: "#1001",
+    notes: "loyalty",
+    customer_email: "Ann@Example.com",
+    customer_id: 7701,
+  });
+
+  t.is(planted.status, 200);
+  t.deepEqual(planted.body, {
+    status: "success",
+    trees_planted: 3,
+    customer_name: "Ann Lee",
+    order_id: "#1001",
+  });
+  const { body: list } = await get("/app/api/plant", store.live);
+  t.like(list, { count: 1, has_more: false, next_cursor: "" });
+  const { body: balance } = await get("/app/api/balance", store.live);
+  t.like(balance, { balance_cents: 850 });
+  const { body: stats } = await get("/app/api/impact/stats", store.live);
+  t.deepEqual(stats, {
+    trees: 3,
+    plastic_bottles: 0,
+    donations: 0,
+    co2_kg: 600,
+    customer_scoped: false,
+  });
+});
+
+test("what a write must not hold is refused by the field's name, and nothing is recorded", async (t) => {
+  const { get, post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db);
+
+  for (const [body, field] of [
+    [{}, "trees: required"],
+    [{ trees: null }, "trees: must be an integer"],
+    [{ trees: 0 }, "trees: must be an integer"],
+    [{ trees: -1 }, "trees: must be an integer"],
+    [{ trees: 1.5 }, "trees: must be an integer"],
+    [{ trees: "1" }, "trees: must be an integer"],
+    [{ trees: 2 ** 53 }, "trees: must be an integer"],
+    [{ trees: 1, bottles: 1 }, "bottles: unknown field"],
+    [{ trees: 1, order_id: 1001 }, "order_id: must be a string"],
+    [{ trees: 1, order_id: "x".repeat(256) }, "order_id: must be at most"],
+    [{ trees: 1, customer_id: 1.5 }, "customer_id"],
+    [{ trees: 1, customer_id: {} }, "customer_id"],
+    [{ trees: 1, customer_name: "\u0000" }, "customer_name: must be well-formed"],
+    [{ trees: 1, notes: ["x"] }, "notes: must be a string"],
+    [{ trees: 1, idempotency_key: "x" }, "idempotency_key: unknown field"],
+    [[], "the body must be a JSON object"],
+    ["[1", "the body is not a valid JSON object"],
+  ] as const) {
+    const { status, body: answer } = await post("/app/api/plant", store.test, body);
+    t.is(status, 400);
+    t.is(answer["code"], "INVALID_PARAMETER");
+    t.true(String(answer["error"]).startsWith(field), String(answer["error"]));
+  }
+  t.is((await get("/app/api/plant", store.test)).body["count"], 0);
+});
+
+test("a planting that the database refuses fails alone; the rest of its batch is recorded", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db);
+  const other = await createTestStore(db);
+  await post("/app/api/plant", store.test, { trees: Number.MAX_SAFE_INTEGER - 1 });
+
+  const answers = await Promise.all([
+    post("/app/api/plant", other.test, { trees: 1 }),
+    post("/app/api/plant", store.test, { trees: 2 }),
+    post("/app/api/plant", other.test, { trees: 1 }),
+    post("/app/api/plant", store.test, { trees: 1 }),
+  ]);
+
+  t.deepEqual(
+    answers.map(({ status }) => status),
+    [200, 400, 200, 200],
+  );
+  t.like(await readStoreBooks(db, other.id), { standing: 2, totals: 2 });
+  t.is((await readStoreBooks(db, store.id)).standing, Number.MAX_SAFE_INTEGER);
+});
+
+for (const [path, field] of [
+  ["/app/api/plant", "trees"],
+  ["/app/api/plastic", "bottles"],
+] as const) {
+  test(`a total of ${field} beyond what JSON carries is refused by the field's name`, async (t) => {
+    const { post } = await startStoreApi(t, t.context);
+    const store = await createTestStore(t.context.db);
+    await post(path, store.test, { [field]: Number.MAX_SAFE_INTEGER });
+
+    const answers = await Promise.all([
+      post("/app/api/plant", store.test, { trees: 1 }),
+      post("/app/api/plastic", store.test, { bottles: 1 }),
+    ]);
+
+    const refused = answers.filter(({ status }) => status === 400).map(({ body }) => body["error"]);
+    t.deepEqual(refused, [`${field}: would take the account's total beyond 9007199254740991`]);
+  });
+}
+
+test("when more is waiting than fits, a write is OVERLOADED and told when to come back", async (t) => {
+  const { db } = t.context;
+  const storeWriter = createStoreImpactWriter({ db, clock: systemClock, maximumWaiting: 0 });
+  const { post } = await startStoreApi(t, { db, storeWriter });
+  const store = await createTestStore(db);
+
+  const { status, body, headers } = await post("/app/api/plant", store.test, { trees: 1 });
+
+  t.is(status, 503);
+  t.is(body["code"], "OVERLOADED");
+  t.is(headers.get("Retry-After"), "1");
+});
+
+test("bottles are rescued the same way under their own names, and count no carbon", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 100 });
+
+  const rescued = await post("/app/api/plastic", store.live, { bottles: 7 });
+
+  t.deepEqual(rescued.body, {
+    status: "success",
+    bottles_rescued: 7,
+    customer_name: "",
+    order_id: "",
+  });
+  t.is((await readStoreBooks(db, store.id)).balance, 30);
+  t.like((await get("/app/api/impact/stats", store.live)).body, {
+    trees: 0,
+    plastic_bottles: 7,
+    co2_kg: 0,
+  });
+});
+
+test("a customer's totals are told apart from the store's, refunds left out", async (t) => {
+  const { get, post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db);
+  await post("/app/api/plant", store.test, { trees: 3, customer_name: "Ann" });
+  await post("/app/api/plant", store.test, { trees: 5, customer_email: "bob@example.com" });
+  await post("/app/api/plastic", store.test, { bottles: 2, customer_name: "Ann" });
+  await post("/app/api/refund", store.test, { type: "tree", quantity: 1, customer_name: "Ann" });
+
+  const read = async (query: string) =>
+    (await get(`/app/api/impact/stats${query}`, store.test)).body;
+  t.like(await read(""), { trees: 7, plastic_bottles: 2, co2_kg: 1400, customer_scoped: false });
+  t.like(await read("?customer_name=an"), { trees: 2, plastic_bottles: 2, customer_scoped: true });
+  t.like(await read("?customer=BOB@example.com"), { trees: 5, plastic_bottles: 0, co2_kg: 1000 });
+  t.like(await read("?customer_name="), { trees: 7, customer_scoped: false });
+  t.like(await read("?customer_id=nobody"), { trees: 0, donations: 0, customer_scoped: true });
+  t.is((await get("/app/api/impact/stats?order_id=1", store.test)).status, 400);
+});

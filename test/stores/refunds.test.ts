@@ -1,0 +1,242 @@
+import { createMovableClock } from "../support/movableClock.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "./startStoreApi.ts";
+import { insertTestCharity, readStoreBooks } from "./storeRows.ts";
+import { readTotals } from "../../db/registrations/totals.ts";
+
+const test = testWithDatabase();
+
+const EIN = "530196605";
+test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
+
+test("the newest units are taken back first, over records, and seen everywhere at once", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  for (const bottles of [5, 3, 2]) {
+    await post("/app/api/plastic", store.live, { bottles });
+  }
+
+  const refund = await post("/app/api/refund", store.live, { type: "plastic", quantity: 4 });
+
+  t.deepEqual(refund.body, {
+    status: "success",
+    mode: "PROD",
+    refunded_type: "plastic",
+    count: 4,
+  });
+  const { body } = await get("/app/api/plastic", store.live);
+  t.deepEqual(
+    rowsIn(body, "plastics").map(({ count, refunded_count: back }) => [count, back]),
+    [
+      [2, 2],
+      [3, 2],
+      [5, 0],
+    ],
+  );
+  t.is((await get("/app/api/impact/stats", store.live)).body["plastic_bottles"], 6);
+  t.like(await readStoreBooks(db, store.id), { balance: 940, standing: 6, totals: 6 });
+});
+
+test("a customer's or an order's units are taken where one is named, by whole names only", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const orders = [
+    { trees: 1, customer_name: "Ann", customer_email: "ann@example.com", order_id: "#1" },
+    { trees: 2, customer_name: "Joanna", customer_id: 12, order_id: "2" },
+    { trees: 4, customer_name: "Ann", order_id: "3" },
+  ];
+  for (const order of orders) {
+    await post("/app/api/plant", store.live, order);
+  }
+  const refund = async (body: object) => {
+    const answer = await post("/app/api/refund", store.live, { type: "tree", ...body });
+    const { body: list } = await get("/app/api/plant", store.live);
+    const left = rowsIn(list, "trees")
+      .map(({ count, refunded_count: back }) => Number(count) - Number(back))
+      .toReversed();
+    return { status: answer.status, left };
+  };
+
+  t.deepEqual(await refund({ quantity: 6, customer_name: "ann" }), {
+    status: 400,
+    left: [1, 2, 4],
+  });
+  t.deepEqual(await refund({ quantity: 1, customer_name: "an" }), { status: 400, left: [1, 2, 4] });
+  t.deepEqual(await refund({ quantity: 1, customer_name: "A%" }), { status: 400, left: [1, 2, 4] });
+  t.deepEqual(await refund({ quantity: 1, customer_name: "ANN" }), {
+    status: 200,
+    left: [1, 2, 3],
+  });
+  t.deepEqual(await refund({ quantity: 1, order_id: "1" }), { status: 200, left: [0, 2, 3] });
+  t.deepEqual(await refund({ quantity: 1, order_id: "1" }), { status: 400, left: [0, 2, 3] });
+  t.deepEqual(await refund({ quantity: 1, customer_id: "12" }), { status: 200, left: [0, 1, 3] });
+  t.deepEqual(await refund({ quantity: 1, customer_name: "Joanna", order_id: "3" }), {
+    status: 400,
+    left: [0, 1, 3],
+  });
+  t.deepEqual(await refund({ quantity: 4 }), { status: 200, left: [0, 0, 0] });
+  t.like(await readStoreBooks(db, store.id), { balance: 1000, standing: 0, totals: 0 });
+});
+
+test("a customer or an order that is given but empty is refused by name: it must not mean the whole store", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await post("/app/api/plant", store.live, { trees: 2 });
+  const before = await readStoreBooks(db, store.id);
+
+  for (const name of ["customer_name", "customer_email", "customer_id", "order_id"]) {
+    for (const empty of ["", " \t"]) {
+      const selector = { type: "tree", quantity: 1, order_id: "#1", [name]: empty };
+      const { status, body } = await post("/app/api/refund", store.live, selector);
+      t.is(status, 400);
+      t.is(body["error"], `${name}: must not be empty; leave it out to name nobody`);
+    }
+  }
+  t.deepEqual(await readStoreBooks(db, store.id), before);
+});
+
+test("more than there is changes nothing", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await post("/app/api/plant", store.live, { trees: 2 });
+  await post("/app/api/charity/donate", store.live, { charity_id: EIN, amount: 1 });
+  const before = await readStoreBooks(db, store.id);
+
+  for (const [type, quantity, left] of [
+    ["tree", 3, 2],
+    ["plastic", 1, 0],
+    ["donation", 2, 1],
+    ["tree", Number.MAX_SAFE_INTEGER, 2],
+  ] as const) {
+    const { status, body } = await post("/app/api/refund", store.live, { type, quantity });
+    t.is(status, 400);
+    t.is(body["code"], "INVALID_PARAMETER");
+    t.regex(String(body["error"]), new RegExp(`^quantity: only ${left} `, "u"));
+  }
+  t.deepEqual(await readStoreBooks(db, store.id), before);
+});
+
+test("parallel partial refunds in two processes never take back more than there is", async (t) => {
+  const { db } = t.context;
+  const apiOf = await startTwoStoreApis(t, { db });
+  const store = await createTestStore(db, { balanceCents: 500 });
+  await Promise.all(
+    [1, 2, 3, 4].map((trees) => apiOf(trees).post("/app/api/plant", store.live, { trees })),
+  );
+
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, (_, index) =>
+      apiOf(index).post("/app/api/refund", store.live, { type: "tree", quantity: 3 }),
+    ),
+  );
+
+  t.is(answers.filter((answer) => answer.status === 200).length, 3);
+  t.like(await readStoreBooks(db, store.id), {
+    balance: 450,
+    standing: 1,
+    totals: 1,
+    brokenLinks: 0,
+  });
+});
+
+test("refunds and plantings at the same time leave totals, records and balance in agreement", async (t) => {
+  const { db } = t.context;
+  const apiOf = await startTwoStoreApis(t, { db });
+  const store = await createTestStore(db, { balanceCents: 2000 });
+
+  await Promise.all(
+    Array.from({ length: 80 }, (_, index) =>
+      index % 3 === 0
+        ? apiOf(index).post("/app/api/refund", store.live, { type: "tree", quantity: 1 })
+        : apiOf(index).post("/app/api/plant", store.live, { trees: 2 }),
+    ),
+  );
+
+  const books = await readStoreBooks(db, store.id);
+  t.is(books.standing, books.totals);
+  t.is(books.balance, 2000 - 50 * books.standing);
+  t.is(books.entrySum, books.balance);
+  t.is(books.brokenLinks, 0);
+});
+
+test("a burst of refunds of one store is answered in full and leaves connections for the others", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const [store, other] = [
+    await createTestStore(db, { balanceCents: 20_000 }),
+    await createTestStore(db),
+  ];
+  await post("/app/api/plant", store.live, { trees: 300 });
+
+  const burst = Array.from({ length: 300 }, () =>
+    post("/app/api/refund", store.live, { type: "tree", quantity: 1 }),
+  );
+  const verified = await get("/app/api/verify", other.live);
+
+  t.is(verified.status, 200);
+  t.true((await Promise.all(burst)).every(({ status }) => status === 200));
+  t.like(await readStoreBooks(db, store.id), { balance: 20_000, standing: 0, brokenLinks: 0 });
+});
+
+test("a refund lowers the month in which the units were registered", async (t) => {
+  const { db } = t.context;
+  const clock = createMovableClock("2026-01-31T23:59:59.999Z");
+  const { post } = await startStoreApi(t, { db, clock });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await post("/app/api/plant", store.live, { trees: 4 });
+  clock.set("2026-02-01T00:00:00.000Z");
+  await post("/app/api/plant", store.live, { trees: 2 });
+
+  await post("/app/api/refund", store.live, { type: "tree", quantity: 3 });
+
+  const owner = { accountId: store.id, mode: "live", kind: "tree" } as const;
+  t.deepEqual(await readTotals(db, owner, new Date("2026-01-15T00:00:00Z")), { all: 3, month: 3 });
+  t.deepEqual(await readTotals(db, owner, new Date("2026-02-15T00:00:00Z")), { all: 3, month: 0 });
+});
+
+test("donations are taken back by their number, newest first, and the money stays spent", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  for (const [amount, name] of [
+    [1, "Ann"],
+    [2, "Bob"],
+    [4, "Ann"],
+  ] as const) {
+    const donation = { charity_id: EIN, amount, customer_name: name };
+    t.is((await post("/app/api/charity/donate", store.live, donation)).status, 200);
+  }
+  const donated = async (query = "") =>
+    (await get(`/app/api/impact/stats${query}`, store.live)).body["donations"];
+
+  const refund = await post("/app/api/refund", store.live, {
+    type: "donation",
+    quantity: 1,
+    customer_name: "bob",
+  });
+  t.like(refund.body, { refunded_type: "donation", count: 1 });
+  t.is(await donated(), 5);
+  await post("/app/api/refund", store.live, { type: "donation", quantity: 1 });
+  t.is(await donated(), 1);
+  t.is(await donated("?customer=ann"), 1);
+  t.is(await donated("?customer=bob"), 0);
+  t.is((await readStoreBooks(db, store.id)).balance, 300);
+});
+
+test("a refund over more records than one page adds up", async (t) => {
+  const { db } = t.context;
+  const { post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 100_000 });
+  await Promise.all(
+    Array.from({ length: 620 }, () => post("/app/api/plastic", store.live, { bottles: 2 })),
+  );
+
+  const { status } = await post("/app/api/refund", store.live, { type: "plastic", quantity: 1121 });
+
+  t.is(status, 200);
+  t.like(await readStoreBooks(db, store.id), { standing: 119, totals: 119, balance: 98_810 });
+});

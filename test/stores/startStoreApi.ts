@@ -1,0 +1,168 @@
+import type { ExecutionContext } from "ava";
+import { pino } from "pino";
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { createStoreApp } from "../../api/store/createStoreApp.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { systemClock } from "../../domain/clock.ts";
+import type { Charities } from "../../providers/charities/createCharities.ts";
+import { createCharities } from "../../providers/charities/createCharities.ts";
+import type { Planting } from "../../providers/planting/createPlanting.ts";
+import { createStore } from "../../services/stores/createStore.ts";
+import type { NewStore } from "../../services/stores/createStore.ts";
+import { createStoreAuthenticator } from "../../services/stores/createStoreAuthenticator.ts";
+import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
+import { createStoreImpactWriter } from "../../services/stores/storeImpactWriter.ts";
+import type { StoreImpactWriter } from "../../services/stores/storeImpactWriter.ts";
+import { topUpStore } from "../../services/stores/topUpStore.ts";
+import { createAnswerChecker, parseBody } from "../api/answerChecker.ts";
+import { CATALOGUE_ONLY } from "../support/factories.ts";
+import { createTestPlanting } from "../support/planting.ts";
+import { serve } from "../support/server.ts";
+
+/** One answer, already held to the API description. */
+type StoreAnswerOverHttp = {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  readonly body: Record<string, unknown>;
+};
+
+export type TestStore = {
+  readonly id: string;
+  readonly domain: string;
+  readonly live: Readonly<Record<string, string>>;
+  readonly test: Readonly<Record<string, string>>;
+};
+
+export type StoreApi = {
+  readonly url: string;
+  readonly get: (
+    path: string,
+    headers: Readonly<Record<string, string>>,
+  ) => Promise<StoreAnswerOverHttp>;
+  /** The body is sent as JSON; a string is sent as it is. */
+  readonly post: (
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    body: unknown,
+  ) => Promise<StoreAnswerOverHttp>;
+};
+
+/** The objects of a list in an answer. */
+export const rowsIn = (
+  body: Readonly<Record<string, unknown>>,
+  name: string,
+): readonly Readonly<Record<string, unknown>>[] =>
+  z.array(z.record(z.string(), z.unknown())).parse(body[name]);
+
+/** Serves the stores' interface on a real port over a real database until the test ends, as one process would. */
+export const startStoreApi = async (
+  t: ExecutionContext,
+  {
+    db,
+    clock = systemClock,
+    authenticator = createStoreAuthenticator({ db }),
+    storeWriter = createStoreImpactWriter({ db, clock }),
+    charities = createCharities({
+      db,
+      clock,
+      settings: CATALOGUE_ONLY,
+    }),
+    planting = createTestPlanting(db),
+  }: {
+    readonly db: DatabasePool;
+    readonly clock?: Clock;
+    readonly authenticator?: AuthenticateStore;
+    readonly storeWriter?: StoreImpactWriter;
+    readonly charities?: Charities;
+    readonly planting?: Planting;
+  },
+): Promise<StoreApi> => {
+  const app = createStoreApp({
+    db,
+    clock,
+    storeWriter,
+    charities,
+    planting,
+    publicBaseUrl: () => "https://impact.example",
+    authenticator,
+    checks: { database: () => Promise.resolve(), temporal: () => Promise.resolve() },
+    logger: pino({ level: "silent" }),
+    observe: () => undefined,
+  });
+  const url = await serve(t, app);
+  const checkAnswer = createAnswerChecker(await (await fetch(`${url}/openapi.json`)).json());
+  const call = async (
+    method: string,
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    body: unknown,
+  ): Promise<StoreAnswerOverHttp> => {
+    const response = await fetch(`${url}${path}`, {
+      method,
+      headers: {
+        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+        ...headers,
+      },
+      ...(body === undefined
+        ? {}
+        : { body: typeof body === "string" ? body : JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    if (response.status !== 304) {
+      checkAnswer(t, {
+        method,
+        path: new URL(url + path).pathname,
+        status: response.status,
+        contentType: response.headers.get("content-type"),
+        text,
+      });
+    }
+    return { status: response.status, headers: response.headers, text, body: parseBody(text) };
+  };
+  return {
+    url,
+    get: (path, headers) => call("GET", path, headers, undefined),
+    post: (path, headers, body) => call("POST", path, headers, body),
+  };
+};
+
+/** Two processes' worth of the interface over one database; a request's number picks one. */
+export const startTwoStoreApis = async (
+  t: ExecutionContext,
+  options: Parameters<typeof startStoreApi>[1],
+): Promise<(index: number) => StoreApi> => {
+  const even = await startStoreApi(t, options);
+  const odd = await startStoreApi(t, options);
+  return (index) => (index % 2 === 0 ? even : odd);
+};
+
+/** A store of the test's own: 50 cents a tree, 10 a bottle, and a balance. */
+export const createTestStore = async (
+  db: DatabasePool,
+  { balanceCents = 0, ...given }: Partial<NewStore> & { readonly balanceCents?: number } = {},
+): Promise<TestStore> => {
+  const { id, domain, apiKeyProd, apiKeyTest } = await createStore(
+    { db, clock: systemClock },
+    {
+      domain: `shop-${crypto.randomUUID()}.example`,
+      userId: null,
+      organizationId: null,
+      treePriceCents: 50,
+      bottlePriceCents: 10,
+      lowBalanceCents: 0,
+      ...given,
+    },
+  );
+  if (balanceCents > 0) {
+    const topUp = { storeId: id, amountCents: balanceCents, reference: null, note: "" };
+    await topUpStore({ db, clock: systemClock }, topUp);
+  }
+  return {
+    id,
+    domain,
+    live: { api_key: apiKeyProd, shop_name: domain },
+    test: { api_key: apiKeyTest, shop_name: domain },
+  };
+};

@@ -1,0 +1,211 @@
+import { z } from "zod";
+import { findAccount } from "../../db/accounts/accounts.ts";
+import { findStore } from "../../db/stores/stores.ts";
+import { createStoreAuthenticator } from "../../services/stores/createStoreAuthenticator.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { readJson, runImpact } from "../cli/runImpact.ts";
+
+const test = testWithDatabase();
+
+const created = z.strictObject({
+  id: z.uuid(),
+  domain: z.string(),
+  api_key_prod: z.string().startsWith("PROD-"),
+  api_key_test: z.string().startsWith("TEST-"),
+});
+
+const newDomain = (): string => `shop-${crypto.randomUUID()}.example`;
+
+test("store create prints the id, the domain and two keys that open the store, and nothing else", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const { id: org } = await createTestOrganization(t.context.db);
+  const domain = newDomain();
+
+  const run = await runImpact(
+    ["store", "create", "--domain", `https://${domain.toUpperCase()}/`, "--org", org, "--json"],
+    { env },
+  );
+
+  t.is(run.exitCode, 0);
+  const store = created.parse(readJson(run));
+  t.is(store.domain, domain);
+  t.like(await findStore(t.context.db, store.id), { organizationId: org, balanceCents: 0 });
+  const authenticate = createStoreAuthenticator({ db: t.context.db });
+  for (const [key, mode] of [
+    [store.api_key_prod, "live"],
+    [store.api_key_test, "test"],
+  ] as const) {
+    const result = await authenticate(key, { kind: "domain", name: domain });
+    t.like(result, { kind: "known", caller: { accountId: store.id, mode } });
+  }
+});
+
+test("a domain that is taken or none, and an unknown organization, create nothing", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const domain = newDomain();
+  await runImpact(["store", "create", "--domain", domain], { env });
+  const unknown = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
+
+  for (const [args, exitCode] of [
+    [["--domain", `HTTPS://${domain}`], 1],
+    [["--domain", "no domain"], 2],
+    [["--domain", newDomain(), "--org", unknown], 3],
+    [["--domain", newDomain(), "--tree-price", "0.001"], 2],
+    [[], 2],
+  ] as const) {
+    const run = await runImpact(["store", "create", ...args], { env });
+    t.is(run.exitCode, exitCode, run.stderr);
+    t.is(run.stdout, "");
+  }
+  const taken = await runImpact(["store", "create", "--domain", domain], { env });
+  t.is(taken.stderr, "impact: another store has this domain\n");
+});
+
+test("the defaults of the prices are shown in dollars", async (t) => {
+  const { stdout } = await runImpact(["store", "create", "--help"]);
+  t.regex(stdout, /--tree-price .*\(default:\s+0\.50\)/u);
+  t.regex(stdout, /--bottle-price .*\(default:\s+0\.10\)/u);
+});
+
+test("a top-up's reference is a text that is trimmed and not empty; a note has its limit", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const domain = newDomain();
+  await runImpact(["store", "create", "--domain", domain], { env });
+  const topUp = (...args: readonly string[]) =>
+    runImpact(["store", "topup", domain, "--amount", "5", "--json", ...args], { env });
+
+  for (const reference of ["", "  ", "r".repeat(201)]) {
+    t.is((await topUp("--reference", reference)).exitCode, 2);
+  }
+  t.is((await topUp("--note", "n".repeat(1001))).exitCode, 2);
+  t.like(readJson(await topUp("--reference", "r".repeat(200))), { balance_cents: 500 });
+  t.like(readJson(await topUp("--reference", "one")), { replayed: false, balance_cents: 1000 });
+  t.like(readJson(await topUp("--reference", " one ")), { replayed: true, balance_cents: 1000 });
+});
+
+test("a store that is uninstalled again keeps the first date", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const domain = newDomain();
+  await runImpact(["store", "create", "--domain", domain], { env });
+  const clock = createMovableClock("2026-05-01T10:00:00.000Z");
+  const uninstall = () => runImpact(["store", "uninstall", domain, "--json"], { env, clock });
+
+  const first = await uninstall();
+  clock.set("2026-05-02T10:00:00.000Z");
+  const again = await uninstall();
+
+  t.like(readJson(first), { uninstalled_at: "2026-05-01T10:00:00.000Z" });
+  t.is(again.stdout, first.stdout);
+  t.is(again.exitCode, 0);
+  t.regex(again.stderr, /uninstalled before/u);
+});
+
+test("a store is topped up, told and listed by its id and by its domain", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const domain = newDomain();
+  const { id } = created.parse(
+    readJson(await runImpact(["store", "create", "--domain", domain, "--json"], { env })),
+  );
+  const run = async (...args: readonly string[]): Promise<unknown> => {
+    const done = await runImpact(["store", ...args, "--json"], { env });
+    t.is(done.exitCode, 0, done.stderr);
+    return readJson(done);
+  };
+
+  const payment = ["--amount", "100.50", "--reference", "invoice-1", "--note", "first"];
+  t.like(await run("topup", domain, ...payment), { balance_cents: 10_050, replayed: false });
+  t.like(await run("topup", id, ...payment), { balance_cents: 10_050, replayed: true });
+  t.like(await run("topup", id, "--amount", "-0.50"), { balance_cents: 10_000 });
+  await run("update", id, "--low-balance", "200", "--donations", "off");
+  const { id: org } = await createTestOrganization(t.context.db);
+  t.like(await run("update", id, "--org", org), { organization_id: org });
+  t.like(await run("update", id, "--org", "none"), { organization_id: null });
+  t.like(await run("balance", domain), { balance_cents: 10_000, low_balance: true });
+  await run("set-price", id, "--tree", "1.25");
+  t.like(await run("show", domain), {
+    prices: { tree_cents: 125, bottle_cents: 10 },
+    features: { tree_planting: true, plastic_removal: true, donations: false },
+  });
+  const ledger = z
+    .array(z.looseObject({ kind: z.string(), amount_cents: z.number(), id: z.string() }))
+    .parse(await run("ledger", id));
+  t.deepEqual(
+    ledger.map(({ kind, amount_cents: amount }) => [kind, amount]),
+    [
+      ["correction", -50],
+      ["topup", 10_050],
+    ],
+  );
+  const older = await run("ledger", id, "--before", ledger[0]?.id ?? "");
+  t.is(z.array(z.unknown()).parse(older).length, 1);
+  const stores = z.array(z.looseObject({ id: z.string() })).parse(await run("list"));
+  t.true(stores.some((store) => store.id === id));
+
+  for (const args of [["list"], ["show", id], ["balance", id], ["ledger", id]]) {
+    const table = await runImpact(["store", ...args], { env });
+    t.is(table.exitCode, 0);
+    t.not(table.stdout, "");
+  }
+});
+
+test("an update of which a part is refused changes nothing", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const env = { DATABASE_URL: databaseUrl };
+  const create = async () =>
+    created.parse(
+      readJson(await runImpact(["store", "create", "--domain", newDomain(), "--json"], { env })),
+    );
+  const [{ id: taken }, { id }] = [await create(), await create()];
+  const before = [await findStore(db, id), await findAccount(db, id)];
+  const update = (...options: readonly string[]) =>
+    runImpact(
+      ["store", "update", id, "--charity-provider", "pledge", "--donations", "off", ...options],
+      { env },
+    );
+
+  const refused = await update("--user-id", taken);
+
+  t.is(refused.exitCode, 1);
+  t.regex(refused.stderr, /another store has this user id/u);
+  t.is((await update("--org", "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11")).exitCode, 3);
+  t.deepEqual([await findStore(db, id), await findAccount(db, id)], before);
+  t.is((await update("--user-id", crypto.randomUUID())).exitCode, 0);
+  t.like(await findAccount(db, id), { charityProvider: "pledge" });
+  t.like(await findStore(db, id), { donations: false, treePlanting: true });
+});
+
+test("more than the balance cannot be taken back, and the message says what there is", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const domain = newDomain();
+  await runImpact(["store", "create", "--domain", domain], { env });
+  await runImpact(["store", "topup", domain, "--amount", "5"], { env });
+
+  const run = await runImpact(["store", "topup", domain, "--amount", "-5.01"], { env });
+
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /5\.00 USD/u);
+});
+
+test("a store is uninstalled and reinstalled; a further key opens it too", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const domain = newDomain();
+  const { id } = created.parse(
+    readJson(await runImpact(["store", "create", "--domain", domain, "--json"], { env })),
+  );
+  const authenticate = createStoreAuthenticator({ db: t.context.db, cachedMs: 1 });
+  const issued = await runImpact(["store", "issue-key", domain, "--mode", "test", "--json"], {
+    env,
+  });
+  const { key } = z.looseObject({ key: z.string().startsWith("TEST-") }).parse(readJson(issued));
+  const open = async () => (await authenticate(key, { kind: "domain", name: domain })).kind;
+
+  t.is(await open(), "known");
+  t.is((await runImpact(["store", "uninstall", domain], { env })).exitCode, 0);
+  t.is(await open(), "shop_unknown");
+  t.is((await runImpact(["store", "reinstall", id], { env })).exitCode, 0);
+  t.is(await open(), "known");
+  const unknown = await runImpact(["store", "show", "nowhere.example"], { env });
+  t.is(unknown.exitCode, 3);
+});
