@@ -11,7 +11,7 @@ const DAY = 86_400;
 const EVENTS = "/v1/billing/meter_events";
 
 test("the request schemas are those of the installed SDK", async (t) => {
-  const kept = await readFile(new URL("requestSchemas.json", import.meta.url), "utf8");
+  const kept = await readFile(new URL("../../stripeDouble/requestSchemas.json", import.meta.url), "utf8");
 
   t.deepEqual(JSON.parse(kept), deriveRequestSchemas());
 });
