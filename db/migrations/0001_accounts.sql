@@ -8,8 +8,14 @@ CREATE TABLE account (
   billing_day smallint NOT NULL DEFAULT 1 CONSTRAINT account_billing_day CHECK (billing_day BETWEEN 1 AND 31),
   stripe_customer_id text,
   stripe_subscription_id text,
+  -- Which of the charity providers answers an organization's searches and checks its donations.
+  charity_provider text NOT NULL DEFAULT 'catalogue'
+    CONSTRAINT account_charity_provider CHECK (charity_provider IN ('catalogue', 'everyorg', 'change', 'pledge')),
   created_at timestamptz NOT NULL
 );
+
+-- Usage of one Stripe customer is compared with one account's books, and sent by one sender at a time.
+CREATE UNIQUE INDEX account_stripe_customer ON account (stripe_customer_id) WHERE stripe_customer_id IS NOT NULL;
 
 -- Keys are random; only their SHA-256 is kept. Several may live at once, so that they can be rotated.
 CREATE TABLE api_key (

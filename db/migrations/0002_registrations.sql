@@ -1,3 +1,7 @@
+-- Words are searched inside of names; btree_gin lets one index hold the account beside them.
+CREATE EXTENSION IF NOT EXISTS pg_trgm;
+CREATE EXTENSION IF NOT EXISTS btree_gin;
+
 -- One impact action. The count is what was registered; a refund raises refunded_count and leaves it.
 CREATE TABLE registration (
   id uuid PRIMARY KEY,
@@ -12,7 +16,20 @@ CREATE TABLE registration (
   created_at timestamptz NOT NULL,
   idempotency_key text,
   attribution text NOT NULL DEFAULT '',
-  metadata jsonb NOT NULL DEFAULT '{}'
+  metadata jsonb NOT NULL DEFAULT '{}',
+  -- Which order a tree registration belongs to and with how many trees; all three are null until it is gathered. No
+  -- foreign key: its trigger would run for each new registration, where the columns are always null.
+  planting_order_id integer,
+  tree_order_id bigint,
+  ordered_count bigint,
+  -- Of a store's registrations: for whom, for which order, at which price. Null in those of organizations.
+  customer_name text,
+  customer_email text,
+  customer_id text,
+  order_id text,
+  notes text,
+  -- What one unit took from the balance, 0 in test mode; a reversal gives this back, not the price of the day.
+  unit_price_cents bigint CONSTRAINT registration_unit_price CHECK (unit_price_cents >= 0)
 );
 
 -- Decides which of several concurrent requests with one key creates the record.
@@ -21,6 +38,24 @@ CREATE UNIQUE INDEX registration_idempotency_key
 CREATE INDEX registration_listing ON registration (account_id, mode, kind, created_at, id);
 CREATE INDEX registration_attribution
   ON registration (account_id, mode, kind, attribution, created_at, id) WHERE attribution <> '';
+
+-- What the next gathering takes; rows leave it as they are gathered, so that it stays as small as the backlog.
+CREATE INDEX registration_ungathered ON registration (account_id, mode, id)
+  WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count;
+
+CREATE INDEX registration_planting_order ON registration (planting_order_id) WHERE planting_order_id IS NOT NULL;
+
+-- Partial, all of them: an organization's registration is in none.
+CREATE INDEX registration_order ON registration
+  (account_id, mode, kind, ltrim(order_id, '#'), created_at, id) WHERE order_id IS NOT NULL;
+CREATE INDEX registration_customer_email ON registration
+  (account_id, mode, kind, lower(customer_email), created_at, id) WHERE customer_email IS NOT NULL;
+CREATE INDEX registration_customer_id ON registration
+  (account_id, mode, kind, customer_id, created_at, id) WHERE customer_id IS NOT NULL;
+CREATE INDEX registration_customer_name ON registration
+  USING gin (account_id, customer_name gin_trgm_ops) WHERE customer_name IS NOT NULL;
+CREATE INDEX registration_reversible ON registration
+  (account_id, mode, kind, created_at, id) WHERE unit_price_cents IS NOT NULL AND refunded_count < count;
 
 -- Kept in the transaction of what they count, never counted anew. The period is 'all' or a month of UTC, YYYY-MM.
 CREATE TABLE impact_total (

@@ -5,7 +5,7 @@ export type UsageStream = AccountMode & { readonly meter: Kind };
 
 /**
  * The most units that one fact or one meter event may carry: Stripe takes at most 15 digits. The CHECK
- * usage_fact_quantity in db/migrations/0003_usage.sql holds facts to the same.
+ * usage_fact_quantity in db/migrations/0003_billing.sql holds facts to the same.
  */
 export const MAXIMUM_QUANTITY = 999_999_999_999_999;
 

@@ -11,7 +11,10 @@ const DAY = 86_400;
 const EVENTS = "/v1/billing/meter_events";
 
 test("the request schemas are those of the installed SDK", async (t) => {
-  const kept = await readFile(new URL("../../stripeDouble/requestSchemas.json", import.meta.url), "utf8");
+  const kept = await readFile(
+    new URL("../../stripeDouble/requestSchemas.json", import.meta.url),
+    "utf8",
+  );
 
   t.deepEqual(JSON.parse(kept), deriveRequestSchemas());
 });
@@ -219,9 +222,13 @@ test("a wrong key or none is refused", async (t) => {
 });
 
 test("the double runs as a program and is steered over HTTP", async (t) => {
-  const program = spawn(process.execPath, [new URL("../../stripeDouble/main.ts", import.meta.url).pathname], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
+  const program = spawn(
+    process.execPath,
+    [new URL("../../stripeDouble/main.ts", import.meta.url).pathname],
+    {
+      stdio: ["ignore", "pipe", "inherit"],
+    },
+  );
   t.teardown(() => program.kill("SIGKILL"));
   const lines: string[] = [];
   for await (const line of createInterface(program.stdout)) {

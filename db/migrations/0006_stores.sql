@@ -1,7 +1,3 @@
--- Words are searched inside of names; btree_gin lets one index hold the account beside them.
-CREATE EXTENSION IF NOT EXISTS pg_trgm;
-CREATE EXTENSION IF NOT EXISTS btree_gin;
-
 -- What a store account has beside its keys and records.
 CREATE TABLE store (
   account_id uuid PRIMARY KEY REFERENCES account,
@@ -45,6 +41,7 @@ CREATE TABLE balance_entry (
   -- Trees or bottles.
   quantity bigint,
   registration_id uuid REFERENCES registration,
+  donation_id uuid REFERENCES donation,
   -- The operator's name for a top-up: the same one twice is one top-up.
   reference text,
   note text NOT NULL DEFAULT '',
@@ -79,25 +76,3 @@ CREATE TABLE idempotent_answer (
   created_at timestamptz NOT NULL,
   PRIMARY KEY (account_id, mode, operation, key)
 );
-
--- Of a store's registrations: for whom, for which order, at which price. Null in those of organizations.
-ALTER TABLE registration
-  ADD COLUMN customer_name text,
-  ADD COLUMN customer_email text,
-  ADD COLUMN customer_id text,
-  ADD COLUMN order_id text,
-  ADD COLUMN notes text,
-  -- What one unit took from the balance, 0 in test mode; a reversal gives this back, not the price of the day.
-  ADD COLUMN unit_price_cents bigint CONSTRAINT registration_unit_price CHECK (unit_price_cents >= 0);
-
--- Partial, all of them: an organization's registration is in none.
-CREATE INDEX registration_order ON registration
-  (account_id, mode, kind, ltrim(order_id, '#'), created_at, id) WHERE order_id IS NOT NULL;
-CREATE INDEX registration_customer_email ON registration
-  (account_id, mode, kind, lower(customer_email), created_at, id) WHERE customer_email IS NOT NULL;
-CREATE INDEX registration_customer_id ON registration
-  (account_id, mode, kind, customer_id, created_at, id) WHERE customer_id IS NOT NULL;
-CREATE INDEX registration_customer_name ON registration
-  USING gin (account_id, customer_name gin_trgm_ops) WHERE customer_name IS NOT NULL;
-CREATE INDEX registration_reversible ON registration
-  (account_id, mode, kind, created_at, id) WHERE unit_price_cents IS NOT NULL AND refunded_count < count;

@@ -16,7 +16,7 @@ CREATE TABLE meter_event (
   key_generation integer NOT NULL DEFAULT 0,
   state text NOT NULL CONSTRAINT meter_event_state CHECK (
     state IN (
-      'sealed', 'sending', 'delivered', 'void', 'held', 'rejected', 'expired', 'blocked', 'superseded'
+      'sealed', 'sending', 'delivered', 'void', 'held', 'rejected', 'expired', 'blocked', 'superseded', 'waived'
     )
   ),
   attempts integer NOT NULL DEFAULT 0,
@@ -35,6 +35,9 @@ CREATE TABLE meter_event (
 CREATE UNIQUE INDEX meter_event_unfinished
   ON meter_event (account_id, mode, meter) WHERE state IN ('sealed', 'sending');
 CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state IN ('rejected', 'expired', 'blocked');
+
+-- Most events are delivered without a word; support lists those of which there is something to say.
+CREATE INDEX meter_event_delivered_with_note ON meter_event (id) WHERE state = 'delivered' AND last_error IS NOT NULL;
 
 -- The outbox of billing: written with what it accounts for, never changed but for the event that carries it.
 CREATE TABLE usage_fact (
@@ -77,6 +80,8 @@ CREATE INDEX ledger_usage_time ON ledger_usage (account_id, meter, second);
 CREATE TABLE billing_period (
   account_id uuid NOT NULL REFERENCES account,
   meter text NOT NULL,
+  -- The subscription that the period was read of.
+  subscription_id text NOT NULL,
   starts_at timestamptz NOT NULL,
   ends_at timestamptz NOT NULL CONSTRAINT billing_period_span CHECK (starts_at < ends_at),
   read_at timestamptz NOT NULL,

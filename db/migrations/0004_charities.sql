@@ -1,3 +1,178 @@
+-- A charity donation on record, in US cents. It makes no usage facts.
+CREATE TABLE donation (
+  id uuid PRIMARY KEY,
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL CONSTRAINT donation_mode CHECK (mode IN ('live', 'test')),
+  -- At most 2^53 - 1, so that JSON carries it exactly.
+  amount_cents bigint NOT NULL CONSTRAINT donation_amount_cents CHECK (amount_cents BETWEEN 1 AND 9007199254740991),
+  -- Nine digits; null where the provider knows none.
+  ein text CONSTRAINT donation_ein CHECK (ein ~ '^\d{9}$'),
+  -- The charity's id at the provider that it was checked with.
+  nonprofit_id text NOT NULL,
+  charity_provider text NOT NULL,
+  charity_name text NOT NULL,
+  created_at timestamptz NOT NULL,
+  idempotency_key text,
+  attribution text NOT NULL DEFAULT '',
+  metadata jsonb NOT NULL DEFAULT '{}',
+  refunded_at timestamptz,
+  -- Of a store's donations: for whom and for which order. Null in those of organizations.
+  customer_name text,
+  customer_email text,
+  customer_id text,
+  order_id text
+);
+
+-- Decides which of several concurrent requests with one key creates the record.
+CREATE UNIQUE INDEX donation_idempotency_key
+  ON donation (account_id, mode, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX donation_listing ON donation (account_id, mode, created_at, id);
+CREATE INDEX donation_attribution
+  ON donation (account_id, mode, attribution, created_at, id) WHERE attribution <> '';
+
+CREATE INDEX donation_customer_email ON donation
+  (account_id, mode, lower(customer_email), created_at, id) WHERE customer_email IS NOT NULL;
+CREATE INDEX donation_customer_id ON donation
+  (account_id, mode, customer_id, created_at, id) WHERE customer_id IS NOT NULL;
+CREATE INDEX donation_customer_name ON donation
+  USING gin (account_id, customer_name gin_trgm_ops) WHERE customer_name IS NOT NULL;
+CREATE INDEX donation_order ON donation
+  (account_id, mode, ltrim(order_id, '#'), created_at, id) WHERE order_id IS NOT NULL;
+-- A reversal takes the newest that stand.
+CREATE INDEX donation_standing ON donation (account_id, mode, created_at, id) WHERE refunded_at IS NULL;
+
+-- What a client asked for, until its charity is checked: the row becomes a donation or goes. Its id is the donation's.
+CREATE TABLE donation_request (
+  id uuid PRIMARY KEY,
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL,
+  idempotency_key text,
+  details jsonb NOT NULL,
+  created_at timestamptz NOT NULL
+);
+
+-- Concurrent requests with one key wait for one and the same check.
+CREATE UNIQUE INDEX donation_request_idempotency_key
+  ON donation_request (account_id, mode, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX donation_request_age ON donation_request (created_at);
+
+-- Donations that are not refunded, kept in their own transactions. The period is 'all' or a month of UTC, YYYY-MM.
+CREATE TABLE donation_total (
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL,
+  period text NOT NULL CONSTRAINT donation_total_period CHECK (period = 'all' OR period ~ '^\d{4}-\d{2}$'),
+  count bigint NOT NULL CONSTRAINT donation_total_count CHECK (count >= 0),
+  amount_cents bigint NOT NULL
+    CONSTRAINT donation_total_safe CHECK (amount_cents BETWEEN 0 AND 9007199254740991),
+  PRIMARY KEY (account_id, mode, period)
+) WITH (fillfactor = 50);
+
+-- A donation is refunded whole and once.
+CREATE TABLE donation_refund (
+  donation_id uuid PRIMARY KEY REFERENCES donation,
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL,
+  reason text,
+  idempotency_key text,
+  metadata jsonb NOT NULL DEFAULT '{}',
+  created_at timestamptz NOT NULL
+);
+
+CREATE UNIQUE INDEX donation_refund_idempotency_key
+  ON donation_refund (account_id, mode, idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+-- The donation that each idempotency key of a refund was given with first, also where the donation was refunded already:
+-- a key that a client has an answer to must never refund anything else.
+CREATE TABLE donation_refund_key (
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL,
+  idempotency_key text NOT NULL,
+  donation_id uuid NOT NULL REFERENCES donation,
+  PRIMARY KEY (account_id, mode, idempotency_key)
+);
+
+-- The donation items that were provisioned for an account, once for each mode.
+CREATE TABLE donation_subscription (
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL,
+  processor text NOT NULL CONSTRAINT donation_subscription_processor CHECK (processor IN ('stripe', 'ledger')),
+  -- The processor's subscription that carries the items; null for the built-in ledger, which keeps none.
+  subscription_id text,
+  -- Null until the processor has the items.
+  active_since timestamptz,
+  -- When the processor was last seen to have them.
+  verified_at timestamptz,
+  -- Counts the attempts at the processor; each has an idempotency key of its own.
+  attempt integer NOT NULL DEFAULT 0,
+  -- Until then another call may be provisioning.
+  leased_until timestamptz,
+  PRIMARY KEY (account_id, mode)
+);
+
+-- The built-in catalogue: the rows of the IRS Business Master File, and what we know of well-known charities beside it.
+CREATE TABLE charity (
+  ein text PRIMARY KEY CONSTRAINT charity_ein CHECK (ein ~ '^\d{9}$'),
+  -- As the IRS lists it, in capitals; the well-known name where no file was loaded yet.
+  name text NOT NULL,
+  -- Trade, chapter or local name.
+  sort_name text NOT NULL DEFAULT '',
+  -- What the public calls it; empty for most.
+  known_as text NOT NULL DEFAULT '',
+  website text NOT NULL DEFAULT '',
+  city text NOT NULL DEFAULT '',
+  state text NOT NULL DEFAULT '',
+  ntee text NOT NULL DEFAULT '',
+  -- 9 marks a subordinate of a group ruling, which often shares its name with hundreds of others.
+  affiliation text NOT NULL DEFAULT '',
+  subsection text NOT NULL,
+  deductibility text NOT NULL,
+  -- From 0 to 9; ranks the larger of two equal matches first.
+  income_code smallint NOT NULL DEFAULT 0,
+  -- The day of the extract that the row was last seen in; null for what no extract has told.
+  extracted_on date,
+  -- A 501(c)(3) to which contributions are deductible.
+  eligible boolean NOT NULL GENERATED ALWAYS AS (subsection = '03' AND deductibility = '1') STORED,
+  -- Words in small letters with a space around each; the search brings its words into the same form.
+  search_text text NOT NULL GENERATED ALWAYS AS (
+    ' ' || regexp_replace(
+      lower(regexp_replace(
+        replace(known_as || ' ' || name || ' ' || sort_name, '&', ' and '), '[''.]', '', 'g'
+      )),
+      '[^a-z0-9]+', ' ', 'g'
+    ) || ' '
+  ) STORED
+) WITH (fillfactor = 90);
+
+CREATE INDEX charity_search ON charity USING gin (search_text gin_trgm_ops) WHERE eligible;
+-- The order of a search without conditions.
+CREATE INDEX charity_listing ON charity ((known_as = ''), ein) WHERE eligible;
+
+-- How far the import of a file came, so that it goes on there.
+CREATE TABLE charity_import (
+  sha256 text NOT NULL CONSTRAINT charity_import_sha256 CHECK (length(sha256) = 64),
+  extracted_on date NOT NULL,
+  -- Lines of the file that are done, the header included.
+  lines_done bigint NOT NULL,
+  finished_at timestamptz,
+  PRIMARY KEY (sha256, extracted_on)
+);
+
+-- What remote providers told of single charities; good for a day.
+CREATE TABLE charity_detail (
+  provider text NOT NULL,
+  -- `ein:` or `id:` and what was asked for.
+  lookup text NOT NULL,
+  charity jsonb NOT NULL,
+  fetched_at timestamptz NOT NULL,
+  PRIMARY KEY (provider, lookup)
+);
+
+-- The instants of a bucket's latest turns, oldest first. Lost in a crash of the database, which harms nobody.
+CREATE UNLOGGED TABLE rate_limit (
+  bucket text PRIMARY KEY,
+  turns timestamptz[] NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01);
+
 -- Charities that many people know, so that search and donations work before any file is loaded: written from public
 -- facts. The import of the IRS's file adds what that says and keeps the well-known name and the website.
 INSERT INTO charity (ein, name, known_as, website, ntee, subsection, deductibility)

@@ -25,27 +25,20 @@ CREATE TABLE planting_order (
   gathered_at timestamptz NOT NULL,
   planted_at timestamptz,
   verified_at timestamptz,
-  -- When its workflow was started.
-  dispatched_at timestamptz
+  -- When its workflow was last started or found running.
+  dispatched_at timestamptz,
+  -- When its partner was last asked for news. A workflow can be lost: with Temporal's database, or because somebody ends
+  -- it. That nobody looks at its order any more is what shows it.
+  looked_at timestamptz,
+  -- When looking had brought all that it can bring; reports may still come.
+  finished_at timestamptz
 );
 
 CREATE INDEX planting_order_account ON planting_order (account_id, id);
 CREATE INDEX planting_order_waiting ON planting_order (id) WHERE dispatched_at IS NULL;
+CREATE INDEX planting_order_unfinished ON planting_order (greatest(dispatched_at, looked_at)) WHERE finished_at IS NULL;
 
 CREATE SEQUENCE tree_order_id AS bigint;
-
--- Which order a tree registration belongs to and with how many trees; all three are null until it is gathered. No
--- foreign key: its trigger would run for each new registration, where the columns are always null.
-ALTER TABLE registration
-  ADD COLUMN planting_order_id integer,
-  ADD COLUMN tree_order_id bigint,
-  ADD COLUMN ordered_count bigint;
-
--- What the next gathering takes; rows leave it as they are gathered, so that it stays as small as the backlog.
-CREATE INDEX registration_ungathered ON registration (account_id, mode, id)
-  WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count;
-
-CREATE INDEX registration_planting_order ON registration (planting_order_id) WHERE planting_order_id IS NOT NULL;
 
 CREATE TABLE planting_site (
   id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -128,6 +121,8 @@ CREATE TABLE planting_tally (
 -- Answers that all API processes give alike until they expire.
 CREATE TABLE cached_answer (
   key text PRIMARY KEY,
+  -- Bodies hold addresses of this service: where it was reached when they were made up.
+  base_url text NOT NULL,
   -- Of the order that it shows; 0 where there is none.
   revision integer NOT NULL,
   body text NOT NULL,
@@ -137,9 +132,14 @@ CREATE TABLE cached_answer (
 
 CREATE INDEX cached_answer_expiry ON cached_answer (expires_at);
 
--- The public page of an account. The slug never changes, whatever becomes of the name.
-CREATE TABLE dashboard (
-  account_id uuid PRIMARY KEY REFERENCES account,
-  slug text NOT NULL CONSTRAINT dashboard_slug UNIQUE CHECK (slug ~ '^[a-z0-9-]{8,60}$'),
-  created_at timestamptz NOT NULL
+-- Which trees of a partner's record of planting are credited to which order. Together they never exceed the record.
+CREATE TABLE planting_claim (
+  partner text NOT NULL,
+  -- The partner's name for the record.
+  reference text NOT NULL,
+  order_id integer NOT NULL REFERENCES planting_order,
+  trees bigint NOT NULL CONSTRAINT planting_claim_trees CHECK (trees >= 1),
+  PRIMARY KEY (partner, reference, order_id)
 );
+
+CREATE INDEX planting_claim_order ON planting_claim (order_id);

@@ -1,0 +1,6 @@
+-- The public page of an account. The slug never changes, whatever becomes of the name.
+CREATE TABLE dashboard (
+  account_id uuid PRIMARY KEY REFERENCES account,
+  slug text NOT NULL CONSTRAINT dashboard_slug UNIQUE CHECK (slug ~ '^[a-z0-9-]{8,60}$'),
+  created_at timestamptz NOT NULL
+);

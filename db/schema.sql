@@ -1,0 +1,608 @@
+CREATE EXTENSION btree_gin;
+
+CREATE EXTENSION pg_trgm;
+
+CREATE SEQUENCE tree_order_id AS bigint;
+
+CREATE TABLE account (
+  id uuid NOT NULL,
+  type text NOT NULL,
+  name text NOT NULL,
+  fractional_counting boolean NOT NULL DEFAULT false,
+  billing_day smallint NOT NULL DEFAULT 1,
+  stripe_customer_id text,
+  stripe_subscription_id text,
+  charity_provider text NOT NULL DEFAULT 'catalogue'::text,
+  created_at timestamp with time zone NOT NULL,
+  CONSTRAINT account_pkey PRIMARY KEY (id),
+  CONSTRAINT account_billing_day CHECK (billing_day >= 1 AND billing_day <= 31),
+  CONSTRAINT account_charity_provider CHECK (charity_provider = ANY (ARRAY['catalogue'::text, 'everyorg'::text, 'change'::text, 'pledge'::text])),
+  CONSTRAINT account_name CHECK (length(name) >= 1 AND length(name) <= 200),
+  CONSTRAINT account_type CHECK (type = ANY (ARRAY['organization'::text, 'store'::text]))
+) WITH ();
+
+CREATE TABLE api_key (
+  id uuid NOT NULL,
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  hash bytea NOT NULL,
+  hint text NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  revoked_at timestamp with time zone,
+  CONSTRAINT api_key_hash UNIQUE (hash),
+  CONSTRAINT api_key_pkey PRIMARY KEY (id),
+  CONSTRAINT api_key_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT api_key_hash_check CHECK (length(hash) = 32),
+  CONSTRAINT api_key_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
+) WITH ();
+
+CREATE TABLE balance_entry (
+  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  account_id uuid NOT NULL,
+  kind text NOT NULL,
+  amount_cents bigint NOT NULL,
+  balance_cents bigint NOT NULL,
+  quantity bigint,
+  registration_id uuid,
+  donation_id uuid,
+  reference text,
+  note text NOT NULL DEFAULT ''::text,
+  created_at timestamp with time zone NOT NULL,
+  CONSTRAINT balance_entry_pkey PRIMARY KEY (id),
+  CONSTRAINT balance_entry_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT balance_entry_donation_id_fkey FOREIGN KEY (donation_id) REFERENCES donation(id),
+  CONSTRAINT balance_entry_registration_id_fkey FOREIGN KEY (registration_id) REFERENCES registration(id),
+  CONSTRAINT balance_entry_amount CHECK (amount_cents <> 0),
+  CONSTRAINT balance_entry_balance CHECK (balance_cents >= 0),
+  CONSTRAINT balance_entry_kind CHECK (kind = ANY (ARRAY['topup'::text, 'correction'::text, 'tree'::text, 'bottle'::text, 'donation'::text, 'refund'::text]))
+) WITH ();
+
+CREATE TABLE billing_period (
+  account_id uuid NOT NULL,
+  meter text NOT NULL,
+  subscription_id text NOT NULL,
+  starts_at timestamp with time zone NOT NULL,
+  ends_at timestamp with time zone NOT NULL,
+  read_at timestamp with time zone NOT NULL,
+  CONSTRAINT billing_period_pkey PRIMARY KEY (account_id, meter),
+  CONSTRAINT billing_period_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT billing_period_span CHECK (starts_at < ends_at)
+) WITH ();
+
+CREATE TABLE cached_answer (
+  key text NOT NULL,
+  base_url text NOT NULL,
+  revision integer NOT NULL,
+  body text NOT NULL,
+  stored_at timestamp with time zone NOT NULL,
+  expires_at timestamp with time zone NOT NULL,
+  CONSTRAINT cached_answer_pkey PRIMARY KEY (key)
+) WITH ();
+
+CREATE TABLE charity (
+  ein text NOT NULL,
+  name text NOT NULL,
+  sort_name text NOT NULL DEFAULT ''::text,
+  known_as text NOT NULL DEFAULT ''::text,
+  website text NOT NULL DEFAULT ''::text,
+  city text NOT NULL DEFAULT ''::text,
+  state text NOT NULL DEFAULT ''::text,
+  ntee text NOT NULL DEFAULT ''::text,
+  affiliation text NOT NULL DEFAULT ''::text,
+  subsection text NOT NULL,
+  deductibility text NOT NULL,
+  income_code smallint NOT NULL DEFAULT 0,
+  extracted_on date,
+  eligible boolean NOT NULL GENERATED ALWAYS AS (((subsection = '03'::text) AND (deductibility = '1'::text))) STORED,
+  search_text text NOT NULL GENERATED ALWAYS AS (((' '::text || regexp_replace(lower(regexp_replace(replace(((((known_as || ' '::text) || name) || ' '::text) || sort_name), '&'::text, ' and '::text), '[''.]'::text, ''::text, 'g'::text)), '[^a-z0-9]+'::text, ' '::text, 'g'::text)) || ' '::text)) STORED,
+  CONSTRAINT charity_pkey PRIMARY KEY (ein),
+  CONSTRAINT charity_ein CHECK (ein ~ '^\d{9}$'::text)
+) WITH (fillfactor=90);
+
+CREATE TABLE charity_detail (
+  provider text NOT NULL,
+  lookup text NOT NULL,
+  charity jsonb NOT NULL,
+  fetched_at timestamp with time zone NOT NULL,
+  CONSTRAINT charity_detail_pkey PRIMARY KEY (provider, lookup)
+) WITH ();
+
+CREATE TABLE charity_import (
+  sha256 text NOT NULL,
+  extracted_on date NOT NULL,
+  lines_done bigint NOT NULL,
+  finished_at timestamp with time zone,
+  CONSTRAINT charity_import_pkey PRIMARY KEY (sha256, extracted_on),
+  CONSTRAINT charity_import_sha256 CHECK (length(sha256) = 64)
+) WITH ();
+
+CREATE TABLE dashboard (
+  account_id uuid NOT NULL,
+  slug text NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  CONSTRAINT dashboard_slug UNIQUE (slug),
+  CONSTRAINT dashboard_pkey PRIMARY KEY (account_id),
+  CONSTRAINT dashboard_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT dashboard_slug_check CHECK (slug ~ '^[a-z0-9-]{8,60}$'::text)
+) WITH ();
+
+CREATE TABLE donation (
+  id uuid NOT NULL,
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  amount_cents bigint NOT NULL,
+  ein text,
+  nonprofit_id text NOT NULL,
+  charity_provider text NOT NULL,
+  charity_name text NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  idempotency_key text,
+  attribution text NOT NULL DEFAULT ''::text,
+  metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
+  refunded_at timestamp with time zone,
+  customer_name text,
+  customer_email text,
+  customer_id text,
+  order_id text,
+  CONSTRAINT donation_pkey PRIMARY KEY (id),
+  CONSTRAINT donation_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT donation_amount_cents CHECK (amount_cents >= 1 AND amount_cents <= '9007199254740991'::bigint),
+  CONSTRAINT donation_ein CHECK (ein ~ '^\d{9}$'::text),
+  CONSTRAINT donation_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
+) WITH ();
+
+CREATE TABLE donation_refund (
+  donation_id uuid NOT NULL,
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  reason text,
+  idempotency_key text,
+  metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
+  created_at timestamp with time zone NOT NULL,
+  CONSTRAINT donation_refund_pkey PRIMARY KEY (donation_id),
+  CONSTRAINT donation_refund_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT donation_refund_donation_id_fkey FOREIGN KEY (donation_id) REFERENCES donation(id)
+) WITH ();
+
+CREATE TABLE donation_refund_key (
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  idempotency_key text NOT NULL,
+  donation_id uuid NOT NULL,
+  CONSTRAINT donation_refund_key_pkey PRIMARY KEY (account_id, mode, idempotency_key),
+  CONSTRAINT donation_refund_key_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT donation_refund_key_donation_id_fkey FOREIGN KEY (donation_id) REFERENCES donation(id)
+) WITH ();
+
+CREATE TABLE donation_request (
+  id uuid NOT NULL,
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  idempotency_key text,
+  details jsonb NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  CONSTRAINT donation_request_pkey PRIMARY KEY (id),
+  CONSTRAINT donation_request_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id)
+) WITH ();
+
+CREATE TABLE donation_subscription (
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  processor text NOT NULL,
+  subscription_id text,
+  active_since timestamp with time zone,
+  verified_at timestamp with time zone,
+  attempt integer NOT NULL DEFAULT 0,
+  leased_until timestamp with time zone,
+  CONSTRAINT donation_subscription_pkey PRIMARY KEY (account_id, mode),
+  CONSTRAINT donation_subscription_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT donation_subscription_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text]))
+) WITH ();
+
+CREATE TABLE donation_total (
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  period text NOT NULL,
+  count bigint NOT NULL,
+  amount_cents bigint NOT NULL,
+  CONSTRAINT donation_total_pkey PRIMARY KEY (account_id, mode, period),
+  CONSTRAINT donation_total_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT donation_total_count CHECK (count >= 0),
+  CONSTRAINT donation_total_period CHECK (period = 'all'::text OR period ~ '^\d{4}-\d{2}$'::text),
+  CONSTRAINT donation_total_safe CHECK (amount_cents >= 0 AND amount_cents <= '9007199254740991'::bigint)
+) WITH (fillfactor=50);
+
+CREATE TABLE idempotent_answer (
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  operation text NOT NULL,
+  key text NOT NULL,
+  request_hash bytea NOT NULL,
+  answer text NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  CONSTRAINT idempotent_answer_pkey PRIMARY KEY (account_id, mode, operation, key),
+  CONSTRAINT idempotent_answer_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT idempotent_answer_hash CHECK (length(request_hash) = 32),
+  CONSTRAINT idempotent_answer_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
+  CONSTRAINT idempotent_answer_operation CHECK (operation = ANY (ARRAY['plant'::text, 'plastic'::text, 'donate'::text, 'refund'::text]))
+) WITH ();
+
+CREATE TABLE impact_total (
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  kind text NOT NULL,
+  period text NOT NULL,
+  total bigint NOT NULL,
+  CONSTRAINT impact_total_pkey PRIMARY KEY (account_id, mode, kind, period),
+  CONSTRAINT impact_total_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT impact_total_period CHECK (period = 'all'::text OR period ~ '^\d{4}-\d{2}$'::text),
+  CONSTRAINT impact_total_safe CHECK (total >= 0 AND total <= '9007199254740991'::bigint)
+) WITH (fillfactor=50);
+
+CREATE TABLE ledger_usage (
+  identifier text NOT NULL,
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  meter text NOT NULL,
+  second bigint NOT NULL,
+  quantity bigint NOT NULL,
+  recorded_at timestamp with time zone NOT NULL,
+  CONSTRAINT ledger_usage_pkey PRIMARY KEY (identifier),
+  CONSTRAINT ledger_usage_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id)
+) WITH ();
+
+CREATE TABLE meter_event (
+  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  meter text NOT NULL,
+  second bigint NOT NULL,
+  sequence integer NOT NULL,
+  quantity bigint NOT NULL,
+  identifier text NOT NULL,
+  processor text NOT NULL,
+  customer_id text,
+  key_generation integer NOT NULL DEFAULT 0,
+  state text NOT NULL,
+  attempts integer NOT NULL DEFAULT 0,
+  first_attempt_at timestamp with time zone,
+  leased_until timestamp with time zone,
+  outcome_unknown boolean NOT NULL DEFAULT false,
+  last_error text,
+  sealed_at timestamp with time zone NOT NULL,
+  settled_at timestamp with time zone,
+  CONSTRAINT meter_event_identifier UNIQUE (identifier),
+  CONSTRAINT meter_event_sealing UNIQUE (account_id, mode, meter, second, sequence),
+  CONSTRAINT meter_event_pkey PRIMARY KEY (id),
+  CONSTRAINT meter_event_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT meter_event_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
+  CONSTRAINT meter_event_state CHECK (state = ANY (ARRAY['sealed'::text, 'sending'::text, 'delivered'::text, 'void'::text, 'held'::text, 'rejected'::text, 'expired'::text, 'blocked'::text, 'superseded'::text, 'waived'::text]))
+) WITH (fillfactor=80);
+
+CREATE TABLE partner_reference (
+  id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
+  partner text NOT NULL,
+  kind text NOT NULL,
+  reference text NOT NULL,
+  CONSTRAINT partner_reference_reference UNIQUE (partner, kind, reference),
+  CONSTRAINT partner_reference_pkey PRIMARY KEY (id),
+  CONSTRAINT partner_reference_kind CHECK (kind = ANY (ARRAY['allocation'::text, 'field_update'::text, 'planting_session'::text]))
+) WITH ();
+
+CREATE TABLE planting_claim (
+  partner text NOT NULL,
+  reference text NOT NULL,
+  order_id integer NOT NULL,
+  trees bigint NOT NULL,
+  CONSTRAINT planting_claim_pkey PRIMARY KEY (partner, reference, order_id),
+  CONSTRAINT planting_claim_order_id_fkey FOREIGN KEY (order_id) REFERENCES planting_order(id),
+  CONSTRAINT planting_claim_trees CHECK (trees >= 1)
+) WITH ();
+
+CREATE TABLE planting_fact (
+  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  order_id integer NOT NULL,
+  stage text NOT NULL,
+  state text NOT NULL,
+  reason text,
+  source text NOT NULL,
+  occurred_at timestamp with time zone NOT NULL,
+  content jsonb NOT NULL,
+  digest bytea NOT NULL,
+  evidence jsonb,
+  received_at timestamp with time zone NOT NULL,
+  CONSTRAINT planting_fact_once UNIQUE (order_id, stage, digest),
+  CONSTRAINT planting_fact_pkey PRIMARY KEY (id),
+  CONSTRAINT planting_fact_order_id_fkey FOREIGN KEY (order_id) REFERENCES planting_order(id),
+  CONSTRAINT planting_fact_digest CHECK (length(digest) = 32),
+  CONSTRAINT planting_fact_source CHECK (source = ANY (ARRAY['partner'::text, 'callback'::text, 'operator'::text])),
+  CONSTRAINT planting_fact_stage CHECK (stage = ANY (ARRAY['funds_distributed'::text, 'allocated'::text, 'planted'::text, 'planted_and_verified'::text])),
+  CONSTRAINT planting_fact_state CHECK (state = ANY (ARRAY['accepted'::text, 'waiting'::text, 'contradiction'::text]))
+) WITH ();
+
+CREATE TABLE planting_media (
+  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  order_id integer NOT NULL,
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  site_id integer NOT NULL,
+  type text NOT NULL,
+  url text NOT NULL,
+  thumbnail_url text NOT NULL,
+  latitude double precision NOT NULL,
+  longitude double precision NOT NULL,
+  taken_at timestamp with time zone NOT NULL,
+  CONSTRAINT planting_media_pkey PRIMARY KEY (id),
+  CONSTRAINT planting_media_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT planting_media_order_id_fkey FOREIGN KEY (order_id) REFERENCES planting_order(id),
+  CONSTRAINT planting_media_site_id_fkey FOREIGN KEY (site_id) REFERENCES planting_site(id),
+  CONSTRAINT planting_media_type CHECK (type = ANY (ARRAY['photo'::text, 'image'::text, 'video'::text]))
+) WITH ();
+
+CREATE TABLE planting_order (
+  id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
+  public_id text NOT NULL,
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  partner text NOT NULL,
+  partner_name text NOT NULL,
+  buyer_name text NOT NULL,
+  timeline text NOT NULL,
+  tree_count bigint NOT NULL,
+  refunded_count bigint NOT NULL DEFAULT 0,
+  partner_reference text,
+  stage text NOT NULL DEFAULT 'gathered'::text,
+  revision integer NOT NULL DEFAULT 1,
+  site_shares jsonb NOT NULL DEFAULT '[]'::jsonb,
+  gathered_at timestamp with time zone NOT NULL,
+  planted_at timestamp with time zone,
+  verified_at timestamp with time zone,
+  dispatched_at timestamp with time zone,
+  looked_at timestamp with time zone,
+  finished_at timestamp with time zone,
+  CONSTRAINT planting_order_public_id UNIQUE (public_id),
+  CONSTRAINT planting_order_pkey PRIMARY KEY (id),
+  CONSTRAINT planting_order_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT planting_order_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
+  CONSTRAINT planting_order_refunded_count CHECK (refunded_count >= 0 AND refunded_count <= tree_count),
+  CONSTRAINT planting_order_stage CHECK (stage = ANY (ARRAY['gathered'::text, 'funds_distributed'::text, 'allocated'::text, 'planted'::text, 'planted_and_verified'::text])),
+  CONSTRAINT planting_order_timeline CHECK (timeline = ANY (ARRAY['allocations'::text, 'sessions'::text])),
+  CONSTRAINT planting_order_tree_count CHECK (tree_count >= 1)
+) WITH ();
+
+CREATE TABLE planting_site (
+  id integer NOT NULL GENERATED ALWAYS AS IDENTITY,
+  partner text NOT NULL,
+  reference text NOT NULL,
+  name text NOT NULL,
+  subsite_name text NOT NULL,
+  organization_name text NOT NULL,
+  region text NOT NULL,
+  country text NOT NULL,
+  forest_type text NOT NULL,
+  latitude double precision NOT NULL,
+  longitude double precision NOT NULL,
+  main_image text NOT NULL,
+  CONSTRAINT planting_site_reference UNIQUE (partner, reference),
+  CONSTRAINT planting_site_pkey PRIMARY KEY (id),
+  CONSTRAINT planting_site_forest_type CHECK (forest_type = ANY (ARRAY['mangrove'::text, 'terrestrial'::text])),
+  CONSTRAINT planting_site_latitude CHECK (latitude >= '-90'::integer::double precision AND latitude <= 90::double precision),
+  CONSTRAINT planting_site_longitude CHECK (longitude >= '-180'::integer::double precision AND longitude <= 180::double precision)
+) WITH ();
+
+CREATE TABLE planting_tally (
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  site_id integer NOT NULL,
+  factor_id text NOT NULL,
+  planted bigint NOT NULL,
+  verified bigint NOT NULL,
+  CONSTRAINT planting_tally_pkey PRIMARY KEY (account_id, mode, site_id, factor_id),
+  CONSTRAINT planting_tally_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT planting_tally_site_id_fkey FOREIGN KEY (site_id) REFERENCES planting_site(id),
+  CONSTRAINT planting_tally_planted CHECK (planted >= 0),
+  CONSTRAINT planting_tally_verified CHECK (verified >= 0)
+) WITH (fillfactor=50);
+
+CREATE UNLOGGED TABLE rate_limit (
+  bucket text NOT NULL,
+  turns timestamp with time zone[] NOT NULL,
+  CONSTRAINT rate_limit_pkey PRIMARY KEY (bucket)
+) WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0.01);
+
+CREATE TABLE refund (
+  id uuid NOT NULL,
+  registration_id uuid NOT NULL,
+  count bigint NOT NULL,
+  reason text,
+  created_at timestamp with time zone NOT NULL,
+  dispatched_at timestamp with time zone,
+  CONSTRAINT refund_pkey PRIMARY KEY (id),
+  CONSTRAINT refund_registration_id_fkey FOREIGN KEY (registration_id) REFERENCES registration(id),
+  CONSTRAINT refund_count CHECK (count >= 1)
+) WITH ();
+
+CREATE TABLE registration (
+  id uuid NOT NULL,
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  kind text NOT NULL,
+  count bigint NOT NULL,
+  fractional_count double precision NOT NULL DEFAULT 0,
+  refunded_count bigint NOT NULL DEFAULT 0,
+  created_at timestamp with time zone NOT NULL,
+  idempotency_key text,
+  attribution text NOT NULL DEFAULT ''::text,
+  metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
+  planting_order_id integer,
+  tree_order_id bigint,
+  ordered_count bigint,
+  customer_name text,
+  customer_email text,
+  customer_id text,
+  order_id text,
+  notes text,
+  unit_price_cents bigint,
+  CONSTRAINT registration_pkey PRIMARY KEY (id),
+  CONSTRAINT registration_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT registration_count CHECK (count >= 1 AND count <= '9007199254740991'::bigint),
+  CONSTRAINT registration_kind CHECK (kind = ANY (ARRAY['tree'::text, 'bottle'::text])),
+  CONSTRAINT registration_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
+  CONSTRAINT registration_refunded_count CHECK (refunded_count >= 0 AND refunded_count <= count),
+  CONSTRAINT registration_unit_price CHECK (unit_price_cents >= 0)
+) WITH ();
+
+CREATE TABLE schema_migration (
+  number integer NOT NULL,
+  name text NOT NULL,
+  applied_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT schema_migration_pkey PRIMARY KEY (number)
+) WITH ();
+
+CREATE TABLE store (
+  account_id uuid NOT NULL,
+  domain text NOT NULL,
+  user_id text NOT NULL,
+  organization_id uuid,
+  tree_price_cents bigint NOT NULL,
+  bottle_price_cents bigint NOT NULL,
+  low_balance_cents bigint NOT NULL DEFAULT 0,
+  tree_planting boolean NOT NULL DEFAULT true,
+  plastic_removal boolean NOT NULL DEFAULT true,
+  donations boolean NOT NULL DEFAULT true,
+  uninstalled_at timestamp with time zone,
+  CONSTRAINT store_domain UNIQUE (domain),
+  CONSTRAINT store_user_id UNIQUE (user_id),
+  CONSTRAINT store_pkey PRIMARY KEY (account_id),
+  CONSTRAINT store_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT store_organization_id_fkey FOREIGN KEY (organization_id) REFERENCES account(id),
+  CONSTRAINT store_bottle_price CHECK (bottle_price_cents >= 0 AND bottle_price_cents <= '99999999999'::bigint),
+  CONSTRAINT store_low_balance CHECK (low_balance_cents >= 0),
+  CONSTRAINT store_tree_price CHECK (tree_price_cents >= 0 AND tree_price_cents <= '99999999999'::bigint)
+) WITH ();
+
+CREATE TABLE store_balance (
+  account_id uuid NOT NULL,
+  balance_cents bigint NOT NULL DEFAULT 0,
+  CONSTRAINT store_balance_pkey PRIMARY KEY (account_id),
+  CONSTRAINT store_balance_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT store_balance_safe CHECK (balance_cents >= 0 AND balance_cents <= '9007199254740991'::bigint)
+) WITH (fillfactor=50);
+
+CREATE TABLE usage_fact (
+  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  meter text NOT NULL,
+  registration_id uuid NOT NULL,
+  refund_id uuid,
+  quantity bigint NOT NULL,
+  second bigint NOT NULL,
+  meter_event_id bigint,
+  CONSTRAINT usage_fact_pkey PRIMARY KEY (id),
+  CONSTRAINT usage_fact_meter_event_id_fkey FOREIGN KEY (meter_event_id) REFERENCES meter_event(id),
+  CONSTRAINT usage_fact_refund_id_fkey FOREIGN KEY (refund_id) REFERENCES refund(id),
+  CONSTRAINT usage_fact_registration_id_fkey FOREIGN KEY (registration_id) REFERENCES registration(id),
+  CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= '999999999999999'::bigint)
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.05);
+
+CREATE UNIQUE INDEX account_stripe_customer ON public.account USING btree (stripe_customer_id) WHERE (stripe_customer_id IS NOT NULL);
+
+CREATE INDEX api_key_account ON public.api_key USING btree (account_id, created_at);
+
+CREATE INDEX balance_entry_listing ON public.balance_entry USING btree (account_id, id);
+
+CREATE UNIQUE INDEX balance_entry_reference ON public.balance_entry USING btree (account_id, reference) WHERE (reference IS NOT NULL);
+
+CREATE INDEX cached_answer_expiry ON public.cached_answer USING btree (expires_at);
+
+CREATE INDEX charity_listing ON public.charity USING btree (((known_as = ''::text)), ein) WHERE eligible;
+
+CREATE INDEX charity_search ON public.charity USING gin (search_text gin_trgm_ops) WHERE eligible;
+
+CREATE INDEX donation_attribution ON public.donation USING btree (account_id, mode, attribution, created_at, id) WHERE (attribution <> ''::text);
+
+CREATE INDEX donation_customer_email ON public.donation USING btree (account_id, mode, lower(customer_email), created_at, id) WHERE (customer_email IS NOT NULL);
+
+CREATE INDEX donation_customer_id ON public.donation USING btree (account_id, mode, customer_id, created_at, id) WHERE (customer_id IS NOT NULL);
+
+CREATE INDEX donation_customer_name ON public.donation USING gin (account_id, customer_name gin_trgm_ops) WHERE (customer_name IS NOT NULL);
+
+CREATE UNIQUE INDEX donation_idempotency_key ON public.donation USING btree (account_id, mode, idempotency_key) WHERE (idempotency_key IS NOT NULL);
+
+CREATE INDEX donation_listing ON public.donation USING btree (account_id, mode, created_at, id);
+
+CREATE INDEX donation_order ON public.donation USING btree (account_id, mode, ltrim(order_id, '#'::text), created_at, id) WHERE (order_id IS NOT NULL);
+
+CREATE INDEX donation_standing ON public.donation USING btree (account_id, mode, created_at, id) WHERE (refunded_at IS NULL);
+
+CREATE UNIQUE INDEX donation_refund_idempotency_key ON public.donation_refund USING btree (account_id, mode, idempotency_key) WHERE (idempotency_key IS NOT NULL);
+
+CREATE INDEX donation_request_age ON public.donation_request USING btree (created_at);
+
+CREATE UNIQUE INDEX donation_request_idempotency_key ON public.donation_request USING btree (account_id, mode, idempotency_key) WHERE (idempotency_key IS NOT NULL);
+
+CREATE INDEX ledger_usage_time ON public.ledger_usage USING btree (account_id, meter, second);
+
+CREATE INDEX meter_event_delivered_with_note ON public.meter_event USING btree (id) WHERE ((state = 'delivered'::text) AND (last_error IS NOT NULL));
+
+CREATE INDEX meter_event_failed ON public.meter_event USING btree (account_id, id) WHERE (state = ANY (ARRAY['rejected'::text, 'expired'::text, 'blocked'::text]));
+
+CREATE UNIQUE INDEX meter_event_unfinished ON public.meter_event USING btree (account_id, mode, meter) WHERE (state = ANY (ARRAY['sealed'::text, 'sending'::text]));
+
+CREATE INDEX planting_claim_order ON public.planting_claim USING btree (order_id);
+
+CREATE UNIQUE INDEX planting_fact_accepted ON public.planting_fact USING btree (order_id, stage) WHERE (state = 'accepted'::text);
+
+CREATE INDEX planting_fact_contradiction ON public.planting_fact USING btree (order_id) WHERE (state = 'contradiction'::text);
+
+CREATE INDEX planting_media_account ON public.planting_media USING btree (account_id, mode, id);
+
+CREATE INDEX planting_media_site ON public.planting_media USING btree (site_id, id) WHERE (mode = 'live'::text);
+
+CREATE INDEX planting_order_account ON public.planting_order USING btree (account_id, id);
+
+CREATE INDEX planting_order_unfinished ON public.planting_order USING btree (GREATEST(dispatched_at, looked_at)) WHERE (finished_at IS NULL);
+
+CREATE INDEX planting_order_waiting ON public.planting_order USING btree (id) WHERE (dispatched_at IS NULL);
+
+CREATE INDEX refund_registration ON public.refund USING btree (registration_id);
+
+CREATE INDEX refund_waiting ON public.refund USING btree (created_at) WHERE (dispatched_at IS NULL);
+
+CREATE INDEX registration_attribution ON public.registration USING btree (account_id, mode, kind, attribution, created_at, id) WHERE (attribution <> ''::text);
+
+CREATE INDEX registration_customer_email ON public.registration USING btree (account_id, mode, kind, lower(customer_email), created_at, id) WHERE (customer_email IS NOT NULL);
+
+CREATE INDEX registration_customer_id ON public.registration USING btree (account_id, mode, kind, customer_id, created_at, id) WHERE (customer_id IS NOT NULL);
+
+CREATE INDEX registration_customer_name ON public.registration USING gin (account_id, customer_name gin_trgm_ops) WHERE (customer_name IS NOT NULL);
+
+CREATE UNIQUE INDEX registration_idempotency_key ON public.registration USING btree (account_id, mode, kind, idempotency_key) WHERE (idempotency_key IS NOT NULL);
+
+CREATE INDEX registration_listing ON public.registration USING btree (account_id, mode, kind, created_at, id);
+
+CREATE INDEX registration_order ON public.registration USING btree (account_id, mode, kind, ltrim(order_id, '#'::text), created_at, id) WHERE (order_id IS NOT NULL);
+
+CREATE INDEX registration_planting_order ON public.registration USING btree (planting_order_id) WHERE (planting_order_id IS NOT NULL);
+
+CREATE INDEX registration_reversible ON public.registration USING btree (account_id, mode, kind, created_at, id) WHERE ((unit_price_cents IS NOT NULL) AND (refunded_count < count));
+
+CREATE INDEX registration_ungathered ON public.registration USING btree (account_id, mode, id) WHERE ((kind = 'tree'::text) AND (planting_order_id IS NULL) AND (refunded_count < count));
+
+CREATE INDEX usage_fact_event ON public.usage_fact USING btree (meter_event_id) WHERE (meter_event_id IS NOT NULL);
+
+CREATE INDEX usage_fact_registration ON public.usage_fact USING btree (registration_id);
+
+CREATE INDEX usage_fact_unsealed ON public.usage_fact USING btree (account_id, mode, meter, second, id) WHERE (meter_event_id IS NULL);
+
+CREATE OR REPLACE FUNCTION public.refuse_balance_change()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  RAISE EXCEPTION 'balance entries are never changed: add another' USING ERRCODE = 'restrict_violation';
+END
+$function$;
+
+CREATE TRIGGER balance_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.balance_entry FOR EACH STATEMENT EXECUTE FUNCTION refuse_balance_change();
