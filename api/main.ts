@@ -1,8 +1,8 @@
 import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
-import { takeTurn } from "../db/rateLimits.ts";
+import { takePermit } from "../db/rateLimits.ts";
 import { systemClock } from "../domain/clock.ts";
-import { browsableAddress } from "../program/browsableAddress.ts";
+import { browsableUrl } from "../program/browsableUrl.ts";
 import { openCopies, openDatabase, openSearches } from "../program/openDatabase.ts";
 import { readCharitySettings } from "../program/readCharitySettings.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
@@ -55,7 +55,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const running: RunningServer[] = [];
   const ownAddress = (): string =>
     config.PUBLIC_BASE_URL ??
-    browsableAddress(running[0]?.address ?? `http://${config.HOST}:${config.PORT}`);
+    browsableUrl(running[0]?.address ?? `http://${config.HOST}:${config.PORT}`);
   const standalone = createStandaloneApp({
     ...around,
     authenticator: createAuthenticator({ db, accountType: "organization" }),
@@ -72,7 +72,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     billing,
     charities,
     validateDonation: createDonationValidator(temporal),
-    takeTurn: (bucket, limit) => takeTurn(db, bucket, limit),
+    takePermit: (bucket, limit) => takePermit(db, bucket, limit),
     writer,
   });
   const store = createStoreApp({

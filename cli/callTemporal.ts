@@ -1,6 +1,6 @@
 import type { Client } from "@temporalio/client";
 import { isGrpcCancelledError, isGrpcDeadlineError, isGrpcServiceError } from "@temporalio/client";
-import { callTemporalWithin } from "../program/callTemporalWithin.ts";
+import { withTemporalDeadline } from "../program/withTemporalDeadline.ts";
 import { CommandError, EXIT } from "./exitCodes.ts";
 
 /** It answers within milliseconds where it is up. */
@@ -27,7 +27,7 @@ export const callTemporal = async <Result>(
   work: () => Promise<Result>,
 ): Promise<Result> => {
   try {
-    return await callTemporalWithin(temporal, PATIENCE_MS, work);
+    return await withTemporalDeadline(temporal, PATIENCE_MS, work);
   } catch (error) {
     if (isNoAnswer(innermost(error))) {
       throw new CommandError(

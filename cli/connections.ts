@@ -4,7 +4,7 @@ import type { DatabasePool } from "slonik";
 import type { Config } from "../config/config.ts";
 import { readRunFile } from "../embedded/runFile.ts";
 import type { RunFile } from "../embedded/runFile.ts";
-import { browsableAddress } from "../program/browsableAddress.ts";
+import { browsableUrl } from "../program/browsableUrl.ts";
 import { openDatabase } from "../program/openDatabase.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
 import { StartupError } from "../program/startupError.ts";
@@ -60,7 +60,7 @@ export const createConnections = (readConfig: () => Config): Connections => {
   const publicBaseUrl = once(async () => {
     const { PUBLIC_BASE_URL, DATABASE_URL, HOST, PORT } = config();
     const started = DATABASE_URL === undefined ? await running() : null;
-    return PUBLIC_BASE_URL ?? browsableAddress(started?.apiUrl ?? `http://${HOST}:${PORT}`);
+    return PUBLIC_BASE_URL ?? browsableUrl(started?.apiUrl ?? `http://${HOST}:${PORT}`);
   });
 
   const databaseUrl = once(async () => {

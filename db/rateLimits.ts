@@ -3,7 +3,7 @@ import { z } from "zod";
 import { sql } from "./sql.ts";
 
 /** Takes a turn of a limit that all processes share; false when it is used up. */
-export type TakeTurn = (
+export type TakePermit = (
   bucket: string,
   limit: { readonly turns: number; readonly windowMs: number },
 ) => Promise<boolean>;
@@ -13,10 +13,10 @@ export type TakeTurn = (
  * database's clock counts, and the row's lock puts concurrent turns in order. A turn that is not granted costs nothing;
  * one that lies ahead is from before the clock was set back and no longer counts.
  */
-export const takeTurn = (
+export const takePermit = (
   db: CommonQueryMethods,
   bucket: string,
-  { turns, windowMs }: Parameters<TakeTurn>[1],
+  { turns, windowMs }: Parameters<TakePermit>[1],
 ): Promise<boolean> =>
   db
     .maybeOne(sql.type(z.strictObject({ granted: z.literal(true) }))`

@@ -1,6 +1,6 @@
 import { probePort } from "../program/probePort.ts";
 import { StartupError } from "../program/startupError.ts";
-import { readFault } from "./readFault.ts";
+import { errorDetails } from "./errorDetails.ts";
 
 /**
  * Makes sure that a port can be listened on. 0 stands for any free port and always can.
@@ -15,7 +15,7 @@ export const requireFreePort = async (
   try {
     await probePort(host, port);
   } catch (error) {
-    const { code, message } = readFault(error);
+    const { code, message } = errorDetails(error);
     if (code === "EADDRINUSE") {
       throw new StartupError(
         `Port ${port} on ${host} is in use, and the ${purpose} needs it. ` +

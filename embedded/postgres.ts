@@ -24,7 +24,7 @@ import { findPostgresBinaries, findServerUser, userMay } from "./postgresBinarie
 import type { ServerUser } from "./postgresBinaries.ts";
 import { identifyProcess, isRunning, stopProcess } from "./processIdentity.ts";
 import type { StopSignals } from "./processIdentity.ts";
-import { readFault } from "./readFault.ts";
+import { errorDetails } from "./errorDetails.ts";
 
 export type EmbeddedPostgres = { readonly url: string; readonly process: ManagedProcess };
 
@@ -140,7 +140,7 @@ const initialize = async (
       { ...user, cwd: fresh, env: ENVIRONMENT },
     );
   } catch (error) {
-    const { message, stderr } = readFault(error);
+    const { message, stderr } = errorDetails(error);
     throw new StartupError(
       `PostgreSQL's data folder could not be made in ${folder}:\n  ${(stderr ?? message).trim()}`,
       { cause: error },
@@ -183,7 +183,7 @@ const tryToConnect = async (url: string): Promise<Client | null> => {
     await client.connect();
     return client;
   } catch (error) {
-    const { code } = readFault(error);
+    const { code } = errorDetails(error);
     // 57P03: it is still starting up, perhaps recovering.
     if (code === "ECONNREFUSED" || code === "57P03") {
       return null;

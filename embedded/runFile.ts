@@ -2,7 +2,7 @@ import { readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { isRunning } from "./processIdentity.ts";
-import { readFault } from "./readFault.ts";
+import { errorDetails } from "./errorDetails.ts";
 
 const runFile = z.strictObject({
   pid: z.int(),
@@ -35,7 +35,7 @@ export const readRunFile = async (dataDir: string): Promise<RunFile | null> => {
   try {
     text = await readFile(pathOf(dataDir), "utf8");
   } catch (error) {
-    if (readFault(error).code === "ENOENT") {
+    if (errorDetails(error).code === "ENOENT") {
       return null;
     }
     throw error;

@@ -14,7 +14,7 @@ import type { StartContext } from "./managedProcess.ts";
 import { requireFreePort } from "./ports.ts";
 import { startPostgres } from "./postgres.ts";
 import { identifyProcess } from "./processIdentity.ts";
-import { readFault } from "./readFault.ts";
+import { errorDetails } from "./errorDetails.ts";
 import { startRole } from "./role.ts";
 import type { Role, RunningRole } from "./role.ts";
 import { removeRunFile, writeRunFile } from "./runFile.ts";
@@ -71,7 +71,7 @@ const makeDataFolder = async (dataDir: string): Promise<string> => {
     return folder;
   } catch (error) {
     throw new StartupError(
-      `The data folder ${folder} cannot be used: ${(readFault(error).stderr ?? readFault(error).message).trim()}. Set DATA_DIR to a folder that you may write.`,
+      `The data folder ${folder} cannot be used: ${(errorDetails(error).stderr ?? errorDetails(error).message).trim()}. Set DATA_DIR to a folder that you may write.`,
       { cause: error },
     );
   }
@@ -114,8 +114,9 @@ const migrateDatabase = async (url: string): Promise<readonly string[]> => {
   try {
     return (await migrate(url)).applied;
   } catch (error) {
-    const { message, code } = readFault(error);
-    const cause = error instanceof Error && error.cause !== undefined ? readFault(error.cause) : {};
+    const { message, code } = errorDetails(error);
+    const cause =
+      error instanceof Error && error.cause !== undefined ? errorDetails(error.cause) : {};
     const reason = [message || code, "message" in cause ? cause.message : ""].filter(Boolean);
     throw new StartupError(
       `The database ${withoutPassword(url)} cannot be used: ${reason.join(" ")}\n` +
@@ -138,7 +139,7 @@ const reachTemporal = async (address: string): Promise<void> => {
     await once(socket, "connect", { signal: AbortSignal.timeout(CONNECT_TIMEOUT_MS) });
   } catch (error) {
     throw new StartupError(
-      `Temporal at ${address} (TEMPORAL_ADDRESS) cannot be reached: ${readFault(error).message}. ` +
+      `Temporal at ${address} (TEMPORAL_ADDRESS) cannot be reached: ${errorDetails(error).message}. ` +
         "Start it or correct TEMPORAL_ADDRESS; without TEMPORAL_ADDRESS an embedded one is used.",
       { cause: error },
     );

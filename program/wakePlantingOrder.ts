@@ -1,7 +1,7 @@
 import type { Client } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
 import { factsSignal, plantingOrderWorkflowId } from "../workflows/plantingOrder.ts";
-import { callTemporalWithin } from "./callTemporalWithin.ts";
+import { withTemporalDeadline } from "./withTemporalDeadline.ts";
 
 /**
  * Tells an order's workflow that facts have come. Whether it hears of it makes no difference but for the time: the facts
@@ -14,7 +14,7 @@ export const wakePlantingOrder = async (
   timeoutMs: number,
 ): Promise<boolean> => {
   try {
-    await callTemporalWithin(temporal, timeoutMs, () =>
+    await withTemporalDeadline(temporal, timeoutMs, () =>
       temporal.workflow.getHandle(plantingOrderWorkflowId(orderId)).signal(factsSignal),
     );
     return true;

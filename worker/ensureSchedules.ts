@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Client, ScheduleOptions } from "@temporalio/client";
 import { ScheduleAlreadyRunning, ScheduleOverlapPolicy } from "@temporalio/client";
 import type { Logger } from "pino";
-import { callTemporalWithin } from "../program/callTemporalWithin.ts";
+import { withTemporalDeadline } from "../program/withTemporalDeadline.ts";
 import { plantingGathering, PLANTING_GATHERING_ID } from "../workflows/plantingGathering.ts";
 import { reconciliation, RECONCILIATION_ID } from "../workflows/reconciliation.ts";
 
@@ -99,7 +99,7 @@ export const ensureSchedules = async (
     let pauseMs = lookAgainMs;
     try {
       for (const schedule of schedules) {
-        await callTemporalWithin(temporal, CALLS_WITHIN_MS, () =>
+        await withTemporalDeadline(temporal, CALLS_WITHIN_MS, () =>
           ensureSchedule(temporal, schedule, known.has(schedule)),
         );
         known.add(schedule);

@@ -9,7 +9,7 @@ import { listWaitingStreams } from "../db/billing/usageFacts.ts";
 import type { Clock } from "../domain/clock.ts";
 import { refundIdOf } from "../domain/registrations/refund.ts";
 import { lastSealableSecond } from "../domain/billing/usage.ts";
-import { callTemporalWithin } from "../program/callTemporalWithin.ts";
+import { withTemporalDeadline } from "../program/withTemporalDeadline.ts";
 import { refund, refundedSignal } from "../workflows/refund.ts";
 import { usageSender, usageSenderWorkflowId, wakeSignal } from "../workflows/usageSender.ts";
 import { createWakeSchedule } from "./wakeSchedule.ts";
@@ -75,7 +75,7 @@ export const runDispatcher = async (
   signal: AbortSignal,
 ): Promise<void> => {
   const call = <Result>(work: () => Promise<Result>): Promise<Result> =>
-    callTemporalWithin(temporal, CALL_WITHIN_MS, work);
+    withTemporalDeadline(temporal, CALL_WITHIN_MS, work);
 
   const wakeSender = async ({ accountId, mode, meter }: WaitingStream): Promise<void> => {
     const stream = { accountId, mode, meter };

@@ -1,8 +1,8 @@
 import type { Client } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
 import { readServerStatus } from "../../db/serverStatus.ts";
-import { within } from "../../domain/within.ts";
-import { callTemporalWithin } from "../../program/callTemporalWithin.ts";
+import { withTimeout } from "../../domain/withTimeout.ts";
+import { withTemporalDeadline } from "../../program/withTemporalDeadline.ts";
 import type { HealthChecks } from "./healthEndpoints.ts";
 
 /** Shorter than the patience of those who ask, so that they learn which part it is. */
@@ -16,9 +16,9 @@ export const createHealthChecks = ({
   readonly db: DatabasePool;
   readonly temporal: Client;
 }): HealthChecks => ({
-  database: () => within(AbortSignal.timeout(PATIENCE_MS), readServerStatus(db)),
+  database: () => withTimeout(AbortSignal.timeout(PATIENCE_MS), readServerStatus(db)),
   temporal: () =>
-    callTemporalWithin(temporal, PATIENCE_MS, () =>
+    withTemporalDeadline(temporal, PATIENCE_MS, () =>
       temporal.workflowService.describeNamespace({ namespace: temporal.options.namespace }),
     ),
 });

@@ -8,11 +8,11 @@ export type HealthChecks = {
   readonly temporal: () => Promise<unknown>;
 };
 
-const liveReply = z.strictObject({ status: z.literal("ok") }).meta({ id: "Liveness" });
-const ALIVE: z.output<typeof liveReply> = { status: "ok" };
+const liveResponse = z.strictObject({ status: z.literal("ok") }).meta({ id: "Liveness" });
+const ALIVE: z.output<typeof liveResponse> = { status: "ok" };
 
 const part = z.enum(["ok", "unreachable"]);
-const readyReply = z
+const readyResponse = z
   .strictObject({
     status: z.enum(["ok", "unavailable"]),
     database: part,
@@ -22,7 +22,7 @@ const readyReply = z
     }),
   })
   .meta({ id: "Readiness" });
-type Ready = z.output<typeof readyReply>;
+type Ready = z.output<typeof readyResponse>;
 
 const outcomeOf = (check: () => Promise<unknown>): Promise<Ready["database"]> =>
   check().then(
@@ -51,10 +51,10 @@ export const healthEndpoints = (checks: HealthChecks): readonly Endpoint[] => {
         operationId: "health",
         tag: "operations",
         summary: "Whether the process is alive",
-        refusals: [],
+        errors: [],
       },
-      schemas: { reply: liveReply },
-      examples: { reply: ALIVE },
+      schemas: { response: liveResponse },
+      examples: { response: ALIVE },
       handle: () => Promise.resolve(ALIVE),
     }),
     publicEndpoint({
@@ -64,11 +64,11 @@ export const healthEndpoints = (checks: HealthChecks): readonly Endpoint[] => {
         operationId: "readiness",
         tag: "operations",
         summary: "Whether requests can be served, and which dependency answers",
-        otherReplies: { 503: "The database is unreachable." },
-        refusals: [],
+        otherStatuses: { 503: "The database is unreachable." },
+        errors: [],
       },
-      schemas: { reply: readyReply },
-      examples: { reply: { status: "ok", database: "ok", temporal: "ok" } },
+      schemas: { response: readyResponse },
+      examples: { response: { status: "ok", database: "ok", temporal: "ok" } },
       handle: async (ctx) => {
         looking ??= readiness(checks).finally(() => {
           looking = null;

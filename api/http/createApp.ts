@@ -3,16 +3,16 @@ import Koa from "koa";
 import type { Middleware } from "koa";
 import type { Logger } from "pino";
 import type { PresentError } from "../../program/startServer.ts";
-import { guideVisitors } from "../middleware/guideVisitors.ts";
-import type { Guide } from "../middleware/guideVisitors.ts";
+import { browserFallback } from "../middleware/browserFallback.ts";
+import type { BrowserFallback } from "../middleware/browserFallback.ts";
 import { handleErrors } from "../middleware/handleErrors.ts";
 import { identifyRequest } from "../middleware/identifyRequest.ts";
 import { limitRate } from "../middleware/limitRate.ts";
-import type { TakeTurn } from "../../db/rateLimits.ts";
+import type { TakePermit } from "../../db/rateLimits.ts";
 import { observeRequest } from "../middleware/observeRequest.ts";
 import type { RequestObserver } from "../middleware/observeRequest.ts";
 import { readBody } from "../middleware/readBody.ts";
-import { refuseUnknown } from "../middleware/refuseUnknown.ts";
+import { rejectUnmatched } from "../middleware/rejectUnmatched.ts";
 import type { ApiContext, ApiState } from "./apiContext.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { HttpError } from "./httpError.ts";
@@ -51,20 +51,20 @@ export const createApp = ({
   logger,
   observe,
   checkKey,
-  takeTurn,
+  takePermit,
   presentError,
   endpoints,
   pages = [],
-  guides = [],
+  browserFallbacks = [],
 }: AppDependencies & {
   /** Lets only requests with a valid key pass, and tells `ctx.state.caller` whose it is. */
   readonly checkKey: Middleware<ApiState>;
   /** Counts the requests of endpoints that have a limit. */
-  readonly takeTurn?: TakeTurn;
+  readonly takePermit?: TakePermit;
   readonly presentError: PresentError;
   readonly endpoints: readonly Endpoint[];
   readonly pages?: readonly Page[];
-  readonly guides?: readonly Guide[];
+  readonly browserFallbacks?: readonly BrowserFallback[];
 }): Koa<ApiState> => {
   const app = new Koa<ApiState>();
   // Answers that Koa itself fails to write; refusals and faults of ours never get here.
@@ -85,7 +85,7 @@ export const createApp = ({
       ...(access === "key" ? [checkKey] : []),
       ...(requestsPerSecond === undefined
         ? []
-        : [limitRate({ takeTurn, endpoint: `${method} ${path}`, requestsPerSecond })]),
+        : [limitRate({ takePermit, endpoint: `${method} ${path}`, requestsPerSecond })]),
       ...(method === "post" ? [parseBody] : []),
       run,
     );
@@ -94,7 +94,7 @@ export const createApp = ({
     router.get(path, rememberRoute(path), run);
   }
   app.use(router.routes());
-  app.use(guideVisitors(guides));
-  app.use(refuseUnknown);
+  app.use(browserFallback(browserFallbacks));
+  app.use(rejectUnmatched);
   return app;
 };

@@ -8,7 +8,7 @@ import { parseQuery, parseRequest } from "./parseRequest.ts";
 import { streamJson } from "./streamJson.ts";
 
 /** Something a client may meet beside the answer of success. */
-export type Refusal = {
+export type ErrorResponse = {
   readonly status: number;
   readonly when: string;
   /** A message as it is given. */
@@ -25,26 +25,26 @@ type Description = {
   readonly details?: string;
   /** What stands for the parameters in the path. */
   readonly pathParameters?: Readonly<Record<string, string>>;
-  readonly refusals: readonly Refusal[];
+  readonly errors: readonly ErrorResponse[];
   /** Statuses other than 200 under which the answer has its usual shape, and when. */
-  readonly otherReplies?: Readonly<Record<number, string>>;
+  readonly otherStatuses?: Readonly<Record<number, string>>;
   /** Headers that the endpoint knows beside those of the key, and what they mean; all optional. */
   readonly requestHeaders?: Readonly<
     Record<string, { readonly description: string; readonly maxLength?: number }>
   >;
   /** Headers of the answer of success and what they mean. One with an ETag may be answered 304. */
-  readonly replyHeaders?: Readonly<Record<string, string>>;
+  readonly responseHeaders?: Readonly<Record<string, string>>;
 };
 
-type Schemas<Query extends z.ZodType, Body extends z.ZodType, Reply extends z.ZodType> = {
+type Schemas<Query extends z.ZodType, Body extends z.ZodType, ResponseBody extends z.ZodType> = {
   readonly query?: Query;
   readonly body?: Body;
-  readonly reply: Reply;
+  readonly response: ResponseBody;
 };
 
-type Examples<Body extends z.ZodType, Reply extends z.ZodType> = {
+type Examples<Body extends z.ZodType, ResponseBody extends z.ZodType> = {
   readonly body?: z.input<Body>;
-  readonly reply: z.output<Reply>;
+  readonly response: z.output<ResponseBody>;
 };
 
 /** One method of one path: what the description tells and what the router runs are the same. */
@@ -69,13 +69,14 @@ type Request<Query extends z.ZodType, Body extends z.ZodType> = {
   readonly body: z.output<Body>;
 };
 
-type Definition<Query extends z.ZodType, Body extends z.ZodType, Reply extends z.ZodType> = Omit<
-  Endpoint,
-  "access" | "examples" | "run" | "schemas"
-> & {
-  readonly schemas: Schemas<Query, Body, Reply>;
+type Definition<
+  Query extends z.ZodType,
+  Body extends z.ZodType,
+  ResponseBody extends z.ZodType,
+> = Omit<Endpoint, "access" | "examples" | "run" | "schemas"> & {
+  readonly schemas: Schemas<Query, Body, ResponseBody>;
   /** A request that works, and its answer. */
-  readonly examples: Examples<Body, Reply>;
+  readonly examples: Examples<Body, ResponseBody>;
   /** A refusal that comes before the body's schema has its say. */
   readonly refuseBody?: (body: unknown) => string | null;
 };
@@ -92,8 +93,12 @@ const wellFormed = (querystring: string): boolean => {
   }
 };
 
-const readRequest = <Query extends z.ZodType, Body extends z.ZodType, Reply extends z.ZodType>(
-  { method, schemas, refuseBody }: Definition<Query, Body, Reply>,
+const readRequest = <
+  Query extends z.ZodType,
+  Body extends z.ZodType,
+  ResponseBody extends z.ZodType,
+>(
+  { method, schemas, refuseBody }: Definition<Query, Body, ResponseBody>,
   ctx: ApiContext,
 ): Request<Query, Body> => {
   if (ctx.querystring !== "" && !wellFormed(ctx.querystring)) {
@@ -125,7 +130,7 @@ const callerOf = (ctx: ApiContext): Caller => {
   return ctx.state.caller;
 };
 
-const describe = <Query extends z.ZodType, Body extends z.ZodType, Reply extends z.ZodType>({
+const describe = <Query extends z.ZodType, Body extends z.ZodType, ResponseBody extends z.ZodType>({
   method,
   path,
   missingKey,
@@ -133,7 +138,7 @@ const describe = <Query extends z.ZodType, Body extends z.ZodType, Reply extends
   description,
   schemas,
   examples,
-}: Definition<Query, Body, Reply>): Omit<Endpoint, "access" | "run"> => ({
+}: Definition<Query, Body, ResponseBody>): Omit<Endpoint, "access" | "run"> => ({
   method,
   path,
   ...(missingKey === undefined ? {} : { missingKey }),
@@ -149,13 +154,13 @@ const describe = <Query extends z.ZodType, Body extends z.ZodType, Reply extends
  */
 export const keyEndpoint = <
   Body extends z.ZodType,
-  Reply extends z.ZodType,
+  ResponseBody extends z.ZodType,
   Query extends z.ZodType = z.ZodType,
 >(
-  definition: Definition<Query, Body, Reply> & {
+  definition: Definition<Query, Body, ResponseBody> & {
     readonly handle: (
       request: Request<Query, Body> & { readonly caller: Caller },
-    ) => Promise<z.output<Reply>>;
+    ) => Promise<z.output<ResponseBody>>;
   },
 ): Endpoint => ({
   ...describe(definition),
@@ -172,10 +177,10 @@ export const keyEndpoint = <
  */
 export const textKeyEndpoint = <
   Body extends z.ZodType,
-  Reply extends z.ZodType,
+  ResponseBody extends z.ZodType,
   Query extends z.ZodType = z.ZodType,
 >(
-  definition: Definition<Query, Body, Reply> & {
+  definition: Definition<Query, Body, ResponseBody> & {
     readonly handle: (
       request: Request<Query, Body> & { readonly caller: Caller },
     ) => Promise<string>;
@@ -194,8 +199,8 @@ export const textKeyEndpoint = <
 });
 
 /** An endpoint for clients with a key whose answer may be too long to be held in memory. */
-export const streamedKeyEndpoint = <Query extends z.ZodType, Reply extends z.ZodType>(
-  definition: Definition<Query, z.ZodType, Reply> & {
+export const streamedKeyEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
+  definition: Definition<Query, z.ZodType, ResponseBody> & {
     readonly handle: (
       request: Request<Query, z.ZodType> & { readonly caller: Caller },
     ) => AsyncIterable<string | Buffer>;
@@ -216,9 +221,9 @@ export const streamedKeyEndpoint = <Query extends z.ZodType, Reply extends z.Zod
 });
 
 /** An endpoint that everybody may use. */
-export const publicEndpoint = <Reply extends z.ZodType>(
-  definition: Definition<z.ZodType, z.ZodType, Reply> & {
-    readonly handle: (ctx: ApiContext) => Promise<z.output<Reply>>;
+export const publicEndpoint = <ResponseBody extends z.ZodType>(
+  definition: Definition<z.ZodType, z.ZodType, ResponseBody> & {
+    readonly handle: (ctx: ApiContext) => Promise<z.output<ResponseBody>>;
   },
 ): Endpoint => ({
   ...describe(definition),

@@ -1,5 +1,5 @@
 import type { Middleware } from "koa";
-import type { TakeTurn } from "../../db/rateLimits.ts";
+import type { TakePermit } from "../../db/rateLimits.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { ApiState } from "../http/apiContext.ts";
 
@@ -8,21 +8,21 @@ const WINDOW_MS = 1000;
 /** Takes so many requests of each key within any second; more are refused before anything is done for them. */
 export const limitRate =
   ({
-    takeTurn,
+    takePermit,
     endpoint,
     requestsPerSecond,
   }: {
-    readonly takeTurn: TakeTurn | undefined;
+    readonly takePermit: TakePermit | undefined;
     readonly endpoint: string;
     readonly requestsPerSecond: number;
   }): Middleware<ApiState> =>
   async (ctx, next) => {
     const { caller } = ctx.state;
-    if (takeTurn === undefined || caller === undefined) {
+    if (takePermit === undefined || caller === undefined) {
       throw new TypeError(`${endpoint} has a limit and nobody who counts, or no key to count by.`);
     }
     const limit = { turns: requestsPerSecond, windowMs: WINDOW_MS };
-    if (!(await takeTurn(`${caller.keyId} ${endpoint}`, limit))) {
+    if (!(await takePermit(`${caller.keyId} ${endpoint}`, limit))) {
       throw new DomainError("rate_limited", "rate limit exceeded");
     }
     await next();

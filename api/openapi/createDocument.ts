@@ -1,6 +1,6 @@
 import { z } from "zod";
 import type { PresentError } from "../../program/startServer.ts";
-import type { Endpoint, Refusal } from "../http/endpoint.ts";
+import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 
 type Json = { readonly [name: string]: unknown };
 
@@ -17,7 +17,7 @@ export type Introduction = {
   >;
   readonly security: readonly (readonly string[])[];
   /** The body of every error answer. */
-  readonly errorReply: z.ZodType;
+  readonly errorBody: z.ZodType;
   readonly presentError: PresentError;
 };
 
@@ -96,7 +96,7 @@ const jsonContent = (schema: Json, example: unknown): Json => ({
 });
 
 /** What any endpoint may answer, for reasons of its kind and not of its own. */
-const commonRefusals = ({ access, method }: Endpoint): readonly Refusal[] => [
+const commonErrors = ({ access, method }: Endpoint): readonly ErrorResponse[] => [
   // A body is read before anybody knows that none is asked for.
   ...(method === "post"
     ? [{ status: 413, when: "The body is too large.", example: "the body must be at most 64 KiB" }]
@@ -136,17 +136,17 @@ const headersOf = (headers: Readonly<Record<string, string>> = {}): Json => ({
 
 const responsesOf = (
   endpoint: Endpoint,
-  { presentError, errorReply }: Introduction,
+  { presentError, errorBody }: Introduction,
   collect: Collect,
 ): Json => {
   const { description, schemas, examples } = endpoint;
-  const content = jsonContent(collect(schemas.reply, "output"), examples.reply);
-  const errorSchema = collect(errorReply, "output");
+  const content = jsonContent(collect(schemas.response, "output"), examples.response);
+  const errorSchema = collect(errorBody, "output");
   // What an endpoint says itself of a status comes last and stays.
-  const refusals = [...commonRefusals(endpoint), ...description.refusals];
+  const refusals = [...commonErrors(endpoint), ...description.errors];
   return {
-    200: { description: "Success.", headers: headersOf(description.replyHeaders), content },
-    ...(description.replyHeaders?.["ETag"] === undefined
+    200: { description: "Success.", headers: headersOf(description.responseHeaders), content },
+    ...(description.responseHeaders?.["ETag"] === undefined
       ? {}
       : {
           304: {
@@ -155,7 +155,7 @@ const responsesOf = (
           },
         }),
     ...Object.fromEntries(
-      Object.entries(description.otherReplies ?? {}).map(([status, when]) => [
+      Object.entries(description.otherStatuses ?? {}).map(([status, when]) => [
         status,
         { description: when, headers: headersOf(), content },
       ]),

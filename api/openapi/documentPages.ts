@@ -2,7 +2,7 @@ import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
 import type { ApiContext } from "../http/apiContext.ts";
 import type { Page } from "../http/createApp.ts";
-import type { Guide } from "../middleware/guideVisitors.ts";
+import type { BrowserFallback } from "../middleware/browserFallback.ts";
 
 /** The page loads nothing from elsewhere and sends requests nowhere else. */
 const CONTENT_SECURITY_POLICY = [
@@ -78,7 +78,10 @@ const sendText =
   };
 
 /** Leads from the bare address, as `npm start` prints it, to what can be read there. */
-export const documentGuide: Guide = { path: /^\/$/u, run: (ctx) => ctx.redirect("docs") };
+export const documentFallback: BrowserFallback = {
+  path: /^\/$/u,
+  run: (ctx) => ctx.redirect("docs"),
+};
 
 /** The API description as a file and as a page for people. */
 export const documentPages = (document: object): readonly Page[] => {

@@ -9,20 +9,20 @@ import type { Planting } from "../../providers/planting/createPlanting.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
 import { authenticate } from "../middleware/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
-import { documentGuide, documentPages } from "../openapi/documentPages.ts";
-import type { TakeTurn } from "../../db/rateLimits.ts";
+import { documentFallback, documentPages } from "../openapi/documentPages.ts";
+import type { TakePermit } from "../../db/rateLimits.ts";
 import { charityEndpoints } from "./charities/charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboard/dashboardEndpoints.ts";
-import { dashboardGuide, dashboardPages } from "./dashboard/dashboardPages.ts";
+import { dashboardFallback, dashboardPages } from "./dashboard/dashboardPages.ts";
 import { evidenceEndpoints } from "./planting/evidenceEndpoints.ts";
 import { callbackEndpoint } from "./planting/callbackEndpoint.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
 
-const presentError = (_status: number, message: string): z.output<typeof errorReply> => ({
+const presentError = (_status: number, message: string): z.output<typeof errorBody> => ({
   error: message,
 });
 
-const errorReply = z.strictObject({ error: z.string() }).meta({ id: "Error" });
+const errorBody = z.strictObject({ error: z.string() }).meta({ id: "Error" });
 
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
 organization, bills trees and bottles, and takes them back. Each organization has a production and a test key; what one
@@ -37,14 +37,14 @@ export const createStandaloneApp = ({
   publicBaseUrl,
   ownAddress,
   plantingCallbackSecret,
-  takeTurn,
+  takePermit,
   ...dependencies
 }: AppDependencies &
   Parameters<typeof registrationEndpoints>[0] &
   Parameters<typeof charityEndpoints>[0] & {
     readonly checks: HealthChecks;
     readonly authenticator: Authenticate;
-    readonly takeTurn: TakeTurn;
+    readonly takePermit: TakePermit;
     /** Where clients reach the interface; null when that is where they found its description. */
     readonly publicBaseUrl: string | null;
     /** The same for links in answers and pages, which must be whole. */
@@ -78,17 +78,17 @@ export const createStandaloneApp = ({
       },
     },
     security: [["apiKey"]],
-    errorReply,
+    errorBody,
     presentError,
   });
   return createApp({
     logger,
     observe,
     checkKey: authenticate(authenticator),
-    takeTurn,
+    takePermit,
     presentError,
     endpoints,
     pages: [...documentPages(document), ...dashboardPages(addressed)],
-    guides: [documentGuide, dashboardGuide],
+    browserFallbacks: [documentFallback, dashboardFallback],
   });
 };

@@ -7,11 +7,11 @@ import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";
 import { createDocument } from "../openapi/createDocument.ts";
-import { documentGuide, documentPages } from "../openapi/documentPages.ts";
+import { documentFallback, documentPages } from "../openapi/documentPages.ts";
 import { authenticateStore } from "./accounts/authenticateStore.ts";
 import { balanceEndpoint } from "./stores/balanceEndpoint.ts";
 import { donateEndpoint } from "./charities/donateEndpoint.ts";
-import { errorReply, presentStoreError } from "./errors.ts";
+import { errorBody, presentStoreError } from "./errors.ts";
 import { evidenceEndpoint } from "./planting/evidenceEndpoint.ts";
 import { impactEndpoints } from "./registrations/impactEndpoints.ts";
 import { refundEndpoint } from "./registrations/refundEndpoint.ts";
@@ -61,7 +61,7 @@ export const createStoreApp = ({
       ["apiKey", "shopName"],
       ["apiKey", "userId"],
     ],
-    errorReply,
+    errorBody,
     presentError: presentStoreError,
   });
   return createApp({
@@ -71,6 +71,6 @@ export const createStoreApp = ({
     presentError: presentStoreError,
     endpoints,
     pages: documentPages(document),
-    guides: [documentGuide],
+    browserFallbacks: [documentFallback],
   });
 };

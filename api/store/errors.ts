@@ -1,9 +1,9 @@
 import { z } from "zod";
 import type { PresentError } from "../../program/startServer.ts";
 import { HttpError } from "../http/httpError.ts";
-import type { Refusal } from "../http/endpoint.ts";
+import type { ErrorResponse } from "../http/endpoint.ts";
 
-export const errorReply = z
+export const errorBody = z
   .strictObject({
     error: z.string(),
     code: z.enum([
@@ -23,8 +23,8 @@ export const errorReply = z
   })
   .meta({ id: "Error" });
 
-type ErrorReply = z.output<typeof errorReply>;
-type Code = ErrorReply["code"];
+type ErrorBody = z.output<typeof errorBody>;
+type Code = ErrorBody["code"];
 
 const CODE_OF_STATUS: Readonly<Record<number, Code>> = {
   401: "UNAUTHORIZED",
@@ -47,7 +47,7 @@ export const presentStoreError: PresentError = (status, error, code) => ({
 export const unauthorized = (code: Code, message: string): HttpError =>
   new HttpError(401, message, { code });
 
-export const KEY_REFUSAL: Refusal = {
+export const KEY_ERROR: ErrorResponse = {
   status: 401,
   when:
     "`UNAUTHORIZED`: api_key is missing, or both shop_name and user_id. `WRONG_KEY_TYPE`: the key is one of the " +
@@ -55,19 +55,19 @@ export const KEY_REFUSAL: Refusal = {
   example: "the header api_key is missing",
 };
 
-export const BUDGET_REFUSAL: Refusal = {
+export const BUDGET_ERROR: ErrorResponse = {
   status: 402,
   when: "The balance does not cover it; nothing was recorded.",
   example: "top-up balance exhausted: 5.00 USD needed, 1.20 USD left",
 };
 
-export const QUERY_REFUSAL: Refusal = {
+export const QUERY_ERROR: ErrorResponse = {
   status: 400,
   when: "A query parameter is unknown, given twice or malformed; the message names it.",
   example: "limit: must be an integer from 1 to 100",
 };
 
-export const QUEUE_REFUSAL: Refusal = {
+export const QUEUE_ERROR: ErrorResponse = {
   status: 503,
   when: "More is waiting to be written than the database keeps up with; nothing was recorded. Try again.",
   example: "too many registrations are waiting, try again",

@@ -73,20 +73,20 @@ const hashRequest = (body: object): string => {
   return hash("sha256", JSON.stringify(fields), "hex");
 };
 
-type WriteDefinition<Body extends z.ZodType<object>, Reply extends z.ZodType> = Omit<
-  Parameters<typeof textKeyEndpoint<Body, Reply>>[0],
+type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodType> = Omit<
+  Parameters<typeof textKeyEndpoint<Body, ResponseBody>>[0],
   "handle" | "method" | "refuseBody"
 > & {
   readonly db: CommonQueryMethods;
   readonly operation: StoreOperation;
   readonly feature: Feature | null;
   /** The answer of success, which is known from the request. */
-  readonly answer: (body: z.output<Body>, caller: Caller) => z.output<Reply>;
+  readonly answer: (body: z.output<Body>, caller: Caller) => z.output<ResponseBody>;
   readonly write: (write: StoreWrite, body: z.output<Body>) => Promise<StoreAnswer>;
 };
 
 /** A write of a store: with the header `Idempotency-Key` it is done once, and every repeat gets the first answer. */
-export const storeWriteEndpoint = <Body extends z.ZodType<object>, Reply extends z.ZodType>({
+export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody extends z.ZodType>({
   db,
   operation,
   feature,
@@ -94,14 +94,14 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, Reply extends
   write,
   description,
   ...definition
-}: WriteDefinition<Body, Reply>): Endpoint =>
-  textKeyEndpoint<Body, Reply>({
+}: WriteDefinition<Body, ResponseBody>): Endpoint =>
+  textKeyEndpoint<Body, ResponseBody>({
     ...definition,
     method: "post",
     description: {
       ...description,
-      refusals: [
-        ...description.refusals,
+      errors: [
+        ...description.errors,
         ...(feature === null
           ? []
           : [
@@ -120,7 +120,9 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, Reply extends
           maxLength: 255,
         },
       },
-      replyHeaders: { "Idempotent-Replayed": "`true` when this is an earlier request's answer." },
+      responseHeaders: {
+        "Idempotent-Replayed": "`true` when this is an earlier request's answer.",
+      },
     },
     handle: async ({ ctx, caller, body }) => {
       const key = readKey(ctx);

@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { takeTurn } from "../../db/rateLimits.ts";
+import { takePermit } from "../../db/rateLimits.ts";
 import type { CharityProviderName } from "../../domain/charities/charities.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { createCatalogue } from "./catalogue/createCatalogue.ts";
@@ -56,7 +56,7 @@ export const createCharities = ({
       everyorg &&
       createEveryOrg(
         { ...everyorg, timeoutMs },
-        { takeTurn: (bucket, limit) => takeTurn(db, bucket, limit) },
+        { takePermit: (bucket, limit) => takePermit(db, bucket, limit) },
       ),
     change: change && createChange({ ...change, timeoutMs }),
     pledge: pledge && createPledge({ ...pledge, timeoutMs }),

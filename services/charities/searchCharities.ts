@@ -6,7 +6,7 @@ import {
 } from "../../domain/charities/charitySearch.ts";
 import { parseEin } from "../../domain/charities/charities.ts";
 import { DomainError, OutageError } from "../../domain/errors.ts";
-import { NoAnswerError, within } from "../../domain/within.ts";
+import { TimeoutError, withTimeout } from "../../domain/withTimeout.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import type { CharityPage } from "../../providers/charities/provider.ts";
 import { CharityProviderError } from "../../providers/charities/provider.ts";
@@ -49,9 +49,12 @@ export const searchCharities = async (
   const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
   try {
     const { page, pageSize } = query;
-    return await within(signal, provider.search({ name: named.name, ein, page, pageSize }, signal));
+    return await withTimeout(
+      signal,
+      provider.search({ name: named.name, ein, page, pageSize }, signal),
+    );
   } catch (error) {
-    if (error instanceof CharityProviderError || error instanceof NoAnswerError) {
+    if (error instanceof CharityProviderError || error instanceof TimeoutError) {
       throw new OutageError("charity search failed", { cause: error });
     }
     throw error;

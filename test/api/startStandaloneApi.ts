@@ -9,8 +9,8 @@ import { systemClock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
-import type { TakeTurn } from "../../db/rateLimits.ts";
-import { takeTurn as takeTurnOf } from "../../db/rateLimits.ts";
+import type { TakePermit } from "../../db/rateLimits.ts";
+import { takePermit as takePermitOf } from "../../db/rateLimits.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
@@ -70,7 +70,7 @@ export const startStandaloneApi = async (
       settings: CATALOGUE_ONLY,
     }),
     validateDonation = () => Promise.reject(new Error("Nobody decides upon donations.")),
-    takeTurn = (bucket, limit) => takeTurnOf(db, bucket, limit),
+    takePermit = (bucket, limit) => takePermitOf(db, bucket, limit),
     planting = createTestPlanting(db),
     publicBaseUrl = null,
     plantingCallbackSecret = null,
@@ -86,7 +86,7 @@ export const startStandaloneApi = async (
     readonly charities?: Charities;
     /** Decides upon donations; without one each times out. */
     readonly validateDonation?: ValidateDonation;
-    readonly takeTurn?: TakeTurn;
+    readonly takePermit?: TakePermit;
     readonly planting?: Planting;
     readonly publicBaseUrl?: string | null;
     readonly plantingCallbackSecret?: string | null;
@@ -105,7 +105,7 @@ export const startStandaloneApi = async (
     billing,
     charities,
     validateDonation,
-    takeTurn,
+    takePermit,
     logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
     observe: () => undefined,
     publicBaseUrl,

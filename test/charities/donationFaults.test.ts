@@ -72,7 +72,7 @@ test.serial("a check that takes too long is a 500, and is not recorded afterward
   const { call } = await startStandaloneApi(t, {
     db,
     charities,
-    takeTurn: () => Promise.resolve(true),
+    takePermit: () => Promise.resolve(true),
     validateDonation: (id) => {
       decided.push(held.then(() => t.context.validateDonation(id)));
       return Promise.reject(new Error("No answer in time."));
@@ -98,7 +98,7 @@ test.serial("a donation that was recorded although the answer was lost is told",
   const { call } = await startStandaloneApi(t, {
     db,
     charities,
-    takeTurn: () => Promise.resolve(true),
+    takePermit: () => Promise.resolve(true),
     validateDonation: async (id) => {
       await t.context.validateDonation(id);
       throw new Error("The answer was lost.");
@@ -122,7 +122,7 @@ test.serial(
     const { call: callWithout } = await startStandaloneApi(t, {
       db,
       charities,
-      takeTurn: () => Promise.resolve(true),
+      takePermit: () => Promise.resolve(true),
       // Nobody can answer within a millisecond.
       validateDonation: createDonationValidator(temporal, 1),
     });

@@ -174,7 +174,7 @@ export const stageDonations = async (
     db,
     charities,
     validateDonation,
-    takeTurn: () => Promise.resolve(true),
+    takePermit: () => Promise.resolve(true),
   });
   const { id: accountId, apiKeyProd, apiKeyTest } = await createTestOrganization(db);
   await updateAccount(db, accountId, { charityProvider: provider });

@@ -7,7 +7,7 @@ const test = testWithDatabase();
 
 test("the operator sees an organization's donations, its subscription and its provider", async (t) => {
   const { call, live, accountId } = await startDonationApi(t, {
-    takeTurn: () => Promise.resolve(true),
+    takePermit: () => Promise.resolve(true),
   });
   const env = { DATABASE_URL: t.context.databaseUrl };
   const run = (...args: readonly string[]) => runImpact(args, { env });

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { z } from "zod";
-import { takeTurn } from "../../db/rateLimits.ts";
+import { takePermit } from "../../db/rateLimits.ts";
 import { sql } from "../../db/sql.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -15,7 +15,7 @@ test("of two hundred concurrent turns exactly twenty are granted", async (t) => 
   // A minute, so that the machine's speed does not matter.
   const limit = { turns: 20, windowMs: 60_000 };
   const granted = await Promise.all(
-    Array.from({ length: 200 }, () => takeTurn(t.context.db, "burst", limit)),
+    Array.from({ length: 200 }, () => takePermit(t.context.db, "burst", limit)),
   );
   t.is(granted.filter(Boolean).length, 20);
 });
@@ -26,7 +26,7 @@ test("within any second at most twenty turns are granted, however they are sprea
   const granted = new Set<string>();
   const press = async (): Promise<void> => {
     while (granted.size <= 60) {
-      if (await takeTurn(db, "steady", LIMIT)) {
+      if (await takePermit(db, "steady", LIMIT)) {
         const { instants } = await db.one(sql.type(instantRow)`
           SELECT array(
             SELECT to_char(turn, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM unnest(turns) AS turn
@@ -56,19 +56,19 @@ test("within any second at most twenty turns are granted, however they are sprea
 
 test("a turn that is refused costs nothing", async (t) => {
   const limit = { turns: 1, windowMs: 300 };
-  t.true(await takeTurn(t.context.db, "one", limit));
+  t.true(await takePermit(t.context.db, "one", limit));
   for (let asked = 0; asked < 10; asked += 1) {
-    await takeTurn(t.context.db, "one", limit);
+    await takePermit(t.context.db, "one", limit);
   }
   await sleep(350);
-  t.true(await takeTurn(t.context.db, "one", limit));
+  t.true(await takePermit(t.context.db, "one", limit));
 });
 
 test("after the database's clock was set back by an hour twenty turns are granted at once, and no more", async (t) => {
   const { db } = t.context;
   const limit = { turns: 20, windowMs: 60_000 };
   for (let turn = 0; turn < 20; turn += 1) {
-    await takeTurn(db, "set-back", limit);
+    await takePermit(db, "set-back", limit);
   }
   await db.query(sql.typeAlias("void")`
     UPDATE rate_limit
@@ -77,7 +77,7 @@ test("after the database's clock was set back by an hour twenty turns are grante
   `);
 
   const granted = await Promise.all(
-    Array.from({ length: 50 }, () => takeTurn(db, "set-back", limit)),
+    Array.from({ length: 50 }, () => takePermit(db, "set-back", limit)),
   );
 
   t.is(granted.filter(Boolean).length, 20);
@@ -88,7 +88,7 @@ test("the twenty-first request of a key at an endpoint is a 429 that says when t
   const { call } = await startStandaloneApi(t, {
     db,
     // A longer second, so that the machine's speed does not matter.
-    takeTurn: (bucket, { turns }) => takeTurn(db, bucket, { turns, windowMs: 60_000 }),
+    takePermit: (bucket, { turns }) => takePermit(db, bucket, { turns, windowMs: 60_000 }),
   });
   const { apiKeyTest: key, apiKeyProd: other } = await createTestOrganization(db);
   const endpoints = [
@@ -117,7 +117,7 @@ test("the twenty-first request of a key at an endpoint is a 429 that says when t
 test("an invalid key is refused before it is counted", async (t) => {
   const { call } = await startStandaloneApi(t, {
     db: t.context.db,
-    takeTurn: () => Promise.reject(new Error("Nobody may count this.")),
+    takePermit: () => Promise.reject(new Error("Nobody may count this.")),
   });
   t.is((await call("GET", "/charities/search", { key: "wrong" })).status, 403);
 });

@@ -54,7 +54,7 @@ const stage = async (t: ExecutionContext<DatabaseContext>) => {
     test: key,
     accountId,
   } = await startDonationApi(t, {
-    takeTurn: () => Promise.resolve(true),
+    takePermit: () => Promise.resolve(true),
   });
   const get = (query: Record<string, string>) =>
     call("GET", `/charities/search?${new URLSearchParams(query).toString()}`, { key });

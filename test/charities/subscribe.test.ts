@@ -83,7 +83,7 @@ const stage = async (
     billing,
     charities,
     validateDonation: decideHere({ db, clock: systemClock, billing, charities }),
-    takeTurn: () => Promise.resolve(true),
+    takePermit: () => Promise.resolve(true),
   });
   const organization = await createTestOrganization(db, {
     stripeCustomerId: customerId,
@@ -289,7 +289,7 @@ test("test mode never reaches Stripe", async (t) => {
 });
 
 test("subscribing takes no fields", async (t) => {
-  const { call, live } = await startDonationApi(t, { takeTurn: () => Promise.resolve(true) });
+  const { call, live } = await startDonationApi(t, { takePermit: () => Promise.resolve(true) });
   for (const [body, error] of [
     [{ plan: "gold" }, "plan: unknown field"],
     [[], "the body must be a JSON object"],

@@ -5,12 +5,12 @@ import type { Charities } from "../../../providers/charities/createCharities.ts"
 import { searchCharities } from "../../../services/charities/searchCharities.ts";
 import { subscribeToDonations } from "../../../services/charities/subscribeToDonations.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
-import type { Endpoint, Refusal } from "../../http/endpoint.ts";
-import { KEY_REFUSAL } from "../refusals.ts";
+import type { Endpoint, ErrorResponse } from "../../http/endpoint.ts";
+import { KEY_ERROR } from "../errorResponses.ts";
 import { donationEndpoints } from "./donationEndpoints.ts";
 import { EXAMPLES } from "./examples.ts";
-import { RATE_REFUSAL, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
-import { presentCharity, searchQuery, searchReply, subscribeReply } from "./schemas.ts";
+import { RATE_ERROR, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
+import { presentCharity, searchQuery, searchResponse, subscribeResponse } from "./schemas.ts";
 
 type Dependencies = Parameters<typeof donationEndpoints>[0] & {
   readonly db: DatabasePool;
@@ -19,7 +19,7 @@ type Dependencies = Parameters<typeof donationEndpoints>[0] & {
   readonly charities: Charities;
 };
 
-const SEARCH_FAULT: Refusal = {
+const SEARCH_ERROR: ErrorResponse = {
   status: 500,
   when: "The charity provider did not answer, or an unexpected fault.",
   example: "charity search failed",
@@ -37,19 +37,19 @@ const searchEndpoint = ({ db, charities }: Dependencies): Endpoint =>
       details:
         "Results come from the provider that the operator has chosen for the organization. Where it tells no total, " +
         "total_items is what is known to be there at least, and the header Total-Is-Exact says so.",
-      replyHeaders: { "Total-Is-Exact": "`false` where the provider tells no total." },
-      refusals: [
+      responseHeaders: { "Total-Is-Exact": "`false` where the provider tells no total." },
+      errors: [
         {
           status: 400,
           when: "A parameter is not as it must be.",
           example: "page_size: must be an integer from 1 to 20",
         },
-        KEY_REFUSAL,
-        RATE_REFUSAL,
-        SEARCH_FAULT,
+        KEY_ERROR,
+        RATE_ERROR,
+        SEARCH_ERROR,
       ],
     },
-    schemas: { query: searchQuery, reply: searchReply },
+    schemas: { query: searchQuery, response: searchResponse },
     examples: EXAMPLES.search,
     handle: async ({ ctx, caller, query }) => {
       const { page, page_size: pageSize } = query;
@@ -82,14 +82,14 @@ const subscribeEndpoint = ({ db, clock, billing }: Dependencies): Endpoint =>
       details:
         "Adds the flat-rate and the metered item of donations to the organization's subscription; needed once before " +
         "live donations. Repeating it changes nothing. There is no body; with a test key nothing is opened for live donations.",
-      refusals: [
+      errors: [
         {
           status: 400,
           when: "The organization has no subscription that the items could be added to, or a field was sent.",
           example: "the organization has no subscription that donations could be added to",
         },
-        KEY_REFUSAL,
-        RATE_REFUSAL,
+        KEY_ERROR,
+        RATE_ERROR,
         {
           status: 500,
           when: "The payment processor failed; nothing was added. Or an unexpected fault.",
@@ -97,7 +97,7 @@ const subscribeEndpoint = ({ db, clock, billing }: Dependencies): Endpoint =>
         },
       ],
     },
-    schemas: { reply: subscribeReply },
+    schemas: { response: subscribeResponse },
     examples: EXAMPLES.subscribe,
     handle: async ({ caller: { accountId, mode } }) => {
       await subscribeToDonations({ db, clock, billing }, { accountId, mode });

@@ -1,6 +1,6 @@
 import type { Client } from "@temporalio/client";
 import { WithStartWorkflowOperation } from "@temporalio/client";
-import { callTemporalWithin } from "../../../program/callTemporalWithin.ts";
+import { withTemporalDeadline } from "../../../program/withTemporalDeadline.ts";
 import type { ValidateDonation } from "../../../services/charities/donate.ts";
 import { donation, donationWorkflowId, validateUpdate } from "../../../workflows/donation.ts";
 import { INTERACTIVE_QUEUE } from "../../../workflows/taskQueues.ts";
@@ -12,7 +12,7 @@ const ANSWER_WITHIN_MS = 6000;
 export const createDonationValidator =
   (temporal: Client, answerWithinMs = ANSWER_WITHIN_MS): ValidateDonation =>
   (donationId) =>
-    callTemporalWithin(temporal, answerWithinMs, () =>
+    withTemporalDeadline(temporal, answerWithinMs, () =>
       temporal.workflow.executeUpdateWithStart(validateUpdate, {
         updateId: donationId,
         startWorkflowOperation: new WithStartWorkflowOperation(donation, {

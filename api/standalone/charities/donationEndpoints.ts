@@ -12,17 +12,17 @@ import { startOfDay, startOfNextDay } from "../../http/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { isBlankId } from "../isBlankId.ts";
-import { KEY_REFUSAL } from "../refusals.ts";
+import { KEY_ERROR } from "../errorResponses.ts";
 import { EXAMPLES } from "./examples.ts";
-import { RATE_REFUSAL, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
+import { RATE_ERROR, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
 import {
   donateBody,
-  donateReply,
+  donateResponse,
   listQuery,
-  listReply,
+  listResponse,
   presentDonation,
   refundBody,
-  refundReply,
+  refundResponse,
 } from "./schemas.ts";
 
 type Dependencies = Parameters<typeof donate>[0];
@@ -60,15 +60,15 @@ const donateEndpoint = (dependencies: Dependencies): Endpoint =>
       details:
         "The charity is validated with the organization's provider first. Live donations need the subscription. A " +
         "known idempotency_key returns the first record.",
-      replyHeaders: REPLAY_HEADER,
-      refusals: [
+      responseHeaders: REPLAY_HEADER,
+      errors: [
         {
           status: 400,
           when: "Something in the request is not as it must be, no charity is found, or the donation subscription is not active.",
           example: CHARITY_REQUIRED,
         },
-        KEY_REFUSAL,
-        RATE_REFUSAL,
+        KEY_ERROR,
+        RATE_ERROR,
         {
           status: 500,
           when:
@@ -78,7 +78,7 @@ const donateEndpoint = (dependencies: Dependencies): Endpoint =>
         },
       ],
     },
-    schemas: { body: donateBody, reply: donateReply },
+    schemas: { body: donateBody, response: donateResponse },
     examples: EXAMPLES.donate,
     handle: async ({ ctx, caller, body }) => {
       const { donation, totalDonations, replayed } = await donate(dependencies, {
@@ -130,17 +130,17 @@ const listEndpoint = ({ db }: Dependencies): Endpoint =>
       tag: TAG,
       summary: "List donations, newest first",
       details: "Refunded donations stay in the list. All given conditions must hold.",
-      refusals: [
+      errors: [
         {
           status: 400,
           when: "A parameter is not as it must be.",
           example: "start_date: must be a calendar date in the form YYYY-MM-DD",
         },
-        KEY_REFUSAL,
-        RATE_REFUSAL,
+        KEY_ERROR,
+        RATE_ERROR,
       ],
     },
-    schemas: { query: listQuery, reply: listReply },
+    schemas: { query: listQuery, response: listResponse },
     examples: EXAMPLES.list,
     handle: async ({ caller, query }) => {
       const owner = ownerOf(caller);
@@ -173,14 +173,14 @@ const refundEndpoint = ({ db, clock }: Dependencies): Endpoint =>
       details:
         "Marks the donation refunded and takes it out of the totals; nothing is reversed at the payment processor. A " +
         "refund of a refunded donation returns the first refund.",
-      replyHeaders: REPLAY_HEADER,
-      refusals: [
+      responseHeaders: REPLAY_HEADER,
+      errors: [
         {
           status: 400,
           when: "Something in the request is not as it must be, or the idempotency_key was given with another donation before.",
           example: ID_REQUIRED,
         },
-        KEY_REFUSAL,
+        KEY_ERROR,
         {
           status: 404,
           when: "The organization has no such donation in the key's mode.",
@@ -188,7 +188,7 @@ const refundEndpoint = ({ db, clock }: Dependencies): Endpoint =>
         },
       ],
     },
-    schemas: { body: refundBody, reply: refundReply },
+    schemas: { body: refundBody, response: refundResponse },
     examples: EXAMPLES.refund,
     refuseBody: (body) => (isBlankId(body) ? ID_REQUIRED : null),
     handle: async ({ ctx, caller, body }) => {

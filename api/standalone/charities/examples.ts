@@ -25,7 +25,7 @@ const donation = {
 
 /** What the API description shows. */
 export const EXAMPLES = {
-  search: { reply: { total_items: 1, total_pages: 1, charities: [charity] } },
+  search: { response: { total_items: 1, total_pages: 1, charities: [charity] } },
   donate: {
     body: {
       amount_cents: 500,
@@ -34,7 +34,7 @@ export const EXAMPLES = {
       metadata: { campaign: "spring" },
       idempotency_key: "order-1001",
     },
-    reply: {
+    response: {
       donation_id: ID,
       amount_cents: 500,
       charity_name: charity.name,
@@ -45,12 +45,12 @@ export const EXAMPLES = {
     },
   },
   list: {
-    reply: { total_items: 1, total_pages: 1, page: 1, page_size: 20, donations: [donation] },
+    response: { total_items: 1, total_pages: 1, page: 1, page_size: 20, donations: [donation] },
   },
-  subscribe: { reply: { success: true, message: "donations are subscribed to" } },
+  subscribe: { response: { success: true, message: "donations are subscribed to" } },
   refund: {
     body: { id: ID, reason: "order cancelled" },
-    reply: {
+    response: {
       refunded_amount_cents: 500,
       total_donations: 11,
       refund_details: [{ ...donation, refunded: true }],

@@ -1,11 +1,11 @@
-import type { Refusal } from "../../http/endpoint.ts";
+import type { ErrorResponse } from "../../http/endpoint.ts";
 
 export const TAG = "charities";
 
 /** Of one key at one of the endpoints below /charities. */
 export const REQUESTS_PER_SECOND = 20;
 
-export const RATE_REFUSAL: Refusal = {
+export const RATE_ERROR: ErrorResponse = {
   status: 429,
   when: `More than ${REQUESTS_PER_SECOND} requests of the key at this endpoint within a second.`,
   example: "rate limit exceeded",

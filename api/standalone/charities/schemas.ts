@@ -55,7 +55,7 @@ export const searchQuery = queryObject({
   page: page(),
 });
 
-const charityReply = z
+const charityResponse = z
   .strictObject({
     nonprofit_id: z
       .string()
@@ -68,7 +68,7 @@ const charityReply = z
   })
   .meta({ id: "Charity" });
 
-export const presentCharity = (charity: Charity): z.output<typeof charityReply> => ({
+export const presentCharity = (charity: Charity): z.output<typeof charityResponse> => ({
   nonprofit_id: charity.nonprofitId,
   name: charity.name,
   ein: charity.ein === null ? "" : formatEin(charity.ein),
@@ -83,11 +83,11 @@ const tally = (description: string) =>
     .min(0)
     .meta({ description, examples: [1] });
 
-export const searchReply = z
+export const searchResponse = z
   .strictObject({
     total_items: tally("All that match, on all pages."),
     total_pages: tally("0 when nothing matches."),
-    charities: z.array(charityReply),
+    charities: z.array(charityResponse),
   })
   .meta({ id: "CharityPage" });
 
@@ -128,7 +128,7 @@ export const donateBody = bodyObject({
     .meta({ description: "Free JSON of at most 8 levels and 16 KiB, to filter by." }),
 }).meta({ id: "NewDonation" });
 
-const donationReply = z
+const donationResponse = z
   .strictObject({
     id: z.uuid().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
     amount_cents: z
@@ -150,7 +150,7 @@ const donationReply = z
   })
   .meta({ id: "Donation" });
 
-export const presentDonation = (donation: Donation): z.output<typeof donationReply> => ({
+export const presentDonation = (donation: Donation): z.output<typeof donationResponse> => ({
   id: donation.id,
   amount_cents: donation.amountCents,
   currency: "USD",
@@ -166,7 +166,7 @@ export const presentDonation = (donation: Donation): z.output<typeof donationRep
 
 const totalDonations = () => tally("The organization's donations that are not refunded.");
 
-export const donateReply = z
+export const donateResponse = z
   .strictObject({
     donation_id: z.uuid(),
     amount_cents: z.int().min(1),
@@ -174,7 +174,7 @@ export const donateReply = z
     ein: z.string(),
     nonprofit_id: z.string(),
     total_donations: totalDonations(),
-    donation_details: z.array(donationReply),
+    donation_details: z.array(donationResponse),
   })
   .meta({ id: "RecordedDonation" });
 
@@ -199,17 +199,17 @@ export const listQuery = queryObject({
   page_size: pageSize(100),
 });
 
-export const listReply = z
+export const listResponse = z
   .strictObject({
     total_items: tally("All that match, on all pages."),
     total_pages: tally("0 when nothing matches."),
     page: z.int().min(1),
     page_size: z.int().min(1),
-    donations: z.array(donationReply),
+    donations: z.array(donationResponse),
   })
   .meta({ id: "DonationPage" });
 
-export const subscribeReply = z
+export const subscribeResponse = z
   .strictObject({ success: z.boolean(), message: z.string() })
   .meta({ id: "DonationSubscription" });
 
@@ -224,11 +224,11 @@ export const refundBody = bodyObject({
   metadata: metadata().optional().meta({ description: "Kept with the refund." }),
 }).meta({ id: "NewDonationRefund" });
 
-export const refundReply = z
+export const refundResponse = z
   .strictObject({
     refunded_amount_cents: z.int().min(1),
     total_donations: totalDonations(),
-    refund_details: z.array(donationReply),
+    refund_details: z.array(donationResponse),
     refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
   })
   .meta({ id: "DonationRefund" });

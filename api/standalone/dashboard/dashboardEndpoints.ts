@@ -4,11 +4,11 @@ import type { Clock } from "../../../domain/clock.ts";
 import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import { KEY_REFUSAL, PARAMETER_REFUSAL } from "../refusals.ts";
+import { KEY_ERROR, PARAMETER_ERROR } from "../errorResponses.ts";
 
 const MISSING_KEY = "missing Authorization header";
 
-const dashboardUrlReply = z
+const dashboardUrlResponse = z
   .strictObject({
     dashboard_url: z.url().meta({ description: "Stable for the life of the organization." }),
     org_id: z.string(),
@@ -36,15 +36,15 @@ export const dashboardEndpoints = ({
       details:
         "The page needs no key and shows what production keys have recorded. Beside it are the same numbers as JSON " +
         "(`<dashboard_url>.json`), a badge (`/badge.svg`) and a card for a frame (`/card`).",
-      refusals: [
-        PARAMETER_REFUSAL,
+      errors: [
+        PARAMETER_ERROR,
         { status: 401, when: "There is no Authorization header.", example: MISSING_KEY },
-        { ...KEY_REFUSAL, when: "The key is invalid." },
+        { ...KEY_ERROR, when: "The key is invalid." },
       ],
     },
-    schemas: { reply: dashboardUrlReply },
+    schemas: { response: dashboardUrlResponse },
     examples: {
-      reply: {
+      response: {
         dashboard_url: "https://impact.example/dashboard/example-organization-k3v9m2qd",
         org_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
       },

@@ -8,7 +8,7 @@ import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
-import type { Guide } from "../../middleware/guideVisitors.ts";
+import type { BrowserFallback } from "../../middleware/browserFallback.ts";
 import { html, styleElement } from "./html.ts";
 import { presentDashboard } from "./presentDashboard.ts";
 import { renderBadge } from "./renderBadge.ts";
@@ -151,7 +151,10 @@ const showNotFound = (ctx: ApiContext): void => {
 };
 
 /** For what looks like a dashboard's address and cannot be one. */
-export const dashboardGuide: Guide = { path: /^\/dashboard(?:\/|$)/u, run: showNotFound };
+export const dashboardFallback: BrowserFallback = {
+  path: /^\/dashboard(?:\/|$)/u,
+  run: showNotFound,
+};
 
 const picture =
   (draw: (ctx: ApiContext) => string, cacheControl: string) =>

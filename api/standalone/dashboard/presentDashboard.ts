@@ -5,7 +5,7 @@ import { countSimulated } from "./simulation.ts";
 const wholeNumber = z.int().min(0);
 
 /** What other sites read of an account, without a key. */
-export const dashboardReply = z
+export const dashboardResponse = z
   .strictObject({
     name: z.string(),
     trees: z.strictObject({
@@ -21,7 +21,7 @@ export const dashboardReply = z
   })
   .meta({ id: "Dashboard" });
 
-export const presentDashboard = (dashboard: Dashboard): z.output<typeof dashboardReply> => {
+export const presentDashboard = (dashboard: Dashboard): z.output<typeof dashboardResponse> => {
   const { name, trees, bottles, donations, updatedAt } = dashboard;
   return {
     name,

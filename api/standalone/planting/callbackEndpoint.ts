@@ -9,7 +9,7 @@ import { HttpError } from "../../http/httpError.ts";
 import { parseRequest } from "../../http/parseRequest.ts";
 import { findSignatureFault } from "./verifySignature.ts";
 
-const callbackReply = z
+const callbackResponse = z
   .strictObject({
     order: z.string(),
     results: z.array(
@@ -48,7 +48,7 @@ export const callbackEndpoint = ({
       requestHeaders: {
         "Planting-Signature": { description: "`t=<unix seconds>,v1=<hexadecimal HMAC-SHA256>`." },
       },
-      refusals: [
+      errors: [
         {
           status: 400,
           when: "Something in the report is not as it must be; nothing of it was recorded.",
@@ -67,7 +67,7 @@ export const callbackEndpoint = ({
         },
       ],
     },
-    schemas: { body: plantingReport, reply: callbackReply },
+    schemas: { body: plantingReport, response: callbackResponse },
     examples: {
       body: {
         order: ORDER,
@@ -79,7 +79,7 @@ export const callbackEndpoint = ({
           },
         ],
       },
-      reply: {
+      response: {
         order: ORDER,
         results: [{ stage: "funds_distributed", outcome: "accepted", reason: null }],
       },

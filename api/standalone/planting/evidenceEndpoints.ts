@@ -16,7 +16,7 @@ import { pathParameter } from "../../http/apiContext.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/fields.ts";
-import { KEY_REFUSAL, PARAMETER_REFUSAL } from "../refusals.ts";
+import { KEY_ERROR, PARAMETER_ERROR } from "../errorResponses.ts";
 import { EVIDENCE_EXAMPLES } from "./examples.ts";
 
 const KEY_HEADERS = "Authorization";
@@ -31,11 +31,11 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
       summary: "Read what all organizations have planted",
       details:
         "Carbon and area are projected from the planted trees alone. The answer stays the same for 30 days.",
-      replyHeaders: KEEPING_HEADERS,
-      refusals: [PARAMETER_REFUSAL, KEY_REFUSAL],
+      responseHeaders: KEEPING_HEADERS,
+      errors: [PARAMETER_ERROR, KEY_ERROR],
     },
-    schemas: { reply: evidenceSummary },
-    examples: { reply: EVIDENCE_EXAMPLES.summary },
+    schemas: { response: evidenceSummary },
+    examples: { response: EVIDENCE_EXAMPLES.summary },
     handle: async ({ ctx }) => {
       const { body, storedAt } = await readEvidenceSummary(deps);
       setEvidenceHeaders(ctx, {
@@ -69,14 +69,14 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
         "one that reports only verified planting sessions three. The answer is kept for 30 days or until the next " +
         "milestone.",
       pathParameters: { id: "The registration's id." },
-      replyHeaders: STAGE_HEADERS,
-      refusals: [
+      responseHeaders: STAGE_HEADERS,
+      errors: [
         {
           status: 400,
           when: "evidence_stage is none of the stages.",
           example: `evidence_stage: ${STAGE_MUST_BE}`,
         },
-        KEY_REFUSAL,
+        KEY_ERROR,
         {
           status: 404,
           when: "The organization has no such tree registration in the key's mode.",
@@ -84,8 +84,8 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
         },
       ],
     },
-    schemas: { query: treeQuery, reply: treeEvidence },
-    examples: { reply: EVIDENCE_EXAMPLES.tree },
+    schemas: { query: treeQuery, response: treeEvidence },
+    examples: { response: EVIDENCE_EXAMPLES.tree },
     handle: async ({ ctx, caller, query }) => {
       const registrationId = id().safeParse(pathParameter(ctx, "id"));
       if (!registrationId.success) {

@@ -25,12 +25,12 @@ const examplesOf = (kind: Kind) => {
         metadata: { campaign: "spring" },
         idempotency_key: "order-1001",
       },
-      reply: listed,
+      response: listed,
     },
-    list: { reply: listed },
+    list: { response: listed },
     refund: {
       body: { id: ID, reason: "order cancelled" },
-      reply: {
+      response: {
         [refundedField]: 3,
         [totalField]: 1197,
         refund_details: [{ ...registration, refunded: true }],

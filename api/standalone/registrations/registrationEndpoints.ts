@@ -14,7 +14,7 @@ import type { RegistrationWriter } from "../../../services/registrations/registr
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { isBlankId } from "../isBlankId.ts";
-import { KEY_REFUSAL, QUEUE_REFUSAL } from "../refusals.ts";
+import { KEY_ERROR, QUEUE_ERROR } from "../errorResponses.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { listFilter } from "./listFilter.ts";
 import { EXAMPLES } from "./examples.ts";
@@ -42,20 +42,20 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
       details:
         "Records the registration and answers at once; the usage is reported to the payment processor afterwards. " +
         "A known idempotency_key returns the first record and bills nothing.",
-      replyHeaders: {
+      responseHeaders: {
         "Idempotent-Replayed": "`true` when the record was created by an earlier request.",
       },
-      refusals: [
+      errors: [
         {
           status: 400,
           when: "Something in the request is not as it must be; the message names every field.",
           example: "count: must be an integer from 1 to 9007199254740991",
         },
-        KEY_REFUSAL,
-        QUEUE_REFUSAL,
+        KEY_ERROR,
+        QUEUE_ERROR,
       ],
     },
-    schemas: { body: SCHEMAS[kind].registerBody, reply: SCHEMAS[kind].registerReply },
+    schemas: { body: SCHEMAS[kind].registerBody, response: SCHEMAS[kind].registerResponse },
     examples: EXAMPLES[kind].register,
     handle: async ({ ctx, caller, body }) => {
       const fault = findFractionalCountFault(body.fractional_count, caller);
@@ -112,16 +112,16 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
       details:
         "Every registration of the organization in the key's mode that matches all filters, newest first, without " +
         "pages. The totals are the organization's, whatever the filters.",
-      refusals: [
+      errors: [
         {
           status: 400,
           when: "A query parameter is unknown, given twice or malformed; the message names it.",
           example: "created_at: must be a calendar date in the form YYYY-MM-DD",
         },
-        KEY_REFUSAL,
+        KEY_ERROR,
       ],
     },
-    schemas: { query: listQuery, reply: SCHEMAS[kind].registerReply },
+    schemas: { query: listQuery, response: SCHEMAS[kind].registerResponse },
     examples: EXAMPLES[kind].list,
     handle: ({ caller, query }) =>
       listPieces(dependencies, ownerOf(caller, kind), listFilter(query)),
@@ -141,7 +141,7 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
       details:
         "Takes units back from the record, the totals and, at the registration's own instant, from the reported " +
         "usage. Partial refunds add up.",
-      refusals: [
+      errors: [
         {
           status: 400,
           when:
@@ -154,7 +154,7 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
           when:
             "The key is missing or invalid, or the registration is outside the current billing cycle, or too old for " +
             "the payment processor to take its usage back.",
-          example: KEY_REFUSAL.example,
+          example: KEY_ERROR.example,
         },
         {
           status: 404,
@@ -163,7 +163,7 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
         },
       ],
     },
-    schemas: { body: SCHEMAS[kind].refundBody, reply: SCHEMAS[kind].refundReply },
+    schemas: { body: SCHEMAS[kind].refundBody, response: SCHEMAS[kind].refundResponse },
     examples: EXAMPLES[kind].refund,
     refuseBody: (body) => (isBlankId(body) ? idRequired : null),
     handle: async ({ caller, body }) => {

@@ -10,7 +10,7 @@ import { bodyObject, queryObject } from "../../http/fields.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import type { KindNames } from "./kinds.ts";
 
-const registrationReply = z
+const registrationResponse = z
   .strictObject({
     id: z.uuid().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
     count: z
@@ -33,7 +33,7 @@ const registrationReply = z
 
 export const presentRegistration = (
   registration: Registration,
-): z.output<typeof registrationReply> => ({
+): z.output<typeof registrationResponse> => ({
   id: registration.id,
   count: registration.count,
   fractional_count: registration.fractionalCount,
@@ -123,16 +123,16 @@ const total = (description: string) =>
     .min(0)
     .meta({ description, examples: [1200] });
 
-const registerReply = ({ title, plural, totalField, monthField, detailsField }: KindNames) =>
+const registerResponse = ({ title, plural, totalField, monthField, detailsField }: KindNames) =>
   z
     .strictObject({
       [totalField]: total(`All ${plural} on record, refunded ones left out.`),
       [monthField]: total("Those registered in the current calendar month, UTC."),
-      [detailsField]: z.array(registrationReply),
+      [detailsField]: z.array(registrationResponse),
     })
     .meta({ id: `${title}Registrations` });
 
-const refundReply = ({ title, plural, refundedField, totalField }: KindNames) =>
+const refundResponse = ({ title, plural, refundedField, totalField }: KindNames) =>
   z
     .strictObject({
       [refundedField]: z
@@ -140,16 +140,16 @@ const refundReply = ({ title, plural, refundedField, totalField }: KindNames) =>
         .min(1)
         .meta({ description: `Number of ${plural} that this call refunded.`, examples: [3] }),
       [totalField]: total(`The ${plural} that remain on record.`),
-      refund_details: z.array(registrationReply),
+      refund_details: z.array(registrationResponse),
       refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
     })
     .meta({ id: `${title}Refund` });
 
 const schemasOf = (names: KindNames) => ({
   registerBody: registerBody(names),
-  registerReply: registerReply(names),
+  registerResponse: registerResponse(names),
   refundBody: refundBody(names),
-  refundReply: refundReply(names),
+  refundResponse: refundResponse(names),
 });
 
 /** Built once: what is parsed with them is on the way of every request. */

@@ -4,10 +4,10 @@ import { isBalanceLow } from "../../../domain/stores/stores.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { getStore } from "../../../services/stores/getStore.ts";
-import { KEY_REFUSAL } from "../errors.ts";
+import { KEY_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, SUCCESS } from "../fields.ts";
 
-const reply = z
+const response = z
   .strictObject({
     status: z.literal(SUCCESS),
     shop_domain: z.string(),
@@ -30,11 +30,11 @@ export const verifyEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint 
       operationId: "verifyKey",
       tag: "store",
       summary: "Check a key",
-      refusals: [KEY_REFUSAL],
+      errors: [KEY_ERROR],
     },
-    schemas: { reply },
+    schemas: { response },
     examples: {
-      reply: {
+      response: {
         status: SUCCESS,
         shop_domain: "example.myshopify.com",
         key_mode: "PROD",

@@ -5,7 +5,7 @@ import { centsToDollars, dollarsToCents, MAXIMUM_CENTS } from "../../../domain/m
 import { donateFromStore } from "../../../services/stores/donateFromStore.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/fields.ts";
-import { BUDGET_REFUSAL, KEY_REFUSAL, QUEUE_REFUSAL } from "../errors.ts";
+import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 
@@ -58,7 +58,7 @@ const body = fields
   })
   .meta({ id: "NewStoreDonation" });
 
-const reply = z
+const response = z
   .strictObject({
     status: z.literal(SUCCESS),
     charity_id: z.string().meta({ description: "As it was given." }),
@@ -86,21 +86,21 @@ export const donateEndpoint = (deps: Parameters<typeof donateFromStore>[0]): End
       tag: "donations",
       summary: "Donate to a charity for a customer or an order",
       details: "With a production key the amount is taken from the store's balance.",
-      refusals: [
+      errors: [
         {
           status: 400,
           when: "Something in the request is not as it must be, or there is no such charity.",
           example: `amount_dollars: ${AMOUNT_MUST_BE}`,
         },
-        KEY_REFUSAL,
-        BUDGET_REFUSAL,
-        QUEUE_REFUSAL,
+        KEY_ERROR,
+        BUDGET_ERROR,
+        QUEUE_ERROR,
       ],
     },
-    schemas: { body, reply },
+    schemas: { body, response },
     examples: {
       body: { charity_id: "53-0196605", amount_dollars: 12.5, customer_name: "Ann Lee" },
-      reply: { status: SUCCESS, charity_id: "53-0196605", amount: 12.5, mode: "PROD" },
+      response: { status: SUCCESS, charity_id: "53-0196605", amount: 12.5, mode: "PROD" },
     },
     answer: ({ charity_id, dollars }, { mode }) => ({
       status: SUCCESS,

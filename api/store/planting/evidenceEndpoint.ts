@@ -11,7 +11,7 @@ import { startOfNextDay } from "../../http/days.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/fields.ts";
-import { KEY_REFUSAL, QUERY_REFUSAL } from "../errors.ts";
+import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
 
@@ -43,7 +43,7 @@ const query = queryObject({
   }),
 });
 
-const reply = treeEvidence
+const response = treeEvidence
   .extend({
     created_at: z.iso.datetime(),
     region: z.string().meta({ description: "Empty until it is known where the trees stand." }),
@@ -99,7 +99,7 @@ const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
 };
 
 const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
-const EXAMPLE: z.output<typeof reply> = {
+const EXAMPLE: z.output<typeof response> = {
   tree_id: ID,
   record_id: ID,
   impact_type: "trees",
@@ -147,15 +147,15 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
       summary: "What is proven of a tree record",
       details:
         "Of all records that match, the newest; one that was refunded in full only by its id. The milestones are those of the standalone interface, with what they show.",
-      replyHeaders: {
+      responseHeaders: {
         ...STAGE_HEADERS,
         "Cache-Control":
           "How long the answer may be kept: 30 days once nothing is left to happen to a record named by its id.",
         Age: "Seconds since the answer was first given, where it may be kept.",
       },
-      refusals: [
-        { ...QUERY_REFUSAL, example: `impact_type: ${TYPE_MUST_BE}` },
-        KEY_REFUSAL,
+      errors: [
+        { ...QUERY_ERROR, example: `impact_type: ${TYPE_MUST_BE}` },
+        KEY_ERROR,
         {
           status: 404,
           when: "The store has no such tree record in the key's mode.",
@@ -163,8 +163,8 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
         },
       ],
     },
-    schemas: { query, reply },
-    examples: { reply: EXAMPLE },
+    schemas: { query, response },
+    examples: { response: EXAMPLE },
     handle: async ({ ctx, caller, query: given }) => {
       const { accountId, mode } = caller;
       const stage = given.evidence_stage ?? null;
@@ -181,7 +181,7 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
         selection,
         stage,
       );
-      const answer: z.output<typeof reply> = {
+      const answer: z.output<typeof response> = {
         ...evidence,
         created_at: registeredAt.toISOString(),
         region: region ?? "",

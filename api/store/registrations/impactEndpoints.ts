@@ -6,7 +6,7 @@ import { writeCursor } from "../../../domain/cursor.ts";
 import type { StoreImpactWriter } from "../../../services/stores/storeImpactWriter.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
-import { BUDGET_REFUSAL, KEY_REFUSAL, QUERY_REFUSAL, QUEUE_REFUSAL } from "../errors.ts";
+import { BUDGET_ERROR, KEY_ERROR, QUERY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { customerDetailsOf, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 import { KIND_NAMES } from "./kinds.ts";
@@ -22,7 +22,7 @@ const BODY_EXAMPLES = {
 const order = { customer_name: "Ann Lee", order_id: "#1001" };
 
 const writeEndpoint = (kind: Kind, { db, storeWriter }: Dependencies): Endpoint => {
-  const { operation, feature, path, title, plural, verb, replyField } = KIND_NAMES[kind];
+  const { operation, feature, path, title, plural, verb, countField } = KIND_NAMES[kind];
   return storeWriteEndpoint({
     db,
     operation,
@@ -33,25 +33,25 @@ const writeEndpoint = (kind: Kind, { db, storeWriter }: Dependencies): Endpoint 
       tag: plural,
       summary: `${verb} ${plural} for a customer or an order`,
       details: "With a production key the price is taken from the store's balance.",
-      refusals: [
+      errors: [
         {
           status: 400,
           when: "Something in the request is not as it must be; the message names every field.",
           example: `${plural}: must be an integer from 1 to ${Number.MAX_SAFE_INTEGER}`,
         },
-        KEY_REFUSAL,
-        BUDGET_REFUSAL,
-        QUEUE_REFUSAL,
+        KEY_ERROR,
+        BUDGET_ERROR,
+        QUEUE_ERROR,
       ],
     },
-    schemas: { body: SCHEMAS[kind].body, reply: SCHEMAS[kind].reply },
+    schemas: { body: SCHEMAS[kind].body, response: SCHEMAS[kind].response },
     examples: {
       body: BODY_EXAMPLES[kind],
-      reply: { status: SUCCESS, [replyField]: 3, ...order },
+      response: { status: SUCCESS, [countField]: 3, ...order },
     },
     answer: (body) => ({
       status: SUCCESS,
-      [replyField]: unitsOf(body),
+      [countField]: unitsOf(body),
       customer_name: body.customer_name ?? "",
       order_id: body.order_id ?? "",
     }),
@@ -71,11 +71,11 @@ const listEndpoint = (kind: Kind, { db }: Dependencies): Endpoint => {
       summary: `List the store's ${plural}`,
       details:
         "The records in the key's mode that match all filters, newest first, page by page. An empty filter is none.",
-      refusals: [QUERY_REFUSAL, KEY_REFUSAL],
+      errors: [QUERY_ERROR, KEY_ERROR],
     },
-    schemas: { query: listQuery, reply: SCHEMAS[kind].listReply },
+    schemas: { query: listQuery, response: SCHEMAS[kind].listResponse },
     examples: {
-      reply: {
+      response: {
         [listField]: [
           {
             id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",

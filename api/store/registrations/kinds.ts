@@ -10,7 +10,7 @@ export const KIND_NAMES = {
     operation: "plant",
     feature: "treePlanting",
     path: "/app/api/plant",
-    replyField: "trees_planted",
+    countField: "trees_planted",
     listField: "trees",
   },
   bottle: {
@@ -20,7 +20,7 @@ export const KIND_NAMES = {
     operation: "plastic",
     feature: "plasticRemoval",
     path: "/app/api/plastic",
-    replyField: "bottles_rescued",
+    countField: "bottles_rescued",
     listField: "plastics",
   },
 } as const satisfies Record<

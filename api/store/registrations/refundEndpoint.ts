@@ -6,7 +6,7 @@ import { reverseStoreImpact } from "../../../services/stores/reverseStoreImpact.
 import type { StoreWriteDependencies } from "../../../services/stores/runStoreWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/fields.ts";
-import { KEY_REFUSAL, QUEUE_REFUSAL } from "../errors.ts";
+import { KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 
@@ -30,7 +30,7 @@ const body = bodyObject({
     .meta({ description: "Kept with the refund.", examples: ["order cancelled"] }),
 }).meta({ id: "NewStoreRefund" });
 
-const reply = z
+const response = z
   .strictObject({
     status: z.literal(SUCCESS),
     mode: keyMode(),
@@ -63,20 +63,20 @@ export const refundEndpoint = (deps: StoreWriteDependencies): Endpoint =>
       details:
         "The newest come first; where a customer or an order is named, only theirs; an empty name is refused. Trees and bottles give back the " +
         "price that was paid for them; the money of donations has left. More than there is is a 400 and changes nothing.",
-      refusals: [
+      errors: [
         {
           status: 400,
           when: "Something in the request is not as it must be, or there are fewer units than asked for.",
           example: "quantity: only 2 of the matching units remain to be reversed",
         },
-        KEY_REFUSAL,
-        QUEUE_REFUSAL,
+        KEY_ERROR,
+        QUEUE_ERROR,
       ],
     },
-    schemas: { body, reply },
+    schemas: { body, response },
     examples: {
       body: { type: "tree", quantity: 1, order_id: "#1001", reason: "order cancelled" },
-      reply: { status: SUCCESS, mode: "PROD", refunded_type: "tree", count: 1 },
+      response: { status: SUCCESS, mode: "PROD", refunded_type: "tree", count: 1 },
     },
     answer: ({ type, quantity }, { mode }) => ({
       status: SUCCESS,

@@ -135,17 +135,17 @@ const bottleBody = bodyObject({
 export const unitsOf = (body: z.output<typeof treeBody> | z.output<typeof bottleBody>): number =>
   "trees" in body ? body.trees : body.bottles;
 
-const writeReply = ({ title, replyField }: KindNames) =>
+const writeResponse = ({ title, countField }: KindNames) =>
   z
     .strictObject({
       status: z.literal(SUCCESS),
-      [replyField]: z.int().min(1),
+      [countField]: z.int().min(1),
       customer_name: z.string(),
       order_id: z.string(),
     })
     .meta({ id: `${title}Receipt` });
 
-const listReply = ({ title, listField }: KindNames) =>
+const listResponse = ({ title, listField }: KindNames) =>
   z
     .strictObject({
       [listField]: z.array(record),
@@ -156,8 +156,8 @@ const listReply = ({ title, listField }: KindNames) =>
     .meta({ id: `${title}Records` });
 
 const schemasOf = (names: KindNames) => ({
-  reply: writeReply(names),
-  listReply: listReply(names),
+  response: writeResponse(names),
+  listResponse: listResponse(names),
 });
 
 /** Built once: what is parsed with them is on the way of every request. */

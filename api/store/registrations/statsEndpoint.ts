@@ -6,10 +6,10 @@ import { readStoreImpact } from "../../../services/stores/readStoreImpact.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/fields.ts";
-import { KEY_REFUSAL, QUERY_REFUSAL } from "../errors.ts";
+import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 import { customerFilterOf, customerParameters } from "../fields.ts";
 
-const reply = z
+const response = z
   .strictObject({
     trees: z.int().min(0),
     plastic_bottles: z.int().min(0),
@@ -33,14 +33,11 @@ export const statsEndpoint = (deps: {
       tag: "impact",
       summary: "What the store, or one of its customers, has done",
       details: "What was taken back is left out.",
-      refusals: [
-        { ...QUERY_REFUSAL, example: "customer: must be given at most once" },
-        KEY_REFUSAL,
-      ],
+      errors: [{ ...QUERY_ERROR, example: "customer: must be given at most once" }, KEY_ERROR],
     },
-    schemas: { query: queryObject(customerParameters), reply },
+    schemas: { query: queryObject(customerParameters), response },
     examples: {
-      reply: {
+      response: {
         trees: 120,
         plastic_bottles: 40,
         donations: 12.5,

@@ -7,7 +7,7 @@ import { getStore } from "../../../services/stores/getStore.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/fields.ts";
-import { KEY_REFUSAL, QUERY_REFUSAL } from "../errors.ts";
+import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode } from "../fields.ts";
 import { limitParameter } from "../registrations/schemas.ts";
 
@@ -38,7 +38,7 @@ const entry = z
   })
   .meta({ id: "BalanceEntry" });
 
-const reply = z
+const response = z
   .strictObject({
     key_mode: keyMode(),
     balance_cents: z
@@ -74,11 +74,11 @@ export const balanceEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint
       operationId: "balance",
       tag: "store",
       summary: "The top-up balance, the prices and what changed the balance",
-      refusals: [QUERY_REFUSAL, KEY_REFUSAL],
+      errors: [QUERY_ERROR, KEY_ERROR],
     },
-    schemas: { query, reply },
+    schemas: { query, response },
     examples: {
-      reply: {
+      response: {
         key_mode: "PROD",
         balance_cents: 9850,
         low_balance: false,

@@ -12,7 +12,7 @@ import { parseLimit, parserOf } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { openTextFile } from "../../input/openTextFile.ts";
-import { unreadable } from "../../input/unreadable.ts";
+import { unreadableFile } from "../../input/unreadableFile.ts";
 import { say } from "../../io.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
@@ -36,7 +36,7 @@ const importFile = async (
   try {
     bar.update(null, `${name}: looking at the file`);
     const file = await openTextFile(path).catch((error: unknown) => {
-      throw unreadable(path, error);
+      throw unreadableFile(path, error);
     });
     let bytesRead = 0;
     let bad = 0;

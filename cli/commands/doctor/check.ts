@@ -1,4 +1,4 @@
-import { within } from "../../../domain/within.ts";
+import { withTimeout } from "../../../domain/withTimeout.ts";
 import { describeError } from "../../exitCodes.ts";
 
 /** What was found of one thing. `skipped`: it is not set up, or cannot be judged from here. */
@@ -20,7 +20,7 @@ const PATIENCE_MS = 15_000;
 /** Looks at one thing, within bounds; whatever is thrown meanwhile is what is wrong with it. */
 export const check = async (name: string, look: () => Promise<Verdict>): Promise<Finding> => {
   try {
-    return { check: name, ...(await within(AbortSignal.timeout(PATIENCE_MS), look())) };
+    return { check: name, ...(await withTimeout(AbortSignal.timeout(PATIENCE_MS), look())) };
   } catch (error) {
     return { check: name, ...wrong(describeError(error)) };
   }

@@ -18,7 +18,7 @@ export type JsonRequest<Schema extends z.ZodType> = {
   readonly timeoutMs: number;
   readonly answer: Schema;
   /** Counts an attempt against the provider's limit; throws when that is used up. */
-  readonly takeTurn?: () => Promise<void>;
+  readonly takePermit?: () => Promise<void>;
 };
 
 /** `afterMs` tells how long to wait before the next attempt; null makes the fault final. */
@@ -103,7 +103,7 @@ export const askJson = async <Schema extends z.ZodType>(
   signal: AbortSignal,
 ): Promise<z.output<Schema> | null> => {
   for (let attempt = 1; ; attempt += 1) {
-    await request.takeTurn?.();
+    await request.takePermit?.();
     const result = await attemptOnce(request, signal);
     if (result.kind === "answer") {
       return result.answer;

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { z } from "zod";
-import type { TakeTurn } from "../../../db/rateLimits.ts";
+import type { TakePermit } from "../../../db/rateLimits.ts";
 import type { Charity } from "../../../domain/charities/charities.ts";
 import type { CharityProvider } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
@@ -50,7 +50,7 @@ const searchAnswer = z.object({ nonprofits: z.array(hit) });
 
 export const createEveryOrg = (
   { apiBase, apiKey, timeoutMs }: RemoteSettings<{ apiKey: string }>,
-  { takeTurn }: { readonly takeTurn: TakeTurn },
+  { takePermit }: { readonly takePermit: TakePermit },
 ): CharityProvider => {
   // The limits are a key's; its hash names it without giving it away.
   const keyName = createHash("sha256").update(apiKey).digest("hex").slice(0, 16);
@@ -62,7 +62,7 @@ export const createEveryOrg = (
   };
 
   const requireTurn = async (kind: "details" | "search", turns: number): Promise<void> => {
-    if (!(await takeTurn(`everyorg/${keyName}/${kind}`, { turns, windowMs: MINUTE_MS }))) {
+    if (!(await takePermit(`everyorg/${keyName}/${kind}`, { turns, windowMs: MINUTE_MS }))) {
       throw new CharityProviderError(`everyorg: its limit of ${turns} ${kind} a minute is used up`);
     }
   };
@@ -74,7 +74,7 @@ export const createEveryOrg = (
         url: address(`/nonprofit/${identifier}`),
         timeoutMs,
         answer: detailsAnswer,
-        takeTurn: () => requireTurn("details", DETAILS_PER_MINUTE),
+        takePermit: () => requireTurn("details", DETAILS_PER_MINUTE),
       },
       signal,
     );
@@ -116,7 +116,7 @@ export const createEveryOrg = (
           url: address(`/search/${encodeURIComponent(name)}`, { take: String(MOST_HITS) }),
           timeoutMs,
           answer: searchAnswer,
-          takeTurn: () => requireTurn("search", SEARCHES_PER_MINUTE),
+          takePermit: () => requireTurn("search", SEARCHES_PER_MINUTE),
         },
         signal,
       );

@@ -1,6 +1,6 @@
 /** What was asked has not answered in time. */
-export class NoAnswerError extends Error {
-  override readonly name = "NoAnswerError";
+export class TimeoutError extends Error {
+  override readonly name = "TimeoutError";
 
   constructor() {
     super("no answer in time");
@@ -9,14 +9,14 @@ export class NoAnswerError extends Error {
 
 /**
  * What the work comes to, where it does before the signal aborts. Nothing here ends the work itself.
- * @throws NoAnswerError when the signal has aborted first
+ * @throws TimeoutError when the signal has aborted first
  */
-export const within = async <Result>(
+export const withTimeout = async <Result>(
   signal: AbortSignal,
   work: Promise<Result>,
 ): Promise<Result> => {
   const late = new Promise<never>((_resolve, reject) => {
-    const refuse = (): void => reject(new NoAnswerError());
+    const refuse = (): void => reject(new TimeoutError());
     if (signal.aborted) {
       refuse();
     }

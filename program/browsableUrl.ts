@@ -1,3 +1,3 @@
 /** The address to show: that of all interfaces is none that a browser could open. */
-export const browsableAddress = (address: string): string =>
+export const browsableUrl = (address: string): string =>
   address.replace(/^http:\/\/(?:0\.0\.0\.0|::|\[::\])(?=:\d+$)/u, "http://localhost");

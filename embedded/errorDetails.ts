@@ -7,7 +7,7 @@ const fault = z.object({
 });
 
 /** What a failed system call, program or connection says about itself. */
-export const readFault = (error: unknown): z.output<typeof fault> => {
+export const errorDetails = (error: unknown): z.output<typeof fault> => {
   const { data } = fault.safeParse(error);
   return data ?? { message: String(error) };
 };

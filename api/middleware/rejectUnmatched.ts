@@ -3,7 +3,7 @@ import type { ApiState } from "../http/apiContext.ts";
 import { HttpError } from "../http/httpError.ts";
 
 /** Answers what no route took: 404 for an unknown path, 405 for an unknown method of a known one. */
-export const refuseUnknown = (ctx: RouterContext<ApiState>): void => {
+export const rejectUnmatched = (ctx: RouterContext<ApiState>): void => {
   const layers = (ctx.matched ?? []).filter((layer) => layer.methods.length > 0);
   const [layer] = layers;
   if (layer === undefined) {

@@ -1,19 +1,19 @@
-import type { Refusal } from "../http/endpoint.ts";
+import type { ErrorResponse } from "../http/endpoint.ts";
 
-export const KEY_REFUSAL: Refusal = {
+export const KEY_ERROR: ErrorResponse = {
   status: 403,
   when: "The key is missing or invalid.",
   example: "invalid API key",
 };
 
 /** Of endpoints that take no parameters. */
-export const PARAMETER_REFUSAL: Refusal = {
+export const PARAMETER_ERROR: ErrorResponse = {
   status: 400,
   when: "A parameter was given; the endpoint takes none.",
   example: "page: unknown parameter",
 };
 
-export const QUEUE_REFUSAL: Refusal = {
+export const QUEUE_ERROR: ErrorResponse = {
   status: 503,
   when: "More is waiting to be written than the database keeps up with; nothing was recorded. Try again.",
   example: "too many registrations are waiting, try again",
