@@ -2,34 +2,34 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { sql } from "./sql.ts";
 
-/** Takes a turn of a limit that all processes share; false when it is used up. */
-export type TakePermit = (
-  bucket: string,
-  limit: { readonly turns: number; readonly windowMs: number },
-) => Promise<boolean>;
+/** At most this many requests in any window of this length. */
+export type RateLimit = { readonly requests: number; readonly windowMs: number };
+
+/** Returns whether another request of the bucket is permitted; the limit holds across all processes. */
+export type TakePermit = (bucket: string, limit: RateLimit) => Promise<boolean>;
 
 /**
- * Takes a turn of a bucket that grants so many within any span of the window's length, whichever process asks. The
- * database's clock counts, and the row's lock puts concurrent turns in order. A turn that is not granted costs nothing;
- * one that lies ahead is from before the clock was set back and no longer counts.
+ * Counts a request against its bucket's limit and returns whether it is permitted. The database's clock decides, and
+ * the row's lock orders concurrent requests. A rejected request is not counted. A recorded time in the future means that
+ * the clock was set back, so it no longer counts.
  */
 export const takePermit = (
   db: CommonQueryMethods,
   bucket: string,
-  { turns, windowMs }: Parameters<TakePermit>[1],
+  { requests, windowMs }: RateLimit,
 ): Promise<boolean> =>
   db
-    .maybeOne(sql.type(z.strictObject({ granted: z.literal(true) }))`
-      INSERT INTO rate_limit AS known (bucket, turns)
+    .maybeOne(sql.type(z.strictObject({ permitted: z.literal(true) }))`
+      INSERT INTO rate_limit AS known (bucket, permitted_at)
       VALUES (${bucket}, ARRAY[clock_timestamp()])
       ON CONFLICT (bucket) DO UPDATE
-      SET turns = array_append(
-        known.turns[greatest(cardinality(known.turns) - ${turns} + 2, 1):],
+      SET permitted_at = array_append(
+        known.permitted_at[greatest(cardinality(known.permitted_at) - ${requests} + 2, 1):],
         clock_timestamp()
       )
-      WHERE cardinality(known.turns) < ${turns}
-        OR known.turns[cardinality(known.turns) - ${turns} + 1]
+      WHERE cardinality(known.permitted_at) < ${requests}
+        OR known.permitted_at[cardinality(known.permitted_at) - ${requests} + 1]
           NOT BETWEEN clock_timestamp() - ${windowMs} * interval '1 millisecond' AND clock_timestamp()
-      RETURNING true AS granted
+      RETURNING true AS permitted
     `)
     .then((row) => row !== null);

@@ -406,7 +406,7 @@ CREATE TABLE planting_tally (
 
 CREATE UNLOGGED TABLE rate_limit (
   bucket text NOT NULL,
-  turns timestamp with time zone[] NOT NULL,
+  permitted_at timestamp with time zone[] NOT NULL,
   CONSTRAINT rate_limit_pkey PRIMARY KEY (bucket)
 ) WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0.01);
 

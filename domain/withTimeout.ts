@@ -1,26 +1,26 @@
-/** What was asked has not answered in time. */
+/** The work did not finish in time. */
 export class TimeoutError extends Error {
   override readonly name = "TimeoutError";
 
   constructor() {
-    super("no answer in time");
+    super("no response in time");
   }
 }
 
 /**
- * What the work comes to, where it does before the signal aborts. Nothing here ends the work itself.
- * @throws TimeoutError when the signal has aborted first
+ * Returns the result of the work if it finishes before the signal aborts. The work itself is not cancelled.
+ * @throws TimeoutError when the signal aborts first
  */
 export const withTimeout = async <Result>(
   signal: AbortSignal,
   work: Promise<Result>,
 ): Promise<Result> => {
-  const late = new Promise<never>((_resolve, reject) => {
-    const refuse = (): void => reject(new TimeoutError());
+  const timeout = new Promise<never>((_resolve, reject) => {
+    const onAbort = (): void => reject(new TimeoutError());
     if (signal.aborted) {
-      refuse();
+      onAbort();
     }
-    signal.addEventListener("abort", refuse, { once: true });
+    signal.addEventListener("abort", onAbort, { once: true });
   });
-  return Promise.race([work, late]);
+  return Promise.race([work, timeout]);
 };

@@ -21,7 +21,7 @@ export const limitRate =
     if (takePermit === undefined || caller === undefined) {
       throw new TypeError(`${endpoint} has a limit and nobody who counts, or no key to count by.`);
     }
-    const limit = { turns: requestsPerSecond, windowMs: WINDOW_MS };
+    const limit = { requests: requestsPerSecond, windowMs: WINDOW_MS };
     if (!(await takePermit(`${caller.keyId} ${endpoint}`, limit))) {
       throw new DomainError("rate_limited", "rate limit exceeded");
     }

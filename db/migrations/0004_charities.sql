@@ -167,10 +167,10 @@ CREATE TABLE charity_detail (
   PRIMARY KEY (provider, lookup)
 );
 
--- The instants of a bucket's latest turns, oldest first. Lost in a crash of the database, which harms nobody.
+-- When a bucket's latest requests were permitted, oldest first. A crash of the database empties the table: harmless.
 CREATE UNLOGGED TABLE rate_limit (
   bucket text PRIMARY KEY,
-  turns timestamptz[] NOT NULL
+  permitted_at timestamptz[] NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01);
 
 -- Charities that many people know, so that search and donations work before any file is loaded: written from public

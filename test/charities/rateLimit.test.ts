@@ -9,18 +9,18 @@ import { startProgram } from "../support/programs.ts";
 
 const test = testWithDatabase();
 
-const LIMIT = { turns: 20, windowMs: 1000 };
+const LIMIT = { requests: 20, windowMs: 1000 };
 
-test("of two hundred concurrent turns exactly twenty are granted", async (t) => {
+test("of two hundred concurrent requests exactly twenty are permitted", async (t) => {
   // A minute, so that the machine's speed does not matter.
-  const limit = { turns: 20, windowMs: 60_000 };
+  const limit = { requests: 20, windowMs: 60_000 };
   const granted = await Promise.all(
     Array.from({ length: 200 }, () => takePermit(t.context.db, "burst", limit)),
   );
   t.is(granted.filter(Boolean).length, 20);
 });
 
-test("within any second at most twenty turns are granted, however they are spread", async (t) => {
+test("within any second at most twenty requests are permitted, however they are spread", async (t) => {
   const { db } = t.context;
   const instantRow = z.strictObject({ instants: z.array(z.string()) });
   const granted = new Set<string>();
@@ -29,7 +29,7 @@ test("within any second at most twenty turns are granted, however they are sprea
       if (await takePermit(db, "steady", LIMIT)) {
         const { instants } = await db.one(sql.type(instantRow)`
           SELECT array(
-            SELECT to_char(turn, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM unnest(turns) AS turn
+            SELECT to_char(permitted, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') FROM unnest(permitted_at) AS permitted
           ) AS instants
           FROM rate_limit
           WHERE bucket = 'steady'
@@ -55,7 +55,7 @@ test("within any second at most twenty turns are granted, however they are sprea
 });
 
 test("a turn that is refused costs nothing", async (t) => {
-  const limit = { turns: 1, windowMs: 300 };
+  const limit = { requests: 1, windowMs: 300 };
   t.true(await takePermit(t.context.db, "one", limit));
   for (let asked = 0; asked < 10; asked += 1) {
     await takePermit(t.context.db, "one", limit);
@@ -64,15 +64,17 @@ test("a turn that is refused costs nothing", async (t) => {
   t.true(await takePermit(t.context.db, "one", limit));
 });
 
-test("after the database's clock was set back by an hour twenty turns are granted at once, and no more", async (t) => {
+test("after the database's clock was set back by an hour exactly twenty requests are permitted", async (t) => {
   const { db } = t.context;
-  const limit = { turns: 20, windowMs: 60_000 };
-  for (let turn = 0; turn < 20; turn += 1) {
+  const limit = { requests: 20, windowMs: 60_000 };
+  for (let request = 0; request < 20; request += 1) {
     await takePermit(db, "set-back", limit);
   }
   await db.query(sql.typeAlias("void")`
     UPDATE rate_limit
-    SET turns = array(SELECT turn + interval '1 hour' FROM unnest(turns) AS turn ORDER BY turn)
+    SET permitted_at = array(
+      SELECT permitted + interval '1 hour' FROM unnest(permitted_at) AS permitted ORDER BY permitted
+    )
     WHERE bucket = 'set-back'
   `);
 
@@ -88,7 +90,7 @@ test("the twenty-first request of a key at an endpoint is a 429 that says when t
   const { call } = await startStandaloneApi(t, {
     db,
     // A longer second, so that the machine's speed does not matter.
-    takePermit: (bucket, { turns }) => takePermit(db, bucket, { turns, windowMs: 60_000 }),
+    takePermit: (bucket, { requests }) => takePermit(db, bucket, { requests, windowMs: 60_000 }),
   });
   const { apiKeyTest: key, apiKeyProd: other } = await createTestOrganization(db);
   const endpoints = [

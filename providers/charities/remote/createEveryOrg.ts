@@ -61,9 +61,11 @@ export const createEveryOrg = (
     return url;
   };
 
-  const requireTurn = async (kind: "details" | "search", turns: number): Promise<void> => {
-    if (!(await takePermit(`everyorg/${keyName}/${kind}`, { turns, windowMs: MINUTE_MS }))) {
-      throw new CharityProviderError(`everyorg: its limit of ${turns} ${kind} a minute is used up`);
+  const requirePermit = async (kind: "details" | "search", requests: number): Promise<void> => {
+    if (!(await takePermit(`everyorg/${keyName}/${kind}`, { requests, windowMs: MINUTE_MS }))) {
+      throw new CharityProviderError(
+        `everyorg: its limit of ${requests} ${kind} a minute is used up`,
+      );
     }
   };
 
@@ -74,7 +76,7 @@ export const createEveryOrg = (
         url: address(`/nonprofit/${identifier}`),
         timeoutMs,
         answer: detailsAnswer,
-        takePermit: () => requireTurn("details", DETAILS_PER_MINUTE),
+        takePermit: () => requirePermit("details", DETAILS_PER_MINUTE),
       },
       signal,
     );
@@ -116,7 +118,7 @@ export const createEveryOrg = (
           url: address(`/search/${encodeURIComponent(name)}`, { take: String(MOST_HITS) }),
           timeoutMs,
           answer: searchAnswer,
-          takePermit: () => requireTurn("search", SEARCHES_PER_MINUTE),
+          takePermit: () => requirePermit("search", SEARCHES_PER_MINUTE),
         },
         signal,
       );
