@@ -15,7 +15,7 @@ import type { ReportedStream } from "../db/billing/usageReports.ts";
 import { drainUsage } from "../services/billing/drainUsage.ts";
 import { isRefundSettled } from "../services/registrations/isRefundSettled.ts";
 import type { StreamReport } from "../services/billing/reconcileUsage.ts";
-import { listSuspicious, reconcileUsage } from "../services/billing/reconcileUsage.ts";
+import { listStreamsNeedingAttention, reconcileUsage } from "../services/billing/reconcileUsage.ts";
 import type { SendResult } from "../services/billing/sendMeterEvent.ts";
 import {
   confirmPlantingOrdersStarted,
@@ -106,7 +106,7 @@ export const createActivities = (deps: ActivityDependencies) => ({
     );
     // A list that was cut says nothing of the streams that are not in it.
     const named = among !== null && among.length < REPORTED_STREAMS ? among : null;
-    const drifting = listSuspicious(report.streams, named);
+    const drifting = listStreamsNeedingAttention(report.streams, named);
     if (isFinal || drifting.length === 0) {
       deps.observeDrift(drifting);
     }

@@ -19,7 +19,7 @@ import {
   plantingSilenceMs,
   readPlantingSettings,
 } from "../program/readPlantingSettings.ts";
-import { needsPerson } from "../services/billing/sendMeterEvent.ts";
+import { needsAttention } from "../services/billing/sendMeterEvent.ts";
 import { BACKGROUND_QUEUE, INTERACTIVE_QUEUE } from "../workflows/taskQueues.ts";
 import { createWorkerMetrics } from "./createWorkerMetrics.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
@@ -62,7 +62,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     plantingSilenceMs: plantingSilenceMs(config),
     observeSend: (stream, result) => {
       metrics.observeSend(stream, result);
-      if (needsPerson(result)) {
+      if (needsAttention(result)) {
         logger.error(
           { ...stream, result },
           "usage was not accepted, or too late: a person must look at it",

@@ -6,7 +6,7 @@ import { sql } from "../sql.ts";
  * Those meter events that are of a billing period which was over before an instant, as far as the mirrored periods tell:
  * the mirrored period may itself be over. Only live usage that Stripe bills has any.
  */
-export const listOfEndedPeriods = (
+export const listMeterEventIdsOfEndedPeriods = (
   db: CommonQueryMethods,
   meterEventIds: readonly bigint[],
   before: Date,

@@ -257,7 +257,7 @@ const othersRow = z.strictObject({
  */
 export type OtherEvents = Readonly<z.output<typeof othersRow>>;
 
-export const readOtherEvents = (
+export const sumOtherEvents = (
   db: CommonQueryMethods,
   { id, accountId, mode, meter, processor, customerId }: StoredMeterEvent,
   span: { readonly start: number; readonly end: number },

@@ -32,7 +32,7 @@ export const insertRefundFacts = async (
 };
 
 /** The processor that bills a meter event, and as which customer. */
-export type BilledParty = Pick<StoredMeterEvent, "processor" | "customerId">;
+export type BillingTarget = Pick<StoredMeterEvent, "processor" | "customerId">;
 
 const unsealedRow = z.strictObject({
   second: safeInteger,
@@ -53,7 +53,7 @@ export const listOldestUnsealedFacts = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, meter }: UsageStream,
   lastSecond: number,
-  current: BilledParty,
+  current: BillingTarget,
 ): Promise<readonly Readonly<z.output<typeof unsealedRow>>[]> =>
   transaction.any(sql.prepared("list_oldest_unsealed_facts", unsealedRow)`
     WITH unsealed AS (

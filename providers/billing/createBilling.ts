@@ -12,12 +12,12 @@ export type Billing = {
    * of an account with a Stripe customer is Stripe's, also while Stripe is not set up: the ledger would take it for good,
    * and nobody would ever invoice it.
    */
-  readonly billerOf: (
+  readonly processorFor: (
     account: { readonly stripeCustomerId: string | null },
     mode: Mode,
   ) => BillingProcessor["name"];
   /** Null when that processor is not set up. */
-  readonly named: (name: BillingProcessor["name"], mode: Mode) => BillingProcessor | null;
+  readonly findProcessor: (name: BillingProcessor["name"], mode: Mode) => BillingProcessor | null;
   /** Makes every processor ready to be sent to. */
   readonly prepare: () => Promise<void>;
 };
@@ -36,11 +36,11 @@ export const createBilling = ({
   };
   const stripeProcessor = stripe ? createStripeProcessor(stripe) : null;
   return {
-    billerOf: ({ stripeCustomerId }, mode) =>
+    processorFor: ({ stripeCustomerId }, mode) =>
       mode === "live" && (stripeProcessor !== null || stripeCustomerId !== null)
         ? "stripe"
         : "ledger",
-    named: (name, mode) => (name === "stripe" ? stripeProcessor : ledgers[mode]),
+    findProcessor: (name, mode) => (name === "stripe" ? stripeProcessor : ledgers[mode]),
     prepare: async () => {
       await stripeProcessor?.prepare();
     },

@@ -61,14 +61,14 @@ export type BillingProcessor = {
    * throws for anything the processor answers.
    */
   readonly send: (event: MeterEvent, signal: AbortSignal) => Promise<SendOutcome>;
-  /** How long `usageIn` may lack what was sent, in milliseconds. */
+  /** How long `sumUsage` may lack what was sent, in milliseconds. */
   readonly usageLagMs: number;
   /**
    * The sum of the usage that the processor has on record in a span. `start` and `end` are whole minutes; without
    * a customer there is none. Throws a UsageUnreadableError when the processor will never tell, any other error when
    * it cannot tell now.
    */
-  readonly usageIn: (
+  readonly sumUsage: (
     customer: BillingCustomer,
     meter: Kind,
     span: { readonly start: number; readonly end: number },
@@ -78,7 +78,7 @@ export type BillingProcessor = {
    * The billing period of the customer's subscription for this meter, null when the processor keeps none (the built-in
    * ledger). Throws when it should have one and cannot be read: a refund must not guess.
    */
-  readonly currentPeriod: (
+  readonly findCurrentPeriod: (
     customer: BillingCustomer,
     meter: Kind,
     signal: AbortSignal,

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
-import { readOtherEvents } from "../../db/billing/meterEvents.ts";
+import { sumOtherEvents } from "../../db/billing/meterEvents.ts";
 import type { BillingProcessor } from "../../providers/billing/processor.ts";
 import { UsageUnreadableError } from "../../providers/billing/processor.ts";
 
@@ -35,7 +35,7 @@ export const checkDelivery = async (
 ): Promise<Delivery> => {
   const span = minuteOf(event.second);
   const { accountId, meter, customerId } = event;
-  const others = await readOtherEvents(db, event, span);
+  const others = await sumOtherEvents(db, event, span);
   if (others.isSending) {
     return {
       kind: "early",
@@ -45,7 +45,7 @@ export const checkDelivery = async (
   }
   let theirs: number;
   try {
-    theirs = await processor.usageIn(
+    theirs = await processor.sumUsage(
       { accountId, customerId, subscriptionId: null },
       meter,
       span,

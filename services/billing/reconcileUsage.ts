@@ -128,7 +128,7 @@ const createUsageReader = (
     throw new Error(`Usage was reported to ${stream.processor}, which is not set up.`);
   }
   return (part) =>
-    processor.usageIn({ ...stream, subscriptionId: null }, stream.meter, part, signal);
+    processor.sumUsage({ ...stream, subscriptionId: null }, stream.meter, part, signal);
 };
 
 const compareStream = async (
@@ -138,7 +138,7 @@ const compareStream = async (
   unsealedQuantity: number,
   signal: AbortSignal,
 ): Promise<StreamReport> => {
-  const processor = deps.billing.named(stream.processor, stream.mode);
+  const processor = deps.billing.findProcessor(stream.processor, stream.mode);
   const latelyAfter = new Date(deps.clock.now().getTime() - (processor?.usageLagMs ?? 0));
   const minutes = await sumByMinute(deps.db, stream, span, latelyAfter);
   const delivered = sumIn(minutes, span);
@@ -181,7 +181,7 @@ const isSuspicious = ({ drift, differences }: StreamReport): boolean =>
     differences.some(({ mayLag }) => !mayLag));
 
 /** The streams that a person must look at; where others are named, only such as are among them. */
-export const listSuspicious = (
+export const listStreamsNeedingAttention = (
   streams: readonly StreamReport[],
   among: readonly ReportedStream[] | null = null,
 ): readonly StreamReport[] =>

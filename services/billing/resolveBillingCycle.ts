@@ -3,21 +3,21 @@ import { findBillingPeriod, saveBillingPeriod } from "../../db/billing/billingPe
 import type { Kind, Mode } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { isWithin, monthlyCycle } from "../../domain/billing/billingCycle.ts";
+import type { ProcessorName } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
-import type { BillingProcessor } from "../../providers/billing/processor.ts";
 
-/** A subscription can be moved by hand at the processor; this is how long we may not have noticed. */
-const MIRRORED_MS = 60 * 60 * 1000;
+/** A subscription can be changed at Stripe by hand; this is how long the change may go unnoticed. */
+const MIRROR_MAXIMUM_AGE_MS = 60 * 60 * 1000;
 
-const ANSWER_WITHIN_MS = 8000;
+const TIMEOUT_MS = 8000;
 
 /**
- * What bills an account, and its billing cycle that holds the current instant: the period of the account's subscription
- * where Stripe bills the account and has one, else the month from the account's billing day.
- * @throws Error when Stripe should know the period and cannot be asked, tells one that does not hold the current instant,
- * or is not set up here: nobody may guess it
+ * Returns the processor that bills an account's new usage, and the account's current billing cycle. The cycle is the
+ * period of the account's Stripe subscription, or, without one, the month from the account's billing day.
+ * @throws Error if the period is Stripe's and Stripe is not configured, cannot be reached, or returns a period that is
+ * not current; a billing cycle is never guessed
  */
 export const resolveBillingCycle = async (
   {
@@ -28,35 +28,37 @@ export const resolveBillingCycle = async (
   accountId: string,
   mode: Mode,
   meter: Kind,
-): Promise<{ readonly biller: BillingProcessor["name"]; readonly cycle: Period }> => {
+): Promise<{ readonly processor: ProcessorName; readonly cycle: Period }> => {
   const account = await getAccount(db, accountId);
   const now = clock.now();
-  const biller = billing.billerOf(account, mode);
-  if (biller === "ledger" || account.stripeSubscriptionId === null) {
-    return { biller, cycle: monthlyCycle(account.billingDay, now) };
+  const processor = billing.processorFor(account, mode);
+  if (processor === "ledger" || account.stripeSubscriptionId === null) {
+    return { processor, cycle: monthlyCycle(account.billingDay, now) };
   }
   const subscription = { accountId, subscriptionId: account.stripeSubscriptionId, meter };
   const mirrored = await findBillingPeriod(db, subscription);
   if (
     mirrored &&
     isWithin(mirrored, now) &&
-    now.getTime() - mirrored.readAt.getTime() < MIRRORED_MS
+    now.getTime() - mirrored.readAt.getTime() < MIRROR_MAXIMUM_AGE_MS
   ) {
-    return { biller, cycle: mirrored };
+    return { processor, cycle: mirrored };
   }
-  const processor = billing.named(biller, mode);
-  if (!processor) {
-    throw new Error(`Stripe, which is not set up, has the billing period of account ${accountId}.`);
+  const stripe = billing.findProcessor(processor, mode);
+  if (!stripe) {
+    throw new Error(
+      `The billing period of account ${accountId} is at Stripe, and Stripe is not configured.`,
+    );
   }
-  const period = await processor.currentPeriod(
+  const period = await stripe.findCurrentPeriod(
     { ...subscription, customerId: account.stripeCustomerId },
     meter,
-    AbortSignal.timeout(ANSWER_WITHIN_MS),
+    AbortSignal.timeout(TIMEOUT_MS),
   );
-  // Just after a period's end the processor may still tell that one, also since the clocks differ.
+  // Just after a period's end Stripe may still return that period, also because clocks differ.
   if (!period || !isWithin(period, clock.now())) {
-    throw new Error(`The processor tells no current billing period for account ${accountId}.`);
+    throw new Error(`Stripe returned no current billing period for account ${accountId}.`);
   }
   await saveBillingPeriod(db, subscription, period, now);
-  return { biller, cycle: period };
+  return { processor, cycle: period };
 };

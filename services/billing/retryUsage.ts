@@ -3,7 +3,7 @@ import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
 import {
   findMeterEvent,
   lockStream,
-  readOtherEvents,
+  sumOtherEvents,
   settleFailedEvent,
 } from "../../db/billing/meterEvents.ts";
 import { releaseFacts, releaseHeldRefunds } from "../../db/billing/usageFacts.ts";
@@ -44,7 +44,7 @@ const findDelivery = (
   if (known) {
     return { kind: known, othersVersion: null };
   }
-  const processor = billing.named(event.processor, event.mode);
+  const processor = billing.findProcessor(event.processor, event.mode);
   return processor
     ? checkDelivery(processor, db, event, {
         now: clock.now(),
@@ -90,7 +90,7 @@ export const retryUsage = async (
   return db.transaction(async (transaction) => {
     await lockStream(transaction, event);
     const current = await findMeterEvent(transaction, meterEventId);
-    const others = await readOtherEvents(transaction, event, minuteOf(event.second));
+    const others = await sumOtherEvents(transaction, event, minuteOf(event.second));
     if (
       current?.state !== event.state ||
       current.attempts !== event.attempts ||

@@ -41,14 +41,14 @@ export const sealMeterEvent = (
     const account = await findAccount(transaction, stream.accountId);
     const stripeCustomerId = account?.stripeCustomerId ?? null;
     const mustWait = (processor: BillingProcessor["name"]): boolean =>
-      stripeCustomerId !== null && billing.named(processor, stream.mode) === null;
+      stripeCustomerId !== null && billing.findProcessor(processor, stream.mode) === null;
     const unfinished = await findUnfinishedMeterEvent(transaction, stream);
     if (unfinished) {
       return mustWait(unfinished.processor)
         ? { kind: "processor_missing" }
         : { kind: "event", event: unfinished };
     }
-    const processor = billing.billerOf({ stripeCustomerId }, stream.mode);
+    const processor = billing.processorFor({ stripeCustomerId }, stream.mode);
     const current = {
       processor,
       customerId: processor === "stripe" ? stripeCustomerId : null,

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
-import { listOfEndedPeriods } from "../../db/billing/endedPeriods.ts";
+import { listMeterEventIdsOfEndedPeriods } from "../../db/billing/endedPeriods.ts";
 import {
   beginAttempt,
   recordRetry,
@@ -31,7 +31,7 @@ export type SendResult =
     };
 
 /** Whether an attempt has ended in what only a person can mend. */
-export const needsPerson = (result: SendResult): boolean =>
+export const needsAttention = (result: SendResult): boolean =>
   result.kind === "delayed"
     ? result.cause === "misconfigured"
     : result.state !== "delivered" || result.isLate;
@@ -112,7 +112,7 @@ const judge = async (
   event: StoredMeterEvent,
   signal: AbortSignal,
 ): Promise<Verdict | null> => {
-  const processor = deps.billing.named(event.processor, event.mode);
+  const processor = deps.billing.findProcessor(event.processor, event.mode);
   if (!processor) {
     return {
       state: event.outcomeUnknown ? "blocked" : "rejected",
@@ -162,7 +162,7 @@ const isDeliveredLate = async (
   // What is that young is of no period that was over by then: nothing has to be read.
   return (
     second * 1000 < graceStart.getTime() &&
-    (await listOfEndedPeriods(db, [id], graceStart)).length > 0
+    (await listMeterEventIdsOfEndedPeriods(db, [id], graceStart)).length > 0
   );
 };
 

@@ -13,7 +13,7 @@ const readSubscribedSince = async (
     getAccount(db, accountId),
     findDonationSubscription(db, { accountId, mode: "live" }),
   ]);
-  const processor = billing.billerOf(account, "live");
+  const processor = billing.processorFor(account, "live");
   const isCurrent =
     subscription?.processor === processor &&
     (processor === "ledger" || subscription.subscriptionId === account.stripeSubscriptionId);

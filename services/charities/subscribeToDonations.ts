@@ -66,7 +66,7 @@ export const subscribeToDonations = async (
 ): Promise<void> => {
   const { db, clock, billing } = deps;
   const account = await getAccount(db, owner.accountId);
-  const processor = billing.named(billing.billerOf(account, owner.mode), owner.mode);
+  const processor = billing.findProcessor(billing.processorFor(account, owner.mode), owner.mode);
   if (processor === null) {
     throw outage(
       new Error(`Account ${account.id} has a Stripe customer, and Stripe is not set up.`),

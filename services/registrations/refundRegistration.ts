@@ -36,7 +36,7 @@ export const refundRegistration = async (
 ): Promise<Refunded> => {
   const { db, clock } = deps;
   // Before the transaction, since it may take a call to the processor.
-  const { cycle, biller } = await resolveBillingCycle(
+  const { cycle, processor } = await resolveBillingCycle(
     deps,
     owner.accountId,
     owner.mode,
@@ -52,7 +52,7 @@ export const refundRegistration = async (
     const count = decideRefund(
       { ...registration, kind: owner.kind, refundedCount, hasUsage },
       request.count,
-      { cycle, acceptedAgeMs: ACCEPTED_AGE_MS[biller], now },
+      { cycle, acceptedAgeMs: ACCEPTED_AGE_MS[processor], now },
     );
     const refundId = newId();
     await addRefundedCount(transaction, registration.id, count);

@@ -4,7 +4,7 @@ import { listMeterEvents } from "../../db/billing/usageListing.ts";
 import { drainUsage } from "../../services/billing/drainUsage.ts";
 import { resolveBillingCycle } from "../../services/billing/resolveBillingCycle.ts";
 import type { SendResult } from "../../services/billing/sendMeterEvent.ts";
-import { needsPerson } from "../../services/billing/sendMeterEvent.ts";
+import { needsAttention } from "../../services/billing/sendMeterEvent.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -50,7 +50,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
         signal: new AbortController().signal,
         onResult: (result) => results.push(result),
       });
-      return results.some(needsPerson);
+      return results.some(needsAttention);
     },
     listLate: () =>
       listMeterEvents(deps.db, { state: "late", accountId: stream.accountId, limit: 10 }),

@@ -55,7 +55,7 @@ test("a kill between sending and recording loses and doubles nothing", async (t)
   const event = await seal();
   const now = deps.clock.now();
   await beginAttempt(deps.db, event?.id ?? 0n, { now, until: new Date(now.getTime() + 25_000) });
-  await deps.billing.named("stripe", "live")?.send(
+  await deps.billing.findProcessor("stripe", "live")?.send(
     {
       identifier: event?.identifier ?? "",
       customer: { accountId: stream.accountId, customerId, subscriptionId: null },

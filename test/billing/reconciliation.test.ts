@@ -1,5 +1,8 @@
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
-import { listSuspicious, reconcileUsage } from "../../services/billing/reconcileUsage.ts";
+import {
+  listStreamsNeedingAttention,
+  reconcileUsage,
+} from "../../services/billing/reconcileUsage.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { setUpBilling } from "./billingSetup.ts";
 
@@ -37,7 +40,7 @@ test("drift over many minutes is told in full, with the first minutes of it", as
     processor: 11,
     mayLag: false,
   });
-  t.is(listSuspicious(streams).length, 1);
+  t.is(listStreamsNeedingAttention(streams).length, 1);
 });
 
 const LAGGING = { summaryDelaySeconds: 120 };
@@ -58,7 +61,7 @@ test("what was refunded a minute ago is no drift while the processor's sums may 
 
   t.like(lagging, { delivered: 5, processorQuantity: 7, drift: 2 });
   t.like(lagging?.differences[0], { ours: 5, processor: 7, mayLag: true });
-  t.deepEqual(listSuspicious(lagging ? [lagging] : []), []);
+  t.deepEqual(listStreamsNeedingAttention(lagging ? [lagging] : []), []);
   t.like(caughtUp, { drift: 0, differences: [] });
 });
 
@@ -83,7 +86,7 @@ test("what lag cannot explain is drift, however late other usage of that minute 
   const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
 
   t.like(streams[0]?.differences[0], { ours: 5, processor: 10, mayLag: false });
-  t.is(listSuspicious(streams).length, 1);
+  t.is(listStreamsNeedingAttention(streams).length, 1);
 });
 
 test("behind as many lagging minutes as are looked at there may be drift", async (t) => {
@@ -112,13 +115,15 @@ test("behind as many lagging minutes as are looked at there may be drift", async
   const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
 
   t.true(streams[0]?.differences.every(({ mayLag }) => mayLag));
-  t.is(listSuspicious(streams).length, 1);
+  t.is(listStreamsNeedingAttention(streams).length, 1);
 });
 
 test("usage that never arrives is drift once the processor's sums cannot lag any more", async (t) => {
   const { deps, stream, register, drain, pass, double } = await setUpBilling(t, LAGGING);
   const suspicious = async () =>
-    listSuspicious((await reconcileUsage(deps, stream, new AbortController().signal)).streams);
+    listStreamsNeedingAttention(
+      (await reconcileUsage(deps, stream, new AbortController().signal)).streams,
+    );
   await register(7);
   pass(3600);
   double.control.addFault({ kind: "reject_later" });
@@ -138,11 +143,11 @@ test("a stream counts only where the polls before have found it too", async (t) 
 
   const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
 
-  t.is(listSuspicious(streams, null).length, 1);
-  t.is(listSuspicious(streams, streams).length, 1);
-  t.is(listSuspicious(streams, []).length, 0);
+  t.is(listStreamsNeedingAttention(streams, null).length, 1);
+  t.is(listStreamsNeedingAttention(streams, streams).length, 1);
+  t.is(listStreamsNeedingAttention(streams, []).length, 0);
   t.is(
-    listSuspicious(
+    listStreamsNeedingAttention(
       streams,
       streams.map((other) => Object.assign({}, other, { customerId: "cus_other" })),
     ).length,

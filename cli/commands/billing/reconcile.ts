@@ -1,6 +1,6 @@
 import {
   defaultSpan,
-  listSuspicious,
+  listStreamsNeedingAttention,
   reconcileUsage,
 } from "../../../services/billing/reconcileUsage.ts";
 import type { Span, StreamReport } from "../../../services/billing/reconcileUsage.ts";
@@ -129,7 +129,7 @@ export const reconcile = async (
     { accountId: options.org ?? null, span },
     AbortSignal.timeout(PATIENCE_MS),
   );
-  const suspicious = listSuspicious(streams);
+  const suspicious = listStreamsNeedingAttention(streams);
   const drifting = suspicious.filter(({ fault }) => fault === null);
   if (options.json) {
     printJson(io, {

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from "commander";
-import { listOfEndedPeriods } from "../../../db/billing/endedPeriods.ts";
+import { listMeterEventIdsOfEndedPeriods } from "../../../db/billing/endedPeriods.ts";
 import {
   findReportedRegistration,
   listFailedMeterEventIds,
@@ -122,7 +122,7 @@ const warnOfEndedPeriods = async (
   events: ReadonlySet<bigint>,
 ): Promise<void> => {
   const db = await connections.database();
-  for (const id of await listOfEndedPeriods(db, [...events], clock.now())) {
+  for (const id of await listMeterEventIdsOfEndedPeriods(db, [...events], clock.now())) {
     say(io, `Event ${id} is of a billing period that has ended: its usage may be in no invoice.`);
   }
 };

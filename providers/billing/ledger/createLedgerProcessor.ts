@@ -27,7 +27,7 @@ export const createLedgerProcessor = ({
   },
   // Its books are the database itself.
   usageLagMs: 0,
-  usageIn: ({ accountId }, meter, span) => sumLedgerUsage(db, { accountId, mode, meter }, span),
-  currentPeriod: () => Promise.resolve(null),
+  sumUsage: ({ accountId }, meter, span) => sumLedgerUsage(db, { accountId, mode, meter }, span),
+  findCurrentPeriod: () => Promise.resolve(null),
   provisionDonations: () => Promise.resolve(),
 });

@@ -124,7 +124,7 @@ export const createStripeProcessor = ({
       });
     },
     usageLagMs: LONGEST_USAGE_LAG_MS,
-    usageIn: (customer, meter, span, signal) =>
+    sumUsage: (customer, meter, span, signal) =>
       boundTo(signal, async () => {
         const { customerId } = customer;
         if (customerId === null) {
@@ -140,7 +140,7 @@ export const createStripeProcessor = ({
             : error;
         }
       }),
-    currentPeriod: (customer, meter, signal) =>
+    findCurrentPeriod: (customer, meter, signal) =>
       boundTo(signal, async () => {
         const subscriptionId = subscriptionOf(customer);
         const meterId = await findMeterId(meter);

@@ -37,7 +37,7 @@ const stage = async (t: ExecutionContext, now: string): Promise<Scene> => {
       return id;
     },
     period: (subscriptionId) =>
-      processor.currentPeriod({ ...customer, subscriptionId }, "tree", never),
+      processor.findCurrentPeriod({ ...customer, subscriptionId }, "tree", never),
   };
 };
 

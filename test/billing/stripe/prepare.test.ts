@@ -176,8 +176,8 @@ test("no part of a key that Stripe refuses is in any error", async (t) => {
 
   for (const call of [
     () => processor.prepare(),
-    () => processor.currentPeriod(customer, "tree", never),
-    () => processor.usageIn(customer, "tree", { start: 0, end: 60 }, never),
+    () => processor.findCurrentPeriod(customer, "tree", never),
+    () => processor.sumUsage(customer, "tree", { start: 0, end: 60 }, never),
     () => stripe.customers.create({}),
   ]) {
     const error = await t.throwsAsync(call(), { message: /Invalid API Key provided: \(key\)/u });

@@ -18,7 +18,7 @@ test("usage is what was sent for the minute, less what was taken back", async (t
     await processor.send(event({ second, quantity }), never);
   }
   const usage = (start: number, end: number): Promise<number> =>
-    processor.usageIn(customer, "tree", { start, end }, never);
+    processor.sumUsage(customer, "tree", { start, end }, never);
 
   t.is(await usage(hour, hour + 60), 10);
   t.is(await usage(hour - 60, hour + 120), 1110);
@@ -33,8 +33,8 @@ test("usage of another meter or customer is not counted", async (t) => {
   const span = { start, end: start + 60 };
   const stranger = { ...customer, customerId: double.control.addCustomer({}).customerId };
 
-  t.is(await processor.usageIn(customer, "bottle", span, never), 0);
-  t.is(await processor.usageIn(stranger, "tree", span, never), 0);
+  t.is(await processor.sumUsage(customer, "bottle", span, never), 0);
+  t.is(await processor.sumUsage(stranger, "tree", span, never), 0);
 });
 
 test("usage that Stripe has not summed up yet is not there yet", async (t) => {
@@ -43,15 +43,15 @@ test("usage that Stripe has not summed up yet is not there yet", async (t) => {
   const span = { start, end: start + 60 };
   await processor.send(event({ second: start, quantity: 5 }), never);
 
-  t.is(await processor.usageIn(customer, "tree", span, never), 0);
+  t.is(await processor.sumUsage(customer, "tree", span, never), 0);
   double.control.advanceClock({ seconds: 121 });
-  t.is(await processor.usageIn(customer, "tree", span, never), 5);
+  t.is(await processor.sumUsage(customer, "tree", span, never), 5);
 });
 
 test("a span that is no whole minutes is refused", async (t) => {
   const { processor, customer } = await setUpStripe(t);
 
-  await t.throwsAsync(processor.usageIn(customer, "tree", { start: 30, end: 120 }, never), {
+  await t.throwsAsync(processor.sumUsage(customer, "tree", { start: 30, end: 120 }, never), {
     message: /whole minutes/u,
   });
 });
@@ -60,13 +60,13 @@ test("without a customer there is no usage", async (t) => {
   const { processor, customer } = await setUpStripe(t);
   const nobody = { ...customer, customerId: null };
 
-  t.is(await processor.usageIn(nobody, "tree", { start: 0, end: 60 }, never), 0);
+  t.is(await processor.sumUsage(nobody, "tree", { start: 0, end: 60 }, never), 0);
 });
 
 test("usage that cannot be read is an error, never 0", async (t) => {
   const { double, processor, customer } = await setUpStripe(t);
   const read = (customerId: string | null): Promise<number> =>
-    processor.usageIn({ ...customer, customerId }, "tree", { start: 0, end: 60 }, never);
+    processor.sumUsage({ ...customer, customerId }, "tree", { start: 0, end: 60 }, never);
   const path = `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`;
   double.control.addFault({ kind: "server_error", method: "GET", path });
 
@@ -76,6 +76,6 @@ test("usage that cannot be read is an error, never 0", async (t) => {
     message: /No such customer/u,
   });
   await t.throwsAsync(
-    processor.usageIn(customer, "tree", { start: 0, end: 60 }, AbortSignal.abort()),
+    processor.sumUsage(customer, "tree", { start: 0, end: 60 }, AbortSignal.abort()),
   );
 });
