@@ -4,12 +4,9 @@ import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
 import type { Planting } from "../providers/planting/createPlanting.ts";
-import { dropExpiredAnswers } from "../services/planting/dropCachedAnswers.ts";
-import {
-  followPlantingOrder,
-  placePlantingOrder,
-} from "../services/planting/followPlantingOrder.ts";
-import { gatherPlantingOrders } from "../services/planting/gatherPlantingOrders.ts";
+import { clearExpiredResponses } from "../services/planting/clearCachedResponses.ts";
+import { pollPlantingOrder, placePlantingOrder } from "../services/planting/pollPlantingOrder.ts";
+import { createPlantingOrders } from "../services/planting/createPlantingOrders.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import type { ReportedStream } from "../db/billing/usageReports.ts";
 import { drainUsage } from "../services/billing/drainUsage.ts";
@@ -18,7 +15,7 @@ import type { StreamReport } from "../services/billing/reconcileUsage.ts";
 import { listStreamsNeedingAttention, reconcileUsage } from "../services/billing/reconcileUsage.ts";
 import type { SendResult } from "../services/billing/sendMeterEvent.ts";
 import {
-  confirmPlantingOrdersStarted,
+  recordPlantingOrdersStarted,
   findPlantingOrdersToStart,
 } from "../services/planting/startPlantingOrders.ts";
 import { endHopelessRetries } from "./endHopelessRetries.ts";
@@ -44,10 +41,10 @@ export type ActivityDependencies = {
   readonly clock: Clock;
   readonly billing: Billing;
   readonly planting: Planting;
-  /** How long to wait between two looks at an order where the partner does not say. */
+  /** The interval between two polls of an order if the partner names none. */
   readonly plantingPollMs: number;
-  /** After how long without a look an order's workflow counts as lost. */
-  readonly plantingSilenceMs: number;
+  /** Time without a poll after which an order's workflow counts as lost. */
+  readonly plantingOrderLostMs: number;
   /** Told of every attempt to send a meter event. */
   readonly observeSend: (stream: UsageStream, result: SendResult) => void;
   /** Told after every reconciliation of the streams whose usage at the processor is not ours. */
@@ -113,34 +110,34 @@ export const createActivities = (deps: ActivityDependencies) => ({
     return { streams: report.streams.length, drifting: drifting.slice(0, REPORTED_STREAMS) };
   },
 
-  /** Makes planting orders of the trees that wait for one, and throws away answers that have expired. */
-  gatherPlantingOrders: async (): Promise<{ readonly orders: number }> => {
-    await dropExpiredAnswers(deps);
+  /** Creates planting orders of the trees that have none, and deletes expired cached responses. */
+  createPlantingOrders: async (): Promise<{ readonly orders: number }> => {
+    await clearExpiredResponses(deps);
     const orders = await withHeartbeat(() =>
-      gatherPlantingOrders(deps, Context.current().cancellationSignal),
+      createPlantingOrders(deps, Context.current().cancellationSignal),
     );
     return { orders };
   },
 
-  /** Also those whose workflow seems lost; the name is from before and stands in histories. */
-  listUndispatchedOrders: (): Promise<readonly number[]> => findPlantingOrdersToStart(deps),
+  /** Includes orders whose workflow seems lost. */
+  listOrdersToStart: (): Promise<readonly number[]> => findPlantingOrdersToStart(deps),
 
-  markOrdersDispatched: (orderIds: readonly number[]): Promise<void> =>
-    confirmPlantingOrdersStarted(deps, orderIds),
+  markOrdersStarted: (orderIds: readonly number[]): Promise<void> =>
+    recordPlantingOrdersStarted(deps, orderIds),
 
   placePlantingOrder: (orderId: number): Promise<void> =>
     endHopelessRetries(() =>
       placePlantingOrder(deps, orderId, Context.current().cancellationSignal),
     ),
 
-  /** Looks what has become of an order and says when to look again. */
-  followPlantingOrder: async (
+  /** Polls the partner for updates of an order and returns when to poll again. */
+  pollPlantingOrder: async (
     orderId: number,
-  ): Promise<{ readonly isFinished: boolean; readonly nextLookMs: number }> => {
-    const { isFinished, nextLookMs } = await endHopelessRetries(() =>
-      followPlantingOrder(deps, orderId, Context.current().cancellationSignal),
+  ): Promise<{ readonly isFinished: boolean; readonly nextPollMs: number }> => {
+    const { isFinished, nextPollMs } = await endHopelessRetries(() =>
+      pollPlantingOrder(deps, orderId, Context.current().cancellationSignal),
     );
-    return { isFinished, nextLookMs: Math.max(nextLookMs ?? deps.plantingPollMs, 100) };
+    return { isFinished, nextPollMs: Math.max(nextPollMs ?? deps.plantingPollMs, 100) };
   },
 });
 

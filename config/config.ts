@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { PARTNER_KINDS, TIMELINE_SHAPES } from "../domain/planting/planting.ts";
+import { PARTNER_KINDS, TIMELINE_SHAPES } from "../domain/planting/order.ts";
 
 const port = (fallback: number) =>
   z

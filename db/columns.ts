@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { KINDS, MODES } from "../domain/accounts/accounts.ts";
-import { ORDER_STAGES, TIMELINE_SHAPES } from "../domain/planting/planting.ts";
+import { ORDER_STAGES, TIMELINE_SHAPES } from "../domain/planting/order.ts";
 import { METER_EVENT_STATES, PROCESSORS } from "../domain/billing/usage.ts";
 
 /** An `int8` that a constraint keeps within what a number carries exactly. */

@@ -69,14 +69,14 @@ CREATE TABLE billing_period (
   CONSTRAINT billing_period_span CHECK (starts_at < ends_at)
 ) WITH ();
 
-CREATE TABLE cached_answer (
+CREATE TABLE cached_response (
   key text NOT NULL,
   base_url text NOT NULL,
   revision integer NOT NULL,
   body text NOT NULL,
   stored_at timestamp with time zone NOT NULL,
   expires_at timestamp with time zone NOT NULL,
-  CONSTRAINT cached_answer_pkey PRIMARY KEY (key)
+  CONSTRAINT cached_response_pkey PRIMARY KEY (key)
 ) WITH ();
 
 CREATE TABLE charity (
@@ -351,21 +351,21 @@ CREATE TABLE planting_order (
   tree_count bigint NOT NULL,
   refunded_count bigint NOT NULL DEFAULT 0,
   partner_reference text,
-  stage text NOT NULL DEFAULT 'gathered'::text,
+  stage text NOT NULL DEFAULT 'created'::text,
   revision integer NOT NULL DEFAULT 1,
   site_shares jsonb NOT NULL DEFAULT '[]'::jsonb,
-  gathered_at timestamp with time zone NOT NULL,
+  created_at timestamp with time zone NOT NULL,
   planted_at timestamp with time zone,
   verified_at timestamp with time zone,
-  dispatched_at timestamp with time zone,
-  looked_at timestamp with time zone,
+  workflow_started_at timestamp with time zone,
+  polled_at timestamp with time zone,
   finished_at timestamp with time zone,
   CONSTRAINT planting_order_public_id UNIQUE (public_id),
   CONSTRAINT planting_order_pkey PRIMARY KEY (id),
   CONSTRAINT planting_order_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT planting_order_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
   CONSTRAINT planting_order_refunded_count CHECK (refunded_count >= 0 AND refunded_count <= tree_count),
-  CONSTRAINT planting_order_stage CHECK (stage = ANY (ARRAY['gathered'::text, 'funds_distributed'::text, 'allocated'::text, 'planted'::text, 'planted_and_verified'::text])),
+  CONSTRAINT planting_order_stage CHECK (stage = ANY (ARRAY['created'::text, 'funds_distributed'::text, 'allocated'::text, 'planted'::text, 'planted_and_verified'::text])),
   CONSTRAINT planting_order_timeline CHECK (timeline = ANY (ARRAY['allocations'::text, 'sessions'::text])),
   CONSTRAINT planting_order_tree_count CHECK (tree_count >= 1)
 ) WITH ();
@@ -514,7 +514,7 @@ CREATE INDEX balance_entry_listing ON public.balance_entry USING btree (account_
 
 CREATE UNIQUE INDEX balance_entry_reference ON public.balance_entry USING btree (account_id, reference) WHERE (reference IS NOT NULL);
 
-CREATE INDEX cached_answer_expiry ON public.cached_answer USING btree (expires_at);
+CREATE INDEX cached_response_expiry ON public.cached_response USING btree (expires_at);
 
 CREATE INDEX charity_listing ON public.charity USING btree (((known_as = ''::text)), ein) WHERE eligible;
 
@@ -562,9 +562,9 @@ CREATE INDEX planting_media_site ON public.planting_media USING btree (site_id, 
 
 CREATE INDEX planting_order_account ON public.planting_order USING btree (account_id, id);
 
-CREATE INDEX planting_order_unfinished ON public.planting_order USING btree (GREATEST(dispatched_at, looked_at)) WHERE (finished_at IS NULL);
+CREATE INDEX planting_order_unfinished ON public.planting_order USING btree (GREATEST(workflow_started_at, polled_at)) WHERE (finished_at IS NULL);
 
-CREATE INDEX planting_order_waiting ON public.planting_order USING btree (id) WHERE (dispatched_at IS NULL);
+CREATE INDEX planting_order_waiting ON public.planting_order USING btree (id) WHERE (workflow_started_at IS NULL);
 
 CREATE INDEX refund_registration ON public.refund USING btree (registration_id);
 
@@ -588,7 +588,7 @@ CREATE INDEX registration_planting_order ON public.registration USING btree (pla
 
 CREATE INDEX registration_reversible ON public.registration USING btree (account_id, mode, kind, created_at, id) WHERE ((unit_price_cents IS NOT NULL) AND (refunded_count < count));
 
-CREATE INDEX registration_ungathered ON public.registration USING btree (account_id, mode, id) WHERE ((kind = 'tree'::text) AND (planting_order_id IS NULL) AND (refunded_count < count));
+CREATE INDEX registration_unordered ON public.registration USING btree (account_id, mode, id) WHERE ((kind = 'tree'::text) AND (planting_order_id IS NULL) AND (refunded_count < count));
 
 CREATE INDEX usage_fact_event ON public.usage_fact USING btree (meter_event_id) WHERE (meter_event_id IS NOT NULL);
 

@@ -3,8 +3,8 @@ import { StartupError } from "./startupError.ts";
 import type { PlantingSettings } from "../providers/planting/createPlanting.ts";
 
 /**
- * How long trees wait before they are ordered. Each account with new trees makes an order then, which is followed for
- * months: one a day is enough for a real partner, while the simulated one is there to be looked at.
+ * Returns the interval at which planting orders are created. Each run creates an order for every account with new trees,
+ * and each order is polled for months: once a day is enough for a real partner, while a simulation should show results.
  */
 export const plantingOrderIntervalMs = ({
   PLANTING_PARTNER,
@@ -13,17 +13,17 @@ export const plantingOrderIntervalMs = ({
   1000 *
   (PLANTING_ORDER_INTERVAL_SECONDS ?? (PLANTING_PARTNER === "simulated" ? 60 : 24 * 60 * 60));
 
-/** A look that fails is tried again after ten minutes at most: below that, silence says nothing. */
-const SHORTEST_SILENCE_MS = 30 * 60 * 1000;
+/** A failed poll is retried within ten minutes, so a shorter silence does not mean that the workflow is lost. */
+const MINIMUM_LOST_MS = 30 * 60 * 1000;
 
-/** After how long without a look an order's workflow counts as lost: three looks that did not happen. */
-export const plantingSilenceMs = ({
+/** Returns the time without a poll after which an order's workflow counts as lost: three missed polls. */
+export const plantingOrderLostMs = ({
   PLANTING_POLL_INTERVAL_SECONDS,
 }: Pick<Config, "PLANTING_POLL_INTERVAL_SECONDS">): number =>
-  Math.max(3 * PLANTING_POLL_INTERVAL_SECONDS * 1000, SHORTEST_SILENCE_MS);
+  Math.max(3 * PLANTING_POLL_INTERVAL_SECONDS * 1000, MINIMUM_LOST_MS);
 
 /**
- * Which partner plants, as the configuration says.
+ * Returns the settings of the planting partners.
  * @throws StartupError when the partner needs a key that is not set
  */
 export const readPlantingSettings = (config: Config): PlantingSettings => {

@@ -1,12 +1,12 @@
 import type { Client } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
-import { factsSignal, plantingOrderWorkflowId } from "../workflows/plantingOrder.ts";
+import { factsRecordedSignal, plantingOrderWorkflowId } from "../workflows/plantingOrder.ts";
 import { withTemporalDeadline } from "./withTemporalDeadline.ts";
 
 /**
- * Tells an order's workflow that facts have come. Whether it hears of it makes no difference but for the time: the facts
- * are on record, and the workflow looks by itself.
- * @returns whether nobody has to be told any more; false when Temporal does not answer in time
+ * Signals an order's workflow that facts were recorded. A lost signal only delays it: the facts are stored, and the
+ * workflow finds them at its next poll.
+ * @returns false if Temporal did not respond in time; true if the signal was sent or no workflow is running
  */
 export const wakePlantingOrder = async (
   temporal: Client,
@@ -15,11 +15,11 @@ export const wakePlantingOrder = async (
 ): Promise<boolean> => {
   try {
     await withTemporalDeadline(temporal, timeoutMs, () =>
-      temporal.workflow.getHandle(plantingOrderWorkflowId(orderId)).signal(factsSignal),
+      temporal.workflow.getHandle(plantingOrderWorkflowId(orderId)).signal(factsRecordedSignal),
     );
     return true;
   } catch (error) {
-    // It has seen the order to its end already, or the next gathering starts it again.
+    // It has completed, or the next run of plantingOrderCreation starts it again.
     return error instanceof WorkflowNotFoundError;
   }
 };

@@ -3,7 +3,10 @@ import type { Client, ScheduleOptions } from "@temporalio/client";
 import { ScheduleAlreadyRunning, ScheduleOverlapPolicy } from "@temporalio/client";
 import type { Logger } from "pino";
 import { withTemporalDeadline } from "../program/withTemporalDeadline.ts";
-import { plantingGathering, PLANTING_GATHERING_ID } from "../workflows/plantingGathering.ts";
+import {
+  plantingOrderCreation,
+  PLANTING_ORDER_CREATION_ID,
+} from "../workflows/plantingOrderCreation.ts";
 import { reconciliation, RECONCILIATION_ID } from "../workflows/reconciliation.ts";
 
 const CALLS_WITHIN_MS = 4000;
@@ -32,14 +35,14 @@ const schedulesOf = (
     },
   },
   {
-    scheduleId: `${PLANTING_GATHERING_ID}-periodic`,
+    scheduleId: `${PLANTING_ORDER_CREATION_ID}-periodic`,
     spec: { intervals: [{ every: plantingOrderIntervalMs }] },
-    // A gathering takes all that waits, so one that was missed is made up for by the next.
+    // Each run creates orders for all waiting trees, so a missed run needs no catching up.
     policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 minute" },
     action: {
       type: "startWorkflow",
-      workflowType: plantingGathering,
-      workflowId: PLANTING_GATHERING_ID,
+      workflowType: plantingOrderCreation,
+      workflowId: PLANTING_ORDER_CREATION_ID,
       taskQueue,
       args: [],
     },

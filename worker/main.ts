@@ -16,7 +16,7 @@ import { readCharitySettings } from "../program/readCharitySettings.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
 import {
   plantingOrderIntervalMs,
-  plantingSilenceMs,
+  plantingOrderLostMs,
   readPlantingSettings,
 } from "../program/readPlantingSettings.ts";
 import { needsAttention } from "../services/billing/sendMeterEvent.ts";
@@ -59,7 +59,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     billing,
     planting: createPlanting(db, readPlantingSettings(config)),
     plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
-    plantingSilenceMs: plantingSilenceMs(config),
+    plantingOrderLostMs: plantingOrderLostMs(config),
     observeSend: (stream, result) => {
       metrics.observeSend(stream, result);
       if (needsAttention(result)) {

@@ -1,5 +1,5 @@
 export { donation } from "./donation.ts";
-export { plantingGathering } from "./plantingGathering.ts";
+export { plantingOrderCreation } from "./plantingOrderCreation.ts";
 export { plantingOrder } from "./plantingOrder.ts";
 export { reconciliation } from "./reconciliation.ts";
 export { refund } from "./refund.ts";

@@ -8,33 +8,33 @@ import {
 } from "@temporalio/workflow";
 import type { Activities } from "../activities/createActivities.ts";
 
-/** Tells an order's workflow that facts may have come by another way than by its own looking. */
-export const factsSignal = defineSignal("facts");
+/** Wakes an order's workflow after facts were recorded by a callback or an operator. */
+export const factsRecordedSignal = defineSignal("factsRecorded");
 
 export const plantingOrderWorkflowId = (orderId: number): string => `planting-order-${orderId}`;
 
-const { placePlantingOrder, followPlantingOrder } = proxyActivities<Activities>({
+const { placePlantingOrder, pollPlantingOrder } = proxyActivities<Activities>({
   startToCloseTimeout: "1 minute",
-  // A partner may be away for days; attempts leave no history.
+  // A partner may be down for days; attempts add nothing to the history.
   retry: { initialInterval: "2 seconds", backoffCoefficient: 2, maximumInterval: "10 minutes" },
 });
 
-/** Sees an order through all its stages, for as long as that takes: months are usual. */
+/** Places an order with its partner and polls it until nothing more is expected, usually for months. */
 export const plantingOrder = async (orderId: number): Promise<void> => {
   let woken = false;
-  setHandler(factsSignal, () => {
+  setHandler(factsRecordedSignal, () => {
     woken = true;
   });
   await placePlantingOrder(orderId);
   for (;;) {
     woken = false;
-    const { isFinished, nextLookMs } = await followPlantingOrder(orderId);
+    const { isFinished, nextPollMs } = await pollPlantingOrder(orderId);
     if (isFinished) {
       return;
     }
     if (workflowInfo().continueAsNewSuggested) {
       await continueAsNew<typeof plantingOrder>(orderId);
     }
-    await condition(() => woken, nextLookMs);
+    await condition(() => woken, nextPollMs);
   }
 };

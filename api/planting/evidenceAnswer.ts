@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { z } from "zod";
 import { EVIDENCE_STAGES } from "../../domain/planting/treeEvidence.ts";
-import { EVIDENCE_KEPT_SECONDS } from "../../services/planting/readTreeEvidence.ts";
+import { EVIDENCE_CACHE_SECONDS } from "../../services/planting/readTreeEvidence.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 
 /*
@@ -28,7 +28,7 @@ export const STAGE_HEADERS = {
 
 /** Lets clients keep an answer for what is left of its time: what it has lived through already stands in `Age`. */
 const allowKeeping = (ctx: ApiContext, storedAt: Date, now: Date): void => {
-  ctx.set("Cache-Control", `private, max-age=${EVIDENCE_KEPT_SECONDS}`);
+  ctx.set("Cache-Control", `private, max-age=${EVIDENCE_CACHE_SECONDS}`);
   const ageMs = Math.max(0, now.getTime() - storedAt.getTime());
   ctx.set("Age", String(Math.floor(ageMs / 1000)));
 };

@@ -17,7 +17,7 @@ CREATE TABLE registration (
   idempotency_key text,
   attribution text NOT NULL DEFAULT '',
   metadata jsonb NOT NULL DEFAULT '{}',
-  -- Which order a tree registration belongs to and with how many trees; all three are null until it is gathered. No
+  -- Which order a tree registration belongs to and with how many trees; all three are null until the order is created. No
   -- foreign key: its trigger would run for each new registration, where the columns are always null.
   planting_order_id integer,
   tree_order_id bigint,
@@ -39,8 +39,8 @@ CREATE INDEX registration_listing ON registration (account_id, mode, kind, creat
 CREATE INDEX registration_attribution
   ON registration (account_id, mode, kind, attribution, created_at, id) WHERE attribution <> '';
 
--- What the next gathering takes; rows leave it as they are gathered, so that it stays as small as the backlog.
-CREATE INDEX registration_ungathered ON registration (account_id, mode, id)
+-- Trees for the next planting orders. Ordered trees leave the index, so it stays as small as the backlog.
+CREATE INDEX registration_unordered ON registration (account_id, mode, id)
   WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count;
 
 CREATE INDEX registration_planting_order ON registration (planting_order_id) WHERE planting_order_id IS NOT NULL;

@@ -15,28 +15,28 @@ CREATE TABLE planting_order (
   refunded_count bigint NOT NULL DEFAULT 0
     CONSTRAINT planting_order_refunded_count CHECK (refunded_count BETWEEN 0 AND tree_count),
   partner_reference text,
-  stage text NOT NULL DEFAULT 'gathered' CONSTRAINT planting_order_stage CHECK (
-    stage IN ('gathered', 'funds_distributed', 'allocated', 'planted', 'planted_and_verified')
+  stage text NOT NULL DEFAULT 'created' CONSTRAINT planting_order_stage CHECK (
+    stage IN ('created', 'funds_distributed', 'allocated', 'planted', 'planted_and_verified')
   ),
   -- Rises with everything that changes the evidence, so that cached answers of before are known as such.
   revision integer NOT NULL DEFAULT 1,
   -- Where its trees stand: [{siteId, region, forestType, weight}].
   site_shares jsonb NOT NULL DEFAULT '[]',
-  gathered_at timestamptz NOT NULL,
+  created_at timestamptz NOT NULL,
   planted_at timestamptz,
   verified_at timestamptz,
   -- When its workflow was last started or found running.
-  dispatched_at timestamptz,
+  workflow_started_at timestamptz,
   -- When its partner was last asked for news. A workflow can be lost: with Temporal's database, or because somebody ends
   -- it. That nobody looks at its order any more is what shows it.
-  looked_at timestamptz,
+  polled_at timestamptz,
   -- When looking had brought all that it can bring; reports may still come.
   finished_at timestamptz
 );
 
 CREATE INDEX planting_order_account ON planting_order (account_id, id);
-CREATE INDEX planting_order_waiting ON planting_order (id) WHERE dispatched_at IS NULL;
-CREATE INDEX planting_order_unfinished ON planting_order (greatest(dispatched_at, looked_at)) WHERE finished_at IS NULL;
+CREATE INDEX planting_order_waiting ON planting_order (id) WHERE workflow_started_at IS NULL;
+CREATE INDEX planting_order_unfinished ON planting_order (greatest(workflow_started_at, polled_at)) WHERE finished_at IS NULL;
 
 CREATE SEQUENCE tree_order_id AS bigint;
 
@@ -119,7 +119,7 @@ CREATE TABLE planting_tally (
 ) WITH (fillfactor = 50);
 
 -- Answers that all API processes give alike until they expire.
-CREATE TABLE cached_answer (
+CREATE TABLE cached_response (
   key text PRIMARY KEY,
   -- Bodies hold addresses of this service: where it was reached when they were made up.
   base_url text NOT NULL,
@@ -130,7 +130,7 @@ CREATE TABLE cached_answer (
   expires_at timestamptz NOT NULL
 );
 
-CREATE INDEX cached_answer_expiry ON cached_answer (expires_at);
+CREATE INDEX cached_response_expiry ON cached_response (expires_at);
 
 -- Which trees of a partner's record of planting are credited to which order. Together they never exceed the record.
 CREATE TABLE planting_claim (

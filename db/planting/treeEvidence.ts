@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { stageEvidence } from "../../domain/planting/treeEvidence.ts";
-import { treeKey } from "./cachedAnswers.ts";
+import { treeKey } from "./cachedResponses.ts";
 import { orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 
@@ -64,16 +64,16 @@ export const findEvidenceTree = (
       planting_order.finished_at IS NOT NULL AS "isFinished",
       ${revision} AS revision,
       planting_order.site_shares -> 0 ->> 'region' AS region,
-      cached_answer.body AS "cachedBody",
-      cached_answer.stored_at AS "cachedAt"
+      cached_response.body AS "cachedBody",
+      cached_response.stored_at AS "cachedAt"
     FROM registration
     LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
-    LEFT JOIN cached_answer
-      ON cached_answer.key = ${treeKey(registrationId)}
+    LEFT JOIN cached_response
+      ON cached_response.key = ${treeKey(registrationId)}
       -- An answer of before the last milestone, or with addresses of before a move, is as good as none.
-      AND cached_answer.revision = ${revision}
-      AND cached_answer.base_url = ${baseUrl}
-      AND cached_answer.expires_at > ${now.toISOString()}::timestamptz
+      AND cached_response.revision = ${revision}
+      AND cached_response.base_url = ${baseUrl}
+      AND cached_response.expires_at > ${now.toISOString()}::timestamptz
     WHERE registration.id = ${registrationId}
       AND registration.account_id = ${owner.accountId}
       AND registration.mode = ${owner.mode}

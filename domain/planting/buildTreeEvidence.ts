@@ -1,5 +1,5 @@
-import type { OrderStage, PlantingStage, TimelineShape } from "./planting.ts";
-import { latestStage } from "./planting.ts";
+import type { OrderStage, PlantingStage, TimelineShape } from "./order.ts";
+import { latestStage } from "./order.ts";
 import type {
   AllocatedEvidence,
   Milestone,
@@ -70,7 +70,7 @@ const TITLES: Readonly<Record<MilestoneEvent, readonly [title: string, descripti
 const NEVER_ORDERED = "The trees were refunded before they were ordered, and will not be planted.";
 
 /** A site's path on this service becomes an address that works anywhere. */
-export const absoluteAddress = (address: string, baseUrl: string): string =>
+export const absoluteUrl = (address: string, baseUrl: string): string =>
   address.startsWith("/") ? `${baseUrl}${address}` : address;
 
 /** Verification proves planting, also where the partner never reported it as such. */
@@ -137,7 +137,7 @@ const completionsOf = (
             allocation_id,
             date_allocated,
             planting_site: Object.assign({}, site, {
-              main_image: absoluteAddress(site.main_image, baseUrl),
+              main_image: absoluteUrl(site.main_image, baseUrl),
             }),
             crew,
           }),
@@ -151,8 +151,8 @@ const completionsOf = (
         date_planted: planted.evidence.date_planted,
         media: planted.evidence.media.map((media) =>
           Object.assign({}, media, {
-            url: absoluteAddress(media.url, baseUrl),
-            thumbnail_url: absoluteAddress(media.thumbnail_url, baseUrl),
+            url: absoluteUrl(media.url, baseUrl),
+            thumbnail_url: absoluteUrl(media.thumbnail_url, baseUrl),
           }),
         ),
       },
@@ -162,8 +162,8 @@ const completionsOf = (
       evidence: {
         partner,
         ...verified.evidence,
-        image_url: absoluteAddress(verified.evidence.image_url, baseUrl),
-        photos: verified.evidence.photos.map((photo) => absoluteAddress(photo, baseUrl)),
+        image_url: absoluteUrl(verified.evidence.image_url, baseUrl),
+        photos: verified.evidence.photos.map((photo) => absoluteUrl(photo, baseUrl)),
       },
     },
   };
@@ -222,7 +222,7 @@ export const buildTreeEvidence = (facts: EvidenceFacts, baseUrl: string): TreeEv
     record_id: registration.id,
     impact_type: "trees",
     impact_provider: facts.partnerName,
-    status: stage === "gathered" ? "registered" : stage,
+    status: stage === "created" ? "registered" : stage,
     provider_meta: {
       ...(order && { order_id: order.orderId, public_id: order.orderPublicId }),
       ...(allocationId !== undefined && { allocation_id: allocationId }),

@@ -1,4 +1,4 @@
-import type { PlantingFactOf } from "./plantingFact.ts";
+import type { PlantingFactOf } from "./fact.ts";
 import type { AllocatedEvidence, PlantedEvidence, VerifiedEvidence } from "./treeEvidence.ts";
 
 /*

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { PLANTING_STAGES } from "./planting.ts";
+import { PLANTING_STAGES } from "./order.ts";
 
 /*
  * The evidence of a tree registration as both interfaces answer it. Coordinates are numbers but for

@@ -1,4 +1,4 @@
-import type { TimelineShape } from "../../domain/planting/planting.ts";
+import type { TimelineShape } from "../../domain/planting/order.ts";
 import type { PlantingPartner } from "./partner.ts";
 
 /** A partner without an interface: an operator passes orders on, and all facts come by callback or from the operator. */
@@ -12,7 +12,7 @@ export const createManualPartner = ({
   kind: "manual",
   name,
   timeline,
-  isVerificationFollowed: false,
+  isVerificationPolled: false,
   placeOrder: () => Promise.resolve(null),
-  readNews: () => Promise.resolve({ facts: [], nextLookMs: null }),
+  fetchUpdates: () => Promise.resolve({ facts: [], nextPollMs: null }),
 });

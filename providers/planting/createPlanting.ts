@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
-import { claimPlantings } from "../../db/planting/plantingClaims.ts";
+import { claimPlantings } from "../../db/planting/claims.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
-import type { TimelineShape } from "../../domain/planting/planting.ts";
+import type { TimelineShape } from "../../domain/planting/order.ts";
 import { createTreeMapperPartner } from "./treemapper/createTreeMapperPartner.ts";
 import type { TreeMapperAccess } from "./treemapper/readTreeMapper.ts";
 import { createManualPartner } from "./createManualPartner.ts";

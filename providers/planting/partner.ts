@@ -3,23 +3,23 @@ import type {
   PlantingOrder,
   PlantingStage,
   TimelineShape,
-} from "../../domain/planting/planting.ts";
-import type { PlantingFact } from "../../domain/planting/plantingFact.ts";
+} from "../../domain/planting/order.ts";
+import type { PlantingFact } from "../../domain/planting/fact.ts";
 
 /** What a partner is told and asked about. */
-export type OrderAtPartner = Pick<
+export type PartnerOrder = Pick<
   PlantingOrder,
-  "id" | "publicId" | "buyerName" | "treeCount" | "gatheredAt" | "partnerReference"
+  "id" | "publicId" | "buyerName" | "treeCount" | "createdAt" | "partnerReference"
 > & {
   /** The stages in force, with their instants. */
   readonly reached: readonly { readonly stage: PlantingStage; readonly occurredAt: Date }[];
 };
 
 /** What a look at an order has brought. */
-type PartnerNews = {
+type PartnerUpdates = {
   readonly facts: readonly PlantingFact[];
   /** How long to wait before the next look; null for the deployment's usual interval. */
-  readonly nextLookMs: number | null;
+  readonly nextPollMs: number | null;
 };
 
 /**
@@ -32,13 +32,13 @@ export type PlantingPartner = {
   readonly name: string;
   readonly timeline: TimelineShape;
   /** Whether looking brings the verification too; elsewhere it comes by report, if it ever comes. */
-  readonly isVerificationFollowed: boolean;
+  readonly isVerificationPolled: boolean;
   /** Hands an order over; the answer is the partner's own name for it, null where a person hands it over and reports it. */
-  readonly placeOrder: (order: OrderAtPartner, signal: AbortSignal) => Promise<string | null>;
+  readonly placeOrder: (order: PartnerOrder, signal: AbortSignal) => Promise<string | null>;
   /** What has happened to an order that is not on record yet. */
-  readonly readNews: (
-    order: OrderAtPartner,
+  readonly fetchUpdates: (
+    order: PartnerOrder,
     now: Date,
     signal: AbortSignal,
-  ) => Promise<PartnerNews>;
+  ) => Promise<PartnerUpdates>;
 };

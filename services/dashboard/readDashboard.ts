@@ -1,10 +1,10 @@
 import type { CommonQueryMethods } from "slonik";
 import { readDonationTotals } from "../../db/charities/donationTotals.ts";
 import { findDashboardAccount } from "../../db/dashboard/dashboards.ts";
-import type { ShownMedia } from "../../db/planting/plantingSites.ts";
-import { listLatestMedia } from "../../db/planting/plantingSites.ts";
-import type { PlantedSite } from "../../db/planting/plantingTallies.ts";
-import { listPlantedSites } from "../../db/planting/plantingTallies.ts";
+import type { ShownMedia } from "../../db/planting/sites.ts";
+import { listLatestMedia } from "../../db/planting/sites.ts";
+import type { PlantedSite } from "../../db/planting/tallies.ts";
+import { listPlantedSites } from "../../db/planting/tallies.ts";
 import { listPeriodTotals } from "../../db/registrations/publicTotals.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { ProjectedImpact } from "../../domain/planting/impactFactors.ts";

@@ -1,18 +1,14 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { insertMedia, numberReference, upsertSite } from "../../db/planting/plantingSites.ts";
-import type { PlantingMedia } from "../../db/planting/plantingSites.ts";
+import { insertMedia, getOrCreateReferenceId, upsertSite } from "../../db/planting/sites.ts";
+import type { PlantingMedia } from "../../db/planting/sites.ts";
 import {
   allocationReferenceOf,
   evidenceOfAllocation,
   evidenceOfPlanted,
   evidenceOfVerified,
 } from "../../domain/planting/evidenceOfFact.ts";
-import type { PlantingOrder, SiteShare } from "../../domain/planting/planting.ts";
-import type {
-  PlantingFact,
-  PlantingFactOf,
-  ReportedSite,
-} from "../../domain/planting/plantingFact.ts";
+import type { PlantingOrder, SiteShare } from "../../domain/planting/order.ts";
+import type { PlantingFact, PlantingFactOf, ReportedSite } from "../../domain/planting/fact.ts";
 import type { AllocatedEvidence } from "../../domain/planting/treeEvidence.ts";
 
 type Applied = { readonly order: PlantingOrder; readonly evidence: object | null };
@@ -52,7 +48,12 @@ const applyAllocated = async (
     shares.push(share);
     allocations.push(
       evidenceOfAllocation(allocation, {
-        allocationId: await numberReference(transaction, order.partner, "allocation", reference),
+        allocationId: await getOrCreateReferenceId(
+          transaction,
+          order.partner,
+          "allocation",
+          reference,
+        ),
         siteId: share.siteId,
       }),
     );
@@ -61,7 +62,7 @@ const applyAllocated = async (
   return { order: { ...order, siteShares: mergeShares(shares) }, evidence };
 };
 
-const keepMedia = async (
+const storeMedia = async (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
   takenAt: Date,
@@ -87,7 +88,7 @@ const applyPlanted = async (
   fact: PlantingFactOf<"planted">,
 ): Promise<Applied> => {
   const at = new Date(fact.occurred_at);
-  await keepMedia(
+  await storeMedia(
     transaction,
     order,
     at,
@@ -110,7 +111,7 @@ const applyVerified = async (
     ...order,
     siteShares: order.siteShares.length > 0 ? order.siteShares : [share],
   };
-  await keepMedia(
+  await storeMedia(
     transaction,
     located,
     at,
@@ -122,8 +123,8 @@ const applyVerified = async (
       longitude: fact.longitude,
     })),
   );
-  const numberOf = (kind: Parameters<typeof numberReference>[2], reference: string) =>
-    numberReference(transaction, order.partner, kind, reference);
+  const numberOf = (kind: Parameters<typeof getOrCreateReferenceId>[2], reference: string) =>
+    getOrCreateReferenceId(transaction, order.partner, kind, reference);
   const evidence = evidenceOfVerified(fact, {
     allocationId: await numberOf("allocation", allocationReferenceOf(fact)),
     fieldUpdateId: await numberOf("field_update", fact.field_update_reference),

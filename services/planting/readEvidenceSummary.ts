@@ -1,19 +1,19 @@
 import type { CommonQueryMethods } from "slonik";
 import {
-  findCachedAnswer,
-  storeCachedAnswer,
+  findCachedResponse,
+  storeCachedResponse,
   SUMMARY_KEY,
-} from "../../db/planting/cachedAnswers.ts";
-import type { CachedAnswer } from "../../db/planting/cachedAnswers.ts";
-import { listRegions } from "../../db/planting/plantingSites.ts";
-import { sumPlantedByFactor } from "../../db/planting/plantingTallies.ts";
+} from "../../db/planting/cachedResponses.ts";
+import type { CachedResponse } from "../../db/planting/cachedResponses.ts";
+import { listRegions } from "../../db/planting/sites.ts";
+import { sumPlantedByFactor } from "../../db/planting/tallies.ts";
 import { sumAllAccounts } from "../../db/registrations/publicTotals.ts";
-import { absoluteAddress } from "../../domain/planting/buildTreeEvidence.ts";
+import { absoluteUrl } from "../../domain/planting/buildTreeEvidence.ts";
 import type { EvidenceSummary } from "../../domain/planting/evidenceSummary.ts";
 import { nameRegion } from "../../domain/planting/evidenceSummary.ts";
 import { projectImpact } from "../../domain/planting/impactFactors.ts";
 import type { EvidenceDependencies } from "./readTreeEvidence.ts";
-import { EVIDENCE_KEPT_SECONDS } from "./readTreeEvidence.ts";
+import { EVIDENCE_CACHE_SECONDS } from "./readTreeEvidence.ts";
 
 /** The latest of each site; a region may have several. */
 const MEDIA_PER_SITE = 6;
@@ -40,7 +40,7 @@ const summarize = async (db: CommonQueryMethods, baseUrl: string): Promise<Evide
       evidence: media.map(({ id, type, url, date }) => ({
         id,
         type,
-        url: absoluteAddress(url, baseUrl),
+        url: absoluteUrl(url, baseUrl),
         date,
       })),
     })),
@@ -51,20 +51,20 @@ const summarize = async (db: CommonQueryMethods, baseUrl: string): Promise<Evide
  * What all accounts have registered and planted with their production keys, as JSON: the same bytes from every process for
  * 30 days.
  */
-export const readEvidenceSummary = async (deps: EvidenceDependencies): Promise<CachedAnswer> => {
+export const readEvidenceSummary = async (deps: EvidenceDependencies): Promise<CachedResponse> => {
   const { db, clock } = deps;
   const baseUrl = deps.publicBaseUrl();
   const storedAt = clock.now();
-  const known = await findCachedAnswer(db, SUMMARY_KEY, baseUrl, storedAt);
+  const known = await findCachedResponse(db, SUMMARY_KEY, baseUrl, storedAt);
   return (
     known ??
-    storeCachedAnswer(db, {
+    storeCachedResponse(db, {
       key: SUMMARY_KEY,
       baseUrl,
       revision: 0,
       body: JSON.stringify(await summarize(db, baseUrl)),
       storedAt,
-      expiresAt: new Date(storedAt.getTime() + EVIDENCE_KEPT_SECONDS * 1000),
+      expiresAt: new Date(storedAt.getTime() + EVIDENCE_CACHE_SECONDS * 1000),
     })
   );
 };

@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { storeCachedAnswer, treeKey } from "../../db/planting/cachedAnswers.ts";
+import { storeCachedResponse, treeKey } from "../../db/planting/cachedResponses.ts";
 import type { EvidenceTree } from "../../db/planting/treeEvidence.ts";
 import { findEvidenceTree, listReachedStages } from "../../db/planting/treeEvidence.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
@@ -17,7 +17,7 @@ import type { Planting } from "../../providers/planting/createPlanting.ts";
 import { simulateEvidence } from "../../providers/planting/simulated/simulateEvidence.ts";
 
 /** As the contract has it: 30 days. */
-export const EVIDENCE_KEPT_SECONDS = 30 * 24 * 60 * 60;
+export const EVIDENCE_CACHE_SECONDS = 30 * 24 * 60 * 60;
 
 export type EvidenceDependencies = {
   readonly db: CommonQueryMethods;
@@ -27,7 +27,7 @@ export type EvidenceDependencies = {
   readonly publicBaseUrl: () => string;
 };
 
-export type TreeEvidenceAnswer = {
+export type TreeEvidenceResponse = {
   /** The record as JSON, see `parseTreeEvidence`: the same bytes from every process for as long as nothing happens to the tree. */
   readonly body: string;
   /** When that text came about. */
@@ -79,20 +79,20 @@ const readFacts = async (
   };
 };
 
-const keepAnswer = (
+const cacheResponse = (
   { db, clock }: EvidenceDependencies,
   tree: EvidenceTree,
   baseUrl: string,
   body: string,
 ): Promise<{ readonly body: string; readonly storedAt: Date }> => {
   const storedAt = clock.now();
-  return storeCachedAnswer(db, {
+  return storeCachedResponse(db, {
     key: treeKey(tree.id),
     baseUrl,
     revision: tree.revision,
     body,
     storedAt,
-    expiresAt: new Date(storedAt.getTime() + EVIDENCE_KEPT_SECONDS * 1000),
+    expiresAt: new Date(storedAt.getTime() + EVIDENCE_CACHE_SECONDS * 1000),
   });
 };
 
@@ -110,7 +110,7 @@ export const readTreeEvidence = async (
     readonly id: string;
     readonly simulatedStage: EvidenceStage | null;
   },
-): Promise<TreeEvidenceAnswer> => {
+): Promise<TreeEvidenceResponse> => {
   const baseUrl = deps.publicBaseUrl();
   const tree = await findEvidenceTree(deps.db, request, request.id, baseUrl, deps.clock.now());
   if (!tree) {
@@ -128,7 +128,7 @@ export const readTreeEvidence = async (
     return { body, storedAt, isComplete, registeredAt, region };
   }
   const facts = await readFacts(deps, request.mode, tree);
-  const answer = await keepAnswer(
+  const answer = await cacheResponse(
     deps,
     tree,
     baseUrl,

@@ -1,24 +1,16 @@
 import { hash } from "node:crypto";
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
-import type { FactSource, KeptFact } from "../../db/planting/plantingFacts.ts";
-import {
-  acceptFact,
-  contradictFact,
-  insertFact,
-  listFacts,
-} from "../../db/planting/plantingFacts.ts";
-import {
-  lockPlantingOrder,
-  updatePlantingOrderProgress,
-} from "../../db/planting/plantingOrders.ts";
-import { addToTally } from "../../db/planting/plantingTallies.ts";
+import type { FactSource, StoredFact } from "../../db/planting/facts.ts";
+import { acceptFact, contradictFact, insertFact, listFacts } from "../../db/planting/facts.ts";
+import { lockPlantingOrder, updatePlantingOrderProgress } from "../../db/planting/orders.ts";
+import { addToTally } from "../../db/planting/tallies.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
-import type { PlantingOrder, PlantingStage } from "../../domain/planting/planting.ts";
-import { decideFact, latestStage, PLANTING_STAGES } from "../../domain/planting/planting.ts";
-import { plantingFact } from "../../domain/planting/plantingFact.ts";
-import type { PlantingFact } from "../../domain/planting/plantingFact.ts";
-import { tallyChange } from "../../domain/planting/plantingTally.ts";
+import type { PlantingOrder, PlantingStage } from "../../domain/planting/order.ts";
+import { decideFact, latestStage, PLANTING_STAGES } from "../../domain/planting/order.ts";
+import { plantingFact } from "../../domain/planting/fact.ts";
+import type { PlantingFact } from "../../domain/planting/fact.ts";
+import { tallyChange } from "../../domain/planting/tally.ts";
 import { applyPlantingFact } from "./applyPlantingFact.ts";
 
 /** What became of a reported fact. */
@@ -34,7 +26,8 @@ const LEAD_MS = 24 * 60 * 60 * 1000;
 /** The schemas write a fact's fields in one order, so equal facts have equal texts. */
 const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
-const reachedOf = (facts: readonly KeptFact[]) => facts.filter(({ state }) => state === "accepted");
+const reachedOf = (facts: readonly StoredFact[]) =>
+  facts.filter(({ state }) => state === "accepted");
 
 const rankOf = (stage: PlantingStage): number => PLANTING_STAGES.indexOf(stage);
 

@@ -1,10 +1,7 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import {
-  addRefundedToPlantingOrder,
-  lockPlantingOrderOf,
-} from "../../db/planting/plantingOrders.ts";
-import { addToTally } from "../../db/planting/plantingTallies.ts";
-import { tallyChange } from "../../domain/planting/plantingTally.ts";
+import { addRefundedToPlantingOrder, lockPlantingOrderOf } from "../../db/planting/orders.ts";
+import { addToTally } from "../../db/planting/tallies.ts";
+import { tallyChange } from "../../domain/planting/tally.ts";
 
 /**
  * Takes refunded trees out of what their account has planted. Trees that no order holds yet are simply not gathered.

@@ -1,10 +1,10 @@
 import type { DatabasePool } from "slonik";
 import type { z } from "zod";
-import type { FactSource } from "../../db/planting/plantingFacts.ts";
-import { findPlantingOrderByPublicId } from "../../db/planting/plantingOrders.ts";
+import type { FactSource } from "../../db/planting/facts.ts";
+import { findPlantingOrderByPublicId } from "../../db/planting/orders.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
-import type { plantingReport } from "../../domain/planting/plantingFact.ts";
+import type { plantingReport } from "../../domain/planting/fact.ts";
 import type { RecordedFact } from "./recordPlantingFacts.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
 

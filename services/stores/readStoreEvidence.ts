@@ -3,7 +3,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { EvidenceSelection } from "../../domain/stores/storeEvidence.ts";
 import type { EvidenceStage, TreeEvidence } from "../../domain/planting/treeEvidence.ts";
-import type { EvidenceDependencies, TreeEvidenceAnswer } from "../planting/readTreeEvidence.ts";
+import type { EvidenceDependencies, TreeEvidenceResponse } from "../planting/readTreeEvidence.ts";
 import { parseTreeEvidence, readTreeEvidence } from "../planting/readTreeEvidence.ts";
 
 const notFound = (): DomainError => new DomainError("record_not_found", "failed to find tree");
@@ -26,7 +26,7 @@ export const readStoreEvidence = async (
   owner: AccountMode,
   selection: EvidenceSelection,
   simulatedStage: EvidenceStage | null,
-): Promise<Omit<TreeEvidenceAnswer, "body"> & { readonly evidence: TreeEvidence }> => {
+): Promise<Omit<TreeEvidenceResponse, "body"> & { readonly evidence: TreeEvidence }> => {
   const isSimulated = simulatedStage !== null;
   const id = await findSelectedTree(
     deps.db,

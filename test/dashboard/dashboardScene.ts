@@ -36,13 +36,13 @@ export const fillYear = async (
   t: ExecutionContext<DatabaseContext>,
   { setup }: DashboardScene,
 ): Promise<void> => {
-  const { clock, register, gather, place, pass, organization } = setup;
+  const { clock, register, createOrders, place, pass, organization } = setup;
   for (let month = 0; month < 12; month += 1) {
     clock.set(new Date(Date.UTC(2025, 5 + month, 3, 12)).toISOString());
     await register(900 + ((month * 7919) % 1700));
     await register(350 + ((month * 4057) % 900), { kind: "bottle" });
     await register(5000, { mode: "test" });
-    await gather();
+    await createOrders();
     await place();
   }
   await pass(3 * STAGE_MS);

@@ -1,6 +1,6 @@
 import test from "ava";
 import {
-  absoluteAddress,
+  absoluteUrl,
   buildTreeEvidence,
   NOTHING_REACHED,
 } from "../../domain/planting/buildTreeEvidence.ts";
@@ -307,9 +307,9 @@ test("paths on this service become addresses, and nothing that is kept is change
 });
 
 test("an address of elsewhere, and none at all, stay as they are", (t) => {
-  t.is(absoluteAddress("/a", BASE_URL), "https://impact.example/a");
-  t.is(absoluteAddress("https://partner.example/a", BASE_URL), "https://partner.example/a");
-  t.is(absoluteAddress("", BASE_URL), "");
+  t.is(absoluteUrl("/a", BASE_URL), "https://impact.example/a");
+  t.is(absoluteUrl("https://partner.example/a", BASE_URL), "https://partner.example/a");
+  t.is(absoluteUrl("", BASE_URL), "");
 });
 
 const names = test.macro({

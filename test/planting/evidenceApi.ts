@@ -70,7 +70,7 @@ export type Evidence = {
 export const eventsOf = ({ timeline = [] }: Evidence): readonly string[] =>
   timeline.map(({ step, event, status }) => `${String(step)} ${event} ${status}`);
 
-export const gatherAndPlace = async (setup: EvidenceSetup): Promise<void> => {
-  await setup.gather();
+export const createAndPlace = async (setup: EvidenceSetup): Promise<void> => {
+  await setup.createOrders();
   await setup.place();
 };

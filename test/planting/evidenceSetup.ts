@@ -1,13 +1,13 @@
 import type { DatabasePool } from "slonik";
-import { listPlantingOrders } from "../../db/planting/plantingOrders.ts";
+import { listPlantingOrders } from "../../db/planting/orders.ts";
 import type { Kind, Mode } from "../../domain/accounts/accounts.ts";
-import type { PlantingOrder, TimelineShape } from "../../domain/planting/planting.ts";
-import type { PlantingFact } from "../../domain/planting/plantingFact.ts";
+import type { PlantingOrder, TimelineShape } from "../../domain/planting/order.ts";
+import type { PlantingFact } from "../../domain/planting/fact.ts";
 import {
-  followPlantingOrder,
+  pollPlantingOrder,
   placePlantingOrder,
-} from "../../services/planting/followPlantingOrder.ts";
-import { gatherPlantingOrders } from "../../services/planting/gatherPlantingOrders.ts";
+} from "../../services/planting/pollPlantingOrder.ts";
+import { createPlantingOrders } from "../../services/planting/createPlantingOrders.ts";
 import type { EvidenceDependencies } from "../../services/planting/readTreeEvidence.ts";
 import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
@@ -73,8 +73,8 @@ export const setUpEvidence = async (
       );
       return registration.id;
     },
-    gather: (registrationsPerOrder?: number): Promise<number> =>
-      gatherPlantingOrders(deps, NEVER, registrationsPerOrder),
+    createOrders: (registrationsPerOrder?: number): Promise<number> =>
+      createPlantingOrders(deps, NEVER, registrationsPerOrder),
     /** Hands every order over, as its workflow or, to the manual partner, an operator would. */
     place: async (): Promise<void> => {
       for (const { id, publicId, partner: kind } of await orders()) {
@@ -88,7 +88,7 @@ export const setUpEvidence = async (
     pass: async (durationMs: number): Promise<void> => {
       clock.set(new Date(clock.now().getTime() + durationMs).toISOString());
       for (const { id } of await orders()) {
-        await followPlantingOrder(deps, id, NEVER);
+        await pollPlantingOrder(deps, id, NEVER);
       }
     },
   };

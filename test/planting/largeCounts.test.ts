@@ -2,7 +2,7 @@ import { evidenceSummary } from "../../domain/planting/evidenceSummary.ts";
 import { EVIDENCE_STAGES } from "../../domain/planting/treeEvidence.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
-import { eventsOf, gatherAndPlace, startEvidenceApi } from "./evidenceApi.ts";
+import { eventsOf, createAndPlace, startEvidenceApi } from "./evidenceApi.ts";
 import { setUpEvidence } from "./evidenceSetup.ts";
 
 const test = testWithDatabase();
@@ -18,7 +18,7 @@ test.serial("a registration as large as can be is planted and proven like any ot
     t.is(status, 200);
     t.is(json.status, stage);
   }
-  await gatherAndPlace(setup);
+  await createAndPlace(setup);
   await setup.pass(3 * STAGE_MS);
   const { status, json } = await read(`/evidence/tree/${id}`);
   t.is(status, 200);
@@ -34,7 +34,7 @@ test.serial("what all accounts have is told up to the largest exact number", asy
   const others = [await setUpEvidence(t.context.db), await setUpEvidence(t.context.db)];
   for (const account of [setup, ...others]) {
     await account.register(MOST);
-    await gatherAndPlace(account);
+    await createAndPlace(account);
     await account.pass(3 * STAGE_MS);
   }
   const { status, text } = await read("/evidence");

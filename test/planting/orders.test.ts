@@ -1,10 +1,10 @@
 import { z } from "zod";
-import { listAccountsToGather } from "../../db/planting/plantingOrders.ts";
-import { listPlantedSites, sumPlantedByFactor } from "../../db/planting/plantingTallies.ts";
+import { listAccountsWithUnorderedTrees } from "../../db/planting/orders.ts";
+import { listPlantedSites, sumPlantedByFactor } from "../../db/planting/tallies.ts";
 import { sql } from "../../db/sql.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
-import { placePlantingOrder } from "../../services/planting/followPlantingOrder.ts";
-import { gatherPlantingOrders } from "../../services/planting/gatherPlantingOrders.ts";
+import { placePlantingOrder } from "../../services/planting/pollPlantingOrder.ts";
+import { createPlantingOrders } from "../../services/planting/createPlantingOrders.ts";
 import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -39,8 +39,8 @@ test.serial(
     await setup.register(100, { kind: "bottle" });
     await refund(setup, partly, 2);
     await refund(setup, wholly, 7);
-    t.is(await setup.gather(), 1);
-    t.is(await setup.gather(), 0);
+    t.is(await setup.createOrders(), 1);
+    t.is(await setup.createOrders(), 0);
     const [order] = await setup.orders();
     t.is(order?.treeCount, 6);
     t.is(order?.buyerName, "Test Organization");
@@ -51,8 +51,8 @@ test.serial("gatherings that run at the same time put no tree into two orders", 
   const setup = await setUpEvidence(t.context.db);
   await Promise.all(Array.from({ length: 60 }, () => setup.register(2)));
   const signal = new AbortController().signal;
-  await Promise.all(Array.from({ length: 4 }, () => gatherPlantingOrders(setup.deps, signal, 7)));
-  await setup.gather(7);
+  await Promise.all(Array.from({ length: 4 }, () => createPlantingOrders(setup.deps, signal, 7)));
+  await setup.createOrders(7);
   const orders = await setup.orders();
   t.is(
     orders.reduce((sum, { treeCount }) => sum + treeCount, 0),
@@ -71,8 +71,8 @@ test.serial("gatherings that run at the same time put no tree into two orders", 
 test.serial("the accounts whose trees wait are listed page by page, each mode once", async (t) => {
   const { db } = t.context;
   const waiting = new Set<string>();
-  const { gather } = await setUpEvidence(db);
-  await gather();
+  const { createOrders } = await setUpEvidence(db);
+  await createOrders();
   for (let number = 0; number < 7; number += 1) {
     const setup = await setUpEvidence(db);
     await setup.register(1);
@@ -82,22 +82,22 @@ test.serial("the accounts whose trees wait are listed page by page, each mode on
   }
   const listed: string[] = [];
   const pageSizes: number[] = [];
-  let page = await listAccountsToGather(db, null, 4);
+  let page = await listAccountsWithUnorderedTrees(db, null, 4);
   while (page.length > 0) {
     listed.push(...page.map(({ accountId, mode }) => `${accountId} ${mode}`));
     pageSizes.push(page.length);
-    page = await listAccountsToGather(db, page.at(-1) ?? null, 4);
+    page = await listAccountsWithUnorderedTrees(db, page.at(-1) ?? null, 4);
   }
   t.deepEqual(listed, [...waiting].toSorted());
   t.deepEqual(pageSizes, [4, 4, 4, 2]);
-  t.is(await gather(), 14);
+  t.is(await createOrders(), 14);
 });
 
 test.serial("modes never share an order, and test keys stay in the simulation", async (t) => {
   const setup = await setUpEvidence(t.context.db, { partner: "manual" });
   await setup.register(3);
   await setup.register(4, { mode: "test" });
-  t.is(await setup.gather(), 2);
+  t.is(await setup.createOrders(), 2);
   const orders = await setup.orders();
   t.deepEqual(
     orders
@@ -115,13 +115,13 @@ test.serial(
   async (t) => {
     const setup = await setUpEvidence(t.context.db, { partner: "manual" });
     await setup.register(3);
-    await setup.gather();
+    await setup.createOrders();
     const stage = async () => (await setup.orders())[0]?.stage;
     const [order] = await setup.orders();
     const { id = 0, publicId = "" } = order ?? {};
     await placePlantingOrder(setup.deps, id, new AbortController().signal);
     await setup.pass(STAGE_MS);
-    t.is(await stage(), "gathered");
+    t.is(await stage(), "created");
     await recordPlantingFacts(
       setup.deps,
       id,
@@ -135,7 +135,7 @@ test.serial(
 test.serial("an order goes through its stages on time and not before", async (t) => {
   const setup = await setUpEvidence(t.context.db);
   await setup.register(10);
-  await setup.gather();
+  await setup.createOrders();
   await setup.place();
   const stage = async () => (await setup.orders())[0]?.stage;
   t.is(await stage(), "funds_distributed");
@@ -157,7 +157,7 @@ test.serial(
   async (t) => {
     const setup = await setUpEvidence(t.context.db);
     await setup.register(10);
-    await setup.gather();
+    await setup.createOrders();
     await setup.place();
     await setup.pass(100 * STAGE_MS);
     const [order] = await setup.orders();
@@ -172,7 +172,7 @@ test.serial(
   async (t) => {
     const setup = await setUpEvidence(t.context.db, { timeline: "sessions" });
     await setup.register(10);
-    await setup.gather();
+    await setup.createOrders();
     await setup.place();
     await setup.pass(3 * STAGE_MS - 1);
     t.deepEqual(await plantedOf(setup), { planted: 0, verified: 0 });
@@ -184,7 +184,7 @@ test.serial(
 test.serial("refunds before and after planting leave what is still the account's", async (t) => {
   const setup = await setUpEvidence(t.context.db);
   const id = await setup.register(3001);
-  await setup.gather();
+  await setup.createOrders();
   await setup.place();
   await refund(setup, id, 500);
   await setup.pass(10 * STAGE_MS);
@@ -199,7 +199,7 @@ test.serial("test-mode trees are never counted among the planted", async (t) => 
   const setup = await setUpEvidence(t.context.db);
   const before = await sumPlantedByFactor(t.context.db);
   await setup.register(10, { mode: "test" });
-  await setup.gather();
+  await setup.createOrders();
   await setup.place();
   await setup.pass(10 * STAGE_MS);
   t.is((await setup.orders())[0]?.stage, "planted_and_verified");

@@ -1,12 +1,12 @@
 import test from "ava";
 import { isTimelineComplete } from "../../domain/planting/buildTreeEvidence.ts";
-import { decideFact, latestStage, PLANTING_STAGES } from "../../domain/planting/planting.ts";
+import { decideFact, latestStage, PLANTING_STAGES } from "../../domain/planting/order.ts";
 import type {
   FactDecision,
   PlantingStage,
   ReachedStage,
   TimelineShape,
-} from "../../domain/planting/planting.ts";
+} from "../../domain/planting/order.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 const START_MS = Date.UTC(2026, 4, 1);
@@ -203,7 +203,7 @@ for (const [timeline, stages] of [
 }
 
 test("the latest stage is the furthest of them, in whatever order they are told", (t) => {
-  t.is(latestStage([]), "gathered");
+  t.is(latestStage([]), "created");
   PLANTING_STAGES.forEach((stage, index) => {
     const reached = PLANTING_STAGES.slice(0, index + 1);
     t.is(latestStage(reached), stage);
@@ -213,7 +213,7 @@ test("the latest stage is the furthest of them, in whatever order they are told"
 });
 
 const complete = (shape: TimelineShape) =>
-  (["gathered", ...PLANTING_STAGES] as const).filter((stage) => isTimelineComplete(shape, stage));
+  (["created", ...PLANTING_STAGES] as const).filter((stage) => isTimelineComplete(shape, stage));
 
 test("a timeline ends with verification, one of allocations with planting already", (t) => {
   t.deepEqual(complete("allocations"), ["planted", "planted_and_verified"]);

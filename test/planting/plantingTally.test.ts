@@ -1,7 +1,7 @@
 import test from "ava";
-import type { SiteShare } from "../../domain/planting/planting.ts";
-import { tallyChange } from "../../domain/planting/plantingTally.ts";
-import type { TallyEntry } from "../../domain/planting/plantingTally.ts";
+import type { SiteShare } from "../../domain/planting/order.ts";
+import { tallyChange } from "../../domain/planting/tally.ts";
+import type { TallyEntry } from "../../domain/planting/tally.ts";
 import { createRandom } from "../support/random.ts";
 import type { Random } from "../support/random.ts";
 

@@ -3,7 +3,7 @@ import { plantingOrder, plantingOrderWorkflowId } from "../../workflows/planting
 import { runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
-import { gatherAndPlace } from "./evidenceApi.ts";
+import { createAndPlace } from "./evidenceApi.ts";
 import { setUpEvidence } from "./evidenceSetup.ts";
 
 const test = testWithDatabase();
@@ -11,7 +11,7 @@ const test = testWithDatabase();
 test("a report on an order whose workflow has ended says nothing of the workflow", async (t) => {
   const setup = await setUpEvidence(t.context.db, { partner: "manual" });
   await setup.register(3);
-  await gatherAndPlace(setup);
+  await createAndPlace(setup);
   const [order] = await setup.orders();
   const { namespace, client } = await openNamespace(t);
   const workflowId = plantingOrderWorkflowId(order?.id ?? 0);

@@ -1,14 +1,14 @@
 import { z } from "zod";
 import { signCallback } from "../../api/standalone/planting/verifySignature.ts";
 import { sql } from "../../db/sql.ts";
-import { listFacts } from "../../db/planting/plantingFacts.ts";
-import type { PlantingFact } from "../../domain/planting/plantingFact.ts";
+import { listFacts } from "../../db/planting/facts.ts";
+import type { PlantingFact } from "../../domain/planting/fact.ts";
 import {
   simulateAllocated,
   simulatePlanted,
   simulateVerified,
 } from "../../providers/planting/simulated/simulatedFacts.ts";
-import { followPlantingOrder } from "../../services/planting/followPlantingOrder.ts";
+import { pollPlantingOrder } from "../../services/planting/pollPlantingOrder.ts";
 import { readEvidenceSummary } from "../../services/planting/readEvidenceSummary.ts";
 import { readTreeEvidence } from "../../services/planting/readTreeEvidence.ts";
 import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
@@ -28,7 +28,7 @@ const SECRET = "a secret that both sides have agreed upon";
 const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
   const setup = await setUpEvidence(t.context.db, { partner: "manual" });
   await setup.register(10);
-  await setup.gather();
+  await setup.createOrders();
   await setup.place();
   setup.clock.set("2026-06-30T10:00:00.000Z");
   const [order] = await setup.orders();
@@ -121,7 +121,7 @@ test.serial(
   "an order is followed until its timeline is complete, and a verification after that is on record",
   async (t) => {
     const { setup, order, facts } = await placeOrder(t);
-    const look = () => followPlantingOrder(setup.deps, order.id, new AbortController().signal);
+    const look = () => pollPlantingOrder(setup.deps, order.id, new AbortController().signal);
     await outcomesOf(setup, order.id, [facts.allocated]);
     t.false((await look()).isFinished);
     await outcomesOf(setup, order.id, [facts.planted]);
@@ -283,7 +283,7 @@ test.serial(
     const kept = () =>
       db.anyFirst(sql.type(z.strictObject({ key: z.string() }))`
       SELECT key
-      FROM cached_answer
+      FROM cached_response
       ORDER BY key
     `);
     const { deps, organization, register } = await setUpEvidence(db);

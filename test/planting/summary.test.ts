@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { updateAccount } from "../../db/accounts/accounts.ts";
-import { deleteCachedAnswers } from "../../db/planting/cachedAnswers.ts";
+import { deleteCachedResponses } from "../../db/planting/cachedResponses.ts";
 import { evidenceSummary } from "../../domain/planting/evidenceSummary.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
-import { gatherAndPlace, startEvidenceApi } from "./evidenceApi.ts";
+import { createAndPlace, startEvidenceApi } from "./evidenceApi.ts";
 
 const test = testWithDatabase();
 
@@ -13,11 +13,11 @@ test.serial(
   async (t) => {
     const { setup, read, serve } = await startEvidenceApi(t);
     const other = await serve();
-    await deleteCachedAnswers(t.context.db, null);
+    await deleteCachedResponses(t.context.db, null);
     await setup.register(3, { mode: "test" });
     await setup.register(7);
     const before = await read("/evidence");
-    await gatherAndPlace(setup);
+    await createAndPlace(setup);
     await setup.pass(3 * STAGE_MS);
     await setup.register(100);
     t.is((await read("/evidence")).text, before.text);

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { testWithDatabase } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
-import { eventsOf, gatherAndPlace, revalidate, startEvidenceApi } from "./evidenceApi.ts";
+import { eventsOf, createAndPlace, revalidate, startEvidenceApi } from "./evidenceApi.ts";
 import type { Evidence } from "./evidenceApi.ts";
 import { setUpEvidence } from "./evidenceSetup.ts";
 
@@ -54,7 +54,7 @@ test.serial(
 test.serial("four events with every field of its type, once trees are planted", async (t) => {
   const { setup, read } = await startEvidenceApi(t);
   const id = await setup.register(3);
-  await gatherAndPlace(setup);
+  await createAndPlace(setup);
   await setup.pass(2 * STAGE_MS);
   const { json, headers } = await read(`/evidence/tree/${id}`);
   t.is(json.status, "planted");
@@ -145,7 +145,7 @@ test.serial(
   async (t) => {
     const { setup, read } = await startEvidenceApi(t, { timeline: "sessions" });
     const id = await setup.register(3);
-    await gatherAndPlace(setup);
+    await createAndPlace(setup);
     t.deepEqual(eventsOf((await read(`/evidence/tree/${id}`)).json), [
       "1 registered completed",
       "2 funds_distributed completed",
@@ -185,7 +185,7 @@ test.serial(
 test.serial("the photos of a simulated planting are served where the evidence says", async (t) => {
   const { setup, read, url } = await startEvidenceApi(t);
   const id = await setup.register(3);
-  await gatherAndPlace(setup);
+  await createAndPlace(setup);
   await setup.pass(2 * STAGE_MS);
   const { text } = await read(`/evidence/tree/${id}`);
   const addresses = [...text.matchAll(/https:\/\/impact\.example(\/[^"]+)/gu)].map(
@@ -211,7 +211,7 @@ test.serial(
     const repeat = await other.read(path);
     t.is(repeat.text, first.text);
     t.is(repeat.headers.get("ETag"), first.headers.get("ETag"));
-    await gatherAndPlace(setup);
+    await createAndPlace(setup);
     t.is((await other.read(path)).json.status, "funds_distributed");
     await setup.pass(3 * STAGE_MS);
     const verified = await read(path);
@@ -232,7 +232,7 @@ test.serial("a client that has the answer is told so without it", async (t) => {
   const repeat = await read(path, { headers: revalidate(etag) });
   t.is(repeat.status, 304);
   t.is(repeat.text, "");
-  await gatherAndPlace(setup);
+  await createAndPlace(setup);
   t.is((await read(path, { headers: revalidate(etag) })).status, 200);
 });
 

@@ -3,13 +3,13 @@ import { z } from "zod";
 import { startServer } from "../../program/startServer.ts";
 import { createPlanting } from "../../providers/planting/createPlanting.ts";
 import {
-  followPlantingOrder,
+  pollPlantingOrder,
   placePlantingOrder,
-} from "../../services/planting/followPlantingOrder.ts";
-import { gatherPlantingOrders } from "../../services/planting/gatherPlantingOrders.ts";
-import { claimPlantings } from "../../db/planting/plantingClaims.ts";
-import { listFacts } from "../../db/planting/plantingFacts.ts";
-import { listPlantedSites } from "../../db/planting/plantingTallies.ts";
+} from "../../services/planting/pollPlantingOrder.ts";
+import { createPlantingOrders } from "../../services/planting/createPlantingOrders.ts";
+import { claimPlantings } from "../../db/planting/claims.ts";
+import { listFacts } from "../../db/planting/facts.ts";
+import { listPlantedSites } from "../../db/planting/tallies.ts";
 import { sql } from "../../db/sql.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -119,12 +119,12 @@ const start = async (t: ExecutionContext<DatabaseContext>, apiKey = KEY) => {
     setup,
     order: async (count: number): Promise<number> => {
       await setup.register(count);
-      await gatherPlantingOrders(deps, NEVER);
+      await createPlantingOrders(deps, NEVER);
       const order = (await setup.orders()).at(-1);
       await placePlantingOrder(deps, order?.id ?? 0, NEVER);
       return order?.id ?? 0;
     },
-    look: (orderId: number) => followPlantingOrder(deps, orderId, NEVER),
+    look: (orderId: number) => pollPlantingOrder(deps, orderId, NEVER),
     factsOf: async (orderId: number) =>
       (await listFacts(db, orderId)).map(({ stage, state }) => `${stage} ${state}`),
   };

@@ -6,10 +6,10 @@ import { z } from "zod";
 import { createActivities } from "../../activities/createActivities.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { listPlantingOrders } from "../../db/planting/plantingOrders.ts";
-import { listFacts } from "../../db/planting/plantingFacts.ts";
+import { listPlantingOrders } from "../../db/planting/orders.ts";
+import { listFacts } from "../../db/planting/facts.ts";
 import { sql } from "../../db/sql.ts";
-import type { PlantingOrder } from "../../domain/planting/planting.ts";
+import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createPlanting } from "../../providers/planting/createPlanting.ts";
 import type { PlantingSettings } from "../../providers/planting/createPlanting.ts";
@@ -20,9 +20,12 @@ import {
 import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
-import { plantingGathering, PLANTING_GATHERING_ID } from "../../workflows/plantingGathering.ts";
 import {
-  factsSignal,
+  plantingOrderCreation,
+  PLANTING_ORDER_CREATION_ID,
+} from "../../workflows/plantingOrderCreation.ts";
+import {
+  factsRecordedSignal,
   plantingOrder,
   plantingOrderWorkflowId,
 } from "../../workflows/plantingOrder.ts";
@@ -72,7 +75,7 @@ const setUp = async (
       simulated: { timeline: "allocations", durations: DURATIONS },
     }),
     plantingPollMs,
-    plantingSilenceMs: 3 * HOUR_MS,
+    plantingOrderLostMs: 3 * HOUR_MS,
     observeSend: () => undefined,
     observeDrift: () => undefined,
   });
@@ -102,9 +105,9 @@ const setUp = async (
         await native.close();
       }),
     register: (count: number) => writer.register(registrationOf(accountId, { count })),
-    gather: (): Promise<void> =>
-      temporal.workflow.execute(plantingGathering, {
-        workflowId: PLANTING_GATHERING_ID,
+    createOrders: (): Promise<void> =>
+      temporal.workflow.execute(plantingOrderCreation, {
+        workflowId: PLANTING_ORDER_CREATION_ID,
         taskQueue: BACKGROUND_QUEUE,
         args: [],
       }),
@@ -116,17 +119,17 @@ const setUp = async (
 test.serial(
   "a gathering starts one workflow per order, which survives its worker and ends with the verification",
   async (t) => {
-    const { temporal, startWorker, stopAtTheEnd, register, gather, orders } = await setUp(t, {
+    const { temporal, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
       clock: systemClock,
       partner: "simulated",
       plantingPollMs: 500,
     });
     await register(5);
     const stopFirst = await startWorker();
-    await gather();
-    await gather();
+    await createOrders();
+    await createOrders();
     await register(6);
-    await gather();
+    await createOrders();
     await stopFirst();
     stopAtTheEnd(await startWorker());
     const placed = await orders();
@@ -160,7 +163,7 @@ test.serial(
   async (t) => {
     const { db } = t.context;
     const clock = createMovableClock("2026-05-01T10:00:00.000Z");
-    const { temporal, startWorker, stopAtTheEnd, register, gather, orders } = await setUp(t, {
+    const { temporal, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
       clock,
       partner: "manual",
       plantingPollMs: HOUR_MS,
@@ -174,22 +177,22 @@ test.serial(
     };
     const times = (id: number) =>
       db.one(sql.type(
-        z.strictObject({ dispatchedAt: z.date().nullable(), lookedAt: z.date().nullable() }),
+        z.strictObject({ workflowStartedAt: z.date().nullable(), polledAt: z.date().nullable() }),
       )`
-        SELECT dispatched_at AS "dispatchedAt", looked_at AS "lookedAt"
+        SELECT workflow_started_at AS "workflowStartedAt", polled_at AS "polledAt"
         FROM planting_order
         WHERE id = ${id}
       `);
     await register(5);
-    await gather();
+    await createOrders();
     await register(6);
-    await gather();
+    await createOrders();
     const [running, lost] = await orders();
     if (!running || !lost) {
       throw new Error("There are two orders.");
     }
     for (const { id } of [running, lost]) {
-      await eventually(async () => (await times(id)).lookedAt !== null);
+      await eventually(async () => (await times(id)).polledAt !== null);
     }
     const runningBefore = await describe(running.id);
     await temporal.workflow.getHandle(plantingOrderWorkflowId(lost.id)).terminate();
@@ -197,16 +200,16 @@ test.serial(
     t.is(lostBefore.status, "TERMINATED");
 
     clock.set("2026-05-01T13:00:00.000Z");
-    await gather();
+    await createOrders();
     t.deepEqual(await describe(lost.id), lostBefore);
 
     clock.set("2026-05-01T13:00:01.000Z");
-    await gather();
+    await createOrders();
     const again = await describe(lost.id);
     t.is(again.status, "RUNNING");
     t.not(again.runId, lostBefore.runId);
     t.deepEqual(await describe(running.id), runningBefore);
-    t.deepEqual((await times(running.id)).dispatchedAt, clock.now());
+    t.deepEqual((await times(running.id)).workflowStartedAt, clock.now());
 
     await recordPlantingFacts(
       { db, clock },
@@ -218,10 +221,10 @@ test.serial(
       ],
       "operator",
     );
-    await temporal.workflow.getHandle(plantingOrderWorkflowId(lost.id)).signal(factsSignal);
+    await temporal.workflow.getHandle(plantingOrderWorkflowId(lost.id)).signal(factsRecordedSignal);
     await temporal.workflow.getHandle(plantingOrderWorkflowId(lost.id)).result();
     clock.set("2026-05-02T10:00:00.000Z");
-    await gather();
+    await createOrders();
     t.deepEqual(await describe(lost.id), { runId: again.runId, status: "COMPLETED" });
     t.deepEqual(await describe(running.id), runningBefore);
   },
@@ -231,7 +234,7 @@ test.serial(
   "an order that does not exist fails its workflow, one whose partner is not set up waits for it",
   async (t) => {
     const { db } = t.context;
-    const { temporal, startWorker, stopAtTheEnd, register, gather, orders } = await setUp(t, {
+    const { temporal, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
       clock: systemClock,
       partner: "manual",
       plantingPollMs: HOUR_MS,
@@ -253,7 +256,7 @@ test.serial(
     });
 
     await register(5);
-    await gather();
+    await createOrders();
     const [order] = await orders();
     await db.query(sql.typeAlias("void")`
       UPDATE planting_order

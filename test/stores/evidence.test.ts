@@ -1,10 +1,10 @@
-import { listPlantingOrders } from "../../db/planting/plantingOrders.ts";
+import { listPlantingOrders } from "../../db/planting/orders.ts";
 import { EVIDENCE_STAGES } from "../../domain/planting/treeEvidence.ts";
 import {
-  followPlantingOrder,
+  pollPlantingOrder,
   placePlantingOrder,
-} from "../../services/planting/followPlantingOrder.ts";
-import { gatherPlantingOrders } from "../../services/planting/gatherPlantingOrders.ts";
+} from "../../services/planting/pollPlantingOrder.ts";
+import { createPlantingOrders } from "../../services/planting/createPlantingOrders.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestPlanting } from "../support/planting.ts";
@@ -170,7 +170,7 @@ test.serial(
     await post("/app/api/plant", store.live, { trees: 3 });
     const signal = new AbortController().signal;
     const deps = { db, clock, planting };
-    await gatherPlantingOrders(deps, signal);
+    await createPlantingOrders(deps, signal);
     const [order] = await listPlantingOrders(db, { accountId: store.id, limit: 10 });
     t.is(order?.treeCount, 3);
     await placePlantingOrder(deps, order?.id ?? 0, signal);
@@ -180,7 +180,7 @@ test.serial(
       "2026-05-04T10:00:00Z",
     ]) {
       clock.set(instant);
-      await followPlantingOrder(deps, order?.id ?? 0, signal);
+      await pollPlantingOrder(deps, order?.id ?? 0, signal);
     }
     await post("/app/api/plant", store.live, { trees: 1 });
 

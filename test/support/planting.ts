@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import type { TimelineShape } from "../../domain/planting/planting.ts";
+import type { TimelineShape } from "../../domain/planting/order.ts";
 import { createPlanting } from "../../providers/planting/createPlanting.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 

@@ -9,7 +9,7 @@ import { ensureSchedules } from "../../worker/ensureSchedules.ts";
 import { eventually, openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 const RECONCILIATION = "reconciliation-nightly";
-const GATHERING = "planting-gathering-periodic";
+const PLANTING_ORDER_CREATION = "planting-order-creation-periodic";
 const HOUR_MS = 60 * 60 * 1000;
 
 /** Looks after the schedules as a worker does until the test ends; the answer is what it has logged so far. */
@@ -54,32 +54,34 @@ test("a schedule that was deleted comes back, and the others are left alone", as
   const lines = lookAfterSchedules(t, { temporal, lookAgainMs: 500 });
   const isScheduled = async (scheduleId: string): Promise<boolean> =>
     (await describe(temporal, scheduleId)) !== null;
-  await eventually(async () => (await isScheduled(RECONCILIATION)) && isScheduled(GATHERING));
+  await eventually(
+    async () => (await isScheduled(RECONCILIATION)) && isScheduled(PLANTING_ORDER_CREATION),
+  );
   // Somebody's change lasts as long as the worker runs.
   const changed = [{ every: 2 * HOUR_MS, offset: 0 }];
   await temporal.schedule
-    .getHandle(GATHERING)
+    .getHandle(PLANTING_ORDER_CREATION)
     .update((present) => ({ ...present, spec: { intervals: changed } }));
 
   await temporal.schedule.getHandle(RECONCILIATION).delete();
   await eventually(() => isScheduled(RECONCILIATION));
   await delay(1000);
 
-  t.deepEqual((await describe(temporal, GATHERING))?.spec.intervals, changed);
+  t.deepEqual((await describe(temporal, PLANTING_ORDER_CREATION))?.spec.intervals, changed);
   t.deepEqual(lines, []);
 });
 
 test("a worker that starts gives the schedules that exist its own settings", async (t) => {
   const { client: temporal } = await openNamespace(t);
   await temporal.schedule.create({
-    scheduleId: GATHERING,
+    scheduleId: PLANTING_ORDER_CREATION,
     spec: { intervals: [{ every: 2 * HOUR_MS }] },
     action: { type: "startWorkflow", workflowType: "any", taskQueue: "test" },
   });
   lookAfterSchedules(t, { temporal });
 
   await eventually(async () => {
-    const description = await describe(temporal, GATHERING);
+    const description = await describe(temporal, PLANTING_ORDER_CREATION);
     return description?.spec.intervals?.[0]?.every === HOUR_MS;
   });
   t.pass();

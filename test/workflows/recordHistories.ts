@@ -17,8 +17,8 @@ import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/temporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporalServer.ts";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
-import { factsSignal, plantingOrder } from "../../workflows/plantingOrder.ts";
-import { plantingGathering } from "../../workflows/plantingGathering.ts";
+import { factsRecordedSignal, plantingOrder } from "../../workflows/plantingOrder.ts";
+import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";
 import { donation, donationWorkflowId, validateUpdate } from "../../workflows/donation.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
@@ -147,13 +147,13 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       return handle;
     },
   },
-  "planting-order-told-of-facts": {
+  "planting-order-signalled": {
     activities: {
       placePlantingOrder: inTurn<undefined>(() => undefined),
-      followPlantingOrder: inTurn<{ isFinished: boolean; nextLookMs: number }>(
-        () => ({ isFinished: false, nextLookMs: 200 }),
-        () => ({ isFinished: false, nextLookMs: 60_000 }),
-        () => ({ isFinished: true, nextLookMs: 60_000 }),
+      pollPlantingOrder: inTurn<{ isFinished: boolean; nextPollMs: number }>(
+        () => ({ isFinished: false, nextPollMs: 200 }),
+        () => ({ isFinished: false, nextPollMs: 60_000 }),
+        () => ({ isFinished: true, nextPollMs: 60_000 }),
       ),
     },
     run: async (client) => {
@@ -162,25 +162,25 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         args: [7],
       });
       await delay(2000);
-      await handle.signal(factsSignal);
+      await handle.signal(factsRecordedSignal);
       await handle.result();
       return handle;
     },
   },
-  "planting-gathering-two-orders": {
+  "planting-order-creation-two-orders": {
     activities: {
-      gatherPlantingOrders: inTurn(() => ({ orders: 2 })),
-      listUndispatchedOrders: inTurn<readonly number[]>(
+      createPlantingOrders: inTurn(() => ({ orders: 2 })),
+      listOrdersToStart: inTurn<readonly number[]>(
         () => [1, 2],
         () => [],
       ),
-      markOrdersDispatched: inTurn<undefined>(() => undefined),
+      markOrdersStarted: inTurn<undefined>(() => undefined),
       placePlantingOrder: inTurn<undefined>(() => undefined),
-      followPlantingOrder: inTurn(() => ({ isFinished: true, nextLookMs: 0 })),
+      pollPlantingOrder: inTurn(() => ({ isFinished: true, nextPollMs: 0 })),
     },
     run: async (client) => {
-      const handle = await client.workflow.start(plantingGathering, {
-        ...options("planting-gathering-recorded"),
+      const handle = await client.workflow.start(plantingOrderCreation, {
+        ...options("planting-order-creation-recorded"),
         args: [],
       });
       await handle.result();

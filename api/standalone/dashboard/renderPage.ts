@@ -1,4 +1,4 @@
-import { absoluteAddress } from "../../../domain/planting/buildTreeEvidence.ts";
+import { absoluteUrl } from "../../../domain/planting/buildTreeEvidence.ts";
 import { IMPACT_FACTORS } from "../../../domain/planting/impactFactors.ts";
 import { formatDollars } from "../../../domain/money.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
@@ -156,9 +156,9 @@ const renderSites = ({ sites }: Dashboard, base: string): Markup =>
 
 const renderMedium = (medium: Dashboard["media"][number], root: string): Markup =>
   html`<li>
-    <a href="${absoluteAddress(medium.url, root)}" rel="noopener noreferrer"
+    <a href="${absoluteUrl(medium.url, root)}" rel="noopener noreferrer"
       ><img
-        src="${absoluteAddress(medium.thumbnailUrl, root)}"
+        src="${absoluteUrl(medium.thumbnailUrl, root)}"
         alt="${isSimulated(medium) ? "Simulated: " : null}${medium.type === "video" ? "Still of a film" : "Photo"} from the planting at ${medium.siteName}, ${medium.country}, ${formatDay(medium.takenAt)}"
         width="480"
         height="360"

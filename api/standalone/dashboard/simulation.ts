@@ -1,4 +1,4 @@
-import type { PartnerKind } from "../../../domain/planting/planting.ts";
+import type { PartnerKind } from "../../../domain/planting/order.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { formatNumber } from "./format.ts";
 

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { geoEqualEarth, geoPath } from "d3-geo";
 import { feature } from "topojson-client";
-import type { PlantedSite } from "../../../db/planting/plantingTallies.ts";
+import type { PlantedSite } from "../../../db/planting/tallies.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 

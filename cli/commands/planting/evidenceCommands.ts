@@ -1,8 +1,8 @@
 import type { Command } from "commander";
 import { Option } from "commander";
-import { ORDER_STAGES } from "../../../domain/planting/planting.ts";
-import { dropCachedAnswers } from "../../../services/planting/dropCachedAnswers.ts";
-import type { CachedAnswers } from "../../../services/planting/dropCachedAnswers.ts";
+import { ORDER_STAGES } from "../../../domain/planting/order.ts";
+import { clearCachedResponses } from "../../../services/planting/clearCachedResponses.ts";
+import type { CachedResponses } from "../../../services/planting/clearCachedResponses.ts";
 import { parseId, parseLimit } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
@@ -23,7 +23,7 @@ type ClearOptions = {
   readonly json?: true;
 };
 
-const chosenAnswers = ({ tree, summary, all }: ClearOptions): CachedAnswers => {
+const chosenAnswers = ({ tree, summary, all }: ClearOptions): CachedResponses => {
   if ([tree, summary, all].filter((option) => option !== undefined).length !== 1) {
     throw new CommandError(EXIT.usage, "Name one of --tree, --summary and --all.");
   }
@@ -34,7 +34,7 @@ const chosenAnswers = ({ tree, summary, all }: ClearOptions): CachedAnswers => {
 
 const clearCache = async ({ io, connections }: Context, options: ClearOptions): Promise<void> => {
   const answers = chosenAnswers(options);
-  const dropped = await dropCachedAnswers({ db: await connections.database() }, answers);
+  const dropped = await clearCachedResponses({ db: await connections.database() }, answers);
   if (options.json) {
     printJson(io, { dropped });
   } else {

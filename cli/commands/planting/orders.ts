@@ -1,11 +1,11 @@
-import { listFacts } from "../../../db/planting/plantingFacts.ts";
-import type { KeptFact } from "../../../db/planting/plantingFacts.ts";
+import { listFacts } from "../../../db/planting/facts.ts";
+import type { StoredFact } from "../../../db/planting/facts.ts";
 import {
   findPlantingOrder,
   findPlantingOrderByPublicId,
   listPlantingOrders,
-} from "../../../db/planting/plantingOrders.ts";
-import type { PlantingOrder } from "../../../domain/planting/planting.ts";
+} from "../../../db/planting/orders.ts";
+import type { PlantingOrder } from "../../../domain/planting/order.ts";
 import { plantingOrderWorkflowId } from "../../../workflows/plantingOrder.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
@@ -23,13 +23,13 @@ const presentOrder = (order: PlantingOrder) => ({
   refunded_trees: order.refundedCount,
   timeline: order.timeline,
   stage: order.stage,
-  gathered_at: order.gatheredAt.toISOString(),
+  created_at: order.createdAt.toISOString(),
   planted_at: order.plantedAt?.toISOString() ?? null,
   verified_at: order.verifiedAt?.toISOString() ?? null,
   workflow_id: plantingOrderWorkflowId(order.id),
 });
 
-const presentFact = (fact: KeptFact) => ({
+const presentFact = (fact: StoredFact) => ({
   stage: fact.stage,
   state: fact.state,
   reason: fact.reason,
@@ -63,7 +63,7 @@ export const listEvidenceOrders = async (
   }
   printTable(
     io,
-    ["order", "public id", "buyer", "mode", "partner", "trees", "stage", "gathered"],
+    ["order", "public id", "buyer", "mode", "partner", "trees", "stage", "created"],
     orders.map((order) => [
       order.id,
       order.publicId,
@@ -72,7 +72,7 @@ export const listEvidenceOrders = async (
       order.partner,
       order.treeCount,
       order.stage,
-      order.gatheredAt,
+      order.createdAt,
     ]),
   );
 };

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
 import type { z } from "zod";
-import { plantingReport } from "../../../domain/planting/plantingFact.ts";
+import { plantingReport } from "../../../domain/planting/fact.ts";
 import { wakePlantingOrder } from "../../../program/wakePlantingOrder.ts";
 import { reportPlanting } from "../../../services/planting/reportPlanting.ts";
 import type { Context } from "../../context.ts";

@@ -1,5 +1,5 @@
-import type { PlantingStage, TimelineShape } from "../../../domain/planting/planting.ts";
-import type { PlantingFact } from "../../../domain/planting/plantingFact.ts";
+import type { PlantingStage, TimelineShape } from "../../../domain/planting/order.ts";
+import type { PlantingFact } from "../../../domain/planting/fact.ts";
 import type { PlantingPartner } from "../partner.ts";
 import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";
 
@@ -53,23 +53,23 @@ export const createSimulatedPartner = ({
     kind: "simulated",
     name,
     timeline,
-    isVerificationFollowed: true,
+    isVerificationPolled: true,
     placeOrder: ({ publicId }) => Promise.resolve(`simulated/${publicId}`),
-    readNews: ({ publicId, treeCount, gatheredAt, reached }, now) => {
+    fetchUpdates: ({ publicId, treeCount, createdAt, reached }, now) => {
       const instants = new Map(reached.map(({ stage, occurredAt }) => [stage, occurredAt]));
-      let last = instants.get("funds_distributed") ?? gatheredAt;
+      let last = instants.get("funds_distributed") ?? createdAt;
       const facts: PlantingFact[] = [];
       for (const { stage, afterMs, simulate } of steps) {
         const due = instants.get(stage) ?? new Date(last.getTime() + afterMs);
         if (due > now) {
-          return Promise.resolve({ facts, nextLookMs: due.getTime() - now.getTime() });
+          return Promise.resolve({ facts, nextPollMs: due.getTime() - now.getTime() });
         }
         if (!instants.has(stage)) {
           facts.push(simulate({ publicId, treeCount }, due));
         }
         last = due;
       }
-      return Promise.resolve({ facts, nextLookMs: null });
+      return Promise.resolve({ facts, nextPollMs: null });
     },
   };
 };

@@ -1,4 +1,4 @@
-import type { PlantingFactOf, ReportedSite } from "../../../domain/planting/plantingFact.ts";
+import type { PlantingFactOf, ReportedSite } from "../../../domain/planting/fact.ts";
 import { chooseBySeed } from "../../../domain/planting/seededChoice.ts";
 import { SIMULATED_SITES } from "./sites.ts";
 import type { SimulatedSite } from "./sites.ts";

@@ -1,4 +1,4 @@
-import type { ReportedSite } from "../../../domain/planting/plantingFact.ts";
+import type { ReportedSite } from "../../../domain/planting/fact.ts";
 
 /** A made-up site in a landscape where such trees are planted, and what grows there. */
 export type SimulatedSite = ReportedSite & { readonly species: readonly string[] };

@@ -1,6 +1,6 @@
-import type { PlantingClaim } from "../../../db/planting/plantingClaims.ts";
-import { address, name as nameOf } from "../../../domain/planting/plantingFact.ts";
-import type { PlantingFactOf, ReportedSite } from "../../../domain/planting/plantingFact.ts";
+import type { PlantingClaim } from "../../../db/planting/claims.ts";
+import { address, name as nameOf } from "../../../domain/planting/fact.ts";
+import type { PlantingFactOf, ReportedSite } from "../../../domain/planting/fact.ts";
 import type { PlantingPartner } from "../partner.ts";
 import { middleOf, readTreeMapper, treesOf } from "./readTreeMapper.ts";
 import type { Intervention, TreeMapperAccess, TreeMapperProject } from "./readTreeMapper.ts";
@@ -101,7 +101,7 @@ const plantedFact = (credited: readonly Located[], at: Date): PlantingFactOf<"pl
  * A planting project that keeps its records in TreeMapper. Its API takes no orders and knows of none, so an order is credited
  * with trees that the project has recorded as planted since the order was made, each tree to one order only. When all are
  * there the order is allocated and planted; verification is not TreeMapper's business and comes by report.
- * @param claim credits an order, see db/planting/plantingClaims.ts
+ * @param claim credits an order, see db/planting/claims.ts
  */
 export const createTreeMapperPartner = ({
   name,
@@ -118,20 +118,20 @@ export const createTreeMapperPartner = ({
   kind: "treemapper",
   name,
   timeline: "allocations",
-  isVerificationFollowed: false,
+  isVerificationPolled: false,
   placeOrder: async ({ publicId }, signal) => {
     const { project } = await readTreeMapper(access, signal);
     return `${project.uid}/${publicId}`;
   },
-  readNews: async ({ id, treeCount, gatheredAt, reached }, now, signal) => {
+  fetchUpdates: async ({ id, treeCount, createdAt, reached }, now, signal) => {
     if (reached.some(({ stage }) => stage === "planted")) {
-      return { facts: [], nextLookMs: null };
+      return { facts: [], nextPollMs: null };
     }
     const project = await readTreeMapper(access, signal);
     const located = project.plantings.flatMap((planting) => locate(project, planting));
     const since = located.filter(
       ({ planting: { interventionStartDate, interventionEndDate } }) =>
-        interventionStartDate >= gatheredAt && interventionEndDate <= now,
+        interventionStartDate >= createdAt && interventionEndDate <= now,
     );
     const claims = await claim(
       { id, treeCount },
@@ -142,7 +142,7 @@ export const createTreeMapperPartner = ({
       return record ? [{ ...record, trees }] : [];
     });
     if (credited.reduce((sum, { trees }) => sum + trees, 0) < treeCount) {
-      return { facts: [], nextLookMs: null };
+      return { facts: [], nextPollMs: null };
     }
     const startedAtMs = credited.map(({ planting }) => planting.interventionStartDate.getTime());
     const endedAtMs = credited.map(({ planting }) => planting.interventionEndDate.getTime());
@@ -153,7 +153,7 @@ export const createTreeMapperPartner = ({
           : [allocatedFact(credited, new Date(Math.min(...startedAtMs)))]),
         plantedFact(credited, new Date(Math.max(...endedAtMs))),
       ],
-      nextLookMs: null,
+      nextPollMs: null,
     };
   },
 });

@@ -1,9 +1,9 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { PLANTING_STAGES } from "../../domain/planting/planting.ts";
-import type { PlantingStage } from "../../domain/planting/planting.ts";
-import { plantingFact } from "../../domain/planting/plantingFact.ts";
-import type { PlantingFact } from "../../domain/planting/plantingFact.ts";
+import { PLANTING_STAGES } from "../../domain/planting/order.ts";
+import type { PlantingStage } from "../../domain/planting/order.ts";
+import { plantingFact } from "../../domain/planting/fact.ts";
+import type { PlantingFact } from "../../domain/planting/fact.ts";
 import { sql } from "../sql.ts";
 
 const factRow = z.strictObject({
@@ -19,13 +19,16 @@ const factRow = z.strictObject({
 });
 
 /** A fact that was reported of an order, and what became of it. */
-export type KeptFact = Readonly<z.output<typeof factRow>>;
+export type StoredFact = Readonly<z.output<typeof factRow>>;
 
 /** Who reported a fact. */
-export type FactSource = KeptFact["source"];
+export type FactSource = StoredFact["source"];
 
 /** All facts of an order in the order in which they came. */
-export const listFacts = (db: CommonQueryMethods, orderId: number): Promise<readonly KeptFact[]> =>
+export const listFacts = (
+  db: CommonQueryMethods,
+  orderId: number,
+): Promise<readonly StoredFact[]> =>
   db.any(sql.type(factRow)`
     SELECT
       id, stage, state, reason, source, occurred_at AS "occurredAt", content, encode(digest, 'hex') AS digest,
@@ -40,7 +43,7 @@ export const insertFact = async (
   transaction: DatabaseTransactionConnection,
   fact: {
     readonly orderId: number;
-    readonly state: KeptFact["state"];
+    readonly state: StoredFact["state"];
     readonly reason: string | null;
     readonly source: FactSource;
     readonly content: PlantingFact;

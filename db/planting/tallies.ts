@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import type { TallyEntry } from "../../domain/planting/plantingTally.ts";
+import type { TallyEntry } from "../../domain/planting/tally.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 

@@ -5,7 +5,7 @@ import { sql } from "../sql.ts";
 const cachedRow = z.strictObject({ body: z.string(), storedAt: z.date() });
 
 /** An answer as every process gives it until it expires. */
-export type CachedAnswer = Readonly<z.output<typeof cachedRow>>;
+export type CachedResponse = Readonly<z.output<typeof cachedRow>>;
 
 export const SUMMARY_KEY = "summary";
 export const treeKey = (registrationId: string): string => `tree/${registrationId}`;
@@ -14,15 +14,15 @@ export const treeKey = (registrationId: string): string => `tree/${registrationI
  * An answer that is still good; null when there is none.
  * @param baseUrl where the service is reached, since the answer's addresses begin with it
  */
-export const findCachedAnswer = (
+export const findCachedResponse = (
   db: CommonQueryMethods,
   key: string,
   baseUrl: string,
   now: Date,
-): Promise<CachedAnswer | null> =>
+): Promise<CachedResponse | null> =>
   db.maybeOne(sql.type(cachedRow)`
     SELECT body, stored_at AS "storedAt"
-    FROM cached_answer
+    FROM cached_response
     WHERE key = ${key} AND base_url = ${baseUrl} AND expires_at > ${now.toISOString()}::timestamptz
   `);
 
@@ -30,17 +30,17 @@ export const findCachedAnswer = (
  * Keeps an answer unless there is a good one with the same addresses and of the same revision or a later one already.
  * @returns the answer that is good now: this one, or what another process stored first
  */
-export const storeCachedAnswer = (
+export const storeCachedResponse = (
   db: CommonQueryMethods,
-  answer: CachedAnswer & {
+  answer: CachedResponse & {
     readonly key: string;
     readonly baseUrl: string;
     readonly revision: number;
     readonly expiresAt: Date;
   },
-): Promise<CachedAnswer> =>
+): Promise<CachedResponse> =>
   db.one(sql.type(cachedRow)`
-    INSERT INTO cached_answer AS known (key, base_url, revision, body, stored_at, expires_at)
+    INSERT INTO cached_response AS known (key, base_url, revision, body, stored_at, expires_at)
     VALUES (
       ${answer.key}, ${answer.baseUrl}, ${answer.revision}, ${answer.body}, ${answer.storedAt.toISOString()}::timestamptz,
       ${answer.expiresAt.toISOString()}::timestamptz
@@ -62,7 +62,7 @@ export const storeCachedAnswer = (
   `);
 
 /** @returns how many were dropped */
-export const deleteCachedAnswers = async (
+export const deleteCachedResponses = async (
   db: CommonQueryMethods,
   /** One answer's key; null for all. */
   key: string | null,
@@ -70,19 +70,19 @@ export const deleteCachedAnswers = async (
   const { rowCount } = await db.query(
     key === null
       ? sql.typeAlias("void")`
-        DELETE FROM cached_answer
+        DELETE FROM cached_response
       `
       : sql.typeAlias("void")`
-        DELETE FROM cached_answer
+        DELETE FROM cached_response
         WHERE key = ${key}
       `,
   );
   return rowCount;
 };
 
-export const deleteExpiredAnswers = async (db: CommonQueryMethods, now: Date): Promise<void> => {
+export const deleteExpiredResponses = async (db: CommonQueryMethods, now: Date): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    DELETE FROM cached_answer
+    DELETE FROM cached_response
     WHERE expires_at <= ${now.toISOString()}::timestamptz
   `);
 };

@@ -1,18 +1,18 @@
 import type { CommonQueryMethods } from "slonik";
 import {
-  deleteCachedAnswers,
-  deleteExpiredAnswers,
+  deleteCachedResponses,
+  deleteExpiredResponses,
   SUMMARY_KEY,
   treeKey,
-} from "../../db/planting/cachedAnswers.ts";
+} from "../../db/planting/cachedResponses.ts";
 import type { Clock } from "../../domain/clock.ts";
 
 /** Which of the answers that are kept for all processes. */
-export type CachedAnswers =
+export type CachedResponses =
   | { readonly kind: "tree"; readonly registrationId: string }
   | { readonly kind: "summary" | "all" };
 
-const keyOf = (answers: CachedAnswers): string | null => {
+const keyOf = (answers: CachedResponses): string | null => {
   switch (answers.kind) {
     case "tree":
       return treeKey(answers.registrationId);
@@ -27,16 +27,16 @@ const keyOf = (answers: CachedAnswers): string | null => {
  * Drops kept answers, so that the next reader gets new ones.
  * @returns how many there were
  */
-export const dropCachedAnswers = (
+export const clearCachedResponses = (
   { db }: { readonly db: CommonQueryMethods },
-  answers: CachedAnswers,
-): Promise<number> => deleteCachedAnswers(db, keyOf(answers));
+  answers: CachedResponses,
+): Promise<number> => deleteCachedResponses(db, keyOf(answers));
 
 /** Drops the answers that nobody gets any more. */
-export const dropExpiredAnswers = ({
+export const clearExpiredResponses = ({
   db,
   clock,
 }: {
   readonly db: CommonQueryMethods;
   readonly clock: Clock;
-}): Promise<void> => deleteExpiredAnswers(db, clock.now());
+}): Promise<void> => deleteExpiredResponses(db, clock.now());

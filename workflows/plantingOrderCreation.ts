@@ -8,16 +8,15 @@ import { WorkflowExecutionAlreadyStartedError } from "@temporalio/common";
 import type { Activities } from "../activities/createActivities.ts";
 import { plantingOrder, plantingOrderWorkflowId } from "./plantingOrder.ts";
 
-export const PLANTING_GATHERING_ID = "planting-gathering";
+export const PLANTING_ORDER_CREATION_ID = "planting-order-creation";
 
-const { gatherPlantingOrders, listUndispatchedOrders, markOrdersDispatched } =
-  proxyActivities<Activities>({
-    startToCloseTimeout: "10 minutes",
-    heartbeatTimeout: "30 seconds",
-    retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
-  });
+const { createPlantingOrders, listOrdersToStart, markOrdersStarted } = proxyActivities<Activities>({
+  startToCloseTimeout: "10 minutes",
+  heartbeatTimeout: "30 seconds",
+  retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
+});
 
-/** History stays small; the next gathering starts what is left. */
+/** Keeps the history small; the next run starts the remaining orders. */
 const PAGES = 20;
 
 const startOrder = async (orderId: number): Promise<void> => {
@@ -26,26 +25,26 @@ const startOrder = async (orderId: number): Promise<void> => {
       workflowId: plantingOrderWorkflowId(orderId),
       args: [orderId],
       parentClosePolicy: ParentClosePolicy.ABANDON,
-      // One that was terminated is started again; while one runs, this refuses a second.
+      // Lets a terminated workflow start again; a second start is still rejected while one runs.
       workflowIdReusePolicy: WorkflowIdReusePolicy.ALLOW_DUPLICATE,
     });
   } catch (error) {
-    // It runs: its looks fail or are far apart, or the gathering that started it ended before it could say so.
+    // It is running: its polls fail or are far apart, or an earlier run ended before it recorded the start.
     if (!(error instanceof WorkflowExecutionAlreadyStartedError)) {
       throw error;
     }
   }
 };
 
-/** Gathers registered trees into planting orders and starts a workflow for each, and for each that has lost its own. */
-export const plantingGathering = async (): Promise<void> => {
-  await gatherPlantingOrders();
+/** Creates planting orders of registered trees, and starts a workflow for each new order and each order whose workflow is lost. */
+export const plantingOrderCreation = async (): Promise<void> => {
+  await createPlantingOrders();
   for (let page = 0; page < PAGES; page += 1) {
-    const orderIds = await listUndispatchedOrders();
+    const orderIds = await listOrdersToStart();
     if (orderIds.length === 0) {
       return;
     }
     await Promise.all(orderIds.map(startOrder));
-    await markOrdersDispatched(orderIds);
+    await markOrdersStarted(orderIds);
   }
 };

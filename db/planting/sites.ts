@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Mode } from "../../domain/accounts/accounts.ts";
-import type { ReportedSite } from "../../domain/planting/plantingFact.ts";
+import type { ReportedSite } from "../../domain/planting/fact.ts";
 import { sql } from "../sql.ts";
 
 const idRow = z.strictObject({ id: z.int() });
@@ -34,7 +34,7 @@ export const upsertSite = (
   `);
 
 /** Our number for something that a partner names in its own way; the same name always gets the same one. */
-export const numberReference = (
+export const getOrCreateReferenceId = (
   transaction: DatabaseTransactionConnection,
   partner: string,
   kind: "allocation" | "field_update" | "planting_session",

@@ -3,14 +3,14 @@ import { readEvidenceSummary } from "../../services/planting/readEvidenceSummary
 import { readTreeEvidence } from "../../services/planting/readTreeEvidence.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
-import { gatherAndPlace, startEvidenceApi } from "./evidenceApi.ts";
+import { createAndPlace, startEvidenceApi } from "./evidenceApi.ts";
 
 const test = testWithDatabase();
 
 test.serial("an answer may be kept once nothing more is looked for", async (t) => {
   const { setup, read } = await startEvidenceApi(t);
   const id = await setup.register(3);
-  await gatherAndPlace(setup);
+  await createAndPlace(setup);
   await setup.pass(2 * STAGE_MS);
   const planted = await read(`/evidence/tree/${id}`);
   t.is(planted.headers.get("Cache-Control"), "private, no-cache");
@@ -24,7 +24,7 @@ test.serial("an answer may be kept once nothing more is looked for", async (t) =
 test.serial("a kept answer is made up again when the service is reached elsewhere", async (t) => {
   const { setup } = await startEvidenceApi(t);
   const id = await setup.register(3);
-  await gatherAndPlace(setup);
+  await createAndPlace(setup);
   await setup.pass(3 * STAGE_MS);
   for (const base of ["https://one.example", "https://two.example", "https://one.example"]) {
     const deps = { ...setup.deps, publicBaseUrl: () => base };

@@ -1,5 +1,5 @@
 import { factorFor } from "./impactFactors.ts";
-import type { PlantingOrder } from "./planting.ts";
+import type { PlantingOrder } from "./order.ts";
 
 /** Planted trees at one site that count by one impact factor. */
 export type TallyEntry = {

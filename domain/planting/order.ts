@@ -11,7 +11,7 @@ export const PLANTING_STAGES = [
 export type PlantingStage = (typeof PLANTING_STAGES)[number];
 
 /** How far an order has come; gathered at first. */
-export const ORDER_STAGES = ["gathered", ...PLANTING_STAGES] as const;
+export const ORDER_STAGES = ["created", ...PLANTING_STAGES] as const;
 export type OrderStage = (typeof ORDER_STAGES)[number];
 
 /** Which milestones a partner reports: allocations and planting, or only verified planting sessions. */
@@ -50,7 +50,7 @@ export type PlantingOrder = {
   readonly stage: OrderStage;
   readonly revision: number;
   readonly siteShares: readonly SiteShare[];
-  readonly gatheredAt: Date;
+  readonly createdAt: Date;
   readonly plantedAt: Date | null;
   readonly verifiedAt: Date | null;
 };
@@ -123,4 +123,4 @@ export const decideFact = (
 
 /** The last stage of those that are reached. */
 export const latestStage = (stages: readonly PlantingStage[]): OrderStage =>
-  PLANTING_STAGES.findLast((stage) => stages.includes(stage)) ?? "gathered";
+  PLANTING_STAGES.findLast((stage) => stages.includes(stage)) ?? "created";

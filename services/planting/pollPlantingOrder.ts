@@ -1,12 +1,12 @@
 import type { DatabasePool } from "slonik";
-import { listFacts } from "../../db/planting/plantingFacts.ts";
-import { findPlantingOrder, markPlantingOrderLookedAt } from "../../db/planting/plantingOrders.ts";
+import { listFacts } from "../../db/planting/facts.ts";
+import { findPlantingOrder, markPlantingOrderPolled } from "../../db/planting/orders.ts";
 import { isTimelineComplete } from "../../domain/planting/buildTreeEvidence.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
-import type { PlantingOrder } from "../../domain/planting/planting.ts";
+import type { PlantingOrder } from "../../domain/planting/order.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
-import type { OrderAtPartner, PlantingPartner } from "../../providers/planting/partner.ts";
+import type { PartnerOrder, PlantingPartner } from "../../providers/planting/partner.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
 
 type Dependencies = {
@@ -20,7 +20,7 @@ const readPlantingOrder = async (
   orderId: number,
 ): Promise<{
   readonly order: PlantingOrder;
-  readonly atPartner: OrderAtPartner;
+  readonly partnerOrder: PartnerOrder;
   readonly partner: PlantingPartner;
 }> => {
   const order = await findPlantingOrder(db, orderId);
@@ -33,7 +33,7 @@ const readPlantingOrder = async (
   }
   const facts = await listFacts(db, orderId);
   const reached = facts.filter(({ state }) => state === "accepted");
-  return { order, partner, atPartner: { ...order, reached } };
+  return { order, partner, partnerOrder: { ...order, reached } };
 };
 
 /** Hands an order over to its partner, where that can be done from here, once; repeating it does no harm. */
@@ -42,11 +42,11 @@ export const placePlantingOrder = async (
   orderId: number,
   signal: AbortSignal,
 ): Promise<void> => {
-  const { order, partner, atPartner } = await readPlantingOrder(deps, orderId);
-  if (order.stage !== "gathered") {
+  const { order, partner, partnerOrder } = await readPlantingOrder(deps, orderId);
+  if (order.stage !== "created") {
     return;
   }
-  const reference = await partner.placeOrder(atPartner, signal);
+  const reference = await partner.placeOrder(partnerOrder, signal);
   if (reference === null) {
     return;
   }
@@ -65,29 +65,29 @@ export const placePlantingOrder = async (
 };
 
 /** Whether looking brings no more of an order. What is reported of it later is recorded all the same. */
-const isFollowedToItsEnd = (
+const isPollingDone = (
   { timeline, stage }: PlantingOrder,
-  { isVerificationFollowed }: PlantingPartner,
+  { isVerificationPolled }: PlantingPartner,
 ): boolean =>
   stage === "planted_and_verified" ||
-  (!isVerificationFollowed && isTimelineComplete(timeline, stage));
+  (!isVerificationPolled && isTimelineComplete(timeline, stage));
 
 /** Asks the partner what has happened to an order, and records it. */
-export const followPlantingOrder = async (
+export const pollPlantingOrder = async (
   deps: Dependencies,
   orderId: number,
   signal: AbortSignal,
-): Promise<{ readonly isFinished: boolean; readonly nextLookMs: number | null }> => {
+): Promise<{ readonly isFinished: boolean; readonly nextPollMs: number | null }> => {
   const { db, clock } = deps;
-  const { order, partner, atPartner } = await readPlantingOrder(deps, orderId);
-  if (isFollowedToItsEnd(order, partner)) {
-    await markPlantingOrderLookedAt(db, orderId, clock.now(), true);
-    return { isFinished: true, nextLookMs: null };
+  const { order, partner, partnerOrder } = await readPlantingOrder(deps, orderId);
+  if (isPollingDone(order, partner)) {
+    await markPlantingOrderPolled(db, orderId, clock.now(), true);
+    return { isFinished: true, nextPollMs: null };
   }
-  const { facts, nextLookMs } = await partner.readNews(atPartner, clock.now(), signal);
+  const { facts, nextPollMs } = await partner.fetchUpdates(partnerOrder, clock.now(), signal);
   await recordPlantingFacts(deps, orderId, facts, "partner");
   const after = await findPlantingOrder(db, orderId);
-  const isFinished = after !== null && isFollowedToItsEnd(after, partner);
-  await markPlantingOrderLookedAt(db, orderId, clock.now(), isFinished);
-  return { isFinished, nextLookMs };
+  const isFinished = after !== null && isPollingDone(after, partner);
+  await markPlantingOrderPolled(db, orderId, clock.now(), isFinished);
+  return { isFinished, nextPollMs };
 };

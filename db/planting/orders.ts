@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { FOREST_TYPES } from "../../domain/planting/impactFactors.ts";
-import type { PlantingOrder } from "../../domain/planting/planting.ts";
+import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { modeColumn, orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 
@@ -31,7 +31,7 @@ const orderRow = z.strictObject({
   stage: orderStageColumn,
   revision: z.int(),
   siteShares,
-  gatheredAt: z.date(),
+  createdAt: z.date(),
   plantedAt: z.date().nullable(),
   verifiedAt: z.date().nullable(),
 });
@@ -51,7 +51,7 @@ const columns = sql.fragment`
   planting_order.stage,
   planting_order.revision,
   planting_order.site_shares AS "siteShares",
-  planting_order.gathered_at AS "gatheredAt",
+  planting_order.created_at AS "createdAt",
   planting_order.planted_at AS "plantedAt",
   planting_order.verified_at AS "verifiedAt"
 `;
@@ -66,7 +66,7 @@ const waitingAccountRow = z.strictObject({
  * Who has trees that no order holds yet, in a fixed order. One probe of the index for each of them, however many trees wait.
  * @param after the last one of the page before
  */
-export const listAccountsToGather = (
+export const listAccountsWithUnorderedTrees = (
   db: CommonQueryMethods,
   after: AccountMode | null,
   limit: number,
@@ -111,22 +111,22 @@ export type NewPlantingOrder = Pick<
   | "partnerName"
   | "buyerName"
   | "timeline"
-  | "gatheredAt"
+  | "createdAt"
 >;
 
-const gatheredRow = z.strictObject({ id: z.int(), registrations: z.int() });
+const insertedRow = z.strictObject({ id: z.int(), registrations: z.int() });
 
 /**
  * Makes an order of an account's oldest trees that no order holds yet. Registrations that somebody is refunding at this
  * moment are left for the next one.
  * @returns null when there are none
  */
-export const gatherPlantingOrder = (
+export const insertPlantingOrder = (
   transaction: DatabaseTransactionConnection,
   order: NewPlantingOrder,
   limit: number,
-): Promise<z.output<typeof gatheredRow> | null> =>
-  transaction.maybeOne(sql.type(gatheredRow)`
+): Promise<z.output<typeof insertedRow> | null> =>
+  transaction.maybeOne(sql.type(insertedRow)`
     WITH chosen AS MATERIALIZED (
       SELECT id
       FROM registration
@@ -155,12 +155,12 @@ export const gatherPlantingOrder = (
     ),
     inserted AS (
       INSERT INTO planting_order
-        (id, public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, gathered_at)
+        (id, public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, created_at)
       OVERRIDING SYSTEM VALUE
       SELECT
         next_order.id, ${order.publicId}, ${order.accountId}, ${order.mode}, ${order.partner}, ${order.partnerName},
         ${order.buyerName}, ${order.timeline}, (SELECT sum(ordered_count) FROM ordered)::bigint,
-        ${order.gatheredAt.toISOString()}::timestamptz
+        ${order.createdAt.toISOString()}::timestamptz
       FROM next_order
       RETURNING id
     )
@@ -182,7 +182,7 @@ export const listPlantingOrdersToStart = (
     (
       SELECT id
       FROM planting_order
-      WHERE dispatched_at IS NULL
+      WHERE workflow_started_at IS NULL
       ORDER BY id
       LIMIT ${limit}
     )
@@ -190,38 +190,38 @@ export const listPlantingOrdersToStart = (
     (
       SELECT id
       FROM planting_order
-      WHERE finished_at IS NULL AND greatest(dispatched_at, looked_at) < ${silentSince.toISOString()}::timestamptz
-        AND dispatched_at IS NOT NULL
-      ORDER BY greatest(dispatched_at, looked_at)
+      WHERE finished_at IS NULL AND greatest(workflow_started_at, polled_at) < ${silentSince.toISOString()}::timestamptz
+        AND workflow_started_at IS NOT NULL
+      ORDER BY greatest(workflow_started_at, polled_at)
       LIMIT ${limit}
     )
     LIMIT ${limit}
   `);
 
 /** Keeps when orders' workflows were last started, or found running. */
-export const markPlantingOrdersDispatched = async (
+export const markPlantingOrdersStarted = async (
   db: CommonQueryMethods,
   ids: readonly number[],
-  dispatchedAt: Date,
+  workflowStartedAt: Date,
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     UPDATE planting_order
-    SET dispatched_at = ${dispatchedAt.toISOString()}
+    SET workflow_started_at = ${workflowStartedAt.toISOString()}
     WHERE id = ANY(${sql.array(ids, "int4")})
   `);
 };
 
 /** Keeps that an order was looked at, and whether that was for the last time. */
-export const markPlantingOrderLookedAt = async (
+export const markPlantingOrderPolled = async (
   db: CommonQueryMethods,
   id: number,
-  lookedAt: Date,
+  polledAt: Date,
   isFinished: boolean,
 ): Promise<void> => {
-  const finishedAt = isFinished ? lookedAt.toISOString() : null;
+  const finishedAt = isFinished ? polledAt.toISOString() : null;
   await db.query(sql.typeAlias("void")`
     UPDATE planting_order
-    SET looked_at = ${lookedAt.toISOString()}::timestamptz, finished_at = coalesce(finished_at, ${finishedAt}::timestamptz)
+    SET polled_at = ${polledAt.toISOString()}::timestamptz, finished_at = coalesce(finished_at, ${finishedAt}::timestamptz)
     WHERE id = ${id}
   `);
 };

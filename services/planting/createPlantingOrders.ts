@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
-import { gatherPlantingOrder, listAccountsToGather } from "../../db/planting/plantingOrders.ts";
+import { insertPlantingOrder, listAccountsWithUnorderedTrees } from "../../db/planting/orders.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
@@ -14,7 +14,7 @@ const ACCOUNTS_PER_PAGE = 200;
  * crashed has left, the next one gathers; no tree is ever in two orders.
  * @returns how many orders were made
  */
-export const gatherPlantingOrders = async (
+export const createPlantingOrders = async (
   {
     db,
     clock,
@@ -26,14 +26,14 @@ export const gatherPlantingOrders = async (
   let orders = 0;
   let after: AccountMode | null = null;
   for (;;) {
-    const accounts = await listAccountsToGather(db, after, ACCOUNTS_PER_PAGE);
+    const accounts = await listAccountsWithUnorderedTrees(db, after, ACCOUNTS_PER_PAGE);
     for (const { accountId, mode, name } of accounts) {
       const partner = planting.partnerFor(mode);
       let isMore = true;
       while (isMore) {
         signal.throwIfAborted();
-        const gathered = await db.transaction((transaction) =>
-          gatherPlantingOrder(
+        const created = await db.transaction((transaction) =>
+          insertPlantingOrder(
             transaction,
             {
               publicId: `po_${newId().replaceAll("-", "")}`,
@@ -43,13 +43,13 @@ export const gatherPlantingOrders = async (
               partnerName: partner.name,
               buyerName: name,
               timeline: partner.timeline,
-              gatheredAt: clock.now(),
+              createdAt: clock.now(),
             },
             registrationsPerOrder,
           ),
         );
-        orders += gathered ? 1 : 0;
-        isMore = gathered?.registrations === registrationsPerOrder;
+        orders += created ? 1 : 0;
+        isMore = created?.registrations === registrationsPerOrder;
       }
     }
     after = accounts.at(-1) ?? null;
