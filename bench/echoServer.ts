@@ -41,7 +41,7 @@ await runProgram(
       logger,
       observe: createApiMetrics().observeRequest,
       checkKey: authenticate(createAuthenticator({ db, accountType: "organization" })),
-      presentError: (_status, message) => ({ error: message }),
+      presentError: (_code, message) => ({ error: message }),
       endpoints: registrationEndpoints({
         db,
         copies,

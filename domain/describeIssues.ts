@@ -4,7 +4,7 @@ const ISSUES_SHOWN = 20;
 const NAME_SHOWN = 100;
 
 const nameOf = (path: readonly PropertyKey[]): string =>
-  path.map(String).join(".").slice(0, NAME_SHOWN);
+  path.map(String).join(".").slice(0, NAME_SHOWN) || "(empty name)";
 
 const linesOf = (issue: z.core.$ZodIssue, part: string): readonly string[] =>
   issue.code === "unrecognized_keys"

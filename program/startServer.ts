@@ -1,6 +1,8 @@
 import { createServer, STATUS_CODES } from "node:http";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { ERROR_STATUS } from "./apiErrors.ts";
+import type { HttpErrorCode, PresentError } from "./apiErrors.ts";
 import { StartupError } from "./startupError.ts";
 
 /** What answers requests: an app, or a handler. */
@@ -13,13 +15,10 @@ export type RunningServer = {
   readonly close: (deadlineMs: number) => Promise<void>;
 };
 
-const CLIENT_ERRORS: Readonly<Record<string, readonly [number, string]>> = {
-  HPE_HEADER_OVERFLOW: [431, "the request's headers are too large"],
-  ERR_HTTP_REQUEST_TIMEOUT: [408, "the request took too long to arrive"],
+const CLIENT_ERRORS: Readonly<Record<string, readonly [HttpErrorCode, string]>> = {
+  HPE_HEADER_OVERFLOW: ["headers_too_large", "the request's headers are too large"],
+  ERR_HTTP_REQUEST_TIMEOUT: ["request_timeout", "the request took too long to arrive"],
 };
-
-/** The body of an error answer in an interface's own shape; `code` is what the status alone does not say. */
-export type PresentError = (status: number, message: string, code?: string | null) => object;
 
 /** Requests that node refuses before they reach the app get a JSON answer too. */
 const answerRefusedByNode = (server: Server, presentError: PresentError): void => {
@@ -28,11 +27,12 @@ const answerRefusedByNode = (server: Server, presentError: PresentError): void =
       socket.destroy();
       return;
     }
-    const [status, message] = CLIENT_ERRORS[error.code ?? ""] ?? [
-      400,
+    const [code, message] = CLIENT_ERRORS[error.code ?? ""] ?? [
+      "request_malformed",
       "the request is not well-formed HTTP",
     ];
-    const body = JSON.stringify(presentError(status, message));
+    const status = ERROR_STATUS[code];
+    const body = JSON.stringify(presentError(code, message));
     const head = [
       `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
       "Content-Type: application/json; charset=utf-8",
@@ -43,9 +43,16 @@ const answerRefusedByNode = (server: Server, presentError: PresentError): void =
   });
   server.on("checkExpectation", (_request: IncomingMessage, response: ServerResponse) => {
     response
-      .writeHead(417, { "Content-Type": "application/json; charset=utf-8" })
+      .writeHead(ERROR_STATUS.expectation_failed, {
+        "Content-Type": "application/json; charset=utf-8",
+      })
       .end(
-        JSON.stringify(presentError(417, "the only expectation that can be met is 100-continue")),
+        JSON.stringify(
+          presentError(
+            "expectation_failed",
+            "the only expectation that can be met is 100-continue",
+          ),
+        ),
       );
   });
 };
@@ -98,7 +105,7 @@ const closeServer = async (server: Server, deadlineMs: number): Promise<void> =>
 export const startServer = async (
   listener: Listener,
   {
-    presentError = (_status, message) => ({ error: message }),
+    presentError = (_code, message) => ({ error: message }),
     ...at
   }: {
     readonly host: string;

@@ -2,7 +2,7 @@ import Router from "@koa/router";
 import Koa from "koa";
 import type { Middleware } from "koa";
 import type { Logger } from "pino";
-import type { PresentError } from "../../program/startServer.ts";
+import type { PresentError } from "../../program/apiErrors.ts";
 import { browserFallback } from "../middleware/browserFallback.ts";
 import type { BrowserFallback } from "../middleware/browserFallback.ts";
 import { handleErrors } from "../middleware/handleErrors.ts";
@@ -41,7 +41,7 @@ const requireKey =
   (message: string): Middleware<ApiState> =>
   (ctx, next) => {
     if (ctx.req.headers.authorization === undefined || ctx.req.headers.authorization === "") {
-      throw new HttpError(401, message);
+      throw new HttpError("key_missing", message);
     }
     return next();
   };

@@ -1,15 +1,16 @@
 import type { z } from "zod";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { DomainError } from "../../domain/errors.ts";
+import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import type { ApiContext } from "./apiContext.ts";
-import { bodyObject } from "./fields.ts";
+import { bodyObject, queryObject } from "./fields.ts";
 import { HttpError } from "./httpError.ts";
 import { parseQuery, parseRequest } from "./parseRequest.ts";
 import { streamJson } from "./streamJson.ts";
 
 /** Something a client may meet beside the answer of success. */
 export type ErrorResponse = {
-  readonly status: number;
+  readonly code: ApiErrorCode;
   readonly when: string;
   /** A message as it is given. */
   readonly example: string;
@@ -83,6 +84,8 @@ type Definition<
 
 /** What a body may hold where none is asked for. */
 const NO_FIELDS = bodyObject({});
+/** For endpoints without query parameters. */
+const NO_PARAMETERS = queryObject({});
 
 const wellFormed = (querystring: string): boolean => {
   try {
@@ -102,11 +105,13 @@ const readRequest = <
   ctx: ApiContext,
 ): Request<Query, Body> => {
   if (ctx.querystring !== "" && !wellFormed(ctx.querystring)) {
-    throw new HttpError(400, "the query string is not well-formed percent-encoded UTF-8");
+    throw new HttpError(
+      "request_malformed",
+      "the query string is not well-formed percent-encoded UTF-8",
+    );
   }
   if (ctx.querystring !== "" && schemas.query === undefined) {
-    const names = Object.keys(ctx.query).map((name) => `${name.slice(0, 100)}: unknown parameter`);
-    throw new DomainError("request_invalid", names.slice(0, 20).join("; "));
+    parseQuery(NO_PARAMETERS, ctx.query);
   }
   const refusal = refuseBody?.(ctx.request.body) ?? null;
   if (refusal !== null) {

@@ -1,26 +1,21 @@
-/** A refusal that belongs to HTTP itself; `message` is for the client. */
+import type { HttpErrorCode } from "../../program/apiErrors.ts";
+
+/** An error of HTTP itself; `message` is for the client. */
 export class HttpError extends Error {
   override readonly name = "HttpError";
-  readonly status: number;
+  readonly code: HttpErrorCode;
   readonly headers: Readonly<Record<string, string>>;
-  /** The interface's own word for it, where the status alone does not say it. */
-  readonly code: string | null;
 
   constructor(
-    status: number,
+    code: HttpErrorCode,
     message: string,
     {
       headers = {},
-      code = null,
       ...options
-    }: ErrorOptions & {
-      readonly headers?: Readonly<Record<string, string>>;
-      readonly code?: string | null;
-    } = {},
+    }: ErrorOptions & { readonly headers?: Readonly<Record<string, string>> } = {},
   ) {
     super(message, options);
-    this.status = status;
-    this.headers = headers;
     this.code = code;
+    this.headers = headers;
   }
 }

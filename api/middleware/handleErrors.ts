@@ -1,36 +1,32 @@
 import type { Middleware } from "koa";
 import type { Logger } from "pino";
 import { DomainError, OutageError } from "../../domain/errors.ts";
-import type { ErrorCode } from "../../domain/errors.ts";
 import type { ApiState } from "../http/apiContext.ts";
-import type { PresentError } from "../../program/startServer.ts";
+import { ERROR_STATUS } from "../../program/apiErrors.ts";
+import type { ApiErrorCode, PresentError } from "../../program/apiErrors.ts";
 import { HttpError } from "../http/httpError.ts";
 
-const STATUS = {
-  request_invalid: 400,
-  key_invalid: 403,
-  record_not_found: 404,
-  usage_not_on_file: 400,
-  outside_billing_cycle: 403,
-  queue_full: 503,
-  charity_not_found: 400,
-  donations_not_subscribed: 400,
-  rate_limited: 429,
-  balance_insufficient: 402,
-  feature_disabled: 403,
-} satisfies Record<ErrorCode, number>;
+/** What the client is told of an error. */
+type ReportedError = {
+  readonly code: ApiErrorCode;
+  readonly message: string;
+  readonly headers: Readonly<Record<string, string>>;
+};
 
-const asHttpError = (error: unknown): HttpError | null => {
+const RETRY_LATER = { "Retry-After": "1" };
+
+/** Returns what to report of an error that has a message for the client, null for any other. */
+const asReportedError = (error: unknown): ReportedError | null => {
   if (error instanceof HttpError) {
     return error;
   }
   if (error instanceof DomainError) {
-    const status = STATUS[error.code];
-    const headers = status === 429 || status === 503 ? { "Retry-After": "1" } : {};
-    return new HttpError(status, error.message, { headers });
+    const { code, message } = error;
+    const status = ERROR_STATUS[code];
+    return { code, message, headers: status === 429 || status === 503 ? RETRY_LATER : {} };
   }
   if (error instanceof OutageError) {
-    return new HttpError(500, error.message);
+    return { code: "internal_error", message: error.message, headers: {} };
   }
   return null;
 };
@@ -51,8 +47,8 @@ export const handleErrors =
     try {
       await next();
     } catch (error) {
-      const refusal = asHttpError(error);
-      if (refusal === null || refusal.status === 500) {
+      const reported = asReportedError(error);
+      if (reported === null || reported.code === "internal_error") {
         logger.error(
           { err: error, requestId: ctx.state.requestId, route: ctx.state.route },
           "fault",
@@ -62,11 +58,11 @@ export const handleErrors =
         ctx.res.destroy();
         return;
       }
-      const { status, message, headers, code } =
-        refusal ?? new HttpError(500, "internal server error");
+      const { code, message, headers } =
+        reported ?? new HttpError("internal_error", "internal server error");
       ctx.respond = true;
-      ctx.status = status;
+      ctx.status = ERROR_STATUS[code];
       ctx.set(headers);
-      ctx.body = presentError(status, message, code);
+      ctx.body = presentError(code, message);
     }
   };

@@ -10,23 +10,33 @@ const CONTENT_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-?8"?\s*)?;
 /** What the parser's errors mean; an error of another kind comes from the bytes, such as broken gzip. */
 const asHttpError = (error: Error & { type?: string; status?: number }): HttpError => {
   if (error.type === "entity.too.large") {
-    return new HttpError(413, `the body must be at most ${LIMIT_KIB} KiB`, { cause: error });
-  }
-  if (error.type === "request.aborted" || error.type === "request.size.invalid") {
-    return new HttpError(400, "the body ended before its announced length", { cause: error });
-  }
-  if (error instanceof SyntaxError) {
-    return new HttpError(400, `the body is not a valid JSON object: ${error.message}`, {
+    return new HttpError("body_too_large", `the body must be at most ${LIMIT_KIB} KiB`, {
       cause: error,
     });
   }
-  return new HttpError(400, `the body cannot be read: ${error.message}`, { cause: error });
+  if (error.type === "request.aborted" || error.type === "request.size.invalid") {
+    return new HttpError("request_malformed", "the body ended before its announced length", {
+      cause: error,
+    });
+  }
+  if (error instanceof SyntaxError) {
+    return new HttpError(
+      "request_malformed",
+      `the body is not a valid JSON object: ${error.message}`,
+      {
+        cause: error,
+      },
+    );
+  }
+  return new HttpError("request_malformed", `the body cannot be read: ${error.message}`, {
+    cause: error,
+  });
 };
 
 const requireJson = (contentType: string | undefined, hasBody: boolean): void => {
   if (hasBody && (contentType === undefined || !CONTENT_TYPE.test(contentType))) {
     throw new HttpError(
-      400,
+      "request_malformed",
       "the body must be JSON in UTF-8, sent with the header Content-Type: application/json",
     );
   }

@@ -7,7 +7,7 @@ export const rejectUnmatched = (ctx: RouterContext<ApiState>): void => {
   const layers = (ctx.matched ?? []).filter((layer) => layer.methods.length > 0);
   const [layer] = layers;
   if (layer === undefined) {
-    throw new HttpError(404, "not found");
+    throw new HttpError("path_not_found", "not found");
   }
   ctx.state.route = String(layer.path);
   const methods = new Set(layers.flatMap((each) => each.methods)).add("OPTIONS");
@@ -17,7 +17,7 @@ export const rejectUnmatched = (ctx: RouterContext<ApiState>): void => {
     ctx.status = 204;
     return;
   }
-  throw new HttpError(405, `method not allowed; this path knows ${allow}`, {
+  throw new HttpError("method_not_allowed", `method not allowed; this path knows ${allow}`, {
     headers: { Allow: allow },
   });
 };

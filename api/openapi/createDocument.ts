@@ -1,5 +1,6 @@
 import { z } from "zod";
-import type { PresentError } from "../../program/startServer.ts";
+import { ERROR_STATUS } from "../../program/apiErrors.ts";
+import type { PresentError } from "../../program/apiErrors.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 
 type Json = { readonly [name: string]: unknown };
@@ -95,24 +96,31 @@ const jsonContent = (schema: Json, example: unknown): Json => ({
   "application/json": { schema, example },
 });
 
-/** What any endpoint may answer, for reasons of its kind and not of its own. */
+const BODY_TOO_LARGE: ErrorResponse = {
+  code: "body_too_large",
+  when: "The body is too large.",
+  example: "the body must be at most 64 KiB",
+};
+
+const internalError = (when: string): ErrorResponse => ({
+  code: "internal_error",
+  when,
+  example: "internal server error",
+});
+
+/** Error responses that every endpoint of a kind may give. */
 const commonErrors = ({ access, method }: Endpoint): readonly ErrorResponse[] => [
-  // A body is read before anybody knows that none is asked for.
-  ...(method === "post"
-    ? [{ status: 413, when: "The body is too large.", example: "the body must be at most 64 KiB" }]
-    : []),
+  // The body is read before the endpoint is known to take none.
+  ...(method === "post" ? [BODY_TOO_LARGE] : []),
   ...(access === "key"
     ? [
-        {
-          status: 500,
-          when:
-            method === "post"
-              ? "An unexpected fault, such as a connection to the database that is lost while the write is committed: it " +
-                "may be on record. Where the call takes an idempotency key, repeat it with the same one. Tell the operator " +
-                "the X-Request-Id."
-              : "An unexpected fault; tell the operator the X-Request-Id.",
-          example: "internal server error",
-        },
+        internalError(
+          method === "post"
+            ? "An unexpected error, such as a database connection that is lost during the commit: the write may have " +
+                "been recorded. Where the call takes an idempotency key, repeat it with the same key. Report the " +
+                "X-Request-Id to the operator."
+            : "An unexpected error. Report the X-Request-Id to the operator.",
+        ),
       ]
     : []),
 ];
@@ -161,12 +169,12 @@ const responsesOf = (
       ]),
     ),
     ...Object.fromEntries(
-      refusals.map(({ status, when, example, headers }) => [
-        status,
+      refusals.map(({ code, when, example, headers }) => [
+        ERROR_STATUS[code],
         {
           description: when,
           headers: headersOf(headers),
-          content: jsonContent(errorSchema, presentError(status, example)),
+          content: jsonContent(errorSchema, presentError(code, example)),
         },
       ]),
     ),

@@ -7,6 +7,7 @@ import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { HealthChecks } from "../health/healthEndpoints.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
+import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import { authenticate } from "../middleware/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
@@ -18,7 +19,7 @@ import { evidenceEndpoints } from "./planting/evidenceEndpoints.ts";
 import { callbackEndpoint } from "./planting/callbackEndpoint.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
 
-const presentError = (_status: number, message: string): z.output<typeof errorBody> => ({
+const presentError = (_code: ApiErrorCode, message: string): z.output<typeof errorBody> => ({
   error: message,
 });
 

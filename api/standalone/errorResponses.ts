@@ -1,20 +1,20 @@
 import type { ErrorResponse } from "../http/endpoint.ts";
 
 export const KEY_ERROR: ErrorResponse = {
-  status: 403,
+  code: "key_invalid",
   when: "The key is missing or invalid.",
   example: "invalid API key",
 };
 
 /** Of endpoints that take no parameters. */
 export const PARAMETER_ERROR: ErrorResponse = {
-  status: 400,
+  code: "request_invalid",
   when: "A parameter was given; the endpoint takes none.",
   example: "page: unknown parameter",
 };
 
 export const QUEUE_ERROR: ErrorResponse = {
-  status: 503,
+  code: "queue_full",
   when: "More is waiting to be written than the database keeps up with; nothing was recorded. Try again.",
   example: "too many registrations are waiting, try again",
   headers: { "Retry-After": "Seconds to wait." },

@@ -1,6 +1,5 @@
 import { z } from "zod";
-import type { PresentError } from "../../program/startServer.ts";
-import { HttpError } from "../http/httpError.ts";
+import type { ApiErrorCode, PresentError } from "../../program/apiErrors.ts";
 import type { ErrorResponse } from "../http/endpoint.ts";
 
 export const errorBody = z
@@ -23,32 +22,44 @@ export const errorBody = z
   })
   .meta({ id: "Error" });
 
-type ErrorBody = z.output<typeof errorBody>;
-type Code = ErrorBody["code"];
+type StoreCode = z.output<typeof errorBody>["code"];
 
-const CODE_OF_STATUS: Readonly<Record<number, Code>> = {
-  401: "UNAUTHORIZED",
-  402: "INSUFFICIENT_BUDGET",
-  403: "FEATURE_DISABLED",
-  404: "NOT_FOUND",
-  405: "METHOD_NOT_ALLOWED",
-  413: "PAYLOAD_TOO_LARGE",
-  500: "INTERNAL_ERROR",
-  503: "OVERLOADED",
-};
+/** The code of each error on this interface. */
+const STORE_CODES = {
+  request_invalid: "INVALID_PARAMETER",
+  request_malformed: "INVALID_PARAMETER",
+  request_timeout: "INVALID_PARAMETER",
+  expectation_failed: "INVALID_PARAMETER",
+  headers_too_large: "INVALID_PARAMETER",
+  usage_not_on_file: "INVALID_PARAMETER",
+  outside_billing_cycle: "INVALID_PARAMETER",
+  charity_not_found: "INVALID_PARAMETER",
+  donations_not_subscribed: "INVALID_PARAMETER",
+  key_missing: "UNAUTHORIZED",
+  signature_invalid: "UNAUTHORIZED",
+  key_type_wrong: "WRONG_KEY_TYPE",
+  store_unknown: "INVALID_SHOP",
+  store_key_invalid: "INVALID_KEY",
+  key_invalid: "INVALID_KEY",
+  balance_insufficient: "INSUFFICIENT_BUDGET",
+  feature_disabled: "FEATURE_DISABLED",
+  record_not_found: "NOT_FOUND",
+  path_not_found: "NOT_FOUND",
+  method_not_allowed: "METHOD_NOT_ALLOWED",
+  body_too_large: "PAYLOAD_TOO_LARGE",
+  rate_limited: "OVERLOADED",
+  queue_full: "OVERLOADED",
+  internal_error: "INTERNAL_ERROR",
+} satisfies Record<ApiErrorCode, StoreCode>;
 
-/** An error as this interface tells it: the code says which one, the message is for people. */
-export const presentStoreError: PresentError = (status, error, code) => ({
+/** Builds an error response: the code is for programs, the message for people. */
+export const presentStoreError: PresentError = (code, error) => ({
   error,
-  code: code ?? CODE_OF_STATUS[status] ?? "INVALID_PARAMETER",
+  code: STORE_CODES[code],
 });
 
-/** A 401 that says why. */
-export const unauthorized = (code: Code, message: string): HttpError =>
-  new HttpError(401, message, { code });
-
 export const KEY_ERROR: ErrorResponse = {
-  status: 401,
+  code: "key_missing",
   when:
     "`UNAUTHORIZED`: api_key is missing, or both shop_name and user_id. `WRONG_KEY_TYPE`: the key is one of the " +
     "standalone interface. `INVALID_SHOP`: the store is unknown or uninstalled. `INVALID_KEY`: the key is not this store's.",
@@ -56,19 +67,19 @@ export const KEY_ERROR: ErrorResponse = {
 };
 
 export const BUDGET_ERROR: ErrorResponse = {
-  status: 402,
+  code: "balance_insufficient",
   when: "The balance does not cover it; nothing was recorded.",
   example: "top-up balance exhausted: 5.00 USD needed, 1.20 USD left",
 };
 
 export const QUERY_ERROR: ErrorResponse = {
-  status: 400,
+  code: "request_invalid",
   when: "A query parameter is unknown, given twice or malformed; the message names it.",
   example: "limit: must be an integer from 1 to 100",
 };
 
 export const QUEUE_ERROR: ErrorResponse = {
-  status: 503,
+  code: "queue_full",
   when: "More is waiting to be written than the database keeps up with; nothing was recorded. Try again.",
   example: "too many registrations are waiting, try again",
   headers: { "Retry-After": "Seconds to wait." },

@@ -9,20 +9,26 @@ import type { Feature, StoreOperation } from "../../domain/stores/stores.ts";
 import type { StoreAnswer, StoreWrite } from "../../domain/stores/storeWrites.ts";
 import { findEarlierAnswer } from "../../services/stores/runStoreWrite.ts";
 import type { ApiContext } from "../http/apiContext.ts";
-import type { Endpoint } from "../http/endpoint.ts";
+import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
 import { parseRequest } from "../http/parseRequest.ts";
 import { queryObject } from "../http/fields.ts";
 import { decodeHeader } from "./decodeHeader.ts";
 
 const FEATURE_NAMES: Readonly<Record<Feature, string>> = {
-  treePlanting: "tree planting",
-  plasticRemoval: "plastic removal",
-  donations: "making donations",
+  treePlanting: "tree planting is",
+  plasticRemoval: "plastic removal is",
+  donations: "donations are",
 };
 
-const switchedOff = (feature: Feature): string =>
-  `${FEATURE_NAMES[feature]} is switched off for this store`;
+const disabledMessage = (feature: Feature): string =>
+  `${FEATURE_NAMES[feature]} disabled for this store`;
+
+const disabledError = (feature: Feature): ErrorResponse => ({
+  code: "feature_disabled",
+  when: "The operator has disabled this feature for the store.",
+  example: disabledMessage(feature),
+});
 
 /** The store of a request that has passed its check. */
 const storeOf = (ctx: ApiContext): Store => {
@@ -49,7 +55,7 @@ const answerWhereOff = async (
   if (earlier) {
     return earlier;
   }
-  throw new DomainError("feature_disabled", switchedOff(feature));
+  throw new DomainError("feature_disabled", disabledMessage(feature));
 };
 
 const headerSchema = queryObject({ "Idempotency-Key": idempotencyKey() });
@@ -100,18 +106,7 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
     method: "post",
     description: {
       ...description,
-      errors: [
-        ...description.errors,
-        ...(feature === null
-          ? []
-          : [
-              {
-                status: 403,
-                when: "The operator has switched this off for the store.",
-                example: switchedOff(feature),
-              },
-            ]),
-      ],
+      errors: [...description.errors, ...(feature === null ? [] : [disabledError(feature)])],
       requestHeaders: {
         "Idempotency-Key": {
           description:

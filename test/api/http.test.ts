@@ -29,6 +29,20 @@ test("unknown paths are a JSON 404 for every method", async (t) => {
   }
 });
 
+test("a query string without a name and a value is no parameter, and an empty name is reported", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  for (const path of ["/dashboard_url", "/plant/trees"]) {
+    t.is((await call("GET", `${path}?&&&`, { key })).status, 200, path);
+    for (const query of ["=", "=x", "&=&"]) {
+      const { status, body } = await call("GET", `${path}?${query}`, { key });
+      t.is(status, 400, path + query);
+      t.is(body["error"], "(empty name): unknown parameter");
+    }
+  }
+});
+
 test("a wrong method is a 405 that names the right ones, for those without a key too", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
 

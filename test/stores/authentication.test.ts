@@ -154,7 +154,21 @@ test("a feature that is switched off is refused and told by verify; the others w
   t.deepEqual(body["features"], { tree_planting: true, plastic_removal: false, donations: true });
 });
 
-test("a refusal of HTTP's own carries a code too", async (t) => {
+test("a query string without a name and a value is no parameter, and an empty name is reported", async (t) => {
+  const { get } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db);
+
+  for (const path of ["/app/api/verify", "/app/api/plant"]) {
+    t.is((await get(`${path}?&&&`, store.live)).status, 200, path);
+    for (const query of ["=", "=x", "&=&"]) {
+      const { status, body } = await get(`${path}?${query}`, store.live);
+      t.is(status, 400, path + query);
+      t.deepEqual(body, { error: "(empty name): unknown parameter", code: "INVALID_PARAMETER" });
+    }
+  }
+});
+
+test("errors of HTTP itself carry a code too", async (t) => {
   const { url, get, post } = await startStoreApi(t, t.context);
   const store = await createTestStore(t.context.db);
 
@@ -177,4 +191,5 @@ test("a refusal of HTTP's own carries a code too", async (t) => {
     body: "{}",
   });
   t.is(wrongType.status, 400);
+  t.like(await wrongType.json(), { code: "INVALID_PARAMETER" });
 });

@@ -39,7 +39,7 @@ test("every endpoint is described with its statuses, and served", async (t) => {
       ),
     ),
     {
-      "get /app/api/verify": "200 401 500",
+      "get /app/api/verify": "200 400 401 500",
       "post /app/api/plant": `${write} 503`,
       "get /app/api/plant": "200 400 401 500",
       "post /app/api/plastic": `${write} 503`,
@@ -100,7 +100,7 @@ test("the examples of refusals speak of the endpoint's own parameters, fields an
   t.regex(exampleOf("get", "/app/api/evidence", 400), /^impact_type: /u);
   t.regex(exampleOf("post", "/app/api/plant", 403), /^tree planting is/u);
   t.regex(exampleOf("post", "/app/api/plastic", 403), /^plastic removal is/u);
-  t.regex(exampleOf("post", "/app/api/charity/donate", 403), /^making donations is/u);
+  t.regex(exampleOf("post", "/app/api/charity/donate", 403), /^donations are/u);
 });
 
 test("the page that shows the description is served without a key", async (t) => {

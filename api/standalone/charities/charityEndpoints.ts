@@ -20,7 +20,7 @@ type Dependencies = Parameters<typeof donationEndpoints>[0] & {
 };
 
 const SEARCH_ERROR: ErrorResponse = {
-  status: 500,
+  code: "internal_error",
   when: "The charity provider did not answer, or an unexpected fault.",
   example: "charity search failed",
 };
@@ -40,7 +40,7 @@ const searchEndpoint = ({ db, charities }: Dependencies): Endpoint =>
       responseHeaders: { "Total-Is-Exact": "`false` where the provider tells no total." },
       errors: [
         {
-          status: 400,
+          code: "request_invalid",
           when: "A parameter is not as it must be.",
           example: "page_size: must be an integer from 1 to 20",
         },
@@ -84,14 +84,14 @@ const subscribeEndpoint = ({ db, clock, billing }: Dependencies): Endpoint =>
         "live donations. Repeating it changes nothing. There is no body; with a test key nothing is opened for live donations.",
       errors: [
         {
-          status: 400,
+          code: "request_invalid",
           when: "The organization has no subscription that the items could be added to, or a field was sent.",
           example: "the organization has no subscription that donations could be added to",
         },
         KEY_ERROR,
         RATE_ERROR,
         {
-          status: 500,
+          code: "internal_error",
           when: "The payment processor failed; nothing was added. Or an unexpected fault.",
           example: "the payment processor could not provision the donation subscription",
         },

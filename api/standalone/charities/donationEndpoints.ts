@@ -63,14 +63,14 @@ const donateEndpoint = (dependencies: Dependencies): Endpoint =>
       responseHeaders: REPLAY_HEADER,
       errors: [
         {
-          status: 400,
+          code: "request_invalid",
           when: "Something in the request is not as it must be, no charity is found, or the donation subscription is not active.",
           example: CHARITY_REQUIRED,
         },
         KEY_ERROR,
         RATE_ERROR,
         {
-          status: 500,
+          code: "internal_error",
           when:
             "The charity could not be validated and nothing was recorded; or, as `internal server error`, an unexpected " +
             "fault after which it may be recorded: repeat it with the same idempotency_key.",
@@ -132,7 +132,7 @@ const listEndpoint = ({ db }: Dependencies): Endpoint =>
       details: "Refunded donations stay in the list. All given conditions must hold.",
       errors: [
         {
-          status: 400,
+          code: "request_invalid",
           when: "A parameter is not as it must be.",
           example: "start_date: must be a calendar date in the form YYYY-MM-DD",
         },
@@ -176,13 +176,13 @@ const refundEndpoint = ({ db, clock }: Dependencies): Endpoint =>
       responseHeaders: REPLAY_HEADER,
       errors: [
         {
-          status: 400,
+          code: "request_invalid",
           when: "Something in the request is not as it must be, or the idempotency_key was given with another donation before.",
           example: ID_REQUIRED,
         },
         KEY_ERROR,
         {
-          status: 404,
+          code: "record_not_found",
           when: "The organization has no such donation in the key's mode.",
           example: "failed to find donation",
         },

@@ -6,7 +6,7 @@ export const TAG = "charities";
 export const REQUESTS_PER_SECOND = 20;
 
 export const RATE_ERROR: ErrorResponse = {
-  status: 429,
+  code: "rate_limited",
   when: `More than ${REQUESTS_PER_SECOND} requests of the key at this endpoint within a second.`,
   example: "rate limit exceeded",
   headers: { "Retry-After": "Seconds to wait." },

@@ -38,7 +38,7 @@ export const dashboardEndpoints = ({
         "(`<dashboard_url>.json`), a badge (`/badge.svg`) and a card for a frame (`/card`).",
       errors: [
         PARAMETER_ERROR,
-        { status: 401, when: "There is no Authorization header.", example: MISSING_KEY },
+        { code: "key_missing", when: "There is no Authorization header.", example: MISSING_KEY },
         { ...KEY_ERROR, when: "The key is invalid." },
       ],
     },

@@ -209,7 +209,7 @@ export const dashboardPages = ({
       } else if (kind === "page" || kind === "card") {
         showNotFound(ctx);
       } else {
-        throw new HttpError(404, "failed to find dashboard");
+        throw new HttpError("path_not_found", "failed to find dashboard");
       }
     };
 
@@ -221,7 +221,7 @@ export const dashboardPages = ({
       run: picture((ctx) => {
         const seed = pathParameter(ctx, "seed");
         if (!SEED.test(seed)) {
-          throw new HttpError(404, "failed to find picture");
+          throw new HttpError("path_not_found", "failed to find picture");
         }
         return drawSimulatedPhoto(seed);
       }, IMMUTABLE),

@@ -50,18 +50,22 @@ export const callbackEndpoint = ({
       },
       errors: [
         {
-          status: 400,
+          code: "request_invalid",
           when: "Something in the report is not as it must be; nothing of it was recorded.",
           example: "facts.0.occurred_at: must be an instant such as 2026-05-01T12:00:00Z",
         },
-        { status: 401, when: "The signature is missing or wrong.", example: "invalid signature" },
         {
-          status: 404,
+          code: "signature_invalid",
+          when: "The signature is missing or wrong.",
+          example: "invalid signature",
+        },
+        {
+          code: "record_not_found",
           when: "There is no such planting order.",
           example: "failed to find planting order",
         },
         {
-          status: 500,
+          code: "internal_error",
           when: "An unexpected fault; send it again.",
           example: "internal server error",
         },
@@ -92,7 +96,7 @@ export const callbackEndpoint = ({
         now: deps.clock.now(),
       });
       if (fault !== null) {
-        throw new HttpError(401, fault);
+        throw new HttpError("signature_invalid", fault);
       }
       const report = parseRequest(plantingReport, ctx.request.body, "field");
       const recorded = await reportPlanting(deps, report, "callback");

@@ -72,13 +72,13 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
       responseHeaders: STAGE_HEADERS,
       errors: [
         {
-          status: 400,
+          code: "request_invalid",
           when: "evidence_stage is none of the stages.",
           example: `evidence_stage: ${STAGE_MUST_BE}`,
         },
         KEY_ERROR,
         {
-          status: 404,
+          code: "record_not_found",
           when: "The organization has no such tree registration in the key's mode.",
           example: "failed to find tree",
         },

@@ -47,7 +47,7 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
       },
       errors: [
         {
-          status: 400,
+          code: "request_invalid",
           when: "Something in the request is not as it must be; the message names every field.",
           example: "count: must be an integer from 1 to 9007199254740991",
         },
@@ -114,7 +114,7 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
         "pages. The totals are the organization's, whatever the filters.",
       errors: [
         {
-          status: 400,
+          code: "request_invalid",
           when: "A query parameter is unknown, given twice or malformed; the message names it.",
           example: "created_at: must be a calendar date in the form YYYY-MM-DD",
         },
@@ -143,21 +143,21 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
         "usage. Partial refunds add up.",
       errors: [
         {
-          status: 400,
+          code: "request_invalid",
           when:
             "Something in the request is not as it must be, more is refunded than remains, or the registration has " +
             "no usage record on file.",
           example: idRequired,
         },
         {
-          status: 403,
+          code: "key_invalid",
           when:
             "The key is missing or invalid, or the registration is outside the current billing cycle, or too old for " +
             "the payment processor to take its usage back.",
           example: KEY_ERROR.example,
         },
         {
-          status: 404,
+          code: "record_not_found",
           when: "The organization has no such registration in the key's mode.",
           example: `failed to find ${names.noun} registration`,
         },

@@ -7,8 +7,8 @@ import type {
   StoreName,
 } from "../../../services/stores/createStoreAuthenticator.ts";
 import type { ApiState } from "../../http/apiContext.ts";
+import { HttpError } from "../../http/httpError.ts";
 import { decodeHeader } from "../decodeHeader.ts";
-import { unauthorized } from "../errors.ts";
 
 const STANDALONE_PREFIXES = Object.values(KEY_PREFIX.organization);
 
@@ -25,7 +25,7 @@ const storeNameOf = (headers: IncomingHttpHeaders): StoreName | null => {
     return { kind: "userId", name: userId };
   }
   if (shopName === "") {
-    throw unauthorized("UNAUTHORIZED", "the header shop_name or user_id is missing");
+    throw new HttpError("key_missing", "the header shop_name or user_id is missing");
   }
   const domain = normalizeDomain(shopName);
   return domain === null ? null : { kind: "domain", name: domain };
@@ -37,17 +37,17 @@ export const authenticateStore =
   async (ctx, next) => {
     const key = headerOf(ctx.req.headers, "api_key");
     if (key === "") {
-      throw unauthorized("UNAUTHORIZED", "the header api_key is missing");
+      throw new HttpError("key_missing", "the header api_key is missing");
     }
     const storeName = storeNameOf(ctx.req.headers);
     if (STANDALONE_PREFIXES.some((prefix) => key.startsWith(prefix))) {
-      throw unauthorized("WRONG_KEY_TYPE", "a key of the standalone interface opens no store");
+      throw new HttpError("key_type_wrong", "a key of the standalone interface opens no store");
     }
     const result = storeName && (await authenticate(key, storeName));
     if (result?.kind !== "known") {
       throw result?.kind === "key_invalid"
-        ? unauthorized("INVALID_KEY", "the key is not valid for this store")
-        : unauthorized("INVALID_SHOP", "the store is unknown or uninstalled");
+        ? new HttpError("store_key_invalid", "the key is not valid for this store")
+        : new HttpError("store_unknown", "the store is unknown or uninstalled");
     }
     ctx.state.caller = result.caller;
     ctx.state.store = result.store;

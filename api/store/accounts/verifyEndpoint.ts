@@ -4,7 +4,7 @@ import { isBalanceLow } from "../../../domain/stores/stores.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { getStore } from "../../../services/stores/getStore.ts";
-import { KEY_ERROR } from "../errors.ts";
+import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, SUCCESS } from "../fields.ts";
 
 const response = z
@@ -30,7 +30,14 @@ export const verifyEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint 
       operationId: "verifyKey",
       tag: "store",
       summary: "Check a key",
-      errors: [KEY_ERROR],
+      errors: [
+        {
+          ...QUERY_ERROR,
+          when: "A query parameter was given; the endpoint takes none.",
+          example: "limit: unknown parameter",
+        },
+        KEY_ERROR,
+      ],
     },
     schemas: { response },
     examples: {

@@ -88,7 +88,7 @@ export const donateEndpoint = (deps: Parameters<typeof donateFromStore>[0]): End
       details: "With a production key the amount is taken from the store's balance.",
       errors: [
         {
-          status: 400,
+          code: "request_invalid",
           when: "Something in the request is not as it must be, or there is no such charity.",
           example: `amount_dollars: ${AMOUNT_MUST_BE}`,
         },

@@ -157,7 +157,7 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
         { ...QUERY_ERROR, example: `impact_type: ${TYPE_MUST_BE}` },
         KEY_ERROR,
         {
-          status: 404,
+          code: "record_not_found",
           when: "The store has no such tree record in the key's mode.",
           example: "failed to find tree",
         },

@@ -35,7 +35,7 @@ const writeEndpoint = (kind: Kind, { db, storeWriter }: Dependencies): Endpoint 
       details: "With a production key the price is taken from the store's balance.",
       errors: [
         {
-          status: 400,
+          code: "request_invalid",
           when: "Something in the request is not as it must be; the message names every field.",
           example: `${plural}: must be an integer from 1 to ${Number.MAX_SAFE_INTEGER}`,
         },

@@ -65,7 +65,7 @@ export const refundEndpoint = (deps: StoreWriteDependencies): Endpoint =>
         "price that was paid for them; the money of donations has left. More than there is is a 400 and changes nothing.",
       errors: [
         {
-          status: 400,
+          code: "request_invalid",
           when: "Something in the request is not as it must be, or there are fewer units than asked for.",
           example: "quantity: only 2 of the matching units remain to be reversed",
         },
