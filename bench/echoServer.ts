@@ -22,7 +22,7 @@ const createEchoWriter = (): RegistrationWriter => {
     register: (entry) => {
       total += entry.count;
       return Promise.resolve({
-        registration: { ...entry, id: newId(), createdAt: systemClock.now(), refunded: false },
+        registration: { ...entry, id: newId(), createdAt: systemClock.now(), refundedCount: 0 },
         totals: { all: total, month: total },
         replayed: false,
       });

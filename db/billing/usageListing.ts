@@ -2,14 +2,7 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import { DELIVERED_LATE } from "../../domain/billing/usage.ts";
-import {
-  kindColumn,
-  meterEventStateColumn,
-  modeColumn,
-  processorColumn,
-  safeInteger,
-  streamColumns,
-} from "../columns.ts";
+import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "../columns.ts";
 import { FAILED, UNFINISHED } from "./meterEventStates.ts";
 import { sql } from "../sql.ts";
 
@@ -170,39 +163,6 @@ export const listFailedMeterEventIds = async (
     ORDER BY meter_event.id
   `);
 };
-
-const registrationRow = z.strictObject({
-  id: z.uuid(),
-  accountId: z.uuid(),
-  accountName: z.string(),
-  mode: modeColumn,
-  kind: kindColumn,
-  count: safeInteger,
-  refundedCount: safeInteger,
-  createdAt: z.date(),
-});
-
-/** A registration, whoever owns it. */
-export type ReportedRegistration = Readonly<z.output<typeof registrationRow>>;
-
-export const findReportedRegistration = (
-  db: CommonQueryMethods,
-  id: string,
-): Promise<ReportedRegistration | null> =>
-  db.maybeOne(sql.type(registrationRow)`
-    SELECT
-      registration.id,
-      registration.account_id AS "accountId",
-      account.name AS "accountName",
-      registration.mode,
-      registration.kind,
-      registration.count,
-      registration.refunded_count AS "refundedCount",
-      registration.created_at AS "createdAt"
-    FROM registration
-    JOIN account ON account.id = registration.account_id
-    WHERE registration.id = ${id}
-  `);
 
 const factRow = z.strictObject({
   id: safeInteger,

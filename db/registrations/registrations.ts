@@ -12,26 +12,35 @@ import { sql } from "../sql.ts";
 import { asTotalRefusal } from "./totals.ts";
 import { maximumQuantity } from "../billing/usageFacts.ts";
 
-const registrationRow = z.strictObject({
+/** The columns that every reader of a registration needs. */
+export const coreRow = {
   id: z.uuid(),
   count: safeInteger,
-  fractionalCount: z.number(),
+  refundedCount: safeInteger,
   createdAt: z.date(),
+};
+
+export const coreColumns = sql.fragment`
+  registration.id,
+  registration.count,
+  registration.refunded_count AS "refundedCount",
+  registration.created_at AS "createdAt"
+`;
+
+const registrationRow = z.strictObject({
+  ...coreRow,
+  fractionalCount: z.number(),
   idempotencyKey: z.string().nullable(),
   attribution: z.string(),
   metadata: z.record(z.string(), z.unknown()),
-  refunded: z.boolean(),
 });
 
 const registrationColumns = sql.fragment`
-  registration.id,
-  registration.count,
+  ${coreColumns},
   registration.fractional_count AS "fractionalCount",
-  registration.created_at AS "createdAt",
   registration.idempotency_key AS "idempotencyKey",
   registration.attribution,
-  registration.metadata,
-  registration.refunded_count > 0 AS refunded
+  registration.metadata
 `;
 
 /** The condition that a registration is this owner's. */
@@ -159,24 +168,45 @@ export const findByIdempotencyKey = (
     WHERE ${ownedBy(owner)} AND registration.idempotency_key = ${idempotencyKey}
   `);
 
-const refundableRow = z.strictObject({
-  registration: registrationRow,
-  refundedCount: safeInteger,
-  hasUsage: z.boolean(),
+const accountRegistrationRow = z.strictObject({
+  ...coreRow,
+  accountId: z.uuid(),
+  accountName: z.string(),
+  mode: modeColumn,
+  kind: kindColumn,
 });
 
-/** A registration under a lock that lasts until the transaction ends, and what a refund must know of it. */
+/** A registration and the account that owns it. */
+export type AccountRegistration = Readonly<z.output<typeof accountRegistrationRow>>;
+
+/** Looks a registration up for an operator, in all accounts and modes. */
+export const findRegistration = (
+  db: CommonQueryMethods,
+  id: string,
+): Promise<AccountRegistration | null> =>
+  db.maybeOne(sql.type(accountRegistrationRow)`
+    SELECT
+      ${coreColumns},
+      registration.account_id AS "accountId",
+      account.name AS "accountName",
+      registration.mode,
+      registration.kind
+    FROM registration
+    JOIN account ON account.id = registration.account_id
+    WHERE registration.id = ${id}
+  `);
+
+/** Locks a registration until the transaction ends, and returns what decides about its refund. */
 export const lockRegistration = async (
   transaction: DatabaseTransactionConnection,
   owner: Owner,
   id: string,
-): Promise<z.output<typeof refundableRow> | null> => {
+): Promise<{ readonly registration: Registration; readonly hasUsage: boolean } | null> => {
   const row = await transaction.maybeOne(sql.type(
-    registrationRow.extend({ refundedCount: safeInteger, hasUsage: z.boolean() }),
+    registrationRow.extend({ hasUsage: z.boolean() }),
   )`
     SELECT
       ${registrationColumns},
-      registration.refunded_count AS "refundedCount",
       EXISTS (SELECT FROM usage_fact WHERE usage_fact.registration_id = registration.id) AS "hasUsage"
     FROM registration
     WHERE registration.id = ${id} AND ${ownedBy(owner)}
@@ -185,8 +215,8 @@ export const lockRegistration = async (
   if (!row) {
     return null;
   }
-  const { refundedCount, hasUsage, ...registration } = row;
-  return { registration, refundedCount, hasUsage };
+  const { hasUsage, ...registration } = row;
+  return { registration, hasUsage };
 };
 
 export const addRefundedCount = async (

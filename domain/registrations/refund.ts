@@ -2,6 +2,7 @@ import type { Kind } from "../accounts/accounts.ts";
 import type { Period } from "../billing/billingCycle.ts";
 import { isWithin } from "../billing/billingCycle.ts";
 import { DomainError } from "../errors.ts";
+import type { Registration } from "./registrations.ts";
 
 /** What clients are told of a registration's refunds, and the id of the workflow that sees them through. */
 export const refundIdOf = (registrationId: string): string => `refund-${registrationId}`;
@@ -20,18 +21,19 @@ export type RefundWindow = {
   readonly now: Date;
 };
 
+/** A registration as far as it decides about its refund. */
+export type RefundableRegistration = Pick<Registration, "count" | "refundedCount" | "createdAt"> & {
+  readonly kind: Kind;
+  /** False for an imported registration: another system billed it. */
+  readonly hasUsage: boolean;
+};
+
 /**
  * How many units a refund takes back: what was asked for, or all that remain.
  * @throws DomainError usage_not_on_file, outside_billing_cycle, or request_invalid when more is asked for than remains
  */
 export const decideRefund = (
-  registration: {
-    readonly kind: Kind;
-    readonly count: number;
-    readonly refundedCount: number;
-    readonly createdAt: Date;
-    readonly hasUsage: boolean;
-  },
+  registration: RefundableRegistration,
   requestedCount: number | null,
   { cycle, acceptedAgeMs, now }: RefundWindow,
 ): number => {

@@ -6,14 +6,15 @@ export type Metadata = Readonly<Record<string, unknown>>;
 /** One impact action as it was recorded. */
 export type Registration = {
   readonly id: string;
+  /** As registered; a refund does not change it. */
   readonly count: number;
+  readonly refundedCount: number;
   readonly fractionalCount: number;
   readonly createdAt: Date;
   /** Null when the client gave none. */
   readonly idempotencyKey: string | null;
   readonly attribution: string;
   readonly metadata: Metadata;
-  readonly refunded: boolean;
 };
 
 /** Whose records of which kind. */

@@ -15,9 +15,9 @@ import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 
 export type Refunded = {
-  /** As it is now; its count stays what was registered. */
+  /** The registration after the refund. */
   readonly registration: Registration;
-  /** Units that this call took back. */
+  /** Units that this call refunded. */
   readonly refundedCount: number;
   readonly totals: Totals;
   /** Names the workflow that sees the refund through, and all refunds of the registration. */
@@ -47,13 +47,13 @@ export const refundRegistration = async (
     if (!found) {
       throw new DomainError("record_not_found", `failed to find ${owner.kind} registration`);
     }
-    const { registration, refundedCount, hasUsage } = found;
+    const { registration, hasUsage } = found;
     const now = clock.now();
-    const count = decideRefund(
-      { ...registration, kind: owner.kind, refundedCount, hasUsage },
-      request.count,
-      { cycle, acceptedAgeMs: ACCEPTED_AGE_MS[processor], now },
-    );
+    const count = decideRefund({ ...registration, kind: owner.kind, hasUsage }, request.count, {
+      cycle,
+      acceptedAgeMs: ACCEPTED_AGE_MS[processor],
+      now,
+    });
     const refundId = newId();
     await addRefundedCount(transaction, registration.id, count);
     await subtractFromTotals(transaction, owner, registration.createdAt, count);
@@ -78,7 +78,7 @@ export const refundRegistration = async (
       },
     );
     return {
-      registration: { ...registration, refunded: true },
+      registration: { ...registration, refundedCount: registration.refundedCount + count },
       refundedCount: count,
       totals: await readTotals(transaction, owner, now),
       refundId: refundIdOf(registration.id),

@@ -40,12 +40,12 @@ const ownerKey = ({ accountId, mode, kind }: Owner): string => `${accountId}/${m
 const toRegistration = (entry: RegistrationEntry, createdAt: Date): Registration => ({
   id: entry.id,
   count: entry.count,
+  refundedCount: 0,
   fractionalCount: entry.fractionalCount,
   createdAt,
   idempotencyKey: entry.idempotencyKey,
   attribution: entry.attribution,
   metadata: entry.metadata,
-  refunded: false,
 });
 
 /**

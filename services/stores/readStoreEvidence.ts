@@ -1,4 +1,4 @@
-import { findSelectedTree } from "../../db/stores/storeEvidence.ts";
+import { findSelectedTree } from "../../db/registrations/storeRegistrations.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { EvidenceSelection } from "../../domain/stores/storeEvidence.ts";

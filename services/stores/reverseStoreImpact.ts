@@ -1,8 +1,8 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { v7 as newId } from "uuid";
 import { insertBalanceEntries } from "../../db/stores/storeBalances.ts";
-import type { ReversibleRecord } from "../../db/stores/storeRegistrations.ts";
-import { lockReversible, reverseRegistrations } from "../../db/stores/storeRegistrations.ts";
+import type { ReversibleRecord } from "../../db/registrations/storeRegistrations.ts";
+import { lockReversible, reverseRegistrations } from "../../db/registrations/storeRegistrations.ts";
 import { subtractFromTotals } from "../../db/registrations/totals.ts";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import type { ImpactFilter } from "../../domain/stores/customers.ts";

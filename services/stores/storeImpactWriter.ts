@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
 import { findAnswers, insertAnswers } from "../../db/stores/idempotentAnswers.ts";
 import { insertBalanceEntries, lockBalances } from "../../db/stores/storeBalances.ts";
-import { insertStoreRegistrations } from "../../db/stores/storeRegistrations.ts";
+import { insertStoreRegistrations } from "../../db/registrations/storeRegistrations.ts";
 import { addToTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { CustomerDetails } from "../../domain/stores/customers.ts";

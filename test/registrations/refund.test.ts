@@ -1,6 +1,7 @@
 import test from "ava";
 import { DomainError } from "../../domain/errors.ts";
 import type { ErrorCode } from "../../domain/errors.ts";
+import type { RefundableRegistration } from "../../domain/registrations/refund.ts";
 import { decideRefund } from "../../domain/registrations/refund.ts";
 
 const cycle = {
@@ -14,9 +15,7 @@ const REFUNDABLE_MS = 31.5 * 24 * 60 * 60 * 1000;
 
 const within = { cycle, acceptedAgeMs: ACCEPTED_AGE_MS, now: new Date("2026-05-25T00:00:00.000Z") };
 
-type Registration = Parameters<typeof decideRefund>[0];
-
-const registration = (given: Partial<Registration>): Registration => ({
+const registration = (given: Partial<RefundableRegistration>): RefundableRegistration => ({
   kind: "tree",
   count: 10,
   refundedCount: 0,
@@ -26,7 +25,7 @@ const registration = (given: Partial<Registration>): Registration => ({
 });
 
 const takesBack = test.macro({
-  exec: (t, given: Partial<Registration>, requested: number | null, expected: number) => {
+  exec: (t, given: Partial<RefundableRegistration>, requested: number | null, expected: number) => {
     t.is(decideRefund(registration(given), requested, within), expected);
   },
   title: (title = "") => `a refund takes back ${title}`,
@@ -35,7 +34,7 @@ const takesBack = test.macro({
 const refuses = test.macro({
   exec: (
     t,
-    given: Partial<Registration>,
+    given: Partial<RefundableRegistration>,
     requested: number | null,
     code: ErrorCode,
     message: string,

@@ -41,7 +41,7 @@ export const presentRegistration = (
   idempotency_key: registration.idempotencyKey ?? "",
   metadata: registration.metadata,
   attribution: registration.attribution,
-  refunded: registration.refunded,
+  refunded: registration.refundedCount > 0,
 });
 
 const registerBody = ({ title, plural }: KindNames) =>

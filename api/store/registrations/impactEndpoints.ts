@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { listStoreRegistrations } from "../../../db/stores/storeRegistrations.ts";
+import { listStoreRegistrations } from "../../../db/registrations/storeRegistrations.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import { writeCursor } from "../../../domain/cursor.ts";

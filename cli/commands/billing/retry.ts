@@ -1,9 +1,7 @@
 import { InvalidArgumentError } from "commander";
 import { listMeterEventIdsOfEndedPeriods } from "../../../db/billing/endedPeriods.ts";
-import {
-  findReportedRegistration,
-  listFailedMeterEventIds,
-} from "../../../db/billing/usageListing.ts";
+import { listFailedMeterEventIds } from "../../../db/billing/usageListing.ts";
+import { findRegistration } from "../../../db/registrations/registrations.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { retryUsage } from "../../../services/billing/retryUsage.ts";
@@ -77,7 +75,7 @@ const findEvents = async ({ connections }: Context, id: RetryId): Promise<readon
   if (events.length > 0) {
     return events;
   }
-  throw (await findReportedRegistration(db, id.registrationId))
+  throw (await findRegistration(db, id.registrationId))
     ? new DomainError("request_invalid", "none of its usage has failed: there is nothing to retry")
     : new DomainError("record_not_found", `there is no registration ${id.registrationId}`);
 };

@@ -1,13 +1,7 @@
-import type {
-  ListedFact,
-  ListedMeterEvent,
-  ReportedRegistration,
-} from "../../../db/billing/usageListing.ts";
-import {
-  findReportedRegistration,
-  listFactsOfRegistration,
-  listSealingsOfSecond,
-} from "../../../db/billing/usageListing.ts";
+import type { ListedFact, ListedMeterEvent } from "../../../db/billing/usageListing.ts";
+import { listFactsOfRegistration, listSealingsOfSecond } from "../../../db/billing/usageListing.ts";
+import type { AccountRegistration } from "../../../db/registrations/registrations.ts";
+import { findRegistration } from "../../../db/registrations/registrations.ts";
 import { refundIdOf } from "../../../domain/registrations/refund.ts";
 import { isFailed, secondOf } from "../../../domain/billing/usage.ts";
 import { usageSenderWorkflowId } from "../../../workflows/usageSender.ts";
@@ -18,7 +12,7 @@ import { say } from "../../io.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
 import { instantOf, presentEvent } from "./presentEvent.ts";
 
-const presentRegistration = (registration: ReportedRegistration) => ({
+const presentRegistration = (registration: AccountRegistration) => ({
   registration_id: registration.id,
   account_id: registration.accountId,
   account_name: registration.accountName,
@@ -92,7 +86,7 @@ export const showUsage = async (
   { json }: { readonly json?: true },
 ): Promise<void> => {
   const db = await connections.database();
-  const registration = await findReportedRegistration(db, id);
+  const registration = await findRegistration(db, id);
   if (!registration) {
     throw new CommandError(EXIT.notFound, `There is no registration ${id}.`);
   }

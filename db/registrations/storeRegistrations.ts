@@ -6,10 +6,13 @@ import type {
   ImpactRecord,
   CustomerDetails,
 } from "../../domain/stores/customers.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
+import type { EvidenceSelection } from "../../domain/stores/storeEvidence.ts";
 import { safeInteger } from "../columns.ts";
-import { customerConditions } from "./customerConditions.ts";
 import { nothing, sql } from "../sql.ts";
+import { customerConditions } from "../stores/customerConditions.ts";
+import { coreColumns, coreRow, ownedBy } from "./registrations.ts";
 
 /** A store's registration on its way to the database. */
 export type StoreRegistration = Owner &
@@ -53,21 +56,10 @@ export const insertStoreRegistrations = async (
 };
 
 const ownConditions = (owner: Owner, filter: ImpactFilter) =>
-  sql.join(
-    [
-      sql.fragment`registration.account_id = ${owner.accountId}`,
-      sql.fragment`registration.mode = ${owner.mode}`,
-      sql.fragment`registration.kind = ${owner.kind}`,
-      ...customerConditions("registration", filter),
-    ],
-    sql.fragment` AND `,
-  );
+  sql.join([ownedBy(owner), ...customerConditions("registration", filter)], sql.fragment` AND `);
 
 const recordRow = z.strictObject({
-  id: z.uuid(),
-  count: safeInteger,
-  refundedCount: safeInteger,
-  createdAt: z.date(),
+  ...coreRow,
   position: z.string(),
   customerName: z.string().nullable(),
   customerEmail: z.string().nullable(),
@@ -77,10 +69,7 @@ const recordRow = z.strictObject({
 });
 
 const recordColumns = sql.fragment`
-  registration.id,
-  registration.count,
-  registration.refunded_count AS "refundedCount",
-  registration.created_at AS "createdAt",
+  ${coreColumns},
   to_char(registration.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS position,
   registration.customer_name AS "customerName",
   registration.customer_email AS "customerEmail",
@@ -195,5 +184,54 @@ export const reverseRegistrations = async (
     INSERT INTO refund (id, registration_id, count, reason, created_at, dispatched_at)
     SELECT refund_id, registration_id, count, ${reason}, ${now}::timestamptz, ${now}::timestamptz
     FROM reversed
+  `);
+};
+
+/**
+ * The newest of the owner's tree registrations that fit the selection. One that was refunded in full is found only by
+ * its id.
+ */
+export const findSelectedTree = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  { id, upTo, projectPublicId, region }: EvidenceSelection,
+): Promise<string | null> => {
+  const conditions = [
+    ownedBy({ ...owner, kind: "tree" }),
+    // A record that is asked for by its id is found; the newest must have trees left.
+    id === null
+      ? sql.fragment`registration.unit_price_cents IS NOT NULL AND registration.refunded_count < registration.count`
+      : sql.fragment`registration.id = ${id}`,
+    ...(upTo === null
+      ? []
+      : upTo.isIncluded
+        ? [sql.fragment`registration.created_at <= ${upTo.instant}::timestamptz`]
+        : [sql.fragment`registration.created_at < ${upTo.instant}::timestamptz`]),
+    ...(projectPublicId === null && region === null
+      ? []
+      : [
+          sql.fragment`registration.planting_order_id IN (
+            SELECT planting_order.id
+            FROM planting_order
+            WHERE planting_order.account_id = ${owner.accountId}
+              AND planting_order.mode = ${owner.mode}
+              AND (${projectPublicId}::text IS NULL OR planting_order.public_id = ${projectPublicId})
+              AND (
+                ${region}::text IS NULL
+                OR EXISTS (
+                  SELECT
+                  FROM jsonb_array_elements(planting_order.site_shares) AS share
+                  WHERE lower(share ->> 'region') = lower(${region})
+                )
+              )
+          )`,
+        ]),
+  ];
+  return db.maybeOneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT registration.id
+    FROM registration
+    WHERE ${sql.join(conditions, sql.fragment` AND `)}
+    ORDER BY registration.created_at DESC, registration.id DESC
+    LIMIT 1
   `);
 };
