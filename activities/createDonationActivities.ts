@@ -1,7 +1,7 @@
 import { Context } from "@temporalio/activity";
 import type { DatabasePool } from "slonik";
-import type { Clock } from "../domain/clock.ts";
 import type { DonationOutcome } from "../domain/charities/donations.ts";
+import type { Clock } from "../domain/clock.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import type { Charities } from "../providers/charities/createCharities.ts";
 import type { CheckedDonation } from "../services/charities/checkDonation.ts";
@@ -9,13 +9,15 @@ import { checkDonation } from "../services/charities/checkDonation.ts";
 import { recordDonation } from "../services/charities/recordDonation.ts";
 import { withdrawDonation } from "../services/charities/withdrawDonation.ts";
 
-/** The activities that somebody waits for. Each may be repeated at any point: what it did stands in the database. */
-export const createDonationActivities = (deps: {
+export type DonationActivityDependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly billing: Billing;
   readonly charities: Charities;
-}) => ({
+};
+
+/** The activities of donations. Each is idempotent: its progress is stored in the database. */
+export const createDonationActivities = (deps: DonationActivityDependencies) => ({
   checkDonation: (donationId: string): Promise<CheckedDonation> =>
     checkDonation(deps, donationId, Context.current().cancellationSignal),
 
@@ -24,7 +26,7 @@ export const createDonationActivities = (deps: {
     checked: Extract<CheckedDonation, { readonly kind: "valid" }>,
   ): Promise<DonationOutcome> => recordDonation(deps, donationId, checked),
 
-  /** Has a request that could not be checked wait no longer. */
+  /** Withdraws a request whose charity could not be checked. */
   withdrawDonation: (donationId: string): Promise<void> => withdrawDonation(deps, donationId),
 });
 

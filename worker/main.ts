@@ -1,7 +1,8 @@
 import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
-import { createActivities } from "../activities/createActivities.ts";
+import { createBillingActivities } from "../activities/createBillingActivities.ts";
 import { createDonationActivities } from "../activities/createDonationActivities.ts";
+import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
 import { systemClock } from "../domain/clock.ts";
 import { openDatabase } from "../program/openDatabase.ts";
 import { runProgram } from "../program/runProgram.ts";
@@ -53,32 +54,35 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   );
   const preparing = await prepareBilling({ billing, logger }, ending.signal);
 
-  const activities = createActivities({
-    db,
-    clock,
-    billing,
-    planting: createPlanting(db, readPlantingSettings(config)),
-    plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
-    plantingOrderLostMs: plantingOrderLostMs(config),
-    observeSend: (stream, result) => {
-      metrics.observeSend(stream, result);
-      if (needsAttention(result)) {
-        logger.error(
-          { ...stream, result },
-          "usage was not accepted, or too late: a person must look at it",
-        );
-      }
-    },
-    observeDrift: (streams) => {
-      metrics.observeDrift(streams);
-      for (const stream of streams) {
-        logger.error(
-          { stream },
-          "the processor's usage is not what was delivered, or cannot be told",
-        );
-      }
-    },
-  });
+  const activities = {
+    ...createBillingActivities({
+      db,
+      clock,
+      billing,
+      observeSend: (stream, result) => {
+        metrics.observeSend(stream, result);
+        if (needsAttention(result)) {
+          logger.error({ ...stream, result }, "usage was rejected or is too late to be billed");
+        }
+      },
+      observeDrift: (streams) => {
+        metrics.observeDrift(streams);
+        for (const stream of streams) {
+          logger.error(
+            { stream },
+            "the processor's usage differs from what was delivered, or could not be read",
+          );
+        }
+      },
+    }),
+    ...createPlantingActivities({
+      db,
+      clock,
+      planting: createPlanting(db, readPlantingSettings(config)),
+      plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
+      plantingOrderLostMs: plantingOrderLostMs(config),
+    }),
+  };
   const server =
     config.WORKER_METRICS_PORT === "off"
       ? null

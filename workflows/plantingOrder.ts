@@ -6,14 +6,14 @@ import {
   setHandler,
   workflowInfo,
 } from "@temporalio/workflow";
-import type { Activities } from "../activities/createActivities.ts";
+import type { PlantingActivities } from "../activities/createPlantingActivities.ts";
 
 /** Wakes an order's workflow after facts were recorded by a callback or an operator. */
 export const factsRecordedSignal = defineSignal("factsRecorded");
 
 export const plantingOrderWorkflowId = (orderId: number): string => `planting-order-${orderId}`;
 
-const { placePlantingOrder, pollPlantingOrder } = proxyActivities<Activities>({
+const { placePlantingOrder, pollPlantingOrder } = proxyActivities<PlantingActivities>({
   startToCloseTimeout: "1 minute",
   // A partner may be down for days; attempts add nothing to the history.
   retry: { initialInterval: "2 seconds", backoffCoefficient: 2, maximumInterval: "10 minutes" },

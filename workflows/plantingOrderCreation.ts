@@ -5,16 +5,17 @@ import {
   WorkflowIdReusePolicy,
 } from "@temporalio/workflow";
 import { WorkflowExecutionAlreadyStartedError } from "@temporalio/common";
-import type { Activities } from "../activities/createActivities.ts";
+import type { PlantingActivities } from "../activities/createPlantingActivities.ts";
 import { plantingOrder, plantingOrderWorkflowId } from "./plantingOrder.ts";
 
 export const PLANTING_ORDER_CREATION_ID = "planting-order-creation";
 
-const { createPlantingOrders, listOrdersToStart, markOrdersStarted } = proxyActivities<Activities>({
-  startToCloseTimeout: "10 minutes",
-  heartbeatTimeout: "30 seconds",
-  retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
-});
+const { createPlantingOrders, listOrdersToStart, markOrdersStarted } =
+  proxyActivities<PlantingActivities>({
+    startToCloseTimeout: "10 minutes",
+    heartbeatTimeout: "30 seconds",
+    retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
+  });
 
 /** Keeps the history small; the next run starts the remaining orders. */
 const PAGES = 20;

@@ -1,10 +1,10 @@
 import type { Duration } from "@temporalio/common";
 import { proxyActivities, sleep } from "@temporalio/workflow";
-import type { Activities } from "../activities/createActivities.ts";
+import type { BillingActivities } from "../activities/createBillingActivities.ts";
 
 export const RECONCILIATION_ID = "reconciliation";
 
-const { reconcileUsage } = proxyActivities<Activities>({
+const { reconcileUsage } = proxyActivities<BillingActivities>({
   startToCloseTimeout: "1 hour",
   heartbeatTimeout: "2 minutes",
   retry: { initialInterval: "1 minute", backoffCoefficient: 2, maximumAttempts: 5 },
@@ -14,8 +14,8 @@ const POLLS = 3;
 
 type Report = Awaited<ReturnType<typeof reconcileUsage>>;
 
-/** Which stream it is, without what was found of it. */
-const nameStream = ({
+/** Returns which stream a report is about, without the findings. */
+const streamOf = ({
   accountId,
   accountName,
   mode,
@@ -24,16 +24,16 @@ const nameStream = ({
   customerId,
 }: Report["drifting"][number]) => ({ accountId, accountName, mode, meter, processor, customerId });
 
-/** Compares the processor's usage with ours; a difference counts where it is there at each of three polls. */
-export const reconciliation = async (pollEvery: Duration = "5 minutes"): Promise<Report> => {
-  let among: readonly ReturnType<typeof nameStream>[] | null = null;
+/** Compares the processor's usage with ours. A stream is reported only if it drifts in each of three polls. */
+export const reconciliation = async (pollInterval: Duration = "5 minutes"): Promise<Report> => {
+  let candidates: readonly ReturnType<typeof streamOf>[] | null = null;
   for (let poll = 1; ; poll += 1) {
     const isFinal = poll === POLLS;
-    const report: Report = await reconcileUsage({ isFinal, among });
+    const report: Report = await reconcileUsage({ isFinal, candidates });
     if (isFinal || report.drifting.length === 0) {
       return report;
     }
-    among = report.drifting.map(nameStream);
-    await sleep(pollEvery);
+    candidates = report.drifting.map(streamOf);
+    await sleep(pollInterval);
   }
 };

@@ -1,23 +1,23 @@
 import { defineSignal, proxyActivities, setHandler } from "@temporalio/workflow";
-import type { Activities } from "../activities/createActivities.ts";
+import type { BillingActivities } from "../activities/createBillingActivities.ts";
 
-/** Tells the workflow of a further refund of its registration. */
+/** Signals a further refund of the same registration. */
 export const refundedSignal = defineSignal("refunded");
 
-const { confirmRefund } = proxyActivities<Activities>({
+const { confirmRefund } = proxyActivities<BillingActivities>({
   startToCloseTimeout: "20 seconds",
-  // The activity asks and fails until the answer is yes: attempts leave no history, however long the processor is down.
+  // The activity fails until the refund is settled: retries add nothing to the history, however long the processor is down.
   retry: { initialInterval: "1 second", backoffCoefficient: 1.5, maximumInterval: "1 minute" },
 });
 
-/** Sees the refunds of a registration through: it ends when all that they take back is settled with the processor. */
+/** Completes when all refunds of a registration are settled. */
 export const refund = async (registrationId: string): Promise<void> => {
-  let requested = true;
+  let isOpen = true;
   setHandler(refundedSignal, () => {
-    requested = true;
+    isOpen = true;
   });
-  while (requested) {
-    requested = false;
+  while (isOpen) {
+    isOpen = false;
     await confirmRefund(registrationId);
   }
 };

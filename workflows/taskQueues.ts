@@ -1,5 +1,5 @@
-/** Work that nobody waits for: usage, refunds, planting, reconciliation. */
+/** Work that no client waits for: usage, refunds, planting, reconciliation. */
 export const BACKGROUND_QUEUE = "background";
 
-/** Work that a client waits for: donations. It has workers of its own, so that no backlog delays a person. */
+/** Work that a client waits for: donations. Its workers are separate, so that no backlog delays a client. */
 export const INTERACTIVE_QUEUE = "interactive";

@@ -8,55 +8,56 @@ import {
   setHandler,
   workflowInfo,
 } from "@temporalio/workflow";
-import type { Activities } from "../activities/createActivities.ts";
+import type { BillingActivities } from "../activities/createBillingActivities.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
 
-/** Tells a sender that facts are waiting. It carries nothing: what there is to send stands in the database. */
+/** Signals that usage facts are waiting. It has no payload: the sender reads them from the database. */
 export const wakeSignal = defineSignal("wake");
 
-/** What the ids of an account's senders begin with. */
+/** Returns what the ids of an account's senders start with. */
 export const usageSenderPrefix = (accountId: string): string => `usage-sender/${accountId}/`;
 
-/** One sender per stream: the processor takes one call at a time for a customer and meter. */
+/** Returns the id of a stream's only sender: the processor allows one concurrent call per customer and meter. */
 export const usageSenderWorkflowId = ({ accountId, mode, meter }: UsageStream): string =>
   `${usageSenderPrefix(accountId)}${mode}/${meter}`;
 
 const IDLE_TIME = "2 minutes";
 
-const isTimedOut = (error: unknown): boolean =>
+const isTimeout = (error: unknown): boolean =>
   error instanceof ActivityFailure && error.retryState === RetryState.TIMEOUT;
 
 /**
- * Reports a stream's usage until nothing is left, waits a while for more, and ends; the dispatcher starts it again.
- * @param drainWithin how long a run goes on trying. Each wake stays in the history of the run, and Temporal takes ten
- *   thousand signals for one, so that a sender that gets nowhere goes on in another run
+ * Reports a stream's usage until none is left, waits for more, and completes after two idle minutes. The dispatcher
+ * starts it again.
+ * @param maxDrainTime how long one run retries before it continues as new. Every wake is a signal in the history of the
+ *   run, and Temporal accepts ten thousand signals per run
  */
 export const usageSender = async (
   stream: UsageStream,
-  drainWithin: Duration = "6 hours",
+  maxDrainTime: Duration = "6 hours",
 ): Promise<void> => {
-  const { drainUsage } = proxyActivities<Activities>({
-    // The drain itself ends within its budget of 20 seconds and one call.
+  const { drainUsage } = proxyActivities<BillingActivities>({
+    // The activity limits itself to 20 seconds plus one call.
     startToCloseTimeout: "2 minutes",
-    scheduleToCloseTimeout: drainWithin,
+    scheduleToCloseTimeout: maxDrainTime,
     heartbeatTimeout: "10 seconds",
-    // A minute at most, since usage that comes meanwhile waits behind the current event.
+    // At most a minute, because later usage waits behind the current event.
     retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
   });
-  const goOnAnew = () => continueAsNew<typeof usageSender>(stream, drainWithin);
-  let woken = true;
+  const restart = () => continueAsNew<typeof usageSender>(stream, maxDrainTime);
+  let workIsWaiting = true;
   setHandler(wakeSignal, () => {
-    woken = true;
+    workIsWaiting = true;
   });
-  while (woken) {
-    woken = false;
+  while (workIsWaiting) {
+    workIsWaiting = false;
     const { moreIsReady } = await drainUsage(stream).catch((error: unknown) =>
-      isTimedOut(error) ? goOnAnew() : Promise.reject(error),
+      isTimeout(error) ? restart() : Promise.reject(error),
     );
     if (workflowInfo().continueAsNewSuggested) {
-      await goOnAnew();
+      await restart();
     }
-    woken ||= moreIsReady;
-    await condition(() => woken, IDLE_TIME);
+    workIsWaiting ||= moreIsReady;
+    await condition(() => workIsWaiting, IDLE_TIME);
   }
 };

@@ -2,6 +2,7 @@ import type { ExecutionContext, TestFn } from "ava";
 import { Client, Connection } from "@temporalio/client";
 import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
 import { createDonationActivities } from "../../activities/createDonationActivities.ts";
+import type { DonationActivityDependencies } from "../../activities/createDonationActivities.ts";
 import { z } from "zod";
 import { createDonationValidator } from "../../api/standalone/charities/createDonationValidator.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
@@ -38,9 +39,7 @@ export const settingsOf = (
 });
 
 /** Decides upon donations as the workflow does, in this process. */
-export const decideHere = (
-  deps: Parameters<typeof createDonationActivities>[0],
-): ValidateDonation => {
+export const decideHere = (deps: DonationActivityDependencies): ValidateDonation => {
   const activities = {
     ...createDonationActivities(deps),
     // That of the worker is cancelled with its activity, and there is none here.

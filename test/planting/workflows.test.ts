@@ -3,14 +3,13 @@ import { ActivityFailure } from "@temporalio/common";
 import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { createActivities } from "../../activities/createActivities.ts";
+import { createPlantingActivities } from "../../activities/createPlantingActivities.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { listPlantingOrders } from "../../db/planting/orders.ts";
 import { listFacts } from "../../db/planting/facts.ts";
 import { sql } from "../../db/sql.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
-import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createPlanting } from "../../providers/planting/createPlanting.ts";
 import type { PlantingSettings } from "../../providers/planting/createPlanting.ts";
 import {
@@ -64,10 +63,9 @@ const setUp = async (
   const temporal = new Client({ connection, namespace });
   const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
   const workflowBundle = await bundleWorkflows();
-  const activities = createActivities({
+  const activities = createPlantingActivities({
     db,
     clock,
-    billing: createBilling({ db, stripe: null }),
     planting: createPlanting(db, {
       treeMapper: null,
       partner,
@@ -76,8 +74,6 @@ const setUp = async (
     }),
     plantingPollMs,
     plantingOrderLostMs: 3 * HOUR_MS,
-    observeSend: () => undefined,
-    observeDrift: () => undefined,
   });
   const startWorker = async () => {
     const worker = await Worker.create({

@@ -48,9 +48,9 @@ test("each poll is told which streams all polls before it have found drifting", 
   );
 
   t.deepEqual(asked, [
-    { isFinal: false, among: null },
-    { isFinal: false, among: [lagging, drifting] },
-    { isFinal: true, among: [drifting] },
+    { isFinal: false, candidates: null },
+    { isFinal: false, candidates: [lagging, drifting] },
+    { isFinal: true, candidates: [drifting] },
   ]);
   t.deepEqual(
     report.drifting.map(({ accountName }) => accountName),

@@ -8,8 +8,9 @@ import type { WorkflowHandle } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
 import { historyToJSON } from "@temporalio/common/lib/proto-utils.js";
 import { NativeConnection, Worker } from "@temporalio/worker";
-import type { Activities } from "../../activities/createActivities.ts";
+import type { BillingActivities } from "../../activities/createBillingActivities.ts";
 import type { DonationActivities } from "../../activities/createDonationActivities.ts";
+import type { PlantingActivities } from "../../activities/createPlantingActivities.ts";
 import type { DonationOutcome } from "../../domain/charities/donations.ts";
 import type { CheckedDonation } from "../../services/charities/checkDonation.ts";
 import type { StreamReport } from "../../services/billing/reconcileUsage.ts";
@@ -26,9 +27,11 @@ import { BACKGROUND_QUEUE } from "../../workflows/taskQueues.ts";
 import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
 
 /*
- * Records the histories that the replay tests replay, one for each way through a workflow. To be run when a workflow gets
- * a new way; histories on record are kept, since workflows that began under them may still be running.
- *   node test/workflows/recordHistories.ts NAME…
+ * Records the histories that the replay test replays, one for each path through a workflow, from a real Temporal server
+ * and scripted activities:
+ *   node test/workflows/recordHistories.ts [NAME…]
+ * Record a new history when a workflow gets a new path. After a release, keep the recorded ones: workflows that started
+ * under them may still be running.
  */
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -38,21 +41,33 @@ const STREAM = {
   mode: "live",
   meter: "tree",
 } as const;
-/** In place of the machine's name. */
+/** Replaces the host name in the histories. */
 const IDENTITY = "recorder";
 const REGISTRATION = "01920000-0000-7000-8000-000000000001";
 
-/** Answers as told, one after the other; the last answer stays. */
-const inTurn = <Result>(...answers: readonly (() => Result)[]): (() => Promise<Result>) => {
+/** Returns an activity that produces the results in order and repeats the last one. */
+const inOrder = <Result>(...results: readonly (() => Result)[]): (() => Promise<Result>) => {
   let calls = 0;
   return () => {
-    const answer = answers[Math.min(calls, answers.length - 1)];
+    const result = results[Math.min(calls, results.length - 1)];
     calls += 1;
-    if (!answer) {
-      throw new Error("There is nothing to answer.");
+    if (!result) {
+      throw new Error("The activity has no results.");
     }
-    return Promise.resolve(answer());
+    return Promise.resolve(result());
   };
+};
+
+/** Waits until so many activities of the workflow have completed. */
+const activitiesCompleted = async (handle: WorkflowHandle, count: number): Promise<void> => {
+  for (;;) {
+    const { events } = await handle.fetchHistory();
+    const completed = events?.filter((event) => event.activityTaskCompletedEventAttributes);
+    if ((completed?.length ?? 0) >= count) {
+      return;
+    }
+    await delay(50);
+  }
 };
 
 const DRIFTING: StreamReport = {
@@ -74,11 +89,11 @@ const unsettled = (): never => {
 };
 
 type Recording = {
-  readonly activities: Partial<Activities & DonationActivities>;
+  readonly activities: Partial<BillingActivities & DonationActivities & PlantingActivities>;
   readonly run: (client: Client) => Promise<WorkflowHandle>;
 };
 
-/** As the API does, which waits for the update. */
+/** Starts a donation as the API does and waits for its update. */
 const runDonation = async (client: Client): Promise<WorkflowHandle> => {
   const workflowId = donationWorkflowId(REGISTRATION);
   await client.workflow.executeUpdateWithStart(validateUpdate, {
@@ -97,7 +112,7 @@ const options = (workflowId: string) => ({ taskQueue: BACKGROUND_QUEUE, workflow
 const RECORDINGS: Readonly<Record<string, Recording>> = {
   "usage-sender-woken-again": {
     activities: {
-      drainUsage: inTurn<{ moreIsReady: boolean }>(
+      drainUsage: inOrder<{ moreIsReady: boolean }>(
         () => ({ moreIsReady: true }),
         () => ({ moreIsReady: false }),
       ),
@@ -108,15 +123,15 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         args: [STREAM],
         signal: wakeSignal,
       });
-      await delay(1500);
+      await activitiesCompleted(handle, 2);
       await handle.signal(wakeSignal);
-      await delay(1500);
+      await activitiesCompleted(handle, 3);
       return handle;
     },
   },
   "usage-sender-delayed": {
     activities: {
-      drainUsage: inTurn<{ moreIsReady: boolean }>(
+      drainUsage: inOrder<{ moreIsReady: boolean }>(
         () => {
           throw ApplicationFailure.create({ message: "a reset", type: "usage_retry" });
         },
@@ -128,13 +143,13 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         ...options("usage-sender/delayed"),
         args: [STREAM],
       });
-      await delay(3000);
+      await activitiesCompleted(handle, 1);
       return handle;
     },
   },
   "refund-refunded-again": {
     activities: {
-      confirmRefund: inTurn<undefined>(unsettled, unsettled, () => undefined),
+      confirmRefund: inOrder<undefined>(unsettled, unsettled, () => undefined),
     },
     run: async (client) => {
       const handle = await client.workflow.signalWithStart(refund, {
@@ -147,10 +162,10 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       return handle;
     },
   },
-  "planting-order-signalled": {
+  "planting-order-signaled": {
     activities: {
-      placePlantingOrder: inTurn<undefined>(() => undefined),
-      pollPlantingOrder: inTurn<{ isFinished: boolean; nextPollMs: number }>(
+      placePlantingOrder: inOrder<undefined>(() => undefined),
+      pollPlantingOrder: inOrder<{ isFinished: boolean; nextPollMs: number }>(
         () => ({ isFinished: false, nextPollMs: 200 }),
         () => ({ isFinished: false, nextPollMs: 60_000 }),
         () => ({ isFinished: true, nextPollMs: 60_000 }),
@@ -161,7 +176,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         ...options("planting-order-recorded"),
         args: [7],
       });
-      await delay(2000);
+      await activitiesCompleted(handle, 3);
       await handle.signal(factsRecordedSignal);
       await handle.result();
       return handle;
@@ -169,14 +184,14 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
   },
   "planting-order-creation-two-orders": {
     activities: {
-      createPlantingOrders: inTurn(() => ({ orders: 2 })),
-      listOrdersToStart: inTurn<readonly number[]>(
+      createPlantingOrders: inOrder(() => ({ orders: 2 })),
+      listOrdersToStart: inOrder<readonly number[]>(
         () => [1, 2],
         () => [],
       ),
-      markOrdersStarted: inTurn<undefined>(() => undefined),
-      placePlantingOrder: inTurn<undefined>(() => undefined),
-      pollPlantingOrder: inTurn(() => ({ isFinished: true, nextPollMs: 0 })),
+      markOrdersStarted: inOrder<undefined>(() => undefined),
+      placePlantingOrder: inOrder<undefined>(() => undefined),
+      pollPlantingOrder: inOrder(() => ({ isFinished: true, nextPollMs: 0 })),
     },
     run: async (client) => {
       const handle = await client.workflow.start(plantingOrderCreation, {
@@ -189,7 +204,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
   },
   "donation-recorded": {
     activities: {
-      checkDonation: inTurn<CheckedDonation>(() => ({
+      checkDonation: inOrder<CheckedDonation>(() => ({
         kind: "valid",
         provider: "catalogue",
         charity: {
@@ -201,13 +216,13 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
           iconUrl: "",
         },
       })),
-      recordDonation: inTurn<DonationOutcome>(() => ({ kind: "recorded" })),
+      recordDonation: inOrder<DonationOutcome>(() => ({ kind: "recorded" })),
     },
     run: runDonation,
   },
   "donation-refused": {
     activities: {
-      checkDonation: inTurn<CheckedDonation>(() => ({
+      checkDonation: inOrder<CheckedDonation>(() => ({
         kind: "refused",
         code: "charity_not_found",
         message: "no charity found",
@@ -217,15 +232,15 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
   },
   "donation-not-checked": {
     activities: {
-      checkDonation: inTurn<CheckedDonation>(() => {
-        throw ApplicationFailure.create({ message: "the worker is lost" });
+      checkDonation: inOrder<CheckedDonation>(() => {
+        throw ApplicationFailure.create({ message: "the worker was lost" });
       }),
-      withdrawDonation: inTurn<undefined>(() => undefined),
+      withdrawDonation: inOrder<undefined>(() => undefined),
     },
     run: runDonation,
   },
   "reconciliation-without-drift": {
-    activities: { reconcileUsage: inTurn(() => ({ streams: 3, drifting: [] })) },
+    activities: { reconcileUsage: inOrder(() => ({ streams: 3, drifting: [] })) },
     run: async (client) => {
       const handle = await client.workflow.start(reconciliation, {
         ...options("reconciliation/recorded"),
@@ -236,12 +251,11 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     },
   },
   "reconciliation-drift-at-each-poll": {
-    activities: { reconcileUsage: inTurn(() => ({ streams: 3, drifting: [DRIFTING] })) },
-    // Ten minutes, which it sleeps.
+    activities: { reconcileUsage: inOrder(() => ({ streams: 3, drifting: [DRIFTING] })) },
     run: async (client) => {
       const handle = await client.workflow.start(reconciliation, {
         ...options("reconciliation/drifting"),
-        args: [],
+        args: ["1 second"],
       });
       await handle.result();
       return handle;
@@ -263,7 +277,7 @@ const record = async (address: string, name: string, recording: Recording): Prom
     const handle = await recording.run(
       new Client({ connection: clientConnection, identity: IDENTITY }),
     );
-    // Stack traces name the machine's own folders.
+    // Stack traces contain the folder of this checkout.
     const history = historyToJSON(await handle.fetchHistory()).replaceAll(ROOT, "/app/");
     await writeFile(new URL(`${name}.json`, FOLDER), `${history}\n`);
     console.log(`recorded ${name}`);
@@ -287,11 +301,12 @@ try {
     logFile: join(folder, "temporal.log"),
     context: supervisor.context,
   });
-  for (const name of process.argv.slice(2)) {
+  const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(RECORDINGS);
+  for (const name of names) {
     const recording = RECORDINGS[name];
     if (!recording) {
       throw new Error(
-        `There is no recording ${name}; there are ${Object.keys(RECORDINGS).join(", ")}.`,
+        `There is no recording ${name}. Recordings: ${Object.keys(RECORDINGS).join(", ")}.`,
       );
     }
     await record(address, name, recording);

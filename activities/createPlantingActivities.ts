@@ -1,0 +1,62 @@
+import { Context } from "@temporalio/activity";
+import type { DatabasePool } from "slonik";
+import type { Clock } from "../domain/clock.ts";
+import type { Planting } from "../providers/planting/createPlanting.ts";
+import { clearExpiredResponses } from "../services/planting/clearCachedResponses.ts";
+import { createPlantingOrders } from "../services/planting/createPlantingOrders.ts";
+import { placePlantingOrder, pollPlantingOrder } from "../services/planting/pollPlantingOrder.ts";
+import {
+  findPlantingOrdersToStart,
+  recordPlantingOrdersStarted,
+} from "../services/planting/startPlantingOrders.ts";
+import { asNonRetryable } from "./asNonRetryable.ts";
+import { withHeartbeat } from "./withHeartbeat.ts";
+
+/** Keeps a misbehaving partner from turning the workflow into a busy loop. */
+const MIN_POLL_INTERVAL_MS = 100;
+
+export type PlantingActivityDependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly planting: Planting;
+  /** The interval between two polls of an order if the partner names none. */
+  readonly plantingPollMs: number;
+  /** Time without a poll after which an order's workflow counts as lost. */
+  readonly plantingOrderLostMs: number;
+};
+
+/** The activities of planting. Each is idempotent: its progress is stored in the database. */
+export const createPlantingActivities = (deps: PlantingActivityDependencies) => ({
+  /** Creates planting orders of the trees that have none, and deletes expired cached responses. */
+  createPlantingOrders: async (): Promise<{ readonly orders: number }> => {
+    await clearExpiredResponses(deps);
+    const orders = await withHeartbeat(() =>
+      createPlantingOrders(deps, Context.current().cancellationSignal),
+    );
+    return { orders };
+  },
+
+  /** Returns the next page of orders without a workflow: new ones, and those whose workflow seems lost. */
+  listOrdersToStart: (): Promise<readonly number[]> => findPlantingOrdersToStart(deps),
+
+  markOrdersStarted: (orderIds: readonly number[]): Promise<void> =>
+    recordPlantingOrdersStarted(deps, orderIds),
+
+  placePlantingOrder: (orderId: number): Promise<void> =>
+    asNonRetryable(() => placePlantingOrder(deps, orderId, Context.current().cancellationSignal)),
+
+  /** Polls the partner once and returns when to poll again. */
+  pollPlantingOrder: async (
+    orderId: number,
+  ): Promise<{ readonly isFinished: boolean; readonly nextPollMs: number }> => {
+    const { isFinished, nextPollMs } = await asNonRetryable(() =>
+      pollPlantingOrder(deps, orderId, Context.current().cancellationSignal),
+    );
+    return {
+      isFinished,
+      nextPollMs: Math.max(nextPollMs ?? deps.plantingPollMs, MIN_POLL_INTERVAL_MS),
+    };
+  },
+});
+
+export type PlantingActivities = ReturnType<typeof createPlantingActivities>;
