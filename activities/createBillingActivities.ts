@@ -1,7 +1,7 @@
 import { Context } from "@temporalio/activity";
 import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
 import type { DatabasePool } from "slonik";
-import type { ReportedStream } from "../db/billing/usageReports.ts";
+import type { ReportedStream } from "../db/billing/meterEventReports.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";

@@ -1,7 +1,7 @@
 import { collectDefaultMetrics, Counter, Gauge, Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
 import { listWaitingStreams } from "../db/billing/usageFacts.ts";
-import { countFailedMeterEvents } from "../db/billing/usageReports.ts";
+import { countFailedMeterEvents } from "../db/billing/meterEventReports.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
 import type { StreamReport } from "../services/billing/reconcileUsage.ts";

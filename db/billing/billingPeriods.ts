@@ -4,7 +4,6 @@ import type { Kind } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import { sql } from "../sql.ts";
 
-/** Whose billing period, as the processor tells it. */
 export type Subscription = {
   readonly accountId: string;
   readonly subscriptionId: string;
@@ -13,7 +12,7 @@ export type Subscription = {
 
 const periodRow = z.strictObject({ start: z.date(), end: z.date(), readAt: z.date() });
 
-/** What the processor last said of a subscription's billing period, and when; another subscription's does not count. */
+/** Returns the subscription's billing period as Stripe last reported it, and when that was. */
 export const findBillingPeriod = (
   db: CommonQueryMethods,
   { accountId, subscriptionId, meter }: Subscription,
@@ -24,7 +23,7 @@ export const findBillingPeriod = (
     WHERE account_id = ${accountId} AND meter = ${meter} AND subscription_id = ${subscriptionId}
   `);
 
-/** Keeps the period in place of the one that was kept for the account's meter, be it of another subscription. */
+/** Stores the period for the account and meter. It replaces a stored one, even if that is of another subscription. */
 export const saveBillingPeriod = async (
   db: CommonQueryMethods,
   { accountId, subscriptionId, meter }: Subscription,

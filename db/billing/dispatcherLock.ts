@@ -7,20 +7,21 @@ const settingRow = z.strictObject({ setting: z.string() });
 const unlockRow = z.strictObject({ unlocked: z.boolean() });
 
 /**
- * Makes this connection the only one that dispatches, as long as it lives. The database learns late of a holder that
- * has vanished, after two hours by TCP alone, so it is told to end a session that has gone silent.
- * @param silenceMs how long the holder may let the connection be
+ * Tries to acquire the dispatcher lock, which this connection holds until it is released or closed. TCP alone takes two
+ * hours to notice that the holder's machine is gone, so PostgreSQL is set to end the session when it is idle.
+ * @param maximumIdleMs longest time between two queries of the holder
+ * @returns whether the lock was acquired
  */
 export const tryDispatcherLock = async (
   connection: CommonQueryMethods,
-  silenceMs: number,
+  maximumIdleMs: number,
 ): Promise<boolean> => {
   const isLocked = await connection.oneFirst(sql.type(lockRow)`
     SELECT pg_try_advisory_lock(hashtextextended('dispatcher', 0)) AS locked
   `);
   if (isLocked) {
     await connection.oneFirst(sql.type(settingRow)`
-      SELECT set_config('idle_session_timeout', ${String(silenceMs)}, false) AS setting
+      SELECT set_config('idle_session_timeout', ${String(maximumIdleMs)}, false) AS setting
     `);
   }
   return isLocked;

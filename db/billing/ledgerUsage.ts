@@ -4,8 +4,8 @@ import type { UsageStream } from "../../domain/billing/usage.ts";
 import { nothing, sql } from "../sql.ts";
 
 /**
- * Books usage under its identifier, once however often it is given.
- * @returns whether it was new
+ * Records usage under its identifier; a repeated identifier changes nothing.
+ * @returns whether the identifier was new
  */
 export const insertLedgerUsage = async (
   db: CommonQueryMethods,
@@ -25,7 +25,7 @@ export const insertLedgerUsage = async (
   return rowCount === 1;
 };
 
-/** The booked units in a half-open span of unix seconds. */
+/** Returns the units recorded in a half-open span of unix seconds. */
 export const sumLedgerUsage = async (
   db: CommonQueryMethods,
   { accountId, mode, meter }: UsageStream,

@@ -1,14 +1,17 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { MeterEventState, UsageStream } from "../../domain/billing/usage.ts";
-import { meterEventIdentifierStem } from "../../domain/billing/usage.ts";
+import {
+  FAILED_STATES,
+  meterEventIdentifierStem,
+  UNFINISHED_STATES,
+} from "../../domain/billing/usage.ts";
 import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "../columns.ts";
 import { isLeaseOver } from "../leases.ts";
 import type { Lease } from "../leases.ts";
-import { UNFINISHED } from "./meterEventStates.ts";
 import { nothing, sql } from "../sql.ts";
 
-const meterEventRow = z.strictObject({
+export const meterEventRow = z.strictObject({
   id: z.bigint(),
   ...streamColumns,
   second: safeInteger,
@@ -23,13 +26,13 @@ const meterEventRow = z.strictObject({
   leasedUntil: z.date().nullable(),
   outcomeUnknown: z.boolean(),
   lastError: z.string().nullable(),
+  sealedAt: z.date(),
   settledAt: z.date().nullable(),
 });
 
-/** A sealed sum of usage facts and what became of it. */
 export type StoredMeterEvent = Readonly<z.output<typeof meterEventRow>>;
 
-const columns = sql.fragment`
+export const meterEventColumns = sql.fragment`
   meter_event.id,
   meter_event.account_id AS "accountId",
   meter_event.mode,
@@ -46,10 +49,22 @@ const columns = sql.fragment`
   meter_event.leased_until AS "leasedUntil",
   meter_event.outcome_unknown AS "outcomeUnknown",
   meter_event.last_error AS "lastError",
+  meter_event.sealed_at AS "sealedAt",
   meter_event.settled_at AS "settledAt"
 `;
 
-/** Serializes whoever seals, retries or otherwise rearranges the facts of a stream, until the transaction ends. */
+/** States for `state IN (…)`. PostgreSQL uses the partial indexes over states only if they are constants. */
+const constants = (states: readonly MeterEventState[]): FragmentSqlToken =>
+  sql.fragment`${sql.join(
+    states.map((state) => sql.literalValue(state)),
+    sql.fragment`, `,
+  )}`;
+
+export const UNFINISHED = constants(UNFINISHED_STATES);
+
+export const FAILED = constants(FAILED_STATES);
+
+/** Acquires, until the transaction ends, the lock that every change to a stream's meter events and sealed facts needs. */
 export const lockStream = async (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, meter }: UsageStream,
@@ -64,7 +79,7 @@ export const findUnfinishedMeterEvent = (
   { accountId, mode, meter }: UsageStream,
 ): Promise<StoredMeterEvent | null> =>
   db.maybeOne(sql.prepared("find_unfinished_meter_event", meterEventRow)`
-    SELECT ${columns}
+    SELECT ${meterEventColumns}
     FROM meter_event
     WHERE account_id = ${accountId}
       AND mode = ${mode}
@@ -77,14 +92,14 @@ export const findMeterEvent = (
   id: bigint,
 ): Promise<StoredMeterEvent | null> =>
   db.maybeOne(sql.type(meterEventRow)`
-    SELECT ${columns}
+    SELECT ${meterEventColumns}
     FROM meter_event
     WHERE id = ${id}
   `);
 
 /**
- * Puts the next sealing of a second on record, and its facts into it. Must run under the stream's lock, which keeps the
- * sequence gapless.
+ * Inserts the next sealing of a second and assigns its facts to it. Must run under the stream's lock, which keeps the
+ * sequence free of gaps.
  */
 export const insertMeterEvent = (
   transaction: DatabaseTransactionConnection,
@@ -126,14 +141,14 @@ export const insertMeterEvent = (
       FROM inserted
       WHERE usage_fact.id = ANY(${sql.array(factIds, "int8")})
     )
-    SELECT ${columns}
+    SELECT ${meterEventColumns}
     FROM inserted AS meter_event
   `);
 };
 
 /**
- * Puts an attempt on record before it is made and leases the event to it.
- * @returns null when another attempt still holds the lease, or the event is settled
+ * Records an attempt before it is made, and leases the meter event to it.
+ * @returns null if another attempt holds the lease, or the event is settled
  */
 export const beginAttempt = (
   db: CommonQueryMethods,
@@ -146,27 +161,27 @@ export const beginAttempt = (
       state = 'sending',
       attempts = attempts + 1,
       first_attempt_at = coalesce(first_attempt_at, ${lease.now.toISOString()}),
-      -- A lease that nobody gave back: that attempt ended without our knowing how.
+      -- The lease expired before it was released, so the outcome of that attempt was never recorded.
       outcome_unknown = outcome_unknown OR leased_until IS NOT NULL,
       leased_until = ${lease.until.toISOString()}
     WHERE id = ${id}
       AND state IN (${UNFINISHED})
       AND ${isLeaseOver(sql.fragment`leased_until`, lease)}
-    RETURNING ${columns}
+    RETURNING ${meterEventColumns}
   `);
 
-/** An attempt as `beginAttempt` answered it. Once another one has begun, or the event is settled, it has no say any more. */
+/** An attempt that `beginAttempt` returned. It can change its event until another attempt begins or the event is settled. */
 export type Attempt = Pick<StoredMeterEvent, "id" | "attempts">;
 
-const underWay = ({ id, attempts }: Attempt): FragmentSqlToken => sql.fragment`
+const isCurrent = ({ id, attempts }: Attempt): FragmentSqlToken => sql.fragment`
   id = ${id} AND attempts = ${attempts} AND state = 'sending'
 `;
 
-/** Puts on record that an attempt settled nothing, and gives the lease back. */
-export const recordRetry = async (
+/** Records that an attempt did not settle its event, and releases the lease. */
+export const recordDelay = async (
   db: CommonQueryMethods,
   attempt: Attempt,
-  retry: {
+  delay: {
     readonly reason: string;
     readonly outcomeUnknown: boolean;
     readonly newKey: boolean;
@@ -176,16 +191,16 @@ export const recordRetry = async (
     UPDATE meter_event
     SET
       leased_until = NULL,
-      outcome_unknown = outcome_unknown OR ${retry.outcomeUnknown},
-      key_generation = key_generation + ${retry.newKey ? 1 : 0},
-      last_error = ${retry.reason}
-    WHERE ${underWay(attempt)}
+      outcome_unknown = outcome_unknown OR ${delay.outcomeUnknown},
+      key_generation = key_generation + ${delay.newKey ? 1 : 0},
+      last_error = ${delay.reason}
+    WHERE ${isCurrent(attempt)}
   `);
 };
 
 /**
- * Keeps others away from an event for as long as its attempt still takes.
- * @returns whether it does: an attempt that another one has followed must not be made any more
+ * Extends an attempt's lease.
+ * @returns false if another attempt has begun meanwhile; this one must then not call the processor
  */
 export const renewLease = async (
   db: CommonQueryMethods,
@@ -195,17 +210,18 @@ export const renewLease = async (
   const { rowCount } = await db.query(sql.typeAlias("void")`
     UPDATE meter_event
     SET leased_until = ${leasedUntil.toISOString()}
-    WHERE ${underWay(attempt)}
+    WHERE ${isCurrent(attempt)}
   `);
   return rowCount > 0;
 };
 
-/** Ends an event's life with what its attempt led to. */
+/** Records the final state that an attempt led to. */
 export const settleAttempt = async (
   db: CommonQueryMethods,
   attempt: Attempt,
   settlement: {
     readonly state: Extract<MeterEventState, "delivered" | "rejected" | "expired" | "blocked">;
+    /** Replaces the last error, unless it is null. */
     readonly reason: string | null;
     readonly settledAt: Date;
   },
@@ -217,19 +233,17 @@ export const settleAttempt = async (
       leased_until = NULL,
       last_error = coalesce(${settlement.reason}, last_error),
       settled_at = ${settlement.settledAt.toISOString()}
-    WHERE ${underWay(attempt)}
+    WHERE ${isCurrent(attempt)}
   `);
 };
 
-/**
- * Takes a failed event to the state that a person's decision leaves it in. Must run under the stream's lock.
- * @param note what the person said, put before the last error; null to leave that as it is
- */
+/** Moves a failed event to the state that an operator's decision leads to. Must run under the stream's lock. */
 export const settleFailedEvent = async (
   transaction: DatabaseTransactionConnection,
   id: bigint,
   settlement: {
     readonly state: Extract<MeterEventState, "delivered" | "superseded" | "waived">;
+    /** The operator's reason, put before the last error. */
     readonly note: string | null;
     readonly settledAt: Date;
   },
@@ -243,38 +257,3 @@ export const settleFailedEvent = async (
     WHERE id = ${id}
   `);
 };
-
-const othersRow = z.strictObject({
-  delivered: z.bigint().transform(Number),
-  lastDeliveredAt: z.date().nullable(),
-  isSending: z.boolean(),
-  version: z.string(),
-});
-
-/**
- * What is on record of a customer's other events in a span of seconds, half-open: the units delivered, when the last
- * were, whether one is being sent, and a text that any change of theirs changes.
- */
-export type OtherEvents = Readonly<z.output<typeof othersRow>>;
-
-export const sumOtherEvents = (
-  db: CommonQueryMethods,
-  { id, accountId, mode, meter, processor, customerId }: StoredMeterEvent,
-  span: { readonly start: number; readonly end: number },
-): Promise<OtherEvents> =>
-  db.one(sql.type(othersRow)`
-    SELECT
-      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS delivered,
-      max(settled_at) FILTER (WHERE state = 'delivered') AS "lastDeliveredAt",
-      coalesce(bool_or(state = 'sending'), false) AS "isSending",
-      coalesce(string_agg(id || state || attempts, ' ' ORDER BY id), '') AS version
-    FROM meter_event
-    WHERE account_id = ${accountId}
-      AND mode = ${mode}
-      AND meter = ${meter}
-      AND processor = ${processor}
-      AND customer_id IS NOT DISTINCT FROM ${customerId}
-      AND second >= ${span.start}
-      AND second < ${span.end}
-      AND id <> ${id}
-  `);

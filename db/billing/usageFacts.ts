@@ -3,14 +3,14 @@ import { z } from "zod";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import { MAXIMUM_QUANTITY } from "../../domain/billing/usage.ts";
 import { processorColumn, safeInteger, streamColumns } from "../columns.ts";
-import type { StoredMeterEvent } from "./meterEvents.ts";
-import { FAILED, UNFINISHED } from "./meterEventStates.ts";
 import { sql } from "../sql.ts";
+import { FAILED, UNFINISHED } from "./meterEvents.ts";
+import type { StoredMeterEvent } from "./meterEvents.ts";
 
-/** A constant of the statement: where that is prepared, there is nothing to send and nothing to look at anew. */
+/** A constant rather than a parameter, so that prepared statements do not send it each time. */
 export const maximumQuantity = sql.fragment`${sql.literalValue(String(MAXIMUM_QUANTITY))}::bigint`;
 
-/** Books the usage that a refund takes back, at the second of the registration. */
+/** Records the usage that a refund takes back, at the registration's second. */
 export const insertRefundFacts = async (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, meter }: UsageStream,
@@ -31,7 +31,7 @@ export const insertRefundFacts = async (
   `);
 };
 
-/** The processor that bills a meter event, and as which customer. */
+/** The processor that bills a meter event, and its customer there. */
 export type BillingTarget = Pick<StoredMeterEvent, "processor" | "customerId">;
 
 const unsealedRow = z.strictObject({
@@ -44,10 +44,10 @@ const unsealedRow = z.strictObject({
 });
 
 /**
- * The stream's unsealed facts of the oldest second that has any, as far as they fit into one event, by the party that is
- * billed: new usage goes to the current one, what is taken back to the party that was billed for it. Apart from them
- * those that take back usage which the processor never accepted.
- * @param lastSecond later seconds are left alone
+ * Sums the unsealed facts of the stream's oldest second that has any, in groups that each become one meter event. New
+ * usage is billed to the current target, a refund to the target that was billed for the registration. Refunds of usage
+ * that the processor does not have are `held`. A group takes only as many facts as fit into one event.
+ * @param lastSecond later seconds are skipped
  */
 export const listOldestUnsealedFacts = (
   transaction: DatabaseTransactionConnection,
@@ -104,7 +104,7 @@ export const listOldestUnsealedFacts = (
       FROM unsealed
     ),
     fitting AS (
-      -- All up to the first that does not fit: the sum of a choice among the later ones could be anything.
+      -- Stop at the first fact that does not fit. Without the skipped facts, later running sums would be wrong.
       SELECT
         *,
         bool_and(abs(running) <= ${MAXIMUM_QUANTITY}) OVER (
@@ -125,7 +125,7 @@ export const listOldestUnsealedFacts = (
     ORDER BY held DESC, processor, customer_id
   `);
 
-/** Makes the facts of a failed event wait for another sealing. */
+/** Makes the facts of a failed event available for another sealing. */
 export const releaseFacts = async (
   transaction: DatabaseTransactionConnection,
   meterEventId: bigint,
@@ -137,7 +137,7 @@ export const releaseFacts = async (
   `);
 };
 
-/** Makes those refunds wait for another sealing that were held because an event with their registrations failed. */
+/** Makes the refunds that are held because of a failed event available for another sealing. */
 export const releaseHeldRefunds = async (
   transaction: DatabaseTransactionConnection,
   failedEventId: bigint,
@@ -155,12 +155,12 @@ export const releaseHeldRefunds = async (
 
 const streamRow = z.strictObject({ ...streamColumns, second: z.bigint() });
 
-/** A stream that has something to report, and its oldest unreported second. */
+/** A stream with unreported usage, and the oldest second of it. */
 export type WaitingStream = UsageStream & { readonly second: number };
 
 /**
- * Every stream with unsealed facts or an unfinished event. It steps from stream to stream through the index, so its
- * cost follows the number of such streams, not of facts.
+ * Lists every stream with unsealed facts or an unfinished event. The query steps through the index from stream to
+ * stream, so its cost grows with the number of those streams, not with their facts.
  */
 export const listWaitingStreams = async (
   db: CommonQueryMethods,
@@ -203,7 +203,7 @@ export const listWaitingStreams = async (
   }));
 };
 
-/** Whether all that the registration's refunds take back is settled: sent, or nothing to send. */
+/** Returns whether all usage that the registration's refunds take back has been sent or never will be. */
 export const areRefundsSettled = (
   db: CommonQueryMethods,
   registrationId: string,
@@ -217,4 +217,99 @@ export const areRefundsSettled = (
         AND usage_fact.refund_id IS NOT NULL
         AND coalesce(meter_event.state, 'unsealed') NOT IN ('delivered', 'void', 'held', 'waived')
     ) AS settled
+  `);
+
+const unsealedUsageRow = z.strictObject({
+  ...streamColumns,
+  accountName: z.string(),
+  facts: safeInteger,
+  quantity: safeInteger,
+  oldestSecond: safeInteger,
+});
+
+/** The facts of a stream that are in no meter event yet. */
+export type UnsealedUsage = Readonly<z.output<typeof unsealedUsageRow>>;
+
+export const listUnsealedUsage = (
+  db: CommonQueryMethods,
+  { accountId, limit }: { readonly accountId: string | null; readonly limit: number },
+): Promise<readonly UnsealedUsage[]> =>
+  db.any(sql.type(unsealedUsageRow)`
+    SELECT
+      unsealed.account_id AS "accountId",
+      account.name AS "accountName",
+      unsealed.mode,
+      unsealed.meter,
+      unsealed.facts,
+      unsealed.quantity,
+      unsealed.oldest_second AS "oldestSecond"
+    FROM (
+      SELECT
+        account_id, mode, meter, count(*) AS facts, sum(quantity)::bigint AS quantity, min(second) AS oldest_second
+      FROM usage_fact
+      WHERE meter_event_id IS NULL
+        AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
+      GROUP BY account_id, mode, meter
+    ) AS unsealed
+    JOIN account ON account.id = unsealed.account_id
+    ORDER BY unsealed.oldest_second
+    LIMIT ${limit}
+  `);
+
+const unsealedQuantityRow = z.strictObject({
+  ...streamColumns,
+  quantity: z.bigint().transform(Number),
+});
+
+/** Returns the unsealed units of each stream in a half-open span of unix seconds. */
+export const sumUnsealedUsage = (
+  db: CommonQueryMethods,
+  span: { readonly start: number; readonly end: number },
+  accountId: string | null,
+): Promise<readonly Readonly<z.output<typeof unsealedQuantityRow>>[]> =>
+  db.any(sql.type(unsealedQuantityRow)`
+    SELECT account_id AS "accountId", mode, meter, sum(quantity)::bigint AS quantity
+    FROM usage_fact
+    WHERE meter_event_id IS NULL
+      AND second >= ${span.start}
+      AND second < ${span.end}
+      AND (${accountId}::uuid IS NULL OR account_id = ${accountId})
+    GROUP BY account_id, mode, meter
+  `);
+
+const factRow = z.strictObject({
+  id: safeInteger,
+  refundId: z.uuid().nullable(),
+  quantity: safeInteger,
+  second: safeInteger,
+  meterEventId: safeInteger.nullable(),
+});
+
+export type UsageFact = Readonly<z.output<typeof factRow>>;
+
+export const listFactsOfRegistration = (
+  db: CommonQueryMethods,
+  registrationId: string,
+): Promise<readonly UsageFact[]> =>
+  db.any(sql.type(factRow)`
+    SELECT
+      id,
+      refund_id AS "refundId",
+      quantity,
+      second,
+      meter_event_id AS "meterEventId"
+    FROM usage_fact
+    WHERE registration_id = ${registrationId}
+    ORDER BY id
+  `);
+
+const oldestRow = z.strictObject({ second: z.bigint().transform(Number).nullable() });
+
+/** Returns the unix second of the oldest usage that is not reported yet, or null. */
+export const findOldestUnreportedSecond = (db: CommonQueryMethods): Promise<number | null> =>
+  db.oneFirst(sql.type(oldestRow)`
+    SELECT least(
+      (SELECT min(second) FROM usage_fact WHERE meter_event_id IS NULL),
+      (SELECT min(second) FROM meter_event WHERE state IN (${UNFINISHED}))
+    ) AS second
   `);

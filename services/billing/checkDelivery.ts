@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
-import { sumOtherEvents } from "../../db/billing/meterEvents.ts";
+import { sumOtherEvents } from "../../db/billing/meterEventReports.ts";
 import type { BillingProcessor } from "../../providers/billing/processor.ts";
 import { UsageUnreadableError } from "../../providers/billing/processor.ts";
 

@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
-import type { MinuteQuantities, ReportedStream } from "../../db/billing/usageReports.ts";
-import { listReportedStreams, sumByMinute, sumUnsealed } from "../../db/billing/usageReports.ts";
+import type { MinuteSums, ReportedStream } from "../../db/billing/meterEventReports.ts";
+import { listReportedStreams, sumMeterEventsByMinute } from "../../db/billing/meterEventReports.ts";
+import { sumUnsealedUsage } from "../../db/billing/usageFacts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { LONGEST_USAGE_LAG_MS } from "../../providers/billing/processor.ts";
@@ -55,7 +56,7 @@ const split = ({ start, end }: Span, step: number): readonly Span[] => {
   return starts.map((from, index) => ({ start: from, end: starts[index + 1] ?? end }));
 };
 
-const sumIn = (minutes: readonly MinuteQuantities[], { start, end }: Span): number =>
+const sumIn = (minutes: readonly MinuteSums[], { start, end }: Span): number =>
   minutes.reduce(
     (sum, { minute, delivered }) => (minute >= start && minute < end ? sum + delivered : sum),
     0,
@@ -65,11 +66,11 @@ const sumIn = (minutes: readonly MinuteQuantities[], { start, end }: Span): numb
 const canBeLag = (
   ours: number,
   theirs: number,
-  { addedLately, takenBackLately }: MinuteQuantities,
-): boolean => theirs >= ours - addedLately && theirs <= ours - takenBackLately;
+  { recentlyAdded, recentlyRefunded }: MinuteSums,
+): boolean => theirs >= ours - recentlyAdded && theirs <= ours - recentlyRefunded;
 
 type Books = {
-  readonly minutes: readonly MinuteQuantities[];
+  readonly minutes: readonly MinuteSums[];
   readonly theirs: (part: Span) => Promise<number>;
 };
 
@@ -139,8 +140,8 @@ const compareStream = async (
   signal: AbortSignal,
 ): Promise<StreamReport> => {
   const processor = deps.billing.findProcessor(stream.processor, stream.mode);
-  const latelyAfter = new Date(deps.clock.now().getTime() - (processor?.usageLagMs ?? 0));
-  const minutes = await sumByMinute(deps.db, stream, span, latelyAfter);
+  const recentAfter = new Date(deps.clock.now().getTime() - (processor?.usageLagMs ?? 0));
+  const minutes = await sumMeterEventsByMinute(deps.db, stream, span, recentAfter);
   const delivered = sumIn(minutes, span);
   const ours = {
     ...stream,
@@ -202,7 +203,7 @@ export const reconcileUsage = async (
   }: { readonly accountId?: string | null; readonly span?: Span },
   signal: AbortSignal,
 ): Promise<UsageReport> => {
-  const unsealed = await sumUnsealed(deps.db, span, accountId);
+  const unsealed = await sumUnsealedUsage(deps.db, span, accountId);
   const streams: StreamReport[] = [];
   for (const stream of await listReportedStreams(deps.db, span, accountId)) {
     signal.throwIfAborted();

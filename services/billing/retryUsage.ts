@@ -1,11 +1,7 @@
 import type { DatabasePool } from "slonik";
+import { sumOtherEvents } from "../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
-import {
-  findMeterEvent,
-  lockStream,
-  sumOtherEvents,
-  settleFailedEvent,
-} from "../../db/billing/meterEvents.ts";
+import { findMeterEvent, lockStream, settleFailedEvent } from "../../db/billing/meterEvents.ts";
 import { releaseFacts, releaseHeldRefunds } from "../../db/billing/usageFacts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";

@@ -1,9 +1,9 @@
 import type { DatabasePool } from "slonik";
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
-import { listMeterEventIdsOfEndedPeriods } from "../../db/billing/endedPeriods.ts";
+import { listMeterEventIdsOfEndedPeriods } from "../../db/billing/meterEventReports.ts";
 import {
   beginAttempt,
-  recordRetry,
+  recordDelay,
   renewLease,
   settleAttempt,
 } from "../../db/billing/meterEvents.ts";
@@ -186,7 +186,7 @@ export const sendMeterEvent = async (
   }
   if (verdict.state === "sending") {
     const { cause, reason, afterMs = null, outcomeUnknown = false, newKey = false } = verdict;
-    await recordRetry(db, event, { reason, outcomeUnknown, newKey });
+    await recordDelay(db, event, { reason, outcomeUnknown, newKey });
     return { kind: "delayed", cause, reason, afterMs };
   }
   const { state } = verdict;

@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { listMeterEvents } from "../../db/billing/usageListing.ts";
+import { listMeterEvents } from "../../db/billing/meterEventReports.ts";
 import { drainUsage } from "../../services/billing/drainUsage.ts";
 import { resolveBillingCycle } from "../../services/billing/resolveBillingCycle.ts";
 import type { SendResult } from "../../services/billing/sendMeterEvent.ts";
@@ -129,5 +129,5 @@ test("usage retry warns of usage whose billing period has ended", async (t) => {
   const run = await impact("usage", "retry", "--org", stream.accountId);
 
   t.is(run.exitCode, 0, run.stderr);
-  t.regex(run.stderr, /Event \d+ is of a billing period that has ended: .* no invoice/u);
+  t.regex(run.stderr, /The billing period of event \d+ has ended: .* any invoice/u);
 });

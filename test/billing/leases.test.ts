@@ -1,7 +1,7 @@
 import {
   beginAttempt,
   findUnfinishedMeterEvent,
-  recordRetry,
+  recordDelay,
   renewLease,
   settleAttempt,
 } from "../../db/billing/meterEvents.ts";
@@ -90,7 +90,7 @@ test("an attempt that another one has followed has no say any more", async (t) =
   pass(15);
   const latest = await begin();
 
-  await recordRetry(db, late, { reason: "late", outcomeUnknown: false, newKey: true });
+  await recordDelay(db, late, { reason: "late", outcomeUnknown: false, newKey: true });
   t.false(await renewLease(db, late, clock.now()));
   await settleAttempt(db, late, { state: "rejected", reason: "late", settledAt: clock.now() });
 

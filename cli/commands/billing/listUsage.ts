@@ -1,11 +1,13 @@
-import type { UnsealedUsage, UsageState } from "../../../db/billing/usageListing.ts";
-import { listMeterEvents, listUnsealedUsage } from "../../../db/billing/usageListing.ts";
+import type { UsageState } from "../../../db/billing/meterEventReports.ts";
+import { listMeterEvents } from "../../../db/billing/meterEventReports.ts";
+import type { UnsealedUsage } from "../../../db/billing/usageFacts.ts";
+import { listUnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import type { Cell } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
-import { EVENT_HEADINGS, eventRow, instantOf, presentEvent } from "./presentEvent.ts";
+import { EVENT_HEADINGS, eventRow, timeOf, presentEvent } from "./presentEvent.ts";
 
 export type ListOptions = {
   readonly state?: UsageState;
@@ -21,7 +23,7 @@ const presentUnsealed = (unsealed: UnsealedUsage) => ({
   account_name: unsealed.accountName,
   mode: unsealed.mode,
   meter: unsealed.meter,
-  at: instantOf(unsealed.oldestSecond),
+  at: timeOf(unsealed.oldestSecond),
   quantity: unsealed.quantity,
   facts: unsealed.facts,
 });
@@ -32,7 +34,7 @@ const unsealedCells = (unsealed: UnsealedUsage): readonly Cell[] => [
   unsealed.accountName,
   unsealed.mode,
   unsealed.meter,
-  instantOf(unsealed.oldestSecond),
+  timeOf(unsealed.oldestSecond),
   unsealed.quantity,
   0,
   null,
@@ -47,7 +49,7 @@ export const listUsage = async (
     await getOrganization(db, org);
   }
   const accountId = org ?? null;
-  // One more than is shown tells whether there are more.
+  // One row more than is shown reveals whether there are more.
   const unsealed =
     state === undefined || state === "pending"
       ? await listUnsealedUsage(db, { accountId, limit: limit + 1 })
@@ -63,6 +65,6 @@ export const listUsage = async (
     );
   }
   if (unsealed.length + events.length > limit) {
-    say(io, `There are more than these ${limit}; --limit shows them.`);
+    say(io, `Showing the first ${limit}. To see more, raise --limit.`);
   }
 };

@@ -1,17 +1,17 @@
-import type { ListedMeterEvent } from "../../../db/billing/usageListing.ts";
+import type { ListedMeterEvent } from "../../../db/billing/meterEventReports.ts";
 import type { Cell } from "../../output/formatTable.ts";
 
-export const instantOf = (second: number): Date => new Date(second * 1000);
+export const timeOf = (second: number): Date => new Date(second * 1000);
 
-/** A meter event as programs read it. */
+/** Returns a meter event as `--json` prints it. */
 export const presentEvent = (event: ListedMeterEvent) => ({
-  meter_event_id: event.id,
+  meter_event_id: Number(event.id),
   state: event.state,
   account_id: event.accountId,
   account_name: event.accountName,
   mode: event.mode,
   meter: event.meter,
-  at: instantOf(event.second),
+  at: timeOf(event.second),
   quantity: event.quantity,
   identifier: event.identifier,
   processor: event.processor,
@@ -42,7 +42,7 @@ export const eventRow = (event: ListedMeterEvent): readonly Cell[] => [
   event.accountName,
   event.mode,
   event.meter,
-  instantOf(event.second),
+  timeOf(event.second),
   event.quantity,
   event.attempts,
   event.lastError,

@@ -11,7 +11,7 @@ import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatInstant } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
-import { instantOf } from "./presentEvent.ts";
+import { timeOf } from "./presentEvent.ts";
 
 export type ReconcileOptions = {
   readonly org?: string;
@@ -34,7 +34,7 @@ const chooseSpan = (now: Date, { from, to }: ReconcileOptions): Span => {
   if (start >= end) {
     throw new CommandError(
       EXIT.usage,
-      `Nothing lies between ${formatInstant(instantOf(start))} and ${formatInstant(instantOf(end))}.`,
+      `Nothing lies between ${formatInstant(timeOf(start))} and ${formatInstant(timeOf(end))}.`,
     );
   }
   return { start, end };
@@ -53,7 +53,7 @@ const presentStream = (stream: StreamReport) => ({
   pending: stream.pending,
   failed: stream.failed,
   differences: stream.differences.map(({ minute, ours, processor, mayLag }) => ({
-    minute: instantOf(minute),
+    minute: timeOf(minute),
     delivered: ours,
     processor_quantity: processor,
     may_lag: mayLag,
@@ -97,7 +97,7 @@ const printDifferences = (io: Io, differing: readonly StreamReport[]): void => {
       stream.accountName,
       stream.mode,
       stream.meter,
-      instantOf(minute),
+      timeOf(minute),
       ours,
       processor,
       mayLag ? "may lag" : null,
@@ -133,8 +133,8 @@ export const reconcile = async (
   const drifting = suspicious.filter(({ fault }) => fault === null);
   if (options.json) {
     printJson(io, {
-      from: instantOf(span.start),
-      to: instantOf(span.end),
+      from: timeOf(span.start),
+      to: timeOf(span.end),
       streams: streams.map(presentStream),
     });
   } else {
@@ -146,7 +146,7 @@ export const reconcile = async (
   }
   say(
     io,
-    `Compared from ${formatInstant(instantOf(span.start))} to ${formatInstant(instantOf(span.end))}.`,
+    `Compared from ${formatInstant(timeOf(span.start))} to ${formatInstant(timeOf(span.end))}.`,
   );
   if (span.end > defaultSpan(now).end) {
     say(io, "The processor's sums of the last 15 minutes may not be complete yet.");

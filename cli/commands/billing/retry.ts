@@ -1,6 +1,8 @@
 import { InvalidArgumentError } from "commander";
-import { listMeterEventIdsOfEndedPeriods } from "../../../db/billing/endedPeriods.ts";
-import { listFailedMeterEventIds } from "../../../db/billing/usageListing.ts";
+import {
+  listFailedMeterEventIds,
+  listMeterEventIdsOfEndedPeriods,
+} from "../../../db/billing/meterEventReports.ts";
 import { findRegistration } from "../../../db/registrations/registrations.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
@@ -12,7 +14,7 @@ import { say } from "../../io.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
-/** What somebody wants retried: a meter event, or whatever failed of a registration. */
+/** A meter event, or a registration whose failed meter events are meant. */
 export type RetryId = { readonly meterEventId: bigint } | { readonly registrationId: string };
 
 export type RetryOptions = {
@@ -33,7 +35,7 @@ const METER_EVENT_ID = /^\d{1,18}$/u;
 
 export const parseMeterEventId = (given: string): bigint => {
   if (!METER_EVENT_ID.test(given)) {
-    throw new InvalidArgumentError("It must be the id of a meter event.");
+    throw new InvalidArgumentError("Must be the id of a meter event.");
   }
   return BigInt(given);
 };
@@ -45,27 +47,24 @@ export const parseRetryId = (given: string): RetryId => {
   try {
     return { registrationId: parseId(given) };
   } catch {
-    throw new InvalidArgumentError("It must be the id of a meter event or of a registration.");
+    throw new InvalidArgumentError("Must be the id of a meter event or a registration.");
   }
 };
 
-const refuseContradictions = (
-  ids: readonly RetryId[],
-  { org, all, assume }: RetryOptions,
-): void => {
+const requireOneSelection = (ids: readonly RetryId[], { org, all, assume }: RetryOptions): void => {
   const ways = [ids.length > 0, org !== undefined, all === true].filter(Boolean);
   if (ways.length !== 1) {
-    throw new CommandError(EXIT.usage, "Say what to retry: ids, or --org, or --all.");
+    throw new CommandError(EXIT.usage, "Name what to retry: ids, --org or --all.");
   }
   if (assume !== undefined && ids.length === 0) {
     throw new CommandError(
       EXIT.usage,
-      "--assume is for events that somebody has looked into: name their ids.",
+      "--assume needs the ids of the events whose outcome you have checked.",
     );
   }
 };
 
-/** The events that a name stands for; a registration must have one that failed. */
+/** @throws DomainError if a registration is unknown or has no failed event */
 const findEvents = async ({ connections }: Context, id: RetryId): Promise<readonly bigint[]> => {
   if ("meterEventId" in id) {
     return [id.meterEventId];
@@ -76,7 +75,7 @@ const findEvents = async ({ connections }: Context, id: RetryId): Promise<readon
     return events;
   }
   throw (await findRegistration(db, id.registrationId))
-    ? new DomainError("request_invalid", "none of its usage has failed: there is nothing to retry")
+    ? new DomainError("request_invalid", "none of its usage has failed; there is nothing to retry")
     : new DomainError("record_not_found", `there is no registration ${id.registrationId}`);
 };
 
@@ -114,18 +113,18 @@ const collectEvents = async (
   return { events, failures };
 };
 
-/** Stripe takes usage of a period that is over, but an invoice that is finalized does not change any more. */
+/** Stripe accepts usage of a period that has ended, but a finalized invoice no longer changes. */
 const warnOfEndedPeriods = async (
   { io, connections, clock }: Context,
   events: ReadonlySet<bigint>,
 ): Promise<void> => {
   const db = await connections.database();
   for (const id of await listMeterEventIdsOfEndedPeriods(db, [...events], clock.now())) {
-    say(io, `Event ${id} is of a billing period that has ended: its usage may be in no invoice.`);
+    say(io, `The billing period of event ${id} has ended: its usage may not be on any invoice.`);
   }
 };
 
-/** Retries each event by itself: one that cannot be retried does not stop the others. */
+/** Retries each event separately: one that cannot be retried does not stop the others. */
 const retryAll = async (
   { io, connections, clock }: Context,
   events: ReadonlySet<bigint>,
@@ -152,7 +151,7 @@ export const retry = async (
   ids: readonly RetryId[],
   options: RetryOptions,
 ): Promise<void> => {
-  refuseContradictions(ids, options);
+  requireOneSelection(ids, options);
   const { io } = context;
   const { events, failures } = await collectEvents(context, ids, options);
   await warnOfEndedPeriods(context, events);
@@ -172,10 +171,10 @@ export const retry = async (
   const count = (wanted: Result["result"]): number =>
     results.filter(({ result }) => result === wanted).length;
   if (results.length === 0) {
-    say(io, "Nothing has failed: there is nothing to retry.");
+    say(io, "No usage has failed; there is nothing to retry.");
   }
   if (count("waiting") > 0) {
-    say(io, `The worker sends the usage of ${count("waiting")} again.`);
+    say(io, `The worker will send the usage of ${count("waiting")} meter event(s) again.`);
   }
   const failed = results.filter(({ result }) => result === "failed");
   if (failed.length > 0) {

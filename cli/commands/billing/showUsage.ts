@@ -1,5 +1,7 @@
-import type { ListedFact, ListedMeterEvent } from "../../../db/billing/usageListing.ts";
-import { listFactsOfRegistration, listSealingsOfSecond } from "../../../db/billing/usageListing.ts";
+import type { ListedMeterEvent } from "../../../db/billing/meterEventReports.ts";
+import { listSealingsOfSecond } from "../../../db/billing/meterEventReports.ts";
+import type { UsageFact } from "../../../db/billing/usageFacts.ts";
+import { listFactsOfRegistration } from "../../../db/billing/usageFacts.ts";
 import type { AccountRegistration } from "../../../db/registrations/registrations.ts";
 import { findRegistration } from "../../../db/registrations/registrations.ts";
 import { refundIdOf } from "../../../domain/registrations/refund.ts";
@@ -10,7 +12,7 @@ import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
-import { instantOf, presentEvent } from "./presentEvent.ts";
+import { timeOf, presentEvent } from "./presentEvent.ts";
 
 const presentRegistration = (registration: AccountRegistration) => ({
   registration_id: registration.id,
@@ -23,15 +25,15 @@ const presentRegistration = (registration: AccountRegistration) => ({
   created_at: registration.createdAt,
 });
 
-const presentFact = (fact: ListedFact) => ({
+const presentFact = (fact: UsageFact) => ({
   id: fact.id,
   quantity: fact.quantity,
   refund_id: fact.refundId,
-  at: instantOf(fact.second),
+  at: timeOf(fact.second),
   meter_event_id: fact.meterEventId,
 });
 
-const printFacts = (io: Io, facts: readonly ListedFact[]): void => {
+const printFacts = (io: Io, facts: readonly UsageFact[]): void => {
   printTable(
     io,
     ["fact", "quantity", "for", "in event"],
@@ -64,19 +66,16 @@ const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void => {
   }
 };
 
-const advise = (
-  io: Io,
-  facts: readonly ListedFact[],
-  events: readonly ListedMeterEvent[],
-): void => {
+const advise = (io: Io, facts: readonly UsageFact[], events: readonly ListedMeterEvent[]): void => {
   if (facts.length === 0) {
-    say(io, "It has no usage on file: it was imported, is not billed and cannot be refunded.");
+    say(io, "It has no usage: it was imported, so it is not billed and cannot be refunded.");
   }
   const failed = events.filter(
-    ({ id, state }) => isFailed(state) && facts.some(({ meterEventId }) => meterEventId === id),
+    ({ id, state }) =>
+      isFailed(state) && facts.some(({ meterEventId }) => meterEventId === Number(id)),
   );
   for (const { id } of failed) {
-    say(io, `Event ${id} failed. When its cause is mended: impact usage retry ${id}`);
+    say(io, `Event ${id} failed. Fix the cause, then run: impact usage retry ${id}`);
   }
 };
 

@@ -1,6 +1,6 @@
 import { readServerStatus } from "../../../db/serverStatus.ts";
-import { findOldestUnreportedSecond } from "../../../db/billing/usageListing.ts";
-import { countFailedMeterEvents } from "../../../db/billing/usageReports.ts";
+import { findOldestUnreportedSecond } from "../../../db/billing/usageFacts.ts";
+import { countFailedMeterEvents } from "../../../db/billing/meterEventReports.ts";
 import type { Context } from "../../context.ts";
 import { formatInstant } from "../../output/formatTable.ts";
 import { check, ok, skipped, wrong } from "./check.ts";

@@ -1,0 +1,267 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { UsageStream } from "../../domain/billing/usage.ts";
+import { DELIVERED_LATE } from "../../domain/billing/usage.ts";
+import { kindColumn, modeColumn, processorColumn } from "../columns.ts";
+import { sql } from "../sql.ts";
+import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
+import type { StoredMeterEvent } from "./meterEvents.ts";
+
+/** A half-open span of unix seconds. */
+type Span = { readonly start: number; readonly end: number };
+
+const listedRow = meterEventRow.extend({ accountName: z.string() });
+
+export type ListedMeterEvent = Readonly<z.output<typeof listedRow>>;
+
+const listedColumns = sql.fragment`${meterEventColumns}, account.name AS "accountName"`;
+
+/** The filter of `impact usage list --state`. */
+export type UsageState = "pending" | "sent" | "failed" | "waived" | "late";
+
+const STATE_CONDITIONS: Readonly<Record<UsageState, FragmentSqlToken>> = {
+  pending: sql.fragment`meter_event.state IN (${UNFINISHED})`,
+  sent: sql.fragment`meter_event.state = 'delivered'`,
+  failed: sql.fragment`meter_event.state IN (${FAILED})`,
+  waived: sql.fragment`meter_event.state = 'waived'`,
+  late: sql.fragment`meter_event.state = 'delivered' AND meter_event.last_error = ${DELIVERED_LATE}`,
+};
+
+/**
+ * Lists meter events, the latest sealed first. For one account, each stream's latest events are read through the index
+ * over its seconds, so the cost does not grow with the account's history.
+ */
+export const listMeterEvents = (
+  db: CommonQueryMethods,
+  {
+    state,
+    accountId,
+    limit,
+  }: {
+    readonly state: UsageState | null;
+    readonly accountId: string | null;
+    readonly limit: number;
+  },
+): Promise<readonly ListedMeterEvent[]> => {
+  const inState = state === null ? sql.fragment`true` : STATE_CONDITIONS[state];
+  if (accountId === null) {
+    return db.any(sql.type(listedRow)`
+      SELECT ${listedColumns}
+      FROM meter_event
+      JOIN account ON account.id = meter_event.account_id
+      WHERE ${inState}
+      ORDER BY meter_event.id DESC
+      LIMIT ${limit}
+    `);
+  }
+  return db.any(sql.type(listedRow)`
+    SELECT ${listedColumns}
+    FROM (VALUES ('live', 'tree'), ('live', 'bottle'), ('test', 'tree'), ('test', 'bottle')) AS stream (mode, meter)
+    CROSS JOIN LATERAL (
+      SELECT *
+      FROM meter_event
+      WHERE meter_event.account_id = ${accountId}
+        AND meter_event.mode = stream.mode
+        AND meter_event.meter = stream.meter
+        AND ${inState}
+      ORDER BY meter_event.second DESC, meter_event.sequence DESC
+      LIMIT ${limit}
+    ) AS meter_event
+    JOIN account ON account.id = meter_event.account_id
+    ORDER BY meter_event.id DESC
+    LIMIT ${limit}
+  `);
+};
+
+/** Lists every sealing of a stream's second in order, superseded ones included. */
+export const listSealingsOfSecond = (
+  db: CommonQueryMethods,
+  { accountId, mode, meter }: UsageStream,
+  second: number,
+): Promise<readonly ListedMeterEvent[]> =>
+  db.any(sql.type(listedRow)`
+    SELECT ${listedColumns}
+    FROM meter_event
+    JOIN account ON account.id = meter_event.account_id
+    WHERE meter_event.account_id = ${accountId}
+      AND meter_event.mode = ${mode}
+      AND meter_event.meter = ${meter}
+      AND meter_event.second = ${second}
+    ORDER BY meter_event.sequence
+  `);
+
+const idRow = z.strictObject({ id: z.bigint() });
+
+/** Lists the failed events of all accounts (null), an account or a registration, oldest first. */
+export const listFailedMeterEventIds = async (
+  db: CommonQueryMethods,
+  of: { readonly accountId: string } | { readonly registrationId: string } | null,
+): Promise<readonly bigint[]> => {
+  const condition =
+    of === null
+      ? sql.fragment`true`
+      : "accountId" in of
+        ? sql.fragment`meter_event.account_id = ${of.accountId}`
+        : sql.fragment`EXISTS (
+            SELECT
+            FROM usage_fact
+            WHERE usage_fact.meter_event_id = meter_event.id AND usage_fact.registration_id = ${of.registrationId}
+          )`;
+  return db.anyFirst(sql.type(idRow)`
+    SELECT meter_event.id
+    FROM meter_event
+    WHERE meter_event.state IN (${FAILED}) AND ${condition}
+    ORDER BY meter_event.id
+  `);
+};
+
+export const countFailedMeterEvents = async (db: CommonQueryMethods): Promise<number> =>
+  Number(
+    await db.oneFirst(sql.type(z.strictObject({ failed: z.bigint() }))`
+      SELECT count(*) AS failed
+      FROM meter_event
+      WHERE state IN (${FAILED})
+    `),
+  );
+
+/**
+ * Returns those of the meter events whose billing period ended before a time, as far as the mirrored periods show; the
+ * mirrored period may itself have ended. Only live usage on Stripe has billing periods.
+ */
+export const listMeterEventIdsOfEndedPeriods = (
+  db: CommonQueryMethods,
+  meterEventIds: readonly bigint[],
+  before: Date,
+): Promise<readonly bigint[]> =>
+  db.anyFirst(sql.type(idRow)`
+    SELECT meter_event.id
+    FROM meter_event
+    JOIN account ON account.id = meter_event.account_id
+    JOIN billing_period
+      ON billing_period.account_id = account.id
+      AND billing_period.meter = meter_event.meter
+      AND billing_period.subscription_id = account.stripe_subscription_id
+    WHERE meter_event.id = ANY(${sql.array([...meterEventIds], "int8")})
+      AND meter_event.mode = 'live'
+      AND meter_event.processor = 'stripe'
+      AND (
+        (ends_at <= ${before.toISOString()} AND to_timestamp(meter_event.second) < ends_at)
+        OR (starts_at <= ${before.toISOString()} AND to_timestamp(meter_event.second) < starts_at)
+      )
+    ORDER BY meter_event.id
+  `);
+
+const otherEventsRow = z.strictObject({
+  delivered: z.bigint().transform(Number),
+  lastDeliveredAt: z.date().nullable(),
+  isSending: z.boolean(),
+  version: z.string(),
+});
+
+/**
+ * The other events of an event's customer in a span: the units delivered, the time of the last delivery, whether one is
+ * being sent, and a version that changes whenever one of them does.
+ */
+export type OtherEvents = Readonly<z.output<typeof otherEventsRow>>;
+
+export const sumOtherEvents = (
+  db: CommonQueryMethods,
+  { id, accountId, mode, meter, processor, customerId }: StoredMeterEvent,
+  span: Span,
+): Promise<OtherEvents> =>
+  db.one(sql.type(otherEventsRow)`
+    SELECT
+      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS delivered,
+      max(settled_at) FILTER (WHERE state = 'delivered') AS "lastDeliveredAt",
+      coalesce(bool_or(state = 'sending'), false) AS "isSending",
+      coalesce(string_agg(id || state || attempts, ' ' ORDER BY id), '') AS version
+    FROM meter_event
+    WHERE account_id = ${accountId}
+      AND mode = ${mode}
+      AND meter = ${meter}
+      AND processor = ${processor}
+      AND customer_id IS NOT DISTINCT FROM ${customerId}
+      AND second >= ${span.start}
+      AND second < ${span.end}
+      AND id <> ${id}
+  `);
+
+const reportedStreamRow = z.strictObject({
+  accountId: z.uuid(),
+  accountName: z.string(),
+  mode: modeColumn,
+  meter: kindColumn,
+  processor: processorColumn,
+  customerId: z.string().nullable(),
+});
+
+/** A usage stream and the processor's customer that was billed for it. One stream may have had several customers. */
+export type ReportedStream = Readonly<z.output<typeof reportedStreamRow>>;
+
+/** Lists the streams with meter events in a span that were sent or are still to be sent. */
+export const listReportedStreams = (
+  db: CommonQueryMethods,
+  span: Span,
+  accountId: string | null,
+): Promise<readonly ReportedStream[]> =>
+  db.any(sql.type(reportedStreamRow)`
+    SELECT DISTINCT
+      meter_event.account_id AS "accountId",
+      account.name AS "accountName",
+      meter_event.mode,
+      meter_event.meter,
+      meter_event.processor,
+      meter_event.customer_id AS "customerId"
+    FROM meter_event
+    JOIN account ON account.id = meter_event.account_id
+    WHERE meter_event.second >= ${span.start}
+      AND meter_event.second < ${span.end}
+      AND meter_event.state NOT IN ('void', 'held', 'superseded', 'waived')
+      AND (${accountId}::uuid IS NULL OR meter_event.account_id = ${accountId})
+    ORDER BY account.name, meter_event.account_id, meter_event.mode, meter_event.meter
+  `);
+
+const minuteSumsRow = z.strictObject({
+  minute: z.bigint().transform(Number),
+  delivered: z.bigint().transform(Number),
+  unfinished: z.bigint().transform(Number),
+  failed: z.bigint().transform(Number),
+  recentlyAdded: z.bigint().transform(Number),
+  recentlyRefunded: z.bigint().transform(Number),
+});
+
+/**
+ * The units in a stream's meter events of one minute, by state. `minute` is the unix second at which it starts.
+ * `recentlyAdded` and `recentlyRefunded` (0 or below) are parts of `delivered`.
+ */
+export type MinuteSums = Readonly<z.output<typeof minuteSumsRow>>;
+
+/** @param recentAfter what was delivered after this time counts as recent */
+export const sumMeterEventsByMinute = (
+  db: CommonQueryMethods,
+  stream: ReportedStream,
+  span: Span,
+  recentAfter: Date,
+): Promise<readonly MinuteSums[]> =>
+  db.any(sql.type(minuteSumsRow)`
+    SELECT
+      second - second % 60 AS minute,
+      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS delivered,
+      coalesce(sum(quantity) FILTER (WHERE state IN (${UNFINISHED})), 0)::bigint AS unfinished,
+      coalesce(sum(quantity) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed,
+      coalesce(sum(greatest(quantity, 0)) FILTER (WHERE recent), 0)::bigint AS "recentlyAdded",
+      coalesce(sum(least(quantity, 0)) FILTER (WHERE recent), 0)::bigint AS "recentlyRefunded"
+    FROM meter_event
+    CROSS JOIN LATERAL (
+      SELECT state = 'delivered' AND settled_at > ${recentAfter.toISOString()} AS recent
+    ) AS delivery
+    WHERE account_id = ${stream.accountId}
+      AND mode = ${stream.mode}
+      AND meter = ${stream.meter}
+      AND processor = ${stream.processor}
+      AND customer_id IS NOT DISTINCT FROM ${stream.customerId}
+      AND second >= ${span.start}
+      AND second < ${span.end}
+    GROUP BY 1
+    ORDER BY 1
+  `);
