@@ -110,6 +110,11 @@ const EXCEPTIONS: readonly {
     reason: "`impact org show` is an overview of all that an organization has",
   },
   {
+    file: "cli/commands/accounts/keyCommands.ts",
+    imports: ["cli/commands/stores/findNamedStore.ts"],
+    reason: "keys are issued to organizations and stores",
+  },
+  {
     file: "cli/commands/billing/",
     imports: ["domain/registrations/", "db/registrations/"],
     reason: "usage is looked up by registration or refund",

@@ -55,7 +55,7 @@ const refuseCustomer = (error: unknown): never => {
   ) {
     throw new DomainError(
       "request_invalid",
-      "the Stripe customer is another account's; each needs one of its own",
+      "the Stripe customer belongs to another account; each account needs its own",
       { cause: error },
     );
   }

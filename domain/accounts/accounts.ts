@@ -25,6 +25,6 @@ export const requireCustomerOfSubscription = ({
   readonly stripeSubscriptionId: string | null;
 }): void => {
   if (stripeSubscriptionId !== null && stripeCustomerId === null) {
-    throw new DomainError("request_invalid", "a Stripe subscription needs a Stripe customer");
+    throw new DomainError("request_invalid", "a Stripe subscription requires a Stripe customer");
   }
 };

@@ -195,7 +195,7 @@ test("a store is uninstalled and reinstalled; a further key opens it too", async
     readJson(await runImpact(["store", "create", "--domain", domain, "--json"], { env })),
   );
   const authenticate = createStoreAuthenticator({ db: t.context.db, cachedMs: 1 });
-  const issued = await runImpact(["store", "issue-key", domain, "--mode", "test", "--json"], {
+  const issued = await runImpact(["key", "issue", "--store", domain, "--mode", "test", "--json"], {
     env,
   });
   const { key } = z.looseObject({ key: z.string().startsWith("TEST-") }).parse(readJson(issued));

@@ -1,18 +1,25 @@
 import type { Command } from "commander";
+import { Option } from "commander";
+import type { CommonQueryMethods } from "slonik";
 import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
-import type { Mode } from "../../../domain/accounts/accounts.ts";
+import type { AccountType, Mode } from "../../../domain/accounts/accounts.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { issueKey } from "../../../services/accounts/issueKey.ts";
 import { revokeKey } from "../../../services/accounts/revokeKey.ts";
 import { parseId, parseMode } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
+import { findNamedStore } from "../stores/findNamedStore.ts";
 
-type OrgOptions = { readonly org: string; readonly json?: true };
+type JsonOption = { readonly json?: true };
 
-const list = async ({ io, connections }: Context, { org, json }: OrgOptions): Promise<void> => {
+const list = async (
+  { io, connections }: Context,
+  { org, json }: JsonOption & { readonly org: string },
+): Promise<void> => {
   const db = await connections.database();
   await getOrganization(db, org);
   const keys = await listApiKeys(db, org);
@@ -23,24 +30,41 @@ const list = async ({ io, connections }: Context, { org, json }: OrgOptions): Pr
   }
 };
 
-const issue = async (
-  { io, connections, clock }: Context,
-  { org, mode, json }: OrgOptions & { readonly mode: Mode },
-): Promise<void> => {
+type IssueOptions = JsonOption & {
+  readonly org?: string;
+  readonly store?: string;
+  readonly mode: Mode;
+};
+
+const findAccountOfKey = async (
+  db: CommonQueryMethods,
+  { org, store }: IssueOptions,
+): Promise<{ readonly id: string; readonly type: AccountType }> => {
+  if (org !== undefined) {
+    return getOrganization(db, org);
+  }
+  if (store !== undefined) {
+    return { id: (await findNamedStore(db, store)).id, type: "store" };
+  }
+  throw new CommandError(EXIT.usage, "Give --org or --store.");
+};
+
+const issue = async ({ io, connections, clock }: Context, options: IssueOptions): Promise<void> => {
   const db = await connections.database();
-  const { id, key } = await issueKey({ db, clock }, await getOrganization(db, org), mode);
+  const { mode, json } = options;
+  const { id, key } = await issueKey({ db, clock }, await findAccountOfKey(db, options), mode);
   if (json) {
     printJson(io, { id, mode, key });
   } else {
     printRecord(io, { id, mode, key });
   }
-  say(io, "The key is shown only now: keep it. The older keys stay valid until they are revoked.");
+  say(io, "Save this key now; it cannot be shown again. Older keys stay valid until revoked.");
 };
 
 const revoke = async (
   { io, connections, clock }: Context,
   id: string,
-  { json }: { readonly json?: true },
+  { json }: JsonOption,
 ): Promise<void> => {
   const db = await connections.database();
   const { key, wasLast } = await revokeKey({ db, clock }, id);
@@ -49,37 +73,36 @@ const revoke = async (
   } else {
     printTable(io, KEY_HEADINGS, keyRows([key]));
   }
-  say(io, "It stops working within 5 seconds, everywhere.");
+  say(io, "Revoked. Every API process rejects the key within 5 seconds.");
   if (wasLast) {
-    say(io, `The account has no ${key.mode} key any more.`);
+    say(io, `The account has no valid ${key.mode} key left.`);
   }
 };
 
 export const addKeyCommands = (program: Command, context: Context): void => {
   const key = program
     .command("key")
-    .description("API keys; several may be valid at once, so that they can be rotated");
+    .description("Manage API keys; an account can have several, so that they can be rotated");
   key
     .command("list")
-    .description("list an organization's keys by what they start with; store show lists a store's")
-    .requiredOption("--org <id>", "the organization", parseId)
-    .option("--json", "print JSON")
-    .action((options: OrgOptions) => list(context, options));
+    .description("List an organization's keys; `store show` lists a store's")
+    .requiredOption("--org <id>", "id of the organization", parseId)
+    .option("--json", "JSON output")
+    .action((options: JsonOption & { readonly org: string }) => list(context, options));
   key
     .command("issue")
-    .description("issue a further key and print it, once")
-    .requiredOption("--org <id>", "the organization", parseId)
+    .description("Issue another key to an organization or a store and print it, once")
+    .addOption(
+      new Option("--org <id>", "id of the organization").argParser(parseId).conflicts("store"),
+    )
+    .option("--store <domain>", "domain or id of the store")
     .requiredOption("--mode <mode>", "live or test", parseMode)
-    .option("--json", "print JSON")
-    .action((options: OrgOptions & { readonly mode: Mode }) => issue(context, options));
+    .option("--json", "JSON output")
+    .action((options: IssueOptions) => issue(context, options));
   key
     .command("revoke")
-    .description("revoke a key for good")
-    .argument(
-      "<key-id>",
-      "the key's id, as `impact key list` shows it, or `impact store show` a store's",
-      parseId,
-    )
-    .option("--json", "print JSON")
-    .action((id: string, options: { readonly json?: true }) => revoke(context, id, options));
+    .description("Revoke a key permanently")
+    .argument("<key-id>", "id of the key, from `key list` or `store show`", parseId)
+    .option("--json", "JSON output")
+    .action((id: string, options: JsonOption) => revoke(context, id, options));
 };

@@ -4,17 +4,15 @@ import { z } from "zod";
 import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
 import type { Store } from "../../../db/stores/stores.ts";
 import { listStores } from "../../../db/stores/stores.ts";
-import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { CHARITY_PROVIDERS } from "../../../domain/charities/charities.ts";
 import type { CharityProviderName } from "../../../domain/charities/charities.ts";
 import { text } from "../../../domain/fields.ts";
 import { centsToDollars, formatCents } from "../../../domain/money.ts";
 import { normalizeDomain } from "../../../domain/stores/stores.ts";
 import { createStore } from "../../../services/stores/createStore.ts";
-import { issueKey } from "../../../services/accounts/issueKey.ts";
 import { uninstallStore } from "../../../services/stores/uninstallStore.ts";
 import { updateStore } from "../../../services/stores/updateStore.ts";
-import { NONE, orNone, parseId, parseMode, parserOf, parseSwitch } from "../../arguments.ts";
+import { NONE, orNone, parseId, parserOf, parseSwitch } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
@@ -167,25 +165,6 @@ const uninstall = async (context: Context, named: string, options: JsonOption): 
   }
 };
 
-const issue = async (
-  { io, connections, clock }: Context,
-  named: string,
-  { mode, json }: JsonOption & { readonly mode: Mode },
-): Promise<void> => {
-  const db = await connections.database();
-  const store = await findNamedStore(db, named);
-  const { id, key } = await issueKey({ db, clock }, { id: store.id, type: "store" }, mode);
-  if (json) {
-    printJson(io, { id, mode, key });
-  } else {
-    printRecord(io, { id, mode, key });
-  }
-  say(
-    io,
-    "The key is shown only now: keep it. The older keys stay valid: impact store show lists them, impact key revoke ends one.",
-  );
-};
-
 const NAMED = "its id or domain";
 
 /** An option whose default the help shows in dollars, as people write it. */
@@ -262,15 +241,6 @@ export const addStoreCommands = (program: Command, context: Context): void => {
     .option("--json", "print JSON")
     .action((named: string, options: JsonOption) =>
       change(context, named, { uninstalledAt: null }, options),
-    );
-  store
-    .command("issue-key")
-    .description("issue a further key and print it, once; store show lists all")
-    .argument("<store>", NAMED)
-    .requiredOption("--mode <mode>", "live or test", parseMode)
-    .option("--json", "print JSON")
-    .action((named: string, options: JsonOption & { readonly mode: Mode }) =>
-      issue(context, named, options),
     );
   addBookCommands(store, context);
 };

@@ -1,0 +1,41 @@
+import { createOrganization } from "../../../services/accounts/createOrganization.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { say } from "../../io.ts";
+import { printJson, printRecord } from "../../output/print.ts";
+import { warnAboutStripe } from "./warnAboutStripe.ts";
+
+export type CreateOptions = {
+  readonly name: string;
+  readonly fractional?: true;
+  readonly billingDay: number;
+  readonly stripeCustomer?: string;
+  readonly stripeSubscription?: string;
+  readonly json?: true;
+};
+
+export const createOrg = async (context: Context, options: CreateOptions): Promise<void> => {
+  const { io, connections, clock } = context;
+  const { stripeCustomer = null, stripeSubscription = null } = options;
+  if (stripeSubscription !== null && stripeCustomer === null) {
+    throw new CommandError(EXIT.usage, "--stripe-subscription requires --stripe-customer.");
+  }
+  const { id, name, apiKeyProd, apiKeyTest } = await createOrganization(
+    { db: await connections.database(), clock },
+    {
+      name: options.name,
+      fractionalCounting: options.fractional ?? false,
+      billingDay: options.billingDay,
+      stripeCustomerId: stripeCustomer,
+      stripeSubscriptionId: stripeSubscription,
+    },
+  );
+  const created = { id, name, api_key_prod: apiKeyProd, api_key_test: apiKeyTest };
+  if (options.json) {
+    printJson(io, created);
+  } else {
+    printRecord(io, created);
+  }
+  say(io, "Save these keys now; they cannot be shown again.");
+  await warnAboutStripe(context, stripeCustomer, stripeSubscription);
+};

@@ -1,0 +1,28 @@
+import type { Account } from "../../../db/accounts/accounts.ts";
+import type { Context } from "../../context.ts";
+import { printRecord } from "../../output/print.ts";
+
+/** An organization as programs read it. */
+export const presentOrganization = (account: Account) => ({
+  id: account.id,
+  name: account.name,
+  fractional_counting: account.fractionalCounting,
+  billing_day: account.billingDay,
+  stripe_customer_id: account.stripeCustomerId,
+  stripe_subscription_id: account.stripeSubscriptionId,
+  charity_provider: account.charityProvider,
+  created_at: account.createdAt,
+});
+
+export const printOrganization = ({ io }: Context, account: Account): void => {
+  printRecord(io, {
+    id: account.id,
+    name: account.name,
+    "fractional counting": account.fractionalCounting,
+    "billing day": account.billingDay,
+    "stripe customer": account.stripeCustomerId,
+    "stripe subscription": account.stripeSubscriptionId,
+    "charity provider": account.charityProvider,
+    created: account.createdAt,
+  });
+};

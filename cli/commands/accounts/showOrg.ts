@@ -1,0 +1,75 @@
+import type { DatabasePool } from "slonik";
+import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
+import { readTotals } from "../../../db/registrations/totals.ts";
+import { KINDS, MODES } from "../../../domain/accounts/accounts.ts";
+import { monthOf } from "../../../domain/registrations/registrations.ts";
+import type { Owner, Totals } from "../../../domain/registrations/registrations.ts";
+import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
+import type { Context } from "../../context.ts";
+import {
+  DONATION_HEADINGS,
+  donationRows,
+  presentDonationBooks,
+  readDonationBooks,
+} from "../../output/presentDonations.ts";
+import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
+import { printJson, printRecord, printTable } from "../../output/print.ts";
+import { presentOrganization, printOrganization } from "./presentOrganization.ts";
+
+/** Reads an account's totals of each mode and kind. */
+const readAllTotals = (
+  db: DatabasePool,
+  accountId: string,
+  now: Date,
+): Promise<readonly { readonly owner: Owner; readonly totals: Totals }[]> => {
+  const owners = MODES.flatMap((mode) => KINDS.map((kind): Owner => ({ accountId, mode, kind })));
+  return Promise.all(
+    owners.map(async (owner) => ({ owner, totals: await readTotals(db, owner, now) })),
+  );
+};
+
+export const showOrg = async (
+  context: Context,
+  id: string,
+  { json }: { readonly json?: true },
+): Promise<void> => {
+  const { io, connections, clock } = context;
+  const db = await connections.database();
+  const now = clock.now();
+  const account = await getOrganization(db, id);
+  const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
+  const [owned, donations, keys] = await Promise.all([
+    readAllTotals(db, id, now),
+    readDonationBooks(db, clock, id),
+    listApiKeys(db, id),
+  ]);
+  if (json) {
+    printJson(io, {
+      ...presentOrganization(account),
+      dashboard_url: dashboardUrl,
+      totals: owned.map(({ owner: { mode, kind }, totals: { all, month } }) => ({
+        mode,
+        kind,
+        all,
+        month,
+      })),
+      donations: presentDonationBooks(donations),
+      keys: keys.map(presentKey),
+    });
+    return;
+  }
+  printOrganization(context, account);
+  io.stdout.write("\n");
+  printTable(
+    io,
+    ["mode", "kind", "all time", monthOf(now)],
+    owned.map(({ owner, totals }) => [owner.mode, owner.kind, totals.all, totals.month]),
+  );
+  io.stdout.write("\n");
+  printTable(io, KEY_HEADINGS, keyRows(keys));
+  io.stdout.write("\n");
+  printTable(io, DONATION_HEADINGS, donationRows(donations));
+  io.stdout.write("\n");
+  printRecord(io, { dashboard: dashboardUrl });
+};

@@ -1,0 +1,63 @@
+import type { AccountChanges } from "../../../db/accounts/accounts.ts";
+import type { CharityProviderName } from "../../../domain/charities/charities.ts";
+import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
+import { NONE } from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { printJson } from "../../output/print.ts";
+import { presentOrganization, printOrganization } from "./presentOrganization.ts";
+import { warnAboutStripe } from "./warnAboutStripe.ts";
+
+const nullIfNone = (given: string): string | null => (given === NONE ? null : given);
+
+export type UpdateOptions = {
+  readonly name?: string;
+  readonly fractional?: boolean;
+  readonly billingDay?: number;
+  readonly stripeCustomer?: string;
+  readonly stripeSubscription?: string;
+  readonly charityProvider?: CharityProviderName;
+  readonly json?: true;
+};
+
+export const updateOrg = async (
+  context: Context,
+  id: string,
+  options: UpdateOptions,
+): Promise<void> => {
+  const {
+    name,
+    fractional,
+    billingDay,
+    stripeCustomer,
+    stripeSubscription,
+    charityProvider,
+    json,
+  } = options;
+  const changes: AccountChanges = {
+    ...(name === undefined ? {} : { name }),
+    ...(fractional === undefined ? {} : { fractionalCounting: fractional }),
+    ...(billingDay === undefined ? {} : { billingDay }),
+    ...(stripeCustomer === undefined ? {} : { stripeCustomerId: nullIfNone(stripeCustomer) }),
+    ...(stripeSubscription === undefined
+      ? {}
+      : { stripeSubscriptionId: nullIfNone(stripeSubscription) }),
+    ...(charityProvider === undefined ? {} : { charityProvider }),
+  };
+  if (Object.keys(changes).length === 0) {
+    throw new CommandError(EXIT.usage, "Nothing to change. Give at least one option.");
+  }
+  const account = await updateOrganization(
+    { db: await context.connections.database() },
+    id,
+    changes,
+  );
+  if (json) {
+    printJson(context.io, presentOrganization(account));
+  } else {
+    printOrganization(context, account);
+  }
+  if (stripeCustomer !== undefined || stripeSubscription !== undefined) {
+    await warnAboutStripe(context, account.stripeCustomerId, account.stripeSubscriptionId);
+  }
+};
