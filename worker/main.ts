@@ -45,7 +45,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   // Clients wait for donations, so their worker starts before anything that waits for other services.
   const interactiveWorker = runWorker(
     {
-      activities: createDonationActivities({ db, clock, billing, charities }),
+      activities: createDonationActivities({ charities }),
       taskQueue: INTERACTIVE_QUEUE,
       workflowBundle,
       logger,

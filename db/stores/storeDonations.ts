@@ -6,8 +6,7 @@ import { safeInteger } from "../columns.ts";
 import { customerConditions } from "./customerConditions.ts";
 import { sql } from "../sql.ts";
 
-/** Adds to a donation for whom and for which order it was made. */
-export const describeStoreDonation = async (
+export const setDonationCustomer = async (
   transaction: DatabaseTransactionConnection,
   id: string,
   details: Omit<CustomerDetails, "notes">,

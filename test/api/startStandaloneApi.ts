@@ -3,6 +3,7 @@ import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import type { CopyPool } from "../../db/copyPool.ts";
 import type { HealthChecks } from "../../api/health/healthEndpoints.ts";
+import { createCharityValidator } from "../../api/charities/createCharityValidator.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
@@ -14,7 +15,7 @@ import { takePermit as takePermitOf } from "../../db/rateLimits.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
-import type { ValidateDonation } from "../../services/charities/donate.ts";
+import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
 import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
 import type { RegistrationWriter } from "../../services/registrations/registrationWriter.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
@@ -22,6 +23,7 @@ import { openTestCopies } from "../support/database.ts";
 import { CATALOGUE_ONLY } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { serve } from "../support/server.ts";
+import { unreachableTemporal } from "../support/unreachableTemporal.ts";
 import { createAnswerChecker, parseBody } from "./answerChecker.ts";
 import type { AnswerText } from "./answerChecker.ts";
 
@@ -53,6 +55,24 @@ export type Api = {
   readonly logged: () => readonly Record<string, unknown>[];
 };
 
+export type StandaloneApiOptions = {
+  readonly db: DatabasePool;
+  readonly copies?: CopyPool;
+  readonly clock?: Clock;
+  readonly authenticator?: Authenticate;
+  readonly writer?: RegistrationWriter;
+  readonly checks?: HealthChecks;
+  readonly billing?: Billing;
+  readonly charities?: Charities;
+  /** Without one, Temporal cannot be reached. */
+  readonly validateCharity?: ValidateCharity;
+  readonly takePermit?: TakePermit;
+  readonly planting?: Planting;
+  readonly publicBaseUrl?: string | null;
+  readonly plantingCallbackSecret?: string | null;
+  readonly wakeOrder?: (orderId: number) => Promise<void>;
+};
+
 /** Serves the standalone interface on a real port over a real database until the test ends. */
 export const startStandaloneApi = async (
   t: ExecutionContext,
@@ -69,29 +89,13 @@ export const startStandaloneApi = async (
       clock,
       settings: CATALOGUE_ONLY,
     }),
-    validateDonation = () => Promise.reject(new Error("Nobody decides upon donations.")),
+    validateCharity = createCharityValidator(unreachableTemporal()),
     takePermit = (bucket, limit) => takePermitOf(db, bucket, limit),
     planting = createTestPlanting(db),
     publicBaseUrl = null,
     plantingCallbackSecret = null,
     wakeOrder = () => Promise.resolve(),
-  }: {
-    readonly db: DatabasePool;
-    readonly copies?: CopyPool;
-    readonly clock?: Clock;
-    readonly authenticator?: Authenticate;
-    readonly writer?: RegistrationWriter;
-    readonly checks?: HealthChecks;
-    readonly billing?: Billing;
-    readonly charities?: Charities;
-    /** Decides upon donations; without one each times out. */
-    readonly validateDonation?: ValidateDonation;
-    readonly takePermit?: TakePermit;
-    readonly planting?: Planting;
-    readonly publicBaseUrl?: string | null;
-    readonly plantingCallbackSecret?: string | null;
-    readonly wakeOrder?: (orderId: number) => Promise<void>;
-  },
+  }: StandaloneApiOptions,
 ): Promise<Api> => {
   const lines: string[] = [];
   const own = { url: "" };
@@ -104,7 +108,7 @@ export const startStandaloneApi = async (
     checks,
     billing,
     charities,
-    validateDonation,
+    validateCharity,
     takePermit,
     logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
     observe: () => undefined,

@@ -28,7 +28,7 @@ const listed = z.array(z.looseObject({ id: z.string() }));
 
 const stage = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
   const clock = createMovableClock("2026-03-10T12:00:00.000Z");
-  const api = await startDonationApi(t, { clock, takePermit: () => Promise.resolve(true) });
+  const api = await startDonationApi(t, { clock });
   return {
     ...api,
     donate: async ({ at, ...fields } = {}) => {

@@ -18,7 +18,7 @@ type Scene = DonationApi & {
 
 const stage = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
   const clock = createMovableClock("2026-03-10T12:00:00.000Z");
-  const api = await startDonationApi(t, { clock, takePermit: () => Promise.resolve(true) });
+  const api = await startDonationApi(t, { clock });
   return {
     ...api,
     clock,

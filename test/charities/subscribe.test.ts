@@ -19,7 +19,7 @@ import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { CATALOGUE_ONLY, createTestOrganization } from "../support/factories.ts";
-import { decideHere, startDonationApi } from "./donationSetup.ts";
+import { highRateLimit, startDonationApi } from "./donationSetup.ts";
 
 const test = testWithDatabase();
 
@@ -82,8 +82,7 @@ const stage = async (
     db,
     billing,
     charities,
-    validateDonation: decideHere({ db, clock: systemClock, billing, charities }),
-    takePermit: () => Promise.resolve(true),
+    takePermit: highRateLimit(db),
   });
   const organization = await createTestOrganization(db, {
     stripeCustomerId: customerId,
@@ -289,7 +288,7 @@ test("test mode never reaches Stripe", async (t) => {
 });
 
 test("subscribing takes no fields", async (t) => {
-  const { call, live } = await startDonationApi(t, { takePermit: () => Promise.resolve(true) });
+  const { call, live } = await startDonationApi(t);
   for (const [body, error] of [
     [{ plan: "gold" }, "plan: unknown field"],
     [[], "the body must be a JSON object"],
