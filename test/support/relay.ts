@@ -3,15 +3,17 @@ import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import type { ExecutionContext } from "ava";
 
-/** Stands between a program and its database, so that a test can take the database away. */
+/** Forwards connections to the database, so that a test can interrupt them. */
 export const startRelay = async (
   t: ExecutionContext,
   databaseUrl: string,
 ): Promise<{
   readonly url: string;
-  /** Closes every connection and takes no new one. */
+  /** Returns how many connections have been opened so far. */
+  readonly connectionCount: () => number;
+  /** Closes every connection and refuses new ones. */
   readonly cut: () => void;
-  /** Lets nothing through any more on the connections that there are, closing neither side; new ones work. */
+  /** Stops forwarding on the existing connections without closing them; new ones work. */
   readonly freeze: () => void;
 }> => {
   const url = new URL(databaseUrl);
@@ -37,6 +39,7 @@ export const startRelay = async (
   url.port = String((relay.address() as AddressInfo).port);
   return {
     url: url.href,
+    connectionCount: () => pairs.size,
     cut,
     freeze: () => {
       for (const [near, far] of pairs) {
