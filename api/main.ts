@@ -10,7 +10,7 @@ import { runProgram } from "../program/runProgram.ts";
 import type { RunningPart } from "../program/runProgram.ts";
 import { serveMetrics } from "../program/serveMetrics.ts";
 import { startServer } from "../program/startServer.ts";
-import type { Listener, RunningServer } from "../program/startServer.ts";
+import type { Listener, RunningServer, ServerOptions } from "../program/startServer.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
 import { wakePlantingOrder } from "../program/wakePlantingOrder.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
@@ -21,18 +21,19 @@ import { createAuthenticator } from "../services/accounts/createAuthenticator.ts
 import { createRegistrationWriter } from "../services/registrations/registrationWriter.ts";
 import { createStoreAuthenticator } from "../services/stores/createStoreAuthenticator.ts";
 import { createStoreImpactWriter } from "../services/stores/storeImpactWriter.ts";
-import { createCharityValidator } from "./charities/createCharityValidator.ts";
 import { createHealthChecks } from "./health/createHealthChecks.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
+import { createDonationValidator } from "./standalone/charities/createDonationValidator.ts";
 import { createStandaloneApp } from "./standalone/createStandaloneApp.ts";
 import { createStoreApp } from "./store/createStoreApp.ts";
 import { presentStoreError } from "./store/errors.ts";
 
-/** The whole of an orderly end; what is not done by then is cut off. */
-const SHUTDOWN_MS = 10_000;
+/** The process exits after this time, even if not everything has stopped. */
+const SHUTDOWN_TIMEOUT_MS = 10_000;
+/** Requests in progress may finish in this time; then their connections are closed. */
 const FINISH_REQUESTS_MS = 7000;
-/** Whoever reports facts of a planting order waits for it. */
-const WAKE_WITHIN_MS = 1000;
+/** Short, because the partner's report waits for it and the workflow polls anyway. */
+const WAKE_TIMEOUT_MS = 1000;
 
 const startApi = async (config: Config, logger: Logger): Promise<RunningPart> => {
   const db = await openDatabase(config);
@@ -46,56 +47,54 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
   const billing = createBilling({ db, stripe: readStripeOptions(config) });
   const charities = createCharities({ db, searches, clock, settings: readCharitySettings(config) });
-  const validateCharity = createCharityValidator(temporal);
   const planting = createPlanting(db, readPlantingSettings(config));
-  const around = {
+  const shared = {
     logger,
     observe: metrics.observeRequest,
     checks: createHealthChecks({ db, temporal }),
   };
   const running: RunningServer[] = [];
-  const ownAddress = (): string =>
+  const publicBaseUrl = (): string =>
     config.PUBLIC_BASE_URL ??
-    browsableUrl(running[0]?.address ?? `http://${config.HOST}:${config.PORT}`);
+    browsableUrl(running[0]?.url ?? `http://${config.HOST}:${config.PORT}`);
   const standalone = createStandaloneApp({
-    ...around,
+    ...shared,
     authenticator: createAuthenticator({ db, accountType: "organization" }),
-    publicBaseUrl: config.PUBLIC_BASE_URL ?? null,
-    ownAddress,
+    publicBaseUrl,
+    documentBaseUrl: config.PUBLIC_BASE_URL ?? ".",
     planting,
     plantingCallbackSecret: config.PLANTING_CALLBACK_SECRET ?? null,
     wakeOrder: async (orderId) => {
-      await wakePlantingOrder(temporal, orderId, WAKE_WITHIN_MS);
+      await wakePlantingOrder(temporal, orderId, WAKE_TIMEOUT_MS);
     },
     db,
     copies,
     clock,
     billing,
     charities,
-    validateCharity,
+    validateDonation: createDonationValidator(temporal),
     takePermit: (bucket, limit) => takePermit(db, bucket, limit),
     writer,
   });
   const store = createStoreApp({
-    ...around,
+    ...shared,
     authenticator: createStoreAuthenticator({ db }),
     db,
     clock,
     charities,
-    validateCharity,
     planting,
-    publicBaseUrl: ownAddress,
+    publicBaseUrl,
     storeWriter,
   });
 
   const host = config.HOST;
   const serve = async (
     listener: Listener,
-    at: Omit<Parameters<typeof startServer>[1], "host">,
+    options: Omit<ServerOptions, "host">,
   ): Promise<string> => {
-    const server = await startServer(listener, { host, ...at });
+    const server = await startServer(listener, { host, ...options });
     running.push(server);
-    return server.address;
+    return server.url;
   };
   const stop = async (): Promise<void> => {
     await Promise.all(running.map((server) => server.close(FINISH_REQUESTS_MS)));
@@ -103,7 +102,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     await Promise.all([db.end(), copies.end(), searches.end()]);
   };
   try {
-    const addresses = {
+    const urls = {
       standalone: await serve(standalone.callback(), { port: config.PORT, setting: "PORT" }),
       store: await serve(store.callback(), {
         port: config.STORE_PORT,
@@ -119,11 +118,11 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
             }),
           }),
     };
-    return { addresses, stop };
+    return { urls, stop };
   } catch (error) {
     await stop();
     throw error;
   }
 };
 
-await runProgram("api", startApi, SHUTDOWN_MS);
+await runProgram("api", startApi, SHUTDOWN_TIMEOUT_MS);

@@ -56,7 +56,7 @@ await runProgram(
       setting: "PORT",
     });
     return {
-      addresses: { standalone: server.address },
+      urls: { standalone: server.url },
       stop: async () => {
         await server.close(1000);
         await Promise.all([db.end(), copies.end()]);

@@ -10,12 +10,12 @@ export type Role = { readonly name: string; readonly module: string };
 export type RunningRole = {
   readonly process: ManagedProcess;
   /** Where it can be reached, by what is to be reached there; as it says itself when it is up. */
-  readonly addresses: Readonly<Record<string, string>>;
+  readonly urls: Readonly<Record<string, string>>;
 };
 
 const readyMessage = z.object({
   type: z.literal("ready"),
-  addresses: z.record(z.string(), z.string()),
+  urls: z.record(z.string(), z.string()),
 });
 
 /** Seconds usually; a busy machine may take long. */
@@ -45,14 +45,14 @@ export const startRole = async (
     [{ signal: "SIGTERM", waitMs: 30_000 }],
     context,
   );
-  const addresses = await new Promise<Readonly<Record<string, string>>>((resolve, reject) => {
+  const urls = await new Promise<Readonly<Record<string, string>>>((resolve, reject) => {
     const tooLate = setTimeout(() => {
       reject(new StartupError(`The ${name} was not ready within ${UP_WITHIN_MS / 1000} seconds.`));
     }, UP_WITHIN_MS);
     child.on("message", (message) => {
       const { data } = readyMessage.safeParse(message);
       if (data !== undefined) {
-        resolve(data.addresses);
+        resolve(data.urls);
       }
     });
     child.once("exit", (code, signal) => {
@@ -65,5 +65,5 @@ export const startRole = async (
     child.once("message", () => clearTimeout(tooLate));
     child.once("exit", () => clearTimeout(tooLate));
   });
-  return { process, addresses };
+  return { process, urls };
 };

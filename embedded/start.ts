@@ -49,9 +49,9 @@ type Output = {
 const printAddress = ({ print }: Output, name: string, address: string): void =>
   print(`${name.padEnd(16)} ${address}`);
 
-const printMetrics = (output: Output, name: string, { addresses }: RunningRole): void => {
-  if (addresses["metrics"] !== undefined) {
-    printAddress(output, name, `${addresses["metrics"]}/metrics`);
+const printMetrics = (output: Output, name: string, { urls }: RunningRole): void => {
+  if (urls["metrics"] !== undefined) {
+    printAddress(output, name, `${urls["metrics"]}/metrics`);
   }
 };
 
@@ -258,10 +258,10 @@ const bringUp = async (
   ]);
   printAddress(output, "worker", `process ${worker.process.identity.pid}`);
   printMetrics(output, "worker metrics", worker);
-  const { standalone: apiUrl, store: storeUrl } = api.addresses;
+  const { standalone: apiUrl, store: storeUrl } = api.urls;
   const identity = identifyProcess(process.pid);
   if (apiUrl === undefined || storeUrl === undefined || identity === null) {
-    throw new TypeError("A ready API has told its addresses");
+    throw new TypeError("A ready API has reported its URLs");
   }
   printAddress(output, "standalone API", apiUrl);
   printAddress(output, "store API", storeUrl);

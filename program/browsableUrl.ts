@@ -1,3 +1,3 @@
-/** The address to show: that of all interfaces is none that a browser could open. */
-export const browsableUrl = (address: string): string =>
-  address.replace(/^http:\/\/(?:0\.0\.0\.0|::|\[::\])(?=:\d+$)/u, "http://localhost");
+/** Returns a URL that a browser can open if the server listens on every interface (`0.0.0.0` or `::`). */
+export const browsableUrl = (url: string): string =>
+  url.replace(/^http:\/\/(?:0\.0\.0\.0|\[?::\]?)(?=:\d+$)/u, "http://localhost");

@@ -8,7 +8,7 @@ import { StartupError } from "./startupError.ts";
 /** A part of the service that runs until it is told to stop. */
 export type RunningPart = {
   /** Where it can be reached, by what is to be reached there. */
-  readonly addresses: Readonly<Record<string, string>>;
+  readonly urls: Readonly<Record<string, string>>;
   /** Settles with an error when the part ends by itself. */
   readonly ended?: Promise<never>;
   readonly stop: () => Promise<void>;
@@ -42,9 +42,9 @@ export const runProgram = async (
     const config = readConfig();
     const logger = createLogger(config, name);
     const end = askedToEnd();
-    const { addresses, ended, stop } = await start(config, logger);
-    logger.info(addresses, "ready");
-    process.send?.({ type: "ready", addresses });
+    const { urls, ended, stop } = await start(config, logger);
+    logger.info(urls, "ready");
+    process.send?.({ type: "ready", urls });
     const reason = await (ended ? Promise.race([end, ended]) : end);
     logger.info({ reason }, "stopping");
     setTimeout(() => {

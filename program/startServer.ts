@@ -5,13 +5,12 @@ import { ERROR_STATUS } from "./apiErrors.ts";
 import type { HttpErrorCode, PresentError } from "./apiErrors.ts";
 import { StartupError } from "./startupError.ts";
 
-/** What answers requests: an app, or a handler. */
 export type Listener = (request: IncomingMessage, response: ServerResponse) => unknown;
 
 export type RunningServer = {
-  /** `http://host:port`, with the port that was really taken. */
-  readonly address: string;
-  /** Takes no new connections, lets the requests under way finish until the deadline, then cuts the rest. */
+  /** `http://host:port`, with the port that was actually bound. */
+  readonly url: string;
+  /** Stops accepting connections, waits for requests in progress until the deadline, then closes their connections. */
   readonly close: (deadlineMs: number) => Promise<void>;
 };
 
@@ -20,8 +19,17 @@ const CLIENT_ERRORS: Readonly<Record<string, readonly [HttpErrorCode, string]>> 
   ERR_HTTP_REQUEST_TIMEOUT: ["request_timeout", "the request took too long to arrive"],
 };
 
-/** Requests that node refuses before they reach the app get a JSON answer too. */
-const answerRefusedByNode = (server: Server, presentError: PresentError): void => {
+export type ServerOptions = {
+  readonly host: string;
+  /** 0 for any free port. */
+  readonly port: number;
+  /** The setting that chose the port, for the error message if it cannot be bound. */
+  readonly setting: string;
+  readonly presentError?: PresentError;
+};
+
+/** Sends a JSON body for requests that Node rejects before they reach the app. */
+const respondToInvalidHttp = (server: Server, presentError: PresentError): void => {
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     if (error.code === "ECONNRESET" || !socket.writable) {
       socket.destroy();
@@ -48,36 +56,26 @@ const answerRefusedByNode = (server: Server, presentError: PresentError): void =
       })
       .end(
         JSON.stringify(
-          presentError(
-            "expectation_failed",
-            "the only expectation that can be met is 100-continue",
-          ),
+          presentError("expectation_failed", "unsupported Expect header; supported: 100-continue"),
         ),
       );
   });
 };
 
-const STARTUP_FAULTS: Readonly<Record<string, string>> = {
+const LISTEN_ERRORS: Readonly<Record<string, string>> = {
   EADDRINUSE: "is in use",
-  EACCES: "may not be used by this user",
+  EACCES: "is not permitted for this user",
   EADDRNOTAVAIL: "is not an address of this machine",
-  ENOTFOUND: "is not a name that can be resolved",
+  ENOTFOUND: "cannot be resolved",
 };
 
-const listen = (
-  server: Server,
-  {
-    host,
-    port,
-    setting,
-  }: { readonly host: string; readonly port: number; readonly setting: string },
-): Promise<void> =>
+const listen = (server: Server, { host, port, setting }: ServerOptions): Promise<void> =>
   new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
-      const fault = STARTUP_FAULTS[error.code ?? ""] ?? `cannot be used (${error.message})`;
+      const problem = LISTEN_ERRORS[error.code ?? ""] ?? `cannot be used (${error.message})`;
       reject(
         new StartupError(
-          `${host}:${port} ${fault}. Set ${setting} to a free port or HOST to another address.`,
+          `${host}:${port} ${problem}. Set ${setting} to a free port or HOST to another address.`,
           { cause: error },
         ),
       );
@@ -89,7 +87,7 @@ const closeServer = async (server: Server, deadlineMs: number): Promise<void> =>
   const closed = new Promise((resolve) => {
     server.close(resolve);
   });
-  // Connections become idle one by one as their requests finish.
+  // A connection becomes idle when its request finishes.
   const sweep = setInterval(() => server.closeIdleConnections(), 50);
   const deadline = setTimeout(() => server.closeAllConnections(), deadlineMs);
   await closed;
@@ -98,42 +96,34 @@ const closeServer = async (server: Server, deadlineMs: number): Promise<void> =>
 };
 
 /**
- * Serves HTTP with bounded patience.
- * @param setting the name of the setting that chose the port, for the message when it cannot be had
- * @throws StartupError when the port cannot be had
+ * Starts an HTTP server with timeouts for slow clients.
+ * @throws StartupError if the port cannot be bound
  */
 export const startServer = async (
   listener: Listener,
-  {
-    presentError = (_code, message) => ({ error: message }),
-    ...at
-  }: {
-    readonly host: string;
-    readonly port: number;
-    readonly setting: string;
-    readonly presentError?: PresentError;
-  },
+  options: ServerOptions,
 ): Promise<RunningServer> => {
   const server = createServer(
     {
-      // A body is at most 64 KiB: half a minute is a very slow client.
+      // A body is at most 64 KiB, so 30 s is enough for any real client.
       requestTimeout: 30_000,
       headersTimeout: 10_000,
-      // Node looks for connections beyond these limits every 30 s otherwise.
+      // Node checks these timeouts only every 30 s by default.
       connectionsCheckingInterval: 2000,
-      // Longer than the 60 s of usual load balancers, so that they close first.
+      // Longer than the 60 s of most load balancers, so that they close idle connections first.
       keepAliveTimeout: 65_000,
       maxHeaderSize: 16 * 1024,
     },
     listener,
   );
-  answerRefusedByNode(server, presentError);
-  await listen(server, at);
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
+  const { presentError = (_code, message) => ({ error: message }) } = options;
+  respondToInvalidHttp(server, presentError);
+  await listen(server, options);
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a listening TCP server has an AddressInfo.
   const { port } = server.address() as AddressInfo;
-  const host = at.host.includes(":") ? `[${at.host}]` : at.host;
+  const host = options.host.includes(":") ? `[${options.host}]` : options.host;
   return {
-    address: `http://${host}:${port}`,
+    url: `http://${host}:${port}`,
     close: (deadlineMs) => closeServer(server, deadlineMs),
   };
 };

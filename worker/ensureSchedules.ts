@@ -8,12 +8,14 @@ import {
   PLANTING_ORDER_CREATION_ID,
 } from "../workflows/plantingOrderCreation.ts";
 import { reconciliation, RECONCILIATION_ID } from "../workflows/reconciliation.ts";
-import { createOutageLog } from "./createOutageLog.ts";
 
-const CALL_TIMEOUT_MS = 4000;
-const RETRY_INTERVAL_MS = 5000;
-/** Schedules disappear with a Temporal server that keeps its state in memory, or when an operator deletes them. */
-const CHECK_INTERVAL_MS = 10 * 60 * 1000;
+const CALLS_WITHIN_MS = 4000;
+const TRY_AGAIN_MS = 5000;
+/** A schedule goes with a Temporal that keeps its state in memory, or is deleted by somebody. */
+const LOOK_AGAIN_MS = 10 * 60 * 1000;
+
+/** Often enough for whoever looks into the log, and not once for every attempt. */
+const TELL_AGAIN_MS = 60_000;
 
 const schedulesOf = (
   taskQueue: string,
@@ -21,7 +23,7 @@ const schedulesOf = (
 ): readonly ScheduleOptions[] => [
   {
     scheduleId: `${RECONCILIATION_ID}-nightly`,
-    // The UTC day has ended and the processor's sums include it.
+    // After the day has ended everywhere that bills in UTC, and the processor has caught up.
     spec: { calendars: [{ hour: 1, minute: 30 }] },
     policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 day" },
     action: {
@@ -48,8 +50,8 @@ const schedulesOf = (
 ];
 
 /**
- * Creates a schedule if it is missing.
- * @param isKnown false updates an existing schedule to the current settings
+ * Creates a schedule that is not there.
+ * @param isKnown false gives the one that exists the current settings
  */
 const ensureSchedule = async (
   temporal: Client,
@@ -73,9 +75,9 @@ const ensureSchedule = async (
 };
 
 /**
- * Creates the schedules of the periodic workflows and recreates those that disappear. Each worker applies its settings to
- * an existing schedule once: otherwise two workers with different settings would overwrite each other's.
- * @returns a promise that resolves after the signal is aborted
+ * Makes sure that the periodic work is scheduled, from however many workers it is asked, and stays so. A schedule is
+ * given the current settings once: two workers that are set differently would take turns.
+ * @returns a promise that resolves when the signal has ended it
  */
 export const ensureSchedules = async (
   {
@@ -83,33 +85,34 @@ export const ensureSchedules = async (
     taskQueue,
     plantingOrderIntervalMs,
     logger,
-    checkIntervalMs = CHECK_INTERVAL_MS,
-    retryIntervalMs = RETRY_INTERVAL_MS,
+    lookAgainMs = LOOK_AGAIN_MS,
   }: {
     readonly temporal: Client;
     readonly taskQueue: string;
     readonly plantingOrderIntervalMs: number;
     readonly logger: Logger;
-    readonly checkIntervalMs?: number;
-    readonly retryIntervalMs?: number;
+    readonly lookAgainMs?: number;
   },
   signal: AbortSignal,
 ): Promise<void> => {
   const schedules = schedulesOf(taskQueue, plantingOrderIntervalMs);
   const known = new Set<ScheduleOptions>();
-  const logOutage = createOutageLog(logger, "the Temporal schedules cannot be created; retrying");
+  let toldAtMs = -TELL_AGAIN_MS;
   while (!signal.aborted) {
-    let pauseMs = checkIntervalMs;
+    let pauseMs = lookAgainMs;
     try {
       for (const schedule of schedules) {
-        await withTemporalDeadline(temporal, CALL_TIMEOUT_MS, () =>
+        await withTemporalDeadline(temporal, CALLS_WITHIN_MS, () =>
           ensureSchedule(temporal, schedule, known.has(schedule)),
         );
         known.add(schedule);
       }
     } catch (error) {
-      pauseMs = retryIntervalMs;
-      logOutage(error);
+      pauseMs = TRY_AGAIN_MS;
+      if (performance.now() - toldAtMs >= TELL_AGAIN_MS) {
+        logger.warn({ err: error }, "the periodic work cannot be scheduled; trying again");
+        toldAtMs = performance.now();
+      }
     }
     await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
   }

@@ -12,50 +12,49 @@ import { lastSealableSecond } from "../domain/billing/usage.ts";
 import { withTemporalDeadline } from "../program/withTemporalDeadline.ts";
 import { refund, refundedSignal } from "../workflows/refund.ts";
 import { usageSender, usageSenderWorkflowId, wakeSignal } from "../workflows/usageSender.ts";
-import { createWakeBackoff } from "./wakeBackoff.ts";
+import { createWakeSchedule } from "./wakeSchedule.ts";
 
-/** Facts wait some seconds before they may be sealed, so more frequent passes would not report usage earlier. */
+/** Facts wait some seconds before they may be sealed, so nothing is gained by looking more often. */
 const PASS_INTERVAL_MS = 1000;
-/** The pause before the next attempt to lead, after losing the lock or failing to acquire it. */
-const LEAD_RETRY_INTERVAL_MS = 3000;
-const CALL_TIMEOUT_MS = 4000;
-const MAX_CONCURRENT_CALLS = 16;
-const REFUNDS_PER_PASS = 200;
+const RECOVERY_MS = 3000;
+const CALL_WITHIN_MS = 4000;
+const CALLS_AT_ONCE = 16;
+const REFUNDS_A_PASS = 200;
 
 /**
- * The idle time after which the database ends the leader's session, so that another process can lead. It exceeds the
- * longest pass without a query, of about a minute, in which every call to Temporal times out.
+ * After so long another process may lead. A pass whose calls all run into their deadline asks nothing of the database
+ * for a minute, and a leader that the database does not answer any more knows it after another.
  */
-const LEADER_IDLE_TIMEOUT_MS = 2 * 60 * 1000;
+const LEADER_SILENCE_MS = 2 * 60 * 1000;
 
 /**
- * Does the work for every item, even if it fails for some.
- * @throws Error with the first failure as its cause, after all items
+ * Does the work for every item, also where it fails for others.
+ * @throws Error with the first failure as its cause, when all items have had their turn
  */
-const forEachConcurrently = async <Item>(
+const inParallel = async <Item>(
   items: readonly Item[],
   work: (item: Item) => Promise<void>,
 ): Promise<void> => {
   const queue = items.values();
   const failures: unknown[] = [];
-  const workers = Array.from({ length: Math.min(MAX_CONCURRENT_CALLS, items.length) }, async () => {
+  const workers = Array.from({ length: Math.min(CALLS_AT_ONCE, items.length) }, async () => {
     for (const item of queue) {
       await work(item).catch((error: unknown) => failures.push(error));
     }
   });
   await Promise.all(workers);
   if (failures.length > 0) {
-    throw new Error(`${failures.length} of ${items.length} workflows could not be signaled.`, {
+    throw new Error(`${failures.length} of ${items.length} could not be started or woken.`, {
       cause: failures[0],
     });
   }
 };
 
 /**
- * Starts or wakes the workflows of what waits in the database: unreported usage and unsettled refunds. The rows are the
- * outbox, so nothing is lost while Temporal or this process is down. One worker process at a time dispatches; a second
- * wake would do no harm.
- * @returns a promise that resolves after the signal is aborted
+ * Starts and wakes workflows for what waits in the database: usage to report and refunds to see through. The rows are
+ * the outbox, so nothing is lost while Temporal or this process is down. Of several worker processes one dispatches at a
+ * time; waking twice would do no harm.
+ * @returns a promise that resolves when the signal has ended it
  */
 export const runDispatcher = async (
   {
@@ -64,26 +63,23 @@ export const runDispatcher = async (
     temporal,
     taskQueue,
     logger,
-    leaderIdleTimeoutMs = LEADER_IDLE_TIMEOUT_MS,
+    silenceMs = LEADER_SILENCE_MS,
   }: {
     readonly db: DatabasePool;
     readonly clock: Clock;
     readonly temporal: Client;
     readonly taskQueue: string;
     readonly logger: Logger;
-    readonly leaderIdleTimeoutMs?: number;
+    readonly silenceMs?: number;
   },
   signal: AbortSignal,
 ): Promise<void> => {
-  const callTemporal = <Result>(work: () => Promise<Result>): Promise<Result> =>
-    withTemporalDeadline(temporal, CALL_TIMEOUT_MS, work);
-
-  const pause = (delayMs: number): Promise<void> =>
-    sleep(delayMs, undefined, { signal }).catch(() => undefined);
+  const call = <Result>(work: () => Promise<Result>): Promise<Result> =>
+    withTemporalDeadline(temporal, CALL_WITHIN_MS, work);
 
   const wakeSender = async ({ accountId, mode, meter }: WaitingStream): Promise<void> => {
     const stream = { accountId, mode, meter };
-    await callTemporal(() =>
+    await call(() =>
       temporal.workflow.signalWithStart(usageSender, {
         workflowId: usageSenderWorkflowId(stream),
         taskQueue,
@@ -97,7 +93,7 @@ export const runDispatcher = async (
     connection: CommonQueryMethods,
     waiting: { readonly id: string; readonly registrationId: string },
   ): Promise<void> => {
-    await callTemporal(() =>
+    await call(() =>
       temporal.workflow.signalWithStart(refund, {
         workflowId: refundIdOf(waiting.registrationId),
         taskQueue,
@@ -108,30 +104,33 @@ export const runDispatcher = async (
     await markRefundDispatched(connection, waiting.id, clock.now());
   };
 
-  // Survives a failed pass, so that the failure does not wake every sender again.
-  const backoff = createWakeBackoff();
+  const pause = (delayMs: number): Promise<void> =>
+    sleep(delayMs, undefined, { signal }).catch(() => undefined);
+
+  // Outlives a pass that fails, so that its failures do not wake everybody.
+  const wakes = createWakeSchedule();
 
   const wakeSenders = async (connection: CommonQueryMethods): Promise<void> => {
     const now = clock.now();
     const ready = (await listWaitingStreams(connection)).filter(
       ({ second }) => second <= lastSealableSecond(now),
     );
-    await forEachConcurrently(backoff.due(ready, now), async (stream) => {
+    await inParallel(wakes.due(ready, now), async (stream) => {
       await wakeSender(stream);
-      backoff.recordWake(stream, now);
+      wakes.woken(stream, now);
     });
   };
 
   const startRefunds = async (connection: CommonQueryMethods): Promise<void> => {
-    await forEachConcurrently(await listWaitingRefunds(connection, REFUNDS_PER_PASS), (waiting) =>
+    await inParallel(await listWaitingRefunds(connection, REFUNDS_A_PASS), (waiting) =>
       startRefund(connection, waiting),
     );
   };
 
-  /** Runs passes on the connection that holds the lock, so that losing the connection ends the leadership. */
+  /** Works on the connection that holds the lock, so that losing the one ends the other. */
   const lead = async (connection: CommonQueryMethods): Promise<void> => {
     while (!signal.aborted) {
-      // A failure of one does not keep the other from running.
+      // Neither has to wait for what is wrong with the other.
       const failures: unknown[] = [];
       for (const pass of [startRefunds, wakeSenders]) {
         await pass(connection).catch((error: unknown) => failures.push(error));
@@ -146,7 +145,7 @@ export const runDispatcher = async (
   while (!signal.aborted) {
     try {
       await db.connect(async (connection) => {
-        if (await tryDispatcherLock(connection, leaderIdleTimeoutMs)) {
+        if (await tryDispatcherLock(connection, silenceMs)) {
           try {
             await lead(connection);
           } finally {
@@ -155,11 +154,8 @@ export const runDispatcher = async (
         }
       });
     } catch (error) {
-      logger.warn(
-        { err: error },
-        "the dispatcher failed and retries; usage and refunds wait in the database",
-      );
+      logger.warn({ err: error }, "dispatching paused; what waits in the database is kept");
     }
-    await pause(LEAD_RETRY_INTERVAL_MS);
+    await pause(RECOVERY_MS);
   }
 };

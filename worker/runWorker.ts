@@ -12,50 +12,52 @@ import type { WorkflowBundleWithSourceMap } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { StartupError } from "../program/startupError.ts";
 import { readTemporalConfig } from "../program/temporalClient.ts";
-import { createOutageLog } from "./createOutageLog.ts";
 
-const RECONNECT_INTERVAL_MS = 2000;
+const CONNECT_AGAIN_MS = 2000;
 
-/** Activities mostly wait for a processor, so many more of them than CPU cores can run concurrently. */
-const MAX_CONCURRENT_ACTIVITIES = 200;
+/** Often enough for whoever looks into the log, and not once for every attempt. */
+const TELL_AGAIN_MS = 60_000;
 
-/** Bundles the workflows for the worker's sandbox. */
+/** Activities mostly wait for a processor, so far more of them than cores may be under way. */
+const ACTIVITIES_AT_ONCE = 200;
+
+/** The workflows as the worker's sandbox runs them. */
 export const bundleWorkflows = (): Promise<WorkflowBundleWithSourceMap> =>
   bundleWorkflowCode({
     workflowsPath: fileURLToPath(new URL("../workflows/index.ts", import.meta.url)),
-    // The bundler's progress messages do not help an operator.
+    // The bundler's reports are of no use to anybody who runs this.
     logger: new DefaultLogger("WARN"),
   });
 
 type WorkerSettings = {
   readonly activities: object;
   readonly taskQueue: string;
-  readonly workflowBundle: Promise<WorkflowBundleWithSourceMap>;
+  readonly bundling: ReturnType<typeof bundleWorkflows>;
   readonly logger: Logger;
 };
 
-const POLLS_REJECTED =
-  "Temporal has rejected this worker's polls for a minute. Check the namespace and the API key, then restart the worker.";
+/** Of a worker whose polls Temporal refuses for a minute the end fails or never comes, and its connection is lost with it. */
+const REFUSED =
+  "Temporal has refused this worker's polls for a minute, so it ends. Check the namespace and the key, then start it again.";
 
-/** The shutdown of a healthy worker takes less. */
+/** An orderly end takes less. */
 const STUCK_AFTER_MS = 30_000;
-const CHECK_INTERVAL_MS = 1000;
+const LOOK_EVERY_MS = 1000;
 
-/** Rejects once the worker has not been running for too long: a worker whose polls are rejected may never finish its shutdown. */
 const rejectWhenStuck = async (worker: Worker, signal: AbortSignal): Promise<void> => {
-  let lastRunningAtMs = performance.now();
+  let runningAtMs = performance.now();
   for (;;) {
-    await sleep(CHECK_INTERVAL_MS, undefined, { signal });
+    await sleep(LOOK_EVERY_MS, undefined, { signal });
     if (worker.getState() === "RUNNING") {
-      lastRunningAtMs = performance.now();
-    } else if (performance.now() - lastRunningAtMs > STUCK_AFTER_MS) {
-      throw new StartupError(POLLS_REJECTED);
+      runningAtMs = performance.now();
+    } else if (performance.now() - runningAtMs > STUCK_AFTER_MS) {
+      throw new StartupError(REFUSED);
     }
   }
 };
 
-const connectAndRun = async (
-  { activities, taskQueue, workflowBundle }: WorkerSettings,
+const workUntil = async (
+  { activities, taskQueue, bundling }: WorkerSettings,
   signal: AbortSignal,
 ): Promise<void> => {
   const { connectionOptions, namespace } = readTemporalConfig();
@@ -65,16 +67,16 @@ const connectAndRun = async (
       connection,
       namespace,
       taskQueue,
-      workflowBundle: await workflowBundle,
+      workflowBundle: await bundling,
       activities,
-      maxConcurrentActivityTaskExecutions: MAX_CONCURRENT_ACTIVITIES,
+      maxConcurrentActivityTaskExecutions: ACTIVITIES_AT_ONCE,
       shutdownGraceTime: "10 seconds",
       shutdownForceTime: "20 seconds",
     });
-    // Started even if the signal is already aborted: a worker that never ran does not release its connection.
+    // Running first: a worker that never ran neither shuts down nor lets go of its connection.
     const running = worker.run();
     const stop = (): void => {
-      // shutdown() throws in every other state.
+      // One that is ending by itself cannot be told to.
       if (worker.getState() === "RUNNING") {
         worker.shutdown();
       }
@@ -84,19 +86,18 @@ const connectAndRun = async (
     } else {
       signal.addEventListener("abort", stop);
     }
-    const watch = new AbortController();
+    const watching = new AbortController();
     try {
-      await Promise.race([running, rejectWhenStuck(worker, watch.signal)]);
+      await Promise.race([running, rejectWhenStuck(worker, watching.signal)]);
     } catch (error) {
       throw error instanceof IllegalStateError
-        ? new StartupError(POLLS_REJECTED, { cause: error })
+        ? new StartupError(REFUSED, { cause: error })
         : error;
     } finally {
-      watch.abort();
+      watching.abort();
       signal.removeEventListener("abort", stop);
     }
   } catch (error) {
-    // The connection of a stuck worker cannot be closed; the process exits.
     if (!(error instanceof StartupError)) {
       await connection.close();
     }
@@ -106,24 +107,27 @@ const connectAndRun = async (
 };
 
 /**
- * Runs a Temporal worker until the signal is aborted, then waits for running tasks. While Temporal is down or rejects the
- * connection, it retries: an operator may correct the namespace or the API key meanwhile.
- * @throws StartupError if Temporal rejects the polls of a connected worker
+ * Works on a task queue until the signal comes, then finishes what is under way. It waits for a Temporal that is not
+ * there yet, or not any more, or that refuses the connection: a key or a namespace may be put right while it waits.
+ * @throws StartupError when Temporal has refused the polls of a worker that ran
  */
 export const runWorker = async (settings: WorkerSettings, signal: AbortSignal): Promise<void> => {
-  const logOutage = createOutageLog(
-    settings.logger,
-    "cannot connect to Temporal; retrying, usage waits in the database",
-  );
+  let toldAtMs = -TELL_AGAIN_MS;
   while (!signal.aborted) {
     try {
-      await connectAndRun(settings, signal);
+      await workUntil(settings, signal);
     } catch (error) {
       if (!(error instanceof TransportError)) {
         throw error;
       }
-      logOutage(error);
-      await sleep(RECONNECT_INTERVAL_MS, undefined, { signal }).catch(() => undefined);
+      if (performance.now() - toldAtMs >= TELL_AGAIN_MS) {
+        settings.logger.warn(
+          { err: error },
+          "Temporal cannot be reached, or refuses; usage is kept and will be reported later",
+        );
+        toldAtMs = performance.now();
+      }
+      await sleep(CONNECT_AGAIN_MS, undefined, { signal }).catch(() => undefined);
     }
   }
 };

@@ -5,10 +5,10 @@ import { withTimeout } from "../../domain/withTimeout.ts";
 import { withTemporalDeadline } from "../../program/withTemporalDeadline.ts";
 import type { HealthChecks } from "./healthEndpoints.ts";
 
-/** Shorter than the patience of those who ask, so that they learn which part it is. */
-const PATIENCE_MS = 2000;
+/** Shorter than the usual timeout of a probe, so that the response names the part that failed. */
+const TIMEOUT_MS = 2000;
 
-/** Looks whether the database and Temporal answer, each within two seconds. */
+/** Checks whether the database and Temporal respond, each within two seconds. */
 export const createHealthChecks = ({
   db,
   temporal,
@@ -16,9 +16,9 @@ export const createHealthChecks = ({
   readonly db: DatabasePool;
   readonly temporal: Client;
 }): HealthChecks => ({
-  database: () => withTimeout(AbortSignal.timeout(PATIENCE_MS), readServerStatus(db)),
+  database: () => withTimeout(AbortSignal.timeout(TIMEOUT_MS), readServerStatus(db)),
   temporal: () =>
-    withTemporalDeadline(temporal, PATIENCE_MS, () =>
+    withTemporalDeadline(temporal, TIMEOUT_MS, () =>
       temporal.workflowService.describeNamespace({ namespace: temporal.options.namespace }),
     ),
 });

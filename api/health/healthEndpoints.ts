@@ -2,7 +2,7 @@ import { z } from "zod";
 import { publicEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 
-/** Reject when the dependency does not answer; they bound their own time. */
+/** Each check rejects when its dependency does not respond within the check's own timeout. */
 export type HealthChecks = {
   readonly database: () => Promise<unknown>;
   readonly temporal: () => Promise<unknown>;
@@ -18,31 +18,34 @@ const readyResponse = z
     database: part,
     temporal: part.meta({
       description:
-        "Registrations are accepted while it is unreachable; what follows from them waits.",
+        "While Temporal is unreachable, registrations are accepted; billing and planting wait.",
     }),
   })
   .meta({ id: "Readiness" });
 type Ready = z.output<typeof readyResponse>;
 
-const outcomeOf = (check: () => Promise<unknown>): Promise<Ready["database"]> =>
+const runCheck = (check: () => Promise<unknown>): Promise<Ready["database"]> =>
   check().then(
     () => "ok",
     () => "unreachable",
   );
 
-const readiness = async ({ database, temporal }: HealthChecks): Promise<Ready> => {
-  const [ofDatabase, ofTemporal] = await Promise.all([outcomeOf(database), outcomeOf(temporal)]);
+const checkReadiness = async ({ database, temporal }: HealthChecks): Promise<Ready> => {
+  const [databaseStatus, temporalStatus] = await Promise.all([
+    runCheck(database),
+    runCheck(temporal),
+  ]);
   return {
-    status: ofDatabase === "ok" ? "ok" : "unavailable",
-    database: ofDatabase,
-    temporal: ofTemporal,
+    status: databaseStatus === "ok" ? "ok" : "unavailable",
+    database: databaseStatus,
+    temporal: temporalStatus,
   };
 };
 
-/** `/healthz`: the process answers. `/readyz`: what it depends on does too. */
+/** `/healthz`: the process responds. `/readyz`: so do the services it depends on. */
 export const healthEndpoints = (checks: HealthChecks): readonly Endpoint[] => {
-  // Anybody may ask, as often as they like: those who ask at the same time share one look.
-  let looking: Promise<Ready> | null = null;
+  // Anyone can call this endpoint: concurrent requests share one check, so that they cannot flood the dependencies.
+  let checking: Promise<Ready> | null = null;
   return [
     publicEndpoint({
       method: "get",
@@ -50,7 +53,7 @@ export const healthEndpoints = (checks: HealthChecks): readonly Endpoint[] => {
       description: {
         operationId: "health",
         tag: "operations",
-        summary: "Whether the process is alive",
+        summary: "Check that the process is alive",
         errors: [],
       },
       schemas: { response: liveResponse },
@@ -63,17 +66,17 @@ export const healthEndpoints = (checks: HealthChecks): readonly Endpoint[] => {
       description: {
         operationId: "readiness",
         tag: "operations",
-        summary: "Whether requests can be served, and which dependency answers",
+        summary: "Check that requests can be served, and which dependencies respond",
         otherStatuses: { 503: "The database is unreachable." },
         errors: [],
       },
       schemas: { response: readyResponse },
       examples: { response: { status: "ok", database: "ok", temporal: "ok" } },
       handle: async (ctx) => {
-        looking ??= readiness(checks).finally(() => {
-          looking = null;
+        checking ??= checkReadiness(checks).finally(() => {
+          checking = null;
         });
-        const ready = await looking;
+        const ready = await checking;
         ctx.status = ready.status === "ok" ? 200 : 503;
         return ready;
       },

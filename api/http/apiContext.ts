@@ -2,14 +2,14 @@ import type { ParameterizedContext } from "koa";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { Store } from "../../db/stores/stores.ts";
 
-/** What the middleware finds out about a request. */
+/** What the middleware adds to a request. */
 export type ApiState = {
   requestId: string;
   /** The pattern of the route that matched; absent for unknown paths. */
   route?: string;
-  /** What stands in the path where the route has parameters. */
+  /** The values of the route's path parameters. */
   parameters?: Readonly<Record<string, string>>;
-  /** Absent where no key is asked for. */
+  /** Absent on routes that need no key. */
   caller?: Caller;
   /** The caller's store, on the stores' interface; its balance may be some seconds old. */
   store?: Store;
@@ -17,7 +17,6 @@ export type ApiState = {
 
 export type ApiContext = ParameterizedContext<ApiState>;
 
-/** A parameter of the route's path. */
 export const pathParameter = (ctx: ApiContext, name: string): string => {
   const value = ctx.state.parameters?.[name];
   if (value === undefined) {

@@ -17,19 +17,19 @@ import type { ApiContext, ApiState } from "./apiContext.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { HttpError } from "./httpError.ts";
 
-/** What every interface's app needs of the process around it. */
+/** What the app of either interface needs from its process. */
 export type AppDependencies = {
   readonly logger: Logger;
   readonly observe: RequestObserver;
 };
 
-/** What people and tools read with GET and without a key; not part of the interface. */
+/** A page or file that is served by GET without a key and is not part of the API. */
 export type Page = {
   readonly path: string;
   readonly run: (ctx: ApiContext) => Promise<void> | void;
 };
 
-const rememberRoute =
+const setRoute =
   (path: string): Middleware<ApiState, { params: Record<string, string> }> =>
   (ctx, next) => {
     ctx.state.route = path;
@@ -46,7 +46,7 @@ const requireKey =
     return next();
   };
 
-/** An app around endpoints: the same way in for each, in the order of the list below. */
+/** Creates the app of one interface: every request passes the middleware below in its order. */
 export const createApp = ({
   logger,
   observe,
@@ -57,9 +57,9 @@ export const createApp = ({
   pages = [],
   browserFallbacks = [],
 }: AppDependencies & {
-  /** Lets only requests with a valid key pass, and tells `ctx.state.caller` whose it is. */
+  /** Rejects requests without a valid key, and sets `ctx.state.caller`. */
   readonly checkKey: Middleware<ApiState>;
-  /** Counts the requests of endpoints that have a limit. */
+  /** Limits the requests of endpoints that have `requestsPerSecond`. */
   readonly takePermit?: TakePermit;
   readonly presentError: PresentError;
   readonly endpoints: readonly Endpoint[];
@@ -67,7 +67,7 @@ export const createApp = ({
   readonly browserFallbacks?: readonly BrowserFallback[];
 }): Koa<ApiState> => {
   const app = new Koa<ApiState>();
-  // Answers that Koa itself fails to write; refusals and faults of ours never get here.
+  // Koa reports responses that it cannot write; errors of handlers never get here.
   app.on("error", (error: NodeJS.ErrnoException) => {
     logger.debug({ err: error }, "connection lost");
   });
@@ -80,7 +80,7 @@ export const createApp = ({
   for (const { method, path, access, missingKey, requestsPerSecond, run } of endpoints) {
     router[method](
       path,
-      rememberRoute(path),
+      setRoute(path),
       ...(missingKey === undefined ? [] : [requireKey(missingKey)]),
       ...(access === "key" ? [checkKey] : []),
       ...(requestsPerSecond === undefined
@@ -91,7 +91,7 @@ export const createApp = ({
     );
   }
   for (const { path, run } of pages) {
-    router.get(path, rememberRoute(path), run);
+    router.get(path, setRoute(path), run);
   }
   app.use(router.routes());
   app.use(browserFallback(browserFallbacks));

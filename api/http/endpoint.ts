@@ -3,37 +3,36 @@ import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import type { ApiContext } from "./apiContext.ts";
-import { bodyObject, queryObject } from "./fields.ts";
 import { HttpError } from "./httpError.ts";
-import { parseQuery, parseRequest } from "./parseRequest.ts";
+import { bodyObject, parseQuery, parseRequest, queryObject } from "./parseRequest.ts";
 import { streamJson } from "./streamJson.ts";
 
-/** Something a client may meet beside the answer of success. */
+/** A documented error response of an endpoint. */
 export type ErrorResponse = {
   readonly code: ApiErrorCode;
   readonly when: string;
-  /** A message as it is given. */
+  /** A message as the client receives it. */
   readonly example: string;
-  /** Headers that come with it and what they mean. */
+  /** Headers of the response and what they mean. */
   readonly headers?: Readonly<Record<string, string>>;
 };
 
-/** What the API description tells of an endpoint beside its schemas. */
+/** What the API description says about an endpoint in addition to its schemas. */
 type Description = {
   readonly operationId: string;
   readonly tag: string;
   readonly summary: string;
   readonly details?: string;
-  /** What stands for the parameters in the path. */
+  /** The parameters of the path and what they mean. */
   readonly pathParameters?: Readonly<Record<string, string>>;
   readonly errors: readonly ErrorResponse[];
-  /** Statuses other than 200 under which the answer has its usual shape, and when. */
+  /** Statuses other than 200 whose body has the schema of a success, and when they are returned. */
   readonly otherStatuses?: Readonly<Record<number, string>>;
-  /** Headers that the endpoint knows beside those of the key, and what they mean; all optional. */
+  /** Optional headers of the request other than those of the key, and what they mean. */
   readonly requestHeaders?: Readonly<
     Record<string, { readonly description: string; readonly maxLength?: number }>
   >;
-  /** Headers of the answer of success and what they mean. One with an ETag may be answered 304. */
+  /** Headers of a successful response and what they mean. An endpoint with an ETag may respond 304. */
   readonly responseHeaders?: Readonly<Record<string, string>>;
 };
 
@@ -48,15 +47,15 @@ type Examples<Body extends z.ZodType, ResponseBody extends z.ZodType> = {
   readonly response: z.output<ResponseBody>;
 };
 
-/** One method of one path: what the description tells and what the router runs are the same. */
+/** One method of one path. The router runs it and the API description is generated from it. */
 export type Endpoint = {
   readonly method: "get" | "post";
   /** With parameters as in `/evidence/tree/:id`. */
   readonly path: string;
   readonly access: "key" | "public";
-  /** The message of a 401 where a missing key is told from a wrong one. */
+  /** The message of a 401 for a missing key, where it differs from the response to a wrong one. */
   readonly missingKey?: string;
-  /** How many requests of one key are taken within any second, by all processes together; absent for no limit. */
+  /** How many requests of one key are accepted in any second by all processes together; absent for no limit. */
   readonly requestsPerSecond?: number;
   readonly description: Description;
   readonly schemas: Schemas<z.ZodType, z.ZodType, z.ZodType>;
@@ -76,18 +75,28 @@ type Definition<
   ResponseBody extends z.ZodType,
 > = Omit<Endpoint, "access" | "examples" | "run" | "schemas"> & {
   readonly schemas: Schemas<Query, Body, ResponseBody>;
-  /** A request that works, and its answer. */
+  /** A request that works, and its response. */
   readonly examples: Examples<Body, ResponseBody>;
-  /** A refusal that comes before the body's schema has its say. */
-  readonly refuseBody?: (body: unknown) => string | null;
+  /** Checks the body before its schema does; returns the message of a 400, or null. */
+  readonly checkBody?: (body: unknown) => string | null;
 };
 
-/** What a body may hold where none is asked for. */
+/** An endpoint for clients with a key; `Result` is what its handler returns. */
+export type KeyDefinition<
+  Query extends z.ZodType,
+  Body extends z.ZodType,
+  ResponseBody extends z.ZodType,
+  Result,
+> = Definition<Query, Body, ResponseBody> & {
+  readonly handle: (request: Request<Query, Body> & { readonly caller: Caller }) => Result;
+};
+
+/** The body of a POST that takes no fields. */
 const NO_FIELDS = bodyObject({});
 /** For endpoints without query parameters. */
 const NO_PARAMETERS = queryObject({});
 
-const wellFormed = (querystring: string): boolean => {
+const isWellFormed = (querystring: string): boolean => {
   try {
     decodeURIComponent(querystring);
     return true;
@@ -101,10 +110,10 @@ const readRequest = <
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
 >(
-  { method, schemas, refuseBody }: Definition<Query, Body, ResponseBody>,
+  { method, schemas, checkBody }: Definition<Query, Body, ResponseBody>,
   ctx: ApiContext,
 ): Request<Query, Body> => {
-  if (ctx.querystring !== "" && !wellFormed(ctx.querystring)) {
+  if (ctx.querystring !== "" && !isWellFormed(ctx.querystring)) {
     throw new HttpError(
       "request_malformed",
       "the query string is not well-formed percent-encoded UTF-8",
@@ -113,14 +122,14 @@ const readRequest = <
   if (ctx.querystring !== "" && schemas.query === undefined) {
     parseQuery(NO_PARAMETERS, ctx.query);
   }
-  const refusal = refuseBody?.(ctx.request.body) ?? null;
-  if (refusal !== null) {
-    throw new DomainError("request_invalid", refusal);
+  const problem = checkBody?.(ctx.request.body) ?? null;
+  if (problem !== null) {
+    throw new DomainError("request_invalid", problem);
   }
   if (method === "post" && schemas.body === undefined) {
     parseRequest(NO_FIELDS, ctx.request.body, "field");
   }
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a handler without a schema is given undefined and its type says unknown.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the value is undefined and its type unknown.
   return {
     ctx,
     query: schemas.query && parseQuery(schemas.query, ctx.query),
@@ -130,110 +139,90 @@ const readRequest = <
 
 const callerOf = (ctx: ApiContext): Caller => {
   if (ctx.state.caller === undefined) {
-    throw new TypeError("The route runs without the authentication that its handler counts on.");
+    throw new TypeError("The route is not authenticated, but its handler needs a caller.");
   }
   return ctx.state.caller;
 };
 
-const describe = <Query extends z.ZodType, Body extends z.ZodType, ResponseBody extends z.ZodType>({
-  method,
-  path,
-  missingKey,
-  requestsPerSecond,
-  description,
-  schemas,
-  examples,
-}: Definition<Query, Body, ResponseBody>): Omit<Endpoint, "access" | "run"> => ({
-  method,
-  path,
-  ...(missingKey === undefined ? {} : { missingKey }),
-  ...(requestsPerSecond === undefined ? {} : { requestsPerSecond }),
-  description,
-  schemas,
-  examples,
-});
+/** @param respond sends what the handler returns; the request has been checked by then */
+const buildKeyEndpoint = <
+  Query extends z.ZodType,
+  Body extends z.ZodType,
+  ResponseBody extends z.ZodType,
+  Result,
+>(
+  definition: KeyDefinition<Query, Body, ResponseBody, Result>,
+  respond: (ctx: ApiContext, handle: () => Result) => Promise<void>,
+): Endpoint => {
+  const { handle, checkBody: _, ...endpoint } = definition;
+  return {
+    ...endpoint,
+    access: "key",
+    run: async (ctx) => {
+      const caller = callerOf(ctx);
+      const request = readRequest(definition, ctx);
+      await respond(ctx, () => handle({ ...request, caller }));
+    },
+  };
+};
 
 /**
- * An endpoint for clients with a key. The compiler holds the answer to its schema; the tests hold real answers to the
- * schema in the API description. Parsing each answer again here would cost every request what only a bug needs.
+ * Defines an endpoint for clients with a key. The compiler checks the handler's result against the schema, and the tests
+ * check real responses against the API description, so responses are not parsed again at run time.
  */
 export const keyEndpoint = <
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
   Query extends z.ZodType = z.ZodType,
 >(
-  definition: Definition<Query, Body, ResponseBody> & {
-    readonly handle: (
-      request: Request<Query, Body> & { readonly caller: Caller },
-    ) => Promise<z.output<ResponseBody>>;
-  },
-): Endpoint => ({
-  ...describe(definition),
-  access: "key",
-  run: async (ctx) => {
-    const caller = callerOf(ctx);
-    ctx.body = await definition.handle({ ...readRequest(definition, ctx), caller });
-  },
-});
+  definition: KeyDefinition<Query, Body, ResponseBody, Promise<z.output<ResponseBody>>>,
+): Endpoint =>
+  buildKeyEndpoint(definition, async (ctx, handle) => {
+    ctx.body = await handle();
+  });
 
 /**
- * An endpoint for clients with a key whose answer is JSON already, so that a repeat can be the same to the byte. A client
- * that has the text of the handler's ETag is told so.
+ * Defines an endpoint whose handler returns JSON text, so that a replay can be byte-identical. If the handler sets an ETag
+ * that matches the request's If-None-Match, the response is a 304.
  */
 export const textKeyEndpoint = <
   Body extends z.ZodType,
   ResponseBody extends z.ZodType,
   Query extends z.ZodType = z.ZodType,
 >(
-  definition: Definition<Query, Body, ResponseBody> & {
-    readonly handle: (
-      request: Request<Query, Body> & { readonly caller: Caller },
-    ) => Promise<string>;
-  },
-): Endpoint => ({
-  ...describe(definition),
-  access: "key",
-  run: async (ctx) => {
-    const caller = callerOf(ctx);
-    ctx.body = await definition.handle({ ...readRequest(definition, ctx), caller });
+  definition: KeyDefinition<Query, Body, ResponseBody, Promise<string>>,
+): Endpoint =>
+  buildKeyEndpoint(definition, async (ctx, handle) => {
+    ctx.body = await handle();
     ctx.type = "application/json";
     if (ctx.fresh) {
       ctx.status = 304;
     }
-  },
-});
+  });
 
-/** An endpoint for clients with a key whose answer may be too long to be held in memory. */
+/** Defines an endpoint whose response may be too long to be held in memory. HEAD does not run the handler. */
 export const streamedKeyEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
-  definition: Definition<Query, z.ZodType, ResponseBody> & {
-    readonly handle: (
-      request: Request<Query, z.ZodType> & { readonly caller: Caller },
-    ) => AsyncIterable<string | Buffer>;
-  },
-): Endpoint => ({
-  ...describe(definition),
-  access: "key",
-  run: async (ctx) => {
-    const caller = callerOf(ctx);
-    const request = readRequest(definition, ctx);
+  definition: KeyDefinition<Query, z.ZodType, ResponseBody, AsyncIterable<string | Buffer>>,
+): Endpoint =>
+  buildKeyEndpoint(definition, async (ctx, handle) => {
     if (ctx.method === "HEAD") {
       ctx.status = 200;
       ctx.type = "application/json";
       return;
     }
-    await streamJson(ctx, definition.handle({ ...request, caller }));
-  },
-});
+    await streamJson(ctx, handle());
+  });
 
-/** An endpoint that everybody may use. */
-export const publicEndpoint = <ResponseBody extends z.ZodType>(
-  definition: Definition<z.ZodType, z.ZodType, ResponseBody> & {
-    readonly handle: (ctx: ApiContext) => Promise<z.output<ResponseBody>>;
-  },
-): Endpoint => ({
-  ...describe(definition),
+/** Defines an endpoint that needs no key. */
+export const publicEndpoint = <ResponseBody extends z.ZodType>({
+  handle,
+  ...endpoint
+}: Omit<Definition<z.ZodType, z.ZodType, ResponseBody>, "checkBody"> & {
+  readonly handle: (ctx: ApiContext) => Promise<z.output<ResponseBody>>;
+}): Endpoint => ({
+  ...endpoint,
   access: "public",
   run: async (ctx) => {
-    ctx.body = await definition.handle(ctx);
+    ctx.body = await handle(ctx);
   },
 });

@@ -1,12 +1,22 @@
 import type { ParsedUrlQuery } from "node:querystring";
-import type { z } from "zod";
+import { z } from "zod";
 import { describeIssues } from "../../domain/describeIssues.ts";
 import { DomainError } from "../../domain/errors.ts";
 
+/** A body with these fields and no others. */
+export const bodyObject = <Shape extends z.ZodRawShape>(shape: Shape) =>
+  z.strictObject(shape, {
+    error: (issue) =>
+      issue.code === "invalid_type" ? "the body must be a JSON object" : undefined,
+  });
+
+/** Query parameters: each at most once, no others. */
+export const queryObject = <Shape extends z.ZodRawShape>(shape: Shape) => z.strictObject(shape);
+
 /**
- * Checks one part of a request.
- * @param part what one of its entries is called: `field` or `parameter`
- * @throws DomainError `request_invalid` that names everything that is wrong
+ * Parses one part of a request.
+ * @param part how the messages call its entries
+ * @throws DomainError `request_invalid` that lists every problem
  */
 export const parseRequest = <Schema extends z.ZodType>(
   schema: Schema,
@@ -21,8 +31,8 @@ export const parseRequest = <Schema extends z.ZodType>(
 };
 
 /**
- * Checks a query. What is wrong with a parameter that is given more than once is just that, whatever its values are.
- * @throws DomainError `request_invalid` that names everything that is wrong
+ * Parses a query string. A parameter that is given more than once is reported as that, whatever its values are.
+ * @throws DomainError `request_invalid` that lists every problem
  */
 export const parseQuery = <Schema extends z.ZodType>(
   schema: Schema,

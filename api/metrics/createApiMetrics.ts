@@ -6,30 +6,30 @@ export type ApiMetrics = {
   readonly registry: Registry;
   readonly observeRequest: RequestObserver;
   readonly observeBatch: BatchObserver;
-  /** Reads the length whenever the metrics are. */
+  /** `queueLength` is called whenever the metrics are read. */
   readonly watchQueue: (queueLength: () => number) => void;
 };
 
-/** The API process's metrics in Prometheus' form. */
+/** Creates the metrics of the API process. */
 export const createApiMetrics = (): ApiMetrics => {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const requests = new Histogram({
     name: "impact_http_request_duration_seconds",
-    help: "Requests and how long they took, by route pattern; unknown paths are one route.",
+    help: "Duration of HTTP requests in seconds by method, route pattern and status; unknown paths are one route.",
     labelNames: ["method", "route", "status"],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60],
     registers: [registry],
   });
   const batchSizes = new Histogram({
     name: "impact_registration_batch_size",
-    help: "Registrations written in one transaction.",
+    help: "Number of registrations written in one transaction.",
     buckets: [1, 2, 5, 10, 25, 50, 100, 200, 400],
     registers: [registry],
   });
   const batchDurations = new Histogram({
     name: "impact_registration_batch_duration_seconds",
-    help: "How long the transaction of a batch took.",
+    help: "Duration of the transaction that writes a batch, in seconds.",
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
     registers: [registry],
   });
@@ -44,7 +44,7 @@ export const createApiMetrics = (): ApiMetrics => {
       registry.registerMetric(
         new Gauge({
           name: "impact_registration_queue_length",
-          help: "Registrations that wait to be written.",
+          help: "Number of registrations waiting to be written.",
           registers: [],
           collect() {
             this.set(queueLength());

@@ -3,7 +3,7 @@ import { DomainError } from "../../domain/errors.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
 import type { ApiState } from "../http/apiContext.ts";
 
-/** Lets only requests pass that carry a key, raw, in `Authorization`. */
+/** Rejects requests without a valid key, which is the whole value of `Authorization`. */
 export const authenticate =
   (findCaller: Authenticate): Middleware<ApiState> =>
   async (ctx, next) => {

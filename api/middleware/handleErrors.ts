@@ -6,7 +6,7 @@ import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { ApiErrorCode, PresentError } from "../../program/apiErrors.ts";
 import { HttpError } from "../http/httpError.ts";
 
-/** What the client is told of an error. */
+/** The parts of an error that the client sees. */
 type ReportedError = {
   readonly code: ApiErrorCode;
   readonly message: string;
@@ -15,7 +15,7 @@ type ReportedError = {
 
 const RETRY_LATER = { "Retry-After": "1" };
 
-/** Returns what to report of an error that has a message for the client, null for any other. */
+/** Returns the error response for an error whose message is for the client, null for any other. */
 const asReportedError = (error: unknown): ReportedError | null => {
   if (error instanceof HttpError) {
     return error;
@@ -32,8 +32,8 @@ const asReportedError = (error: unknown): ReportedError | null => {
 };
 
 /**
- * Answers refusals as JSON. An outage is a 500 in its own words, every other error a generic one; both are logged once
- * under the request's id.
+ * Turns errors into JSON responses. An outage is a 500 with its own message, any other unexpected error a 500 with a
+ * generic one; both are logged once with the request's id.
  */
 export const handleErrors =
   ({
@@ -51,7 +51,7 @@ export const handleErrors =
       if (reported === null || reported.code === "internal_error") {
         logger.error(
           { err: error, requestId: ctx.state.requestId, route: ctx.state.route },
-          "fault",
+          "request failed",
         );
       }
       if (ctx.headerSent) {

@@ -5,7 +5,7 @@ import type { ApiState } from "../http/apiContext.ts";
 
 const WINDOW_MS = 1000;
 
-/** Takes so many requests of each key within any second; more are refused before anything is done for them. */
+/** Limits how many requests of one key an endpoint accepts in any second; a rejected request has no effect. */
 export const limitRate =
   ({
     takePermit,
@@ -19,7 +19,7 @@ export const limitRate =
   async (ctx, next) => {
     const { caller } = ctx.state;
     if (takePermit === undefined || caller === undefined) {
-      throw new TypeError(`${endpoint} has a limit and nobody who counts, or no key to count by.`);
+      throw new TypeError(`${endpoint} has a rate limit, but the app has no limiter or no caller.`);
     }
     const limit = { requests: requestsPerSecond, windowMs: WINDOW_MS };
     if (!(await takePermit(`${caller.keyId} ${endpoint}`, limit))) {

@@ -2,15 +2,14 @@ import type { Middleware } from "koa";
 import type { Logger } from "pino";
 import type { ApiState } from "../http/apiContext.ts";
 
-/** One request that was answered, for the metrics. */
 export type RequestObserver = (
   request: { readonly method: string; readonly route: string; readonly status: number },
   durationSeconds: number,
 ) => void;
 
 /**
- * Tells the log and the metrics of each request once. The route's pattern stands for the path, and nothing that the
- * client wrote is logged: paths, queries and bodies may hold keys and personal data.
+ * Logs each request once and reports it to the metrics. The log has the route's pattern and nothing that the client sent,
+ * because paths, queries and bodies may contain keys and personal data.
  */
 export const observeRequest =
   ({

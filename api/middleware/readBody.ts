@@ -7,7 +7,7 @@ const LIMIT_KIB = 64;
 
 const CONTENT_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-?8"?\s*)?;?\s*$/iu;
 
-/** What the parser's errors mean; an error of another kind comes from the bytes, such as broken gzip. */
+/** An error of no known type comes from the bytes themselves, such as invalid gzip. */
 const asHttpError = (error: Error & { type?: string; status?: number }): HttpError => {
   if (error.type === "entity.too.large") {
     return new HttpError("body_too_large", `the body must be at most ${LIMIT_KIB} KiB`, {
@@ -42,7 +42,7 @@ const requireJson = (contentType: string | undefined, hasBody: boolean): void =>
   }
 };
 
-/** Reads a JSON body of limited size; a request without a body is read as an empty object. */
+/** Parses a JSON body of at most 64 KiB; a request without a body has an empty object. */
 export const readBody = (): Middleware<ApiState> => {
   const parse = bodyParser({
     enableTypes: ["json"],

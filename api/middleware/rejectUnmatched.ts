@@ -2,7 +2,7 @@ import type { RouterContext } from "@koa/router";
 import type { ApiState } from "../http/apiContext.ts";
 import { HttpError } from "../http/httpError.ts";
 
-/** Answers what no route took: 404 for an unknown path, 405 for an unknown method of a known one. */
+/** Handles requests that match no route: 404 for an unknown path, 405 for an unknown method, 204 for OPTIONS. */
 export const rejectUnmatched = (ctx: RouterContext<ApiState>): void => {
   const layers = (ctx.matched ?? []).filter((layer) => layer.methods.length > 0);
   const [layer] = layers;
@@ -17,7 +17,7 @@ export const rejectUnmatched = (ctx: RouterContext<ApiState>): void => {
     ctx.status = 204;
     return;
   }
-  throw new HttpError("method_not_allowed", `method not allowed; this path knows ${allow}`, {
+  throw new HttpError("method_not_allowed", `method not allowed; allowed: ${allow}`, {
     headers: { Allow: allow },
   });
 };

@@ -5,19 +5,20 @@ import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 
 type Json = { readonly [name: string]: unknown };
 
-/** An interface as its API description introduces it. */
-export type Introduction = {
+/** The parts of an API description that do not come from endpoints. */
+export type DocumentInfo = {
   readonly title: string;
   readonly version: string;
   readonly description: string;
-  /** Where the interface is served; relative to the document when the program cannot know. */
+  /** The interface's base URL; relative to the document if the program does not know its public URL. */
   readonly baseUrl: string;
-  /** The headers that a key comes in: the schemes by their names, and which of them belong together. */
+  /** The headers that authenticate a request, by scheme name. */
   readonly securitySchemes: Readonly<
     Record<string, { readonly header: string; readonly description: string }>
   >;
+  /** The alternatives, each with the schemes that it requires together. */
   readonly security: readonly (readonly string[])[];
-  /** The body of every error answer. */
+  /** The body of every error response. */
   readonly errorBody: z.ZodType;
   readonly presentError: PresentError;
 };
@@ -27,7 +28,7 @@ const COMPONENTS = "#/components/schemas/";
 const toJsonSchema = (schema: z.ZodType, io: "input" | "output"): Json => {
   const json = z.toJSONSchema(schema, {
     io,
-    // The expression that zod gives beside a format's name is a screen long.
+    // zod adds a pattern to each format, which can be a screen long.
     override: ({ jsonSchema }) => {
       if (jsonSchema.format !== undefined) {
         delete jsonSchema.pattern;
@@ -38,7 +39,7 @@ const toJsonSchema = (schema: z.ZodType, io: "input" | "output"): Json => {
   return JSON.parse(JSON.stringify(json).replaceAll('"#/$defs/', `"${COMPONENTS}`)) as Json;
 };
 
-/** Gathers the named schemas that are met on the way; OpenAPI keeps them in one place. */
+/** Converts schemas and collects the named ones, which OpenAPI lists under `components`. */
 const createSchemaCollector = () => {
   const components: Record<string, unknown> = {};
   return {
@@ -108,9 +109,9 @@ const internalError = (when: string): ErrorResponse => ({
   example: "internal server error",
 });
 
-/** Error responses that every endpoint of a kind may give. */
+/** Errors that every endpoint with this method and access may return. */
 const commonErrors = ({ access, method }: Endpoint): readonly ErrorResponse[] => [
-  // The body is read before the endpoint is known to take none.
+  // A body is read even if the endpoint takes none.
   ...(method === "post" ? [BODY_TOO_LARGE] : []),
   ...(access === "key"
     ? [
@@ -127,7 +128,8 @@ const commonErrors = ({ access, method }: Endpoint): readonly ErrorResponse[] =>
 
 const REQUEST_ID_HEADER = {
   "X-Request-Id": {
-    description: "Names the request in the service's log: the client's own id, or a new one.",
+    description:
+      "Identifies the request in the service's log: the id that the client sent, or a new one.",
     schema: { type: "string" },
   },
 };
@@ -144,21 +146,21 @@ const headersOf = (headers: Readonly<Record<string, string>> = {}): Json => ({
 
 const responsesOf = (
   endpoint: Endpoint,
-  { presentError, errorBody }: Introduction,
+  { presentError, errorBody }: DocumentInfo,
   collect: Collect,
 ): Json => {
   const { description, schemas, examples } = endpoint;
   const content = jsonContent(collect(schemas.response, "output"), examples.response);
   const errorSchema = collect(errorBody, "output");
-  // What an endpoint says itself of a status comes last and stays.
-  const refusals = [...commonErrors(endpoint), ...description.errors];
+  // An endpoint's own description of a status replaces the common one.
+  const errors = [...commonErrors(endpoint), ...description.errors];
   return {
     200: { description: "Success.", headers: headersOf(description.responseHeaders), content },
     ...(description.responseHeaders?.["ETag"] === undefined
       ? {}
       : {
           304: {
-            description: "What If-None-Match names is still the answer; it has no body.",
+            description: "Not modified: the ETag in If-None-Match is current. There is no body.",
             headers: headersOf(),
           },
         }),
@@ -169,7 +171,7 @@ const responsesOf = (
       ]),
     ),
     ...Object.fromEntries(
-      refusals.map(({ code, when, example, headers }) => [
+      errors.map(({ code, when, example, headers }) => [
         ERROR_STATUS[code],
         {
           description: when,
@@ -181,7 +183,7 @@ const responsesOf = (
   };
 };
 
-const operationOf = (endpoint: Endpoint, introduction: Introduction, collect: Collect): Json => {
+const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): Json => {
   const { access, description, schemas, examples } = endpoint;
   const parameters = [
     ...pathParametersOf(description.pathParameters),
@@ -203,34 +205,27 @@ const operationOf = (endpoint: Endpoint, introduction: Introduction, collect: Co
             content: jsonContent(collect(schemas.body, "input"), examples.body),
           },
         }),
-    responses: responsesOf(endpoint, introduction, collect),
+    responses: responsesOf(endpoint, info, collect),
   };
 };
 
-const pathsOf = (
-  endpoints: readonly Endpoint[],
-  introduction: Introduction,
-  collect: Collect,
-): Json => {
+const pathsOf = (endpoints: readonly Endpoint[], info: DocumentInfo, collect: Collect): Json => {
   const paths: Record<string, Record<string, Json>> = {};
   for (const endpoint of endpoints) {
     const path = endpoint.path.replaceAll(/:(\w+)/gu, "{$1}");
     paths[path] = {
       ...paths[path],
-      [endpoint.method]: operationOf(endpoint, introduction, collect),
+      [endpoint.method]: operationOf(endpoint, info, collect),
     };
   }
   return paths;
 };
 
-/** The OpenAPI 3.1 document of an interface, from the endpoints that serve it. */
-export const createDocument = (
-  endpoints: readonly Endpoint[],
-  introduction: Introduction,
-): Json => {
+/** Creates the OpenAPI 3.1 document of an interface from its endpoints. */
+export const createDocument = (endpoints: readonly Endpoint[], info: DocumentInfo): Json => {
   const { components, collect } = createSchemaCollector();
-  const paths = pathsOf(endpoints, introduction, collect);
-  const { title, version, description, baseUrl, securitySchemes, security } = introduction;
+  const paths = pathsOf(endpoints, info, collect);
+  const { title, version, description, baseUrl, securitySchemes, security } = info;
   return {
     openapi: "3.1.1",
     info: { title, version, description, license: { name: "MIT", identifier: "MIT" } },

@@ -4,7 +4,7 @@ import type { ApiContext } from "../http/apiContext.ts";
 import type { Page } from "../http/createApp.ts";
 import type { BrowserFallback } from "../middleware/browserFallback.ts";
 
-/** The page loads nothing from elsewhere and sends requests nowhere else. */
+/** The page loads files only from this server and sends requests only to it. */
 const CONTENT_SECURITY_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -27,7 +27,7 @@ const HTML = `<!doctype html>
   </head>
   <body>
     <main id="description">
-      <noscript>This page needs JavaScript. The same is in <a href="openapi.json">openapi.json</a>.</noscript>
+      <noscript>This page needs JavaScript. Without it, read <a href="openapi.json">openapi.json</a>.</noscript>
     </main>
     <script src="docs/swagger-ui-bundle.js"></script>
     <script src="docs/start.js"></script>
@@ -52,7 +52,7 @@ const LIBRARY = {
   "favicon-32x32.png": import.meta.resolve("swagger-ui-dist/favicon-32x32.png"),
 };
 
-/** Large, and only a person at a browser asks for it: read from disk each time, asked again by its ETag. */
+/** The files are large and rarely requested, so they are read from disk each time; browsers revalidate by ETag. */
 const sendFile = async (ctx: ApiContext, name: string, url: string): Promise<void> => {
   const file = new URL(url);
   const { size, mtime } = await stat(file);
@@ -77,13 +77,13 @@ const sendText =
     ctx.body = text;
   };
 
-/** Leads from the bare address, as `npm start` prints it, to what can be read there. */
+/** Redirects browsers from the base URL, which `npm start` prints, to the API description. */
 export const documentFallback: BrowserFallback = {
   path: /^\/$/u,
   run: (ctx) => ctx.redirect("docs"),
 };
 
-/** The API description as a file and as a page for people. */
+/** The API description as JSON and as a page. */
 export const documentPages = (document: object): readonly Page[] => {
   return [
     { path: "/openapi.json", run: sendText("application/json", JSON.stringify(document)) },
@@ -95,7 +95,7 @@ export const documentPages = (document: object): readonly Page[] => {
         sendText("text/html", HTML)(ctx);
       },
     },
-    // The page's own links are relative, so that it works below any address, and count on the path without a slash.
+    // The page's links are relative to a path without a slash, so that it works behind any base path.
     { path: "/docs/", run: (ctx) => ctx.redirect("../docs") },
     { path: "/docs/start.js", run: sendText("text/javascript", START_SCRIPT) },
     ...Object.entries(LIBRARY).map(([name, url]) => ({

@@ -1,5 +1,12 @@
 import type Koa from "koa";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import type { CopyPool } from "../../db/copyPool.ts";
+import type { Clock } from "../../domain/clock.ts";
+import type { Billing } from "../../providers/billing/createBilling.ts";
+import type { Charities } from "../../providers/charities/createCharities.ts";
+import type { ValidateDonation } from "../../services/charities/donate.ts";
+import type { RegistrationWriter } from "../../services/registrations/registrationWriter.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";
@@ -19,49 +26,54 @@ import { evidenceEndpoints } from "./planting/evidenceEndpoints.ts";
 import { callbackEndpoint } from "./planting/callbackEndpoint.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
 
+const errorBody = z.strictObject({ error: z.string() }).meta({ id: "Error" });
+
 const presentError = (_code: ApiErrorCode, message: string): z.output<typeof errorBody> => ({
   error: message,
 });
 
-const errorBody = z.strictObject({ error: z.string() }).meta({ id: "Error" });
-
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
-organization, bills trees and bottles, and takes them back. Each organization has a production and a test key; what one
-records the other does not see, and the test key causes no charges. Dates and months are UTC.`;
+organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;
+records made with one are not visible to the other, and the test key causes no charges. Dates and months are in UTC.`;
 
-/** The organizations' interface. */
+type StandaloneDependencies = AppDependencies & {
+  readonly db: DatabasePool;
+  readonly copies: CopyPool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+  readonly charities: Charities;
+  readonly planting: Planting;
+  readonly writer: RegistrationWriter;
+  readonly checks: HealthChecks;
+  readonly authenticator: Authenticate;
+  readonly takePermit: TakePermit;
+  readonly validateDonation: ValidateDonation;
+  /** Signals an order's workflow that the partner has reported facts. */
+  readonly wakeOrder: (orderId: number) => Promise<void>;
+  /** The base URL of links in responses and pages. */
+  readonly publicBaseUrl: () => string;
+  /** The base URL in the API description, which may be relative to it. */
+  readonly documentBaseUrl: string;
+  /** The secret that the planting partner signs its reports with; null if it sends none. */
+  readonly plantingCallbackSecret: string | null;
+};
+
+/** Creates the app of the organizations' interface. */
 export const createStandaloneApp = ({
   checks,
   authenticator,
   logger,
   observe,
-  publicBaseUrl,
-  ownAddress,
+  documentBaseUrl,
   plantingCallbackSecret,
   takePermit,
   ...dependencies
-}: AppDependencies &
-  Parameters<typeof registrationEndpoints>[0] &
-  Parameters<typeof charityEndpoints>[0] & {
-    readonly checks: HealthChecks;
-    readonly authenticator: Authenticate;
-    readonly takePermit: TakePermit;
-    /** Where clients reach the interface; null when that is where they found its description. */
-    readonly publicBaseUrl: string | null;
-    /** The same for links in answers and pages, which must be whole. */
-    readonly ownAddress: () => string;
-    readonly planting: Planting;
-    /** What the planting partner signs its reports with; null where it sends none. */
-    readonly plantingCallbackSecret: string | null;
-    /** Tells an order's workflow that facts have come. */
-    readonly wakeOrder: (orderId: number) => Promise<void>;
-  }): Koa<ApiState> => {
-  const addressed = { ...dependencies, publicBaseUrl: ownAddress };
+}: StandaloneDependencies): Koa<ApiState> => {
   const endpoints = [
     ...registrationEndpoints(dependencies),
     ...charityEndpoints(dependencies),
-    ...evidenceEndpoints(addressed),
-    ...dashboardEndpoints(addressed),
+    ...evidenceEndpoints(dependencies),
+    ...dashboardEndpoints(dependencies),
     ...(plantingCallbackSecret === null
       ? []
       : [callbackEndpoint({ ...dependencies, secret: plantingCallbackSecret })]),
@@ -71,11 +83,11 @@ export const createStandaloneApp = ({
     title: "Impact tracking service: standalone API",
     version: "2.0.0",
     description: DESCRIPTION,
-    baseUrl: publicBaseUrl ?? ".",
+    baseUrl: documentBaseUrl,
     securitySchemes: {
       apiKey: {
         header: "Authorization",
-        description: "The API key as it is, without a `Bearer ` prefix.",
+        description: "The API key without a prefix such as `Bearer`.",
       },
     },
     security: [["apiKey"]],
@@ -89,7 +101,7 @@ export const createStandaloneApp = ({
     takePermit,
     presentError,
     endpoints,
-    pages: [...documentPages(document), ...dashboardPages(addressed)],
+    pages: [...documentPages(document), ...dashboardPages(dependencies)],
     browserFallbacks: [documentFallback, dashboardFallback],
   });
 };

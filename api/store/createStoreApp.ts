@@ -1,6 +1,5 @@
 import type Koa from "koa";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
-import type { DonateFromStoreDependencies } from "../../services/stores/donateFromStore.ts";
 import { createStoreTurns } from "../../services/stores/createStoreTurns.ts";
 import type { HealthChecks } from "../health/healthEndpoints.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
@@ -32,7 +31,7 @@ export const createStoreApp = ({
   ...dependencies
 }: AppDependencies &
   Parameters<typeof impactEndpoints>[0] &
-  Omit<DonateFromStoreDependencies, "turns"> &
+  Omit<Parameters<typeof donateEndpoint>[0], "turns"> &
   Parameters<typeof evidenceEndpoint>[0] & {
     readonly checks: HealthChecks;
     readonly authenticator: AuthenticateStore;

@@ -9,10 +9,9 @@ import type { Feature, StoreOperation } from "../../domain/stores/stores.ts";
 import type { StoreAnswer, StoreWrite } from "../../domain/stores/storeWrites.ts";
 import { findEarlierAnswer } from "../../services/stores/runStoreWrite.ts";
 import type { ApiContext } from "../http/apiContext.ts";
-import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
-import { parseRequest } from "../http/parseRequest.ts";
-import { queryObject } from "../http/fields.ts";
+import { parseRequest, queryObject } from "../http/parseRequest.ts";
 import { decodeHeader } from "./decodeHeader.ts";
 
 const FEATURE_NAMES: Readonly<Record<Feature, string>> = {
@@ -80,8 +79,8 @@ const hashRequest = (body: object): string => {
 };
 
 type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodType> = Omit<
-  Parameters<typeof textKeyEndpoint<Body, ResponseBody>>[0],
-  "handle" | "method" | "refuseBody"
+  KeyDefinition<z.ZodType, Body, ResponseBody, Promise<string>>,
+  "handle" | "method" | "checkBody"
 > & {
   readonly db: CommonQueryMethods;
   readonly operation: StoreOperation;

@@ -41,7 +41,7 @@ export type Services = {
 
 const readyMessage = z.object({
   type: z.literal("ready"),
-  addresses: z.record(z.string(), z.string()),
+  urls: z.record(z.string(), z.string()),
 });
 
 const OWN_SETTINGS = {
@@ -116,18 +116,18 @@ export const startServices = async (): Promise<Services> => {
           [{ signal: "SIGTERM", waitMs: 30_000 }],
           context,
         );
-        const addresses = await new Promise<Readonly<Record<string, string>>>((resolve, reject) => {
+        const urls = await new Promise<Readonly<Record<string, string>>>((resolve, reject) => {
           child.on("message", (message) => {
             const { data } = readyMessage.safeParse(message);
             if (data) {
-              resolve(data.addresses);
+              resolve(data.urls);
             }
           });
           child.once("exit", (code) => reject(new Error(`${module} ended (${code}).`)));
         });
         return {
-          address: addresses["standalone"] ?? "",
-          storeAddress: addresses["store"] ?? "",
+          address: urls["standalone"] ?? "",
+          storeAddress: urls["store"] ?? "",
           pid: managed.identity.pid,
           stop: managed.stop,
         };

@@ -6,7 +6,8 @@ import { safeInteger } from "../columns.ts";
 import { customerConditions } from "./customerConditions.ts";
 import { sql } from "../sql.ts";
 
-export const setDonationCustomer = async (
+/** Adds to a donation for whom and for which order it was made. */
+export const describeStoreDonation = async (
   transaction: DatabaseTransactionConnection,
   id: string,
   details: Omit<CustomerDetails, "notes">,

@@ -1,73 +1,71 @@
 import { v7 as newId } from "uuid";
 import { insertBalanceEntries } from "../../db/stores/storeBalances.ts";
-import { setDonationCustomer } from "../../db/stores/storeDonations.ts";
+import { describeStoreDonation } from "../../db/stores/storeDonations.ts";
 import { parseEin } from "../../domain/charities/charities.ts";
 import type { CustomerDetails } from "../../domain/stores/customers.ts";
 import { balanceInsufficient } from "../../domain/stores/stores.ts";
 import type { StoreAnswer, StoreWrite } from "../../domain/stores/storeWrites.ts";
-import type { ConfirmCharityDependencies } from "../charities/confirmCharity.ts";
-import { confirmCharity } from "../charities/confirmCharity.ts";
-import { recordDonation } from "../charities/recordDonation.ts";
+import type { Charities } from "../../providers/charities/createCharities.ts";
+import { bookDonation } from "../charities/bookDonation.ts";
+import { findCharity } from "../charities/findCharity.ts";
 import type { StoreWriteDependencies } from "./runStoreWrite.ts";
 import { findEarlierAnswer, runStoreWrite } from "./runStoreWrite.ts";
 
-export type DonateFromStoreDependencies = StoreWriteDependencies & ConfirmCharityDependencies;
+/** Somebody waits for the answer. */
+const CHARITY_TIMEOUT_MS = 10_000;
 
 /**
- * Records a store's donation once its charity is confirmed, and pays for it from the balance.
+ * Records a donation of a store to a charity that exists, and pays for it from the balance.
  * @param charityId the charity's id at the provider, or its EIN with or without the dash
- * @throws DomainError charity_not_found, balance_insufficient, or request_invalid if the idempotency key was used for
- *   another request
- * @throws OutageError if the charity cannot be validated
+ * @throws DomainError charity_not_found, balance_insufficient, or request_invalid when something else was asked for
+ *   under the idempotency key
+ * @throws CharityProviderError when the provider cannot answer
  */
 export const donateFromStore = async (
-  deps: DonateFromStoreDependencies,
+  deps: StoreWriteDependencies & { readonly charities: Charities },
   write: StoreWrite,
-  {
-    charityId,
-    amountCents,
-    ...customer
-  }: Omit<CustomerDetails, "notes"> & {
+  donation: Omit<CustomerDetails, "notes"> & {
     readonly charityId: string;
     readonly amountCents: number;
   },
 ): Promise<StoreAnswer> => {
-  // A replay does not depend on the charity's provider.
+  // A repeat is answered however the charity's provider is doing.
   const earlier = await findEarlierAnswer(deps.db, write);
   if (earlier) {
     return earlier;
   }
-  const id = newId();
+  const { charityId } = donation;
   const ein = parseEin(charityId);
-  const confirmed = await confirmCharity(
+  const ids = ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null };
+  const { charity, provider } = await findCharity(
     deps,
-    write.accountId,
-    id,
-    ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null },
+    { accountId: write.accountId, ...ids },
+    AbortSignal.timeout(CHARITY_TIMEOUT_MS),
   );
   return runStoreWrite(deps, write, async (transaction, { balanceCents }, now) => {
+    const { amountCents } = donation;
     const isPaid = write.mode === "live";
     if (isPaid && amountCents > balanceCents) {
       throw balanceInsufficient(amountCents, balanceCents);
     }
-    const donation = await recordDonation(
-      transaction,
-      write,
-      {
-        id,
-        amountCents,
-        charityName: null,
-        idempotencyKey: null,
-        attribution: "",
-        metadata: {},
-      },
-      confirmed,
-      now,
-    );
-    if (!donation) {
-      throw new Error(`Donation ${id} is new, yet it exists.`);
+    const id = newId();
+    const donated = {
+      id,
+      amountCents,
+      ein: charity.ein,
+      nonprofitId: charity.nonprofitId,
+      charityProvider: provider,
+      charityName: charity.name,
+      createdAt: now,
+      idempotencyKey: null,
+      attribution: "",
+      metadata: {},
+      refunded: false,
+    };
+    if (!(await bookDonation(transaction, write, donated))) {
+      throw new Error(`The donation ${id} is new, yet it is on record.`);
     }
-    await setDonationCustomer(transaction, id, customer);
+    await describeStoreDonation(transaction, id, donation);
     if (isPaid) {
       await insertBalanceEntries(
         transaction,
@@ -81,7 +79,7 @@ export const donateFromStore = async (
             registrationId: null,
             donationId: id,
             reference: null,
-            note: donation.charityName,
+            note: charity.name,
           },
         ],
         now,

@@ -2,7 +2,7 @@ import { lockNewestDonations } from "../../db/stores/storeDonations.ts";
 import type { ImpactFilter } from "../../domain/stores/customers.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { StoreAnswer, StoreWrite } from "../../domain/stores/storeWrites.ts";
-import { recordDonationRefund } from "../charities/refundDonation.ts";
+import { bookDonationRefund } from "../charities/bookDonationRefund.ts";
 import type { StoreWriteDependencies } from "./runStoreWrite.ts";
 import { runStoreWrite } from "./runStoreWrite.ts";
 
@@ -39,7 +39,7 @@ export const reverseStoreDonations = (
       );
     }
     for (const donation of found) {
-      await recordDonationRefund(transaction, owner, donation, {
+      await bookDonationRefund(transaction, owner, donation, {
         reason,
         idempotencyKey: null,
         metadata: {},

@@ -127,7 +127,7 @@ for (const seed of [1, 2, 3]) {
         t.true(isWhole(received), `${head}\n\n${body}\n\n${received}`);
       }
     }
-    t.false(logged().some((line) => line["msg"] === "fault"));
+    t.false(logged().some((line) => line["msg"] === "request failed"));
     t.true(statuses.has("200") && statuses.has("400"));
   });
 }

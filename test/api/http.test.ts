@@ -1,13 +1,17 @@
 import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
+import { openPool } from "../../db/pool.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { startRelay } from "../support/relay.ts";
 import { rawRequest } from "./rawRequest.ts";
 import { startStandaloneApi } from "./startStandaloneApi.ts";
 
 const test = testWithDatabase();
 
-test("unknown paths are a JSON 404 for every method", async (t) => {
+test("an unknown path is a 404 in JSON for every method", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "PROPFIND"]) {
     for (const path of [
@@ -43,7 +47,7 @@ test("a query string without a name and a value is no parameter, and an empty na
   }
 });
 
-test("a wrong method is a 405 that names the right ones, for those without a key too", async (t) => {
+test("a wrong method is a 405 that lists the allowed ones, with or without a key", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
 
   for (const method of ["PUT", "PATCH", "DELETE", "PROPFIND"]) {
@@ -58,7 +62,7 @@ test("a wrong method is a 405 that names the right ones, for those without a key
   t.is((await call("HEAD", "/refund/trees")).status, 405);
 });
 
-test("OPTIONS tells the methods of a path", async (t) => {
+test("OPTIONS returns the methods of a path", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
 
   const { status, headers } = await call("OPTIONS", "/rescue/plastic_bottles");
@@ -67,29 +71,29 @@ test("OPTIONS tells the methods of a path", async (t) => {
   t.is(headers.get("Allow"), "GET, HEAD, OPTIONS, POST");
 });
 
-test("a body over 64 KiB is a 413, announced, in pieces or compressed", async (t) => {
+test("a body over 64 KiB is a 413 with a length, chunked or compressed", async (t) => {
   const { call, url } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   const body = JSON.stringify({ count: 1, attribution: "x".repeat(64 * 1024) });
 
-  const announced = await call("POST", "/plant/trees", { key, body });
+  const whole = await call("POST", "/plant/trees", { key, body });
   const compressed = await call("POST", "/plant/trees", {
     key,
     body: gzipSync(body),
     headers: { "Content-Encoding": "gzip" },
   });
-  const inPieces = await rawRequest(
+  const chunked = await rawRequest(
     url,
     `POST /plant/trees HTTP/1.1\r\nHost: x\r\nAuthorization: ${key}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n${Buffer.byteLength(body).toString(16)}\r\n${body}\r\n0\r\n\r\n`,
   );
 
-  t.is(announced.status, 413);
-  t.deepEqual(announced.body, { error: "the body must be at most 64 KiB" });
+  t.is(whole.status, 413);
+  t.deepEqual(whole.body, { error: "the body must be at most 64 KiB" });
   t.is(compressed.status, 413);
-  t.regex(inPieces, /^HTTP\/1\.1 413 /u);
+  t.regex(chunked, /^HTTP\/1\.1 413 /u);
 });
 
-test("a compressed body is read", async (t) => {
+test("a compressed body is accepted", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
 
@@ -103,7 +107,7 @@ test("a compressed body is read", async (t) => {
   t.is(body["total_planted_trees"], 4);
 });
 
-const JSON_WANTED =
+const JSON_REQUIRED =
   "the body must be JSON in UTF-8, sent with the header Content-Type: application/json";
 
 test("a wrong or missing content type is a 400 that says what to send", async (t) => {
@@ -126,17 +130,17 @@ test("a wrong or missing content type is a 400 that says what to send", async (t
       headers: { "Content-Type": contentType },
     });
     t.is(status, 400, contentType);
-    t.is(body["error"], JSON_WANTED, contentType);
+    t.is(body["error"], JSON_REQUIRED, contentType);
   }
   const without = await rawRequest(
     url,
     `POST /plant/trees HTTP/1.1\r\nHost: x\r\nAuthorization: ${key}\r\nContent-Length: 11\r\nConnection: close\r\n\r\n{"count":1}`,
   );
   t.regex(without, /^HTTP\/1\.1 400 /u);
-  t.true(without.includes(JSON_WANTED));
+  t.true(without.includes(JSON_REQUIRED));
 });
 
-test("JSON is taken with a charset of UTF-8, however it is written", async (t) => {
+test("every spelling of a JSON content type in UTF-8 is accepted", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   for (const contentType of [
@@ -156,7 +160,7 @@ test("JSON is taken with a charset of UTF-8, however it is written", async (t) =
   }
 });
 
-test("a body that is not what its headers say is a 400", async (t) => {
+test("a body that does not match its Content-Encoding is a 400", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   for (const encoding of ["gzip", "deflate", "br", "zstd", "nonsense"]) {
@@ -170,7 +174,7 @@ test("a body that is not what its headers say is a 400", async (t) => {
   }
 });
 
-test("the request id is the client's where it is usable, else a new one", async (t) => {
+test("the request id is the client's if it is well-formed, otherwise a new one", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const idFor = async (given?: string): Promise<string | null> =>
     (
@@ -179,22 +183,22 @@ test("the request id is the client's where it is usable, else a new one", async 
 
   t.is(await idFor("order-1001/a"), "order-1001/a");
   t.is(await idFor("x".repeat(128)), "x".repeat(128));
-  for (const unusable of [undefined, "", "x".repeat(129), "a b", "é"]) {
-    t.regex((await idFor(unusable)) ?? "", /^[0-9a-f-]{36}$/u);
+  for (const malformed of [undefined, "", "x".repeat(129), "a b", "é"]) {
+    t.regex((await idFor(malformed)) ?? "", /^[0-9a-f-]{36}$/u);
   }
 });
 
-test("an unexpected fault is a plain 500, logged once under the request's id", async (t) => {
-  const { db } = t.context;
+test("an unexpected error is a 500 without details, logged once with the request's id", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const relay = await startRelay(t, databaseUrl);
+  const interrupted = await openPool(relay.url);
+  t.teardown(() => interrupted.end());
   const { call, logged } = await startStandaloneApi(t, {
     db,
-    writer: {
-      register: () => Promise.reject(new Error("disk full at /var/lib")),
-      drain: () => Promise.resolve(),
-      queueLength: () => 0,
-    },
+    writer: createRegistrationWriter({ db: interrupted, clock: systemClock }),
   });
   const { apiKeyProd: key } = await createTestOrganization(db);
+  relay.cut();
 
   const { status, body } = await call("POST", "/plant/trees", {
     key,
@@ -204,12 +208,13 @@ test("an unexpected fault is a plain 500, logged once under the request's id", a
 
   t.is(status, 500);
   t.deepEqual(body, { error: "internal server error" });
-  const faults = logged().filter((line) => line["msg"] === "fault");
-  t.is(faults.length, 1);
-  t.like(faults[0], { requestId: "broken", err: { message: "disk full at /var/lib" } });
+  const errors = logged().filter((line) => line["msg"] === "request failed");
+  t.is(errors.length, 1);
+  t.like(errors[0], { requestId: "broken", route: "/plant/trees" });
+  t.regex(JSON.stringify(errors[0]?.["err"]), /ECONNREFUSED/u);
 });
 
-test("each request is one line of the log", async (t) => {
+test("each request is logged in one line", async (t) => {
   const { call, logged } = await startStandaloneApi(t, t.context);
   const { id, apiKeyProd: key } = await createTestOrganization(t.context.db);
   await call("POST", "/plant/trees", { key, body: { count: 1 }, headers: { "X-Request-Id": "a" } });
@@ -224,7 +229,7 @@ test("each request is one line of the log", async (t) => {
   t.like(lines[2], { method: "DELETE", route: "/plant/trees", status: 405 });
 });
 
-test("what is not HTTP gets a JSON answer too", async (t) => {
+test("invalid HTTP gets a JSON response", async (t) => {
   const { url } = await startStandaloneApi(t, t.context);
   const huge = `GET / HTTP/1.1\r\nHost: x\r\nX-Huge: ${"x".repeat(20_000)}\r\n\r\n`;
 
@@ -240,7 +245,7 @@ test("what is not HTTP gets a JSON answer too", async (t) => {
   }
 });
 
-test("an expectation is met, or refused with JSON", async (t) => {
+test("Expect: 100-continue works and other expectations are a 417 in JSON", async (t) => {
   const { url } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   const post = (expectation: string): string =>
@@ -254,7 +259,7 @@ test("an expectation is met, or refused with JSON", async (t) => {
   t.true(refused.includes('{"error":"'));
 });
 
-test("a client that leaves in the middle of its body is no fault and records nothing", async (t) => {
+test("a client that disconnects while sending its body causes no error and records nothing", async (t) => {
   const { url, call, logged } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   const { port } = new URL(url);
@@ -269,6 +274,6 @@ test("a client that leaves in the middle of its body is no fault and records not
     });
   }
 
-  t.false(logged().some((line) => line["msg"] === "fault"));
+  t.false(logged().some((line) => line["msg"] === "request failed"));
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 0);
 });

@@ -21,7 +21,7 @@ const countRow = z.strictObject({ count: z.int() });
 
 const ready = z.object({
   type: z.literal("ready"),
-  addresses: z.object({
+  urls: z.object({
     standalone: z.string(),
     store: z.string(),
     metrics: z.string().optional(),
@@ -68,25 +68,25 @@ const startApi = async (t: ExecutionContext, settings: Readonly<Record<string, s
       throw new Error(`The API ended with code ${code}: ${stderr}`);
     }),
   ]);
-  return { child, ended, addresses: ready.parse(message).addresses };
+  return { child, ended, urls: ready.parse(message).urls };
 };
 
 test("the program serves both interfaces and its metrics, and tells its parent where", async (t) => {
   const { databaseUrl: DATABASE_URL, db } = t.context;
   const { apiKeyTest } = await createTestOrganization(db);
-  const { addresses } = await startApi(t, { DATABASE_URL });
+  const { urls } = await startApi(t, { DATABASE_URL });
 
-  const planted = await fetch(`${addresses.standalone}/plant/trees`, {
+  const planted = await fetch(`${urls.standalone}/plant/trees`, {
     method: "POST",
     headers: { Authorization: apiKeyTest, "Content-Type": "application/json" },
     body: '{"count":2}',
   });
   t.is(planted.status, 200);
-  t.is((await fetch(`${addresses.store}/healthz`)).status, 200);
-  const unknown = await fetch(`${addresses.store}/unknown`);
+  t.is((await fetch(`${urls.store}/healthz`)).status, 200);
+  const unknown = await fetch(`${urls.store}/unknown`);
   t.is(unknown.status, 404);
   t.deepEqual(await unknown.json(), { error: "not found", code: "NOT_FOUND" });
-  const metrics = await (await fetch(`${addresses.metrics}/metrics`)).text();
+  const metrics = await (await fetch(`${urls.metrics}/metrics`)).text();
   t.regex(
     metrics,
     /^impact_http_request_duration_seconds_count\{method="POST",route="\/plant\/trees",status="200"\} 1$/mu,
@@ -106,9 +106,9 @@ for (const [title, end] of [
   test(`${title} ends the program in order: what was accepted is answered`, async (t) => {
     const { databaseUrl: DATABASE_URL, db } = t.context;
     const { apiKeyProd } = await createTestOrganization(db);
-    const { child, ended, addresses } = await startApi(t, { DATABASE_URL });
+    const { child, ended, urls } = await startApi(t, { DATABASE_URL });
     const requests = Array.from({ length: 50 }, () =>
-      fetch(`${addresses.standalone}/plant/trees`, {
+      fetch(`${urls.standalone}/plant/trees`, {
         method: "POST",
         headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
         body: '{"count":1}',

@@ -1,37 +1,40 @@
+import type { Client } from "@temporalio/client";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import type { CopyPool } from "../../db/copyPool.ts";
+import { createHealthChecks } from "../../api/health/createHealthChecks.ts";
 import type { HealthChecks } from "../../api/health/healthEndpoints.ts";
-import { createCharityValidator } from "../../api/charities/createCharityValidator.ts";
+import { createDonationValidator } from "../../api/standalone/charities/createDonationValidator.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
+import { openTemporalClient } from "../../program/temporalClient.ts";
+import { wakePlantingOrder } from "../../program/wakePlantingOrder.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
-import type { TakePermit } from "../../db/rateLimits.ts";
-import { takePermit as takePermitOf } from "../../db/rateLimits.ts";
+import { takePermit } from "../../db/rateLimits.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
-import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
+import type { ValidateDonation } from "../../services/charities/donate.ts";
 import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
 import type { RegistrationWriter } from "../../services/registrations/registrationWriter.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import { openTestCopies } from "../support/database.ts";
 import { CATALOGUE_ONLY } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
+import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { serve } from "../support/server.ts";
-import { unreachableTemporal } from "../support/unreachableTemporal.ts";
 import { createAnswerChecker, parseBody } from "./answerChecker.ts";
 import type { AnswerText } from "./answerChecker.ts";
 
-/** One answer, already held to the API description. */
+/** A response that has been checked against the API description. */
 export type Answer = {
   readonly status: number;
   readonly headers: Headers;
-  /** The JSON of the body, empty where there is none. */
+  /** The parsed JSON body; empty if there is none. */
   readonly body: Record<string, unknown>;
 };
 
@@ -40,7 +43,7 @@ export type Call = (
   path: string,
   options?: {
     readonly key?: string;
-    /** Sent as JSON; a string or bytes are sent as they are. */
+    /** Sent as JSON; strings and buffers are sent unchanged. */
     readonly body?: unknown;
     readonly headers?: Readonly<Record<string, string>>;
   },
@@ -49,31 +52,13 @@ export type Call = (
 export type Api = {
   readonly url: string;
   readonly call: Call;
-  /** Holds an answer to the API description. */
+  /** Checks a response against the API description. */
   readonly checkAnswer: (answer: AnswerText) => void;
-  /** What the API logged, one object a line. */
+  /** Returns the lines of the log, parsed. */
   readonly logged: () => readonly Record<string, unknown>[];
 };
 
-export type StandaloneApiOptions = {
-  readonly db: DatabasePool;
-  readonly copies?: CopyPool;
-  readonly clock?: Clock;
-  readonly authenticator?: Authenticate;
-  readonly writer?: RegistrationWriter;
-  readonly checks?: HealthChecks;
-  readonly billing?: Billing;
-  readonly charities?: Charities;
-  /** Without one, Temporal cannot be reached. */
-  readonly validateCharity?: ValidateCharity;
-  readonly takePermit?: TakePermit;
-  readonly planting?: Planting;
-  readonly publicBaseUrl?: string | null;
-  readonly plantingCallbackSecret?: string | null;
-  readonly wakeOrder?: (orderId: number) => Promise<void>;
-};
-
-/** Serves the standalone interface on a real port over a real database until the test ends. */
+/** Serves the standalone interface on a real port with a real database until the test ends. */
 export const startStandaloneApi = async (
   t: ExecutionContext,
   {
@@ -82,20 +67,40 @@ export const startStandaloneApi = async (
     clock = systemClock,
     authenticator = createAuthenticator({ db, accountType: "organization" }),
     writer = createRegistrationWriter({ db, clock }),
-    checks = { database: () => Promise.resolve(), temporal: () => Promise.resolve() },
+    temporal = openTemporalClient({ address: TEMPORAL_ADDRESS }),
+    checks = createHealthChecks({ db, temporal }),
     billing = createBilling({ db, stripe: null }),
     charities = createCharities({
       db,
       clock,
       settings: CATALOGUE_ONLY,
     }),
-    validateCharity = createCharityValidator(unreachableTemporal()),
-    takePermit = (bucket, limit) => takePermitOf(db, bucket, limit),
+    validateDonation = createDonationValidator(temporal),
+    rateWindowMs = 1,
     planting = createTestPlanting(db),
     publicBaseUrl = null,
     plantingCallbackSecret = null,
-    wakeOrder = () => Promise.resolve(),
-  }: StandaloneApiOptions,
+    wakeOrder = async (orderId) => {
+      await wakePlantingOrder(temporal, orderId, 1000);
+    },
+  }: {
+    readonly db: DatabasePool;
+    readonly copies?: CopyPool;
+    readonly clock?: Clock;
+    readonly authenticator?: Authenticate;
+    readonly writer?: RegistrationWriter;
+    readonly temporal?: Client;
+    readonly checks?: HealthChecks;
+    readonly billing?: Billing;
+    readonly charities?: Charities;
+    readonly validateDonation?: ValidateDonation;
+    /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
+    readonly rateWindowMs?: number;
+    readonly planting?: Planting;
+    readonly publicBaseUrl?: string | null;
+    readonly plantingCallbackSecret?: string | null;
+    readonly wakeOrder?: (orderId: number) => Promise<void>;
+  },
 ): Promise<Api> => {
   const lines: string[] = [];
   const own = { url: "" };
@@ -108,12 +113,12 @@ export const startStandaloneApi = async (
     checks,
     billing,
     charities,
-    validateCharity,
-    takePermit,
+    validateDonation,
+    takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
     logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
     observe: () => undefined,
-    publicBaseUrl,
-    ownAddress: () => publicBaseUrl ?? own.url,
+    publicBaseUrl: () => publicBaseUrl ?? own.url,
+    documentBaseUrl: publicBaseUrl ?? ".",
     planting,
     plantingCallbackSecret,
     wakeOrder,

@@ -9,14 +9,14 @@ const test = testWithDatabase();
 test("searches that get no further hold up no registrations, and nobody once they are given up", async (t) => {
   const { db, databaseUrl } = t.context;
   const { apiKeyTest: key } = await createTestOrganization(db);
-  const { addresses } = await startProgram(t, "api/main.ts", {
+  const { urls } = await startProgram(t, "api/main.ts", {
     DATABASE_URL: databaseUrl,
     DATABASE_POOL_SIZE: "2",
     // The searches fail, as told below.
     LOG_LEVEL: "silent",
   });
   const call = async (path: string, body?: object) => {
-    const response = await fetch(`${addresses["standalone"]}${path}`, {
+    const response = await fetch(`${urls["standalone"]}${path}`, {
       headers: { authorization: key, "content-type": "application/json" },
       ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
     });

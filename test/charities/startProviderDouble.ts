@@ -2,37 +2,39 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 
-/** A call as the provider received it. */
-type ReceivedCall = {
+/** A call as the provider saw it. */
+type SeenCall = {
   readonly path: string;
   readonly query: Readonly<Record<string, string>>;
   readonly authorization: string | undefined;
 };
 
-/** What happens to a call: an error response, a closed connection, no response at all, or a delayed response. */
+/** What a call is answered with instead: a status with a body, a connection that is cut, or nothing at all. */
 export type Fault =
   | { readonly status: number; readonly body?: string; readonly headers?: Record<string, string> }
-  | { readonly until: Promise<void> }
   | "cut"
   | "hang";
 
 export type ProviderDouble = {
   readonly url: string;
-  /** The provider's own JSON by path. A path may end with query parameters that a call must have. */
+  /** Charities by their path, as the provider's own JSON. */
   readonly answers: Map<string, unknown>;
-  /** What happens to the next calls, whatever they request. */
+  /** Faults of the next calls, whatever they ask for. */
   readonly faults: Fault[];
-  readonly calls: ReceivedCall[];
+  readonly calls: SeenCall[];
   readonly close: () => Promise<void>;
 };
 
-/** A double of the remote providers: it serves the given paths, responds 404 to others, and injects faults. */
+/**
+ * A stand-in for the remote providers: it answers the paths that it was given, 404 for others, and fails as it is told.
+ * A path may end with the query parameters that matter, sorted, as in `/change/nonprofits?search_term=red`.
+ */
 export const startProviderDouble = async (): Promise<ProviderDouble> => {
   const answers = new Map<string, unknown>();
   const faults: Fault[] = [];
-  const calls: ReceivedCall[] = [];
+  const calls: SeenCall[] = [];
 
-  /** Of several matches, the one with the most query parameters wins. */
+  /** Of several that fit, the one that asks for most. */
   const find = (path: string, query: URLSearchParams): unknown => {
     const fitting = [...answers]
       .map(([known, answer]) => {
@@ -47,7 +49,7 @@ export const startProviderDouble = async (): Promise<ProviderDouble> => {
     return fitting[0]?.answer;
   };
 
-  const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+  const handle = (request: IncomingMessage, response: ServerResponse): void => {
     const url = new URL(request.url ?? "/", "http://double");
     const path = decodeURIComponent(url.pathname);
     calls.push({
@@ -63,23 +65,19 @@ export const startProviderDouble = async (): Promise<ProviderDouble> => {
       request.socket.destroy();
       return;
     }
-    if (fault && "status" in fault) {
+    if (fault) {
       response
         .writeHead(fault.status, { "content-type": "application/json", ...fault.headers })
         .end(fault.body ?? "{}");
       return;
     }
-    await fault?.until;
-    const found = find(path, url.searchParams);
+    const answer = find(path, url.searchParams);
     response
-      .writeHead(found === undefined ? 404 : 200, { "content-type": "application/json" })
-      .end(JSON.stringify(found ?? { message: "not found" }));
+      .writeHead(answer === undefined ? 404 : 200, { "content-type": "application/json" })
+      .end(JSON.stringify(answer ?? { message: "not found" }));
   };
 
-  const server = createServer((request, response) => void handle(request, response)).listen(
-    0,
-    "127.0.0.1",
-  );
+  const server = createServer(handle).listen(0, "127.0.0.1");
   await once(server, "listening");
   const address = server.address();
   if (address === null || typeof address === "string") {

@@ -19,7 +19,7 @@ import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { CATALOGUE_ONLY, createTestOrganization } from "../support/factories.ts";
-import { highRateLimit, startDonationApi } from "./donationSetup.ts";
+import { decideHere, startDonationApi } from "./donationSetup.ts";
 
 const test = testWithDatabase();
 
@@ -82,7 +82,7 @@ const stage = async (
     db,
     billing,
     charities,
-    takePermit: highRateLimit(db),
+    validateDonation: decideHere({ db, clock: systemClock, billing, charities }),
   });
   const organization = await createTestOrganization(db, {
     stripeCustomerId: customerId,

@@ -150,7 +150,7 @@ test.serial("the card fits its frame on another site and leads to the page", asy
     "document.documentElement.scrollHeight - innerHeight",
   );
   t.is(overflow, 0);
-  const { address: otherSite, close } = await startServer(
+  const { url: otherSite, close } = await startServer(
     (_request, response) => {
       response.setHeader("Content-Type", "text/html");
       response.end(`<iframe src="${scene.page}/card" title="card"></iframe>`);

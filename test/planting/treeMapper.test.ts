@@ -73,7 +73,7 @@ const startTreeMapper = async (t: ExecutionContext) => {
     interventions: [] as readonly unknown[],
     status: 200,
   };
-  const { address, close } = await startServer(
+  const { url, close } = await startServer(
     (request, response) => {
       const { status: _status, ...answers } = state;
       const known = new Map<string, unknown>(Object.entries(answers)).get(
@@ -95,7 +95,7 @@ const startTreeMapper = async (t: ExecutionContext) => {
     { host: "127.0.0.1", port: 0, setting: "PORT" },
   );
   t.teardown(() => close(1000));
-  return { state, apiBase: address };
+  return { state, apiBase: url };
 };
 
 const start = async (t: ExecutionContext<DatabaseContext>, apiKey = KEY) => {

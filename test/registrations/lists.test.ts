@@ -214,7 +214,7 @@ test("a client that stops reading stops the queries, and one that leaves ends th
     });
   }
   t.true(pages < 40);
-  t.false(logged().some((line) => line["msg"] === "fault"));
+  t.false(logged().some((line) => line["msg"] === "request failed"));
   t.like(
     logged().findLast((line) => line["msg"] === "request"),
     { aborted: true },
@@ -245,7 +245,7 @@ test("a fault in the middle of a list breaks the connection instead of ending th
   t.is(response.status, 200);
   await t.throwsAsync(response.text());
   t.like(
-    logged().find((line) => line["msg"] === "fault"),
+    logged().find((line) => line["msg"] === "request failed"),
     { requestId: "broken-list" },
   );
 });

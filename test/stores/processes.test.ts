@@ -39,15 +39,13 @@ test("a process that is killed under load loses and doubles nothing that its cli
   const store = await createTestStore(db, { balanceCents: 10_000 });
   const keys = Array.from({ length: 300 }, (_, index) => `key-${index}`);
 
-  const first = Promise.all(keys.map((key) => plant(victim.addresses["store"], store, key)));
+  const first = Promise.all(keys.map((key) => plant(victim.urls["store"], store, key)));
   while ((await readStoreBooks(db, store.id)).registrations === 0) {
     // In the middle of it: as soon as something is on record.
   }
   await victim.kill();
   const answered = await first;
-  const repeated = await Promise.all(
-    keys.map((key) => plant(survivor.addresses["store"], store, key)),
-  );
+  const repeated = await Promise.all(keys.map((key) => plant(survivor.urls["store"], store, key)));
 
   // 10,000 cents are 200 trees.
   t.is(repeated.filter((answer) => answer?.status === 200).length, 200);

@@ -56,7 +56,7 @@ export const startProgram = async (
   settings: Readonly<Record<string, string>>,
 ): Promise<{
   readonly process: ChildProcess;
-  readonly addresses: Readonly<Record<string, string>>;
+  readonly urls: Readonly<Record<string, string>>;
   readonly kill: () => Promise<void>;
 }> => {
   const child = fork(fileURLToPath(new URL(`../../${module}`, import.meta.url)), {
@@ -85,6 +85,6 @@ export const startProgram = async (
     }),
   ]);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what our own programs send when they are ready.
-  const { addresses } = ready as { addresses: Record<string, string> };
-  return { process: child, addresses, kill };
+  const { urls } = ready as { urls: Record<string, string> };
+  return { process: child, urls, kill };
 };

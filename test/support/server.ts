@@ -3,13 +3,13 @@ import type Koa from "koa";
 import type { ApiState } from "../../api/http/apiContext.ts";
 import { startServer } from "../../program/startServer.ts";
 
-/** Serves the app as the program does, on a free port until the test ends; the answer is its base URL. */
+/** Serves the app as the program does, on a free port until the test ends. Returns its base URL. */
 export const serve = async (t: ExecutionContext, app: Koa<ApiState>): Promise<string> => {
-  const { address, close } = await startServer(app.callback(), {
+  const { url, close } = await startServer(app.callback(), {
     host: "127.0.0.1",
     port: 0,
     setting: "PORT",
   });
   t.teardown(() => close(1000));
-  return address;
+  return url;
 };

@@ -68,8 +68,8 @@ test.serial(
   async (t) => {
     const { client, startWorker, startApi, post, billed, double } = await deploy(t);
     await startWorker();
-    const { addresses } = await startApi();
-    const api = addresses["standalone"] ?? "";
+    const { urls } = await startApi();
+    const api = urls["standalone"] ?? "";
 
     const planted = await post(api, "/plant/trees", { count: 12 });
     t.is(planted.status, 200);
@@ -105,10 +105,10 @@ const hasAttempt = (db: DatabasePool, accountId: string): Promise<boolean> =>
 const survivesKill = test.macro({
   exec: async (t, fault: { kind: "hang"; applied: boolean }) => {
     const { startWorker, startApi, post, billed, double, accountId } = await deploy(t);
-    const { addresses } = await startApi();
+    const { urls } = await startApi();
     const worker = await startWorker();
     double.control.addFault(fault);
-    await post(addresses["standalone"] ?? "", "/plant/trees", { count: 5 });
+    await post(urls["standalone"] ?? "", "/plant/trees", { count: 5 });
     await eventually(() => hasAttempt(t.context.db, accountId));
     // The attempt is on record; now it also reaches Stripe.
     await delay(500);
@@ -149,7 +149,7 @@ test.serial(
     let answered = 0;
     const someAnswered = Promise.withResolvers<void>();
     const sending = requests.map(async (body) => {
-      const response = await post(first.addresses["standalone"] ?? "", "/plant/trees", body);
+      const response = await post(first.urls["standalone"] ?? "", "/plant/trees", body);
       await response.json();
       answered += 1;
       if (answered === 40) {
@@ -166,7 +166,7 @@ test.serial(
     const second = await startApi();
     await Promise.all(
       requests.map(async (body) => {
-        const response = await post(second.addresses["standalone"] ?? "", "/plant/trees", body);
+        const response = await post(second.urls["standalone"] ?? "", "/plant/trees", body);
         t.is(response.status, 200);
         await response.json();
       }),

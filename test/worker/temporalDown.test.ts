@@ -51,9 +51,9 @@ test("registrations are taken while Temporal is down, and billed once it is back
   const billed = (): number =>
     double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0);
 
-  const { addresses } = await startProgram(t, "api/main.ts", settings);
+  const { urls } = await startProgram(t, "api/main.ts", settings);
   const { process: worker } = await startProgram(t, "worker/main.ts", settings);
-  const api = addresses["standalone"] ?? "";
+  const api = urls["standalone"] ?? "";
   const plant = async (count: number): Promise<void> => {
     const response = await fetch(`${api}/plant/trees`, {
       method: "POST",

@@ -6,7 +6,6 @@ import type { CharityIds } from "../../../domain/charities/charities.ts";
 import type { DonationFilter } from "../../../domain/charities/donations.ts";
 import { donationRefundId } from "../../../domain/charities/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
-import type { DonateDependencies } from "../../../services/charities/donate.ts";
 import { donate } from "../../../services/charities/donate.ts";
 import { refundDonation } from "../../../services/charities/refundDonation.ts";
 import { startOfDay, startOfNextDay } from "../../http/days.ts";
@@ -25,6 +24,8 @@ import {
   refundBody,
   refundResponse,
 } from "./schemas.ts";
+
+type Dependencies = Parameters<typeof donate>[0];
 
 const ownerOf = ({ accountId, mode }: Caller): AccountMode => ({ accountId, mode });
 
@@ -47,7 +48,7 @@ const charityOf = ({
   throw new DomainError("request_invalid", CHARITY_REQUIRED);
 };
 
-const donateEndpoint = (dependencies: DonateDependencies): Endpoint =>
+const donateEndpoint = (dependencies: Dependencies): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/charities/donate",
@@ -83,7 +84,7 @@ const donateEndpoint = (dependencies: DonateDependencies): Endpoint =>
       const { donation, totalDonations, replayed } = await donate(dependencies, {
         ...ownerOf(caller),
         amountCents: body.amount_cents,
-        charity: charityOf(body),
+        ...charityOf(body),
         charityName: body.charity_name ?? null,
         idempotencyKey: body.idempotency_key ?? null,
         attribution: body.attribution ?? "",
@@ -119,7 +120,7 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
   };
 };
 
-const listEndpoint = ({ db }: DonateDependencies): Endpoint =>
+const listEndpoint = ({ db }: Dependencies): Endpoint =>
   keyEndpoint({
     method: "get",
     path: "/charities/donations",
@@ -161,7 +162,7 @@ const listEndpoint = ({ db }: DonateDependencies): Endpoint =>
 
 const ID_REQUIRED = "donation id is required";
 
-const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
+const refundEndpoint = ({ db, clock }: Dependencies): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/refund/donations",
@@ -189,7 +190,7 @@ const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
     },
     schemas: { body: refundBody, response: refundResponse },
     examples: EXAMPLES.refund,
-    refuseBody: (body) => (isBlankId(body) ? ID_REQUIRED : null),
+    checkBody: (body) => (isBlankId(body) ? ID_REQUIRED : null),
     handle: async ({ ctx, caller, body }) => {
       const { donation, totalDonations, replayed } = await refundDonation(
         { db, clock },
@@ -214,7 +215,7 @@ const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
   });
 
 /** Recording, listing and refunding donations. */
-export const donationEndpoints = (dependencies: DonateDependencies): readonly Endpoint[] => [
+export const donationEndpoints = (dependencies: Dependencies): readonly Endpoint[] => [
   donateEndpoint(dependencies),
   listEndpoint(dependencies),
   refundEndpoint(dependencies),

@@ -4,7 +4,7 @@ import { formatEin, parseEin } from "../../../domain/charities/charities.ts";
 import type { Donation } from "../../../domain/charities/donations.ts";
 import { count, date, emptyAsNull, id, metadata, text } from "../../../domain/fields.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
-import { bodyObject, queryObject } from "../../http/fields.ts";
+import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 
 const LAST_PAGE = 999_999_999;
 

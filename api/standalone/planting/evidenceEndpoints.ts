@@ -15,7 +15,7 @@ import {
 import { pathParameter } from "../../http/apiContext.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import { queryObject } from "../../http/fields.ts";
+import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR, PARAMETER_ERROR } from "../errorResponses.ts";
 import { EVIDENCE_EXAMPLES } from "./examples.ts";
 

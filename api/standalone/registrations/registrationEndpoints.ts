@@ -165,7 +165,7 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
     },
     schemas: { body: SCHEMAS[kind].refundBody, response: SCHEMAS[kind].refundResponse },
     examples: EXAMPLES[kind].refund,
-    refuseBody: (body) => (isBlankId(body) ? idRequired : null),
+    checkBody: (body) => (isBlankId(body) ? idRequired : null),
     handle: async ({ caller, body }) => {
       const refunded = await refundRegistration({ db, clock, billing }, ownerOf(caller, kind), {
         id: body.id,

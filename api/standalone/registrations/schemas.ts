@@ -6,7 +6,7 @@ import {
   idempotencyKey,
 } from "../../../domain/registrations/registrationFields.ts";
 import type { Metadata, Registration } from "../../../domain/registrations/registrations.ts";
-import { bodyObject, queryObject } from "../../http/fields.ts";
+import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import type { KindNames } from "./kinds.ts";
 

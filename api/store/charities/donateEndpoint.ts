@@ -2,10 +2,9 @@ import { z } from "zod";
 import { DomainError } from "../../../domain/errors.ts";
 import { text } from "../../../domain/fields.ts";
 import { centsToDollars, dollarsToCents, MAXIMUM_CENTS } from "../../../domain/money.ts";
-import type { DonateFromStoreDependencies } from "../../../services/stores/donateFromStore.ts";
 import { donateFromStore } from "../../../services/stores/donateFromStore.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import { bodyObject } from "../../http/fields.ts";
+import { bodyObject } from "../../http/parseRequest.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
@@ -76,7 +75,7 @@ const centsOf = (dollars: number): number => {
   return cents;
 };
 
-export const donateEndpoint = (deps: DonateFromStoreDependencies): Endpoint =>
+export const donateEndpoint = (deps: Parameters<typeof donateFromStore>[0]): Endpoint =>
   storeWriteEndpoint({
     db: deps.db,
     operation: "donate",

@@ -10,7 +10,7 @@ import { evidenceStage, setEvidenceHeaders, STAGE_HEADERS } from "../../planting
 import { startOfNextDay } from "../../http/days.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";
-import { queryObject } from "../../http/fields.ts";
+import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());

@@ -5,7 +5,7 @@ import { reverseStoreDonations } from "../../../services/stores/reverseStoreDona
 import { reverseStoreImpact } from "../../../services/stores/reverseStoreImpact.ts";
 import type { StoreWriteDependencies } from "../../../services/stores/runStoreWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import { bodyObject } from "../../http/fields.ts";
+import { bodyObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";

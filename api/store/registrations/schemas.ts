@@ -4,7 +4,7 @@ import type { ImpactFilter, ImpactRecord } from "../../../domain/stores/customer
 import { orderId } from "../../../domain/stores/customers.ts";
 import { count, date } from "../../../domain/fields.ts";
 import { startOfDay } from "../../http/days.ts";
-import { bodyObject, queryObject } from "../../http/fields.ts";
+import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 import {
   customerFilterOf,
   customerParameters,

@@ -5,7 +5,7 @@ import { centsToDollars } from "../../../domain/money.ts";
 import { readStoreImpact } from "../../../services/stores/readStoreImpact.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
-import { queryObject } from "../../http/fields.ts";
+import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 import { customerFilterOf, customerParameters } from "../fields.ts";
 

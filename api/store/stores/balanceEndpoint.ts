@@ -6,7 +6,7 @@ import { isBalanceLow } from "../../../domain/stores/stores.ts";
 import { getStore } from "../../../services/stores/getStore.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
-import { queryObject } from "../../http/fields.ts";
+import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode } from "../fields.ts";
 import { limitParameter } from "../registrations/schemas.ts";

@@ -2,25 +2,24 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { TakePermit } from "../../../db/rateLimits.ts";
 import type { Charity } from "../../../domain/charities/charities.ts";
-import type { RemoteCharityProvider } from "../provider.ts";
+import type { CharityProvider } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
-import { fetchJson } from "./fetchJson.ts";
+import { askJson } from "./askJson.ts";
 import { isPathSafe, looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
 import type { RemoteSettings } from "./remoteSettings.ts";
 import { searchByEin } from "./searchByEin.ts";
 
 /*
- * Speaks the partner API of Every.org, v0.2; the facts are from github.com/everydotorg/charity-api-docs,
- * docs/endpoints/nonprofits.md. A search returns at most 50 hits, without pages or a total. Rate limits are per API key
- * and minute.
+ * Every.org's partner API, v0.2: github.com/everydotorg/charity-api-docs, docs/endpoints/nonprofits.md. A search gives at
+ * most 50 hits and neither pages nor a total; the limits are per key and minute.
  */
 
-const MAXIMUM_HITS = 50;
+const MOST_HITS = 50;
 const DETAILS_PER_MINUTE = 100;
 const SEARCHES_PER_MINUTE = 500;
 const MINUTE_MS = 60_000;
 
-const detailsResponse = z.object({
+const detailsAnswer = z.object({
   data: z.object({
     nonprofit: z.object({
       primarySlug: requiredText(),
@@ -37,24 +36,26 @@ const detailsResponse = z.object({
 
 const hit = z.object({
   name: requiredText(),
-  // The last segment of the profile's URL is the slug, which the details endpoint accepts.
-  profileUrl: z.url().transform((url) => new URL(url).pathname.split("/").findLast(Boolean) ?? ""),
+  // The last part of the profile's address is the slug, by which the details are found.
+  profileUrl: z
+    .url()
+    .transform((address) => new URL(address).pathname.split("/").findLast(Boolean) ?? ""),
   ein: looseEin(),
   description: looseText(),
   websiteUrl: looseUrl(),
   logoUrl: looseUrl(),
 });
 
-const searchResponse = z.object({ nonprofits: z.array(hit) });
+const searchAnswer = z.object({ nonprofits: z.array(hit) });
 
 export const createEveryOrg = (
   { apiBase, apiKey, timeoutMs }: RemoteSettings<{ apiKey: string }>,
   { takePermit }: { readonly takePermit: TakePermit },
-): RemoteCharityProvider => {
-  // Rate limits are per API key; a hash names the key without storing it.
+): CharityProvider => {
+  // The limits are a key's; its hash names it without giving it away.
   const keyName = createHash("sha256").update(apiKey).digest("hex").slice(0, 16);
 
-  const urlOf = (path: string, parameters: Readonly<Record<string, string>> = {}): URL => {
+  const address = (path: string, parameters: Readonly<Record<string, string>> = {}): URL => {
     const url = new URL(`${apiBase}${path}`);
     url.search = new URLSearchParams({ ...parameters, apiKey }).toString();
     return url;
@@ -63,24 +64,24 @@ export const createEveryOrg = (
   const requirePermit = async (kind: "details" | "search", requests: number): Promise<void> => {
     if (!(await takePermit(`everyorg/${keyName}/${kind}`, { requests, windowMs: MINUTE_MS }))) {
       throw new CharityProviderError(
-        `everyorg: rate limit of ${requests} ${kind} requests a minute reached`,
+        `everyorg: its limit of ${requests} ${kind} a minute is used up`,
       );
     }
   };
 
   const findBy = async (identifier: string, signal: AbortSignal): Promise<Charity | null> => {
-    const found = await fetchJson(
+    const found = await askJson(
       {
         provider: "everyorg",
-        url: urlOf(`/nonprofit/${identifier}`),
+        url: address(`/nonprofit/${identifier}`),
         timeoutMs,
-        schema: detailsResponse,
+        answer: detailsAnswer,
         takePermit: () => requirePermit("details", DETAILS_PER_MINUTE),
       },
       signal,
     );
     const nonprofit = found?.data.nonprofit;
-    // Every.org lists charities that it cannot pass donations on to.
+    // It lists some that it cannot pass donations on to.
     return nonprofit === undefined || nonprofit.isDisbursable === false
       ? null
       : {
@@ -93,7 +94,7 @@ export const createEveryOrg = (
         };
   };
 
-  const findByEin: RemoteCharityProvider["findByEin"] = async (ein, signal) => {
+  const findByEin: CharityProvider["findByEin"] = async (ein, signal) => {
     const charity = await findBy(ein, signal);
     return charity?.ein === ein ? charity : null;
   };
@@ -108,15 +109,15 @@ export const createEveryOrg = (
         return searchByEin(findByEin, ein, query, signal);
       }
       if (name === null) {
-        // The API cannot list charities without a search term.
+        // It has no list of all charities, and none that it puts first.
         return { items: [], totalItems: 0, totalIsExact: false };
       }
-      const found = await fetchJson(
+      const found = await askJson(
         {
           provider: "everyorg",
-          url: urlOf(`/search/${encodeURIComponent(name)}`, { take: String(MAXIMUM_HITS) }),
+          url: address(`/search/${encodeURIComponent(name)}`, { take: String(MOST_HITS) }),
           timeoutMs,
-          schema: searchResponse,
+          answer: searchAnswer,
           takePermit: () => requirePermit("search", SEARCHES_PER_MINUTE),
         },
         signal,
@@ -125,25 +126,16 @@ export const createEveryOrg = (
       return {
         items: hits
           .slice((page - 1) * pageSize, page * pageSize)
-          .map(
-            ({
-              name: charityName,
-              profileUrl,
-              ein: charityEin,
-              description,
-              websiteUrl,
-              logoUrl,
-            }) => ({
-              nonprofitId: profileUrl,
-              name: charityName,
-              ein: charityEin,
-              description,
-              website: websiteUrl,
-              iconUrl: logoUrl,
-            }),
-          ),
+          .map(({ name: called, profileUrl, ein: number, description, websiteUrl, logoUrl }) => ({
+            nonprofitId: profileUrl,
+            name: called,
+            ein: number,
+            description,
+            website: websiteUrl,
+            iconUrl: logoUrl,
+          })),
         totalItems: hits.length,
-        totalIsExact: hits.length < MAXIMUM_HITS,
+        totalIsExact: hits.length < MOST_HITS,
       };
     },
   };

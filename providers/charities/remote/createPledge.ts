@@ -1,15 +1,14 @@
 import { z } from "zod";
 import type { Charity } from "../../../domain/charities/charities.ts";
 import { formatEin } from "../../../domain/charities/charities.ts";
-import type { RemoteCharityProvider } from "../provider.ts";
-import { fetchJson } from "./fetchJson.ts";
+import type { CharityProvider } from "../provider.ts";
+import { askJson } from "./askJson.ts";
 import { isPathSafe, looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
 import type { RemoteSettings } from "./remoteSettings.ts";
 import { searchByEin } from "./searchByEin.ts";
 
 /*
- * Speaks the API of Pledge, v1 (developer.pledge.to); the facts are from that documentation. It also lists foreign
- * charities, which have no EIN.
+ * Pledge's API, v1: developer.pledge.to. It knows foreign charities too; those have no EIN.
  */
 
 const organization = z
@@ -32,7 +31,7 @@ const organization = z
     }),
   );
 
-const searchResponse = z.object({
+const searchAnswer = z.object({
   total_count: z.int().min(0),
   results: z.array(organization),
 });
@@ -41,32 +40,27 @@ export const createPledge = ({
   apiBase,
   apiKey,
   timeoutMs,
-}: RemoteSettings<{ apiKey: string }>): RemoteCharityProvider => {
+}: RemoteSettings<{ apiKey: string }>): CharityProvider => {
   const headers = { authorization: `Bearer ${apiKey}` };
 
-  const search = async (
-    term: string | null,
-    page: number,
-    perPage: number,
-    signal: AbortSignal,
-  ) => {
+  const ask = async (term: string | null, page: number, perPage: number, signal: AbortSignal) => {
     const url = new URL(`${apiBase}/organizations`);
     url.search = new URLSearchParams({
       ...(term === null ? {} : { q: term }),
       page: String(page),
       per_page: String(perPage),
     }).toString();
-    const found = await fetchJson(
-      { provider: "pledge", url, headers, timeoutMs, schema: searchResponse },
+    const found = await askJson(
+      { provider: "pledge", url, headers, timeoutMs, answer: searchAnswer },
       signal,
     );
     return { total: found?.total_count ?? 0, results: (found?.results ?? []).slice(0, perPage) };
   };
 
-  const findByEin: RemoteCharityProvider["findByEin"] = async (ein, signal) => {
-    // The documentation does not say whether its search expects an EIN with or without the dash.
+  const findByEin: CharityProvider["findByEin"] = async (ein, signal) => {
+    // Nothing says in which form its search knows an EIN.
     for (const term of [ein, formatEin(ein)]) {
-      const { results } = await search(term, 1, 20, signal);
+      const { results } = await ask(term, 1, 20, signal);
       const charity = results.find((result) => result.ein === ein);
       if (charity) {
         return charity;
@@ -82,13 +76,13 @@ export const createPledge = ({
       if (!isPathSafe(id)) {
         return null;
       }
-      const charity = await fetchJson(
+      const charity = await askJson(
         {
           provider: "pledge",
           url: new URL(`${apiBase}/organizations/${id}`),
           headers,
           timeoutMs,
-          schema: organization,
+          answer: organization,
         },
         signal,
       );
@@ -99,11 +93,11 @@ export const createPledge = ({
       if (ein !== null) {
         return searchByEin(findByEin, ein, query, signal);
       }
-      const { total, results } = await search(name, page, pageSize, signal);
+      const { total, results } = await ask(name, page, pageSize, signal);
       const seen = results.length === 0 ? 0 : (page - 1) * pageSize + results.length;
       return {
         items: results,
-        // The reported total can be lower than the number of results.
+        // Never fewer than it has shown itself.
         totalItems: Math.max(total, seen),
         totalIsExact: total >= seen,
       };

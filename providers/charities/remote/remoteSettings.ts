@@ -1,7 +1,7 @@
 /** How to reach a remote provider. */
 export type RemoteSettings<Credentials> = Credentials & {
-  /** Base URL, without a trailing slash. */
+  /** Without a slash at its end. */
   readonly apiBase: string;
-  /** The limit of one attempt, in milliseconds. */
+  /** The limit of one attempt. */
   readonly timeoutMs: number;
 };
