@@ -33,11 +33,14 @@ export const upsertSite = (
     RETURNING id
   `);
 
-/** Our number for something that a partner names in its own way; the same name always gets the same one. */
+/** What a partner's reference identifies, beside sites. */
+export type ReferenceKind = "allocation" | "field_update" | "planting_session";
+
+/** Returns the integer that evidence shows for a partner's reference: always the same one. */
 export const getOrCreateReferenceId = (
   transaction: DatabaseTransactionConnection,
   partner: string,
-  kind: "allocation" | "field_update" | "planting_session",
+  kind: ReferenceKind,
   reference: string,
 ): Promise<number> =>
   transaction.oneFirst(sql.type(idRow)`
@@ -134,11 +137,13 @@ const regionRow = z.strictObject({
   ),
 });
 
-/** Regions where trees of production keys were planted, with the latest proofs of each site there. */
+export type PlantedRegion = Readonly<z.output<typeof regionRow>>;
+
+/** Lists the regions where trees of production keys were planted, with the latest media of each site. */
 export const listRegions = (
   db: CommonQueryMethods,
   mediaPerSite: number,
-): Promise<readonly z.output<typeof regionRow>[]> =>
+): Promise<readonly PlantedRegion[]> =>
   db.any(sql.type(regionRow)`
     SELECT
       planting_site.region,

@@ -1,43 +1,53 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import { stageEvidence } from "../../domain/planting/treeEvidence.ts";
+import type {
+  AllocatedEvidence,
+  PlantedEvidence,
+  VerifiedEvidence,
+} from "../../domain/planting/evidence.ts";
+import type { PlantingStage } from "../../domain/planting/order.ts";
 import { treeKey } from "./cachedResponses.ts";
 import { orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 
-const treeRow = z.strictObject({
-  id: z.uuid(),
-  createdAt: z.date(),
-  count: safeInteger,
-  fractionalCount: z.number(),
-  attribution: z.string(),
-  isRefunded: z.boolean(),
-  treeOrderId: safeInteger.nullable(),
-  orderedCount: safeInteger.nullable(),
-  orderId: z.int().nullable(),
-  orderPublicId: z.string().nullable(),
-  partnerName: z.string().nullable(),
-  buyerName: z.string().nullable(),
-  timeline: timelineColumn.nullable(),
-  stage: orderStageColumn.nullable(),
-  isFinished: z.boolean(),
-  revision: z.int(),
-  region: z.string().nullable(),
-  cachedBody: z.string().nullable(),
-  cachedAt: z.date().nullable(),
-});
+const treeRow = z
+  .strictObject({
+    id: z.uuid(),
+    createdAt: z.date(),
+    count: safeInteger,
+    fractionalCount: z.number(),
+    attribution: z.string(),
+    isRefunded: z.boolean(),
+    treeOrderId: safeInteger.nullable(),
+    orderedCount: safeInteger.nullable(),
+    orderId: z.int().nullable(),
+    orderPublicId: z.string().nullable(),
+    partnerName: z.string().nullable(),
+    buyerName: z.string().nullable(),
+    timeline: timelineColumn.nullable(),
+    stage: orderStageColumn.nullable(),
+    isFinished: z.boolean(),
+    revision: z.int(),
+    region: z.string().nullable(),
+    cachedBody: z.string().nullable(),
+    cachedAt: z.date().nullable(),
+  })
+  .transform(({ cachedBody: body, cachedAt: storedAt, ...tree }) => ({
+    ...tree,
+    /** Null without a valid cached response. */
+    cached: body !== null && storedAt !== null ? { body, storedAt } : null,
+  }));
 
-/** A tree registration with its order, and its answer where a good one is kept. */
+/** A tree registration with its order and its cached response. */
 export type EvidenceTree = Readonly<z.output<typeof treeRow>>;
 
-/** Whether all trees of a registration were refunded. */
 const isRefunded = sql.fragment`registration.refunded_count >= registration.count`;
 
-/** What an answer shows: the order's milestones, or while there is no order whether it will ever have one. */
+/** Changes with the content of the response: the order's revision, or without an order whether all trees are refunded. */
 const revision = sql.fragment`coalesce(planting_order.revision, (${isRefunded})::integer)`;
 
-/** Four look-ups by primary key in one round trip. */
+/** Finds a registration by four primary-key lookups in one round trip. */
 export const findEvidenceTree = (
   db: CommonQueryMethods,
   owner: AccountMode,
@@ -70,7 +80,7 @@ export const findEvidenceTree = (
     LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
     LEFT JOIN cached_response
       ON cached_response.key = ${treeKey(registrationId)}
-      -- An answer of before the last milestone, or with addresses of before a move, is as good as none.
+      -- Responses from before the last milestone, or with another base URL, are stale.
       AND cached_response.revision = ${revision}
       AND cached_response.base_url = ${baseUrl}
       AND cached_response.expires_at > ${now.toISOString()}::timestamptz
@@ -80,30 +90,75 @@ export const findEvidenceTree = (
       AND registration.kind = 'tree'
   `);
 
+const allocated = z.strictObject({
+  allocations: z.array(
+    z.strictObject({
+      allocationId: z.int(),
+      allocatedAt: z.string(),
+      site: z.strictObject({
+        id: z.int(),
+        name: z.string(),
+        subsiteName: z.string(),
+        organizationName: z.string(),
+        latitude: z.number(),
+        longitude: z.number(),
+        imageUrl: z.string(),
+      }),
+      crew: z.strictObject({
+        leader: z.string(),
+        style: z.string(),
+        totalMembers: z.int(),
+        womenMembers: z.int(),
+      }),
+    }),
+  ),
+}) satisfies z.ZodType<AllocatedEvidence>;
+
+const planted = z.strictObject({
+  plantedAt: z.string(),
+  media: z.array(
+    z.strictObject({
+      id: z.string(),
+      type: z.string(),
+      url: z.string(),
+      thumbnailUrl: z.string(),
+      latitude: z.number(),
+      longitude: z.number(),
+    }),
+  ),
+}) satisfies z.ZodType<PlantedEvidence>;
+
+const verified = z.strictObject({
+  siteName: z.string(),
+  subsiteName: z.string(),
+  organizationName: z.string(),
+  assessorName: z.string(),
+  verifier: z.string(),
+  verifiedAt: z.string(),
+  sessionTotalPlanted: z.int(),
+  species: z.array(z.string()),
+  imageUrl: z.string(),
+  allocationId: z.int(),
+  fieldUpdateId: z.int(),
+  plantingSessionId: z.int(),
+  latitude: z.number(),
+  longitude: z.number(),
+  photos: z.array(z.string()),
+}) satisfies z.ZodType<VerifiedEvidence>;
+
+const reached = <Stage extends PlantingStage, Evidence extends z.ZodType>(
+  stage: Stage,
+  evidence: Evidence,
+) => z.strictObject({ stage: z.literal(stage), occurredAt: z.date(), evidence });
+
 const stageRow = z.discriminatedUnion("stage", [
-  z.strictObject({
-    stage: z.literal("funds_distributed"),
-    occurredAt: z.date(),
-    evidence: z.null(),
-  }),
-  z.strictObject({
-    stage: z.literal("allocated"),
-    occurredAt: z.date(),
-    evidence: stageEvidence.allocated,
-  }),
-  z.strictObject({
-    stage: z.literal("planted"),
-    occurredAt: z.date(),
-    evidence: stageEvidence.planted,
-  }),
-  z.strictObject({
-    stage: z.literal("planted_and_verified"),
-    occurredAt: z.date(),
-    evidence: stageEvidence.planted_and_verified,
-  }),
+  reached("funds_distributed", z.null()),
+  reached("allocated", allocated),
+  reached("planted", planted),
+  reached("planted_and_verified", verified),
 ]);
 
-/** The stages that an order has reached, with what they show. */
+/** Lists the stages that an order has reached, with their proof. */
 export const listReachedStages = (
   db: CommonQueryMethods,
   orderId: number,

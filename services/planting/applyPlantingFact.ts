@@ -1,17 +1,24 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { insertMedia, getOrCreateReferenceId, upsertSite } from "../../db/planting/sites.ts";
-import type { PlantingMedia } from "../../db/planting/sites.ts";
+import type { PlantingMedia, ReferenceKind } from "../../db/planting/sites.ts";
 import {
+  allocationEvidence,
   allocationReferenceOf,
-  evidenceOfAllocation,
-  evidenceOfPlanted,
-  evidenceOfVerified,
-} from "../../domain/planting/evidenceOfFact.ts";
+  plantedEvidence,
+  verifiedEvidence,
+} from "../../domain/planting/evidence.ts";
+import type {
+  AllocatedEvidence,
+  PlantedEvidence,
+  VerifiedEvidence,
+} from "../../domain/planting/evidence.ts";
 import type { PlantingOrder, SiteShare } from "../../domain/planting/order.ts";
 import type { PlantingFact, PlantingFactOf, ReportedSite } from "../../domain/planting/fact.ts";
-import type { AllocatedEvidence } from "../../domain/planting/treeEvidence.ts";
 
-type Applied = { readonly order: PlantingOrder; readonly evidence: object | null };
+type Applied = {
+  readonly order: PlantingOrder;
+  readonly evidence: AllocatedEvidence | PlantedEvidence | VerifiedEvidence | null;
+};
 
 const shareOf = async (
   transaction: DatabaseTransactionConnection,
@@ -41,13 +48,13 @@ const applyAllocated = async (
   fact: PlantingFactOf<"allocated">,
 ): Promise<Applied> => {
   const shares: SiteShare[] = [];
-  const allocations: AllocatedEvidence["allocations"] = [];
+  const allocations: AllocatedEvidence["allocations"][number][] = [];
   for (const allocation of fact.allocations) {
     const { reference, trees, planting_site: site } = allocation;
     const share = await shareOf(transaction, order, site, trees);
     shares.push(share);
     allocations.push(
-      evidenceOfAllocation(allocation, {
+      allocationEvidence(allocation, {
         allocationId: await getOrCreateReferenceId(
           transaction,
           order.partner,
@@ -58,8 +65,7 @@ const applyAllocated = async (
       }),
     );
   }
-  const evidence: AllocatedEvidence = { allocations };
-  return { order: { ...order, siteShares: mergeShares(shares) }, evidence };
+  return { order: { ...order, siteShares: mergeShares(shares) }, evidence: { allocations } };
 };
 
 const storeMedia = async (
@@ -97,7 +103,7 @@ const applyPlanted = async (
       thumbnailUrl,
     })),
   );
-  return { order: { ...order, plantedAt: at }, evidence: evidenceOfPlanted(fact) };
+  return { order: { ...order, plantedAt: at }, evidence: plantedEvidence(fact) };
 };
 
 const applyVerified = async (
@@ -123,12 +129,12 @@ const applyVerified = async (
       longitude: fact.longitude,
     })),
   );
-  const numberOf = (kind: Parameters<typeof getOrCreateReferenceId>[2], reference: string) =>
+  const idOf = (kind: ReferenceKind, reference: string) =>
     getOrCreateReferenceId(transaction, order.partner, kind, reference);
-  const evidence = evidenceOfVerified(fact, {
-    allocationId: await numberOf("allocation", allocationReferenceOf(fact)),
-    fieldUpdateId: await numberOf("field_update", fact.field_update_reference),
-    plantingSessionId: await numberOf("planting_session", fact.planting_session_reference),
+  const evidence = verifiedEvidence(fact, {
+    allocationId: await idOf("allocation", allocationReferenceOf(fact)),
+    fieldUpdateId: await idOf("field_update", fact.field_update_reference),
+    plantingSessionId: await idOf("planting_session", fact.planting_session_reference),
   });
   return { order: { ...located, plantedAt: order.plantedAt ?? at, verifiedAt: at }, evidence };
 };

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { listFacts } from "../../db/planting/facts.ts";
 import { findPlantingOrder, markPlantingOrderPolled } from "../../db/planting/orders.ts";
-import { isTimelineComplete } from "../../domain/planting/buildTreeEvidence.ts";
+import { isTimelineComplete } from "../../domain/planting/timeline.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";

@@ -1,43 +1,29 @@
 import type { CommonQueryMethods } from "slonik";
-import { storeCachedResponse, treeKey } from "../../db/planting/cachedResponses.ts";
+import { treeKey } from "../../db/planting/cachedResponses.ts";
+import type { CachedResponse } from "../../db/planting/cachedResponses.ts";
 import type { EvidenceTree } from "../../db/planting/treeEvidence.ts";
 import { findEvidenceTree, listReachedStages } from "../../db/planting/treeEvidence.ts";
-import type { Mode } from "../../domain/accounts/accounts.ts";
+import type { AccountMode, Mode } from "../../domain/accounts/accounts.ts";
+import { DomainError } from "../../domain/errors.ts";
 import type {
   EvidenceFacts,
+  EvidenceStage,
   OrderedTrees,
   ReachedStages,
-} from "../../domain/planting/buildTreeEvidence.ts";
-import { buildTreeEvidence, NOTHING_REACHED } from "../../domain/planting/buildTreeEvidence.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
-import { treeEvidence } from "../../domain/planting/treeEvidence.ts";
-import type { EvidenceStage, TreeEvidence } from "../../domain/planting/treeEvidence.ts";
-import type { Planting } from "../../providers/planting/createPlanting.ts";
+  TreeEvidence,
+} from "../../domain/planting/timeline.ts";
+import { buildTreeEvidence, NOTHING_REACHED } from "../../domain/planting/timeline.ts";
 import { simulateEvidence } from "../../providers/planting/simulated/simulateEvidence.ts";
+import type { EvidenceDependencies, EvidenceRenderer } from "./cacheEvidence.ts";
+import { cacheEvidence } from "./cacheEvidence.ts";
 
-/** As the contract has it: 30 days. */
-export const EVIDENCE_CACHE_SECONDS = 30 * 24 * 60 * 60;
-
-export type EvidenceDependencies = {
-  readonly db: CommonQueryMethods;
-  readonly clock: Clock;
-  readonly planting: Planting;
-  /** Where clients reach this service, without a slash at the end. */
-  readonly publicBaseUrl: () => string;
-};
-
-export type TreeEvidenceResponse = {
-  /** The record as JSON, see `parseTreeEvidence`: the same bytes from every process for as long as nothing happens to the tree. */
-  readonly body: string;
-  /** When that text came about. */
-  readonly storedAt: Date;
-  /** Whether nothing more is looked for: the order is followed to its end. */
+/** The rendered evidence: the same text from every process for 30 days or until the next milestone. */
+export type TreeEvidenceResponse = CachedResponse & {
+  /** Whether the order is no longer polled, so that the text is expected to stay. */
   readonly isComplete: boolean;
-  readonly registeredAt: Date;
-  /** Where the trees stand; null until that is known. */
-  readonly region: string | null;
 };
+
+type TreeSelection = AccountMode & { readonly id: string };
 
 const orderOf = (tree: EvidenceTree): OrderedTrees | null =>
   tree.orderId === null ||
@@ -76,67 +62,57 @@ const readFacts = async (
     shape: tree.timeline ?? partner.timeline,
     order: orderOf(tree),
     reached: tree.orderId === null ? NOTHING_REACHED : await readReached(db, tree.orderId),
+    region: tree.region,
   };
 };
 
-const cacheResponse = (
+const getEvidenceTree = async (
   { db, clock }: EvidenceDependencies,
-  tree: EvidenceTree,
+  selection: TreeSelection,
   baseUrl: string,
-  body: string,
-): Promise<{ readonly body: string; readonly storedAt: Date }> => {
-  const storedAt = clock.now();
-  return storeCachedResponse(db, {
-    key: treeKey(tree.id),
-    baseUrl,
-    revision: tree.revision,
-    body,
-    storedAt,
-    expiresAt: new Date(storedAt.getTime() + EVIDENCE_CACHE_SECONDS * 1000),
-  });
+): Promise<EvidenceTree> => {
+  const tree = await findEvidenceTree(db, selection, selection.id, baseUrl, clock.now());
+  if (!tree) {
+    throw new DomainError("record_not_found", "failed to find tree");
+  }
+  return tree;
 };
 
 /**
- * Tells what is proven of a tree registration. The answer is kept for 30 days or until the next milestone, whichever comes
- * first; a simulated one is made up anew each time and never kept.
- * @param request.simulatedStage the stage to pretend; null for the truth
+ * Returns the rendered evidence of a tree registration and caches it.
+ * @param render must be the same for all registrations of an account, because the cache holds one text each
  * @throws DomainError record_not_found when the account has no such registration in this mode
  */
 export const readTreeEvidence = async (
   deps: EvidenceDependencies,
-  request: {
-    readonly accountId: string;
-    readonly mode: Mode;
-    readonly id: string;
-    readonly simulatedStage: EvidenceStage | null;
-  },
+  selection: TreeSelection,
+  render: EvidenceRenderer<TreeEvidence>,
 ): Promise<TreeEvidenceResponse> => {
   const baseUrl = deps.publicBaseUrl();
-  const tree = await findEvidenceTree(deps.db, request, request.id, baseUrl, deps.clock.now());
-  if (!tree) {
-    throw new DomainError("record_not_found", "failed to find tree");
+  const tree = await getEvidenceTree(deps, selection, baseUrl);
+  const { isFinished: isComplete, cached } = tree;
+  if (cached) {
+    return { ...cached, isComplete };
   }
-  const registeredAt = tree.createdAt;
-  if (request.simulatedStage !== null) {
-    const { facts, region } = simulateEvidence(tree, request.simulatedStage);
-    const body = JSON.stringify(buildTreeEvidence(facts, baseUrl));
-    return { body, storedAt: deps.clock.now(), isComplete: false, registeredAt, region };
-  }
-  const { region, isFinished: isComplete } = tree;
-  if (tree.cachedBody !== null && tree.cachedAt !== null) {
-    const { cachedBody: body, cachedAt: storedAt } = tree;
-    return { body, storedAt, isComplete, registeredAt, region };
-  }
-  const facts = await readFacts(deps, request.mode, tree);
-  const answer = await cacheResponse(
-    deps,
-    tree,
+  const evidence = buildTreeEvidence(await readFacts(deps, selection.mode, tree));
+  const response = await cacheEvidence(deps, {
+    key: treeKey(tree.id),
     baseUrl,
-    JSON.stringify(buildTreeEvidence(facts, baseUrl)),
-  );
-  return { ...answer, isComplete, registeredAt, region };
+    revision: tree.revision,
+    body: render(evidence, baseUrl),
+  });
+  return { ...response, isComplete };
 };
 
-/** The record that an answer's text holds. */
-export const parseTreeEvidence = (body: string): TreeEvidence =>
-  treeEvidence.parse(JSON.parse(body));
+/**
+ * Returns the evidence that a tree registration would have at a stage. Nothing is cached or stored.
+ * @throws DomainError record_not_found when the account has no such registration in this mode
+ */
+export const simulateTreeEvidence = async (
+  deps: EvidenceDependencies,
+  selection: TreeSelection,
+  stage: EvidenceStage,
+): Promise<TreeEvidence> =>
+  buildTreeEvidence(
+    simulateEvidence(await getEvidenceTree(deps, selection, deps.publicBaseUrl()), stage),
+  );

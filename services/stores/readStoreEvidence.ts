@@ -2,48 +2,60 @@ import { findSelectedTree } from "../../db/registrations/storeRegistrations.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { EvidenceSelection } from "../../domain/stores/storeEvidence.ts";
-import type { EvidenceStage, TreeEvidence } from "../../domain/planting/treeEvidence.ts";
-import type { EvidenceDependencies, TreeEvidenceResponse } from "../planting/readTreeEvidence.ts";
-import { parseTreeEvidence, readTreeEvidence } from "../planting/readTreeEvidence.ts";
+import type { EvidenceStage, TreeEvidence } from "../../domain/planting/timeline.ts";
+import type { EvidenceDependencies, EvidenceRenderer } from "../planting/cacheEvidence.ts";
+import { readTreeEvidence, simulateTreeEvidence } from "../planting/readTreeEvidence.ts";
+import type { TreeEvidenceResponse } from "../planting/readTreeEvidence.ts";
 
 const notFound = (): DomainError => new DomainError("record_not_found", "failed to find tree");
 
-/** Whether made-up evidence is of the place and the project that were asked for. */
-const isSelected = (
-  { projectPublicId, region }: EvidenceSelection,
-  evidence: TreeEvidence,
-  evidenceRegion: string | null,
-): boolean =>
-  (projectPublicId === null || evidence.provider_meta.public_id === projectPublicId) &&
-  (region === null || evidenceRegion?.toLowerCase() === region.toLowerCase());
+/** Returns the newest tree registration that a selection matches. */
+const getSelectedTree = async (
+  { db }: EvidenceDependencies,
+  owner: AccountMode,
+  selection: EvidenceSelection,
+): Promise<AccountMode & { readonly id: string }> => {
+  const id = await findSelectedTree(db, owner, selection);
+  if (id === null) {
+    throw notFound();
+  }
+  return { ...owner, id };
+};
 
 /**
- * Tells what is proven of the newest tree registration that a store's selection leaves.
- * @throws DomainError record_not_found when it leaves none
+ * Returns the rendered evidence of the newest tree registration that a store's selection matches.
+ * @throws DomainError record_not_found when none matches
  */
 export const readStoreEvidence = async (
   deps: EvidenceDependencies,
   owner: AccountMode,
   selection: EvidenceSelection,
-  simulatedStage: EvidenceStage | null,
-): Promise<Omit<TreeEvidenceResponse, "body"> & { readonly evidence: TreeEvidence }> => {
-  const isSimulated = simulatedStage !== null;
-  const id = await findSelectedTree(
-    deps.db,
-    owner,
-    isSimulated ? { ...selection, projectPublicId: null, region: null } : selection,
-  );
-  if (id === null) {
-    throw notFound();
-  }
-  const { body, ...answer } = await readTreeEvidence(deps, {
-    ...owner,
-    id,
-    simulatedStage,
+  render: EvidenceRenderer<TreeEvidence>,
+): Promise<TreeEvidenceResponse> =>
+  readTreeEvidence(deps, await getSelectedTree(deps, owner, selection), render);
+
+/**
+ * Returns simulated evidence of the newest tree registration that a store's selection matches.
+ * @throws DomainError record_not_found when none matches, or the simulation is in another project or region
+ */
+export const simulateStoreEvidence = async (
+  deps: EvidenceDependencies,
+  owner: AccountMode,
+  selection: EvidenceSelection,
+  stage: EvidenceStage,
+): Promise<TreeEvidence> => {
+  const { projectPublicId, region } = selection;
+  const tree = await getSelectedTree(deps, owner, {
+    ...selection,
+    projectPublicId: null,
+    region: null,
   });
-  const evidence = parseTreeEvidence(body);
-  if (isSimulated && !isSelected(selection, evidence, answer.region)) {
+  const evidence = await simulateTreeEvidence(deps, tree, stage);
+  const isSelected =
+    (projectPublicId === null || evidence.order?.orderPublicId === projectPublicId) &&
+    (region === null || evidence.region?.toLowerCase() === region.toLowerCase());
+  if (!isSelected) {
     throw notFound();
   }
-  return { evidence, ...answer };
+  return evidence;
 };

@@ -2,13 +2,13 @@ import type { ExecutionContext } from "ava";
 import { changeDonationTotals } from "../../db/charities/donationTotals.ts";
 import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { setUpEvidence } from "../planting/evidenceSetup.ts";
-import type { EvidenceSetup } from "../planting/evidenceSetup.ts";
+import { setUpPlanting } from "../planting/setUpPlanting.ts";
+import type { PlantingSetup } from "../planting/setUpPlanting.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
 
 export type DashboardScene = {
-  readonly setup: EvidenceSetup;
+  readonly setup: PlantingSetup;
   /** Where the API is. */
   readonly url: string;
   /** Where the page is. */
@@ -18,10 +18,10 @@ export type DashboardScene = {
 /** An organization's public page, as yet without anything on it. */
 export const openDashboard = async (
   t: ExecutionContext<DatabaseContext>,
-  options: Parameters<typeof setUpEvidence>[1] = {},
+  options: Parameters<typeof setUpPlanting>[1] = {},
 ): Promise<DashboardScene> => {
   const { db } = t.context;
-  const setup = await setUpEvidence(db, options);
+  const setup = await setUpPlanting(db, options);
   const { url } = await startStandaloneApi(t, {
     db,
     clock: setup.clock,

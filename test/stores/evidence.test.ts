@@ -1,5 +1,5 @@
 import { listPlantingOrders } from "../../db/planting/orders.ts";
-import { EVIDENCE_STAGES } from "../../domain/planting/treeEvidence.ts";
+import { EVIDENCE_STAGES } from "../../domain/planting/timeline.ts";
 import {
   pollPlantingOrder,
   placePlantingOrder,

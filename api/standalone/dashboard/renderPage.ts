@@ -1,4 +1,4 @@
-import { absoluteUrl } from "../../../domain/planting/buildTreeEvidence.ts";
+import { absoluteUrl } from "../../planting/absoluteUrl.ts";
 import { IMPACT_FACTORS } from "../../../domain/planting/impactFactors.ts";
 import { formatDollars } from "../../../domain/money.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";

@@ -1,17 +1,22 @@
 import { DomainError } from "../../../domain/errors.ts";
 import { id } from "../../../domain/fields.ts";
-import { evidenceSummary } from "../../../domain/planting/evidenceSummary.ts";
-import { treeEvidence } from "../../../domain/planting/treeEvidence.ts";
+import type { EvidenceDependencies } from "../../../services/planting/cacheEvidence.ts";
 import { readEvidenceSummary } from "../../../services/planting/readEvidenceSummary.ts";
-import { readTreeEvidence } from "../../../services/planting/readTreeEvidence.ts";
-import type { EvidenceDependencies } from "../../../services/planting/readTreeEvidence.ts";
 import {
+  readTreeEvidence,
+  simulateTreeEvidence,
+} from "../../../services/planting/readTreeEvidence.ts";
+import {
+  CACHE_HEADERS,
+  EVIDENCE_HEADERS,
   evidenceStage,
-  KEEPING_HEADERS,
-  setEvidenceHeaders,
-  STAGE_HEADERS,
+  setCacheHeaders,
+  setSimulatedHeaders,
   STAGE_MUST_BE,
-} from "../../planting/evidenceAnswer.ts";
+} from "../../planting/evidenceHeaders.ts";
+import { evidenceSummary, renderEvidenceSummary } from "../../planting/presentEvidenceSummary.ts";
+import { renderTreeEvidence } from "../../planting/presentTreeEvidence.ts";
+import { treeEvidence } from "../../planting/treeEvidenceSchema.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
@@ -30,29 +35,26 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
       tag: "evidence",
       summary: "Read what all organizations have planted",
       details:
-        "Carbon and area are projected from the planted trees alone. The answer stays the same for 30 days.",
-      responseHeaders: KEEPING_HEADERS,
+        "Carbon and area are projected from planted trees only. The response stays the same for 30 days.",
+      responseHeaders: CACHE_HEADERS,
       errors: [PARAMETER_ERROR, KEY_ERROR],
     },
     schemas: { response: evidenceSummary },
     examples: { response: EVIDENCE_EXAMPLES.summary },
     handle: async ({ ctx }) => {
-      const { body, storedAt } = await readEvidenceSummary(deps);
-      setEvidenceHeaders(ctx, {
-        body,
+      const response = await readEvidenceSummary(deps, renderEvidenceSummary);
+      setCacheHeaders(ctx, response, {
         keyHeaders: KEY_HEADERS,
-        isSimulated: false,
         isLasting: true,
-        storedAt,
         now: deps.clock.now(),
       });
-      return body;
+      return response.body;
     },
   });
 
 const treeQuery = queryObject({
   evidence_stage: evidenceStage().meta({
-    description: "For tests: pretends that the trees have reached this stage. Nothing is kept.",
+    description: "For tests: simulates that the trees have reached this stage. Nothing is stored.",
   }),
 });
 
@@ -65,15 +67,14 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
       tag: "evidence",
       summary: "Read the evidence of a tree registration",
       details:
-        "The milestones of the registration's planting order. A partner that reports allocations makes four of them, " +
-        "one that reports only verified planting sessions three. The answer is kept for 30 days or until the next " +
-        "milestone.",
+        "The timeline has four events if the planting partner reports allocations, and three steps if it reports only " +
+        "verified planting sessions. The response is cached for 30 days or until the next milestone.",
       pathParameters: { id: "The registration's id." },
-      responseHeaders: STAGE_HEADERS,
+      responseHeaders: EVIDENCE_HEADERS,
       errors: [
         {
           code: "request_invalid",
-          when: "evidence_stage is none of the stages.",
+          when: "evidence_stage is not one of the stages.",
           example: `evidence_stage: ${STAGE_MUST_BE}`,
         },
         KEY_ERROR,
@@ -91,26 +92,26 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
       if (!registrationId.success) {
         throw new DomainError("record_not_found", "failed to find tree");
       }
-      const simulatedStage = query.evidence_stage ?? null;
-      const { body, storedAt, isComplete } = await readTreeEvidence(deps, {
+      const selection = {
         accountId: caller.accountId,
         mode: caller.mode,
         id: registrationId.data,
-        simulatedStage,
-      });
-      setEvidenceHeaders(ctx, {
-        body,
+      };
+      if (query.evidence_stage !== undefined) {
+        const evidence = await simulateTreeEvidence(deps, selection, query.evidence_stage);
+        setSimulatedHeaders(ctx);
+        return renderTreeEvidence(evidence, deps.publicBaseUrl());
+      }
+      const response = await readTreeEvidence(deps, selection, renderTreeEvidence);
+      setCacheHeaders(ctx, response, {
         keyHeaders: KEY_HEADERS,
-        isSimulated: simulatedStage !== null,
-        isLasting: isComplete,
-        storedAt,
+        isLasting: response.isComplete,
         now: deps.clock.now(),
       });
-      return body;
+      return response.body;
     },
   });
 
-/** What is proven of one tree registration and of all together. */
 export const evidenceEndpoints = (deps: EvidenceDependencies): readonly Endpoint[] => [
   summaryEndpoint(deps),
   treeEndpoint(deps),

@@ -1,9 +1,9 @@
-import type { EvidenceSummary } from "../../../domain/planting/evidenceSummary.ts";
-import type { TreeEvidence } from "../../../domain/planting/treeEvidence.ts";
+import type { PresentedEvidenceSummary } from "../../planting/presentEvidenceSummary.ts";
+import type { PresentedTreeEvidence } from "../../planting/treeEvidenceSchema.ts";
 
 const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 
-const tree: TreeEvidence = {
+const tree: PresentedTreeEvidence = {
   tree_id: ID,
   record_id: ID,
   impact_type: "trees",
@@ -63,7 +63,7 @@ const tree: TreeEvidence = {
   ],
 };
 
-const summary: EvidenceSummary = {
+const summary: PresentedEvidenceSummary = {
   summary: {
     total_trees: 1200,
     trees_planted: 800,

@@ -3,10 +3,20 @@ import { toMicroseconds } from "../../../domain/cursor.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { date, id, text } from "../../../domain/fields.ts";
 import type { EvidenceSelection } from "../../../domain/stores/storeEvidence.ts";
-import { treeEvidence } from "../../../domain/planting/treeEvidence.ts";
-import { readStoreEvidence } from "../../../services/stores/readStoreEvidence.ts";
-import type { EvidenceDependencies } from "../../../services/planting/readTreeEvidence.ts";
-import { evidenceStage, setEvidenceHeaders, STAGE_HEADERS } from "../../planting/evidenceAnswer.ts";
+import type { TreeEvidence } from "../../../domain/planting/timeline.ts";
+import {
+  readStoreEvidence,
+  simulateStoreEvidence,
+} from "../../../services/stores/readStoreEvidence.ts";
+import type { EvidenceDependencies } from "../../../services/planting/cacheEvidence.ts";
+import {
+  EVIDENCE_HEADERS,
+  evidenceStage,
+  setCacheHeaders,
+  setSimulatedHeaders,
+} from "../../planting/evidenceHeaders.ts";
+import { presentTreeEvidence } from "../../planting/presentTreeEvidence.ts";
+import { treeEvidence } from "../../planting/treeEvidenceSchema.ts";
 import { startOfNextDay } from "../../http/days.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";
@@ -137,6 +147,19 @@ const EXAMPLE: z.output<typeof response> = {
   evidence_count: 1,
 };
 
+const presentStoreEvidence = (
+  evidence: TreeEvidence,
+  baseUrl: string,
+): z.output<typeof response> => ({
+  ...presentTreeEvidence(evidence, baseUrl),
+  created_at: evidence.registration.createdAt.toISOString(),
+  region: evidence.region ?? "",
+  evidence_count: evidence.timeline.filter(({ reached }) => reached !== null).length,
+});
+
+const renderStoreEvidence = (evidence: TreeEvidence, baseUrl: string): string =>
+  JSON.stringify(presentStoreEvidence(evidence, baseUrl));
+
 export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
   textKeyEndpoint({
     method: "get",
@@ -148,7 +171,7 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
       details:
         "Of all records that match, the newest; one that was refunded in full only by its id. The milestones are those of the standalone interface, with what they show.",
       responseHeaders: {
-        ...STAGE_HEADERS,
+        ...EVIDENCE_HEADERS,
         "Cache-Control":
           "How long the answer may be kept: 30 days once nothing is left to happen to a record named by its id.",
         Age: "Seconds since the answer was first given, where it may be kept.",
@@ -175,29 +198,19 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
         );
       }
       const selection = selectionOf(given);
-      const { evidence, storedAt, isComplete, registeredAt, region } = await readStoreEvidence(
-        deps,
-        { accountId, mode },
-        selection,
-        stage,
-      );
-      const answer: z.output<typeof response> = {
-        ...evidence,
-        created_at: registeredAt.toISOString(),
-        region: region ?? "",
-        evidence_count: evidence.timeline.filter((milestone) => milestone.evidence !== undefined)
-          .length,
-      };
-      const body = JSON.stringify(answer);
-      setEvidenceHeaders(ctx, {
-        body,
+      const owner = { accountId, mode };
+      if (stage !== null) {
+        const evidence = await simulateStoreEvidence(deps, owner, selection, stage);
+        setSimulatedHeaders(ctx);
+        return renderStoreEvidence(evidence, deps.publicBaseUrl());
+      }
+      const cached = await readStoreEvidence(deps, owner, selection, renderStoreEvidence);
+      setCacheHeaders(ctx, cached, {
         keyHeaders: "api_key, shop_name, user_id",
-        isSimulated: stage !== null,
         // The newest record may be another one at any time; a record that is named stays the same.
-        isLasting: isComplete && selection.id !== null,
-        storedAt,
+        isLasting: cached.isComplete && selection.id !== null,
         now: deps.clock.now(),
       });
-      return body;
+      return cached.body;
     },
   });

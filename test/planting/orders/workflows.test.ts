@@ -3,38 +3,38 @@ import { ActivityFailure } from "@temporalio/common";
 import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { createPlantingActivities } from "../../activities/createPlantingActivities.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { listPlantingOrders } from "../../db/planting/orders.ts";
-import { listFacts } from "../../db/planting/facts.ts";
-import { sql } from "../../db/sql.ts";
-import type { PlantingOrder } from "../../domain/planting/order.ts";
-import { createPlanting } from "../../providers/planting/createPlanting.ts";
-import type { PlantingSettings } from "../../providers/planting/createPlanting.ts";
+import { createPlantingActivities } from "../../../activities/createPlantingActivities.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { listPlantingOrders } from "../../../db/planting/orders.ts";
+import { listFacts } from "../../../db/planting/facts.ts";
+import { sql } from "../../../db/sql.ts";
+import type { PlantingOrder } from "../../../domain/planting/order.ts";
+import { createPlanting } from "../../../providers/planting/createPlanting.ts";
+import type { PlantingSettings } from "../../../providers/planting/createPlanting.ts";
 import {
   simulateAllocated,
   simulatePlanted,
-} from "../../providers/planting/simulated/simulatedFacts.ts";
-import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
-import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
-import { bundleWorkflows } from "../../worker/runWorker.ts";
+} from "../../../providers/planting/simulated/simulatedFacts.ts";
+import { recordPlantingFacts } from "../../../services/planting/recordPlantingFacts.ts";
+import { createRegistrationWriter } from "../../../services/registrations/registrationWriter.ts";
+import { bundleWorkflows } from "../../../worker/runWorker.ts";
 import {
   plantingOrderCreation,
   PLANTING_ORDER_CREATION_ID,
-} from "../../workflows/plantingOrderCreation.ts";
+} from "../../../workflows/plantingOrderCreation.ts";
 import {
   factsRecordedSignal,
   plantingOrder,
   plantingOrderWorkflowId,
-} from "../../workflows/plantingOrder.ts";
-import { BACKGROUND_QUEUE } from "../../workflows/taskQueues.ts";
-import type { DatabaseContext } from "../support/database.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization, registrationOf } from "../support/factories.ts";
-import { createMovableClock } from "../support/movableClock.ts";
-import { eventually, registerNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
-import { handedOver } from "./evidenceSetup.ts";
+} from "../../../workflows/plantingOrder.ts";
+import { BACKGROUND_QUEUE } from "../../../workflows/taskQueues.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { createMovableClock } from "../../support/movableClock.ts";
+import { eventually, registerNamespace, TEMPORAL_ADDRESS } from "../../support/programs.ts";
+import { handedOver } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
 

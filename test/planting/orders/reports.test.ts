@@ -1,23 +1,25 @@
 import { z } from "zod";
-import { signCallback } from "../../api/standalone/planting/verifySignature.ts";
-import { sql } from "../../db/sql.ts";
-import { listFacts } from "../../db/planting/facts.ts";
-import type { PlantingFact } from "../../domain/planting/fact.ts";
+import { renderEvidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
+import { renderTreeEvidence } from "../../../api/planting/presentTreeEvidence.ts";
+import { signCallback } from "../../../api/standalone/planting/verifySignature.ts";
+import { sql } from "../../../db/sql.ts";
+import { listFacts } from "../../../db/planting/facts.ts";
+import type { PlantingFact } from "../../../domain/planting/fact.ts";
 import {
   simulateAllocated,
   simulatePlanted,
   simulateVerified,
-} from "../../providers/planting/simulated/simulatedFacts.ts";
-import { pollPlantingOrder } from "../../services/planting/pollPlantingOrder.ts";
-import { readEvidenceSummary } from "../../services/planting/readEvidenceSummary.ts";
-import { readTreeEvidence } from "../../services/planting/readTreeEvidence.ts";
-import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
-import type { DatabaseContext } from "../support/database.ts";
-import { testWithDatabase } from "../support/database.ts";
-import type { EvidenceSetup } from "./evidenceSetup.ts";
-import { setUpEvidence } from "./evidenceSetup.ts";
+} from "../../../providers/planting/simulated/simulatedFacts.ts";
+import { pollPlantingOrder } from "../../../services/planting/pollPlantingOrder.ts";
+import { readEvidenceSummary } from "../../../services/planting/readEvidenceSummary.ts";
+import { readTreeEvidence } from "../../../services/planting/readTreeEvidence.ts";
+import { recordPlantingFacts } from "../../../services/planting/recordPlantingFacts.ts";
+import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { readJson, runImpact } from "../../cli/runImpact.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import type { PlantingSetup } from "../setUpPlanting.ts";
+import { setUpPlanting } from "../setUpPlanting.ts";
 import type { ExecutionContext } from "ava";
 
 const test = testWithDatabase();
@@ -26,7 +28,7 @@ const SECRET = "a secret that both sides have agreed upon";
 
 /** An order with a partner that reports by itself, and the facts that it will report. */
 const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
-  const setup = await setUpEvidence(t.context.db, { partner: "manual" });
+  const setup = await setUpPlanting(t.context.db, { partner: "manual" });
   await setup.register(10);
   await setup.createOrders();
   await setup.place();
@@ -47,7 +49,7 @@ const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
 };
 
 const outcomesOf = async (
-  setup: EvidenceSetup,
+  setup: PlantingSetup,
   orderId: number,
   facts: readonly PlantingFact[],
 ): Promise<readonly string[]> => {
@@ -286,13 +288,13 @@ test.serial(
       FROM cached_response
       ORDER BY key
     `);
-    const { deps, organization, register } = await setUpEvidence(db);
+    const { deps, organization, register } = await setUpPlanting(db);
     const [first, second] = [await register(1), await register(2)];
     const readAll = async () => {
       const owner = { accountId: organization.id, mode: "live" } as const;
-      await readTreeEvidence(deps, { ...owner, id: first, simulatedStage: null });
-      await readTreeEvidence(deps, { ...owner, id: second, simulatedStage: null });
-      await readEvidenceSummary(deps);
+      await readTreeEvidence(deps, { ...owner, id: first }, renderTreeEvidence);
+      await readTreeEvidence(deps, { ...owner, id: second }, renderTreeEvidence);
+      await readEvidenceSummary(deps, renderEvidenceSummary);
     };
     const all = ["summary", ...[`tree/${first}`, `tree/${second}`].toSorted()];
     await readAll();

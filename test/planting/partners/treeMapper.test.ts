@@ -1,19 +1,19 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { startServer } from "../../program/startServer.ts";
-import { createPlanting } from "../../providers/planting/createPlanting.ts";
+import { startServer } from "../../../program/startServer.ts";
+import { createPlanting } from "../../../providers/planting/createPlanting.ts";
 import {
   pollPlantingOrder,
   placePlantingOrder,
-} from "../../services/planting/pollPlantingOrder.ts";
-import { createPlantingOrders } from "../../services/planting/createPlantingOrders.ts";
-import { claimPlantings } from "../../db/planting/claims.ts";
-import { listFacts } from "../../db/planting/facts.ts";
-import { listPlantedSites } from "../../db/planting/tallies.ts";
-import { sql } from "../../db/sql.ts";
-import type { DatabaseContext } from "../support/database.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { setUpEvidence } from "./evidenceSetup.ts";
+} from "../../../services/planting/pollPlantingOrder.ts";
+import { createPlantingOrders } from "../../../services/planting/createPlantingOrders.ts";
+import { claimPlantings } from "../../../db/planting/claims.ts";
+import { listFacts } from "../../../db/planting/facts.ts";
+import { listPlantedSites } from "../../../db/planting/tallies.ts";
+import { sql } from "../../../db/sql.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { setUpPlanting } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
 
@@ -101,7 +101,7 @@ const startTreeMapper = async (t: ExecutionContext) => {
 const start = async (t: ExecutionContext<DatabaseContext>, apiKey = KEY) => {
   const { db } = t.context;
   const server = await startTreeMapper(t);
-  const setup = await setUpEvidence(db, { start: "2026-07-01T10:00:00.000Z" });
+  const setup = await setUpPlanting(db, { start: "2026-07-01T10:00:00.000Z" });
   const deps = {
     ...setup.deps,
     planting: createPlanting(db, {

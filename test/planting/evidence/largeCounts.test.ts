@@ -1,9 +1,9 @@
-import { evidenceSummary } from "../../domain/planting/evidenceSummary.ts";
-import { EVIDENCE_STAGES } from "../../domain/planting/treeEvidence.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { STAGE_MS } from "../support/planting.ts";
+import { evidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
+import { EVIDENCE_STAGES } from "../../../domain/planting/timeline.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { STAGE_MS } from "../../support/planting.ts";
 import { eventsOf, createAndPlace, startEvidenceApi } from "./evidenceApi.ts";
-import { setUpEvidence } from "./evidenceSetup.ts";
+import { setUpPlanting } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
 
@@ -31,7 +31,7 @@ test.serial("a registration as large as can be is planted and proven like any ot
 
 test.serial("what all accounts have is told up to the largest exact number", async (t) => {
   const { setup, read } = await startEvidenceApi(t);
-  const others = [await setUpEvidence(t.context.db), await setUpEvidence(t.context.db)];
+  const others = [await setUpPlanting(t.context.db), await setUpPlanting(t.context.db)];
   for (const account of [setup, ...others]) {
     await account.register(MOST);
     await createAndPlace(account);

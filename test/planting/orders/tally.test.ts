@@ -1,9 +1,9 @@
 import test from "ava";
-import type { SiteShare } from "../../domain/planting/order.ts";
-import { tallyChange } from "../../domain/planting/tally.ts";
-import type { TallyEntry } from "../../domain/planting/tally.ts";
-import { createRandom } from "../support/random.ts";
-import type { Random } from "../support/random.ts";
+import type { SiteShare } from "../../../domain/planting/order.ts";
+import { tallyChange } from "../../../domain/planting/tally.ts";
+import type { TallyEntry } from "../../../domain/planting/tally.ts";
+import { createRandom } from "../../support/random.ts";
+import type { Random } from "../../support/random.ts";
 
 type Order = Parameters<typeof tallyChange>[0];
 

@@ -1,27 +1,27 @@
 import { z } from "zod";
-import { listAccountsWithUnorderedTrees } from "../../db/planting/orders.ts";
-import { listPlantedSites, sumPlantedByFactor } from "../../db/planting/tallies.ts";
-import { sql } from "../../db/sql.ts";
-import { createBilling } from "../../providers/billing/createBilling.ts";
-import { placePlantingOrder } from "../../services/planting/pollPlantingOrder.ts";
-import { createPlantingOrders } from "../../services/planting/createPlantingOrders.ts";
-import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
-import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { STAGE_MS } from "../support/planting.ts";
-import type { EvidenceSetup } from "./evidenceSetup.ts";
-import { handedOver, setUpEvidence } from "./evidenceSetup.ts";
+import { listAccountsWithUnorderedTrees } from "../../../db/planting/orders.ts";
+import { listPlantedSites, sumPlantedByFactor } from "../../../db/planting/tallies.ts";
+import { sql } from "../../../db/sql.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { placePlantingOrder } from "../../../services/planting/pollPlantingOrder.ts";
+import { createPlantingOrders } from "../../../services/planting/createPlantingOrders.ts";
+import { recordPlantingFacts } from "../../../services/planting/recordPlantingFacts.ts";
+import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { STAGE_MS } from "../../support/planting.ts";
+import type { PlantingSetup } from "../setUpPlanting.ts";
+import { handedOver, setUpPlanting } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
 
-const refund = (setup: EvidenceSetup, id: string, count: number) =>
+const refund = (setup: PlantingSetup, id: string, count: number) =>
   refundRegistration(
     { ...setup.deps, billing: createBilling({ db: setup.deps.db, stripe: null }) },
     { accountId: setup.organization.id, mode: "live", kind: "tree" },
     { id, count, reason: null },
   );
 
-const plantedOf = async (setup: EvidenceSetup) => {
+const plantedOf = async (setup: PlantingSetup) => {
   const sites = await listPlantedSites(setup.deps.db, setup.organization.id);
   return {
     planted: sites.reduce((sum, { planted }) => sum + planted, 0),
@@ -32,7 +32,7 @@ const plantedOf = async (setup: EvidenceSetup) => {
 test.serial(
   "an order holds all trees that wait, refunded ones left out, and each tree once",
   async (t) => {
-    const setup = await setUpEvidence(t.context.db);
+    const setup = await setUpPlanting(t.context.db);
     await setup.register(3);
     const partly = await setup.register(5);
     const wholly = await setup.register(7);
@@ -48,7 +48,7 @@ test.serial(
 );
 
 test.serial("gatherings that run at the same time put no tree into two orders", async (t) => {
-  const setup = await setUpEvidence(t.context.db);
+  const setup = await setUpPlanting(t.context.db);
   await Promise.all(Array.from({ length: 60 }, () => setup.register(2)));
   const signal = new AbortController().signal;
   await Promise.all(Array.from({ length: 4 }, () => createPlantingOrders(setup.deps, signal, 7)));
@@ -71,10 +71,10 @@ test.serial("gatherings that run at the same time put no tree into two orders", 
 test.serial("the accounts whose trees wait are listed page by page, each mode once", async (t) => {
   const { db } = t.context;
   const waiting = new Set<string>();
-  const { createOrders } = await setUpEvidence(db);
+  const { createOrders } = await setUpPlanting(db);
   await createOrders();
   for (let number = 0; number < 7; number += 1) {
-    const setup = await setUpEvidence(db);
+    const setup = await setUpPlanting(db);
     await setup.register(1);
     await setup.register(1);
     await setup.register(1, { mode: "test" });
@@ -94,7 +94,7 @@ test.serial("the accounts whose trees wait are listed page by page, each mode on
 });
 
 test.serial("modes never share an order, and test keys stay in the simulation", async (t) => {
-  const setup = await setUpEvidence(t.context.db, { partner: "manual" });
+  const setup = await setUpPlanting(t.context.db, { partner: "manual" });
   await setup.register(3);
   await setup.register(4, { mode: "test" });
   t.is(await setup.createOrders(), 2);
@@ -113,7 +113,7 @@ test.serial("modes never share an order, and test keys stay in the simulation", 
 test.serial(
   "an order of the manual partner has its funds distributed by report alone",
   async (t) => {
-    const setup = await setUpEvidence(t.context.db, { partner: "manual" });
+    const setup = await setUpPlanting(t.context.db, { partner: "manual" });
     await setup.register(3);
     await setup.createOrders();
     const stage = async () => (await setup.orders())[0]?.stage;
@@ -133,7 +133,7 @@ test.serial(
 );
 
 test.serial("an order goes through its stages on time and not before", async (t) => {
-  const setup = await setUpEvidence(t.context.db);
+  const setup = await setUpPlanting(t.context.db);
   await setup.register(10);
   await setup.createOrders();
   await setup.place();
@@ -155,7 +155,7 @@ test.serial("an order goes through its stages on time and not before", async (t)
 test.serial(
   "stages that passed while nobody looked are recorded at their own instants",
   async (t) => {
-    const setup = await setUpEvidence(t.context.db);
+    const setup = await setUpPlanting(t.context.db);
     await setup.register(10);
     await setup.createOrders();
     await setup.place();
@@ -170,7 +170,7 @@ test.serial(
 test.serial(
   "a partner that reports only sessions has its trees planted when they are verified",
   async (t) => {
-    const setup = await setUpEvidence(t.context.db, { timeline: "sessions" });
+    const setup = await setUpPlanting(t.context.db, { timeline: "sessions" });
     await setup.register(10);
     await setup.createOrders();
     await setup.place();
@@ -182,7 +182,7 @@ test.serial(
 );
 
 test.serial("refunds before and after planting leave what is still the account's", async (t) => {
-  const setup = await setUpEvidence(t.context.db);
+  const setup = await setUpPlanting(t.context.db);
   const id = await setup.register(3001);
   await setup.createOrders();
   await setup.place();
@@ -196,7 +196,7 @@ test.serial("refunds before and after planting leave what is still the account's
 });
 
 test.serial("test-mode trees are never counted among the planted", async (t) => {
-  const setup = await setUpEvidence(t.context.db);
+  const setup = await setUpPlanting(t.context.db);
   const before = await sumPlantedByFactor(t.context.db);
   await setup.register(10, { mode: "test" });
   await setup.createOrders();
@@ -208,7 +208,7 @@ test.serial("test-mode trees are never counted among the planted", async (t) => 
 });
 
 test.serial("an order that has not happened anywhere is refused", async (t) => {
-  const setup = await setUpEvidence(t.context.db);
+  const setup = await setUpPlanting(t.context.db);
   await t.throwsAsync(
     recordPlantingFacts(setup.deps, 2_000_000_000, [], "operator").then(() =>
       recordPlantingFacts(

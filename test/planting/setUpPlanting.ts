@@ -8,7 +8,7 @@ import {
   placePlantingOrder,
 } from "../../services/planting/pollPlantingOrder.ts";
 import { createPlantingOrders } from "../../services/planting/createPlantingOrders.ts";
-import type { EvidenceDependencies } from "../../services/planting/readTreeEvidence.ts";
+import type { EvidenceDependencies } from "../../services/planting/cacheEvidence.ts";
 import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -24,10 +24,10 @@ export const handedOver = (publicId: string, at: Date): PlantingFact => ({
   partner_reference: publicId,
 });
 
-export type EvidenceSetup = Awaited<ReturnType<typeof setUpEvidence>>;
+export type PlantingSetup = Awaited<ReturnType<typeof setUpPlanting>>;
 
 /** An organization whose trees are planted by the simulated partner on a clock that the test moves. */
-export const setUpEvidence = async (
+export const setUpPlanting = async (
   db: DatabasePool,
   {
     timeline = "allocations",

@@ -1,12 +1,11 @@
 import test from "ava";
-import { isTimelineComplete } from "../../domain/planting/buildTreeEvidence.ts";
-import { decideFact, latestStage, PLANTING_STAGES } from "../../domain/planting/order.ts";
+import { decideFact, latestStage, PLANTING_STAGES } from "../../../domain/planting/order.ts";
 import type {
   FactDecision,
   PlantingStage,
   ReachedStage,
   TimelineShape,
-} from "../../domain/planting/order.ts";
+} from "../../../domain/planting/order.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 const START_MS = Date.UTC(2026, 4, 1);
@@ -210,12 +209,4 @@ test("the latest stage is the furthest of them, in whatever order they are told"
     t.is(latestStage(reached.toReversed()), stage);
     t.is(latestStage([stage]), stage);
   });
-});
-
-const complete = (shape: TimelineShape) =>
-  (["created", ...PLANTING_STAGES] as const).filter((stage) => isTimelineComplete(shape, stage));
-
-test("a timeline ends with verification, one of allocations with planting already", (t) => {
-  t.deepEqual(complete("allocations"), ["planted", "planted_and_verified"]);
-  t.deepEqual(complete("sessions"), ["planted_and_verified"]);
 });

@@ -1,15 +1,15 @@
-import { simulateVerified } from "../../providers/planting/simulated/simulatedFacts.ts";
-import { plantingOrder, plantingOrderWorkflowId } from "../../workflows/plantingOrder.ts";
-import { runImpact } from "../cli/runImpact.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
-import { createAndPlace } from "./evidenceApi.ts";
-import { setUpEvidence } from "./evidenceSetup.ts";
+import { simulateVerified } from "../../../providers/planting/simulated/simulatedFacts.ts";
+import { plantingOrder, plantingOrderWorkflowId } from "../../../workflows/plantingOrder.ts";
+import { runImpact } from "../../cli/runImpact.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { openNamespace, TEMPORAL_ADDRESS } from "../../support/programs.ts";
+import { createAndPlace } from "../evidence/evidenceApi.ts";
+import { setUpPlanting } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
 
 test("a report on an order whose workflow has ended says nothing of the workflow", async (t) => {
-  const setup = await setUpEvidence(t.context.db, { partner: "manual" });
+  const setup = await setUpPlanting(t.context.db, { partner: "manual" });
   await setup.register(3);
   await createAndPlace(setup);
   const [order] = await setup.orders();

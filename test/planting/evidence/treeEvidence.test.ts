@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { testWithDatabase } from "../support/database.ts";
-import { STAGE_MS } from "../support/planting.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { STAGE_MS } from "../../support/planting.ts";
 import { eventsOf, createAndPlace, revalidate, startEvidenceApi } from "./evidenceApi.ts";
 import type { Evidence } from "./evidenceApi.ts";
-import { setUpEvidence } from "./evidenceSetup.ts";
+import { setUpPlanting } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
 
@@ -240,7 +240,7 @@ test.serial(
   "a tree of somebody else, of the other mode, a bottle and nonsense are not found",
   async (t) => {
     const { setup, read } = await startEvidenceApi(t);
-    const other = await setUpEvidence(t.context.db);
+    const other = await setUpPlanting(t.context.db);
     const ids = [
       await other.register(1),
       await setup.register(1, { mode: "test" }),

@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { PLANTING_STAGES } from "./order.ts";
+import { MILESTONE_EVENTS } from "../../domain/planting/timeline.ts";
 
 /*
- * The evidence of a tree registration as both interfaces answer it. Coordinates are numbers but for
- * planted_and_verified, where the contract has them as strings.
+ * The tree evidence record of both interfaces. Coordinates are numbers except in planted_and_verified, where the contract
+ * has strings.
  */
 
 const wholeNumber = z.int().min(0);
@@ -83,32 +83,10 @@ const plantedAndVerified = z.strictObject({
   photos: z.array(z.string()),
 });
 
-/** What an accepted fact of a stage shows; kept with the fact, addresses on this service as paths. */
-export const stageEvidence = {
-  allocated: allocated.omit({ partner: true }),
-  planted: planted.omit({ partner: true }),
-  planted_and_verified: plantedAndVerified.omit({ partner: true }),
-};
-export type AllocatedEvidence = z.output<typeof stageEvidence.allocated>;
-export type PlantedEvidence = z.output<typeof stageEvidence.planted>;
-export type VerifiedEvidence = z.output<typeof stageEvidence.planted_and_verified>;
-
-const EVENTS = ["registered", ...PLANTING_STAGES] as const;
-export type MilestoneEvent = (typeof EVENTS)[number];
-
-/** What `evidence_stage` may ask for, earliest first. */
-export const EVIDENCE_STAGES = [
-  "registered",
-  "funds_distributed",
-  "planted",
-  "planted_and_verified",
-] as const satisfies readonly MilestoneEvent[];
-export type EvidenceStage = (typeof EVIDENCE_STAGES)[number];
-
 const milestone = z
   .strictObject({
     step: z.int().min(1),
-    event: z.enum(EVENTS),
+    event: z.enum(MILESTONE_EVENTS),
     title: z.string(),
     status: z.enum(["pending", "completed"]),
     date: z.string().optional(),
@@ -122,7 +100,7 @@ const milestone = z
     id: "Milestone",
     description: "A pending milestone has neither date nor timestamp nor evidence.",
   });
-export type Milestone = z.output<typeof milestone>;
+export type PresentedMilestone = z.output<typeof milestone>;
 
 export const treeEvidence = z
   .strictObject({
@@ -130,7 +108,7 @@ export const treeEvidence = z
     record_id: z.string(),
     impact_type: z.literal("trees"),
     impact_provider: z.string(),
-    status: z.enum(EVENTS),
+    status: z.enum(MILESTONE_EVENTS),
     provider_meta: z.strictObject({
       order_id: wholeNumber.optional(),
       public_id: z.string().optional(),
@@ -141,4 +119,4 @@ export const treeEvidence = z
     timeline: z.array(milestone),
   })
   .meta({ id: "TreeEvidence" });
-export type TreeEvidence = z.output<typeof treeEvidence>;
+export type PresentedTreeEvidence = z.output<typeof treeEvidence>;

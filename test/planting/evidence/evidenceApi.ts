@@ -1,18 +1,18 @@
 import type { ExecutionContext } from "ava";
-import type { Mode } from "../../domain/accounts/accounts.ts";
-import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import type { DatabaseContext } from "../support/database.ts";
-import { setUpEvidence } from "./evidenceSetup.ts";
-import type { EvidenceSetup } from "./evidenceSetup.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
+import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { setUpPlanting } from "../setUpPlanting.ts";
+import type { PlantingSetup } from "../setUpPlanting.ts";
 
-type Options = Parameters<typeof setUpEvidence>[1];
+type Options = Parameters<typeof setUpPlanting>[1];
 
 /** The standalone interface over an organization whose trees are planted, and a way to start it once more. */
 export const startEvidenceApi = async (
   t: ExecutionContext<DatabaseContext>,
   options: Options = {},
 ) => {
-  const setup = await setUpEvidence(t.context.db, options);
+  const setup = await setUpPlanting(t.context.db, options);
   const serve = async () => {
     const { url, checkAnswer } = await startStandaloneApi(t, {
       db: t.context.db,
@@ -70,7 +70,7 @@ export type Evidence = {
 export const eventsOf = ({ timeline = [] }: Evidence): readonly string[] =>
   timeline.map(({ step, event, status }) => `${String(step)} ${event} ${status}`);
 
-export const createAndPlace = async (setup: EvidenceSetup): Promise<void> => {
+export const createAndPlace = async (setup: PlantingSetup): Promise<void> => {
   await setup.createOrders();
   await setup.place();
 };

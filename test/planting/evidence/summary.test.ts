@@ -1,9 +1,9 @@
 import { z } from "zod";
-import { updateAccount } from "../../db/accounts/accounts.ts";
-import { deleteCachedResponses } from "../../db/planting/cachedResponses.ts";
-import { evidenceSummary } from "../../domain/planting/evidenceSummary.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { STAGE_MS } from "../support/planting.ts";
+import { updateAccount } from "../../../db/accounts/accounts.ts";
+import { deleteCachedResponses } from "../../../db/planting/cachedResponses.ts";
+import { evidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { STAGE_MS } from "../../support/planting.ts";
 import { createAndPlace, startEvidenceApi } from "./evidenceApi.ts";
 
 const test = testWithDatabase();

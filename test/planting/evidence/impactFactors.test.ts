@@ -4,7 +4,7 @@ import {
   IMPACT_FACTORS,
   projectGenericCo2Kg,
   projectImpact,
-} from "../../domain/planting/impactFactors.ts";
+} from "../../../domain/planting/impactFactors.ts";
 
 const now = new Date("2026-05-01T00:00:00Z");
 

@@ -1,0 +1,58 @@
+import { hash } from "node:crypto";
+import { z } from "zod";
+import type { CachedResponse } from "../../db/planting/cachedResponses.ts";
+import { EVIDENCE_STAGES } from "../../domain/planting/timeline.ts";
+import { EVIDENCE_CACHE_SECONDS } from "../../services/planting/cacheEvidence.ts";
+import type { ApiContext } from "../http/apiContext.ts";
+
+/*
+ * The parameter and the headers that evidence has on both interfaces.
+ */
+
+export const STAGE_MUST_BE = `must be one of ${EVIDENCE_STAGES.join(", ")}`;
+
+/** The stage to simulate. */
+export const evidenceStage = () => z.enum(EVIDENCE_STAGES, { error: STAGE_MUST_BE }).optional();
+
+export const CACHE_HEADERS = {
+  ETag: "Identifies this content. Send it as If-None-Match to get a 304 while nothing has changed.",
+  "Cache-Control": "How long the response may be cached.",
+  Age: "Seconds since the response was generated.",
+};
+
+/** The headers of endpoints that accept `evidence_stage`. */
+export const EVIDENCE_HEADERS = {
+  ...CACHE_HEADERS,
+  "Evidence-Simulated": "`true` if evidence_stage was given.",
+};
+
+export const setSimulatedHeaders = (ctx: ApiContext): void => {
+  ctx.set("Evidence-Simulated", "true");
+  ctx.set("Cache-Control", "no-store");
+};
+
+/**
+ * Sets the headers by which clients cache evidence.
+ * @param options.keyHeaders the request headers that carry a key, because each key has responses of its own
+ * @param options.isLasting clients may cache the response for 30 days, less its age; otherwise they must revalidate it
+ */
+export const setCacheHeaders = (
+  ctx: ApiContext,
+  { body, storedAt }: CachedResponse,
+  {
+    keyHeaders,
+    isLasting,
+    now,
+  }: { readonly keyHeaders: string; readonly isLasting: boolean; readonly now: Date },
+): void => {
+  ctx.status = 200;
+  ctx.vary(keyHeaders);
+  ctx.etag = hash("sha256", body, "base64url");
+  if (!isLasting) {
+    ctx.set("Cache-Control", "private, no-cache");
+    return;
+  }
+  ctx.set("Cache-Control", `private, max-age=${EVIDENCE_CACHE_SECONDS}`);
+  const ageMs = Math.max(0, now.getTime() - storedAt.getTime());
+  ctx.set("Age", String(Math.floor(ageMs / 1000)));
+};

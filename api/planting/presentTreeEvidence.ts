@@ -1,0 +1,191 @@
+import type {
+  AllocatedEvidence,
+  PlantedEvidence,
+  VerifiedEvidence,
+} from "../../domain/planting/evidence.ts";
+import type { Milestone, MilestoneEvent, TreeEvidence } from "../../domain/planting/timeline.ts";
+import { absoluteUrl } from "./absoluteUrl.ts";
+import type { PresentedMilestone, PresentedTreeEvidence } from "./treeEvidenceSchema.ts";
+
+const TEXTS: Readonly<Record<MilestoneEvent, readonly [title: string, description: string]>> = {
+  registered: [
+    "Registered",
+    "The trees are on record and will be part of the next planting order.",
+  ],
+  funds_distributed: ["Funds distributed", "The planting partner has the order and its funds."],
+  allocated: ["Allocated", "Planting sites and crews are assigned to the trees."],
+  planted: ["Planted", "The trees are in the ground."],
+  planted_and_verified: [
+    "Planted and verified",
+    "The trees are in the ground, and somebody else has checked that they are.",
+  ],
+};
+
+const NEVER_ORDERED = "The trees were refunded before they were ordered, and will not be planted.";
+
+type Proof = NonNullable<PresentedMilestone["evidence"]>;
+
+const presentRegistered = ({ id, ...registration }: TreeEvidence["registration"]): Proof => ({
+  tree_id: id,
+  record_id: id,
+  registered_at: registration.createdAt.toISOString(),
+  count: registration.count,
+  fractional_count: registration.fractionalCount,
+  attribution: registration.attribution,
+});
+
+const presentOrder = (
+  order: NonNullable<TreeEvidence["order"]>,
+  partner: string,
+  registrationId: string,
+): Proof => ({
+  partner,
+  order_id: order.orderId,
+  order_public_id: order.orderPublicId,
+  tree_order_id: order.treeOrderId,
+  tree_order_public_id: `to_${registrationId.replaceAll("-", "")}`,
+  tree_amount: order.treeCount,
+  buyer_name: order.buyerName,
+});
+
+const presentAllocated = (
+  { allocations }: AllocatedEvidence,
+  partner: string,
+  baseUrl: string,
+): Proof => ({
+  partner,
+  allocations: allocations.map(({ allocationId, allocatedAt, site, crew }) => ({
+    allocation_id: allocationId,
+    date_allocated: allocatedAt,
+    planting_site: {
+      id: site.id,
+      name: site.name,
+      subsite_name: site.subsiteName,
+      organization_name: site.organizationName,
+      latitude: site.latitude,
+      longitude: site.longitude,
+      main_image: absoluteUrl(site.imageUrl, baseUrl),
+    },
+    crew: {
+      leader: crew.leader,
+      style: crew.style,
+      total_members: crew.totalMembers,
+      women_members: crew.womenMembers,
+    },
+  })),
+});
+
+const presentPlanted = (
+  { plantedAt, media }: PlantedEvidence,
+  partner: string,
+  baseUrl: string,
+): Proof => ({
+  partner,
+  date_planted: plantedAt,
+  media: media.map((medium) => ({
+    id: medium.id,
+    type: medium.type,
+    url: absoluteUrl(medium.url, baseUrl),
+    thumbnail_url: absoluteUrl(medium.thumbnailUrl, baseUrl),
+    latitude: medium.latitude,
+    longitude: medium.longitude,
+  })),
+});
+
+const presentVerified = (verified: VerifiedEvidence, partner: string, baseUrl: string): Proof => ({
+  partner,
+  planting_site_name: verified.siteName,
+  subsite_name: verified.subsiteName,
+  organization_name: verified.organizationName,
+  assessor_name: verified.assessorName,
+  verifier: verified.verifier,
+  date_verified: verified.verifiedAt,
+  session_total_planted: verified.sessionTotalPlanted,
+  species: [...verified.species],
+  image_url: absoluteUrl(verified.imageUrl, baseUrl),
+  allocation_id: verified.allocationId,
+  field_update_id: verified.fieldUpdateId,
+  planting_session_id: verified.plantingSessionId,
+  latitude: String(verified.latitude),
+  longitude: String(verified.longitude),
+  photos: verified.photos.map((photo) => absoluteUrl(photo, baseUrl)),
+});
+
+/** Returns the proof of a milestone; null while it is pending. */
+const presentProof = (
+  milestone: Milestone,
+  { registration, partnerName }: TreeEvidence,
+  baseUrl: string,
+): Proof | null => {
+  switch (milestone.event) {
+    case "registered":
+      return milestone.reached && presentRegistered(milestone.reached.evidence);
+    case "funds_distributed":
+      return (
+        milestone.reached && presentOrder(milestone.reached.evidence, partnerName, registration.id)
+      );
+    case "allocated":
+      return (
+        milestone.reached && presentAllocated(milestone.reached.evidence, partnerName, baseUrl)
+      );
+    case "planted":
+      return milestone.reached && presentPlanted(milestone.reached.evidence, partnerName, baseUrl);
+    case "planted_and_verified":
+      return milestone.reached && presentVerified(milestone.reached.evidence, partnerName, baseUrl);
+  }
+};
+
+const presentMilestone = (
+  milestone: Milestone,
+  step: number,
+  evidence: TreeEvidence,
+  baseUrl: string,
+): PresentedMilestone => {
+  const { event, reached } = milestone;
+  const [title, usual] = TEXTS[event];
+  const description = event === "registered" && evidence.isNeverOrdered ? NEVER_ORDERED : usual;
+  const proof = presentProof(milestone, evidence, baseUrl);
+  if (!reached || !proof) {
+    return { step, event, title, status: "pending", description };
+  }
+  const timestamp = reached.occurredAt.toISOString();
+  return {
+    step,
+    event,
+    title,
+    status: "completed",
+    date: timestamp.slice(0, 10),
+    timestamp,
+    description,
+    evidence: proof,
+  };
+};
+
+/** @param baseUrl the public URL of this service, without a slash at the end */
+export const presentTreeEvidence = (
+  evidence: TreeEvidence,
+  baseUrl: string,
+): PresentedTreeEvidence => {
+  const { registration, order, allocationId, session, timeline } = evidence;
+  return {
+    tree_id: registration.id,
+    record_id: registration.id,
+    impact_type: "trees",
+    impact_provider: evidence.partnerName,
+    status: evidence.status,
+    provider_meta: {
+      ...(order && { order_id: order.orderId, public_id: order.orderPublicId }),
+      ...(allocationId !== null && { allocation_id: allocationId }),
+      ...(session && {
+        field_update_id: session.fieldUpdateId,
+        planting_session_id: session.plantingSessionId,
+      }),
+    },
+    timeline: timeline.map((milestone, index) =>
+      presentMilestone(milestone, index + 1, evidence, baseUrl),
+    ),
+  };
+};
+
+export const renderTreeEvidence = (evidence: TreeEvidence, baseUrl: string): string =>
+  JSON.stringify(presentTreeEvidence(evidence, baseUrl));

@@ -1,0 +1,166 @@
+import type { AllocatedEvidence, PlantedEvidence, VerifiedEvidence } from "./evidence.ts";
+import type { OrderStage, PlantingStage, TimelineShape } from "./order.ts";
+import { latestStage, PLANTING_STAGES } from "./order.ts";
+
+/** A milestone that was reached, with its proof. */
+type Reached<Evidence> = { readonly occurredAt: Date; readonly evidence: Evidence };
+
+/** The stages that a planting order has reached. */
+export type ReachedStages = {
+  readonly fundsDistributed: Reached<null> | null;
+  readonly allocated: Reached<AllocatedEvidence> | null;
+  readonly planted: Reached<PlantedEvidence> | null;
+  readonly verified: Reached<VerifiedEvidence> | null;
+};
+
+export const NOTHING_REACHED: ReachedStages = {
+  fundsDistributed: null,
+  allocated: null,
+  planted: null,
+  verified: null,
+};
+
+export const MILESTONE_EVENTS = ["registered", ...PLANTING_STAGES] as const;
+export type MilestoneEvent = (typeof MILESTONE_EVENTS)[number];
+
+/** The values that `evidence_stage` accepts, earliest first. */
+export const EVIDENCE_STAGES = [
+  "registered",
+  "funds_distributed",
+  "planted",
+  "planted_and_verified",
+] as const satisfies readonly MilestoneEvent[];
+export type EvidenceStage = (typeof EVIDENCE_STAGES)[number];
+
+type RegisteredTrees = {
+  readonly id: string;
+  readonly createdAt: Date;
+  readonly count: number;
+  readonly fractionalCount: number;
+  readonly attribution: string;
+};
+
+/** The registration's part of its planting order. */
+export type OrderedTrees = {
+  readonly orderId: number;
+  readonly orderPublicId: string;
+  readonly treeOrderId: number;
+  readonly treeCount: number;
+  readonly buyerName: string;
+};
+
+export type EvidenceFacts = {
+  /** `isRefunded`: all of its trees were refunded. */
+  readonly registration: RegisteredTrees & { readonly isRefunded: boolean };
+  readonly partnerName: string;
+  readonly shape: TimelineShape;
+  /** Null until the registration is in a planting order. */
+  readonly order: OrderedTrees | null;
+  readonly reached: ReachedStages;
+  /** The region of the first site; null until one is known. */
+  readonly region: string | null;
+};
+
+/** One step of a timeline. A pending one has not been reached. */
+type MilestoneOf<Event extends MilestoneEvent, Evidence> = {
+  readonly event: Event;
+  readonly reached: Reached<Evidence> | null;
+};
+
+export type Milestone =
+  | MilestoneOf<"registered", RegisteredTrees>
+  | MilestoneOf<"funds_distributed", OrderedTrees>
+  | MilestoneOf<"allocated", AllocatedEvidence>
+  | MilestoneOf<"planted", PlantedEvidence>
+  | MilestoneOf<"planted_and_verified", VerifiedEvidence>;
+
+/** The proof of one tree registration. */
+export type TreeEvidence = Pick<EvidenceFacts, "partnerName" | "order" | "region"> & {
+  readonly registration: RegisteredTrees;
+  readonly status: MilestoneEvent;
+  /** The first reported allocation, else the verified one. */
+  readonly allocationId: number | null;
+  readonly session: Pick<VerifiedEvidence, "fieldUpdateId" | "plantingSessionId"> | null;
+  /** The trees were refunded before they were ordered. */
+  readonly isNeverOrdered: boolean;
+  readonly timeline: readonly Milestone[];
+};
+
+/** Returns the proof of planting; a verification proves it even if the partner never reported planting. */
+const plantedOf = ({ planted, verified }: ReachedStages): Reached<PlantedEvidence> | null => {
+  if (planted || !verified) {
+    return planted;
+  }
+  const { occurredAt, evidence } = verified;
+  return {
+    occurredAt,
+    evidence: {
+      plantedAt: evidence.verifiedAt,
+      media: evidence.photos.map((url, index) => ({
+        id: `${evidence.plantingSessionId}-${index + 1}`,
+        type: "photo",
+        url,
+        thumbnailUrl: url,
+        latitude: evidence.latitude,
+        longitude: evidence.longitude,
+      })),
+    },
+  };
+};
+
+const SHAPES = {
+  allocations: ["registered", "funds_distributed", "allocated", "planted"],
+  sessions: ["registered", "funds_distributed", "planted_and_verified"],
+} as const satisfies Record<TimelineShape, readonly MilestoneEvent[]>;
+
+const milestoneOf = (
+  event: MilestoneEvent,
+  { registration, order, reached }: EvidenceFacts,
+): Milestone => {
+  switch (event) {
+    case "registered":
+      return { event, reached: { occurredAt: registration.createdAt, evidence: registration } };
+    case "funds_distributed":
+      return {
+        event,
+        reached: reached.fundsDistributed &&
+          order && { occurredAt: reached.fundsDistributed.occurredAt, evidence: order },
+      };
+    case "allocated":
+      return { event, reached: reached.allocated };
+    case "planted":
+      return { event, reached: plantedOf(reached) };
+    case "planted_and_verified":
+      return { event, reached: reached.verified };
+  }
+};
+
+const stagesOf = (reached: ReachedStages): readonly PlantingStage[] => [
+  ...(reached.fundsDistributed ? (["funds_distributed"] as const) : []),
+  ...(reached.allocated ? (["allocated"] as const) : []),
+  ...(reached.planted ? (["planted"] as const) : []),
+  ...(reached.verified ? (["planted_and_verified"] as const) : []),
+];
+
+export const buildTreeEvidence = (facts: EvidenceFacts): TreeEvidence => {
+  const { registration, partnerName, order, reached, region } = facts;
+  const stage = latestStage(stagesOf(reached));
+  return {
+    registration,
+    partnerName,
+    order,
+    region,
+    status: stage === "created" ? "registered" : stage,
+    allocationId:
+      reached.allocated?.evidence.allocations[0]?.allocationId ??
+      reached.verified?.evidence.allocationId ??
+      null,
+    session: reached.verified?.evidence ?? null,
+    isNeverOrdered: registration.isRefunded && !order,
+    timeline: SHAPES[facts.shape].map((event) => milestoneOf(event, facts)),
+  };
+};
+
+/** Returns whether the timeline of an order at this stage cannot change any more. */
+export const isTimelineComplete = (shape: TimelineShape, stage: OrderStage): boolean =>
+  stage === "planted_and_verified" || (shape === "allocations" && stage === "planted");

@@ -1,0 +1,63 @@
+import { renderEvidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
+import { renderTreeEvidence } from "../../../api/planting/presentTreeEvidence.ts";
+import { addRefundedCount } from "../../../db/registrations/registrations.ts";
+import { readEvidenceSummary } from "../../../services/planting/readEvidenceSummary.ts";
+import { readTreeEvidence } from "../../../services/planting/readTreeEvidence.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { STAGE_MS } from "../../support/planting.ts";
+import { createAndPlace, startEvidenceApi } from "./evidenceApi.ts";
+
+const test = testWithDatabase();
+
+test.serial("clients may cache evidence once the order is no longer polled", async (t) => {
+  const { setup, read } = await startEvidenceApi(t);
+  const id = await setup.register(3);
+  await createAndPlace(setup);
+  await setup.pass(2 * STAGE_MS);
+  const planted = await read(`/evidence/tree/${id}`);
+  t.is(planted.headers.get("Cache-Control"), "private, no-cache");
+  t.not(planted.headers.get("ETag"), null);
+  await setup.pass(STAGE_MS);
+  const { json, headers } = await read(`/evidence/tree/${id}`);
+  t.is(json.status, "planted_and_verified");
+  t.is(headers.get("Cache-Control"), "private, max-age=2592000");
+});
+
+test.serial("a cached response is rendered again for another public base URL", async (t) => {
+  const { setup } = await startEvidenceApi(t);
+  const id = await setup.register(3);
+  await createAndPlace(setup);
+  await setup.pass(3 * STAGE_MS);
+  for (const base of ["https://one.example", "https://two.example", "https://one.example"]) {
+    const deps = { ...setup.deps, publicBaseUrl: () => base };
+    const request = {
+      accountId: setup.organization.id,
+      mode: "live",
+      id,
+    } as const;
+    const { body } = await readTreeEvidence(deps, request, renderTreeEvidence);
+    const summary = await readEvidenceSummary(deps, renderEvidenceSummary);
+    for (const text of [body, summary.body]) {
+      const origins = text.match(/https:\/\/[a-z]+\.example/gu) ?? [];
+      t.deepEqual([...new Set(origins)], [base]);
+    }
+    t.is((await readTreeEvidence(deps, request, renderTreeEvidence)).body, body);
+    t.deepEqual(await readEvidenceSummary(deps, renderEvidenceSummary), summary);
+  }
+});
+
+test.serial("a refund before the order changes the cached evidence to never planted", async (t) => {
+  const { setup, read } = await startEvidenceApi(t);
+  const { db } = t.context;
+  const id = await setup.register(3);
+  const path = `/evidence/tree/${id}`;
+  const before = await read(path);
+  t.regex(String(before.json.timeline?.[0]?.["description"]), /part of the next planting order/u);
+  await db.transaction((transaction) => addRefundedCount(transaction, id, 3));
+  const after = await read(path);
+  t.is(after.json.status, "registered");
+  t.is(
+    after.json.timeline?.[0]?.["description"],
+    "The trees were refunded before they were ordered, and will not be planted.",
+  );
+});
