@@ -20,7 +20,7 @@ import { createPlanting } from "../providers/planting/createPlanting.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
 import { createRegistrationWriter } from "../services/registrations/registrationWriter.ts";
 import { createStoreAuthenticator } from "../services/stores/createStoreAuthenticator.ts";
-import { createStoreImpactWriter } from "../services/stores/storeImpactWriter.ts";
+import { createStoreRegistrationWriter } from "../services/stores/createStoreRegistrationWriter.ts";
 import { createHealthChecks } from "./health/createHealthChecks.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
 import { createDonationValidator } from "./standalone/charities/createDonationValidator.ts";
@@ -43,7 +43,11 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const clock = systemClock;
   const metrics = createApiMetrics();
   const writer = createRegistrationWriter({ db, clock, observeBatch: metrics.observeBatch });
-  const storeWriter = createStoreImpactWriter({ db, clock, observeBatch: metrics.observeBatch });
+  const storeWriter = createStoreRegistrationWriter({
+    db,
+    clock,
+    observeBatch: metrics.observeBatch,
+  });
   metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
   const billing = createBilling({ db, stripe: readStripeOptions(config) });
   const charities = createCharities({ db, searches, clock, settings: readCharitySettings(config) });

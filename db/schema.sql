@@ -54,7 +54,8 @@ CREATE TABLE balance_entry (
   CONSTRAINT balance_entry_registration_id_fkey FOREIGN KEY (registration_id) REFERENCES registration(id),
   CONSTRAINT balance_entry_amount CHECK (amount_cents <> 0),
   CONSTRAINT balance_entry_balance CHECK (balance_cents >= 0),
-  CONSTRAINT balance_entry_kind CHECK (kind = ANY (ARRAY['topup'::text, 'correction'::text, 'tree'::text, 'bottle'::text, 'donation'::text, 'refund'::text]))
+  CONSTRAINT balance_entry_kind CHECK (kind = ANY (ARRAY['topup'::text, 'correction'::text, 'tree'::text, 'bottle'::text, 'donation'::text, 'refund'::text])),
+  CONSTRAINT balance_entry_topup CHECK (kind <> 'topup'::text OR amount_cents > 0)
 ) WITH ();
 
 CREATE TABLE billing_period (
@@ -212,19 +213,19 @@ CREATE TABLE donation_total (
   CONSTRAINT donation_total_safe CHECK (amount_cents >= 0 AND amount_cents <= '9007199254740991'::bigint)
 ) WITH (fillfactor=50);
 
-CREATE TABLE idempotent_answer (
+CREATE TABLE idempotent_response (
   account_id uuid NOT NULL,
   mode text NOT NULL,
   operation text NOT NULL,
   key text NOT NULL,
   request_hash bytea NOT NULL,
-  answer text NOT NULL,
+  response_body text NOT NULL,
   created_at timestamp with time zone NOT NULL,
-  CONSTRAINT idempotent_answer_pkey PRIMARY KEY (account_id, mode, operation, key),
-  CONSTRAINT idempotent_answer_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
-  CONSTRAINT idempotent_answer_hash CHECK (length(request_hash) = 32),
-  CONSTRAINT idempotent_answer_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
-  CONSTRAINT idempotent_answer_operation CHECK (operation = ANY (ARRAY['plant'::text, 'plastic'::text, 'donate'::text, 'refund'::text]))
+  CONSTRAINT idempotent_response_pkey PRIMARY KEY (account_id, mode, operation, key),
+  CONSTRAINT idempotent_response_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT idempotent_response_hash CHECK (length(request_hash) = 32),
+  CONSTRAINT idempotent_response_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
+  CONSTRAINT idempotent_response_operation CHECK (operation = ANY (ARRAY['plant'::text, 'plastic'::text, 'donate'::text, 'refund'::text]))
 ) WITH ();
 
 CREATE TABLE impact_total (
@@ -596,13 +597,13 @@ CREATE INDEX usage_fact_registration ON public.usage_fact USING btree (registrat
 
 CREATE INDEX usage_fact_unsealed ON public.usage_fact USING btree (account_id, mode, meter, second, id) WHERE (meter_event_id IS NULL);
 
-CREATE OR REPLACE FUNCTION public.refuse_balance_change()
+CREATE OR REPLACE FUNCTION public.reject_balance_entry_change()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-  RAISE EXCEPTION 'balance entries are never changed: add another' USING ERRCODE = 'restrict_violation';
+  RAISE EXCEPTION 'balance entries cannot be changed; add a correction' USING ERRCODE = 'restrict_violation';
 END
 $function$;
 
-CREATE TRIGGER balance_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.balance_entry FOR EACH STATEMENT EXECUTE FUNCTION refuse_balance_change();
+CREATE TRIGGER balance_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.balance_entry FOR EACH STATEMENT EXECUTE FUNCTION reject_balance_entry_change();

@@ -1,6 +1,6 @@
 import type Koa from "koa";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
-import { createStoreTurns } from "../../services/stores/createStoreTurns.ts";
+import { createStoreWriteQueue } from "../../services/stores/createStoreWriteQueue.ts";
 import type { HealthChecks } from "../health/healthEndpoints.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { ApiState } from "../http/apiContext.ts";
@@ -31,18 +31,18 @@ export const createStoreApp = ({
   ...dependencies
 }: AppDependencies &
   Parameters<typeof impactEndpoints>[0] &
-  Omit<Parameters<typeof donateEndpoint>[0], "turns"> &
+  Omit<Parameters<typeof donateEndpoint>[0], "writeQueue"> &
   Parameters<typeof evidenceEndpoint>[0] & {
     readonly checks: HealthChecks;
     readonly authenticator: AuthenticateStore;
   }): Koa<ApiState> => {
-  const turns = createStoreTurns();
+  const writeQueue = createStoreWriteQueue();
   const endpoints = [
     verifyEndpoint(dependencies),
     ...impactEndpoints(dependencies),
-    donateEndpoint({ ...dependencies, turns }),
+    donateEndpoint({ ...dependencies, writeQueue }),
     statsEndpoint(dependencies),
-    refundEndpoint({ ...dependencies, turns }),
+    refundEndpoint({ ...dependencies, writeQueue }),
     evidenceEndpoint(dependencies),
     balanceEndpoint(dependencies),
     ...healthEndpoints(checks),

@@ -6,8 +6,8 @@ import type { Store } from "../../db/stores/stores.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { idempotencyKey } from "../../domain/registrations/registrationFields.ts";
 import type { Feature, StoreOperation } from "../../domain/stores/stores.ts";
-import type { StoreAnswer, StoreWrite } from "../../domain/stores/storeWrites.ts";
-import { findEarlierAnswer } from "../../services/stores/runStoreWrite.ts";
+import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
+import { findEarlierResponse } from "../../services/stores/runIdempotentWrite.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
@@ -29,28 +29,28 @@ const disabledError = (feature: Feature): ErrorResponse => ({
   example: disabledMessage(feature),
 });
 
-/** The store of a request that has passed its check. */
+/** Returns the store of an authenticated request. */
 const storeOf = (ctx: ApiContext): Store => {
   if (ctx.state.store === undefined) {
-    throw new TypeError("The route runs without the authentication that its handler counts on.");
+    throw new TypeError("The route runs without the authentication that its handler needs.");
   }
   return ctx.state.store;
 };
 
 /**
- * Refuses new writes of what is switched off. A repeat gets its first answer all the same.
- * @returns that answer; null for a write that may go on
+ * Rejects a new write of a disabled feature.
+ * @returns the stored response of a repeated write; null if the write may proceed
  */
-const answerWhereOff = async (
+const checkFeature = async (
   db: CommonQueryMethods,
   store: Store,
   feature: Feature | null,
   write: StoreWrite,
-): Promise<StoreAnswer | null> => {
+): Promise<StoreResponse | null> => {
   if (feature === null || store[feature]) {
     return null;
   }
-  const earlier = await findEarlierAnswer(db, write);
+  const earlier = await findEarlierResponse(db, write);
   if (earlier) {
     return earlier;
   }
@@ -59,8 +59,8 @@ const answerWhereOff = async (
 
 const headerSchema = queryObject({ "Idempotency-Key": idempotencyKey() });
 
-const readKey = (ctx: ApiContext): string | null => {
-  // Node joins two headers of one name to one text, which would be a key that nobody gave.
+const readIdempotencyKey = (ctx: ApiContext): string | null => {
+  // Node joins repeated headers into one value, which would be a key that the client never sent.
   if ((ctx.req.headersDistinct["idempotency-key"] ?? []).length > 1) {
     throw new DomainError("request_invalid", "Idempotency-Key: must be given at most once");
   }
@@ -72,7 +72,7 @@ const readKey = (ctx: ApiContext): string | null => {
   return parseRequest(headerSchema, headers, "parameter")["Idempotency-Key"];
 };
 
-/** The same for the same fields with the same values, in whatever order and however they were written. */
+/** Returns a hash of the parsed fields, whatever their order and however they were written. */
 const hashRequest = (body: object): string => {
   const fields = Object.entries(body).toSorted(([one], [two]) => (one < two ? -1 : 1));
   return hash("sha256", JSON.stringify(fields), "hex");
@@ -85,17 +85,17 @@ type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodT
   readonly db: CommonQueryMethods;
   readonly operation: StoreOperation;
   readonly feature: Feature | null;
-  /** The answer of success, which is known from the request. */
-  readonly answer: (body: z.output<Body>, caller: Caller) => z.output<ResponseBody>;
-  readonly write: (write: StoreWrite, body: z.output<Body>) => Promise<StoreAnswer>;
+  /** Builds the body of the response on success. */
+  readonly responseBody: (body: z.output<Body>, caller: Caller) => z.output<ResponseBody>;
+  readonly write: (write: StoreWrite, body: z.output<Body>) => Promise<StoreResponse>;
 };
 
-/** A write of a store: with the header `Idempotency-Key` it is done once, and every repeat gets the first answer. */
+/** Builds the endpoint of a write that runs once per `Idempotency-Key`; a repeat gets the first response. */
 export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody extends z.ZodType>({
   db,
   operation,
   feature,
-  answer,
+  responseBody,
   write,
   description,
   ...definition
@@ -109,29 +109,29 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
       requestHeaders: {
         "Idempotency-Key": {
           description:
-            "Any text of at most 255 characters. The write is done once; a repeat gets the first answer, byte for " +
-            "byte, however late. Another body under the same key is a 400.",
+            "Any text of at most 255 characters. The write is done once; a repeat gets the first response, byte for " +
+            "byte, at any later time. Another body under the same key is a 400.",
           maxLength: 255,
         },
       },
       responseHeaders: {
-        "Idempotent-Replayed": "`true` when this is an earlier request's answer.",
+        "Idempotent-Replayed": "`true` if this is the response to an earlier request.",
       },
     },
     handle: async ({ ctx, caller, body }) => {
-      const key = readKey(ctx);
-      const asked: StoreWrite = {
+      const key = readIdempotencyKey(ctx);
+      const requested: StoreWrite = {
         accountId: caller.accountId,
         mode: caller.mode,
         operation,
         idempotency: key === null ? null : { key, requestHash: hashRequest(body) },
-        answer: JSON.stringify(answer(body, caller)),
+        responseBody: JSON.stringify(responseBody(body, caller)),
       };
-      const earlier = await answerWhereOff(db, storeOf(ctx), feature, asked);
-      const { answer: text, replayed } = earlier ?? (await write(asked, body));
-      if (replayed) {
+      const earlier = await checkFeature(db, storeOf(ctx), feature, requested);
+      const response = earlier ?? (await write(requested, body));
+      if (response.replayed) {
         ctx.set("Idempotent-Replayed", "true");
       }
-      return text;
+      return response.responseBody;
     },
   });

@@ -14,7 +14,6 @@ import { nothing, sql } from "../sql.ts";
 import { customerConditions } from "../stores/customerConditions.ts";
 import { coreColumns, coreRow, ownedBy } from "./registrations.ts";
 
-/** A store's registration on its way to the database. */
 export type StoreRegistration = Owner &
   CustomerDetails & {
     readonly id: string;
@@ -22,7 +21,7 @@ export type StoreRegistration = Owner &
     readonly unitPriceCents: number;
   };
 
-/** Records a store's registrations; they are paid for already, so there is no usage to report. */
+/** Inserts registrations of stores. They are prepaid, so they have no usage facts. */
 export const insertStoreRegistrations = async (
   transaction: DatabaseTransactionConnection,
   registrations: readonly StoreRegistration[],
@@ -55,7 +54,7 @@ export const insertStoreRegistrations = async (
   `);
 };
 
-const ownConditions = (owner: Owner, filter: ImpactFilter) =>
+const recordConditions = (owner: Owner, filter: ImpactFilter) =>
   sql.join([ownedBy(owner), ...customerConditions("registration", filter)], sql.fragment` AND `);
 
 const recordRow = z.strictObject({
@@ -78,7 +77,7 @@ const recordColumns = sql.fragment`
   registration.notes
 `;
 
-/** A page of the owner's records, newest first. */
+/** Returns a page of the owner's records, newest first. */
 export const listStoreRegistrations = (
   db: CommonQueryMethods,
   owner: Owner,
@@ -94,14 +93,14 @@ export const listStoreRegistrations = (
   return db.any(sql.type(recordRow)`
     SELECT ${recordColumns}
     FROM registration
-    WHERE ${ownConditions(owner, filter)}
+    WHERE ${recordConditions(owner, filter)}
       ${following}
     ORDER BY registration.created_at DESC, registration.id DESC
     LIMIT ${limit}
   `);
 };
 
-/** The units of the matching records that stand, reversed ones left out. */
+/** Returns the number of units of the matching records, less the reversed ones. */
 export const sumStoreRegistrations = async (
   db: CommonQueryMethods,
   owner: Owner,
@@ -110,7 +109,7 @@ export const sumStoreRegistrations = async (
   db.oneFirst(sql.type(z.strictObject({ units: safeInteger }))`
     SELECT coalesce(sum(registration.count - registration.refunded_count), 0)::bigint AS units
     FROM registration
-    WHERE ${ownConditions(owner, filter)}
+    WHERE ${recordConditions(owner, filter)}
   `);
 
 const reversibleRow = z.strictObject({
@@ -125,7 +124,7 @@ const reversibleRow = z.strictObject({
 /** A record with units that can still be reversed. */
 export type ReversibleRecord = Readonly<z.output<typeof reversibleRow>>;
 
-/** A page of the records with units left, newest first, under a lock that lasts until the transaction ends. */
+/** Locks a page of the records that have units left, newest first, until the transaction ends. */
 export const lockReversible = (
   transaction: DatabaseTransactionConnection,
   owner: Owner,
@@ -141,7 +140,7 @@ export const lockReversible = (
       registration.unit_price_cents AS "unitPriceCents",
       registration.planting_order_id IS NOT NULL AS "isOrdered"
     FROM registration
-    WHERE ${ownConditions(owner, filter)}
+    WHERE ${recordConditions(owner, filter)}
       AND registration.unit_price_cents IS NOT NULL
       AND registration.refunded_count < registration.count
       ${
@@ -154,17 +153,17 @@ export const lockReversible = (
     FOR UPDATE OF registration
   `);
 
-/** Units of one record that a reversal takes back. */
-export type Reversed = {
+/** The reversed units of one record. */
+type Reversal = {
   readonly refundId: string;
   readonly registrationId: string;
   readonly count: number;
 };
 
-/** Takes the units out of their records and writes the refunds, which nobody has to report to a processor. */
-export const reverseRegistrations = async (
+/** Subtracts the units from their records and inserts the refunds as dispatched: no processor needs to be told. */
+export const insertReversals = async (
   transaction: DatabaseTransactionConnection,
-  reversed: readonly Reversed[],
+  reversals: readonly Reversal[],
   { reason, reversedAt }: { readonly reason: string | null; readonly reversedAt: Date },
 ): Promise<void> => {
   const now = reversedAt.toISOString();
@@ -172,7 +171,7 @@ export const reverseRegistrations = async (
     WITH reversed AS MATERIALIZED (
       SELECT (value ->> 0)::uuid AS refund_id, (value ->> 1)::uuid AS registration_id, (value ->> 2)::bigint AS count
       FROM json_array_elements(${JSON.stringify(
-        reversed.map(({ refundId, registrationId, count }) => [refundId, registrationId, count]),
+        reversals.map(({ refundId, registrationId, count }) => [refundId, registrationId, count]),
       )}) AS value
     ),
     updated AS (
@@ -188,25 +187,24 @@ export const reverseRegistrations = async (
 };
 
 /**
- * The newest of the owner's tree registrations that fit the selection. One that was refunded in full is found only by
- * its id.
+ * Returns the id of the newest tree registration of the owner that matches, or null. One that was refunded in full is
+ * found only by its id.
  */
-export const findSelectedTree = (
+export const findMatchingTreeId = (
   db: CommonQueryMethods,
   owner: AccountMode,
   { id, upTo, projectPublicId, region }: EvidenceSelection,
 ): Promise<string | null> => {
   const conditions = [
     ownedBy({ ...owner, kind: "tree" }),
-    // A record that is asked for by its id is found; the newest must have trees left.
     id === null
       ? sql.fragment`registration.unit_price_cents IS NOT NULL AND registration.refunded_count < registration.count`
       : sql.fragment`registration.id = ${id}`,
     ...(upTo === null
       ? []
-      : upTo.isIncluded
-        ? [sql.fragment`registration.created_at <= ${upTo.instant}::timestamptz`]
-        : [sql.fragment`registration.created_at < ${upTo.instant}::timestamptz`]),
+      : upTo.isInclusive
+        ? [sql.fragment`registration.created_at <= ${upTo.time}::timestamptz`]
+        : [sql.fragment`registration.created_at < ${upTo.time}::timestamptz`]),
     ...(projectPublicId === null && region === null
       ? []
       : [

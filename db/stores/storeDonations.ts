@@ -6,8 +6,8 @@ import { safeInteger } from "../columns.ts";
 import { customerConditions } from "./customerConditions.ts";
 import { sql } from "../sql.ts";
 
-/** Adds to a donation for whom and for which order it was made. */
-export const describeStoreDonation = async (
+/** Stores the customer and the order of a donation. */
+export const setDonationCustomer = async (
   transaction: DatabaseTransactionConnection,
   id: string,
   details: Omit<CustomerDetails, "notes">,
@@ -23,7 +23,7 @@ export const describeStoreDonation = async (
   `);
 };
 
-const standing = (owner: AccountMode, filter: ImpactFilter) =>
+const unrefundedConditions = (owner: AccountMode, filter: ImpactFilter) =>
   sql.join(
     [
       sql.fragment`donation.account_id = ${owner.accountId}`,
@@ -34,7 +34,7 @@ const standing = (owner: AccountMode, filter: ImpactFilter) =>
     sql.fragment` AND `,
   );
 
-/** The cents of the matching donations that are not refunded. */
+/** Returns the sum in cents of the matching donations that are not refunded. */
 export const sumStoreDonations = async (
   db: CommonQueryMethods,
   owner: AccountMode,
@@ -43,22 +43,26 @@ export const sumStoreDonations = async (
   db.oneFirst(sql.type(z.strictObject({ cents: safeInteger }))`
     SELECT coalesce(sum(donation.amount_cents), 0)::bigint AS cents
     FROM donation
-    WHERE ${standing(owner, filter)}
+    WHERE ${unrefundedConditions(owner, filter)}
   `);
 
-const standingRow = z.strictObject({ id: z.uuid(), amountCents: safeInteger, createdAt: z.date() });
+const unrefundedRow = z.strictObject({
+  id: z.uuid(),
+  amountCents: safeInteger,
+  createdAt: z.date(),
+});
 
-/** The newest donations that are not refunded, under a lock that lasts until the transaction ends. */
+/** Locks the newest donations that are not refunded, until the transaction ends. */
 export const lockNewestDonations = (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
   filter: ImpactFilter,
   limit: number,
-): Promise<readonly Readonly<z.output<typeof standingRow>>[]> =>
-  transaction.any(sql.type(standingRow)`
+): Promise<readonly Readonly<z.output<typeof unrefundedRow>>[]> =>
+  transaction.any(sql.type(unrefundedRow)`
     SELECT donation.id, donation.amount_cents AS "amountCents", donation.created_at AS "createdAt"
     FROM donation
-    WHERE ${standing(owner, filter)}
+    WHERE ${unrefundedConditions(owner, filter)}
     ORDER BY donation.created_at DESC, donation.id DESC
     LIMIT ${limit}
     FOR UPDATE

@@ -2,25 +2,25 @@ import { z } from "zod";
 import { text } from "../fields.ts";
 
 /*
- * For whom and for which order a store's impact is recorded, and how these are found again.
+ * The customer and the order that a store records impact for, and the filters that find its records again.
  */
 
 const trimmed = (maximumLength: number) => text(maximumLength).transform((given) => given.trim());
 
 export const customerName = () => trimmed(200);
 export const customerEmail = () => trimmed(320);
-/** A name, an address or an id: as long as the longest of them. */
+/** A name, an email address or an id, so it may be as long as the longest of them. */
 export const anyCustomer = () => trimmed(320);
 export const orderId = () => trimmed(255);
 export const notes = () => trimmed(1000);
 
 const SHOPIFY_CUSTOMER = /^gid:\/\/shopify\/Customer\/(\d+)$/u;
 
-/** An id as it is kept: without Shopify's prefix. */
+/** Returns an id as it is stored: without Shopify's prefix. */
 export const normalizeCustomerId = (given: string): string =>
   SHOPIFY_CUSTOMER.exec(given)?.[1] ?? given;
 
-/** Text or an integer; kept as text, since ids pass 2^53. */
+/** A string or an integer; stored as text because ids exceed 2^53. */
 export const customerId = () =>
   z
     .union([trimmed(255), z.int().transform(String)], {
@@ -31,7 +31,7 @@ export const customerId = () =>
     })
     .transform(normalizeCustomerId);
 
-/** Null where it is not known. */
+/** What a write says about its customer and order; null where nothing was given. */
 export type CustomerDetails = {
   readonly customerName: string | null;
   readonly customerEmail: string | null;
@@ -40,38 +40,38 @@ export type CustomerDetails = {
   readonly notes: string | null;
 };
 
-/** Which customers' records; all conditions must hold. */
+/** Selects records by customer; all conditions must hold. */
 export type CustomerFilter = {
-  /** A part of the name, whatever the case. */
+  /** A part of the name, in any case. */
   readonly name?: string;
-  /** The whole name, whatever the case. */
+  /** The whole name, in any case. */
   readonly exactName?: string;
-  /** The whole address, whatever the case; several can all hold only if they are one. */
+  /** The whole email address, in any case. Different addresses match nothing. */
   readonly emails?: readonly string[];
   readonly id?: string;
-  /** What the name contains or the address or the id is. */
+  /** A part of the name, the whole email address or the whole id. */
   readonly any?: string;
 };
 
-/** Which of a store's records to list; all conditions must hold. */
+/** Selects a store's records; all conditions must hold. */
 export type ImpactFilter = CustomerFilter & {
-  /** With or without the `#` that shops write before it. */
+  /** With or without the leading `#` that shops use. */
   readonly orderId?: string;
-  /** First instant that belongs to the list. */
+  /** Inclusive. */
   readonly from?: Date;
-  /** First instant that no longer does. */
+  /** Exclusive. */
   readonly until?: Date;
 };
 
-/** One registration of a store as its lists show it. */
+/** One registration of a store, as its lists show it. */
 export type ImpactRecord = CustomerDetails & {
   readonly id: string;
   readonly count: number;
   readonly refundedCount: number;
   readonly createdAt: Date;
-  /** In the database's own precision, for the list's cursor. */
+  /** `createdAt` in microseconds, the precision of the database, for the list's cursor. */
   readonly position: string;
 };
 
-/** Where a page of a list ended. Without an id the whole instant is left behind. */
+/** Where the previous page of a list ended. Without an id, all records of that time are skipped. */
 export type ImpactPosition = { readonly createdAt: string; readonly id: string | null };

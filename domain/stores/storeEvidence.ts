@@ -1,10 +1,10 @@
-/** Which tree registration a store asks evidence of; null chooses nothing, and all that is chosen must hold. */
+/** Which tree registration a store wants evidence of. All conditions must hold; null is no condition. */
 export type EvidenceSelection = {
   readonly id: string | null;
-  /** The newest one up to here; the instant in the database's own precision. */
-  readonly upTo: { readonly instant: string; readonly isIncluded: boolean } | null;
+  /** The newest registration up to this time, an ISO 8601 timestamp in microseconds or `infinity`. */
+  readonly upTo: { readonly time: string; readonly isInclusive: boolean } | null;
   /** The public id of the planting order. */
   readonly projectPublicId: string | null;
-  /** Where the trees stand, whatever the case. */
+  /** The region of the planting site, in any case. */
   readonly region: string | null;
 };

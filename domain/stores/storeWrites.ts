@@ -3,41 +3,43 @@ import { DomainError } from "../errors.ts";
 import type { Prices, StoreOperation } from "./stores.ts";
 import { balanceInsufficient } from "./stores.ts";
 
-/** A store's write as far as its idempotency goes. */
+/** What every write of a store needs for its idempotency. */
 export type StoreWrite = AccountMode & {
   readonly operation: StoreOperation;
-  /** Null without a key. The hash, in hexadecimal digits, is of what is asked for. */
+  /** Null for a write without a key. `requestHash` is the SHA-256 of the request in hexadecimal digits. */
   readonly idempotency: { readonly key: string; readonly requestHash: string } | null;
-  /** The body of the answer of success, which is known before the write is done. */
-  readonly answer: string;
+  /** The body of the response on success, which is known before the write is done. */
+  readonly responseBody: string;
 };
 
-/** What a store's client is told. */
-export type StoreAnswer = {
-  readonly answer: string;
-  /** Whether it is the one that the key got the first time. */
+export type StoreResponse = {
+  readonly responseBody: string;
+  /** Whether it is the stored response of an earlier request with the same key. */
   readonly replayed: boolean;
 };
 
+/** The response that was stored for a key. */
+type StoredResponse = { readonly requestHash: string; readonly responseBody: string };
+
 /**
- * Answers a repeat with what its key got the first time.
- * @throws DomainError request_invalid when something else is asked for under the key
+ * Returns the stored response to a repeated write.
+ * @throws DomainError request_invalid if the key was used for another request
  */
-export const replayAnswer = (
+export const replayResponse = (
   { idempotency }: StoreWrite,
-  kept: { readonly requestHash: string; readonly answer: string },
-): StoreAnswer => {
-  if (idempotency?.requestHash !== kept.requestHash) {
+  stored: StoredResponse,
+): StoreResponse => {
+  if (idempotency?.requestHash !== stored.requestHash) {
     throw new DomainError(
       "request_invalid",
       "Idempotency-Key: was used before with another request body",
     );
   }
-  return { answer: kept.answer, replayed: true };
+  return { responseBody: stored.responseBody, replayed: true };
 };
 
-/** The name of a write's key among all keys. */
-export const answerName = ({
+/** Returns a string that identifies a write's key among the keys of all stores, modes and operations. */
+export const responseKey = ({
   accountId,
   mode,
   operation,
@@ -45,86 +47,84 @@ export const answerName = ({
 }: Pick<StoreWrite, "accountId" | "mode" | "operation"> & { readonly key: string }): string =>
   `${accountId}/${mode}/${operation}/${key}`;
 
-/** A write that plants or rescues. */
-export type StoreImpact = StoreWrite & { readonly kind: Kind; readonly count: number };
+/** A write that plants trees or rescues bottles. */
+export type StoreRegistrationWrite = StoreWrite & { readonly kind: Kind; readonly count: number };
 
-/** A store's balance in the course of a batch. */
-export type Funds = { readonly balanceCents: number; readonly prices: Prices };
+export type StoreBalance = { readonly balanceCents: number; readonly prices: Prices };
 
-/** What becomes of one write of a batch. */
-export type StoreDecision<Impact> =
-  | { readonly kind: "refused"; readonly error: DomainError }
-  | { readonly kind: "replayed"; readonly answer: StoreAnswer }
+export type StoreWriteDecision<Write> =
+  | { readonly kind: "rejected"; readonly error: DomainError }
+  | { readonly kind: "replayed"; readonly response: StoreResponse }
   | {
       readonly kind: "accepted";
-      readonly impact: Impact;
+      readonly write: Write;
       readonly unitPriceCents: number;
       readonly costCents: number;
-      /** The store's balance after it. */
+      /** The store's balance after the write. */
       readonly balanceCents: number;
     };
 
-const decide = <Impact extends StoreImpact>(
-  impact: Impact,
-  { balanceCents, prices }: Funds,
-): StoreDecision<Impact> => {
-  const unitPriceCents = impact.mode === "live" ? prices[impact.kind] : 0;
-  // Beyond the safe integers it is inexact, but beyond every balance too.
-  const costCents = impact.count * unitPriceCents;
+const decideNewWrite = <Write extends StoreRegistrationWrite>(
+  write: Write,
+  { balanceCents, prices }: StoreBalance,
+): StoreWriteDecision<Write> => {
+  const unitPriceCents = write.mode === "live" ? prices[write.kind] : 0;
+  // Inexact beyond the safe integers, but then it exceeds every balance anyway.
+  const costCents = write.count * unitPriceCents;
   return costCents <= balanceCents
     ? {
         kind: "accepted",
-        impact,
+        write,
         unitPriceCents,
         costCents,
         balanceCents: balanceCents - costCents,
       }
-    : { kind: "refused", error: balanceInsufficient(costCents, balanceCents) };
+    : { kind: "rejected", error: balanceInsufficient(costCents, balanceCents) };
 };
 
-const replay = <Impact extends StoreImpact>(
-  impact: Impact,
-  kept: { readonly requestHash: string; readonly answer: string },
-): StoreDecision<Impact> => {
+const decideRepeatedWrite = <Write extends StoreRegistrationWrite>(
+  write: Write,
+  stored: StoredResponse,
+): StoreWriteDecision<Write> => {
   try {
-    return { kind: "replayed", answer: replayAnswer(impact, kept) };
+    return { kind: "replayed", response: replayResponse(write, stored) };
   } catch (error) {
     if (error instanceof DomainError) {
-      return { kind: "refused", error };
+      return { kind: "rejected", error };
     }
     throw error;
   }
 };
 
 /**
- * Decides a batch in its order, as if each write had come alone: what an earlier one spends or answers, a later one
- * finds spent or answered.
- * @param funds by account id; every account of the batch is in it
- * @param keptAnswers by `answerName`; every key of the batch that is known is in it
+ * Decides the writes of a batch in order, each as if it had come alone: a later write sees what an earlier one spent
+ * and the response that it stored.
+ * @param balances by account id; holds every account of the batch
+ * @param storedResponses by `responseKey`; holds every key of the batch that was used before
  */
-export const decideBatch = <Impact extends StoreImpact>(
-  batch: readonly Impact[],
-  funds: ReadonlyMap<string, Funds>,
-  keptAnswers: ReadonlyMap<string, { readonly requestHash: string; readonly answer: string }>,
-): readonly StoreDecision<Impact>[] => {
-  const current = new Map(funds);
-  const answers = new Map(keptAnswers);
-  return batch.map((impact) => {
-    const own = current.get(impact.accountId);
-    if (!own) {
-      throw new Error(`Account ${impact.accountId} has no balance.`);
+export const decideStoreWrites = <Write extends StoreRegistrationWrite>(
+  batch: readonly Write[],
+  balances: ReadonlyMap<string, StoreBalance>,
+  storedResponses: ReadonlyMap<string, StoredResponse>,
+): readonly StoreWriteDecision<Write>[] => {
+  const currentBalances = new Map(balances);
+  const responses = new Map(storedResponses);
+  return batch.map((write) => {
+    const balance = currentBalances.get(write.accountId);
+    if (!balance) {
+      throw new Error(`Account ${write.accountId} has no balance.`);
     }
-    const { idempotency, answer } = impact;
-    const name = idempotency && answerName({ ...impact, key: idempotency.key });
-    const kept = name === null ? undefined : answers.get(name);
-    if (kept) {
-      return replay(impact, kept);
+    const { idempotency, responseBody } = write;
+    const key = idempotency && responseKey({ ...write, key: idempotency.key });
+    const stored = key === null ? undefined : responses.get(key);
+    if (stored) {
+      return decideRepeatedWrite(write, stored);
     }
-    const decision = decide(impact, own);
+    const decision = decideNewWrite(write, balance);
     if (decision.kind === "accepted") {
-      current.set(impact.accountId, { ...own, balanceCents: decision.balanceCents });
-      if (name !== null && idempotency) {
-        answers.set(name, { requestHash: idempotency.requestHash, answer });
+      currentBalances.set(write.accountId, { ...balance, balanceCents: decision.balanceCents });
+      if (key !== null && idempotency) {
+        responses.set(key, { requestHash: idempotency.requestHash, responseBody });
       }
     }
     return decision;

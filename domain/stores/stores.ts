@@ -2,29 +2,40 @@ import type { Kind } from "../accounts/accounts.ts";
 import { DomainError } from "../errors.ts";
 import { formatCents } from "../money.ts";
 
-/** What one unit takes from a store's balance, in cents. */
+/** What a store pays for one unit, in cents. */
 export type Prices = Readonly<Record<Kind, number>>;
 
-/** Parts of the interface that an operator may switch off for a store. */
+/** Kinds of writes that an operator can disable for a store. */
 export type Feature = "treePlanting" | "plasticRemoval" | "donations";
 
-/** The writes that an `Idempotency-Key` belongs to. */
+/** The operations that have idempotency keys of their own. */
 export const STORE_OPERATIONS = ["plant", "plastic", "donate", "refund"] as const;
 export type StoreOperation = (typeof STORE_OPERATIONS)[number];
 
-const ADMIN_PATH = /^\/store\/([a-z0-9][a-z0-9-]*)\/?$/iu;
+/** What a balance entry records; `correction` is an operator's adjustment. */
+export const BALANCE_ENTRY_KINDS = [
+  "topup",
+  "correction",
+  "tree",
+  "bottle",
+  "donation",
+  "refund",
+] as const;
+export type BalanceEntryKind = (typeof BALANCE_ENTRY_KINDS)[number];
 
-const parseAddress = (address: string): URL | null => {
-  const withScheme = /^[a-z][a-z0-9+.-]*:\/\//iu.test(address) ? address : `https://${address}`;
+const SHOPIFY_ADMIN_PATH = /^\/store\/([a-z0-9][a-z0-9-]*)\/?$/iu;
+
+const parseUrl = (given: string): URL | null => {
+  const withScheme = /^[a-z][a-z0-9+.-]*:\/\//iu.test(given) ? given : `https://${given}`;
   return URL.canParse(withScheme) ? new URL(withScheme) : null;
 };
 
 /**
- * A shop's domain in the form in which it is kept: lower case, without scheme, slash or final dot. The address of
- * Shopify's admin stands for the shop's own. Null for what is not a domain.
+ * Returns a shop's domain in the form in which it is stored: lower case, without scheme, slash or final dot. The URL of
+ * Shopify's admin pages is read as the shop's own domain. Null if the text is not a domain.
  */
 export const normalizeDomain = (given: string): string | null => {
-  const url = parseAddress(given.trim());
+  const url = parseUrl(given.trim());
   if (!url || !["http:", "https:"].includes(url.protocol)) {
     return null;
   }
@@ -33,14 +44,14 @@ export const normalizeDomain = (given: string): string | null => {
     return null;
   }
   const domain = hostname.replace(/\.$/u, "");
-  const handle = domain === "admin.shopify.com" ? ADMIN_PATH.exec(pathname)?.[1] : undefined;
+  const handle =
+    domain === "admin.shopify.com" ? SHOPIFY_ADMIN_PATH.exec(pathname)?.[1] : undefined;
   if (handle !== undefined) {
     return `${handle.toLowerCase()}.myshopify.com`;
   }
   return /^\/*$/u.test(pathname) && /^[a-z0-9.-]{1,253}$/u.test(domain) ? domain : null;
 };
 
-/** Whether a balance is below what its operator wants to be told of. */
 export const isBalanceLow = ({
   balanceCents,
   lowBalanceCents,
@@ -49,7 +60,7 @@ export const isBalanceLow = ({
   readonly lowBalanceCents: number;
 }): boolean => balanceCents < lowBalanceCents;
 
-/** What a balance lacks is told in full, so that whoever reads it knows how much to top up. */
+/** Returns the error of a write that costs too much. It names both amounts, so that the reader knows what to top up. */
 export const balanceInsufficient = (neededCents: number, balanceCents: number): DomainError =>
   new DomainError(
     "balance_insufficient",

@@ -1,15 +1,15 @@
 import { v7 as newId } from "uuid";
-import { insertBalanceEntries } from "../../db/stores/storeBalances.ts";
-import { describeStoreDonation } from "../../db/stores/storeDonations.ts";
+import { insertBalanceEntries } from "../../db/stores/balances.ts";
+import { setDonationCustomer } from "../../db/stores/storeDonations.ts";
 import { parseEin } from "../../domain/charities/charities.ts";
 import type { CustomerDetails } from "../../domain/stores/customers.ts";
 import { balanceInsufficient } from "../../domain/stores/stores.ts";
-import type { StoreAnswer, StoreWrite } from "../../domain/stores/storeWrites.ts";
+import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import { bookDonation } from "../charities/bookDonation.ts";
 import { findCharity } from "../charities/findCharity.ts";
-import type { StoreWriteDependencies } from "./runStoreWrite.ts";
-import { findEarlierAnswer, runStoreWrite } from "./runStoreWrite.ts";
+import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
+import { findEarlierResponse, runIdempotentWrite } from "./runIdempotentWrite.ts";
 
 /** Somebody waits for the answer. */
 const CHARITY_TIMEOUT_MS = 10_000;
@@ -28,9 +28,9 @@ export const donateFromStore = async (
     readonly charityId: string;
     readonly amountCents: number;
   },
-): Promise<StoreAnswer> => {
+): Promise<StoreResponse> => {
   // A repeat is answered however the charity's provider is doing.
-  const earlier = await findEarlierAnswer(deps.db, write);
+  const earlier = await findEarlierResponse(deps.db, write);
   if (earlier) {
     return earlier;
   }
@@ -42,7 +42,7 @@ export const donateFromStore = async (
     { accountId: write.accountId, ...ids },
     AbortSignal.timeout(CHARITY_TIMEOUT_MS),
   );
-  return runStoreWrite(deps, write, async (transaction, { balanceCents }, now) => {
+  return runIdempotentWrite(deps, write, async (transaction, { balanceCents }, now) => {
     const { amountCents } = donation;
     const isPaid = write.mode === "live";
     if (isPaid && amountCents > balanceCents) {
@@ -65,7 +65,7 @@ export const donateFromStore = async (
     if (!(await bookDonation(transaction, write, donated))) {
       throw new Error(`The donation ${id} is new, yet it is on record.`);
     }
-    await describeStoreDonation(transaction, id, donation);
+    await setDonationCustomer(transaction, id, donation);
     if (isPaid) {
       await insertBalanceEntries(
         transaction,

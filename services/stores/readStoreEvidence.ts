@@ -1,4 +1,4 @@
-import { findSelectedTree } from "../../db/registrations/storeRegistrations.ts";
+import { findMatchingTreeId } from "../../db/registrations/storeRegistrations.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { EvidenceSelection } from "../../domain/stores/storeEvidence.ts";
@@ -15,7 +15,7 @@ const getSelectedTree = async (
   owner: AccountMode,
   selection: EvidenceSelection,
 ): Promise<AccountMode & { readonly id: string }> => {
-  const id = await findSelectedTree(db, owner, selection);
+  const id = await findMatchingTreeId(db, owner, selection);
   if (id === null) {
     throw notFound();
   }

@@ -1,17 +1,17 @@
 import { lockNewestDonations } from "../../db/stores/storeDonations.ts";
 import type { ImpactFilter } from "../../domain/stores/customers.ts";
 import { DomainError } from "../../domain/errors.ts";
-import type { StoreAnswer, StoreWrite } from "../../domain/stores/storeWrites.ts";
+import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
 import { bookDonationRefund } from "../charities/bookDonationRefund.ts";
-import type { StoreWriteDependencies } from "./runStoreWrite.ts";
-import { runStoreWrite } from "./runStoreWrite.ts";
+import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
+import { runIdempotentWrite } from "./runIdempotentWrite.ts";
 
-/** What one transaction may hold; who takes back more does so in parts. */
+/** Limits the size of the transaction; larger reversals need several calls. */
 const MAXIMUM_DONATIONS = 1000;
 
 /**
- * Marks donations of a store as refunded, newest first. The money has left for the charity: the balance stays.
- * @throws DomainError request_invalid when there are fewer donations than asked for
+ * Marks donations of a store as refunded, newest first. The balance stays, since the charity has the money.
+ * @throws DomainError request_invalid if fewer donations match
  */
 export const reverseStoreDonations = (
   deps: StoreWriteDependencies,
@@ -21,8 +21,8 @@ export const reverseStoreDonations = (
     readonly filter: ImpactFilter;
     readonly reason: string | null;
   },
-): Promise<StoreAnswer> =>
-  runStoreWrite(deps, write, async (transaction, _balance, now) => {
+): Promise<StoreResponse> =>
+  runIdempotentWrite(deps, write, async (transaction, _balance, now) => {
     const { quantity, filter, reason } = reversal;
     const owner = { accountId: write.accountId, mode: write.mode };
     if (quantity > MAXIMUM_DONATIONS) {

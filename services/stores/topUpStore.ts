@@ -3,7 +3,7 @@ import {
   findBalanceEntryByReference,
   insertBalanceEntries,
   lockBalances,
-} from "../../db/stores/storeBalances.ts";
+} from "../../db/stores/balances.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { formatCents } from "../../domain/money.ts";

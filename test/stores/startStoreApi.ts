@@ -12,8 +12,8 @@ import { createStore } from "../../services/stores/createStore.ts";
 import type { NewStore } from "../../services/stores/createStore.ts";
 import { createStoreAuthenticator } from "../../services/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
-import { createStoreImpactWriter } from "../../services/stores/storeImpactWriter.ts";
-import type { StoreImpactWriter } from "../../services/stores/storeImpactWriter.ts";
+import { createStoreRegistrationWriter } from "../../services/stores/createStoreRegistrationWriter.ts";
+import type { StoreRegistrationWriter } from "../../services/stores/createStoreRegistrationWriter.ts";
 import { topUpStore } from "../../services/stores/topUpStore.ts";
 import { createAnswerChecker, parseBody } from "../api/answerChecker.ts";
 import { CATALOGUE_ONLY } from "../support/factories.ts";
@@ -21,7 +21,7 @@ import { createTestPlanting } from "../support/planting.ts";
 import { serve } from "../support/server.ts";
 
 /** One answer, already held to the API description. */
-type StoreAnswerOverHttp = {
+type CheckedResponse = {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
@@ -40,13 +40,13 @@ export type StoreApi = {
   readonly get: (
     path: string,
     headers: Readonly<Record<string, string>>,
-  ) => Promise<StoreAnswerOverHttp>;
+  ) => Promise<CheckedResponse>;
   /** The body is sent as JSON; a string is sent as it is. */
   readonly post: (
     path: string,
     headers: Readonly<Record<string, string>>,
     body: unknown,
-  ) => Promise<StoreAnswerOverHttp>;
+  ) => Promise<CheckedResponse>;
 };
 
 /** The objects of a list in an answer. */
@@ -63,7 +63,7 @@ export const startStoreApi = async (
     db,
     clock = systemClock,
     authenticator = createStoreAuthenticator({ db }),
-    storeWriter = createStoreImpactWriter({ db, clock }),
+    storeWriter = createStoreRegistrationWriter({ db, clock }),
     charities = createCharities({
       db,
       clock,
@@ -74,7 +74,7 @@ export const startStoreApi = async (
     readonly db: DatabasePool;
     readonly clock?: Clock;
     readonly authenticator?: AuthenticateStore;
-    readonly storeWriter?: StoreImpactWriter;
+    readonly storeWriter?: StoreRegistrationWriter;
     readonly charities?: Charities;
     readonly planting?: Planting;
   },
@@ -98,7 +98,7 @@ export const startStoreApi = async (
     path: string,
     headers: Readonly<Record<string, string>>,
     body: unknown,
-  ): Promise<StoreAnswerOverHttp> => {
+  ): Promise<CheckedResponse> => {
     const response = await fetch(`${url}${path}`, {
       method,
       headers: {

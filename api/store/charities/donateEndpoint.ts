@@ -102,7 +102,7 @@ export const donateEndpoint = (deps: Parameters<typeof donateFromStore>[0]): End
       body: { charity_id: "53-0196605", amount_dollars: 12.5, customer_name: "Ann Lee" },
       response: { status: SUCCESS, charity_id: "53-0196605", amount: 12.5, mode: "PROD" },
     },
-    answer: ({ charity_id, dollars }, { mode }) => ({
+    responseBody: ({ charity_id, dollars }, { mode }) => ({
       status: SUCCESS,
       charity_id,
       amount: dollars,

@@ -81,17 +81,17 @@ const upperBoundOf = (given: string): NonNullable<EvidenceSelection["upTo"]> => 
   if (date().safeParse(given).success) {
     const nextDay = startOfNextDay(given);
     return nextDay === undefined
-      ? { instant: "infinity", isIncluded: true }
-      : { instant: nextDay.toISOString(), isIncluded: false };
+      ? { time: "infinity", isInclusive: true }
+      : { time: nextDay.toISOString(), isInclusive: false };
   }
-  const instant = toMicroseconds(given);
-  if (instant === null) {
+  const time = toMicroseconds(given);
+  if (time === null) {
     throw new DomainError(
       "request_invalid",
       "created_at: must be a date in the form YYYY-MM-DD or an ISO 8601 timestamp",
     );
   }
-  return { instant, isIncluded: true };
+  return { time, isInclusive: true };
 };
 
 const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {

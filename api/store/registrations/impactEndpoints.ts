@@ -3,7 +3,7 @@ import { listStoreRegistrations } from "../../../db/registrations/storeRegistrat
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import { writeCursor } from "../../../domain/cursor.ts";
-import type { StoreImpactWriter } from "../../../services/stores/storeImpactWriter.ts";
+import type { StoreRegistrationWriter } from "../../../services/stores/createStoreRegistrationWriter.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUERY_ERROR, QUEUE_ERROR } from "../errors.ts";
@@ -12,7 +12,7 @@ import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { impactFilterOf, listQuery, presentRecord, SCHEMAS, unitsOf } from "./schemas.ts";
 
-type Dependencies = { readonly db: DatabasePool; readonly storeWriter: StoreImpactWriter };
+type Dependencies = { readonly db: DatabasePool; readonly storeWriter: StoreRegistrationWriter };
 
 const BODY_EXAMPLES = {
   tree: { trees: 3, customer_name: "Ann Lee", order_id: "#1001" },
@@ -49,14 +49,14 @@ const writeEndpoint = (kind: Kind, { db, storeWriter }: Dependencies): Endpoint 
       body: BODY_EXAMPLES[kind],
       response: { status: SUCCESS, [countField]: 3, ...order },
     },
-    answer: (body) => ({
+    responseBody: (body) => ({
       status: SUCCESS,
       [countField]: unitsOf(body),
       customer_name: body.customer_name ?? "",
       order_id: body.order_id ?? "",
     }),
     write: (write, body) =>
-      storeWriter.write({ ...write, ...customerDetailsOf(body), kind, count: unitsOf(body) }),
+      storeWriter.register({ ...write, ...customerDetailsOf(body), kind, count: unitsOf(body) }),
   });
 };
 

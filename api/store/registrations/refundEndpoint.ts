@@ -2,8 +2,8 @@ import { z } from "zod";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { count, text } from "../../../domain/fields.ts";
 import { reverseStoreDonations } from "../../../services/stores/reverseStoreDonations.ts";
-import { reverseStoreImpact } from "../../../services/stores/reverseStoreImpact.ts";
-import type { StoreWriteDependencies } from "../../../services/stores/runStoreWrite.ts";
+import { reverseStoreRegistrations } from "../../../services/stores/reverseStoreRegistrations.ts";
+import type { StoreWriteDependencies } from "../../../services/stores/runIdempotentWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
@@ -78,7 +78,7 @@ export const refundEndpoint = (deps: StoreWriteDependencies): Endpoint =>
       body: { type: "tree", quantity: 1, order_id: "#1001", reason: "order cancelled" },
       response: { status: SUCCESS, mode: "PROD", refunded_type: "tree", count: 1 },
     },
-    answer: ({ type, quantity }, { mode }) => ({
+    responseBody: ({ type, quantity }, { mode }) => ({
       status: SUCCESS,
       mode: KEY_MODES[mode],
       refunded_type: type,
@@ -89,7 +89,7 @@ export const refundEndpoint = (deps: StoreWriteDependencies): Endpoint =>
       const reversal = { quantity, filter: filterOf(fields), reason: fields.reason ?? null };
       return type === "donation"
         ? reverseStoreDonations(deps, write, reversal)
-        : reverseStoreImpact(deps, write, {
+        : reverseStoreRegistrations(deps, write, {
             ...reversal,
             kind: type === "tree" ? "tree" : "bottle",
           });

@@ -1,8 +1,8 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import type { BalanceEntry } from "../../../db/stores/storeBalances.ts";
-import { listBalanceEntries } from "../../../db/stores/storeBalances.ts";
-import { isBalanceLow } from "../../../domain/stores/stores.ts";
+import type { BalanceEntry } from "../../../db/stores/balances.ts";
+import { listBalanceEntries } from "../../../db/stores/balances.ts";
+import { BALANCE_ENTRY_KINDS, isBalanceLow } from "../../../domain/stores/stores.ts";
 import { getStore } from "../../../services/stores/getStore.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
@@ -25,7 +25,7 @@ const query = queryObject({
 const entry = z
   .strictObject({
     id: z.string().meta({ examples: ["4711"] }),
-    kind: z.enum(["topup", "correction", "tree", "bottle", "donation", "refund"]),
+    kind: z.enum(BALANCE_ENTRY_KINDS),
     amount_cents: z.int().meta({ description: "Below 0 for what was spent." }),
     balance_cents: z.int().min(0).meta({ description: "The balance after it." }),
     quantity: z.int().nullable().meta({ description: "Trees or bottles." }),

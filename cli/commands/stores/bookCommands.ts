@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { z } from "zod";
-import { listBalanceEntries } from "../../../db/stores/storeBalances.ts";
+import { listBalanceEntries } from "../../../db/stores/balances.ts";
 import { text } from "../../../domain/fields.ts";
 import { formatCents } from "../../../domain/money.ts";
 import { isBalanceLow } from "../../../domain/stores/stores.ts";

@@ -1,4 +1,4 @@
-import type { BalanceEntry } from "../../../db/stores/storeBalances.ts";
+import type { BalanceEntry } from "../../../db/stores/balances.ts";
 import type { Store } from "../../../db/stores/stores.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";

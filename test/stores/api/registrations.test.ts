@@ -1,8 +1,8 @@
-import { systemClock } from "../../domain/clock.ts";
-import { createStoreImpactWriter } from "../../services/stores/storeImpactWriter.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { createTestStore, startStoreApi } from "./startStoreApi.ts";
-import { readStoreBooks } from "./storeRows.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { createStoreRegistrationWriter } from "../../../services/stores/createStoreRegistrationWriter.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestStore, startStoreApi } from "../startStoreApi.ts";
+import { readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
 
@@ -89,8 +89,8 @@ test("a planting that the database refuses fails alone; the rest of its batch is
     answers.map(({ status }) => status),
     [200, 400, 200, 200],
   );
-  t.like(await readStoreBooks(db, other.id), { standing: 2, totals: 2 });
-  t.is((await readStoreBooks(db, store.id)).standing, Number.MAX_SAFE_INTEGER);
+  t.like(await readStoreState(db, other.id), { remaining: 2, totals: 2 });
+  t.is((await readStoreState(db, store.id)).remaining, Number.MAX_SAFE_INTEGER);
 });
 
 for (const [path, field] of [
@@ -114,7 +114,7 @@ for (const [path, field] of [
 
 test("when more is waiting than fits, a write is OVERLOADED and told when to come back", async (t) => {
   const { db } = t.context;
-  const storeWriter = createStoreImpactWriter({ db, clock: systemClock, maximumWaiting: 0 });
+  const storeWriter = createStoreRegistrationWriter({ db, clock: systemClock, maximumWaiting: 0 });
   const { post } = await startStoreApi(t, { db, storeWriter });
   const store = await createTestStore(db);
 
@@ -138,7 +138,7 @@ test("bottles are rescued the same way under their own names, and count no carbo
     customer_name: "",
     order_id: "",
   });
-  t.is((await readStoreBooks(db, store.id)).balance, 30);
+  t.is((await readStoreState(db, store.id)).balance, 30);
   t.like((await get("/app/api/impact/stats", store.live)).body, {
     trees: 0,
     plastic_bottles: 7,

@@ -3,25 +3,25 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 
 const number = z.bigint().transform(Number);
-const booksRow = z.strictObject({
+const stateRow = z.strictObject({
   balance: number,
   entries: number,
   entrySum: number,
   lastBalance: number.nullable(),
   brokenLinks: number,
   registrations: number,
-  standing: number,
+  remaining: number,
   totals: number,
   facts: number,
-  answers: number,
+  responses: number,
 });
 
-/** What stands in the database for a store, both modes together, each sum from its own table. */
-export const readStoreBooks = (
+/** Reads a store's rows of both modes, each sum from its own table. */
+export const readStoreState = (
   db: DatabasePool,
   id: string,
-): Promise<Readonly<z.output<typeof booksRow>>> =>
-  db.one(sql.type(booksRow)`
+): Promise<Readonly<z.output<typeof stateRow>>> =>
+  db.one(sql.type(stateRow)`
     SELECT
       (SELECT balance_cents FROM store_balance WHERE account_id = ${id}) AS balance,
       (SELECT count(*) FROM balance_entry WHERE account_id = ${id}) AS entries,
@@ -38,21 +38,21 @@ export const readStoreBooks = (
             coalesce(lag(balance_cents) OVER (ORDER BY balance_entry.id), 0) AS earlier
           FROM balance_entry
           WHERE account_id = ${id}
-        ) AS line
+        ) AS entry
         WHERE balance_cents <> earlier + amount_cents
       ) AS "brokenLinks",
       (SELECT count(*) FROM registration WHERE account_id = ${id}) AS registrations,
       (
         SELECT coalesce(sum(count - refunded_count), 0)::bigint FROM registration WHERE account_id = ${id}
-      ) AS standing,
+      ) AS remaining,
       (
         SELECT coalesce(sum(total), 0)::bigint FROM impact_total WHERE account_id = ${id} AND period = 'all'
       ) AS totals,
       (SELECT count(*) FROM usage_fact WHERE account_id = ${id}) AS facts,
-      (SELECT count(*) FROM idempotent_answer WHERE account_id = ${id}) AS answers
+      (SELECT count(*) FROM idempotent_response WHERE account_id = ${id}) AS responses
   `);
 
-/** Puts a charity into the built-in catalogue. */
+/** Adds a charity to the built-in catalogue. */
 export const insertTestCharity = async (db: DatabasePool, ein: string): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     INSERT INTO charity (ein, name, subsection, deductibility)

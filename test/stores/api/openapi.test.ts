@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { apiDescription } from "../api/answerChecker.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { createTestStore, startStoreApi } from "./startStoreApi.ts";
+import { apiDescription } from "../../api/answerChecker.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestStore, startStoreApi } from "../startStoreApi.ts";
 
 const test = testWithDatabase();
 

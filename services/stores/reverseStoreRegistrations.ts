@@ -1,40 +1,40 @@
 import type { DatabaseTransactionConnection } from "slonik";
 import { v7 as newId } from "uuid";
-import { insertBalanceEntries } from "../../db/stores/storeBalances.ts";
-import type { ReversibleRecord } from "../../db/registrations/storeRegistrations.ts";
-import { lockReversible, reverseRegistrations } from "../../db/registrations/storeRegistrations.ts";
 import { subtractFromTotals } from "../../db/registrations/totals.ts";
+import { insertBalanceEntries } from "../../db/stores/balances.ts";
+import type { ReversibleRecord } from "../../db/registrations/storeRegistrations.ts";
+import { insertReversals, lockReversible } from "../../db/registrations/storeRegistrations.ts";
 import type { Kind } from "../../domain/accounts/accounts.ts";
-import type { ImpactFilter } from "../../domain/stores/customers.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
-import type { StoreAnswer, StoreWrite } from "../../domain/stores/storeWrites.ts";
+import type { ImpactFilter } from "../../domain/stores/customers.ts";
+import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
-import type { StoreWriteDependencies } from "./runStoreWrite.ts";
-import { runStoreWrite } from "./runStoreWrite.ts";
+import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
+import { runIdempotentWrite } from "./runIdempotentWrite.ts";
 
 const PAGE_RECORDS = 500;
-/** What one transaction may hold; who takes back more does so in parts. */
+/** Limits the size of the transaction; larger reversals need several calls. */
 const MAXIMUM_RECORDS = 10_000;
 
-type Taken = { readonly record: ReversibleRecord; readonly count: number };
+type Reversal = { readonly record: ReversibleRecord; readonly count: number };
 
-/** The newest units, as many as are asked for, with the records that they belong to. */
-const takeNewest = async (
+/** Locks the newest `quantity` units and returns the records that they belong to. */
+const selectNewestUnits = async (
   transaction: DatabaseTransactionConnection,
   owner: Owner,
   filter: ImpactFilter,
   quantity: number,
-): Promise<readonly Taken[]> => {
-  const taken: Taken[] = [];
+): Promise<readonly Reversal[]> => {
+  const selected: Reversal[] = [];
   let missing = quantity;
   let after: ReversibleRecord | null = null;
   while (missing > 0) {
-    if (taken.length >= MAXIMUM_RECORDS) {
+    if (selected.length >= MAXIMUM_RECORDS) {
       throw new DomainError(
         "request_invalid",
-        `quantity: the newest ${quantity - missing} units fill ${taken.length} records, the most at a time; reverse the rest in another call`,
+        `quantity: one call can reverse units of at most ${MAXIMUM_RECORDS} records; reverse at most ${quantity - missing} units in this call and the rest in others`,
       );
     }
     const page: readonly ReversibleRecord[] = await lockReversible(transaction, owner, filter, {
@@ -44,7 +44,7 @@ const takeNewest = async (
     for (const record of page) {
       const count = Math.min(record.remaining, missing);
       if (count > 0) {
-        taken.push({ record, count });
+        selected.push({ record, count });
         missing -= count;
       }
     }
@@ -56,20 +56,20 @@ const takeNewest = async (
       );
     }
   }
-  return taken;
+  return selected;
 };
 
-/** What is left of each month's total goes with the month in which the units were registered. */
+/** Subtracts the units from the totals of the months in which they were registered. */
 const subtractByMonth = async (
   transaction: DatabaseTransactionConnection,
   owner: Owner,
-  taken: readonly Taken[],
+  reversals: readonly Reversal[],
 ): Promise<void> => {
   const months = new Map<string, { readonly registeredAt: Date; readonly count: number }>();
-  for (const { record, count } of taken) {
+  for (const { record, count } of reversals) {
     const month = monthOf(record.createdAt);
-    const known = months.get(month);
-    months.set(month, { registeredAt: record.createdAt, count: count + (known?.count ?? 0) });
+    const sum = count + (months.get(month)?.count ?? 0);
+    months.set(month, { registeredAt: record.createdAt, count: sum });
   }
   for (const { registeredAt, count } of months.values()) {
     await subtractFromTotals(transaction, owner, registeredAt, count);
@@ -77,11 +77,11 @@ const subtractByMonth = async (
 };
 
 /**
- * Takes back trees or bottles of a store, newest units first, and gives their price back to the balance: the one that
- * was paid. Records, totals, balance and refunds change in one transaction, or not at all.
- * @throws DomainError request_invalid when there are fewer units than asked for
+ * Reverses trees or bottles of a store, newest units first, and returns the price that was paid for them to the
+ * balance. Records, totals, balance and refunds change in one transaction.
+ * @throws DomainError request_invalid if fewer units match
  */
-export const reverseStoreImpact = (
+export const reverseStoreRegistrations = (
   deps: StoreWriteDependencies,
   write: StoreWrite,
   reversal: {
@@ -90,22 +90,26 @@ export const reverseStoreImpact = (
     readonly filter: ImpactFilter;
     readonly reason: string | null;
   },
-): Promise<StoreAnswer> =>
-  runStoreWrite(deps, write, async (transaction, { balanceCents }, now) => {
+): Promise<StoreResponse> =>
+  runIdempotentWrite(deps, write, async (transaction, { balanceCents }, now) => {
     const { accountId, mode } = write;
     const { kind, quantity, filter, reason } = reversal;
     const owner = { accountId, mode, kind };
-    const taken = await takeNewest(transaction, owner, filter, quantity);
-    await reverseRegistrations(
+    const reversals = await selectNewestUnits(transaction, owner, filter, quantity);
+    await insertReversals(
       transaction,
-      taken.map(({ record, count }) => ({ refundId: newId(), registrationId: record.id, count })),
+      reversals.map(({ record, count }) => ({
+        refundId: newId(),
+        registrationId: record.id,
+        count,
+      })),
       { reason, reversedAt: now },
     );
-    await subtractByMonth(transaction, owner, taken);
-    for (const { record, count } of taken.filter((each) => each.record.isOrdered)) {
+    await subtractByMonth(transaction, owner, reversals);
+    for (const { record, count } of reversals.filter((each) => each.record.isOrdered)) {
       await releaseRefundedTrees(transaction, record.id, count);
     }
-    const amountCents = taken.reduce(
+    const amountCents = reversals.reduce(
       (sum, { record, count }) => sum + count * record.unitPriceCents,
       0,
     );

@@ -1,9 +1,9 @@
 import test from "ava";
-import { DomainError } from "../../domain/errors.ts";
-import { createStoreTurns } from "../../services/stores/createStoreTurns.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { createStoreWriteQueue } from "../../../services/stores/createStoreWriteQueue.ts";
 
 test("one store's work is done in its order, one at a time, and a failure holds up nobody", async (t) => {
-  const turns = createStoreTurns();
+  const turns = createStoreWriteQueue();
   const done: string[] = [];
   const work = (name: string) => async (): Promise<string> => {
     done.push(`${name} begins`);
@@ -32,7 +32,7 @@ test("one store's work is done in its order, one at a time, and a failure holds 
 });
 
 test("another store does not wait, and a line that is too long refuses the next", async (t) => {
-  const turns = createStoreTurns(2);
+  const turns = createStoreWriteQueue(2);
   const gate = Promise.withResolvers<string>();
   const waiting = [1, 2].map(() => turns("busy", () => gate.promise));
 

@@ -1,15 +1,15 @@
-import { listPlantingOrders } from "../../db/planting/orders.ts";
-import { EVIDENCE_STAGES } from "../../domain/planting/timeline.ts";
+import { listPlantingOrders } from "../../../db/planting/orders.ts";
+import { EVIDENCE_STAGES } from "../../../domain/planting/timeline.ts";
 import {
   pollPlantingOrder,
   placePlantingOrder,
-} from "../../services/planting/pollPlantingOrder.ts";
-import { createPlantingOrders } from "../../services/planting/createPlantingOrders.ts";
-import { createMovableClock } from "../support/movableClock.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { createTestPlanting } from "../support/planting.ts";
-import { createTestStore, rowsIn, startStoreApi } from "./startStoreApi.ts";
-import type { StoreApi, TestStore } from "./startStoreApi.ts";
+} from "../../../services/planting/pollPlantingOrder.ts";
+import { createPlantingOrders } from "../../../services/planting/createPlantingOrders.ts";
+import { createMovableClock } from "../../support/movableClock.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestPlanting } from "../../support/planting.ts";
+import { createTestStore, rowsIn, startStoreApi } from "../startStoreApi.ts";
+import type { StoreApi, TestStore } from "../startStoreApi.ts";
 
 const test = testWithDatabase();
 

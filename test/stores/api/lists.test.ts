@@ -1,8 +1,8 @@
 import type { ExecutionContext } from "ava";
-import { createMovableClock } from "../support/movableClock.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { createTestStore, rowsIn, startStoreApi } from "./startStoreApi.ts";
-import type { StoreApi, TestStore } from "./startStoreApi.ts";
+import { createMovableClock } from "../../support/movableClock.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestStore, rowsIn, startStoreApi } from "../startStoreApi.ts";
+import type { StoreApi, TestStore } from "../startStoreApi.ts";
 
 const test = testWithDatabase();
 

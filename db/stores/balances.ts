@@ -1,19 +1,26 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import { BALANCE_ENTRY_KINDS } from "../../domain/stores/stores.ts";
+import type { BalanceEntryKind } from "../../domain/stores/stores.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
-const lockedRow = z.strictObject({
-  accountId: z.uuid(),
-  balanceCents: safeInteger,
-  treePriceCents: safeInteger,
-  bottlePriceCents: safeInteger,
-});
+const lockedRow = z
+  .strictObject({
+    accountId: z.uuid(),
+    balanceCents: safeInteger,
+    treePriceCents: safeInteger,
+    bottlePriceCents: safeInteger,
+  })
+  .transform(({ treePriceCents, bottlePriceCents, ...balance }) => ({
+    ...balance,
+    prices: { tree: treePriceCents, bottle: bottlePriceCents },
+  }));
 
-/** A store's balance and prices while nobody else can spend. */
+/** A store's balance and prices while no other transaction can spend. */
 export type LockedBalance = Readonly<z.output<typeof lockedRow>>;
 
-/** Locks the balances until the transaction ends, in one order for everybody. */
+/** Locks the balances until the transaction ends, always in the same order to avoid deadlocks. */
 export const lockBalances = (
   transaction: DatabaseTransactionConnection,
   accountIds: readonly string[],
@@ -31,13 +38,12 @@ export const lockBalances = (
     FOR NO KEY UPDATE OF store_balance
   `);
 
-const KINDS = ["topup", "correction", "tree", "bottle", "donation", "refund"] as const;
-
-/** One line for the books; `balanceCents` is the balance after it. */
 export type NewBalanceEntry = {
   readonly accountId: string;
-  readonly kind: (typeof KINDS)[number];
+  readonly kind: BalanceEntryKind;
+  /** Negative for what was spent. */
   readonly amountCents: number;
+  /** The balance after the entry. */
   readonly balanceCents: number;
   readonly quantity: number | null;
   readonly registrationId: string | null;
@@ -46,7 +52,7 @@ export type NewBalanceEntry = {
   readonly note: string;
 };
 
-/** Writes lines in their order and sets each store's balance to the one after its last line. */
+/** Inserts entries in order and sets each store's balance to the one after its last entry. */
 export const insertBalanceEntries = async (
   transaction: DatabaseTransactionConnection,
   entries: readonly NewBalanceEntry[],
@@ -91,7 +97,7 @@ export const insertBalanceEntries = async (
 
 const entryRow = z.strictObject({
   id: z.bigint().transform(String),
-  kind: z.enum(KINDS),
+  kind: z.enum(BALANCE_ENTRY_KINDS),
   amountCents: safeInteger,
   balanceCents: safeInteger,
   quantity: safeInteger.nullable(),
@@ -102,7 +108,6 @@ const entryRow = z.strictObject({
   createdAt: z.date(),
 });
 
-/** One line of a store's books. */
 export type BalanceEntry = Readonly<z.output<typeof entryRow>>;
 
 const entryColumns = sql.fragment`
@@ -118,7 +123,7 @@ const entryColumns = sql.fragment`
   created_at AS "createdAt"
 `;
 
-/** The newest lines, or those before one. */
+/** Returns the newest entries, or the newest ones before the entry `before`. */
 export const listBalanceEntries = (
   db: CommonQueryMethods,
   accountId: string,

@@ -1,11 +1,11 @@
-import { updateStore } from "../../db/stores/stores.ts";
-import { sql } from "../../db/sql.ts";
-import { systemClock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
-import { topUpStore } from "../../services/stores/topUpStore.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "./startStoreApi.ts";
-import { insertTestCharity, readStoreBooks } from "./storeRows.ts";
+import { updateStore } from "../../../db/stores/stores.ts";
+import { sql } from "../../../db/sql.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { topUpStore } from "../../../services/stores/topUpStore.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
+import { insertTestCharity, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
 
@@ -23,7 +23,7 @@ const WRITES = [
   },
 ] as const;
 
-test("64 parallel writers of four kinds in two processes never overspend, and the books add up", async (t) => {
+test("64 parallel writers of four kinds in two processes never overspend, and the state add up", async (t) => {
   const { db } = t.context;
   const apiOf = await startTwoStoreApis(t, { db });
   const store = await createTestStore(db, { balanceCents: 1000 });
@@ -45,13 +45,13 @@ test("64 parallel writers of four kinds in two processes never overspend, and th
   t.true(answers.every(({ status, code }) => status === 200 || code === "INSUFFICIENT_BUDGET"));
   t.true(answers.some(({ status }) => status === 402));
   t.true(spent <= 1000);
-  const books = await readStoreBooks(db, store.id);
-  t.is(books.balance, 1000 - spent);
-  t.is(books.entrySum, books.balance);
-  t.is(books.lastBalance, books.balance);
-  t.is(books.brokenLinks, 0);
+  const state = await readStoreState(db, store.id);
+  t.is(state.balance, 1000 - spent);
+  t.is(state.entrySum, state.balance);
+  t.is(state.lastBalance, state.balance);
+  t.is(state.brokenLinks, 0);
   // Whatever was refused would not have fitted at the end either.
-  t.true(books.balance < 100);
+  t.true(state.balance < 100);
 });
 
 test("a write that does not fit changes nothing; the rest of its batch and a smaller one go through", async (t) => {
@@ -73,8 +73,8 @@ test("a write that does not fit changes nothing; the rest of its batch and a sma
     [200, 402, 200, 200, 402],
   );
   t.regex(String(answers[1]?.body["error"]), /2\.50 USD needed/u);
-  const books = await readStoreBooks(db, store.id);
-  t.like(books, { balance: 0, registrations: 2, standing: 2, totals: 2, facts: 0 });
+  const state = await readStoreState(db, store.id);
+  t.like(state, { balance: 0, registrations: 2, remaining: 2, totals: 2, facts: 0 });
   const donation = { charity_id: EIN, amount_dollars: 0.01 };
   const refused = await post("/app/api/charity/donate", store.live, donation);
   t.is(refused.status, 402);
@@ -94,7 +94,7 @@ test("test keys spend nothing, need no balance and see nothing of the live recor
   );
   t.is((await post("/app/api/plant", store.live, { trees: 1 })).status, 200);
 
-  t.like(await readStoreBooks(db, store.id), { balance: 0, entries: 2 });
+  t.like(await readStoreState(db, store.id), { balance: 0, entries: 2 });
   t.like((await get("/app/api/impact/stats", store.test)).body, { trees: 100, donations: 5 });
   t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 1, donations: 0 });
   t.like((await get("/app/api/plant", store.live)).body, { count: 1 });
@@ -104,7 +104,7 @@ test("test keys spend nothing, need no balance and see nothing of the live recor
     entries: [],
   });
   t.is((await post("/app/api/refund", store.test, { type: "tree", quantity: 100 })).status, 200);
-  t.is((await readStoreBooks(db, store.id)).balance, 0);
+  t.is((await readStoreState(db, store.id)).balance, 0);
 });
 
 test("a refund gives back the price that was paid, not the price of the day", async (t) => {
@@ -114,14 +114,14 @@ test("a refund gives back the price that was paid, not the price of the day", as
   await post("/app/api/plant", store.live, { trees: 4 });
   await updateStore(db, store.id, { treePriceCents: 175 });
   await post("/app/api/plant", store.live, { trees: 2 });
-  t.is((await readStoreBooks(db, store.id)).balance, 450);
+  t.is((await readStoreState(db, store.id)).balance, 450);
   await updateStore(db, store.id, { treePriceCents: 1 });
 
   await post("/app/api/refund", store.live, { type: "tree", quantity: 3 });
 
-  const books = await readStoreBooks(db, store.id);
-  t.is(books.balance, 450 + 2 * 175 + 50);
-  t.like(books, { standing: 3, totals: 3, brokenLinks: 0 });
+  const state = await readStoreState(db, store.id);
+  t.is(state.balance, 450 + 2 * 175 + 50);
+  t.like(state, { remaining: 3, totals: 3, brokenLinks: 0 });
 });
 
 test("the balance is told with prices, threshold and the newest entries, page by page", async (t) => {
@@ -178,7 +178,7 @@ test("a top-up with a reference is made once, however often it is repeated at th
   );
 
   t.is(done.filter(({ replayed }) => !replayed).length, 1);
-  t.like(await readStoreBooks(db, store.id), { balance: 700, entries: 1 });
+  t.like(await readStoreState(db, store.id), { balance: 700, entries: 1 });
   await t.throwsAsync(topUpStore({ db, clock: systemClock }, { ...topUp, amountCents: 701 }), {
     instanceOf: DomainError,
     message: /stands for 7\.00 USD/u,
@@ -198,10 +198,10 @@ test("a correction takes back what is there and no more; a balance stays within 
   await change(-100);
   await change(Number.MAX_SAFE_INTEGER);
   await t.throwsAsync(change(1), { instanceOf: DomainError });
-  t.like(await readStoreBooks(db, store.id), { balance: Number.MAX_SAFE_INTEGER, entries: 3 });
+  t.like(await readStoreState(db, store.id), { balance: Number.MAX_SAFE_INTEGER, entries: 3 });
 });
 
-test("the database itself lets nobody change the books or overdraw a balance", async (t) => {
+test("the database itself lets nobody change the state or overdraw a balance", async (t) => {
   const { db } = t.context;
   const store = await createTestStore(db, { balanceCents: 100 });
 
@@ -235,11 +235,11 @@ test("a store's registrations make no usage facts; a price of 0 makes no entry",
   t.is((await post("/app/api/plant", store.live, { trees: 7 })).status, 200);
   t.is((await post("/app/api/refund", store.live, { type: "tree", quantity: 2 })).status, 200);
 
-  t.like(await readStoreBooks(db, store.id), {
+  t.like(await readStoreState(db, store.id), {
     facts: 0,
     entries: 0,
     balance: 0,
-    standing: 5,
+    remaining: 5,
     totals: 5,
   });
 });

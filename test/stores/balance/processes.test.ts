@@ -1,10 +1,10 @@
 import type { ExecutionContext } from "ava";
-import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
-import { startProgram } from "../support/programs.ts";
-import { createTestStore } from "./startStoreApi.ts";
-import type { TestStore } from "./startStoreApi.ts";
-import { readStoreBooks } from "./storeRows.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { startProgram } from "../../support/programs.ts";
+import { createTestStore } from "../startStoreApi.ts";
+import type { TestStore } from "../startStoreApi.ts";
+import { readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
 
@@ -40,7 +40,7 @@ test("a process that is killed under load loses and doubles nothing that its cli
   const keys = Array.from({ length: 300 }, (_, index) => `key-${index}`);
 
   const first = Promise.all(keys.map((key) => plant(victim.urls["store"], store, key)));
-  while ((await readStoreBooks(db, store.id)).registrations === 0) {
+  while ((await readStoreState(db, store.id)).registrations === 0) {
     // In the middle of it: as soon as something is on record.
   }
   await victim.kill();
@@ -55,12 +55,12 @@ test("a process that is killed under load loses and doubles nothing that its cli
       t.is(repeated[index]?.text, answer.text);
     }
   }
-  t.like(await readStoreBooks(db, store.id), {
+  t.like(await readStoreState(db, store.id), {
     balance: 0,
     registrations: 200,
-    standing: 200,
+    remaining: 200,
     totals: 200,
-    answers: 200,
+    responses: 200,
     entries: 201,
     brokenLinks: 0,
   });

@@ -1,9 +1,9 @@
-import { markStoreUninstalled, updateStore } from "../../db/stores/stores.ts";
-import { revokeApiKey, listApiKeys } from "../../db/accounts/apiKeys.ts";
-import { createStoreAuthenticator } from "../../services/stores/createStoreAuthenticator.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
-import { createTestStore, startStoreApi } from "./startStoreApi.ts";
+import { markStoreUninstalled, updateStore } from "../../../db/stores/stores.ts";
+import { revokeApiKey, listApiKeys } from "../../../db/accounts/apiKeys.ts";
+import { createStoreAuthenticator } from "../../../services/stores/createStoreAuthenticator.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+import { createTestStore, startStoreApi } from "../startStoreApi.ts";
 
 const test = testWithDatabase();
 

@@ -1,8 +1,8 @@
-import { createMovableClock } from "../support/movableClock.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "./startStoreApi.ts";
-import { insertTestCharity, readStoreBooks } from "./storeRows.ts";
-import { readTotals } from "../../db/registrations/totals.ts";
+import { createMovableClock } from "../../support/movableClock.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
+import { insertTestCharity, readStoreState } from "../storeState.ts";
+import { readTotals } from "../../../db/registrations/totals.ts";
 
 const test = testWithDatabase();
 
@@ -35,7 +35,7 @@ test("the newest units are taken back first, over records, and seen everywhere a
     ],
   );
   t.is((await get("/app/api/impact/stats", store.live)).body["plastic_bottles"], 6);
-  t.like(await readStoreBooks(db, store.id), { balance: 940, standing: 6, totals: 6 });
+  t.like(await readStoreState(db, store.id), { balance: 940, remaining: 6, totals: 6 });
 });
 
 test("a customer's or an order's units are taken where one is named, by whole names only", async (t) => {
@@ -77,7 +77,7 @@ test("a customer's or an order's units are taken where one is named, by whole na
     left: [0, 1, 3],
   });
   t.deepEqual(await refund({ quantity: 4 }), { status: 200, left: [0, 0, 0] });
-  t.like(await readStoreBooks(db, store.id), { balance: 1000, standing: 0, totals: 0 });
+  t.like(await readStoreState(db, store.id), { balance: 1000, remaining: 0, totals: 0 });
 });
 
 test("a customer or an order that is given but empty is refused by name: it must not mean the whole store", async (t) => {
@@ -85,7 +85,7 @@ test("a customer or an order that is given but empty is refused by name: it must
   const { post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 1000 });
   await post("/app/api/plant", store.live, { trees: 2 });
-  const before = await readStoreBooks(db, store.id);
+  const before = await readStoreState(db, store.id);
 
   for (const name of ["customer_name", "customer_email", "customer_id", "order_id"]) {
     for (const empty of ["", " \t"]) {
@@ -95,7 +95,7 @@ test("a customer or an order that is given but empty is refused by name: it must
       t.is(body["error"], `${name}: must not be empty; leave it out to name nobody`);
     }
   }
-  t.deepEqual(await readStoreBooks(db, store.id), before);
+  t.deepEqual(await readStoreState(db, store.id), before);
 });
 
 test("more than there is changes nothing", async (t) => {
@@ -104,7 +104,7 @@ test("more than there is changes nothing", async (t) => {
   const store = await createTestStore(db, { balanceCents: 1000 });
   await post("/app/api/plant", store.live, { trees: 2 });
   await post("/app/api/charity/donate", store.live, { charity_id: EIN, amount: 1 });
-  const before = await readStoreBooks(db, store.id);
+  const before = await readStoreState(db, store.id);
 
   for (const [type, quantity, left] of [
     ["tree", 3, 2],
@@ -117,7 +117,7 @@ test("more than there is changes nothing", async (t) => {
     t.is(body["code"], "INVALID_PARAMETER");
     t.regex(String(body["error"]), new RegExp(`^quantity: only ${left} `, "u"));
   }
-  t.deepEqual(await readStoreBooks(db, store.id), before);
+  t.deepEqual(await readStoreState(db, store.id), before);
 });
 
 test("parallel partial refunds in two processes never take back more than there is", async (t) => {
@@ -135,9 +135,9 @@ test("parallel partial refunds in two processes never take back more than there 
   );
 
   t.is(answers.filter((answer) => answer.status === 200).length, 3);
-  t.like(await readStoreBooks(db, store.id), {
+  t.like(await readStoreState(db, store.id), {
     balance: 450,
-    standing: 1,
+    remaining: 1,
     totals: 1,
     brokenLinks: 0,
   });
@@ -156,11 +156,11 @@ test("refunds and plantings at the same time leave totals, records and balance i
     ),
   );
 
-  const books = await readStoreBooks(db, store.id);
-  t.is(books.standing, books.totals);
-  t.is(books.balance, 2000 - 50 * books.standing);
-  t.is(books.entrySum, books.balance);
-  t.is(books.brokenLinks, 0);
+  const state = await readStoreState(db, store.id);
+  t.is(state.remaining, state.totals);
+  t.is(state.balance, 2000 - 50 * state.remaining);
+  t.is(state.entrySum, state.balance);
+  t.is(state.brokenLinks, 0);
 });
 
 test("a burst of refunds of one store is answered in full and leaves connections for the others", async (t) => {
@@ -179,7 +179,7 @@ test("a burst of refunds of one store is answered in full and leaves connections
 
   t.is(verified.status, 200);
   t.true((await Promise.all(burst)).every(({ status }) => status === 200));
-  t.like(await readStoreBooks(db, store.id), { balance: 20_000, standing: 0, brokenLinks: 0 });
+  t.like(await readStoreState(db, store.id), { balance: 20_000, remaining: 0, brokenLinks: 0 });
 });
 
 test("a refund lowers the month in which the units were registered", async (t) => {
@@ -224,7 +224,7 @@ test("donations are taken back by their number, newest first, and the money stay
   t.is(await donated(), 1);
   t.is(await donated("?customer=ann"), 1);
   t.is(await donated("?customer=bob"), 0);
-  t.is((await readStoreBooks(db, store.id)).balance, 300);
+  t.is((await readStoreState(db, store.id)).balance, 300);
 });
 
 test("a refund over more records than one page adds up", async (t) => {
@@ -238,5 +238,5 @@ test("a refund over more records than one page adds up", async (t) => {
   const { status } = await post("/app/api/refund", store.live, { type: "plastic", quantity: 1121 });
 
   t.is(status, 200);
-  t.like(await readStoreBooks(db, store.id), { standing: 119, totals: 119, balance: 98_810 });
+  t.like(await readStoreState(db, store.id), { remaining: 119, totals: 119, balance: 98_810 });
 });

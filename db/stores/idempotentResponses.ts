@@ -6,40 +6,39 @@ import type { StoreOperation } from "../../domain/stores/stores.ts";
 import { modeColumn } from "../columns.ts";
 import { nothing, sql } from "../sql.ts";
 
-/** What one key stands for. */
-export type AnswerKey = AccountMode & {
+/** An idempotency key with its scope. */
+type ScopedKey = AccountMode & {
   readonly operation: StoreOperation;
   readonly key: string;
 };
 
-const answerRow = z.strictObject({
+const responseRow = z.strictObject({
   accountId: z.uuid(),
   mode: modeColumn,
   operation: z.enum(STORE_OPERATIONS),
   key: z.string(),
-  /** SHA-256 in hexadecimal digits of what was asked for. */
+  /** SHA-256 of the request in hexadecimal digits. */
   requestHash: z.string(),
-  answer: z.string(),
+  responseBody: z.string(),
 });
 
-/** The answer that a key got, byte for byte. */
-export type KeptAnswer = Readonly<z.output<typeof answerRow>>;
+export type IdempotentResponse = Readonly<z.output<typeof responseRow>>;
 
-export const findAnswers = async (
+export const listIdempotentResponses = async (
   db: CommonQueryMethods,
-  keys: readonly AnswerKey[],
-): Promise<readonly KeptAnswer[]> =>
+  keys: readonly ScopedKey[],
+): Promise<readonly IdempotentResponse[]> =>
   keys.length === 0
     ? []
-    : db.any(sql.type(answerRow)`
+    : db.any(sql.type(responseRow)`
         SELECT
           account_id AS "accountId",
           mode,
           operation,
           key,
           encode(request_hash, 'hex') AS "requestHash",
-          answer
-        FROM idempotent_answer
+          response_body AS "responseBody"
+        FROM idempotent_response
         JOIN json_to_recordset(${JSON.stringify(
           keys.map(({ accountId, mode, operation, key }) => ({
             account_id: accountId,
@@ -51,24 +50,30 @@ export const findAnswers = async (
           USING (account_id, mode, operation, key)
       `);
 
-export const insertAnswers = async (
+export const insertIdempotentResponses = async (
   transaction: DatabaseTransactionConnection,
-  answers: readonly KeptAnswer[],
+  responses: readonly IdempotentResponse[],
   createdAt: Date,
 ): Promise<void> => {
-  if (answers.length === 0) {
+  if (responses.length === 0) {
     return;
   }
-  await transaction.query(sql.prepared("insert_answers", nothing)`
-    INSERT INTO idempotent_answer (account_id, mode, operation, key, request_hash, answer, created_at)
+  await transaction.query(sql.prepared("insert_idempotent_responses", nothing)`
+    INSERT INTO idempotent_response (
+      account_id, mode, operation, key, request_hash, response_body, created_at
+    )
     SELECT
-      account_id, mode, operation, key, decode(request_hash, 'hex'), answer, ${createdAt.toISOString()}::timestamptz
+      account_id, mode, operation, key, decode(request_hash, 'hex'), response_body,
+      ${createdAt.toISOString()}::timestamptz
     FROM json_to_recordset(${JSON.stringify(
-      answers.map(({ accountId, requestHash, ...rest }) => ({
+      responses.map(({ accountId, requestHash, responseBody, ...rest }) => ({
         account_id: accountId,
         request_hash: requestHash,
+        response_body: responseBody,
         ...rest,
       })),
-    )}) AS given (account_id uuid, mode text, operation text, key text, request_hash text, answer text)
+    )}) AS given (
+      account_id uuid, mode text, operation text, key text, request_hash text, response_body text
+    )
   `);
 };

@@ -1,38 +1,45 @@
 import test from "ava";
-import { DomainError } from "../../domain/errors.ts";
-import { answerName, decideBatch } from "../../domain/stores/storeWrites.ts";
-import type { Funds, StoreDecision, StoreImpact } from "../../domain/stores/storeWrites.ts";
-import { createRandom } from "../support/random.ts";
-import type { Random } from "../support/random.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { responseKey, decideStoreWrites } from "../../../domain/stores/storeWrites.ts";
+import type {
+  StoreBalance,
+  StoreWriteDecision,
+  StoreRegistrationWrite,
+} from "../../../domain/stores/storeWrites.ts";
+import { createRandom } from "../../support/random.ts";
+import type { Random } from "../../support/random.ts";
 
 const prices = { tree: 50, bottle: 7 };
 
-const write = (given: Partial<StoreImpact> & { readonly key?: string; readonly body?: string }) => {
+const write = (
+  given: Partial<StoreRegistrationWrite> & { readonly key?: string; readonly body?: string },
+) => {
   const { key, body = "asked", ...rest } = given;
-  const impact: StoreImpact = {
+  const requested: StoreRegistrationWrite = {
     accountId: "shop",
     mode: "live",
     operation: "plant",
     kind: "tree",
     count: 1,
     idempotency: key === undefined ? null : { key, requestHash: body },
-    answer: "answer",
+    responseBody: "response",
     ...rest,
   };
-  return impact;
+  return requested;
 };
 
-const fundsOf = (...balances: readonly (readonly [string, number])[]): ReadonlyMap<string, Funds> =>
-  new Map(balances.map(([accountId, balanceCents]) => [accountId, { balanceCents, prices }]));
+const balancesOf = (
+  ...cents: readonly (readonly [string, number])[]
+): ReadonlyMap<string, StoreBalance> =>
+  new Map(cents.map(([accountId, balanceCents]) => [accountId, { balanceCents, prices }]));
 
-/** What is told of a decision: the balance after it, the answer again, or the refusal. */
-const tell = (decision: StoreDecision<StoreImpact>): string => {
+const describeDecision = (decision: StoreWriteDecision<StoreRegistrationWrite>): string => {
   switch (decision.kind) {
     case "accepted":
       return `accepted, ${decision.costCents} at ${decision.unitPriceCents}, ${decision.balanceCents} left`;
     case "replayed":
-      return `${decision.answer.replayed ? "again" : "anew"}: ${decision.answer.answer}`;
-    case "refused":
+      return `${decision.response.replayed ? "replayed" : "new"}: ${decision.response.responseBody}`;
+    case "rejected":
       return `${decision.error.code}: ${decision.error.message}`;
   }
 };
@@ -47,25 +54,25 @@ const decides = test.macro({
     {
       balanceCents,
       batch,
-      kept = [],
+      stored = [],
     }: {
       readonly balanceCents: number;
-      readonly batch: readonly StoreImpact[];
-      readonly kept?: readonly (readonly [string, string])[];
+      readonly batch: readonly StoreRegistrationWrite[];
+      readonly stored?: readonly (readonly [string, string])[];
     },
     expected: readonly string[],
   ) => {
-    const funds = fundsOf(["shop", balanceCents], ["other", 50]);
-    const answers = new Map(
-      kept.map(([key, requestHash]) => [
-        answerName({ accountId: "shop", mode: "live", operation: "plant", key }),
-        { requestHash, answer: "first answer" },
+    const balances = balancesOf(["shop", balanceCents], ["other", 50]);
+    const responses = new Map(
+      stored.map(([key, requestHash]) => [
+        responseKey({ accountId: "shop", mode: "live", operation: "plant", key }),
+        { requestHash, responseBody: "first response" },
       ]),
     );
-    const before = structuredClone({ funds, answers });
+    const before = structuredClone({ balances, responses });
 
-    t.deepEqual(decideBatch(batch, funds, answers).map(tell), expected);
-    t.deepEqual({ funds, answers }, before);
+    t.deepEqual(decideStoreWrites(batch, balances, responses).map(describeDecision), expected);
+    t.deepEqual({ balances, responses }, before);
   },
   title: (title = "") => title,
 });
@@ -78,13 +85,13 @@ test(
   ["accepted, 100 at 50, 0 left"],
 );
 test(
-  "a cent too little is refused with what it lacks",
+  "a write that costs a cent more than the balance is rejected with both amounts",
   decides,
   { balanceCents: 99, batch: [write({ count: 2 })] },
   [exhausted("1.00", "0.99")],
 );
 test(
-  "a refused write leaves the balance to those after it",
+  "a rejected write leaves the balance for later writes",
   decides,
   { balanceCents: 60, batch: [write({ count: 2 }), write({}), write({})] },
   [exhausted("1.00", "0.60"), "accepted, 50 at 50, 10 left", exhausted("0.50", "0.10")],
@@ -96,13 +103,13 @@ test(
   ["accepted, 7 at 7, 50 left", "accepted, 50 at 50, 0 left"],
 );
 test(
-  "a test write costs nothing, whatever is left",
+  "a test write is free, even with an empty balance",
   decides,
   { balanceCents: 0, batch: [write({ mode: "test", count: 1000 }), write({})] },
   ["accepted, 0 at 0, 0 left", exhausted("0.50", "0.00")],
 );
 test(
-  "no balance is enough for the largest count",
+  "no balance covers the largest count",
   decides,
   {
     balanceCents: Number.MAX_SAFE_INTEGER,
@@ -117,47 +124,47 @@ test(
   ],
 );
 test(
-  "accounts have each their own balance",
+  "each account has its own balance",
   decides,
   { balanceCents: 50, batch: [write({}), write({ accountId: "other" }), write({})] },
   ["accepted, 50 at 50, 0 left", "accepted, 50 at 50, 0 left", exhausted("0.50", "0.00")],
 );
 test(
-  "a key that is on record gets its answer again and costs nothing",
+  "a known key gets its stored response and costs nothing",
   decides,
-  { balanceCents: 0, kept: [["a", "asked"]], batch: [write({ key: "a", answer: "new" })] },
-  ["again: first answer"],
+  { balanceCents: 0, stored: [["a", "asked"]], batch: [write({ key: "a", responseBody: "new" })] },
+  ["replayed: first response"],
 );
 test(
-  "a key that is on record with something else is refused",
+  "a known key with another request is rejected",
   decides,
-  { balanceCents: 50, kept: [["a", "other"]], batch: [write({ key: "a" }), write({})] },
+  { balanceCents: 50, stored: [["a", "other"]], batch: [write({ key: "a" }), write({})] },
   [REUSED, "accepted, 50 at 50, 0 left"],
 );
 test(
-  "a key that comes twice gets the first one's answer and pays once",
+  "a key that comes twice in a batch gets the first response and is paid once",
   decides,
   {
     balanceCents: 60,
-    batch: [write({ key: "a", answer: "one" }), write({ key: "a", answer: "two" })],
+    batch: [write({ key: "a", responseBody: "one" }), write({ key: "a", responseBody: "two" })],
   },
-  ["accepted, 50 at 50, 10 left", "again: one"],
+  ["accepted, 50 at 50, 10 left", "replayed: one"],
 );
 test(
-  "a key that comes twice with something else is refused the second time and keeps its answer",
+  "a key that comes again in a batch with another request is rejected and keeps its response",
   decides,
   {
     balanceCents: 60,
     batch: [
-      write({ key: "a", answer: "one" }),
+      write({ key: "a", responseBody: "one" }),
       write({ key: "a", body: "other" }),
       write({ key: "a" }),
     ],
   },
-  ["accepted, 50 at 50, 10 left", REUSED, "again: one"],
+  ["accepted, 50 at 50, 10 left", REUSED, "replayed: one"],
 );
 test(
-  "a key whose write was refused may be used again, with something else too",
+  "the key of a rejected write can be used again, also for another request",
   decides,
   {
     balanceCents: 50,
@@ -166,7 +173,7 @@ test(
   [exhausted("1.00", "0.50"), "accepted, 50 at 50, 0 left", REUSED],
 );
 test(
-  "a key is another one in another account, mode or operation",
+  "keys are scoped to account, mode and operation",
   decides,
   {
     balanceCents: 57,
@@ -185,24 +192,26 @@ test(
   ],
 );
 test(
-  "writes without a key are never repeats, nor is an empty key",
+  "writes without a key are never replayed; an empty key is a key",
   decides,
   { balanceCents: 200, batch: [write({}), write({}), write({ key: "" }), write({ key: "" })] },
   [
     "accepted, 50 at 50, 150 left",
     "accepted, 50 at 50, 100 left",
     "accepted, 50 at 50, 50 left",
-    "again: answer",
+    "replayed: response",
   ],
 );
 
-test("an account without a balance is a fault and no refusal", (t) => {
-  const error = t.throws(() => decideBatch([write({})], fundsOf(["other", 50]), new Map()));
+test("an account without a balance is a bug, not a DomainError", (t) => {
+  const error = t.throws(() =>
+    decideStoreWrites([write({})], balancesOf(["other", 50]), new Map()),
+  );
   t.false(error instanceof DomainError);
   t.is(error?.message, "Account shop has no balance.");
 });
 
-const randomWrite = (random: Random, index: number): StoreImpact => {
+const randomWrite = (random: Random, index: number): StoreRegistrationWrite => {
   const kind = random.pick(["tree", "bottle"] as const);
   return write({
     accountId: random.pick(["shop", "other", "third"]),
@@ -210,46 +219,49 @@ const randomWrite = (random: Random, index: number): StoreImpact => {
     kind,
     operation: kind === "tree" ? "plant" : "plastic",
     count: 1 + random.below(4),
-    answer: `answer ${index}`,
+    responseBody: `response ${index}`,
     ...random.pick([{}, { key: "a" }, { key: "b" }, { key: "b", body: "other" }]),
   });
 };
 
 for (const seed of [1, 2, 3]) {
-  test(`a batch is decided as if each write had come alone (seed ${seed})`, (t) => {
+  test(`each write of a batch is decided as if it had come alone (seed ${seed})`, (t) => {
     const random = createRandom(seed);
     const kinds = new Set<string>();
     for (let round = 0; round < 300; round += 1) {
       const batch = Array.from({ length: random.below(30) }, (_, index) =>
         randomWrite(random, index),
       );
-      const start = fundsOf(
+      const start = balancesOf(
         ["shop", random.below(600)],
         ["other", random.below(600)],
         ["third", 0],
       );
 
-      const funds = new Map(start);
-      const answers = new Map<string, { requestHash: string; answer: string }>();
-      const alone = batch.flatMap((impact) => {
-        const decisions = decideBatch([impact], funds, answers);
+      const balances = new Map(start);
+      const responses = new Map<string, { requestHash: string; responseBody: string }>();
+      const alone = batch.flatMap((requested) => {
+        const decisions = decideStoreWrites([requested], balances, responses);
         for (const decision of decisions) {
           kinds.add(decision.kind);
           if (decision.kind === "accepted") {
-            const { accountId, idempotency, answer } = impact;
-            funds.set(accountId, { prices, balanceCents: decision.balanceCents });
+            const { accountId, idempotency, responseBody } = requested;
+            balances.set(accountId, { prices, balanceCents: decision.balanceCents });
             if (idempotency) {
               const { key, requestHash } = idempotency;
-              answers.set(answerName({ ...impact, key }), { requestHash, answer });
+              responses.set(responseKey({ ...requested, key }), { requestHash, responseBody });
             }
           }
         }
         return decisions;
       });
 
-      t.deepEqual(decideBatch(batch, start, new Map()).map(tell), alone.map(tell));
-      t.true([...funds.values()].every(({ balanceCents }) => balanceCents >= 0));
+      t.deepEqual(
+        decideStoreWrites(batch, start, new Map()).map(describeDecision),
+        alone.map(describeDecision),
+      );
+      t.true([...balances.values()].every(({ balanceCents }) => balanceCents >= 0));
     }
-    t.deepEqual([...kinds].toSorted(), ["accepted", "refused", "replayed"]);
+    t.deepEqual([...kinds].toSorted(), ["accepted", "rejected", "replayed"]);
   });
 }

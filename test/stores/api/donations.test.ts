@@ -1,8 +1,8 @@
-import { CharityProviderError } from "../../providers/charities/provider.ts";
-import type { Charities } from "../../providers/charities/createCharities.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { createTestStore, startStoreApi } from "./startStoreApi.ts";
-import { insertTestCharity, readStoreBooks } from "./storeRows.ts";
+import { CharityProviderError } from "../../../providers/charities/provider.ts";
+import type { Charities } from "../../../providers/charities/createCharities.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestStore, startStoreApi } from "../startStoreApi.ts";
+import { insertTestCharity, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
 
@@ -30,7 +30,7 @@ test("a donation is recorded to the cent under each name of its amount, and answ
     t.deepEqual(body, { status: "success", charity_id: EIN, amount, mode: "PROD" });
   }
   t.is((await get("/app/api/impact/stats", store.live)).body["donations"], 30.78);
-  t.is((await readStoreBooks(db, store.id)).balance, 10_000 - 3078);
+  t.is((await readStoreState(db, store.id)).balance, 10_000 - 3078);
 });
 
 test("an amount that is none, has fractions of a cent or differs between its names is refused", async (t) => {
@@ -57,7 +57,7 @@ test("an amount that is none, has fractions of a cent or differs between its nam
     t.is(body["code"], "INVALID_PARAMETER");
     t.regex(String(body["error"]), /amount/u);
   }
-  t.is((await readStoreBooks(db, store.id)).balance, 10_000);
+  t.is((await readStoreState(db, store.id)).balance, 10_000);
 });
 
 test("the charity is named by its EIN, with or without the dash, or its id; an unknown one is refused", async (t) => {
@@ -75,7 +75,7 @@ test("the charity is named by its EIN, with or without the dash, or its id; an u
     t.is(status, 400);
     t.is(body["code"], "INVALID_PARAMETER");
   }
-  t.is((await readStoreBooks(db, store.id)).balance, 9700);
+  t.is((await readStoreState(db, store.id)).balance, 9700);
 });
 
 test("a donation is found by its customer", async (t) => {
@@ -118,5 +118,5 @@ test("when the charity's provider fails nothing is recorded, and a repeat of an 
   t.is(failed.status, 500);
   t.is(failed.body["code"], "INTERNAL_ERROR");
   t.is((await broken.post(PATH, headers, donation)).text, first.text);
-  t.is((await readStoreBooks(db, store.id)).balance, 900);
+  t.is((await readStoreState(db, store.id)).balance, 900);
 });

@@ -1,11 +1,11 @@
 import { setTimeout } from "node:timers/promises";
 import type { DatabasePool } from "slonik";
-import { updateStore } from "../../db/stores/stores.ts";
-import { createStoreAuthenticator } from "../../services/stores/createStoreAuthenticator.ts";
-import { rawRequest } from "../api/rawRequest.ts";
-import { testWithDatabase } from "../support/database.ts";
-import { createTestStore, startStoreApi, startTwoStoreApis } from "./startStoreApi.ts";
-import { insertTestCharity, readStoreBooks } from "./storeRows.ts";
+import { updateStore } from "../../../db/stores/stores.ts";
+import { createStoreAuthenticator } from "../../../services/stores/createStoreAuthenticator.ts";
+import { rawRequest } from "../../api/rawRequest.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestStore, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
+import { insertTestCharity, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
 
@@ -28,7 +28,7 @@ for (const [operation, { path, body }] of Object.entries(WRITES)) {
     const apiOf = await startTwoStoreApis(t, { db });
     const store = await createStockedStore(t);
     await apiOf(0).post("/app/api/plant", store.live, { trees: 10 });
-    const before = await readStoreBooks(db, store.id);
+    const before = await readStoreState(db, store.id);
 
     const answers = await Promise.all(
       Array.from({ length: 60 }, (_, index) =>
@@ -44,10 +44,10 @@ for (const [operation, { path, body }] of Object.entries(WRITES)) {
       (answer) => answer.headers.get("Idempotent-Replayed") === "true",
     );
     t.is(replays.length, 59);
-    const after = await readStoreBooks(db, store.id);
+    const after = await readStoreState(db, store.id);
     t.is(after.entries, before.entries + 1);
-    t.is(after.answers, 1);
-    t.is(after.standing, after.totals);
+    t.is(after.responses, 1);
+    t.is(after.remaining, after.totals);
     t.is(after.brokenLinks, 0);
   });
 
@@ -58,7 +58,7 @@ for (const [operation, { path, body }] of Object.entries(WRITES)) {
     await post("/app/api/plant", store.live, { trees: 10 });
     const headers = { ...store.live, "Idempotency-Key": "key" };
     await post(path, headers, body);
-    const before = await readStoreBooks(db, store.id);
+    const before = await readStoreState(db, store.id);
 
     const changed = { ...body, customer_name: "Somebody Else" };
     const { status, body: answer } = await post(path, headers, changed);
@@ -66,7 +66,7 @@ for (const [operation, { path, body }] of Object.entries(WRITES)) {
     t.is(status, 400);
     t.is(answer["code"], "INVALID_PARAMETER");
     t.regex(String(answer["error"]), /Idempotency-Key/u);
-    t.deepEqual(await readStoreBooks(db, store.id), before);
+    t.deepEqual(await readStoreState(db, store.id), before);
   });
 }
 
@@ -88,7 +88,7 @@ test("a different body that waits in the same batch as the first is refused too"
     t.is(status, isAlike ? 200 : 400);
     t.is(body["code"], isAlike ? undefined : "INVALID_PARAMETER");
   }
-  t.like(await readStoreBooks(t.context.db, store.id), { registrations: 1, standing: taken });
+  t.like(await readStoreState(t.context.db, store.id), { registrations: 1, remaining: taken });
 });
 
 test("the same fields in another order, with other spaces or under another name are the same body", async (t) => {
@@ -121,7 +121,7 @@ test("a refused write leaves its key free: bad input, a spent balance, too few u
   t.is((await post("/app/api/charity/donate", headers, nowhere)).status, 400);
   const charity = { charity_id: EIN, amount: 0.5 };
   t.is((await post("/app/api/charity/donate", headers, charity)).status, 200);
-  t.like(await readStoreBooks(db, store.id), { answers: 3, balance: 50, standing: 0 });
+  t.like(await readStoreState(db, store.id), { responses: 3, balance: 50, remaining: 0 });
 });
 
 test("a repeat is answered when the balance is spent and the feature's price has gone up", async (t) => {
@@ -151,7 +151,7 @@ for (const [path, feature, body] of [
     const first = await post(path, headers, body);
     await updateStore(db, store.id, { [feature]: false });
     await setTimeout(5);
-    const before = await readStoreBooks(db, store.id);
+    const before = await readStoreState(db, store.id);
 
     const again = await post(path, headers, body);
     const changed = await post(path, headers, { ...body, customer_name: "Somebody Else" });
@@ -164,14 +164,14 @@ for (const [path, feature, body] of [
     t.is(changed.status, 400);
     t.is(unknown.status, 403);
     t.is((await post(path, store.live, body)).status, 403);
-    t.deepEqual(await readStoreBooks(db, store.id), before);
+    t.deepEqual(await readStoreState(db, store.id), before);
   });
 }
 
 test("two keys in one request are refused, and nothing is written", async (t) => {
   const { url } = await startStoreApi(t, t.context);
   const store = await createStockedStore(t);
-  const before = await readStoreBooks(t.context.db, store.id);
+  const before = await readStoreState(t.context.db, store.id);
   const body = '{"trees":1}';
 
   const answer = await rawRequest(
@@ -192,7 +192,7 @@ test("two keys in one request are refused, and nothing is written", async (t) =>
 
   t.regex(answer, /^HTTP\/1\.1 400 /u);
   t.regex(answer, /Idempotency-Key: must be given at most once/u);
-  t.deepEqual(await readStoreBooks(t.context.db, store.id), before);
+  t.deepEqual(await readStoreState(t.context.db, store.id), before);
 });
 
 test("keys belong to a store, a mode and an operation", async (t) => {
@@ -228,5 +228,5 @@ test("keys are any text of 255 characters; an empty one is none", async (t) => {
   const accented = Buffer.from("clé-é").toString("latin1");
   t.is((await plant(accented)).status, 200);
   t.is((await plant(accented)).headers.get("Idempotent-Replayed"), "true");
-  t.like(await readStoreBooks(db, store.id), { registrations: 4, answers: 2 });
+  t.like(await readStoreState(db, store.id), { registrations: 4, responses: 2 });
 });

@@ -1,0 +1,123 @@
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import { v7 as newId } from "uuid";
+import { addToTotals } from "../../db/registrations/totals.ts";
+import { insertBalanceEntries, lockBalances } from "../../db/stores/balances.ts";
+import {
+  insertIdempotentResponses,
+  listIdempotentResponses,
+} from "../../db/stores/idempotentResponses.ts";
+import { insertStoreRegistrations } from "../../db/registrations/storeRegistrations.ts";
+import type { Clock } from "../../domain/clock.ts";
+import type { CustomerDetails } from "../../domain/stores/customers.ts";
+import type {
+  StoreRegistrationWrite,
+  StoreResponse,
+  StoreWriteDecision,
+} from "../../domain/stores/storeWrites.ts";
+import { decideStoreWrites, responseKey } from "../../domain/stores/storeWrites.ts";
+import type { BatchObserver } from "../groupCommit.ts";
+import { createGroupCommit } from "../groupCommit.ts";
+
+type NewStoreRegistration = StoreRegistrationWrite & CustomerDetails;
+
+export type StoreRegistrationWriter = {
+  /**
+   * Records a registration and pays for it from the balance.
+   * @throws DomainError balance_insufficient, queue_full, or request_invalid if the idempotency key was used for another
+   *   request
+   */
+  readonly register: (registration: NewStoreRegistration) => Promise<StoreResponse>;
+  /** Resolves when every waiting write is done. */
+  readonly drain: () => Promise<void>;
+  readonly queueLength: () => number;
+};
+
+type Entry = NewStoreRegistration & { readonly id: string };
+type Accepted = Extract<StoreWriteDecision<Entry>, { readonly kind: "accepted" }>;
+
+const keysOf = (batch: readonly Entry[]) =>
+  batch.flatMap(({ accountId, mode, operation, idempotency }) =>
+    idempotency === null ? [] : [{ accountId, mode, operation, key: idempotency.key }],
+  );
+
+const toBalanceEntry = ({ write, costCents, balanceCents }: Accepted) => ({
+  accountId: write.accountId,
+  kind: write.kind,
+  amountCents: -costCents,
+  balanceCents,
+  quantity: write.count,
+  registrationId: write.id,
+  donationId: null,
+  reference: null,
+  note: "",
+});
+
+const recordAccepted = async (
+  transaction: DatabaseTransactionConnection,
+  accepted: readonly Accepted[],
+  createdAt: Date,
+): Promise<void> => {
+  if (accepted.length === 0) {
+    return;
+  }
+  const registrations = accepted.map(({ write, unitPriceCents }) => ({ ...write, unitPriceCents }));
+  await insertStoreRegistrations(transaction, registrations, createdAt);
+  await addToTotals(transaction, registrations, createdAt);
+  const paid = accepted.filter(({ costCents }) => costCents > 0);
+  await insertBalanceEntries(transaction, paid.map(toBalanceEntry), createdAt);
+  const responses = registrations.flatMap(({ idempotency, ...write }) =>
+    idempotency === null ? [] : [{ ...write, ...idempotency }],
+  );
+  await insertIdempotentResponses(transaction, responses, createdAt);
+};
+
+/** Records registrations of stores by group commit. A write that the balance does not cover is rejected alone. */
+export const createStoreRegistrationWriter = ({
+  db,
+  clock,
+  observeBatch,
+  maximumWaiting,
+}: {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly observeBatch?: BatchObserver;
+  readonly maximumWaiting?: number;
+}): StoreRegistrationWriter => {
+  const writeBatch = (batch: readonly Entry[]): Promise<readonly StoreWriteDecision<Entry>[]> =>
+    db.transaction(async (transaction) => {
+      const accountIds = [...new Set(batch.map(({ accountId }) => accountId))];
+      const balances = await lockBalances(transaction, accountIds);
+      // Under the locks: earlier requests with these keys have committed.
+      const stored = await listIdempotentResponses(transaction, keysOf(batch));
+      const decisions = decideStoreWrites(
+        batch,
+        new Map(balances.map((balance) => [balance.accountId, balance])),
+        new Map(stored.map((response) => [responseKey(response), response])),
+      );
+      const accepted = decisions.filter((decision) => decision.kind === "accepted");
+      await recordAccepted(transaction, accepted, clock.now());
+      return decisions;
+    });
+
+  const queue = createGroupCommit({
+    write: writeBatch,
+    ownerOf: ({ accountId, mode, kind }) => `${accountId}/${mode}/${kind}`,
+    observeBatch,
+    maximumWaiting,
+  });
+  return {
+    register: async (registration) => {
+      const decision = await queue.submit({ ...registration, id: newId() });
+      switch (decision.kind) {
+        case "rejected":
+          throw decision.error;
+        case "replayed":
+          return decision.response;
+        case "accepted":
+          return { responseBody: registration.responseBody, replayed: false };
+      }
+    },
+    drain: queue.drain,
+    queueLength: queue.queueLength,
+  };
+};
