@@ -12,8 +12,8 @@ import { createAuthenticator } from "../services/accounts/createAuthenticator.ts
 import type { RegistrationWriter } from "../services/registrations/registrationWriter.ts";
 
 /*
- * The baseline of the registration benchmark: the API with everything on a request's way but the database. Request id,
- * log, metrics, key, body, validation and the answer are the API's own; the writer hands back what it was given.
+ * The baseline of the registration benchmark: the API without writes to the database. Request ids, logging, metrics,
+ * authentication, parsing, validation and responses are the API's own; the writer returns its input.
  */
 
 const createEchoWriter = (): RegistrationWriter => {

@@ -1,27 +1,27 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import type { Socket } from "node:net";
-import type { LoadOrder, LoadReport } from "./support/runLoad.ts";
+import type { LoadOptions, LoadReport } from "./support/runLoad.ts";
 import { percentile } from "./support/statistics.ts";
 
 /*
- * Sends POST requests in a closed loop over kept-alive connections, from a process of its own. It writes and reads the
- * few HTTP lines that it needs itself: with a general client, the client and not the service would be what is measured.
+ * Sends POST requests in a closed loop over keep-alive connections, in a separate process. It writes and parses HTTP
+ * itself, because a general-purpose client would be the bottleneck.
  */
 
 const HEADER_END = "\r\n\r\n";
 
-type Answer = { readonly status: number; readonly length: number };
+type ParsedResponse = { readonly status: number; readonly length: number };
 
-/** The answer at the start of what was received, null while some of it is missing. */
-const readAnswer = (received: string): Answer | null => {
+/** Returns the first complete response in the received text, or null if it is incomplete. */
+const parseResponse = (received: string): ParsedResponse | null => {
   const headerEnd = received.indexOf(HEADER_END);
   if (headerEnd < 0) {
     return null;
   }
   const length = /\r\ncontent-length: (?<length>\d+)/iu.exec(received.slice(0, headerEnd + 2));
   if (length?.groups?.["length"] === undefined) {
-    throw new Error(`An answer without a length: ${received.slice(0, 500)}`);
+    throw new Error(`Response without Content-Length: ${received.slice(0, 500)}`);
   }
   const total = headerEnd + HEADER_END.length + Number(length.groups["length"]);
   return received.length < total ? null : { status: Number(received.slice(9, 12)), length: total };
@@ -29,12 +29,12 @@ const readAnswer = (received: string): Answer | null => {
 
 type Connection = {
   readonly socket: Socket;
-  readonly onPiece: (callback: (piece: string) => void) => void;
+  readonly onChunk: (callback: (chunk: string) => void) => void;
 };
 
-/** Reads into one buffer and past Node's streams: what the generator saves, the service beside it has. */
+/** Opens a connection that reads into one buffer, bypassing Node's streams, to leave the CPU to the service. */
 const openConnection = async (host: string, port: number): Promise<Connection> => {
-  let onPiece: ((piece: string) => void) | null = null;
+  let onChunk: ((chunk: string) => void) | null = null;
   const socket = connect({
     host,
     port,
@@ -42,8 +42,8 @@ const openConnection = async (host: string, port: number): Promise<Connection> =
     onread: {
       buffer: Buffer.allocUnsafe(16_384),
       callback: (bytes, buffer) => {
-        // The answers are ASCII, so that characters are bytes.
-        onPiece?.(Buffer.from(buffer.buffer, buffer.byteOffset, bytes).toString("latin1"));
+        // Responses are ASCII, so one character is one byte.
+        onChunk?.(Buffer.from(buffer.buffer, buffer.byteOffset, bytes).toString("latin1"));
         return true;
       },
     },
@@ -51,33 +51,33 @@ const openConnection = async (host: string, port: number): Promise<Connection> =
   await once(socket, "connect");
   return {
     socket,
-    onPiece: (callback) => {
-      onPiece = callback;
+    onChunk: (callback) => {
+      onChunk = callback;
     },
   };
 };
 
-const runLoad = async (order: LoadOrder): Promise<LoadReport> => {
-  const { hostname, port, pathname } = new URL(order.url);
-  const run = crypto.randomUUID();
+const runLoad = async (options: LoadOptions): Promise<LoadReport> => {
+  const { hostname, port, pathname } = new URL(options.url);
+  const runId = crypto.randomUUID();
   const latenciesMs: number[] = [];
   let sent = 0;
   let failures = 0;
   let sampleFailure: string | null = null;
-  let phase: "warm-up" | "measured" | "over" = "warm-up";
+  let phase: "warm-up" | "measuring" | "done" = "warm-up";
 
   const compose = (): string => {
     const number = String(sent).padStart(10, "0");
-    const key = order.keys[sent % order.keys.length] ?? "";
+    const key = options.keys[sent % options.keys.length] ?? "";
     const [body, headers] =
-      order.shopName === undefined
+      options.shopName === undefined
         ? [
-            `{"count":1,"attribution":"bench","metadata":{"order":"${number}"},"idempotency_key":"${run}-${number}"}`,
+            `{"count":1,"attribution":"bench","metadata":{"order":"${number}"},"idempotency_key":"${runId}-${number}"}`,
             `Authorization: ${key}\r\n`,
           ]
         : [
             `{"trees":1,"customer_name":"Ann Lee","customer_email":"ann@example.com","order_id":"#${number}"}`,
-            `api_key: ${key}\r\nshop_name: ${order.shopName}\r\nIdempotency-Key: ${run}-${number}\r\n`,
+            `api_key: ${key}\r\nshop_name: ${options.shopName}\r\nIdempotency-Key: ${runId}-${number}\r\n`,
           ];
     sent += 1;
     return (
@@ -86,8 +86,8 @@ const runLoad = async (order: LoadOrder): Promise<LoadReport> => {
     );
   };
 
-  /** One request after the other until the time is over. */
-  const keepSending = async ({ socket, onPiece }: Connection): Promise<void> => {
+  /** Sends one request after another until the time is over. */
+  const sendRequests = async ({ socket, onChunk }: Connection): Promise<void> => {
     let received = "";
     let startedAtMs = 0;
     const sendNext = (): void => {
@@ -97,20 +97,20 @@ const runLoad = async (order: LoadOrder): Promise<LoadReport> => {
     await new Promise<void>((resolve, reject) => {
       socket.on("error", reject);
       socket.on("close", () => reject(new Error("the service closed a connection")));
-      onPiece((piece) => {
-        received += piece;
-        const answer = readAnswer(received);
-        if (!answer) {
+      onChunk((chunk) => {
+        received += chunk;
+        const response = parseResponse(received);
+        if (!response) {
           return;
         }
-        if (answer.status !== 200) {
+        if (response.status !== 200) {
           failures += 1;
           sampleFailure ??= received;
-        } else if (phase === "measured") {
+        } else if (phase === "measuring") {
           latenciesMs.push(performance.now() - startedAtMs);
         }
-        received = received.slice(answer.length);
-        if (phase === "over") {
+        received = received.slice(response.length);
+        if (phase === "done") {
           resolve();
         } else {
           sendNext();
@@ -123,22 +123,22 @@ const runLoad = async (order: LoadOrder): Promise<LoadReport> => {
   };
 
   const connections = await Promise.all(
-    Array.from({ length: order.connections }, () => openConnection(hostname, Number(port))),
+    Array.from({ length: options.connections }, () => openConnection(hostname, Number(port))),
   );
   let cpu = process.cpuUsage();
   let measuredFromMs = 0;
   let measuredMs = 0;
   setTimeout(() => {
-    phase = "measured";
+    phase = "measuring";
     measuredFromMs = performance.now();
     cpu = process.cpuUsage();
-  }, order.warmUpMs);
+  }, options.warmUpMs);
   setTimeout(() => {
-    phase = "over";
+    phase = "done";
     measuredMs = performance.now() - measuredFromMs;
     cpu = process.cpuUsage(cpu);
-  }, order.warmUpMs + order.durationMs);
-  await Promise.all(connections.map(keepSending));
+  }, options.warmUpMs + options.durationMs);
+  await Promise.all(connections.map(sendRequests));
   const ascending = latenciesMs.toSorted((left, right) => left - right);
   return {
     requestsPerSecond: (latenciesMs.length / measuredMs) * 1000,
@@ -150,9 +150,9 @@ const runLoad = async (order: LoadOrder): Promise<LoadReport> => {
   };
 };
 
-const answer = async (order: LoadOrder): Promise<void> => {
-  process.send?.(await runLoad(order));
+const run = async (options: LoadOptions): Promise<void> => {
+  process.send?.(await runLoad(options));
   process.disconnect();
 };
 
-process.once("message", (order: LoadOrder) => void answer(order));
+process.once("message", (options: LoadOptions) => void run(options));

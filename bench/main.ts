@@ -16,28 +16,28 @@ import { startServices } from "./support/startServices.ts";
 
 const USAGE = `npm run bench [-- NAME… [--option N …]]
 
-Runs the benchmarks, or those named, against a PostgreSQL and a Temporal server of their own. Progress goes to stderr,
-the table to stdout.
+Runs all benchmarks, or those named, with a temporary PostgreSQL and Temporal server. Writes progress to stderr and a
+table of results to stdout.
 
-  registrations   POST /plant/trees beside an echo handler and beside pgbench
+  registrations   POST /plant/trees, compared with an echo handler and with pgbench
                   --rounds 3  --seconds 4  --connections 64
-  store           POST /app/api/plant of one store, paid from its balance, beside POST /plant/trees
+  store           POST /app/api/plant of one store, compared with POST /plant/trees
                   --rounds 3  --seconds 4  --connections 64
-  list            GET of many registrations: memory, and speed beside psql's COPY
+  list            GET of many registrations: memory, and speed compared with psql's COPY
                   --listed 1000000  --rounds 3
-  sender          meter events of a busy account, delivery for many accounts
+  sender          usage of one busy account, and of many accounts
                   --facts 100000  --accounts 1000  --traffic-seconds 30
-  evidence        evidence of one tree of many, and the dashboard of their account
+  evidence        evidence and dashboard of an account with many trees
                   --listed 1000000  --rounds 3  --seconds 4
-  charities       GET /charities/search beside the bare SQL; of the made-up catalogue or of real files
+  charities       GET /charities/search, compared with plain SQL, on generated charities or real files
                   --charities 260000  --charity-files eo1.csv,eo2.csv  --searches 600
-  growth          POST with few and many registrations on record
+  growth          POST with few and with many existing registrations
                   --existing 10000,1000000,5000000  --rounds 3  --seconds 4  --connections 64`;
 
-const wholeNumber = (name: string, text: string): number => {
+const parseInteger = (name: string, text: string): number => {
   const number = Number(text);
   if (!Number.isSafeInteger(number) || number < 1) {
-    throw new RangeError(`--${name} must be a whole number of at least 1, not ${text}.`);
+    throw new RangeError(`--${name} must be an integer of at least 1, not ${text}.`);
   }
   return number;
 };
@@ -61,35 +61,35 @@ const readArguments = () => {
     },
   });
   const repeated = {
-    rounds: wholeNumber("rounds", values.rounds),
-    roundMs: wholeNumber("seconds", values.seconds) * 1000,
-    connections: wholeNumber("connections", values.connections),
+    rounds: parseInteger("rounds", values.rounds),
+    roundMs: parseInteger("seconds", values.seconds) * 1000,
+    connections: parseInteger("connections", values.connections),
   };
   return {
     help: values.help,
     names: positionals,
     repeated,
-    list: { registrations: wholeNumber("listed", values.listed), rounds: repeated.rounds },
+    list: { registrations: parseInteger("listed", values.listed), rounds: repeated.rounds },
     charities: {
-      rows: wholeNumber("charities", values.charities),
+      rows: parseInteger("charities", values.charities),
       files: values["charity-files"].split(",").filter(Boolean),
-      searches: wholeNumber("searches", values.searches),
+      searches: parseInteger("searches", values.searches),
     },
     sender: {
-      facts: wholeNumber("facts", values.facts),
-      accounts: wholeNumber("accounts", values.accounts),
-      trafficSeconds: wholeNumber("traffic-seconds", values["traffic-seconds"]),
+      facts: parseInteger("facts", values.facts),
+      accounts: parseInteger("accounts", values.accounts),
+      trafficSeconds: parseInteger("traffic-seconds", values["traffic-seconds"]),
     },
     growth: {
       ...repeated,
-      existing: values.existing.split(",").map((count) => wholeNumber("existing", count)),
+      existing: values.existing.split(",").map((count) => parseInteger("existing", count)),
     },
   };
 };
 
 type Report = (line: string) => void;
 
-const benchmarksOf = ({
+const createBenchmarks = ({
   repeated,
   list,
   sender,
@@ -130,16 +130,18 @@ const describeConditions = async (services: Services): Promise<string> => {
     `${process.platform} ${process.arch}`,
     `Node ${process.version}`,
     `PostgreSQL ${rows[0]?.version ?? "unknown"}, durable`,
-    "medians with the least and the most of the rounds",
+    "medians of the rounds (minimum to maximum)",
   ].join("; ");
 };
 
 const main = async (): Promise<number> => {
-  const given = readArguments();
-  const benchmarks = benchmarksOf(given);
-  const unknown = given.names.filter((name) => !benchmarks.has(name));
-  if (given.help || unknown.length > 0) {
-    console.error(unknown.length > 0 ? `Unknown: ${unknown.join(", ")}\n\n${USAGE}` : USAGE);
+  const args = readArguments();
+  const benchmarks = createBenchmarks(args);
+  const unknown = args.names.filter((name) => !benchmarks.has(name));
+  if (args.help || unknown.length > 0) {
+    console.error(
+      unknown.length > 0 ? `Unknown benchmarks: ${unknown.join(", ")}\n\n${USAGE}` : USAGE,
+    );
     return unknown.length > 0 ? 2 : 0;
   }
   const services = await startServices();
@@ -149,7 +151,7 @@ const main = async (): Promise<number> => {
   const results: Result[] = [];
   try {
     for (const [name, measure] of benchmarks) {
-      if (given.names.length === 0 || given.names.includes(name)) {
+      if (args.names.length === 0 || args.names.includes(name)) {
         results.push(...(await measure(services, (line) => console.error(line))));
       }
     }
@@ -157,7 +159,7 @@ const main = async (): Promise<number> => {
   } finally {
     await services.stop();
   }
-  return results.every(({ reached }) => reached !== false) ? 0 : 1;
+  return results.every(({ isReached }) => isReached !== false) ? 0 : 1;
 };
 
 try {

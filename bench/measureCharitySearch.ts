@@ -14,7 +14,7 @@ export type CharitySizes = {
   readonly searches: number;
 };
 
-/** Twenty requests a second are a key's; one client that waits for each answer stays below with so many keys. */
+/** A key may send 20 requests a second. With this many keys in rotation, one sequential client stays below that. */
 const KEYS = 40;
 const EXTRACTED_ON = "2026-01-01";
 
@@ -25,7 +25,7 @@ const SEARCHES: readonly (readonly [string, string])[] = [
   ["nothing found", "xqzwv kkjjq"],
 ];
 
-/** Names of three words out of some hundred, so that a word occurs about as often as in the real file. */
+/** Generates names from few words, which therefore occur more often than in the real files. */
 const FILL = `
   INSERT INTO charity (ein, name, city, state, ntee, subsection, deductibility, income_code, extracted_on)
   SELECT
@@ -80,8 +80,8 @@ const timeMs = async (work: () => Promise<unknown>): Promise<number> => {
   return performance.now() - startedAtMs;
 };
 
-/** What the search cannot do without: one statement that finds the first page. */
-const bareSearch = (client: Client, name: string): Promise<unknown> => {
+/** The minimum that a search needs: one query for the first page. */
+const searchBySql = (client: Client, name: string): Promise<unknown> => {
   const conditions = name.split(" ").map((_, index) => `search_text LIKE $${index + 1}`);
   return client.query(
     `SELECT ein, name FROM charity WHERE eligible AND ${conditions.join(" AND ")}
@@ -98,7 +98,7 @@ const search = async (url: string, name: string, key: string): Promise<void> => 
     },
   );
   if (!response.ok) {
-    throw new Error(`A search was answered ${response.status}.`);
+    throw new Error(`A search returned status ${response.status}.`);
   }
   await response.arrayBuffer();
 };
@@ -106,7 +106,7 @@ const search = async (url: string, name: string, key: string): Promise<void> => 
 const describe = (ascending: readonly number[]): string =>
   `${median(ascending).toFixed(1)} ms, p99 ${percentile(ascending, 0.99).toFixed(1)} ms`;
 
-/** Searches, one after the other, through the API and as bare SQL in turn. */
+/** Searches in sequence, alternating between the API and plain SQL. */
 export const measureCharitySearch = async (
   services: Services,
   sizes: CharitySizes,
@@ -114,7 +114,7 @@ export const measureCharitySearch = async (
 ): Promise<readonly Result[]> => {
   const databaseUrl = await services.createDatabase("charities");
   const charities = await fillCatalogue(databaseUrl, sizes);
-  report(`charities: ${charities} that may be found`);
+  report(`charities: ${charities} eligible`);
   const ids = Array.from({ length: KEYS }, () => crypto.randomUUID());
   const keys = await createAccounts(databaseUrl, ids);
   const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
@@ -128,17 +128,17 @@ export const measureCharitySearch = async (
       for (let round = 0; round < sizes.searches / SEARCHES.length; round += 1) {
         const key = keys[round % KEYS] ?? "";
         measured.push(await timeMs(() => search(api.address, name, key)));
-        bare.push(await timeMs(() => bareSearch(client, name)));
+        bare.push(await timeMs(() => searchBySql(client, name)));
       }
       const ordered = [measured, bare].map((times) => times.toSorted((a, b) => a - b));
       report(`charities: ${what} done`);
       results.push({
-        what: `Search of ${charities.toLocaleString("en-US")} charities: ${what}, beside bare SQL`,
+        what: `Search of ${charities.toLocaleString("en-US")} charities: ${what}, compared with plain SQL`,
         measured: describe(ordered[0] ?? []),
         baseline: describe(ordered[1] ?? []),
         ratio: (median(measured) / median(bare)).toFixed(1),
         goal: "",
-        reached: null,
+        isReached: null,
       });
     }
     return results;

@@ -8,7 +8,7 @@ import type { Program, Services } from "./support/startServices.ts";
 import { describeSpread, median } from "./support/statistics.ts";
 
 export type GrowthSizes = {
-  /** Numbers of registrations that exist already, the first is the baseline. */
+  /** Numbers of existing registrations. The first is the baseline. */
   readonly existing: readonly number[];
   readonly connections: number;
   readonly rounds: number;
@@ -17,19 +17,19 @@ export type GrowthSizes = {
 
 const SPAN_SECONDS = 30 * 24 * 3600;
 const WARM_UP_MS = 1500;
-/** A cost is called flat when it rises by no more than this. */
+/** Highest growth of a cost that counts as flat. */
 const FLAT = 1.15;
 
 const rateAt = (reports: readonly LoadReport[], index: number): number =>
   reports[index]?.requestsPerSecond ?? Number.NaN;
 
-/** The cost of a POST on one account that has few, many, very many registrations: a database and an API for each. */
+/** Compares the cost of a POST with few and with many existing registrations, each in its own database and API. */
 export const measureGrowth = async (
   services: Services,
   { existing, connections, rounds, roundMs }: GrowthSizes,
   report: (line: string) => void,
 ): Promise<readonly Result[]> => {
-  const places: {
+  const setups: {
     readonly name: string;
     readonly keys: readonly string[];
     readonly api: Program;
@@ -47,16 +47,16 @@ export const measureGrowth = async (
       reported: true,
     });
     report(
-      `${count} registrations filled in ${((performance.now() - startedAtMs) / 1000).toFixed(0)} s`,
+      `${count} registrations inserted in ${((performance.now() - startedAtMs) / 1000).toFixed(0)} s`,
     );
     const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
-    places.push({ name, keys, api });
+    setups.push({ name, keys, api });
   }
-  const kept = await repeatUndisturbed(
+  const measuredRounds = await repeatUndisturbed(
     rounds,
     async () => {
       const reports: LoadReport[] = [];
-      for (const { keys, api } of places) {
+      for (const { keys, api } of setups) {
         reports.push(
           await runLoad({
             url: `${api.address}/plant/trees`,
@@ -71,25 +71,27 @@ export const measureGrowth = async (
     },
     (reports, others) =>
       report(
-        `POST with ${existing.join(", ")} on record: ` +
+        `POST with ${existing.join(", ")} existing registrations: ` +
           `${reports.map(({ requestsPerSecond }) => requestsPerSecond.toFixed(0)).join(", ")}/s; ` +
-          `others ${((others ?? 0) * 100).toFixed(0)} % of the machine`,
+          `other processes ${((others ?? 0) * 100).toFixed(0)} % of CPU`,
       ),
   );
-  for (const { name, api } of places) {
+  for (const { name, api } of setups) {
     await api.stop();
     await services.dropDatabase(name);
   }
   const [first = 0] = existing;
   return existing.slice(1).map((count, index) => {
-    const cost = median(kept.map((reports) => rateAt(reports, 0) / rateAt(reports, index + 1)));
+    const cost = median(
+      measuredRounds.map((reports) => rateAt(reports, 0) / rateAt(reports, index + 1)),
+    );
     return {
-      what: `POST with ${count} on record: requests/s to those with ${first}`,
-      measured: describeSpread(kept.map((reports) => rateAt(reports, index + 1))),
-      baseline: describeSpread(kept.map((reports) => rateAt(reports, 0))),
+      what: `POST with ${count} existing registrations: requests/s compared with ${first}`,
+      measured: describeSpread(measuredRounds.map((reports) => rateAt(reports, index + 1))),
+      baseline: describeSpread(measuredRounds.map((reports) => rateAt(reports, 0))),
       ratio: (1 / cost).toFixed(2),
       goal: `flat: at least ${(1 / FLAT).toFixed(2)}`,
-      reached: cost <= FLAT,
+      isReached: cost <= FLAT,
     };
   });
 };

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { request } from "node:http";
 import type { IncomingMessage } from "node:http";
-import { commandPath } from "./support/commandPath.ts";
+import { findCommand } from "./support/findCommand.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
@@ -17,7 +17,7 @@ const SPAN_SECONDS = 30 * 24 * 3600;
 const SAMPLE_MS = 50;
 const MIB = 1024 * 1024;
 
-/** The same objects as the list's, made by the same functions, in the same order, without paging. */
+/** Selects the same objects as the list, with the same functions and in the same order, without paging. */
 const copyStatement = (accountId: string): string => `
   COPY (
     SELECT json_build_object(
@@ -35,8 +35,8 @@ const copyStatement = (accountId: string): string => `
     ORDER BY created_at DESC, id DESC
   ) TO STDOUT`;
 
-/** Bytes of memory that a process holds, NaN on systems that do not tell. */
-const readResident = (pid: number): number => {
+/** Returns the resident memory of a process in bytes, NaN if the system does not report it. */
+const readResidentBytes = (pid: number): number => {
   if (process.platform !== "linux") {
     return Number.NaN;
   }
@@ -50,23 +50,23 @@ type Fetched = {
   readonly grownBytes: number;
 };
 
-/** Reads the whole list and watches the API's memory meanwhile. */
+/** Reads the whole list while sampling the memory of the API process. */
 const fetchList = async (url: string, key: string, pid: number): Promise<Fetched> => {
-  const before = readResident(pid);
-  let most = before;
+  const before = readResidentBytes(pid);
+  let peak = before;
   const sampling = setInterval(() => {
-    most = Math.max(most, readResident(pid));
+    peak = Math.max(peak, readResidentBytes(pid));
   }, SAMPLE_MS);
   const startedAtMs = performance.now();
   const call = request(url, { headers: { Authorization: key } });
   call.end();
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- events are not typed; a response has this one value.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- events are not typed; `response` has one value.
   const [response] = (await once(call, "response")) as [IncomingMessage];
   let bytes = 0;
   let tail = "";
-  for await (const piece of response as AsyncIterable<Buffer>) {
-    bytes += piece.length;
-    tail = piece.subarray(-2).toString();
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    tail = chunk.subarray(-2).toString();
   }
   clearInterval(sampling);
   if (response.statusCode !== 200 || tail !== "]}") {
@@ -75,13 +75,13 @@ const fetchList = async (url: string, key: string, pid: number): Promise<Fetched
   return {
     seconds: (performance.now() - startedAtMs) / 1000,
     bytes,
-    grownBytes: most - before,
+    grownBytes: peak - before,
   };
 };
 
-/** @returns seconds that psql takes for the same text; null where psql is missing */
+/** Returns the seconds that psql needs to copy the same list, null if psql is not installed. */
 const copyList = async (databaseUrl: string, accountId: string): Promise<number | null> => {
-  const psql = await commandPath("psql");
+  const psql = await findCommand("psql");
   if (psql === null) {
     return null;
   }
@@ -91,12 +91,12 @@ const copyList = async (databaseUrl: string, accountId: string): Promise<number 
   });
   const [code] = await once(child, "exit");
   if (code !== 0) {
-    throw new Error(`psql ended with ${String(code)}.`);
+    throw new Error(`psql exited with code ${String(code)}.`);
   }
   return (performance.now() - startedAtMs) / 1000;
 };
 
-/** GET of a list without pages: the API's memory, and its speed beside psql's COPY of the same JSON. */
+/** Measures GET of a whole list: the API's memory growth, and its speed compared with psql's COPY of the same JSON. */
 export const measureList = async (
   services: Services,
   { registrations, rounds }: ListSizes,
@@ -111,8 +111,8 @@ export const measureList = async (
     spanSeconds: SPAN_SECONDS,
     reported: true,
   });
-  // A fresh process each time: what one list has left behind would hide what the next one takes.
-  const fetchFromFresh = async (): Promise<Fetched> => {
+  // A new process each time, because memory left over from one list would hide the growth by the next.
+  const fetchFromNewProcess = async (): Promise<Fetched> => {
     const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
     const url = `${api.address}/plant/trees`;
     await fetchList(`${url}?created_at=2100-01-01`, key, api.pid);
@@ -120,45 +120,45 @@ export const measureList = async (
     await api.stop();
     return fetched;
   };
-  const kept = await repeatUndisturbed(
+  const results = await repeatUndisturbed(
     rounds,
     async () => ({
-      fetched: await fetchFromFresh(),
+      fetched: await fetchFromNewProcess(),
       copySeconds: await copyList(databaseUrl, accountId),
     }),
     ({ fetched, copySeconds }, others) =>
       report(
         `GET of ${registrations}: ${fetched.seconds.toFixed(1)} s for ${(fetched.bytes / MIB).toFixed(0)} MiB, ` +
-          `${(fetched.grownBytes / MIB).toFixed(0)} MiB more memory; ` +
-          `COPY ${copySeconds?.toFixed(1) ?? "-"} s; others ${((others ?? 0) * 100).toFixed(0)} % of the machine`,
+          `${(fetched.grownBytes / MIB).toFixed(0)} MiB of memory growth; ` +
+          `COPY ${copySeconds?.toFixed(1) ?? "-"} s; other processes ${((others ?? 0) * 100).toFixed(0)} % of CPU`,
       ),
   );
   await services.dropDatabase("list");
-  const grownMib = Math.max(...kept.map(({ fetched }) => fetched.grownBytes / MIB));
-  const copies = kept.flatMap(({ copySeconds }) => copySeconds ?? []);
+  const grownMib = Math.max(...results.map(({ fetched }) => fetched.grownBytes / MIB));
+  const copies = results.flatMap(({ copySeconds }) => copySeconds ?? []);
   const speed = median(
-    kept.map(({ fetched, copySeconds }) => (copySeconds ?? Number.NaN) / fetched.seconds),
+    results.map(({ fetched, copySeconds }) => (copySeconds ?? Number.NaN) / fetched.seconds),
   );
   const what = `GET of ${registrations} registrations`;
   return [
     {
       what: `${what}: memory`,
       measured: `${grownMib.toFixed(0)} MiB at most`,
-      baseline: `${((kept[0]?.fetched.bytes ?? 0) / MIB).toFixed(0)} MiB of JSON`,
+      baseline: `${((results[0]?.fetched.bytes ?? 0) / MIB).toFixed(0)} MiB of JSON`,
       ratio: "",
       goal: "under 64 MiB",
-      reached: Number.isNaN(grownMib) ? null : grownMib < 64,
+      isReached: Number.isNaN(grownMib) ? null : grownMib < 64,
     },
     {
-      what: `${what}: speed to psql's COPY`,
+      what: `${what}: speed compared with psql's COPY`,
       measured: `${describeSpread(
-        kept.map(({ fetched }) => fetched.seconds),
+        results.map(({ fetched }) => fetched.seconds),
         1,
       )} s`,
-      baseline: copies.length === 0 ? "psql is missing" : `${describeSpread(copies, 1)} s`,
+      baseline: copies.length === 0 ? "psql not installed" : `${describeSpread(copies, 1)} s`,
       ratio: copies.length === 0 ? "" : speed.toFixed(2),
       goal: "at least 0.50",
-      reached: copies.length === 0 ? null : speed >= 0.5,
+      isReached: copies.length === 0 ? null : speed >= 0.5,
     },
   ];
 };

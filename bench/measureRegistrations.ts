@@ -15,16 +15,16 @@ export type RegistrationSizes = {
 
 const MANY_ACCOUNTS = 1000;
 
-/** As many as the API's own pool has by default. */
+/** Default pool size of the API. */
 const POOL_CLIENTS = 10;
 
-/** The first round of a process is slow for seconds, until its code is compiled. */
+/** A process is slow for the first seconds, until its code is compiled. */
 const WARM_UP_MS = 4000;
 
 type Round = {
   readonly api: LoadReport;
   readonly echo: LoadReport;
-  /** With as many clients as the API is sent requests at once, and with as many as a usual pool. */
+  /** Rates of pgbench with as many clients as the API has connections, and with POOL_CLIENTS. */
   readonly rowByRow: number | null;
   readonly rowByRowPool: number | null;
 };
@@ -41,28 +41,28 @@ const describeRound = (
   return (
     `POST over ${accounts}: API ${describeLoad(api)}; echo ${describeLoad(echo)}; ` +
     `pgbench ${rowByRow?.toFixed(0) ?? "-"}/s, with ${POOL_CLIENTS} clients ${rowByRowPool?.toFixed(0) ?? "-"}/s; ` +
-    `others ${others === null ? "?" : (others * 100).toFixed(0)} % of the machine`
+    `other processes ${others === null ? "?" : (others * 100).toFixed(0)} % of CPU`
   );
 };
 
-/** Compares a number of the API with the baseline's of the same round. */
+/** Compares a value of the API with the baseline of the same round. */
 const compare = (
   rounds: readonly Round[],
   {
-    of,
-    to,
+    value,
+    baseline,
     digits = 0,
   }: {
-    readonly of: (round: Round) => number;
-    readonly to: (round: Round) => number | null;
+    readonly value: (round: Round) => number;
+    readonly baseline: (round: Round) => number | null;
     readonly digits?: number;
   },
 ): Pick<Result, "measured" | "baseline"> & { readonly ratio: number } => {
-  const baselines = rounds.flatMap((round) => to(round) ?? []);
+  const baselines = rounds.flatMap((round) => baseline(round) ?? []);
   return {
-    measured: describeSpread(rounds.map(of), digits),
-    baseline: baselines.length === 0 ? "program missing" : describeSpread(baselines, digits),
-    ratio: median(rounds.map((round) => of(round) / (to(round) ?? Number.NaN))),
+    measured: describeSpread(rounds.map(value), digits),
+    baseline: baselines.length === 0 ? "pgbench not installed" : describeSpread(baselines, digits),
+    ratio: median(rounds.map((round) => value(round) / (baseline(round) ?? Number.NaN))),
   };
 };
 
@@ -72,7 +72,7 @@ const summarize = (
   rounds: readonly Round[],
 ): readonly Result[] => {
   const where = accounts === 1 ? "POST, one account" : `POST, ${accounts} accounts`;
-  const isPromised = accounts === 1;
+  const hasGoal = accounts === 1;
   const rate = (round: Round): number => round.api.requestsPerSecond;
   const line = (
     what: string,
@@ -83,35 +83,39 @@ const summarize = (
     ...compared,
     ratio: Number.isNaN(ratio) ? "" : ratio.toFixed(2),
     goal: goal?.text ?? "",
-    reached: goal && !Number.isNaN(ratio) ? goal.isReached(ratio) : null,
+    isReached: goal && !Number.isNaN(ratio) ? goal.isReached(ratio) : null,
   });
   return [
     line(
-      "requests/s to the echo handler's",
-      compare(rounds, { of: rate, to: ({ echo }) => echo.requestsPerSecond }),
-      isPromised ? { text: "at least 0.90", isReached: (ratio) => ratio >= 0.9 } : null,
+      "requests/s compared with the echo handler",
+      compare(rounds, { value: rate, baseline: ({ echo }) => echo.requestsPerSecond }),
+      hasGoal ? { text: "at least 0.90", isReached: (ratio) => ratio >= 0.9 } : null,
     ),
     line(
-      "p99 ms to the echo handler's",
-      compare(rounds, { of: ({ api }) => api.p99Ms, to: ({ echo }) => echo.p99Ms, digits: 1 }),
-      isPromised ? { text: "at most 2.00", isReached: (ratio) => ratio <= 2 } : null,
+      "p99 ms compared with the echo handler",
+      compare(rounds, {
+        value: ({ api }) => api.p99Ms,
+        baseline: ({ echo }) => echo.p99Ms,
+        digits: 1,
+      }),
+      hasGoal ? { text: "at most 2.00", isReached: (ratio) => ratio <= 2 } : null,
     ),
     line(
-      `requests/s to pgbench row by row, ${connections} clients`,
-      compare(rounds, { of: rate, to: ({ rowByRow }) => rowByRow }),
-      isPromised ? { text: "at least 6.00", isReached: (ratio) => ratio >= 6 } : null,
+      `requests/s compared with pgbench row by row, ${connections} clients`,
+      compare(rounds, { value: rate, baseline: ({ rowByRow }) => rowByRow }),
+      hasGoal ? { text: "at least 6.00", isReached: (ratio) => ratio >= 6 } : null,
     ),
     line(
-      `requests/s to pgbench row by row, ${POOL_CLIENTS} clients`,
-      compare(rounds, { of: rate, to: ({ rowByRowPool }) => rowByRowPool }),
+      `requests/s compared with pgbench row by row, ${POOL_CLIENTS} clients`,
+      compare(rounds, { value: rate, baseline: ({ rowByRowPool }) => rowByRowPool }),
       null,
     ),
   ];
 };
 
 /**
- * POST /plant/trees beside an echo handler in the same framework, and beside PostgreSQL itself where every request is a
- * transaction of its own. A round measures all of them one after the other, so that a slow minute is slow for all.
+ * Compares POST /plant/trees with an echo handler in the same framework, and with PostgreSQL when each request is one
+ * transaction. A round measures all of them in sequence, so that a slow minute of the machine affects all of them.
  */
 export const measureRegistrations = async (
   services: Services,
@@ -140,7 +144,7 @@ export const measureRegistrations = async (
         clients,
         durationMs: roundMs,
       });
-    const kept = await repeatUndisturbed(
+    const measuredRounds = await repeatUndisturbed(
       rounds,
       async (): Promise<Round> => ({
         echo: await runLoad({ ...load, url: `${echo.address}/plant/trees` }),
@@ -150,7 +154,7 @@ export const measureRegistrations = async (
       }),
       (round, others) => report(describeRound(accounts, round, others)),
     );
-    results.push(...summarize(accounts, connections, kept));
+    results.push(...summarize(accounts, connections, measuredRounds));
   }
   await api.stop();
   await echo.stop();

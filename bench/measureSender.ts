@@ -19,7 +19,7 @@ export type SenderSizes = {
 };
 
 const FACTS_SPAN_SECONDS = 60;
-/** About what a call to Stripe takes from far away. */
+/** Typical duration of a call to Stripe from another continent. */
 const STRIPE_LATENCY_MS = 100;
 const LOAD_CONNECTIONS = 16;
 const DRAIN_WITHIN_MS = 10 * 60 * 1000;
@@ -30,14 +30,14 @@ type Drained = {
   readonly events: number;
   readonly attempts: number;
   readonly lastSettledAt: Date;
-  /** Seconds from the end of an event's second to its delivery. */
+  /** Seconds from the end of a meter event's second to its delivery. */
   readonly lagsSeconds: readonly number[];
 };
 
 const accountIds = (count: number): readonly string[] =>
   Array.from({ length: count }, () => crypto.randomUUID());
 
-/** Waits until everything of the accounts is delivered and answers how that went. */
+/** Waits until all usage of the accounts is delivered and returns statistics of the delivery. */
 const waitUntilDrained = async (
   databaseUrl: string,
   accounts: readonly string[],
@@ -59,7 +59,9 @@ const waitUntilDrained = async (
         break;
       }
       if (performance.now() > deadline) {
-        throw new Error(`Usage still waits ${DRAIN_WITHIN_MS / 1000} seconds after the traffic.`);
+        throw new Error(
+          `Usage is still pending ${DRAIN_WITHIN_MS / 1000} seconds after the traffic.`,
+        );
       }
       await sleep(POLL_MS);
     }
@@ -85,10 +87,10 @@ const waitUntilDrained = async (
   }
 };
 
-/** The units that were delivered must be those that were registered, or the time means nothing. */
+/** @throws Error unless all registered units were delivered; the measured time would mean nothing otherwise */
 const requireUnits = ({ units }: Drained, expected: number): void => {
   if (units !== expected) {
-    throw new Error(`${units} units were delivered of ${expected} that were registered.`);
+    throw new Error(`${units} of ${expected} registered units were delivered.`);
   }
 };
 
@@ -116,18 +118,20 @@ const measureBusyAccount = async (
   await services.dropDatabase("busy_account");
   requireUnits(drained, facts);
   const seconds = (drained.lastSettledAt.getTime() - startedAt) / 1000;
-  report(`sender, one account: ${drained.events} events, ${seconds.toFixed(1)} s with the start`);
+  report(
+    `sender, one account: ${drained.events} events, ${seconds.toFixed(1)} s including startup`,
+  );
   return {
     what: `sender: ${facts} facts of one account in ${FACTS_SPAN_SECONDS} s`,
     measured: `${drained.events} events, ${seconds.toFixed(1)} s after the worker's start`,
     baseline: `${facts} facts`,
     ratio: `1 : ${(facts / drained.events).toFixed(0)}`,
     goal: `at most ${FACTS_SPAN_SECONDS + 1} events`,
-    reached: drained.events <= FACTS_SPAN_SECONDS + 1,
+    isReached: drained.events <= FACTS_SPAN_SECONDS + 1,
   };
 };
 
-/** One registration a second for each account, as the API's writer makes them. */
+/** Registers one unit per account and second, through the API's registration writer. */
 const runTraffic = async (
   databaseUrl: string,
   accounts: readonly string[],
@@ -136,7 +140,7 @@ const runTraffic = async (
   const db = await openPool(databaseUrl);
   const writer = createRegistrationWriter({ db, clock: systemClock });
   try {
-    // The middle of a second, so that no slow write ends up in the next.
+    // Early in a second, so that a slow write does not end in the next one.
     const startMs = Math.ceil(Date.now() / 1000) * 1000 + 200;
     for (let second = 0; second < seconds; second += 1) {
       await sleep(Math.max(0, startMs + second * 1000 - Date.now()));
@@ -164,7 +168,7 @@ const runTraffic = async (
 const measureManyAccounts = async (
   services: Services,
   { accounts: count, trafficSeconds }: SenderSizes,
-  { stripe, loaded }: { readonly stripe: boolean; readonly loaded: boolean },
+  { stripe, withLoad }: { readonly stripe: boolean; readonly withLoad: boolean },
   report: (line: string) => void,
 ): Promise<Result> => {
   const databaseUrl = await services.createDatabase("many_accounts");
@@ -178,13 +182,13 @@ const measureManyAccounts = async (
   const settings = {
     DATABASE_URL: databaseUrl,
     TEMPORAL_ADDRESS: await services.startTemporal(),
-    // As often as with a partner that is not simulated: this is about usage.
+    // The interval of a real partner, because this benchmark is about usage.
     PLANTING_ORDER_INTERVAL_SECONDS: "86400",
     ...(double ? { STRIPE_SECRET_KEY: double.secretKey, STRIPE_API_BASE: double.url } : {}),
   };
   const worker = await services.startProgram("worker/main.ts", settings);
-  const api = loaded ? await services.startProgram("api/main.ts", settings) : null;
-  const readOthers = await watchMachine();
+  const api = withLoad ? await services.startProgram("api/main.ts", settings) : null;
+  const readOtherShare = await watchMachine();
   const loading = api
     ? runLoad({
         url: `${api.address}/plant/trees`,
@@ -197,7 +201,7 @@ const measureManyAccounts = async (
   const endedAt = await runTraffic(databaseUrl, accounts, trafficSeconds);
   const load = await loading;
   const drained = await waitUntilDrained(databaseUrl, accounts);
-  const others = await readOthers();
+  const others = await readOtherShare();
   await worker.stop();
   await api?.stop();
   await double?.close();
@@ -205,29 +209,29 @@ const measureManyAccounts = async (
   requireUnits(drained, count * trafficSeconds);
   const afterSeconds = (drained.lastSettledAt.getTime() - endedAt.getTime()) / 1000;
   const to = stripe ? `Stripe double (${STRIPE_LATENCY_MS} ms)` : "ledger";
-  const meanwhile = load ? `API under load (${load.requestsPerSecond.toFixed(0)}/s)` : "API idle";
+  const apiState = load ? `API under load (${load.requestsPerSecond.toFixed(0)}/s)` : "API idle";
   report(
-    `sender, ${count} accounts to ${to}, ${meanwhile}: last event ${afterSeconds.toFixed(1)} s after the traffic, ` +
-      `${drained.attempts} calls for ${drained.events} events; others ${((others ?? 0) * 100).toFixed(0)} % of the machine`,
+    `sender, ${count} accounts to ${to}, ${apiState}: last event ${afterSeconds.toFixed(1)} s after the traffic, ` +
+      `${drained.attempts} calls for ${drained.events} events; other processes ${((others ?? 0) * 100).toFixed(0)} % of CPU`,
   );
   return {
-    what: `sender: ${count} accounts, 1 fact/s each, ${trafficSeconds} s, ${to}, ${meanwhile}`,
+    what: `sender: ${count} accounts, 1 fact/s each, ${trafficSeconds} s, ${to}, ${apiState}`,
     measured: `last event ${afterSeconds.toFixed(1)} s after the end; median ${median(drained.lagsSeconds).toFixed(1)} s`,
     baseline: `${count * trafficSeconds} facts`,
     ratio: `${drained.attempts} calls`,
     goal: "",
-    reached: null,
+    isReached: null,
   };
 };
 
-/** How usage reaches the processor: a real worker and Temporal server, the built-in ledger and the Stripe double. */
+/** Measures how fast usage reaches the built-in ledger and the Stripe double, with a real worker and Temporal server. */
 export const measureSender = async (
   services: Services,
   sizes: SenderSizes,
   report: (line: string) => void,
 ): Promise<readonly Result[]> => [
   await measureBusyAccount(services, sizes.facts, report),
-  await measureManyAccounts(services, sizes, { stripe: false, loaded: false }, report),
-  await measureManyAccounts(services, sizes, { stripe: false, loaded: true }, report),
-  await measureManyAccounts(services, sizes, { stripe: true, loaded: false }, report),
+  await measureManyAccounts(services, sizes, { stripe: false, withLoad: false }, report),
+  await measureManyAccounts(services, sizes, { stripe: false, withLoad: true }, report),
+  await measureManyAccounts(services, sizes, { stripe: true, withLoad: false }, report),
 ];

@@ -12,10 +12,10 @@ import type { Services } from "./support/startServices.ts";
 import { describeSpread, median } from "./support/statistics.ts";
 
 const WARM_UP_MS = 1500;
-/** More than any run spends. */
+/** More than any run can spend. */
 const BALANCE_CENTS = 10_000_000_000;
 
-const createRichStore = async (databaseUrl: string) => {
+const createFundedStore = async (databaseUrl: string) => {
   const db = await openPool(databaseUrl);
   const deps = { db, clock: systemClock };
   try {
@@ -47,25 +47,25 @@ const describeLoad = ({ requestsPerSecond, p99Ms }: LoadReport): string =>
 const compare = (
   what: string,
   rounds: readonly Round[],
-  of: (load: LoadReport) => number,
+  value: (load: LoadReport) => number,
   digits: number,
 ): Result => ({
-  what: `POST of one store: ${what} to one organization's`,
+  what: `POST of one store: ${what} compared with one organization`,
   measured: describeSpread(
-    rounds.map(({ store }) => of(store)),
+    rounds.map(({ store }) => value(store)),
     digits,
   ),
   baseline: describeSpread(
-    rounds.map(({ standalone }) => of(standalone)),
+    rounds.map(({ standalone }) => value(standalone)),
     digits,
   ),
-  ratio: median(rounds.map(({ store, standalone }) => of(store) / of(standalone))).toFixed(2),
+  ratio: median(rounds.map(({ store, standalone }) => value(store) / value(standalone))).toFixed(2),
   goal: "",
-  reached: null,
+  isReached: null,
 });
 
 /**
- * POST /app/api/plant of one store, balance, books, customer's indexes and idempotency key included, beside
+ * Compares POST /app/api/plant of one store, with balance, ledger, customer indexes and idempotency keys, with
  * POST /plant/trees of one organization in the same process.
  */
 export const measureStore = async (
@@ -75,10 +75,10 @@ export const measureStore = async (
 ): Promise<readonly Result[]> => {
   const databaseUrl = await services.createDatabase("store");
   const [key = ""] = await createAccounts(databaseUrl, [crypto.randomUUID()]);
-  const { domain, apiKeyProd } = await createRichStore(databaseUrl);
+  const { domain, apiKeyProd } = await createFundedStore(databaseUrl);
   const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
   const load = { connections, warmUpMs: WARM_UP_MS, durationMs: roundMs };
-  const kept = await repeatUndisturbed(
+  const results = await repeatUndisturbed(
     rounds,
     async (): Promise<Round> => ({
       standalone: await runLoad({ ...load, keys: [key], url: `${api.address}/plant/trees` }),
@@ -97,7 +97,7 @@ export const measureStore = async (
   await api.stop();
   await services.dropDatabase("store");
   return [
-    compare("requests/s", kept, ({ requestsPerSecond }) => requestsPerSecond, 0),
-    compare("p99 ms", kept, ({ p99Ms }) => p99Ms, 1),
+    compare("requests/s", results, ({ requestsPerSecond }) => requestsPerSecond, 0),
+    compare("p99 ms", results, ({ p99Ms }) => p99Ms, 1),
   ];
 };

@@ -3,7 +3,7 @@ import { insertAccount } from "../../db/accounts/accounts.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 
-/** Creates organizations with the given ids, each with a production key; the keys come back in the same order. */
+/** Creates organizations with the given ids and returns one production key for each, in the same order. */
 export const createAccounts = async (
   databaseUrl: string,
   ids: readonly string[],

@@ -1,9 +1,9 @@
 import { Client } from "pg";
 
 /**
- * Puts an account's registrations and their usage facts on record, ending some seconds ago, as the service would have
- * left them. Faster than the service: references are not checked, and there is one total for all.
- * @param reported whether their usage has been sent, in one meter event
+ * Inserts an account's registrations, up to a few seconds ago, with the usage facts and totals that the service would
+ * have written. Skips foreign keys and updates each total once, which is faster than the service.
+ * @param reported whether the usage counts as sent, in one meter event
  */
 export const fillRegistrations = async (
   databaseUrl: string,
@@ -45,7 +45,7 @@ export const fillRegistrations = async (
          CROSS JOIN generate_series(0, $2::bigint - 1) AS number
          CROSS JOIN LATERAL (
            SELECT start + make_interval(secs => $3::double precision * number / $2::bigint) AS created_at
-         ) AS instant
+         ) AS time
          RETURNING id, created_at
        )
        INSERT INTO usage_fact (account_id, mode, meter, registration_id, quantity, second, meter_event_id)
@@ -60,7 +60,7 @@ export const fillRegistrations = async (
        VALUES ($1, 'live', 'tree', 'all', $2), ($1, 'live', 'tree', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM'), $2)`,
       [accountId, count],
     );
-    // What autovacuum would have done by the time that so much has come together.
+    // With this many rows, autovacuum would have run.
     await client.query("VACUUM (ANALYZE) registration, usage_fact, impact_total");
     await client.query("CHECKPOINT");
   } finally {

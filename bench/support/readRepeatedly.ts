@@ -10,15 +10,15 @@ const readOnce = (agent: Agent, url: string, headers: Readonly<Record<string, st
       response.once("end", () =>
         response.statusCode === 200
           ? resolve()
-          : reject(new Error(`${url} answered ${response.statusCode ?? "nothing"}`)),
+          : reject(new Error(`${url} returned status ${response.statusCode ?? "unknown"}`)),
       );
     }).once("error", reject);
   });
 
 /**
- * Reads over kept-alive connections in a closed loop. The client is a general one and takes its share: its numbers are for
- * comparison with one another.
- * @param urls taken in turn
+ * Sends GET requests over keep-alive connections in a closed loop. Node's HTTP client takes a share of the CPU, so compare
+ * the results only with one another.
+ * @param urls used in rotation
  */
 export const readRepeatedly = async ({
   urls,
@@ -37,7 +37,7 @@ export const readRepeatedly = async ({
   const latenciesMs: number[] = [];
   const startedAtMs = performance.now() + warmUpMs;
   let next = 0;
-  const readOn = async (): Promise<void> => {
+  const sendRequests = async (): Promise<void> => {
     while (performance.now() < startedAtMs + durationMs) {
       const sentAtMs = performance.now();
       await readOnce(agent, urls[next++ % urls.length] ?? "", headers);
@@ -46,7 +46,7 @@ export const readRepeatedly = async ({
       }
     }
   };
-  await Promise.all(Array.from({ length: connections }, readOn));
+  await Promise.all(Array.from({ length: connections }, sendRequests));
   agent.destroy();
   return {
     requestsPerSecond: (latenciesMs.length / durationMs) * 1000,

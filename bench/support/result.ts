@@ -1,30 +1,30 @@
-/** One line of the table that a run prints. */
+/** One row of the printed table. */
 export type Result = {
   readonly what: string;
   readonly measured: string;
   readonly baseline: string;
   readonly ratio: string;
   readonly goal: string;
-  /** Null where nothing is promised. */
-  readonly reached: boolean | null;
+  /** Null without a goal. */
+  readonly isReached: boolean | null;
 };
 
 const HEAD = ["what", "measured", "baseline", "ratio", "goal", "reached"] as const;
 
-const reachedWord = (reached: boolean | null): string =>
-  reached === null ? "" : reached ? "yes" : "NO";
+const formatReached = (isReached: boolean | null): string =>
+  isReached === null ? "" : isReached ? "yes" : "NO";
 
-/** The results as a Markdown table whose columns also line up on a terminal. */
+/** Formats results as a Markdown table with aligned columns. */
 export const formatTable = (results: readonly Result[]): string => {
   const rows = [
     HEAD,
-    ...results.map(({ what, measured, baseline, ratio, goal, reached }) => [
+    ...results.map(({ what, measured, baseline, ratio, goal, isReached }) => [
       what,
       measured,
       baseline,
       ratio,
       goal,
-      reachedWord(reached),
+      formatReached(isReached),
     ]),
   ];
   const widths = HEAD.map((_, column) =>

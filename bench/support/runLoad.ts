@@ -2,11 +2,11 @@ import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
 
-export type LoadOrder = {
+export type LoadOptions = {
   readonly url: string;
-  /** Taken in turn. */
+  /** Used in rotation. */
   readonly keys: readonly string[];
-  /** Plants for this store; without it the requests are the standalone interface's. */
+  /** Domain of a store. If absent, the requests are for the standalone interface. */
   readonly shopName?: string;
   readonly connections: number;
   readonly warmUpMs: number;
@@ -19,7 +19,7 @@ const loadReport = z.strictObject({
   p99Ms: z.number(),
   failures: z.int(),
   sampleFailure: z.string().nullable(),
-  /** The generator's own share of one core: near 1 it would be what is measured. */
+  /** CPU use of the generator, as a share of one core. Near 1, the generator is the bottleneck. */
   cpuShare: z.number(),
 });
 
@@ -28,15 +28,15 @@ export type LoadReport = z.output<typeof loadReport>;
 const GENERATOR = fileURLToPath(new URL("../loadGenerator.ts", import.meta.url));
 
 /**
- * Sends registrations from a process of its own.
- * @throws Error when a request failed: a measurement of refusals says nothing
+ * Sends registrations from a separate process.
+ * @throws Error when a request failed, because error responses say nothing about speed
  */
-export const runLoad = async (order: LoadOrder): Promise<LoadReport> => {
+export const runLoad = async (options: LoadOptions): Promise<LoadReport> => {
   const child = fork(GENERATOR, { stdio: ["ignore", "inherit", "inherit", "ipc"] });
   const report = await new Promise<LoadReport>((resolve, reject) => {
     child.once("message", (message) => resolve(loadReport.parse(message)));
-    child.once("exit", (code) => reject(new Error(`The load generator ended (${code}).`)));
-    child.send(order);
+    child.once("exit", (code) => reject(new Error(`The load generator exited with code ${code}.`)));
+    child.send(options);
   });
   if (report.failures > 0) {
     throw new Error(`${report.failures} requests failed, one with: ${report.sampleFailure}`);

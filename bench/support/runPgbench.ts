@@ -2,13 +2,13 @@ import { execFile } from "node:child_process";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { commandPath } from "./commandPath.ts";
+import { findCommand } from "./findCommand.ts";
 
 const run = promisify(execFile);
 
 /**
- * What a service that writes each request by itself would run: the same rows and totals as the writer's, in one
- * statement and so one transaction. The accounts' ids are counted through.
+ * What a service without group commit would run for each request: the same rows and totals, in one statement and so one
+ * transaction.
  */
 const statement = (accounts: number): string => `
 \\set account random(1, ${accounts})
@@ -35,11 +35,11 @@ ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.
 RETURNING total;
 `;
 
-/** An account of the statement above, by its number from 1. */
+/** Returns the id of the account with this number, counted from 1, as the statement uses it. */
 export const pgbenchAccountId = (number: number): string =>
   `00000000-0000-4000-8000-${String(number).padStart(12, "0")}`;
 
-/** @returns registrations per second over some accounts, written row by row; null where pgbench is missing */
+/** Returns the registrations per second that pgbench writes row by row, null if it is not installed. */
 export const runPgbench = async ({
   databaseUrl,
   folder,
@@ -53,7 +53,7 @@ export const runPgbench = async ({
   readonly clients: number;
   readonly durationMs: number;
 }): Promise<number | null> => {
-  const pgbench = await commandPath("pgbench");
+  const pgbench = await findCommand("pgbench");
   if (pgbench === null) {
     return null;
   }
@@ -70,7 +70,7 @@ export const runPgbench = async ({
   ]);
   const rate = /^tps = (?<rate>[\d.]+)/mu.exec(stdout)?.groups?.["rate"];
   if (rate === undefined) {
-    throw new Error(`pgbench told no rate:\n${stdout}`);
+    throw new Error(`pgbench reported no rate:\n${stdout}`);
   }
   return Number(rate);
 };

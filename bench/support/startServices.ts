@@ -13,24 +13,24 @@ import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/temporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporalServer.ts";
 
-/** A program of ours that runs for a benchmark. */
+/** A running API, worker or echo server. */
 export type Program = {
   readonly address: string;
-  /** Where the stores' interface is, of a program that has it. */
+  /** URL of the store-platform interface, empty if the program has none. */
   readonly storeAddress: string;
   readonly pid: number;
   readonly stop: () => Promise<void>;
 };
 
-/** The servers behind a benchmark run, as `npm start` sets them up: a crash loses nothing. */
+/** The servers behind a benchmark run, with the same durability as under `npm start`. */
 export type Services = {
   readonly folder: string;
-  /** The server's first database, empty. */
+  /** The server's default database, which is empty. */
   readonly databaseUrl: string;
-  /** Makes a migrated database and answers its URL. */
+  /** Creates and migrates a database, and returns its URL. */
   readonly createDatabase: (name: string) => Promise<string>;
   readonly dropDatabase: (name: string) => Promise<void>;
-  /** Starts one of our programs; its log is thrown away, but it is written. */
+  /** Starts a program by its module. It writes its log as in production; the output is discarded. */
   readonly startProgram: (
     module: string,
     settings: Readonly<Record<string, string>>,
@@ -44,7 +44,7 @@ const readyMessage = z.object({
   urls: z.record(z.string(), z.string()),
 });
 
-const OWN_SETTINGS = {
+const SETTINGS = {
   PORT: "0",
   STORE_PORT: "0",
   METRICS_PORT: "off",
@@ -55,7 +55,7 @@ const OWN_SETTINGS = {
 
 export const startServices = async (): Promise<Services> => {
   const folder = await mkdtemp(join(tmpdir(), "impact-bench-"));
-  // The database server may run as another user and must get through.
+  // The database server may run as another user, which must be able to enter the folder.
   await chmod(folder, 0o755);
   const { context, stopAll } = createSupervisor(folder, console.error);
   const stop = async (): Promise<void> => {
@@ -105,7 +105,7 @@ export const startServices = async (): Promise<Services> => {
       startProgram: async (module, settings) => {
         const child = fork(fileURLToPath(new URL(`../../${module}`, import.meta.url)), {
           env: buildChildEnvironment(/^(STRIPE|TEMPORAL|DATABASE)_/u, {
-            ...OWN_SETTINGS,
+            ...SETTINGS,
             ...settings,
           }),
           stdio: ["ignore", "ignore", "inherit", "ipc"],
@@ -123,7 +123,7 @@ export const startServices = async (): Promise<Services> => {
               resolve(data.urls);
             }
           });
-          child.once("exit", (code) => reject(new Error(`${module} ended (${code}).`)));
+          child.once("exit", (code) => reject(new Error(`${module} exited with code ${code}.`)));
         });
         return {
           address: urls["standalone"] ?? "",

@@ -1,4 +1,4 @@
-/** The value below which a share of them lies. @param ascending sorted values */
+/** Returns the value below which the given share of the ascending values lies. */
 export const percentile = (ascending: readonly number[], share: number): number =>
   ascending[Math.min(ascending.length - 1, Math.floor(ascending.length * share))] ?? Number.NaN;
 
@@ -11,6 +11,6 @@ export const median = (values: readonly number[]): number => {
   );
 };
 
-/** The median with the least and the most, which tell how noisy the machine was. */
+/** Formats the median with the minimum and the maximum, which show how noisy the machine was. */
 export const describeSpread = (values: readonly number[], digits = 0): string =>
   `${median(values).toFixed(digits)} (${Math.min(...values).toFixed(digits)} to ${Math.max(...values).toFixed(digits)})`;

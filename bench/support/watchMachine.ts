@@ -1,6 +1,6 @@
 import { readdir, readFile } from "node:fs/promises";
 
-/** Time that the processors of this machine were busy, in clock ticks: all of it and our part. */
+/** CPU time of this machine in clock ticks: busy with anything, busy with our processes, and in total. */
 type Busy = { readonly all: number; readonly own: number; readonly total: number };
 
 const readOrNull = (path: string): Promise<string | null> =>
@@ -9,20 +9,20 @@ const readOrNull = (path: string): Promise<string | null> =>
 const readProcess = async (
   pid: string,
 ): Promise<{ readonly pid: number; readonly parent: number; readonly ticks: number } | null> => {
-  // The name, in parentheses, may hold blanks; numbers follow it. They count from the state, the third field.
+  // The second field is the name in parentheses, which may contain spaces. Split after it, so index 0 is the third field.
   const fields = (await readOrNull(`/proc/${pid}/stat`))?.split(") ").at(-1)?.split(" ");
   if (!fields) {
     return null;
   }
-  const [user, system, ofEndedUser, ofEndedSystem] = fields.slice(11, 15).map(Number);
+  const [user, system, endedUser, endedSystem] = fields.slice(11, 15).map(Number);
   return {
     pid: Number(pid),
     parent: Number(fields[1]),
-    ticks: (user ?? 0) + (system ?? 0) + (ofEndedUser ?? 0) + (ofEndedSystem ?? 0),
+    ticks: (user ?? 0) + (system ?? 0) + (endedUser ?? 0) + (endedSystem ?? 0),
   };
 };
 
-/** The time of this process and of all that descend from it, those that have ended included. */
+/** Returns the ticks of this process and its descendants, including those that have ended. */
 const readOwnTicks = async (): Promise<number> => {
   const names = (await readdir("/proc")).filter((name) => /^\d+$/u.test(name));
   const processes = (await Promise.all(names.map(readProcess))).filter((found) => found !== null);
@@ -52,9 +52,8 @@ const readBusy = async (): Promise<Busy | null> => {
 };
 
 /**
- * Starts to watch what else the machine does.
- * @returns a function that answers which share of the machine other programs have taken since then, 0 to 1; null on
- *   systems that do not tell
+ * Starts to measure the CPU use of other processes.
+ * @returns a function that returns their share of the CPU since then, from 0 to 1; null if the system does not report it
  */
 export const watchMachine = async (): Promise<() => Promise<number | null>> => {
   const before = await readBusy();

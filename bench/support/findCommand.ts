@@ -1,11 +1,11 @@
 import { access, constants, readdir } from "node:fs/promises";
 import { join } from "node:path";
 
-/** Where Debian keeps the programs of its PostgreSQL releases. */
+/** Debian installs PostgreSQL programs here, in a folder per release. */
 const DEBIAN_RELEASES = "/usr/lib/postgresql";
 
-/** Finds one of PostgreSQL's programs, which the npm package lacks; null where the machine has none. */
-export const commandPath = async (name: string): Promise<string | null> => {
+/** Returns the path of a PostgreSQL client program, null if it is not installed. The embedded package has none. */
+export const findCommand = async (name: string): Promise<string | null> => {
   const releases = await readdir(DEBIAN_RELEASES).catch(() => []);
   const folders = [
     ...(process.env["PATH"] ?? "").split(":"),
