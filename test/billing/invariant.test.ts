@@ -21,7 +21,7 @@ const FAULTS: readonly Fault[] = [
   { kind: "bad_gateway", applied: true },
   { kind: "broken_json", applied: true },
   {
-    kind: "answer",
+    kind: "respond",
     status: 400,
     body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
   },
@@ -148,7 +148,7 @@ test("reconciliation tells of a stream that the processor cannot be asked about,
   await drain();
   pass(3600);
   double.control.addFault({
-    kind: "answer",
+    kind: "respond",
     method: "GET",
     path: await summariesPath(double.url, double.secretKey),
     status: 404,

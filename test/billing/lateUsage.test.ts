@@ -24,7 +24,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   pass(29 * DAY);
   const id = await register(5);
   double.control.addFault({
-    kind: "answer",
+    kind: "respond",
     status: 400,
     body: { error: { type: "invalid_request_error", message: "Not now." } },
   });

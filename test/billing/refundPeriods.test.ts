@@ -101,7 +101,7 @@ test("a period that is over is neither used nor kept when Stripe still tells it"
     headers: { authorization: `Bearer ${double.secretKey}` },
   });
   control.addFault({
-    kind: "answer",
+    kind: "respond",
     method: "GET",
     path,
     status: 200,

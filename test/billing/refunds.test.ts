@@ -145,7 +145,7 @@ test("a refund of a very large count takes all of its usage back", async (t) => 
 });
 
 const REFUSAL: Fault = {
-  kind: "answer",
+  kind: "respond",
   status: 400,
   body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
 };

@@ -21,7 +21,7 @@ const LAG_SECONDS = 16 * 60;
 const lost: Fault = { kind: "drop" };
 const lostButTaken: Fault = { kind: "drop", applied: true };
 const refused: Fault = {
-  kind: "answer",
+  kind: "respond",
   status: 400,
   body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
 };

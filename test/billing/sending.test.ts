@@ -151,7 +151,7 @@ test("refused credentials pause the sender and lose nothing", async (t) => {
   await register(6);
   pass(5);
   double.control.addFault({
-    kind: "answer",
+    kind: "respond",
     status: 401,
     body: { error: { type: "invalid_request_error", message: "Invalid API Key provided." } },
   });
@@ -203,7 +203,7 @@ test("a customer of whom Stripe does not tell any more blocks the doubtful event
   pass(21 * 3600);
   await register(2);
   double.control.addFault({
-    kind: "answer",
+    kind: "respond",
     method: "GET",
     path: `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`,
     status: 404,

@@ -112,7 +112,7 @@ const leaveUnknown = async (scene: Scene): Promise<string> => {
   // Under a customer that exists the first answer is lost; then the event is refused for good.
   scene.double.control.addFault({ kind: "drop" });
   scene.double.control.addFault({
-    kind: "answer",
+    kind: "respond",
     status: 400,
     body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
   });

@@ -1,27 +1,17 @@
 import type { Kind } from "../../domain/accounts/accounts.ts";
-import type { EventEmitter } from "node:events";
 import { METERS } from "../../providers/billing/stripe/meters.ts";
 import type { Fault, Faults } from "./faults.ts";
-import { invoiceLines } from "./itemPeriods.ts";
-import type { InvoiceLine } from "./itemPeriods.ts";
-import { createMeter } from "./meters.ts";
-import type { AcceptedEvent, Meter, Settings, State } from "./state.ts";
+import { invoiceLines } from "./rules/itemPeriods.ts";
+import type { InvoiceLine } from "./rules/itemPeriods.ts";
+import { createMeter } from "./rules/meters.ts";
+import type { Observations, RecordedCall } from "./observations.ts";
+import type { AcceptedEvent, Meter, Settings, State } from "./rules/state.ts";
 import {
   createCustomer,
   createPrice,
   createSubscription,
   getSubscription,
-} from "./subscriptions.ts";
-
-/** One call as it was answered; the status is 0 where there was no answer. */
-type RecordedCall = {
-  readonly method: string;
-  readonly path: string;
-  readonly form: string;
-  readonly idempotencyKey: string | null;
-  readonly status: number;
-  readonly replayed: boolean;
-};
+} from "./rules/subscriptions.ts";
 
 /** Billed units of one customer and meter at one second. */
 type UsageEntry = {
@@ -31,21 +21,21 @@ type UsageEntry = {
   readonly value: number;
 };
 
-/** What tests see and steer; every function takes one object, so that it works over HTTP too. */
+/** How a test controls and inspects the double. Every function has one parameter, an object, so that it works over HTTP too. */
 export type Control = {
   readonly addFault: (fault: Fault) => void;
   readonly clearFaults: () => void;
-  /** Lets the calls go on that a `hold` keeps. */
+  /** Continues all calls that a `hold` keeps. */
   readonly release: () => void;
   readonly advanceClock: (by: { seconds: number }) => void;
-  /** Stops the clock at an instant (unix seconds). */
+  /** Stops the clock at a unix second. */
   readonly holdClock: (at: { second: number }) => void;
   readonly now: () => number;
   readonly changeSettings: (settings: Partial<Settings>) => void;
   readonly addCustomer: (customer: { id?: string }) => { customerId: string };
-  /** The ids of our meters, which are created where missing. */
+  /** Returns the ids of the meters that the service uses, and creates missing ones. */
   readonly meterIds: () => Record<Kind, string>;
-  /** A customer with a subscription, monthly unless told, that is priced on both of our meters. */
+  /** Creates a customer with a subscription, by default monthly, that has a price on both meters. */
   readonly addSubscriber: (subscriber: {
     customerId?: string;
     billingCycleAnchor?: number;
@@ -56,24 +46,19 @@ export type Control = {
   readonly usage: (of: { customerId?: string }) => UsageEntry[];
   readonly invoices: (of: { subscriptionId: string }) => InvoiceLine[];
   readonly calls: () => readonly RecordedCall[];
-  /** Calls that the double does not know or could not model: a test that ends with any of these has failed. */
+  /** Calls that the double does not model: a test that ends with any of these has failed. */
   readonly problems: () => readonly string[];
-  /** How many calls a `hold` keeps at this moment. */
+  /** Returns how many calls wait: for `release` after a `hold`, or for the client to disconnect after a `hang`. */
   readonly held: () => number;
-  /** How many calls were refused because another one of the same customer and meter was under way. */
+  /** Returns how many calls were rejected because another call of the same customer and meter was in progress. */
   readonly overlaps: () => number;
 };
 
-/** What happened besides the changes of state. */
-export type Seen = {
-  readonly calls: RecordedCall[];
-  readonly problems: string[];
-  /** Emits `release`. */
-  readonly held: EventEmitter;
-  overlaps: number;
-};
-
-export const createControl = (state: State, faults: Faults, seen: Seen): Control => {
+export const createControl = (
+  state: State,
+  faults: Faults,
+  observations: Observations,
+): Control => {
   const ourMeter = (kind: Kind): Meter => {
     const { eventName, displayName } = METERS[kind];
     return (
@@ -92,7 +77,9 @@ export const createControl = (state: State, faults: Faults, seen: Seen): Control
     addFault: faults.add,
     clearFaults: faults.clear,
     release: () => {
-      seen.held.emit("release");
+      for (const release of observations.held) {
+        release();
+      }
     },
     advanceClock: ({ seconds }) => {
       state.clock.advance(seconds);
@@ -138,16 +125,16 @@ export const createControl = (state: State, faults: Faults, seen: Seen): Control
       } of state.events) {
         if (rejectedWith === null && (customerId ?? customer) === customer) {
           const key = `${customer} ${meter} ${second}`;
-          const before = entries.get(key)?.value ?? 0;
-          entries.set(key, { customer, meter, second, value: before + value });
+          const sum = entries.get(key)?.value ?? 0;
+          entries.set(key, { customer, meter, second, value: sum + value });
         }
       }
       return [...entries.values()];
     },
     invoices: ({ subscriptionId }) => invoiceLines(state, getSubscription(state, subscriptionId)),
-    calls: () => seen.calls,
-    problems: () => seen.problems,
-    held: () => seen.held.listenerCount("release"),
-    overlaps: () => seen.overlaps,
+    calls: () => observations.calls,
+    problems: () => observations.problems,
+    held: () => observations.held.size + observations.hanging.size,
+    overlaps: () => observations.overlaps,
   };
 };

@@ -1,17 +1,18 @@
-import type { Answer } from "./idempotency.ts";
+import { jsonResponse } from "./httpResponse.ts";
+import type { HttpResponse } from "./httpResponse.ts";
 
 /**
- * What happens to a call. With `applied` the double does first what was asked and then answers in this way: the effect is
- * there and the caller cannot know.
- * - `drop`: the connection is reset without an answer.
- * - `truncate`: it is reset in the middle of the answer.
- * - `hang`: there is never an answer.
- * - `slow`: a proper answer after `delayMs`. `hold`: one that takes until `release` is called.
+ * How a call fails. By default the call has no effect. With `applied`, the double first executes the call and then fails
+ * in this way: the effect is there, and the caller cannot know.
+ * - `drop`: the connection is reset without a response.
+ * - `truncate`: the connection is reset in the middle of the response.
+ * - `hang`: there is never a response.
+ * - `slow`: the normal response after `delayMs`. `hold`: the normal response after `release` is called.
  * - `rate_limit`, `lock_timeout`: 429s.
- * - `server_error`: a 500 that may be repeated; `server_error_saved`: one that its idempotency key repeats for 24 hours.
- * - `bad_gateway`: a 502 in HTML. `broken_json`: a 200 that cannot be read.
- * - `reject_later`: a 200, then an asynchronous refusal with `code`: the event is never billed.
- * - `answer`: `status`, `headers` and `body` as given.
+ * - `server_error`: a 500 that may be retried. `server_error_saved`: a 500 that its idempotency key repeats for 24 hours.
+ * - `bad_gateway`: a 502 in HTML. `broken_json`: a 200 with an incomplete body.
+ * - `reject_later`: a 200, then an asynchronous rejection with `code`: the event is never billed.
+ * - `respond`: the given `status`, `headers` and `body`.
  */
 export type Fault = {
   readonly kind:
@@ -27,14 +28,15 @@ export type Fault = {
     | "bad_gateway"
     | "broken_json"
     | "reject_later"
-    | "answer";
+    | "respond";
   readonly applied?: boolean;
-  /** How many calls it hits; 1 by default. */
+  /** How many calls it affects; 1 by default. */
   readonly times?: number;
-  /** The calls that it hits, by path (`/v1/billing/meter_events` by default) and method (`POST` by default). */
+  /** Affects only calls of this path, by default `/v1/billing/meter_events`. */
   readonly path?: string;
+  /** Affects only calls of this method, by default `POST`. */
   readonly method?: string;
-  /** Only calls whose form mentions this text: a customer, an identifier, a meter's event name. */
+  /** Affects only calls whose parameters contain this text: a customer, an identifier, a meter's event name. */
   readonly mentioning?: string;
   readonly delayMs?: number;
   readonly code?: string;
@@ -47,14 +49,10 @@ const jsonError = (
   status: number,
   error: Record<string, string>,
   headers: Record<string, string> = {},
-): Answer => ({
-  status,
-  headers: { "content-type": "application/json", ...headers },
-  body: JSON.stringify({ error }),
-});
+): HttpResponse => jsonResponse(status, { error }, headers);
 
-/** What the caller sees in place of the proper answer; null where the fault changes only what surrounds it. */
-export const faultAnswer = ({ kind, status, headers, body }: Fault): Answer | null => {
+/** Returns the response that replaces the normal one, or null if the fault affects only the timing or the connection. */
+export const faultResponse = ({ kind, status, headers, body }: Fault): HttpResponse | null => {
   switch (kind) {
     case "rate_limit":
       return jsonError(429, {
@@ -88,7 +86,7 @@ export const faultAnswer = ({ kind, status, headers, body }: Fault): Answer | nu
       };
     case "broken_json":
       return { status: 200, headers: { "content-type": "application/json" }, body: '{"object": ' };
-    case "answer":
+    case "respond":
       return {
         status: status ?? 500,
         headers: { "content-type": "application/json", ...headers },
@@ -109,21 +107,21 @@ export const faultAnswer = ({ kind, status, headers, body }: Fault): Answer | nu
 export type Faults = {
   readonly add: (fault: Fault) => void;
   readonly clear: () => void;
-  /** The first fault that is due for this call, which then is used up by one. */
+  /** Returns the first fault that affects the call, and counts the call against its `times`. */
   readonly take: (call: { method: string; path: string; form: string }) => Fault | null;
 };
 
 export const createFaults = (): Faults => {
-  let due: { fault: Fault; left: number }[] = [];
+  let active: { fault: Fault; left: number }[] = [];
   return {
     add: (fault) => {
-      due.push({ fault, left: fault.times ?? 1 });
+      active.push({ fault, left: fault.times ?? 1 });
     },
     clear: () => {
-      due = [];
+      active = [];
     },
     take: ({ method, path, form }) => {
-      const entry = due.find(
+      const entry = active.find(
         ({ fault, left }) =>
           left > 0 &&
           method === (fault.method ?? "POST") &&

@@ -1,25 +1,28 @@
-import type { Clock } from "./clock.ts";
-import { Refusal, invalid } from "./refusal.ts";
+import type { Clock } from "./rules/clock.ts";
+import { ErrorResponse, invalid } from "./errorResponse.ts";
+import type { HttpResponse } from "./httpResponse.ts";
 
-export type Answer = {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: string;
+type Entry = {
+  readonly request: string;
+  readonly startedAt: number;
+  response: HttpResponse | null;
 };
 
-type Entry = { readonly request: string; readonly savedAt: number; answer: Answer | null };
-
-const KEPT_FOR_SECONDS = 24 * 3600;
+const RETENTION_SECONDS = 24 * 3600;
 
 export type IdempotencyStore = {
-  /** The saved answer, or null when the caller is to execute the request. @throws {Refusal} a reused or busy key. */
-  readonly begin: (key: string, request: string) => Answer | null;
-  readonly save: (key: string, answer: Answer) => void;
-  /** Forgets the key: the request was refused before it was executed. */
+  /**
+   * Returns the stored response, or null if the caller is to execute the request.
+   * @param request the path and parameters, which must be the same in every request with the key
+   * @throws ErrorResponse if the key was used for another request or is in use
+   */
+  readonly begin: (key: string, request: string) => HttpResponse | null;
+  readonly save: (key: string, response: HttpResponse) => void;
+  /** Forgets a key whose request was rejected before it was executed. */
   readonly abandon: (key: string) => void;
 };
 
-/** The first answer of each key, 500s included; `request` is what must be the same again. */
+/** Stores the first response of each idempotency key for 24 hours, 500s included. */
 export const createIdempotencyStore = (clock: Clock): IdempotencyStore => {
   const entries = new Map<string, Entry>();
   return {
@@ -28,30 +31,30 @@ export const createIdempotencyStore = (clock: Clock): IdempotencyStore => {
         throw invalid("The idempotency key is longer than 255 characters.");
       }
       const entry = entries.get(key);
-      if (!entry || clock.now() - entry.savedAt >= KEPT_FOR_SECONDS) {
-        entries.set(key, { request, savedAt: clock.now(), answer: null });
+      if (!entry || clock.now() - entry.startedAt >= RETENTION_SECONDS) {
+        entries.set(key, { request, startedAt: clock.now(), response: null });
         return null;
       }
       if (entry.request !== request) {
-        throw new Refusal(
+        throw new ErrorResponse(
           400,
           `Keys for idempotent requests can only be used with the same parameters they were first used with: '${key}'.`,
           { type: "idempotency_error" },
         );
       }
-      if (entry.answer === null) {
-        throw new Refusal(
+      if (entry.response === null) {
+        throw new ErrorResponse(
           409,
           `There is currently another in-progress request using this idempotency key: '${key}'.`,
           { type: "idempotency_error", code: "idempotency_key_in_use" },
         );
       }
-      return entry.answer;
+      return entry.response;
     },
-    save: (key, answer) => {
+    save: (key, response) => {
       const entry = entries.get(key);
       if (entry) {
-        entry.answer = answer;
+        entry.response = response;
       }
     },
     abandon: (key) => {

@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { startStripeDouble } from "./startStripeDouble.ts";
 
-/** The double as a program: `npm run stripe-double -- --port 12111`. The README beside this file says how to steer it. */
+/** Runs the double as a program: `npm run stripe-double -- --port 12111`. See the README in this folder. */
 const { values } = parseArgs({ options: { port: { type: "string", default: "0" } } });
 const double = await startStripeDouble({ port: Number(values.port) });
 const { customerId, subscriptionId } = double.control.addSubscriber({});

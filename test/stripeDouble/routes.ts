@@ -6,9 +6,9 @@ import {
   listMeters,
   setMeterStatus,
   targetOf,
-} from "./meters.ts";
-import { Refusal, missing } from "./refusal.ts";
-import type { AcceptedEvent, State } from "./state.ts";
+} from "./rules/meters.ts";
+import { ErrorResponse, missing } from "./errorResponse.ts";
+import type { AcceptedEvent, State } from "./rules/state.ts";
 import {
   cancelSubscription,
   createCustomer,
@@ -18,22 +18,22 @@ import {
   getSubscription,
   listSubscriptionItems,
   readSubscriptionItem,
-  subscriptionAnswer,
+  presentSubscription,
   updateSubscription,
   updateSubscriptionItem,
-} from "./subscriptions.ts";
-import { parseRequest } from "./validateRequest.ts";
+} from "./rules/subscriptions.ts";
+import { parseRequest } from "./requests/validateRequest.ts";
 
-/** A call whose parameters are valid, ready to be done. */
+/** A call whose parameters are valid. */
 export type Prepared = {
-  /** Two calls that share this must not overlap. */
-  readonly exclusive?: () => string;
+  /** Returns a key; two calls with the same key must not overlap. */
+  readonly lockKey?: () => string;
   readonly execute: () => object;
 };
 
 type Call = {
   readonly state: State;
-  /** What the pattern's `:id` matched. */
+  /** The value of `:id` in the path. */
   readonly id: string;
   readonly form: string;
   readonly event: Pick<AcceptedEvent, "idempotencyKey" | "rejectedWith">;
@@ -51,7 +51,7 @@ const routes: Record<string, (call: Call) => Prepared> = {
   "POST /v1/billing/meter_events": ({ state, form, event }) => {
     const request = parseRequest("meterEventCreate", form);
     return {
-      exclusive: () => {
+      lockKey: () => {
         const { meter, customerId } = targetOf(state, request);
         return `${customerId} and ${meter.event_name}`;
       },
@@ -100,19 +100,19 @@ const routes: Record<string, (call: Call) => Prepared> = {
   },
   "POST /v1/subscriptions": ({ state, form }) => {
     const request = parseRequest("subscriptionCreate", form);
-    return { execute: () => subscriptionAnswer(state, createSubscription(state, request)) };
+    return { execute: () => presentSubscription(state, createSubscription(state, request)) };
   },
   "GET /v1/subscriptions/:id": ({ state, id, form }) => {
     parseRequest("nothing", form);
-    return { execute: () => subscriptionAnswer(state, getSubscription(state, id)) };
+    return { execute: () => presentSubscription(state, getSubscription(state, id)) };
   },
   "POST /v1/subscriptions/:id": ({ state, id, form }) => {
     const request = parseRequest("subscriptionUpdate", form);
-    return { execute: () => subscriptionAnswer(state, updateSubscription(state, id, request)) };
+    return { execute: () => presentSubscription(state, updateSubscription(state, id, request)) };
   },
   "DELETE /v1/subscriptions/:id": ({ state, id, form }) => {
     parseRequest("nothing", form);
-    return { execute: () => subscriptionAnswer(state, cancelSubscription(state, id)) };
+    return { execute: () => presentSubscription(state, cancelSubscription(state, id)) };
   },
   "POST /v1/subscription_items": ({ state, form }) => {
     const request = parseRequest("subscriptionItemCreate", form);
@@ -132,7 +132,11 @@ const routes: Record<string, (call: Call) => Prepared> = {
   },
 };
 
-/** Finds the call and checks its parameters. @throws {Refusal} what Stripe answers; Error for what it would answer but the double cannot. */
+/**
+ * Finds the call's route and checks its parameters.
+ * @throws ErrorResponse as Stripe does
+ * @throws Error for a case that the double does not model
+ */
 export const prepareCall = (
   { method, path }: { method: string; path: string },
   call: Omit<Call, "id">,
@@ -150,5 +154,5 @@ export const prepareCall = (
       return route({ ...call, id: decodeURIComponent(id) });
     }
   }
-  throw new Refusal(404, `Unrecognized request URL (${method}: ${path}).`);
+  throw new ErrorResponse(404, `Unrecognized request URL (${method}: ${path}).`);
 };

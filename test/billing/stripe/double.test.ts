@@ -5,14 +5,14 @@ import { createInterface } from "node:readline";
 import test from "ava";
 import { stageDouble } from "./doubleScene.ts";
 import type { callDouble } from "./doubleScene.ts";
-import { deriveRequestSchemas } from "../../stripeDouble/requestSchemas.ts";
+import { deriveRequestSchemas } from "../../stripeDouble/requests/requestSchemas.ts";
 
 const DAY = 86_400;
 const EVENTS = "/v1/billing/meter_events";
 
 test("the request schemas are those of the installed SDK", async (t) => {
   const kept = await readFile(
-    new URL("../../stripeDouble/requestSchemas.json", import.meta.url),
+    new URL("../../stripeDouble/requests/requestSchemas.json", import.meta.url),
     "utf8",
   );
 

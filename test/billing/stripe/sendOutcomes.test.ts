@@ -24,7 +24,7 @@ const answers = test.macro({
   title: (title = "") => title,
 });
 const answer = (status: number, body: unknown, headers: Record<string, string> = {}): Fault => ({
-  kind: "answer",
+  kind: "respond",
   status,
   body,
   headers,

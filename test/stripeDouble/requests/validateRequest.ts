@@ -3,24 +3,29 @@ import type { ErrorObject, ValidateFunction } from "ajv";
 import { parse } from "qs";
 import type { RequestTypes } from "./requestTypes.ts";
 import schemas from "./requestSchemas.json" with { type: "json" };
-import { invalid } from "./refusal.ts";
-import type { Refusal } from "./refusal.ts";
+import { invalid } from "../errorResponse.ts";
+import type { ErrorResponse } from "../errorResponse.ts";
 
 type RequestName = keyof RequestTypes;
 
-// Forms carry strings only, so types are coerced as Stripe does.
+// Forms contain only strings, so values are converted, as Stripe does.
 const ajv = new Ajv({ strict: false, allErrors: true, coerceTypes: true });
 const validators = new Map<string, ValidateFunction>(
   Object.entries(schemas).map(([name, schema]) => [name, ajv.compile(schema)]),
 );
 
-/** `/items/0/price` as Stripe names it: `items[0][price]`. */
+/** Converts a JSON pointer to Stripe's notation: `/items/0/price` becomes `items[0][price]`. */
 const parameterName = (path: string, last = ""): string => {
   const [first = "", ...rest] = [...path.split("/").slice(1), ...(last ? [last] : [])];
   return first + rest.map((part) => `[${part}]`).join("");
 };
 
-const refusalOf = ({ keyword, instancePath, params, message }: ErrorObject): Refusal => {
+const errorResponseOf = ({
+  keyword,
+  instancePath,
+  params,
+  message,
+}: ErrorObject): ErrorResponse => {
   if (keyword === "additionalProperties") {
     const name = parameterName(instancePath, String(params["additionalProperty"]));
     return invalid(`Received unknown parameter: ${name}`, "parameter_unknown", name);
@@ -33,7 +38,10 @@ const refusalOf = ({ keyword, instancePath, params, message }: ErrorObject): Ref
   return invalid(`Invalid ${name}: ${message ?? keyword}`, undefined, name);
 };
 
-/** Parses a form and checks it against the SDK's own type of the call. @throws {Refusal} a 400. */
+/**
+ * Parses a form and checks it against the SDK's own type of the call.
+ * @throws ErrorResponse a 400
+ */
 export const parseRequest = <Name extends RequestName>(
   name: Name,
   form: string,
@@ -45,7 +53,7 @@ export const parseRequest = <Name extends RequestName>(
   }
   if (!validate(parameters)) {
     const [first] = validate.errors ?? [];
-    throw first ? refusalOf(first) : invalid("The parameters are invalid.");
+    throw first ? errorResponseOf(first) : invalid("The parameters are invalid.");
   }
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the schema is derived from this type
   return parameters as RequestTypes[Name];

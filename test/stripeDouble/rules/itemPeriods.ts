@@ -6,7 +6,7 @@ type Span = { readonly start: number; readonly end: number };
 const DAYS: Record<string, number> = { day: 1, week: 7 };
 const MONTHS: Record<string, number> = { month: 1, year: 12 };
 
-/** The end of the `index`th interval from the anchor; months that are too short end on their last day. */
+/** Returns the start of the `index`th interval from the anchor; in a month without that day, its last day. */
 const boundary = (anchor: number, { price }: StoredItem, index: number): number => {
   const { interval, interval_count: count } = price.recurring;
   const days = DAYS[interval];
@@ -15,7 +15,7 @@ const boundary = (anchor: number, { price }: StoredItem, index: number): number 
   }
   const months = MONTHS[interval];
   if (months === undefined) {
-    throw new Error(`The double knows no interval ${interval}.`);
+    throw new Error(`The double does not support the interval ${interval}.`);
   }
   const date = new Date(anchor * 1000);
   const day = date.getUTCDate();
@@ -26,7 +26,7 @@ const boundary = (anchor: number, { price }: StoredItem, index: number): number 
   return date.getTime() / 1000;
 };
 
-/** The period of the item that holds the instant; its first one starts when it was added, as Stripe's do. */
+/** Returns the item's period that contains the second. As at Stripe, the first period starts when the item was added. */
 export const periodAt = (
   { anchor }: StoredSubscription,
   item: StoredItem,
@@ -51,12 +51,12 @@ export type InvoiceLine = {
   readonly meter: string;
   readonly start: number;
   readonly end: number;
-  /** What is billed: never below 0, and fixed once `finalized`. */
+  /** Billed units: never below 0, and fixed once `finalized`. */
   readonly quantity: number;
   readonly finalized: boolean;
 };
 
-/** The metered lines of the subscription's invoices so far: usage of each period that arrived within its grace period. */
+/** Returns the metered lines of the subscription's invoices so far: the usage of each period that arrived within its grace period. */
 export const invoiceLines = (state: State, subscription: StoredSubscription): InvoiceLine[] => {
   const now = state.clock.now();
   const lines: InvoiceLine[] = [];

@@ -1,8 +1,8 @@
-import { invalid, missing } from "./refusal.ts";
+import { invalid, missing } from "../errorResponse.ts";
 
 type PageParameters = { limit?: number; starting_after?: string; ending_before?: string };
 
-/** One page of a list that is already in Stripe's order, newest first. */
+/** Returns one page of a list that is already in Stripe's order, newest first. */
 export const pageOf = <T extends { readonly id: string }>(
   url: string,
   all: readonly T[],

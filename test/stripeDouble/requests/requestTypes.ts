@@ -3,12 +3,11 @@ import type { Stripe } from "stripe";
 type Item = Stripe.SubscriptionUpdateParams.Item;
 
 /**
- * What the double accepts, by the name of the call: of the SDK's own parameter types those parts that the double
- * models, so that it refuses a parameter that it would otherwise ignore. `generateRequestSchemas.ts` turns this into
- * `requestSchemas.json`.
+ * The parameters that the double accepts, by call: the parts of the SDK's own types that it models. It rejects all other
+ * parameters instead of ignoring them. `generateRequestSchemas.ts` turns this type into `requestSchemas.json`.
  */
 export type RequestTypes = {
-  // oxlint-disable-next-line typescript/no-generated-empty-object-type -- it is what a retrieval takes
+  // oxlint-disable-next-line typescript/no-generated-empty-object-type -- a retrieval has no parameters
   nothing: Omit<Stripe.Billing.MeterRetrieveParams, "expand">;
   customerCreate: Pick<Stripe.CustomerCreateParams, "name" | "email" | "metadata">;
   meterCreate: Omit<Stripe.Billing.MeterCreateParams, "expand">;

@@ -1,12 +1,12 @@
 import type { Stripe } from "stripe";
 import { periodAt } from "./itemPeriods.ts";
 import { pageOf } from "./pages.ts";
-import { Refusal, invalid, missing } from "./refusal.ts";
-import type { RequestTypes } from "./requestTypes.ts";
+import { ErrorResponse, invalid, missing } from "../errorResponse.ts";
+import type { RequestTypes } from "../requests/requestTypes.ts";
 import type { Customer, Price, State, StoredItem, StoredSubscription } from "./state.ts";
 
 type ItemRequest = NonNullable<RequestTypes["subscriptionUpdate"]["items"]>[number];
-type ItemAnswer = Pick<
+type PresentedItem = Pick<
   Stripe.SubscriptionItem,
   | "id"
   | "object"
@@ -17,9 +17,9 @@ type ItemAnswer = Pick<
   | "subscription"
 > & { price: Price; quantity?: number };
 
-const MOST_ITEMS = 20;
+const MAX_ITEMS = 20;
 
-/** Metadata as stored: strings only, and an emptied value removes its key. */
+/** Merges metadata into what is stored; an empty value removes its key. */
 const storedMetadata = (
   metadata: Stripe.Emptyable<Stripe.MetadataParam> | undefined,
   before: Stripe.Metadata = {},
@@ -56,7 +56,7 @@ export const createPrice = (
 ): Price => {
   const { recurring } = request;
   if (!recurring) {
-    throw invalid("The double knows recurring prices only.", "parameter_missing", "recurring");
+    throw invalid("The double supports recurring prices only.", "parameter_missing", "recurring");
   }
   const { usage_type: usageType = "licensed", meter = null } = recurring;
   if (usageType === "metered" && meter === null) {
@@ -93,11 +93,11 @@ export const createPrice = (
   return price;
 };
 
-const itemAnswer = (
+const presentItem = (
   { clock }: State,
   subscription: StoredSubscription,
   item: StoredItem,
-): ItemAnswer => {
+): PresentedItem => {
   const { start, end } = periodAt(subscription, item, subscription.canceledAt ?? clock.now());
   return {
     id: item.id,
@@ -115,7 +115,7 @@ const itemAnswer = (
 const itemsOf = ({ items }: State, subscriptionId: string): StoredItem[] =>
   [...items.values()].filter((item) => item.subscriptionId === subscriptionId);
 
-export const subscriptionAnswer = (state: State, subscription: StoredSubscription): object => ({
+export const presentSubscription = (state: State, subscription: StoredSubscription): object => ({
   id: subscription.id,
   object: "subscription",
   created: subscription.created,
@@ -129,10 +129,10 @@ export const subscriptionAnswer = (state: State, subscription: StoredSubscriptio
   livemode: false,
   metadata: subscription.metadata,
   status: subscription.status,
-  // Only the first ten come with the subscription itself.
+  // A subscription contains only its first ten items.
   items: pageOf(
     `/v1/subscription_items?subscription=${subscription.id}`,
-    itemsOf(state, subscription.id).map((item) => itemAnswer(state, subscription, item)),
+    itemsOf(state, subscription.id).map((item) => presentItem(state, subscription, item)),
     {},
   ),
 });
@@ -149,7 +149,7 @@ export const getSubscription = (
   return subscription;
 };
 
-/** A canceled subscription can be read but is unknown to every change. */
+/** Returns a subscription for a change; as at Stripe, a canceled one is not found. */
 const getChangeable = (state: State, id: string, status: 400 | 404): StoredSubscription => {
   const subscription = getSubscription(state, id, status);
   if (subscription.status === "canceled") {
@@ -158,7 +158,7 @@ const getChangeable = (state: State, id: string, status: 400 | 404): StoredSubsc
   return subscription;
 };
 
-/** Checks all entries before anything is stored: an update changes everything or nothing. */
+/** Checks all entries and returns a function that stores them, so that an update changes everything or nothing. */
 const planItems = (
   state: State,
   subscription: StoredSubscription,
@@ -173,7 +173,7 @@ const planItems = (
       throw missing("subscription item", String(request.id), 400);
     }
     if (item && request.price !== undefined && request.price !== item.price.id) {
-      throw new Error("The double does not change the price of an item.");
+      throw new Error("The double does not support changing the price of an item.");
     }
     const priceId = item?.price.id ?? request.price;
     if (priceId === undefined) {
@@ -209,8 +209,8 @@ const planItems = (
       });
     };
   });
-  if (taken.size > MOST_ITEMS) {
-    throw invalid(`A subscription has at most ${MOST_ITEMS} items.`);
+  if (taken.size > MAX_ITEMS) {
+    throw invalid(`A subscription has at most ${MAX_ITEMS} items.`);
   }
   return () => {
     for (const change of changes) {
@@ -228,9 +228,12 @@ const assertPayable = (
     return;
   }
   if (behavior !== "error_if_incomplete") {
-    throw new Error("The double models a failing payment with error_if_incomplete only.");
+    throw new Error("The double supports failing payments with error_if_incomplete only.");
   }
-  throw new Refusal(402, "Your card was declined.", { type: "card_error", code: "card_declined" });
+  throw new ErrorResponse(402, "Your card was declined.", {
+    type: "card_error",
+    code: "card_declined",
+  });
 };
 
 export const createSubscription = (
@@ -290,7 +293,7 @@ export const cancelSubscription = (state: State, id: string): StoredSubscription
 export const createSubscriptionItem = (
   state: State,
   request: RequestTypes["subscriptionItemCreate"],
-): ItemAnswer => {
+): PresentedItem => {
   const { subscription: id, payment_behavior: behavior, proration_behavior: _, ...item } = request;
   const subscription = getChangeable(state, id, 400);
   const addItem = planItems(state, subscription, [item]);
@@ -300,7 +303,7 @@ export const createSubscriptionItem = (
   if (!added) {
     throw new Error("The item was not stored.");
   }
-  return itemAnswer(state, subscription, added);
+  return presentItem(state, subscription, added);
 };
 
 const getItem = ({ items }: State, id: string): StoredItem => {
@@ -311,16 +314,16 @@ const getItem = ({ items }: State, id: string): StoredItem => {
   return item;
 };
 
-export const readSubscriptionItem = (state: State, id: string): ItemAnswer => {
+export const readSubscriptionItem = (state: State, id: string): PresentedItem => {
   const item = getItem(state, id);
-  return itemAnswer(state, getSubscription(state, item.subscriptionId), item);
+  return presentItem(state, getSubscription(state, item.subscriptionId), item);
 };
 
 export const updateSubscriptionItem = (
   state: State,
   id: string,
   request: RequestTypes["subscriptionItemUpdate"],
-): ItemAnswer => {
+): PresentedItem => {
   const item = getItem(state, id);
   const { quantity, metadata, payment_behavior: behavior } = request;
   const subscription = getChangeable(state, item.subscriptionId, 404);
@@ -333,7 +336,7 @@ export const updateSubscriptionItem = (
   ]);
   assertPayable(state, subscription.customerId, behavior);
   change();
-  return itemAnswer(state, subscription, item);
+  return presentItem(state, subscription, item);
 };
 
 export const listSubscriptionItems = (
@@ -342,7 +345,7 @@ export const listSubscriptionItems = (
 ): object => {
   const subscription = getSubscription(state, request.subscription, 400);
   const items = itemsOf(state, subscription.id).map((item) =>
-    itemAnswer(state, subscription, item),
+    presentItem(state, subscription, item),
   );
   return pageOf("/v1/subscription_items", items, request);
 };

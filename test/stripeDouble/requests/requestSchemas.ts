@@ -1,6 +1,6 @@
 import { createGenerator } from "ts-json-schema-generator";
 
-/** A JSON Schema, as far as it is touched here. */
+/** A JSON Schema. */
 type Schema = { [key: string]: unknown };
 
 const CLOSED: Record<string, readonly string[]> = {
@@ -28,7 +28,7 @@ const LIMITS: Record<string, Schema> = {
 const isSchema = (value: unknown): value is Schema =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** What Stripe's types leave open, from its documentation: whole numbers, closed enumerations, lengths. */
+/** Adds the limits that Stripe documents but its types leave open: whole numbers, enumerations, lengths. */
 const tighten = (schema: Schema): Schema => {
   const entries = Object.entries(schema).map(([key, value]): [string, unknown] => {
     if (key === "type" && value === "number") {
@@ -52,15 +52,15 @@ const tighten = (schema: Schema): Schema => {
     }
     return [key, isSchema(value) ? tighten(value) : value];
   });
-  // Descriptions are Stripe's prose, which validates nothing.
+  // Descriptions do not validate anything.
   return Object.fromEntries(entries.filter(([key]) => key !== "description"));
 };
 
-/** Derives the request schemas from the installed `stripe` package: about 3 s, so the result is kept in a file. */
+/** Derives the request schemas from the installed `stripe` package. It takes about 3 s, so the result is stored in a file. */
 export const deriveRequestSchemas = (): unknown => {
   const generator = createGenerator({
     path: new URL("requestTypes.ts", import.meta.url).pathname,
-    tsconfig: new URL("../../tsconfig.json", import.meta.url).pathname,
+    tsconfig: new URL("../../../tsconfig.json", import.meta.url).pathname,
     type: "RequestTypes",
     expose: "none",
     additionalProperties: false,
@@ -69,7 +69,7 @@ export const deriveRequestSchemas = (): unknown => {
   const { definitions } = generator.createSchema("RequestTypes");
   const all = definitions?.["RequestTypes"];
   if (!isSchema(all) || !isSchema(all["properties"])) {
-    throw new Error("requestTypes.ts gave no schemas.");
+    throw new Error("requestTypes.ts has no schemas.");
   }
   return tighten({ properties: all["properties"] })["properties"];
 };

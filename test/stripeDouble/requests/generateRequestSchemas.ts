@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { deriveRequestSchemas } from "./requestSchemas.ts";
 
-/** Run after an update of `stripe` or a change in `requestTypes.ts`; a test says when it is due. */
+/** Run this after an update of `stripe` or a change in `requestTypes.ts`; a test fails until then. */
 await writeFile(
   new URL("requestSchemas.json", import.meta.url),
   `${JSON.stringify(deriveRequestSchemas(), null, 2)}\n`,

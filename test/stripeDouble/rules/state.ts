@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { Stripe } from "stripe";
 import type { Clock } from "./clock.ts";
 
-/** A meter event that was answered with a 200. Values are sums of what the meter measures, times unix seconds. */
+/** A meter event that was accepted with a 200. Times are unix seconds. */
 export type AcceptedEvent = {
   readonly identifier: string;
   readonly idempotencyKey: string | null;
@@ -12,7 +12,7 @@ export type AcceptedEvent = {
   readonly value: number;
   readonly second: number;
   readonly receivedAt: number;
-  /** The code of the later, asynchronous refusal; such an event is not billed. */
+  /** The code of a later, asynchronous rejection; such an event is not billed. */
   readonly rejectedWith: string | null;
 };
 
@@ -48,7 +48,7 @@ export type StoredSubscription = {
   readonly id: string;
   readonly customerId: string;
   readonly created: number;
-  /** Every period of every item ends a whole number of intervals from here. */
+  /** Every period of every item ends a whole number of intervals after this unix second. */
   readonly anchor: number;
   status: "active" | "canceled";
   canceledAt: number | null;
@@ -56,11 +56,11 @@ export type StoredSubscription = {
 };
 
 export type Settings = {
-  /** How long after its arrival an event shows in summaries. */
+  /** The delay until an event appears in summaries. */
   summaryDelaySeconds: number;
-  /** How long after a period's end its usage still counts. */
+  /** The time after a period's end in which its usage is still billed. */
   gracePeriodSeconds: number;
-  /** How long each call takes; calls that overlap can only be noticed when it is not 0. */
+  /** The duration of each call; at 0, overlapping calls cannot be noticed. */
   latencyMs: number;
 };
 
@@ -81,7 +81,7 @@ export type State = {
 };
 
 export const createState = (clock: Clock, settings: Settings): State => {
-  // No two doubles give out the same ids, just as no two accounts at Stripe do.
+  // As at Stripe, no two accounts share an id.
   const double = randomBytes(4).toString("hex");
   let lastId = 0;
   return {

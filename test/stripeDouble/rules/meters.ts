@@ -1,7 +1,7 @@
 import type { Stripe } from "stripe";
 import { pageOf } from "./pages.ts";
-import { invalid, missing, Refusal } from "./refusal.ts";
-import type { RequestTypes } from "./requestTypes.ts";
+import { invalid, missing, ErrorResponse } from "../errorResponse.ts";
+import type { RequestTypes } from "../requests/requestTypes.ts";
 import type { AcceptedEvent, Meter, State } from "./state.ts";
 
 const DAY = 86_400;
@@ -65,7 +65,7 @@ export const listMeters = ({ meters }: State, request: RequestTypes["meterList"]
   return pageOf("/v1/billing/meters", found.toReversed(), request);
 };
 
-/** The value of a payload, by Stripe's rule of at most 15 significant digits. */
+/** Parses the value of a payload: at most 15 significant digits. */
 const valueOf = (text: string): number => {
   if (!/^-?\d+(?:\.\d+)?$/u.test(text)) {
     throw invalid(`The value '${text}' is not a number.`, "meter_event_invalid_value");
@@ -79,7 +79,10 @@ const valueOf = (text: string): number => {
   return Number(text);
 };
 
-/** The meter and customer that a meter event is for. @throws {Refusal} when either is unknown. */
+/**
+ * Returns the meter and customer of a meter event.
+ * @throws ErrorResponse if either is unknown
+ */
 export const targetOf = (
   { meters, customers }: State,
   { event_name: name, payload }: RequestTypes["meterEventCreate"],
@@ -127,8 +130,8 @@ export const acceptMeterEvent = (
   }
   const usedAt = identifiers.get(identifier);
   if (usedAt !== undefined && now - usedAt < IDENTIFIER_SECONDS) {
-    // As in the field: the message is all there is to tell it by.
-    throw new Refusal(
+    // As at Stripe, there is no code: only the message identifies a duplicate.
+    throw new ErrorResponse(
       400,
       `An event already exists with identifier ${identifier}.`,
       {},
@@ -159,7 +162,7 @@ export const acceptMeterEvent = (
 
 const WINDOW_SECONDS: Record<string, number> = { hour: 3600, day: DAY };
 
-/** Summaries of the events that have arrived long enough ago; windows without events are left out. */
+/** Lists sums of the events older than the summary delay; windows without events are left out. */
 export const listEventSummaries = (
   state: State,
   meterId: string,
@@ -167,7 +170,7 @@ export const listEventSummaries = (
 ): object => {
   const meter = getMeter(state, meterId);
   if (meter.default_aggregation.formula !== "sum" || meter.event_time_window !== null) {
-    throw new Error("The double sums up plain events only.");
+    throw new Error("The double sums plain events only.");
   }
   const { customer, start_time: start, end_time: end, value_grouping_window: window } = request;
   if (!state.customers.has(customer)) {

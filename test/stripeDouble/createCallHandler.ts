@@ -1,0 +1,175 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { setTimeout as delay } from "node:timers/promises";
+import { ErrorResponse } from "./errorResponse.ts";
+import { faultResponse } from "./faults.ts";
+import type { Fault, Faults } from "./faults.ts";
+import { jsonResponse } from "./httpResponse.ts";
+import type { HttpResponse } from "./httpResponse.ts";
+import { createIdempotencyStore } from "./idempotency.ts";
+import type { Observations } from "./observations.ts";
+import { prepareCall } from "./routes.ts";
+import type { Prepared } from "./routes.ts";
+import type { State } from "./rules/state.ts";
+
+const LOST = new Set<Fault["kind"]>(["drop", "hang", "truncate"]);
+
+const toResponse = ({ status, error, message, headers }: ErrorResponse): HttpResponse =>
+  jsonResponse(status, { error: { ...error, message } }, headers);
+
+const isUnknownUrl = ({ message }: ErrorResponse): boolean =>
+  message.startsWith("Unrecognized request URL");
+
+/** Creates the function that handles one call of Stripe's API: authorization, faults, idempotency and locks. */
+export const createCallHandler = ({
+  state,
+  faults,
+  observations,
+  secretKey,
+}: {
+  readonly state: State;
+  readonly faults: Faults;
+  readonly observations: Observations;
+  readonly secretKey: string;
+}): ((
+  request: IncomingMessage,
+  response: ServerResponse,
+  call: { readonly path: string; readonly form: string },
+) => Promise<void>) => {
+  const idempotency = createIdempotencyStore(state.clock);
+  const locks = new Set<string>();
+
+  const untilReleased = async (): Promise<void> => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    observations.held.add(resolve);
+    await promise;
+    observations.held.delete(resolve);
+  };
+
+  /** Executes the call while it holds its lock, if it needs one. */
+  const executeLocked = async (
+    { lockKey, execute }: Prepared,
+    fault: Fault | null,
+  ): Promise<HttpResponse> => {
+    const lock = lockKey?.();
+    if (lock !== undefined && locks.has(lock)) {
+      observations.overlaps += 1;
+      throw new ErrorResponse(409, `Another request for ${lock} is in progress.`);
+    }
+    if (lock !== undefined) {
+      locks.add(lock);
+    }
+    try {
+      await (fault?.kind === "hold"
+        ? untilReleased()
+        : delay(state.settings.latencyMs + (fault?.delayMs ?? 0)));
+      return jsonResponse(200, execute());
+    } finally {
+      if (lock !== undefined) {
+        locks.delete(lock);
+      }
+    }
+  };
+
+  /** Returns the stored response of the idempotency key, or executes the call and stores its response. */
+  const executeOnce = async (
+    prepared: Prepared,
+    key: string | null,
+    request: string,
+    fault: Fault | null,
+  ): Promise<HttpResponse> => {
+    const stored = key === null ? null : idempotency.begin(key, request);
+    if (stored) {
+      return { ...stored, headers: { ...stored.headers, "idempotent-replayed": "true" } };
+    }
+    let response: HttpResponse;
+    try {
+      response = await executeLocked(prepared, fault);
+    } catch (error) {
+      if (!(error instanceof ErrorResponse) || error.status === 409) {
+        if (key !== null) {
+          idempotency.abandon(key);
+        }
+        throw error;
+      }
+      response = toResponse(error);
+    }
+    if (key !== null) {
+      const savedError = fault?.kind === "server_error_saved" ? faultResponse(fault) : null;
+      idempotency.save(key, savedError ?? response);
+    }
+    return response;
+  };
+
+  /** Returns the response, or null if the fault prevents one. */
+  const respond = async (
+    { method = "GET", headers }: IncomingMessage,
+    { path, form }: { readonly path: string; readonly form: string },
+    fault: Fault | null,
+  ): Promise<HttpResponse | null> => {
+    if (headers.authorization !== `Bearer ${secretKey}`) {
+      throw new ErrorResponse(401, "Invalid API Key provided.");
+    }
+    const key = method === "POST" ? (headers["idempotency-key"]?.toString() ?? null) : null;
+    const replacement = fault ? faultResponse(fault) : null;
+    if (fault && !fault.applied && (replacement || LOST.has(fault.kind))) {
+      if (key !== null && replacement && fault.kind === "server_error_saved") {
+        idempotency.begin(key, `${path}?${form}`);
+        idempotency.save(key, replacement);
+      }
+      return replacement;
+    }
+    const rejectedWith = fault?.kind === "reject_later" ? (fault.code ?? "archived_meter") : null;
+    const prepared = prepareCall(
+      { method, path },
+      { state, form, event: { idempotencyKey: key, rejectedWith } },
+    );
+    const response = await executeOnce(prepared, key, `${path}?${form}`, fault);
+    return replacement ?? response;
+  };
+
+  const respondToError = (error: unknown, call: string): HttpResponse => {
+    if (error instanceof ErrorResponse && !isUnknownUrl(error)) {
+      return toResponse(error);
+    }
+    const problem = `${call}: ${error instanceof Error ? error.message : String(error)}`;
+    observations.problems.push(problem);
+    console.error(`Stripe double: ${problem}`);
+    // A 4xx, so that the client does not retry it forever.
+    return error instanceof ErrorResponse
+      ? toResponse(error)
+      : jsonResponse(400, {
+          error: { type: "invalid_request_error", message: `Double: ${problem}` },
+        });
+  };
+
+  return async (request, response, call) => {
+    const { method = "GET" } = request;
+    const fault = faults.take({ method, ...call });
+    const result = await respond(request, call, fault).catch((error: unknown) =>
+      respondToError(error, `${method} ${call.path}`),
+    );
+    const isLost = result === null || (fault !== null && LOST.has(fault.kind));
+    observations.calls.push({
+      method,
+      ...call,
+      idempotencyKey: request.headers["idempotency-key"]?.toString() ?? null,
+      status: isLost ? 0 : result.status,
+      replayed: result?.headers["idempotent-replayed"] === "true",
+    });
+    if (fault?.kind === "hang") {
+      if (!response.closed) {
+        observations.hanging.add(response);
+        response.once("close", () => observations.hanging.delete(response));
+      }
+    } else if (fault?.kind === "truncate") {
+      response.writeHead(200, { "content-type": "application/json", "content-length": 1000 });
+      response.write('{"object": ', () => request.socket.destroy());
+    } else if (result === null || fault?.kind === "drop") {
+      request.socket.resetAndDestroy();
+    } else {
+      response
+        .writeHead(result.status, { "request-id": state.nextId("req"), ...result.headers })
+        .end(result.body);
+    }
+  };
+};
