@@ -12,8 +12,8 @@ const linesOf = (issue: z.core.$ZodIssue, part: string): readonly string[] =>
     : [issue.path.length === 0 ? issue.message : `${nameOf(issue.path)}: ${issue.message}`];
 
 /**
- * Everything that is wrong with an input, by the names that its sender used.
- * @param part what one of its entries is called
+ * Describes everything that is wrong with an input, by the field names that the client used.
+ * @param part what the input's entries are called
  */
 export const describeIssues = (
   issues: readonly z.core.$ZodIssue[],

@@ -6,18 +6,18 @@ const METADATA_BYTES = 16 * 1024;
 
 const NOT_STORABLE = "must be well-formed Unicode without NUL characters";
 
-/** PostgreSQL keeps neither NUL nor half of a surrogate pair. */
+/** PostgreSQL stores neither NUL nor half of a surrogate pair. */
 const isStorable = (text: string): boolean => !text.includes("\0") && text.isWellFormed();
 
 const MISSING = "required";
 
-/** The message of a type's refusal, which tells a missing value from a wrong one. */
+/** Returns a schema's error message, which distinguishes a missing value from a wrong one. */
 const mustBe =
   (what: string) =>
   (issue: { readonly input?: unknown }): string =>
     issue.input === undefined ? MISSING : `must be ${what}`;
 
-/** Free text of limited length, in Unicode characters. */
+/** Text of limited length in Unicode characters. */
 export const text = (maximumLength: number) =>
   z
     .string({ error: mustBe("a string") })
@@ -28,61 +28,60 @@ export const text = (maximumLength: number) =>
     .refine(isStorable, NOT_STORABLE)
     .meta({ maxLength: maximumLength });
 
-/** For texts of which an empty one means none. */
 export const emptyAsNull = (given: string): string | null => (given === "" ? null : given);
 
 const COUNT_MUST_BE = `an integer from 1 to ${Number.MAX_SAFE_INTEGER}`;
 
-/** Whole units, at least one, exactly representable in JSON. */
+/** A count of units that JSON represents exactly. */
 export const count = () =>
   z.int({ error: mustBe(COUNT_MUST_BE) }).min(1, `must be ${COUNT_MUST_BE}`);
 
-/** An id as it was given out; other UUIDs are merely unknown. */
+/** Any UUID; one that was never issued is not malformed, only unknown. */
 export const id = () => z.guid({ error: mustBe("a UUID") });
 
 const DATE_MUST_BE = "a calendar date in the form YYYY-MM-DD";
 
-/** A day of the calendar, `YYYY-MM-DD`; the year 0 is none. */
+/** A calendar date, `YYYY-MM-DD`, from the year 1: PostgreSQL has no year 0. */
 export const date = () =>
   z.iso
     .date({ error: mustBe(DATE_MUST_BE) })
     .refine((value) => !value.startsWith("0000"), `must be ${DATE_MUST_BE}`);
 
 type Nested = { readonly value: unknown; readonly path: readonly string[] };
-type Fault = { readonly path: readonly string[]; readonly message: string };
+type Problem = { readonly path: readonly string[]; readonly message: string };
 
-const faultOf = ({ value, path }: Nested): string | null => {
+const problemOfValue = ({ value, path }: Nested): string | null => {
   if (typeof value === "string") {
     return isStorable(value) ? null : NOT_STORABLE;
   }
   if (typeof value === "number") {
-    return Number.isFinite(value) ? null : "must be a number that a double can hold";
+    return Number.isFinite(value) ? null : "must be a finite number";
   }
   return typeof value === "object" && value !== null && path.length >= METADATA_DEPTH
     ? `must not be nested deeper than ${METADATA_DEPTH} levels`
     : null;
 };
 
-const nameFault = (name: string): string | null => {
+const problemOfName = (name: string): string | null => {
   if (name === "__proto__") {
-    return "is not allowed as a name";
+    return "is not an allowed name";
   }
   return isStorable(name) ? null : `${NOT_STORABLE} in its name`;
 };
 
-/** The digits that PostgreSQL adds to a number: `1e300` is five characters in JSON and 301 in `jsonb`. */
+/** Returns how many digits PostgreSQL adds to a number: `1e300` is five characters in JSON and 301 in `jsonb`. */
 const addedDigits = (value: number): number => {
   const [, exponent] = String(value).split("e");
   return Math.abs(Number(exponent ?? 0));
 };
 
-/** The first fault inside of metadata. A list of what is still to be seen: nesting must not use up the stack. */
-const findFault = (metadata: object): Fault | null => {
+/** Returns the first problem in metadata. It is iterative, so that deep nesting cannot exhaust the stack. */
+const findProblem = (metadata: object): Problem | null => {
   const waiting: Nested[] = [{ value: metadata, path: [] }];
   let digits = 0;
   for (let nested = waiting.pop(); nested !== undefined; nested = waiting.pop()) {
     const { value, path } = nested;
-    const message = faultOf(nested);
+    const message = problemOfValue(nested);
     if (message !== null) {
       return { path, message };
     }
@@ -91,7 +90,7 @@ const findFault = (metadata: object): Fault | null => {
     } else if (typeof value === "object" && value !== null) {
       for (const [name, inner] of Object.entries(value)) {
         const innerPath = [...path, name];
-        const wrongName = nameFault(name);
+        const wrongName = problemOfName(name);
         if (wrongName !== null) {
           return { path: innerPath, message: wrongName };
         }
@@ -111,19 +110,19 @@ const isObject = (value: unknown): value is Metadata =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 /**
- * A free JSON object of limited size and depth. Not `z.record`, which leaves a pair named `__proto__` out without a
- * word and copies all others.
+ * A JSON object of limited size and depth. `z.record` would silently drop a pair named `__proto__`, and copies all
+ * others.
  */
 export const metadata = () =>
   z
     .unknown()
-    .meta({ type: "object", examples: [{ campaign: "spring" }] })
+    .meta({ type: "object" })
     .transform((value, context): Metadata => {
-      const fault = isObject(value)
-        ? findFault(value)
+      const problem = isObject(value)
+        ? findProblem(value)
         : { path: [], message: "must be a JSON object" };
-      if (fault) {
-        context.addIssue({ code: "custom", path: [...fault.path], message: fault.message });
+      if (problem) {
+        context.addIssue({ code: "custom", path: [...problem.path], message: problem.message });
       }
       return isObject(value) ? value : z.NEVER;
     });

@@ -1,5 +1,5 @@
 import { LRUCache } from "lru-cache";
-import { isRefusedContent } from "../db/isRefusedContent.ts";
+import { isContentError } from "../db/isContentError.ts";
 import { DomainError } from "../domain/errors.ts";
 
 export type GroupCommit<Entry, Answer> = {
@@ -63,7 +63,7 @@ const createLane = <Entry, Answer>({
         }
       });
     } catch (error) {
-      const isRefused = isRefusedContent(error);
+      const isRefused = isContentError(error);
       if (isRefused && batch.length > 1) {
         const middle = Math.ceil(batch.length / 2);
         await writeBatch(batch.slice(0, middle));

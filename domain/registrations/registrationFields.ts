@@ -1,18 +1,14 @@
 import { z } from "zod";
 import { emptyAsNull, text } from "../fields.ts";
 
-/*
- * What a registration may hold, whichever way it comes in.
- */
-
 const FRACTIONAL_COUNT_MUST_BE = "must be a number of at least 0";
 
-/** Units with their fraction; never billed. */
+/** Units including a fraction of one; never billed. */
 export const fractionalCount = () =>
   z.number({ error: FRACTIONAL_COUNT_MUST_BE }).min(0, FRACTIONAL_COUNT_MUST_BE);
 
-/** What keeps a registration's fractional count from being taken; null where nothing does. */
-export const findFractionalCountFault = (
+/** Returns why an organization must not give a fractional count, or null. */
+export const findFractionalCountProblem = (
   given: number | undefined,
   organization: { readonly fractionalCounting: boolean },
 ): string | null =>
@@ -20,13 +16,12 @@ export const findFractionalCountFault = (
     ? null
     : "fractional_count: fractional counting is not enabled for this organization";
 
-/** One tag; empty means none. */
+/** A tag to filter by; an empty one is no tag. */
 export const attribution = () => text(500);
 
-/** Empty means none and is read as null. */
+/** An empty key is read as null, which means none. */
 export const idempotencyKey = () =>
   text(255)
-    // Bytes that are not UTF-8 were read as this character: two different keys must not become one.
+    // Bytes that are not UTF-8 were decoded to this character: two different keys must not become one.
     .refine((key) => !key.includes("\uFFFD"), "must be well-formed UTF-8")
-    .meta({ examples: ["order-1001"] })
     .transform(emptyAsNull);

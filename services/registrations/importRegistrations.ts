@@ -7,42 +7,45 @@ import {
   dropOccurrences,
   insertImportedRegistrations,
 } from "../../db/registrations/importedRegistrations.ts";
-import { isRefusedContent } from "../../db/isRefusedContent.ts";
-import type { Mode } from "../../domain/accounts/accounts.ts";
-import type { Clock } from "../../domain/clock.ts";
+import { isContentError } from "../../db/isContentError.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { ImportedRegistration } from "../../domain/registrations/importedRegistration.ts";
-import {
-  contentOf,
-  parseImportedRegistration,
-} from "../../domain/registrations/importedRegistration.ts";
+import { contentOf } from "../../domain/registrations/importedRegistration.ts";
 
-/** A line of the file, numbered from 1: its text, or why it could not be read. */
+/** A line of an import, numbered from 1: its registration, or why it cannot be imported. */
 export type ImportLine = { readonly number: number } & (
-  | { readonly text: string }
-  | { readonly fault: string }
+  | { readonly registration: ImportedRegistration }
+  | { readonly problem: string }
 );
 
 export type ImportSummary = {
-  /** Lines that were read, empty ones left out. */
+  /** Lines read, without empty ones. */
   readonly lines: number;
   readonly imported: number;
-  /** On record already, from an earlier import or under their idempotency key. */
+  /** Recorded already, by an earlier import or under the same idempotency key. */
   readonly known: number;
   readonly refused: number;
 };
 
+export type ImportObserver = {
+  /** Called for each line that is not imported. */
+  readonly onProblem: (lineNumber: number, problem: string) => void;
+  /** Called after each batch. */
+  readonly onProgress: (summary: ImportSummary) => void;
+};
+
 type Numbered<Value> = { readonly number: number; readonly value: Value };
 
-/** A statement of some 30 ms: the totals of a busy account are locked no longer than that. */
+/** One statement of about 30 ms, which is how long the totals of a busy account stay locked. */
 const BATCH = 1000;
 
 const formatUuid = (hex: string): string =>
   `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 
 /**
- * The id of an imported registration: the same line makes the same id, which is what makes an import repeatable. It
- * starts with the instant, as the ids of new registrations do, so that the index grows at one end.
+ * Returns the id of an imported registration. It is deterministic, which makes an import repeatable. It starts with the
+ * timestamp, as the ids of new registrations do, so that the index grows at one end.
  */
 const idOf = (owner: string, registration: ImportedRegistration, occurrence: number): string => {
   const digest = hash(
@@ -50,10 +53,10 @@ const idOf = (owner: string, registration: ImportedRegistration, occurrence: num
     JSON.stringify([owner, contentOf(registration), occurrence]),
     "hex",
   );
-  const instant = registration.createdAt.getTime().toString(16).padStart(12, "0");
+  const timestamp = registration.createdAt.getTime().toString(16).padStart(12, "0");
   const variant = ((Number.parseInt(digest.slice(3, 4), 16) % 4) + 8).toString(16);
-  // Version 8: an id of our own making, by RFC 9562.
-  return formatUuid(`${instant}8${digest.slice(0, 3)}${variant}${digest.slice(4, 19)}`);
+  // Version 8 of RFC 9562: a custom format.
+  return formatUuid(`${timestamp}8${digest.slice(0, 3)}${variant}${digest.slice(4, 19)}`);
 };
 
 async function* inBatches<Item>(
@@ -73,10 +76,10 @@ async function* inBatches<Item>(
 }
 
 /**
- * Gives each registration its id. Of lines that say the same, the second stands for a second registration, in this
- * file and whenever it is imported again; an idempotency key stands for one, however often it is given.
+ * Assigns each registration its id. Equal lines without an idempotency key are separate registrations: the second one
+ * gets the same id whenever the file is imported. Lines with the same key are one registration.
  */
-const identify = async (
+const assignIds = async (
   connection: CommonQueryMethods,
   owner: string,
   registrations: readonly Numbered<ImportedRegistration>[],
@@ -86,15 +89,15 @@ const identify = async (
       ? formatUuid(hash("sha256", contentOf(value), "hex").slice(0, 32))
       : null,
   );
-  const here = new Map<string, number>();
+  const inBatch = new Map<string, number>();
   for (const content of contents) {
     if (content !== null) {
-      here.set(content, (here.get(content) ?? 0) + 1);
+      inBatch.set(content, (inBatch.get(content) ?? 0) + 1);
     }
   }
-  const left = new Map(here);
+  const left = new Map(inBatch);
   const totals =
-    here.size === 0 ? new Map<string, number>() : await addOccurrences(connection, here);
+    inBatch.size === 0 ? new Map<string, number>() : await addOccurrences(connection, inBatch);
   return registrations.map(({ number, value }, index) => {
     const content = contents[index] ?? null;
     let occurrence = 1;
@@ -108,51 +111,37 @@ const identify = async (
 };
 
 /**
- * Takes over history that another system billed: registrations with their totals and without usage, so that they
- * cannot be refunded here. Nothing is taken over twice, so an import that was cut off is simply run again. Lines are
- * read as fast as they can be written, in constant memory.
- * @param onFault told of each line that is left out, and why
- * @param onProgress told after each batch
+ * Imports registrations that another system billed: they count in the totals, have no usage and cannot be refunded.
+ * Nothing is imported twice, so an interrupted import is completed by running it again. Memory use is constant: lines are
+ * read as fast as they are written.
  */
 export const importRegistrations = (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
-  account: { readonly id: string; readonly fractionalCounting: boolean },
-  mode: Mode,
+  db: DatabasePool,
+  owner: AccountMode,
   lines: AsyncIterable<ImportLine>,
-  {
-    onFault,
-    onProgress,
-  }: {
-    readonly onFault: (number: number, fault: string) => void;
-    readonly onProgress: (summary: ImportSummary) => void;
-  },
+  { onProblem, onProgress }: ImportObserver,
 ): Promise<ImportSummary> => {
-  const owner = { accountId: account.id, mode };
-  const ownerName = `${account.id}/${mode}`;
+  const ownerName = `${owner.accountId}/${owner.mode}`;
   let summary: ImportSummary = { lines: 0, imported: 0, known: 0, refused: 0 };
 
-  const refuse = (number: number, fault: string): void => {
+  const refuse = (lineNumber: number, problem: string): void => {
     summary = { ...summary, refused: summary.refused + 1 };
-    onFault(number, fault);
+    onProblem(lineNumber, problem);
   };
 
-  const read = (batch: readonly ImportLine[]): readonly Numbered<ImportedRegistration>[] => {
-    const now = clock.now();
-    const { fractionalCounting } = account;
+  const selectValid = (batch: readonly ImportLine[]): readonly Numbered<ImportedRegistration>[] => {
     const registrations: Numbered<ImportedRegistration>[] = [];
     for (const line of batch) {
-      const parsed =
-        "fault" in line ? line : parseImportedRegistration(line.text, { now, fractionalCounting });
-      if ("fault" in parsed) {
-        refuse(line.number, parsed.fault);
+      if ("problem" in line) {
+        refuse(line.number, line.problem);
       } else {
-        registrations.push({ number: line.number, value: parsed.registration });
+        registrations.push({ number: line.number, value: line.registration });
       }
     }
     return registrations;
   };
 
-  /** What the database refuses is found by halving, so that it is refused alone. */
+  /** If the database rejects a batch, its halves are tried, until a bad line fails alone. */
   const write = async (
     connection: CommonQueryMethods,
     entries: readonly Numbered<ImportedEntry>[],
@@ -173,13 +162,13 @@ export const importRegistrations = (
         known: summary.known + entries.length - imported,
       };
     } catch (error) {
-      if (!isRefusedContent(error)) {
+      if (!isContentError(error)) {
         throw error;
       }
       if (entries.length === 1) {
         refuse(
           first.number,
-          error instanceof DomainError ? error.message : "the database cannot hold it",
+          error instanceof DomainError ? error.message : "the database cannot store it",
         );
         return;
       }
@@ -193,10 +182,10 @@ export const importRegistrations = (
     await createOccurrences(connection);
     for await (const batch of inBatches(lines)) {
       summary = { ...summary, lines: summary.lines + batch.length };
-      await write(connection, await identify(connection, ownerName, read(batch)));
+      await write(connection, await assignIds(connection, ownerName, selectValid(batch)));
       onProgress(summary);
     }
-    // Not where the import fails: the pool closes the connection then, and the failure is not hidden by another one.
+    // Not in a finally block: after an error the pool closes the connection, and a second error would hide the first.
     await dropOccurrences(connection);
     return summary;
   });

@@ -62,7 +62,7 @@ test(refusesUsage, ["org", "create", "--name", "x", "--stripe-customer", "x"], /
 test(
   refusesUsage,
   ["org", "create", "--name", "x", "--stripe-subscription", "sub_1"],
-  /needs --stripe-customer/u,
+  /requires --stripe-customer/u,
 );
 test(refusesUsage, ["org", "show", "12"], /It must be an id/u);
 test(refusesUsage, ["org", "update", ID], /Nothing to change/u);

@@ -91,7 +91,7 @@ test(
   judges,
   metadata(),
   JSON.parse('{"a":{"__proto__":1}}'),
-  "a.__proto__: is not allowed as a name",
+  "a.__proto__: is not an allowed name",
 );
 test(
   "a name with a NUL is refused",
@@ -106,7 +106,7 @@ test(
   judges,
   metadata(),
   JSON.parse('{"a":1e400}'),
-  "a: must be a number that a double can hold",
+  "a: must be a finite number",
 );
 
 // {"a":"…"} is eight bytes without what is between the quotes.

@@ -5,6 +5,7 @@ import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import { systemClock } from "../../domain/clock.ts";
+import type { ImportedRegistration } from "../../domain/registrations/importedRegistration.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { importRegistrations } from "../../services/registrations/importRegistrations.ts";
 import type { ImportLine } from "../../services/registrations/importRegistrations.ts";
@@ -66,7 +67,7 @@ const readRegistrations = (db: DatabasePool, accountId: string) =>
     ORDER BY created_at, id
   `);
 
-test("an imported line becomes a registration with everything that it says, and no usage", async (t) => {
+test("an imported line becomes a registration with all of its fields and no usage", async (t) => {
   const { id, importText } = await setUp(t, { fractionalCounting: true });
   const run = await importText(
     lines({
@@ -95,7 +96,7 @@ test("an imported line becomes a registration with everything that it says, and 
   t.like(await readBooks(t.context.db, id), { registrations: 1, total: 12n, facts: 0 });
 });
 
-test("totals take each line in the month of its instant in UTC, in its mode and kind", async (t) => {
+test("each line counts in the totals of its mode, kind and month in UTC", async (t) => {
   const { id, importText } = await setUp(t);
   const text = lines(
     { count: 3, created_at: "2024-01-31T23:30:00-01:00" },
@@ -114,7 +115,7 @@ test("totals take each line in the month of its instant in UTC, in its mode and 
   t.deepEqual(await totalsOf("test", "tree", "2024-05-15"), { all: 100, month: 100 });
 });
 
-test("the same file again changes nothing, however its JSON is written", async (t) => {
+test("importing a file again changes nothing, however its JSON is formatted", async (t) => {
   const { id, importText } = await setUp(t);
   const text = lines(
     { metadata: { a: 1, b: { c: 2, d: 3 } } },
@@ -135,7 +136,7 @@ test("the same file again changes nothing, however its JSON is written", async (
   t.like(await readBooks(t.context.db, id), { registrations: 4, total: 6n });
 });
 
-test("lines that say the same are as many registrations, also across batches", async (t) => {
+test("equal lines are separate registrations, also across batches", async (t) => {
   const { id, importText } = await setUp(t);
   const same = Array.from({ length: 1501 }, () => lineOf());
   t.like(readJson(await importText(lines(...same))), { imported: 1501 });
@@ -143,7 +144,7 @@ test("lines that say the same are as many registrations, also across batches", a
   t.like(await readBooks(t.context.db, id), { registrations: 1502, total: 1502n });
 });
 
-test("an idempotency key stands for one registration in a file, in the API and in each mode and kind", async (t) => {
+test("an idempotency key means one registration in a file and the API, for each mode and kind", async (t) => {
   const { db } = t.context;
   const { id, importText } = await setUp(t);
   const writer = createRegistrationWriter({ db, clock: systemClock });
@@ -167,7 +168,7 @@ test("an idempotency key stands for one registration in a file, in the API and i
   t.is(replay.totals.all, 10);
 });
 
-test("a refund of an imported registration says that no usage is on file", async (t) => {
+test("refunding an imported registration fails since no usage is on file", async (t) => {
   const { db } = t.context;
   const { id, importText } = await setUp(t);
   await importText(lines({ created_at: new Date().toISOString() }));
@@ -182,7 +183,7 @@ test("a refund of an imported registration says that no usage is on file", async
   );
 });
 
-test("two organizations import the same file without meeting", async (t) => {
+test("two organizations can import the same file", async (t) => {
   const one = await setUp(t);
   const other = await setUp(t);
   const text = lines({}, { idempotency_key: "k" });
@@ -190,7 +191,7 @@ test("two organizations import the same file without meeting", async (t) => {
   t.like(readJson(await other.importText(text)), { imported: 2 });
 });
 
-const refusesLine = test.macro({
+const rejectsLine = test.macro({
   exec: async (t: ExecutionContext<DatabaseContext>, line: string | Fields, reason: RegExp) => {
     const { id, importText } = await setUp(t);
     const run = await importText(lines({ count: 2 }, "", line, { count: 3 }));
@@ -200,39 +201,49 @@ const refusesLine = test.macro({
     t.deepEqual(readJson(run), { lines: 3, imported: 2, known: 0, refused: 1 });
     t.like(await readBooks(t.context.db, id), { registrations: 2, registered: 5n, total: 5n });
   },
-  title: (title) => `a line is left out by its number and the others imported: ${title ?? ""}`,
+  title: (title) => `only the line is skipped and reported by its number: ${title ?? ""}`,
 });
 
 const DEEP = JSON.parse(`${'{"a":'.repeat(9)}1${"}".repeat(9)}`);
 
-test("not JSON", refusesLine, "{kind: tree}", /not valid JSON/u);
-test("a list", refusesLine, "[]", /must be a JSON object/u);
-test("null", refusesLine, "null", /must be a JSON object/u);
-test("another kind", refusesLine, { kind: "shrub" }, /kind: must be tree or bottle/u);
-test("a count of 0", refusesLine, { count: 0 }, /count: must be an integer/u);
-test("a fraction of a tree", refusesLine, { count: 1.5 }, /count: must be an integer/u);
-test("a count in quotes", refusesLine, { count: "1" }, /count: must be an integer/u);
-test("no instant", refusesLine, { created_at: undefined }, /created_at: must be an instant/u);
-test("a day alone", refusesLine, { created_at: "2024-05-01" }, /created_at: must be an instant/u);
-test("no offset", refusesLine, { created_at: "2024-05-01T10:00:00" }, /must be an instant/u);
-test("30 February", refusesLine, { created_at: "2024-02-30T10:00:00Z" }, /must be an instant/u);
-test("the future", refusesLine, { created_at: "2999-01-01T00:00:00Z" }, /not be in the future/u);
-test("long ago", refusesLine, { created_at: "1969-12-31T23:59:59Z" }, /before 1970/u);
-test("a misspelt field", refusesLine, { idempotencykey: "k" }, /idempotencykey: unknown field/u);
-test("a NUL", refusesLine, { attribution: "a\0b" }, /attribution: must be well-formed/u);
-test("half of a surrogate pair", refusesLine, { metadata: { a: "\uD800" } }, /well-formed/u);
-test("a long key", refusesLine, { idempotency_key: "x".repeat(256) }, /at most 255/u);
-test("metadata too deep", refusesLine, { metadata: DEEP }, /nested deeper/u);
-test("metadata too big", refusesLine, { metadata: { a: "x".repeat(17_000) } }, /at most 16384/u);
+test("not JSON", rejectsLine, "{kind: tree}", /not valid JSON/u);
+test("a list", rejectsLine, "[]", /must be a JSON object/u);
+test("null", rejectsLine, "null", /must be a JSON object/u);
+test("another kind", rejectsLine, { kind: "shrub" }, /kind: must be tree or bottle/u);
+test("a count of 0", rejectsLine, { count: 0 }, /count: must be an integer/u);
+test("a fraction of a tree", rejectsLine, { count: 1.5 }, /count: must be an integer/u);
+test("a count in quotes", rejectsLine, { count: "1" }, /count: must be an integer/u);
+test("no created_at", rejectsLine, { created_at: undefined }, /created_at: must be a time/u);
+test(
+  "a date without a time",
+  rejectsLine,
+  { created_at: "2024-05-01" },
+  /created_at: must be a time/u,
+);
+test("no offset", rejectsLine, { created_at: "2024-05-01T10:00:00" }, /must be a time/u);
+test("30 February", rejectsLine, { created_at: "2024-02-30T10:00:00Z" }, /must be a time/u);
+test(
+  "a time in the future",
+  rejectsLine,
+  { created_at: "2999-01-01T00:00:00Z" },
+  /not be in the future/u,
+);
+test("a time before 1970", rejectsLine, { created_at: "1969-12-31T23:59:59Z" }, /before 1970/u);
+test("a misspelt field", rejectsLine, { idempotencykey: "k" }, /idempotencykey: unknown field/u);
+test("a NUL", rejectsLine, { attribution: "a\0b" }, /attribution: must be well-formed/u);
+test("half of a surrogate pair", rejectsLine, { metadata: { a: "\uD800" } }, /well-formed/u);
+test("a long key", rejectsLine, { idempotency_key: "x".repeat(256) }, /at most 255/u);
+test("metadata too deep", rejectsLine, { metadata: DEEP }, /nested deeper/u);
+test("metadata too big", rejectsLine, { metadata: { a: "x".repeat(17_000) } }, /at most 16384/u);
 test(
   "a fractional count that is not enabled",
-  refusesLine,
+  rejectsLine,
   { fractional_count: 1 },
   /not enabled/u,
 );
-test("a line without end", refusesLine, "x".repeat(300_000), /longer than 262144 bytes/u);
+test("a line over 256 KiB", rejectsLine, "x".repeat(300_000), /longer than 262144 bytes/u);
 
-test("a line that would take the total beyond what JSON carries is left out alone", async (t) => {
+test("only the line that would make a total exceed a safe integer is skipped", async (t) => {
   const { id, importText } = await setUp(t);
   const many = Array.from({ length: 40 }, (_, index) => lineOf({ count: index + 1 }));
   const run = await importText(
@@ -243,7 +254,7 @@ test("a line that would take the total beyond what JSON carries is left out alon
   t.like(await readBooks(t.context.db, id), { registrations: 40, total: 820n });
 });
 
-test("bytes that are not UTF-8 are a bad line, a byte order mark is not", async (t) => {
+test("bytes that are not UTF-8 make a line invalid; a byte order mark does not", async (t) => {
   const { importText } = await setUp(t);
   const run = await importText(
     Buffer.concat([
@@ -256,14 +267,14 @@ test("bytes that are not UTF-8 are a bad line, a byte order mark is not", async 
   t.like(readJson(run), { imported: 2, refused: 1 });
 });
 
-test("nothing to import is no fault", async (t) => {
+test("importing an empty file succeeds", async (t) => {
   const { importText } = await setUp(t);
   const run = await importText("\n\n");
   t.is(run.exitCode, 0);
   t.deepEqual(readJson(run), { lines: 0, imported: 0, known: 0, refused: 0 });
 });
 
-test("two imports of one file at the same time make each registration once", async (t) => {
+test("two concurrent imports of one file import each registration once", async (t) => {
   const { id, importText } = await setUp(t);
   const text = lines(
     ...Array.from({ length: 3000 }, (_, index) => ({
@@ -283,23 +294,32 @@ test("two imports of one file at the same time make each registration once", asy
   t.is(books.total, books.registered);
 });
 
-// oxlint-disable-next-line typescript/require-await -- the import reads what comes piece by piece.
+const registration: ImportedRegistration = {
+  kind: "tree",
+  count: 1,
+  fractionalCount: 0,
+  createdAt: new Date("2024-05-01T09:30:00Z"),
+  idempotencyKey: null,
+  attribution: "",
+  metadata: {},
+};
+
+// oxlint-disable-next-line typescript/require-await -- the import reads an asynchronous stream.
 async function* oneLine(count: number, failure?: Error): AsyncGenerator<ImportLine> {
-  yield { number: 1, text: lineOf({ count }) };
+  yield { number: 1, registration: { ...registration, count } };
   if (failure) {
     throw failure;
   }
 }
 
-test("imports take turns on one connection, also after one that failed", async (t) => {
+test("several imports can use one connection, even after a failed one", async (t) => {
   const { db, databaseUrl } = t.context;
   const { id } = await createTestOrganization(db);
   const pool = await openPool(databaseUrl, 1);
   t.teardown(() => pool.end());
-  const account = { id, fractionalCounting: false };
-  const quiet = { onFault: () => undefined, onProgress: () => undefined };
+  const silent = { onProblem: () => undefined, onProgress: () => undefined };
   const importFrom = (source: AsyncGenerator<ImportLine>) =>
-    importRegistrations({ db: pool, clock: systemClock }, account, "live", source, quiet);
+    importRegistrations(pool, { accountId: id, mode: "live" }, source, silent);
 
   t.like(await importFrom(oneLine(1)), { imported: 1 });
   await t.throwsAsync(importFrom(oneLine(2, new Error("The disk is gone."))), {
@@ -309,7 +329,7 @@ test("imports take turns on one connection, also after one that failed", async (
   t.like(await importFrom(oneLine(3)), { imported: 1 });
 });
 
-test("the progress bar is for terminals", async (t) => {
+test("the progress bar is shown on terminals", async (t) => {
   const { id } = await setUp(t);
   const { databaseUrl } = t.context;
   const run = await runImpact(["import", "registrations", "-", "--org", id], {

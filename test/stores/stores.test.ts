@@ -1,5 +1,5 @@
 import test from "ava";
-import { readCursor, writeCursor } from "../../domain/cursor.ts";
+import { readCursor, writeCursor } from "../../api/store/cursor.ts";
 import { normalizeDomain } from "../../domain/stores/stores.ts";
 
 test("a domain has one normal form, however people write it", (t) => {

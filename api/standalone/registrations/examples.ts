@@ -40,5 +40,5 @@ const examplesOf = (kind: Kind) => {
   };
 };
 
-/** What the API description shows. */
+/** Request and response bodies for the API description. */
 export const EXAMPLES = { tree: examplesOf("tree"), bottle: examplesOf("bottle") };

@@ -1,6 +1,6 @@
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 
-/** What trees and bottles are called in the standalone interface; all else they have in common. */
+/** How the standalone interface names trees and bottles; everything else is the same for both. */
 export const KIND_NAMES = {
   tree: {
     noun: "tree",

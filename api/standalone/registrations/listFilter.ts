@@ -3,7 +3,7 @@ import type { RegistrationFilter } from "../../../domain/registrations/registrat
 import { startOfDay, startOfNextDay } from "../../http/days.ts";
 import type { listQuery } from "./schemas.ts";
 
-/** What a list's query parameters ask for; both days belong to the range. */
+/** Converts a list's query parameters; the range includes both days. */
 export const listFilter = (query: z.output<typeof listQuery>): RegistrationFilter => {
   const until = query.end_at === undefined ? undefined : startOfNextDay(query.end_at);
   return {

@@ -5,7 +5,7 @@ import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
-import { findFractionalCountFault } from "../../../domain/registrations/registrationFields.ts";
+import { findFractionalCountProblem } from "../../../domain/registrations/registrationFields.ts";
 import type { Owner, RegistrationFilter } from "../../../domain/registrations/registrations.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { listRegistrations } from "../../../services/registrations/listRegistrations.ts";
@@ -40,15 +40,15 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
       tag: names.plural,
       summary: `Register ${names.plural}`,
       details:
-        "Records the registration and answers at once; the usage is reported to the payment processor afterwards. " +
-        "A known idempotency_key returns the first record and bills nothing.",
+        "Records the registration and responds immediately. Its usage is reported to the payment processor later. " +
+        "A known idempotency_key returns the original record and bills nothing.",
       responseHeaders: {
-        "Idempotent-Replayed": "`true` when the record was created by an earlier request.",
+        "Idempotent-Replayed": "`true` if an earlier request created the record.",
       },
       errors: [
         {
           code: "request_invalid",
-          when: "Something in the request is not as it must be; the message names every field.",
+          when: "The request is invalid; the message names every invalid field.",
           example: "count: must be an integer from 1 to 9007199254740991",
         },
         KEY_ERROR,
@@ -58,9 +58,9 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
     schemas: { body: SCHEMAS[kind].registerBody, response: SCHEMAS[kind].registerResponse },
     examples: EXAMPLES[kind].register,
     handle: async ({ ctx, caller, body }) => {
-      const fault = findFractionalCountFault(body.fractional_count, caller);
-      if (fault !== null) {
-        throw new DomainError("request_invalid", fault);
+      const problem = findFractionalCountProblem(body.fractional_count, caller);
+      if (problem !== null) {
+        throw new DomainError("request_invalid", problem);
       }
       const { registration, totals, replayed } = await writer.register({
         ...ownerOf(caller, kind),
@@ -82,7 +82,7 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
   });
 };
 
-/** The pieces of a list's answer. The head waits for the first page, so that its fault is an error answer. */
+/** Yields the response's body. It starts with the first page, so that an error on that page is an error response. */
 async function* listPieces(
   dependencies: Dependencies,
   owner: Owner,
@@ -110,12 +110,12 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
       tag: names.plural,
       summary: `List ${names.noun} registrations`,
       details:
-        "Every registration of the organization in the key's mode that matches all filters, newest first, without " +
-        "pages. The totals are the organization's, whatever the filters.",
+        "Returns every registration of the organization in the key's mode that matches all filters, newest first, " +
+        "in one response. The totals cover all registrations, whatever the filters.",
       errors: [
         {
           code: "request_invalid",
-          when: "A query parameter is unknown, given twice or malformed; the message names it.",
+          when: "A query parameter is unknown, repeated or malformed; the message names it.",
           example: "created_at: must be a calendar date in the form YYYY-MM-DD",
         },
         KEY_ERROR,
@@ -137,23 +137,23 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
     description: {
       operationId: `refund${names.title}s`,
       tag: names.plural,
-      summary: `Refund a ${names.noun} registration, whole or in part`,
+      summary: `Refund a ${names.noun} registration, in full or in part`,
       details:
-        "Takes units back from the record, the totals and, at the registration's own instant, from the reported " +
-        "usage. Partial refunds add up.",
+        "Subtracts units from the record, the totals and the reported usage, at the time of the registration. " +
+        "Partial refunds add up.",
       errors: [
         {
           code: "request_invalid",
           when:
-            "Something in the request is not as it must be, more is refunded than remains, or the registration has " +
-            "no usage record on file.",
+            "The request is invalid, the count is more than what remains, or the registration has no usage record " +
+            "on file.",
           example: idRequired,
         },
         {
           code: "key_invalid",
           when:
-            "The key is missing or invalid, or the registration is outside the current billing cycle, or too old for " +
-            "the payment processor to take its usage back.",
+            "The key is missing or invalid, or the registration is outside the current billing cycle or too old for " +
+            "the payment processor to accept the refund of its usage.",
           example: KEY_ERROR.example,
         },
         {
@@ -167,22 +167,22 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
     examples: EXAMPLES[kind].refund,
     checkBody: (body) => (isBlankId(body) ? idRequired : null),
     handle: async ({ caller, body }) => {
-      const refunded = await refundRegistration({ db, clock, billing }, ownerOf(caller, kind), {
+      const refund = await refundRegistration({ db, clock, billing }, ownerOf(caller, kind), {
         id: body.id,
         count: body.count ?? null,
         reason: body.reason ?? null,
       });
       return {
-        [names.refundedField]: refunded.refundedCount,
-        [names.totalField]: refunded.totals.all,
-        refund_details: [presentRegistration(refunded.registration)],
-        refund_id: refunded.refundId,
+        [names.refundedField]: refund.refundedCount,
+        [names.totalField]: refund.totals.all,
+        refund_details: [presentRegistration(refund.registration)],
+        refund_id: refund.refundId,
       };
     },
   });
 };
 
-/** Trees and bottles: one implementation under two names. */
+/** The endpoints of trees and bottles, which differ only in names. */
 export const registrationEndpoints = (dependencies: Dependencies): readonly Endpoint[] =>
   KINDS.flatMap((kind) => [
     registerEndpoint(kind, dependencies),

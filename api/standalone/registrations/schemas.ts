@@ -16,7 +16,7 @@ const registrationResponse = z
     count: z
       .int()
       .min(1)
-      .meta({ description: "As registered; a refund leaves it.", examples: [3] }),
+      .meta({ description: "As registered; a refund does not change it.", examples: [3] }),
     fractional_count: z
       .number()
       .min(0)
@@ -24,10 +24,10 @@ const registrationResponse = z
     created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
     idempotency_key: z
       .string()
-      .meta({ description: "Empty when none was given.", examples: ["order-1001"] }),
+      .meta({ description: "Empty if none was given.", examples: ["order-1001"] }),
     metadata: z.record(z.string(), z.unknown()).meta({ examples: [{ campaign: "spring" }] }),
     attribution: z.string().meta({ examples: ["newsletter"] }),
-    refunded: z.boolean().meta({ description: "True after the first refund, a partial one too." }),
+    refunded: z.boolean().meta({ description: "True after any refund, full or partial." }),
   })
   .meta({ id: "Registration" });
 
@@ -55,27 +55,27 @@ const registerBody = ({ title, plural }: KindNames) =>
       .meta({ description: "A tag to filter by.", examples: ["newsletter"] }),
     metadata: metadata()
       .optional()
-      .meta({ description: "Free JSON of at most 8 levels and 16 KiB, to filter by." }),
+      .meta({ description: "JSON object of at most 8 levels and 16 KiB, to filter by." }),
     idempotency_key: idempotencyKey()
       .meta({
         description:
-          "A later request with the same key returns the first one's record. Empty means none.",
+          "A later request with the same key returns the record of the first. Empty means none.",
       })
       .optional(),
   }).meta({ id: `New${title}Registration` });
 
 const refundBody = ({ noun, title, plural }: KindNames) =>
   bodyObject({
-    id: id().meta({ description: `The id of the ${noun} registration.` }),
+    id: id().meta({ description: `Id of the ${noun} registration.` }),
     reason: text(1000)
       .optional()
       .meta({
-        description: "Kept with the refund.",
+        description: "Stored with the refund.",
         examples: ["order cancelled"],
       }),
     count: count()
       .optional()
-      .meta({ description: `Number of ${plural} to refund; all that remain when omitted.` }),
+      .meta({ description: `Number of ${plural} to refund; all remaining ones if omitted.` }),
   }).meta({ id: `New${title}Refund` });
 
 const parseJson = (json: string): { readonly value: unknown } | null => {
@@ -101,13 +101,13 @@ const metadataParameter = z
     }
     return z.NEVER;
   })
-  .meta({ description: "A JSON object; all of its pairs must match." });
+  .meta({ description: "JSON object; each of its pairs must match." });
 
 export const listQuery = queryObject({
   attribution_key: attribution()
     .optional()
-    .meta({ description: "Only this attribution.", examples: ["newsletter"] }),
-  id: id().optional().meta({ description: "Only this registration." }),
+    .meta({ description: "Attribution to match.", examples: ["newsletter"] }),
+  id: id().optional().meta({ description: "Id of one registration." }),
   created_at: date()
     .optional()
     .meta({ description: "First day, UTC.", examples: ["2025-06-01"] }),
@@ -126,8 +126,8 @@ const total = (description: string) =>
 const registerResponse = ({ title, plural, totalField, monthField, detailsField }: KindNames) =>
   z
     .strictObject({
-      [totalField]: total(`All ${plural} on record, refunded ones left out.`),
-      [monthField]: total("Those registered in the current calendar month, UTC."),
+      [totalField]: total(`All ${plural} registered and not refunded.`),
+      [monthField]: total("Those registered in the current calendar month, UTC, and not refunded."),
       [detailsField]: z.array(registrationResponse),
     })
     .meta({ id: `${title}Registrations` });
@@ -138,8 +138,8 @@ const refundResponse = ({ title, plural, refundedField, totalField }: KindNames)
       [refundedField]: z
         .int()
         .min(1)
-        .meta({ description: `Number of ${plural} that this call refunded.`, examples: [3] }),
-      [totalField]: total(`The ${plural} that remain on record.`),
+        .meta({ description: `Number of ${plural} refunded by this call.`, examples: [3] }),
+      [totalField]: total(`All ${plural} registered and not refunded, after this refund.`),
       refund_details: z.array(registrationResponse),
       refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
     })
@@ -152,5 +152,5 @@ const schemasOf = (names: KindNames) => ({
   refundResponse: refundResponse(names),
 });
 
-/** Built once: what is parsed with them is on the way of every request. */
+/** Built once, since every request is parsed with them. */
 export const SCHEMAS = { tree: schemasOf(KIND_NAMES.tree), bottle: schemasOf(KIND_NAMES.bottle) };

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { toMicroseconds } from "../../../domain/cursor.ts";
+import { toMicroseconds } from "../cursor.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { date, id, text } from "../../../domain/fields.ts";
 import type { EvidenceSelection } from "../../../domain/stores/storeEvidence.ts";

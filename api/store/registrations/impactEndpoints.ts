@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { listStoreRegistrations } from "../../../db/registrations/storeRegistrations.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
-import { writeCursor } from "../../../domain/cursor.ts";
+import { writeCursor } from "../cursor.ts";
 import type { StoreRegistrationWriter } from "../../../services/stores/createStoreRegistrationWriter.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { readCursor } from "../../../domain/cursor.ts";
+import { readCursor } from "../cursor.ts";
 import type { ImpactFilter, ImpactRecord } from "../../../domain/stores/customers.ts";
 import { orderId } from "../../../domain/stores/customers.ts";
 import { count, date } from "../../../domain/fields.ts";

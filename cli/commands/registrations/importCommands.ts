@@ -1,8 +1,10 @@
 import { open } from "node:fs/promises";
 import type { Readable } from "node:stream";
 import type { Command } from "commander";
+import type { Account } from "../../../db/accounts/accounts.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import type { ImportLine } from "../../../services/registrations/importRegistrations.ts";
 import { importRegistrations } from "../../../services/registrations/importRegistrations.ts";
 import { parseId, parseMode } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
@@ -11,21 +13,26 @@ import { unreadableFile } from "../../input/unreadableFile.ts";
 import { say } from "../../io.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printRecord } from "../../output/print.ts";
+import { parseImportLine } from "./parseImportLine.ts";
+import type { Line } from "./readLines.ts";
 import { readLines } from "./readLines.ts";
 
 const FORMAT_HELP = `
-FILE holds one JSON object a line, - reads them from stdin:
+FILE holds one JSON object per line; - reads from stdin:
   {"kind":"tree","count":3,"created_at":"2024-05-01T09:30:00Z"}
-Also: fractional_count, attribution, metadata, idempotency_key.
+Optional fields: fractional_count, attribution, metadata, idempotency_key.
 
-What is imported counts in the totals and lists. It has no usage: it is not billed,
-and a refund of it is refused. Importing a file again changes nothing, so an import
-that was cut off is simply run again: a line with an idempotency_key stands for one
-registration, in the key space of the API; of lines without one that say the same,
-the second stands for a second registration. So give what belongs together as one
-file: two files that hold the same line mean the same registration.
+Imported registrations count in totals and lists. They have no usage, so they are
+not billed and cannot be refunded.
 
-Lines that cannot be imported are told by number and left out; the exit code is 1 then.`;
+An import can be repeated: a registration that was imported before is skipped, so an
+interrupted import is completed by running it again. Lines with the same
+idempotency_key are one registration; the API uses the same keys. Equal lines without
+a key in one file are separate registrations, but equal lines in two files are the
+same registration: do not split the history over several files.
+
+Lines that cannot be imported are reported by number and skipped; the exit code is
+then 1.`;
 
 type ImportOptions = { readonly org: string; readonly mode: Mode; readonly json?: true };
 
@@ -55,12 +62,27 @@ const openFile = async (path: string, { io }: Context): Promise<Source> => {
   }
 };
 
+async function* parseLines(
+  lines: AsyncIterable<Line>,
+  { fractionalCounting }: Account,
+  { clock }: Context,
+): AsyncGenerator<ImportLine, void, void> {
+  for await (const line of lines) {
+    yield "problem" in line
+      ? line
+      : {
+          number: line.number,
+          ...parseImportLine(line.text, { now: clock.now(), fractionalCounting }),
+        };
+  }
+}
+
 const importFile = async (
   context: Context,
   path: string,
   { org, mode, json }: ImportOptions,
 ): Promise<void> => {
-  const { io, connections, clock } = context;
+  const { io, connections } = context;
   const source = await openFile(path, context);
   const db = await connections.database();
   const account = await getOrganization(db, org);
@@ -70,22 +92,27 @@ const importFile = async (
   const lines = readLines(source.stream, (bytes) => {
     bytesRead += bytes;
   });
-  const importing = importRegistrations({ db, clock }, account, mode, lines, {
-    onFault: (number, fault) => {
-      bar.clear();
-      say(io, `line ${number}: ${fault}`);
+  const importing = importRegistrations(
+    db,
+    { accountId: org, mode },
+    parseLines(lines, account, context),
+    {
+      onProblem: (lineNumber, problem) => {
+        bar.clear();
+        say(io, `line ${lineNumber}: ${problem}`);
+      },
+      onProgress: ({ lines: done }) => {
+        const rate = Math.round((done / (performance.now() - startedAtMs)) * 1000);
+        bar.update(
+          source.bytes === null ? null : bytesRead / source.bytes,
+          `${done.toLocaleString("en-US")} lines, ${rate.toLocaleString("en-US")} a second`,
+        );
+      },
     },
-    onProgress: ({ lines: done }) => {
-      const rate = Math.round((done / (performance.now() - startedAtMs)) * 1000);
-      bar.update(
-        source.bytes === null ? null : bytesRead / source.bytes,
-        `${done.toLocaleString("en-US")} lines, ${rate.toLocaleString("en-US")} a second`,
-      );
-    },
-  });
+  );
   const summary = await importing.catch((error: unknown) => {
     bar.clear();
-    say(io, "It was cut off. Nothing is imported twice: run it again to complete it.");
+    say(io, "The import was interrupted. Run it again to complete it; nothing is imported twice.");
     throw error;
   });
   bar.clear();
@@ -95,27 +122,27 @@ const importFile = async (
     printRecord(io, {
       lines: summary.lines,
       imported: summary.imported,
-      "already there": summary.known,
+      "already imported": summary.known,
       refused: summary.refused,
     });
   }
   if (summary.refused > 0) {
     throw new CommandError(
       EXIT.failed,
-      `${summary.refused} of ${summary.lines} lines were left out.`,
+      `${summary.refused} of ${summary.lines} lines were not imported.`,
     );
   }
 };
 
 export const addImportCommands = (program: Command, context: Context): void => {
-  const group = program.command("import").description("take over history of another system");
+  const group = program.command("import").description("Import history from another system");
   group
     .command("registrations")
-    .description("import tree and bottle registrations that were billed elsewhere")
-    .argument("<file>", "lines of JSON, or - for stdin")
-    .requiredOption("--org <id>", "whose registrations they are", parseId)
+    .description("Import tree and bottle registrations that another system billed")
+    .argument("<file>", "file of JSON lines, or - for stdin")
+    .requiredOption("--org <id>", "organization that owns the registrations", parseId)
     .option("--mode <mode>", "live or test", parseMode, "live")
-    .option("--json", "print JSON")
+    .option("--json", "JSON output")
     .addHelpText("after", FORMAT_HELP)
     .action((path: string, options: ImportOptions) => importFile(context, path, options));
 };

@@ -1,38 +1,42 @@
-import type { ImportLine } from "../../../services/registrations/importRegistrations.ts";
-
 const LINE_FEED = 10;
 
-/** A registration's metadata may take 16 KiB, several times that in escapes; nobody writes more than this. */
+/** Metadata may take 16 KiB, several times that when escaped; no valid line is longer than this. */
 const MAXIMUM_BYTES = 256 * 1024;
 
-/** Not one for all: a decoder that has failed once keeps its state. */
+/** A line of a file, numbered from 1, or why it cannot be read. */
+export type Line = { readonly number: number } & (
+  | { readonly text: string }
+  | { readonly problem: string }
+);
+
+/** Creates a decoder each time, since one that failed keeps its state. */
 const decode = (bytes: Uint8Array): string =>
   new TextDecoder("utf-8", { fatal: true }).decode(bytes);
 
-const toLine = (number: number, pieces: readonly Buffer[], length: number): ImportLine | null => {
+const toLine = (number: number, pieces: readonly Buffer[], length: number): Line | null => {
   if (length > MAXIMUM_BYTES) {
-    return { number, fault: `longer than ${MAXIMUM_BYTES} bytes` };
+    return { number, problem: `longer than ${MAXIMUM_BYTES} bytes` };
   }
   try {
     const text = decode(pieces.length === 1 && pieces[0] ? pieces[0] : Buffer.concat(pieces));
     return text.trim() === "" ? null : { number, text };
   } catch {
-    return { number, fault: "not well-formed UTF-8" };
+    return { number, problem: "not well-formed UTF-8" };
   }
 };
 
 /**
- * The lines of a stream of bytes that are not empty. A line that is too long is told of without being kept.
- * @param onRead told how many bytes each chunk had
+ * Yields the non-empty lines of a stream. A line that is too long is reported without being held in memory.
+ * @param onRead called with the number of bytes of each chunk
  */
 export async function* readLines(
   input: AsyncIterable<Buffer>,
   onRead: (bytes: number) => void,
-): AsyncGenerator<ImportLine, void, void> {
+): AsyncGenerator<Line, void, void> {
   let number = 0;
   let pieces: Buffer[] = [];
   let length = 0;
-  const take = (): ImportLine | null => {
+  const endLine = (): Line | null => {
     number += 1;
     const line = toLine(number, pieces, length);
     pieces = [];
@@ -46,7 +50,7 @@ export async function* readLines(
       pieces.push(chunk.subarray(start, end));
       length += end - start;
       start = end + 1;
-      const line = take();
+      const line = endLine();
       if (line) {
         yield line;
       }
@@ -54,7 +58,7 @@ export async function* readLines(
     length += chunk.length - start;
     pieces = length > MAXIMUM_BYTES ? [] : [...pieces, chunk.subarray(start)];
   }
-  const last = take();
+  const last = endLine();
   if (last) {
     yield last;
   }

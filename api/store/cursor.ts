@@ -1,11 +1,11 @@
-import type { ImpactPosition } from "./stores/customers.ts";
+import type { ImpactPosition } from "../../domain/stores/customers.ts";
 
-const INSTANT = /^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(Z|[+-]\d{2}:\d{2})$/u;
+const TIME = /^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(Z|[+-]\d{2}:\d{2})$/u;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/iu;
 
-/** An instant in UTC to the microsecond, which a Date does not hold; null for what is no instant. */
+/** Returns a time in UTC to the microsecond, which a Date cannot hold; null if the text is not a time. */
 export const toMicroseconds = (text: string): string | null => {
-  const parts = INSTANT.exec(text);
+  const parts = TIME.exec(text);
   if (!parts) {
     return null;
   }
@@ -15,13 +15,13 @@ export const toMicroseconds = (text: string): string | null => {
     return null;
   }
   const utc = whole.toISOString();
-  // Years that PostgreSQL and the rest of the world write alike.
+  // Only years that ISO 8601 and PostgreSQL write alike.
   return /^\d{4}-/u.test(utc) && !utc.startsWith("0000")
     ? `${utc.slice(0, 19)}.${fraction.slice(0, 6).padEnd(6, "0")}Z`
     : null;
 };
 
-/** A cursor in the list's order: the instant alone would skip or repeat records that share it. */
+/** Returns the cursor of a record. It includes the id, since several records can share a time. */
 export const writeCursor = ({
   position,
   id,
@@ -30,10 +30,10 @@ export const writeCursor = ({
   readonly id: string;
 }): string => `${position}_${id}`;
 
-/** Reads a cursor, or an instant that stands for the end of all records of that instant; null when it is neither. */
+/** Reads a cursor, or a time, which means the end of all records of that time; null if the text is neither. */
 export const readCursor = (text: string): ImpactPosition | null => {
-  const [instant = "", id, ...rest] = text.split("_");
-  const createdAt = toMicroseconds(instant);
+  const [time = "", id, ...rest] = text.split("_");
+  const createdAt = toMicroseconds(time);
   if (createdAt === null || rest.length > 0 || (id !== undefined && !UUID.test(id))) {
     return null;
   }

@@ -1,14 +1,12 @@
 import test from "ava";
-import {
-  contentOf,
-  parseImportedRegistration,
-} from "../../domain/registrations/importedRegistration.ts";
+import { parseImportLine } from "../../cli/commands/registrations/parseImportLine.ts";
+import { contentOf } from "../../domain/registrations/importedRegistration.ts";
 import type { ImportedRegistration } from "../../domain/registrations/importedRegistration.ts";
 
 const now = new Date("2026-05-01T12:00:00.000Z");
 
 const read = (fields: Readonly<Record<string, unknown>> | string, fractionalCounting = true) =>
-  parseImportedRegistration(
+  parseImportLine(
     typeof fields === "string"
       ? fields
       : JSON.stringify({
@@ -30,7 +28,7 @@ const plain: ImportedRegistration = {
   metadata: {},
 };
 
-const takes = test.macro({
+const accepts = test.macro({
   exec: (
     t,
     fields: Readonly<Record<string, unknown>>,
@@ -38,95 +36,100 @@ const takes = test.macro({
   ) => {
     t.deepEqual(read(fields), { registration: { ...plain, ...expected } });
   },
-  title: (title = "") => `a line is taken ${title}`,
+  title: (title = "") => `a line is accepted ${title}`,
 });
 
-const refuses = test.macro({
-  exec: (t, fields: Readonly<Record<string, unknown>> | string, fault: string) => {
-    t.deepEqual(read(fields), { fault });
+const rejects = test.macro({
+  exec: (t, fields: Readonly<Record<string, unknown>> | string, problem: string) => {
+    t.deepEqual(read(fields), { problem });
   },
-  title: (title = "") => `a line is refused ${title}`,
+  title: (title = "") => `a line is rejected ${title}`,
 });
 
 const MOST = Number.MAX_SAFE_INTEGER;
-const INSTANT = "created_at: must be an instant with its offset, such as 2025-06-01T12:00:00Z";
+const CREATED_AT = "created_at: must be a time with an offset, such as 2025-06-01T12:00:00Z";
 const COUNT = `count: must be an integer from 1 to ${MOST}`;
 
-test("that says only what it must", takes, {});
-test("of bottles", takes, { kind: "bottle" }, { kind: "bottle" });
-test("of as many as can be", takes, { count: MOST }, { count: MOST });
-test("of this very millisecond", takes, { created_at: now.toISOString() }, { createdAt: now });
+test("with only the required fields", accepts, {});
+test("that registers bottles", accepts, { kind: "bottle" }, { kind: "bottle" });
+test("with the largest count", accepts, { count: MOST }, { count: MOST });
+test("that was created now", accepts, { created_at: now.toISOString() }, { createdAt: now });
 test(
-  "of the first millisecond of 1970",
-  takes,
+  "that was created in the first millisecond of 1970",
+  accepts,
   { created_at: "1970-01-01T01:00:00.000+01:00" },
   { createdAt: new Date(0) },
 );
 test(
-  "of a leap day in another zone",
-  takes,
+  "that was created on a leap day in another time zone",
+  accepts,
   { created_at: "2024-02-29T23:30:00-02:00" },
   { createdAt: new Date("2024-03-01T01:30:00Z") },
 );
-test("with an empty key, which is none", takes, { idempotency_key: "" });
-test("with a key", takes, { idempotency_key: " " }, { idempotencyKey: " " });
+test("with an empty key, which means none", accepts, { idempotency_key: "" });
+test("with a key of one space", accepts, { idempotency_key: " " }, { idempotencyKey: " " });
 test(
-  "with all that it may say",
-  takes,
+  "with every optional field",
+  accepts,
   { fractional_count: 0.5, attribution: "a", metadata: { b: [1] } },
   { fractionalCount: 0.5, attribution: "a", metadata: { b: [1] } },
 );
 
-test("that is no JSON", refuses, "{", "not valid JSON");
-test("that is empty", refuses, "", "not valid JSON");
-test("that is no object", refuses, "[]", "a line must be a JSON object");
-test("that is null", refuses, "null", "a line must be a JSON object");
-test("with another kind", refuses, { kind: "coral" }, "kind: must be tree or bottle");
-test("of nothing", refuses, { count: 0 }, COUNT);
-test("of a part", refuses, { count: 1.5 }, COUNT);
-test("of one more than can be", refuses, { count: MOST + 1 }, COUNT);
-test("with an unknown field", refuses, { counts: 2 }, "counts: unknown field");
-test("of a day", refuses, { created_at: "2025-06-01" }, INSTANT);
-test("of an instant without an offset", refuses, { created_at: "2025-06-01T12:00:00" }, INSTANT);
-test("of a day that is none", refuses, { created_at: "2025-02-29T12:00:00Z" }, INSTANT);
+test("that is not JSON", rejects, "{", "not valid JSON");
+test("that is empty", rejects, "", "not valid JSON");
+test("that is a list", rejects, "[]", "the line must be a JSON object");
+test("that is null", rejects, "null", "the line must be a JSON object");
+test("with an unknown kind", rejects, { kind: "coral" }, "kind: must be tree or bottle");
+test("with a count of 0", rejects, { count: 0 }, COUNT);
+test("with a fraction as count", rejects, { count: 1.5 }, COUNT);
+test("with a count that JSON cannot represent", rejects, { count: MOST + 1 }, COUNT);
+test("with an unknown field", rejects, { counts: 2 }, "counts: unknown field");
+test("with a date instead of a time", rejects, { created_at: "2025-06-01" }, CREATED_AT);
+test("with a time without an offset", rejects, { created_at: "2025-06-01T12:00:00" }, CREATED_AT);
 test(
-  "of the last millisecond before 1970",
-  refuses,
+  "with a date that does not exist",
+  rejects,
+  { created_at: "2025-02-29T12:00:00Z" },
+  CREATED_AT,
+);
+test(
+  "that was created before 1970",
+  rejects,
   { created_at: "1969-12-31T23:59:59.999Z" },
   "created_at: must not be before 1970",
 );
 test(
-  "of the next millisecond",
-  refuses,
+  "that was created in the future",
+  rejects,
   { created_at: "2026-05-01T12:00:00.001Z" },
   "created_at: must not be in the future",
 );
 test(
-  "of less than nothing",
-  refuses,
+  "with a negative fractional count",
+  rejects,
   { fractional_count: -0.1 },
   "fractional_count: must be a number of at least 0",
 );
 
-test("fractions are for who counts them, even a fraction of nothing", (t) => {
+test("a fractional count, even 0, requires fractional counting", (t) => {
   t.deepEqual(read({ fractional_count: 0 }, false), {
-    fault: "fractional_count: fractional counting is not enabled for this organization",
+    problem: "fractional_count: fractional counting is not enabled for this organization",
   });
   t.deepEqual(read({}, false), { registration: plain });
 });
 
-test("everything that is wrong with a line is told", (t) => {
+test("everything that is wrong with a line is reported", (t) => {
   t.deepEqual(read({ kind: 1, count: "1", attribution: "x".repeat(501) }), {
-    fault: `kind: must be tree or bottle; ${COUNT}; attribution: must be at most 500 characters`,
+    problem: `kind: must be tree or bottle; ${COUNT}; attribution: must be at most 500 characters`,
   });
 });
 
 const contentFrom = (text: string): string | null => {
-  const line = parseImportedRegistration(text, { now, fractionalCounting: true });
-  return "fault" in line ? null : contentOf(line.registration);
+  const line = parseImportLine(text, { now, fractionalCounting: true });
+  return "problem" in line ? null : contentOf(line.registration);
 };
 
-test("lines that say the same have one content, in whatever order their names stand", (t) => {
+test("equal lines have the same content, whatever the order of their fields", (t) => {
   const content = contentFrom(
     '{"kind":"tree","count":1,"created_at":"2025-06-01T12:00:00Z","metadata":{"a":1,"b":{"c":[1,{"d":2,"e":3}],"f":4}}}',
   );
@@ -137,7 +140,7 @@ test("lines that say the same have one content, in whatever order their names st
     ),
     content,
   );
-  // What stands in a list is in its order.
+  // The order of a list matters.
   t.not(
     contentFrom(
       '{"kind":"tree","count":1,"created_at":"2025-06-01T12:00:00Z","metadata":{"a":1,"b":{"c":[{"d":2,"e":3},1],"f":4}}}',
@@ -146,7 +149,7 @@ test("lines that say the same have one content, in whatever order their names st
   );
 });
 
-test("whatever differs makes another content; under a key only the key and the kind do", (t) => {
+test("every field is part of the content; with a key, only the key and the kind are", (t) => {
   const changes: readonly Partial<ImportedRegistration>[] = [
     {},
     { kind: "bottle" },
