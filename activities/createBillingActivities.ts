@@ -8,7 +8,7 @@ import type { Billing } from "../providers/billing/createBilling.ts";
 import { drainUsage } from "../services/billing/drainUsage.ts";
 import { listStreamsNeedingAttention, reconcileUsage } from "../services/billing/reconcileUsage.ts";
 import type { StreamReport } from "../services/billing/reconcileUsage.ts";
-import type { SendResult } from "../services/billing/sendMeterEvent.ts";
+import type { SendResult } from "../domain/billing/decideNextStep.ts";
 import { isRefundSettled } from "../services/registrations/isRefundSettled.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 

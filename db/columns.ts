@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { KINDS, MODES } from "../domain/accounts/accounts.ts";
 import { ORDER_STAGES, TIMELINE_SHAPES } from "../domain/planting/order.ts";
-import { METER_EVENT_STATES, PROCESSORS } from "../domain/billing/usage.ts";
+import { METER_EVENT_STATES } from "../domain/billing/meterEvents.ts";
+import { PROCESSORS } from "../domain/billing/usage.ts";
 
 /** An `int8` that a constraint keeps within what a number carries exactly. */
 export const safeInteger = z.bigint().transform(Number).pipe(z.int());

@@ -5,7 +5,7 @@ import { countFailedMeterEvents } from "../db/billing/meterEventReports.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
 import type { StreamReport } from "../services/billing/reconcileUsage.ts";
-import type { SendResult } from "../services/billing/sendMeterEvent.ts";
+import type { SendResult } from "../domain/billing/decideNextStep.ts";
 
 export type WorkerMetrics = {
   readonly registry: Registry;

@@ -20,7 +20,7 @@ import {
   plantingOrderLostMs,
   readPlantingSettings,
 } from "../program/readPlantingSettings.ts";
-import { needsAttention } from "../services/billing/sendMeterEvent.ts";
+import { needsAttention } from "../domain/billing/decideNextStep.ts";
 import { BACKGROUND_QUEUE, INTERACTIVE_QUEUE } from "../workflows/taskQueues.ts";
 import { createWorkerMetrics } from "./createWorkerMetrics.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../../domain/billing/usage.ts";
-import { DELIVERED_LATE } from "../../domain/billing/usage.ts";
+import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
 import { kindColumn, modeColumn, processorColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";

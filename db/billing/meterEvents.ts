@@ -1,11 +1,9 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { MeterEventState, UsageStream } from "../../domain/billing/usage.ts";
-import {
-  FAILED_STATES,
-  meterEventIdentifierStem,
-  UNFINISHED_STATES,
-} from "../../domain/billing/usage.ts";
+import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
+import { FAILED_STATES, UNFINISHED_STATES } from "../../domain/billing/meterEvents.ts";
+import type { UsageStream } from "../../domain/billing/usage.ts";
+import { meterEventIdentifierStem } from "../../domain/billing/usage.ts";
 import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "../columns.ts";
 import { isLeaseOver } from "../leases.ts";
 import type { Lease } from "../leases.ts";

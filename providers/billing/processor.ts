@@ -1,5 +1,6 @@
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
+import type { AttemptOutcome } from "../../domain/billing/decideNextStep.ts";
 import type { ProcessorName } from "../../domain/billing/usage.ts";
 
 /** Whose usage it is, in the processor's own words where it has some. */
@@ -23,33 +24,8 @@ export type MeterEvent = {
   readonly keyGeneration: number;
 };
 
-/**
- * What became of one attempt.
- * - `delivered`: the processor has it, now or from an earlier attempt (a duplicate).
- * - `retry`: try again later; `outcomeUnknown` when the processor may have it already.
- * - `retry_new_key`: a 500 is saved under the idempotency key; try again under the next generation.
- * - `rejected`: it will never be accepted as it is.
- * - `misconfigured`: our credentials are refused, or a meter is missing or counts in another way than we do; a person
- *   must mend that, and it is not the event's fault.
- */
-export type SendOutcome =
-  | { readonly kind: "delivered"; readonly duplicate: boolean }
-  | { readonly kind: "retry"; readonly reason: string; readonly outcomeUnknown: boolean }
-  | { readonly kind: "retry_new_key"; readonly reason: string }
-  | { readonly kind: "rejected"; readonly reason: string }
-  | { readonly kind: "misconfigured"; readonly reason: string };
-
 /** Others have seen Stripe's sums lag by minutes; this is far longer. */
 export const LONGEST_USAGE_LAG_MS = 15 * 60 * 1000;
-
-/**
- * How old usage may be when it is sent, in milliseconds; null without a limit. Stripe takes timestamps of the past 35
- * calendar days; half a day is kept for clocks and queues. It holds of a processor that is not set up, too.
- */
-export const ACCEPTED_AGE_MS: Readonly<Record<BillingProcessor["name"], number | null>> = {
-  stripe: 34.5 * 24 * 60 * 60 * 1000,
-  ledger: null,
-};
 
 /** What bills usage. Time spans are half-open and in unix seconds; quantities are whole units. */
 export type BillingProcessor = {
@@ -60,7 +36,7 @@ export type BillingProcessor = {
    * One attempt, without retries of its own, and none before what `prepare` looks at was found to be in order. Never
    * throws for anything the processor answers.
    */
-  readonly send: (event: MeterEvent, signal: AbortSignal) => Promise<SendOutcome>;
+  readonly send: (event: MeterEvent, signal: AbortSignal) => Promise<AttemptOutcome>;
   /** How long `sumUsage` may lack what was sent, in milliseconds. */
   readonly usageLagMs: number;
   /**

@@ -1,30 +1,23 @@
 import type { DatabasePool } from "slonik";
-import type { Clock } from "../../domain/clock.ts";
+import { STRIPE_MISSING } from "../../domain/billing/decideNextStep.ts";
+import type { Delay, SendResult } from "../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../domain/billing/usage.ts";
+import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { sealMeterEvent } from "./sealMeterEvent.ts";
-import type { SendResult } from "./sendMeterEvent.ts";
-import { MISCONFIGURED_PAUSE_MS, sendMeterEvent } from "./sendMeterEvent.ts";
+import { sendMeterEvent } from "./sendMeterEvent.ts";
 
-/** Enough to make an activity worth its overhead, little enough to end well before a worker's shutdown gives up. */
+/** Enough to make an activity worth its overhead, and few enough to end well before a worker's shutdown times out. */
 const BUDGET_EVENTS = 200;
 const BUDGET_MS = 20_000;
 
-const PROCESSOR_MISSING: SendResult = {
-  kind: "delayed",
-  cause: "misconfigured",
-  reason: "the account has a Stripe customer, and Stripe is not set up",
-  afterMs: MISCONFIGURED_PAUSE_MS,
-};
-
-/** `done`: nothing is ready any more. `more`: the budget is spent. `delayed`: the current event must wait. */
-export type DrainResult =
-  | { readonly kind: "done" | "more" }
-  | Extract<SendResult, { readonly kind: "delayed" }>;
+/** `done`: nothing more is ready. `more`: the budget is spent. `delayed`: the current event must wait. */
+export type DrainResult = { readonly kind: "done" | "more" } | Delay;
 
 /**
- * Seals and sends a stream's usage, first in, first out, one call at a time, until nothing is ready, an event must wait,
- * or the budget is spent. An event that fails for good is on record and does not hold up the next.
+ * Seals and sends a stream's usage, first in, first out and one call at a time, until nothing is ready, an event must
+ * wait, or the budget is spent. A failed event does not delay the next one.
+ * @param onResult called after each attempt
  */
 export const drainUsage = async (
   deps: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
@@ -46,7 +39,7 @@ export const drainUsage = async (
     const result =
       sealing.kind === "event"
         ? await sendMeterEvent(deps, sealing.event.id, signal)
-        : PROCESSOR_MISSING;
+        : STRIPE_MISSING;
     onResult(result);
     if (result.kind === "delayed") {
       return result;

@@ -7,26 +7,23 @@ import {
   lockStream,
 } from "../../db/billing/meterEvents.ts";
 import { listOldestUnsealedFacts } from "../../db/billing/usageFacts.ts";
-import type { Clock } from "../../domain/clock.ts";
-import type { UsageStream } from "../../domain/billing/usage.ts";
+import { stateAtSealing } from "../../domain/billing/meterEvents.ts";
+import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
 import { lastSealableSecond } from "../../domain/billing/usage.ts";
+import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import type { BillingProcessor } from "../../providers/billing/processor.ts";
 
-/**
- * What is to be sent next. `none`: nothing is ready. `processor_missing`: what is ready has to wait for the account's
- * processor, which is not set up.
- */
+/** The event to send next. `none`: nothing is ready. `stripe_missing`: the usage waits until Stripe is configured. */
 export type Sealing =
   | { readonly kind: "event"; readonly event: StoredMeterEvent }
-  | { readonly kind: "none" | "processor_missing" };
+  | { readonly kind: "none" | "stripe_missing" };
 
 /**
- * The stream's event that is to be sent next: the unfinished one, else the oldest second's facts, sealed now. Facts
- * that cancel out, and refunds of usage that was never accepted, are settled on the way without anything to send.
+ * Returns the stream's event to send next: the unfinished one, or else the oldest second's facts, sealed now. Void and
+ * held events are sealed along the way.
  *
- * While Stripe is not set up, nothing that is for it moves as long as the account has a Stripe customer: a single worker
- * without the key must not spoil anything. Of an account that has left Stripe it does, and is refused when it is sent.
+ * If Stripe is not configured, the usage of an account with a Stripe customer waits, so that one worker without the key
+ * cannot fail it. If the account has left Stripe, its events for Stripe are returned and fail when they are sent.
  */
 export const sealMeterEvent = (
   {
@@ -40,12 +37,12 @@ export const sealMeterEvent = (
     await lockStream(transaction, stream);
     const account = await findAccount(transaction, stream.accountId);
     const stripeCustomerId = account?.stripeCustomerId ?? null;
-    const mustWait = (processor: BillingProcessor["name"]): boolean =>
+    const mustWait = (processor: ProcessorName): boolean =>
       stripeCustomerId !== null && billing.findProcessor(processor, stream.mode) === null;
     const unfinished = await findUnfinishedMeterEvent(transaction, stream);
     if (unfinished) {
       return mustWait(unfinished.processor)
-        ? { kind: "processor_missing" }
+        ? { kind: "stripe_missing" }
         : { kind: "event", event: unfinished };
     }
     const processor = billing.processorFor({ stripeCustomerId }, stream.mode);
@@ -65,9 +62,9 @@ export const sealMeterEvent = (
         return { kind: "none" };
       }
       for (const { ids, quantity, held, second, ...billed } of parts) {
-        const state = held ? "held" : quantity === 0n ? "void" : "sealed";
+        const state = stateAtSealing({ held, quantity });
         if (state === "sealed" && mustWait(billed.processor)) {
-          return { kind: "processor_missing" };
+          return { kind: "stripe_missing" };
         }
         const event = await insertMeterEvent(transaction, stream, ids, {
           second,

@@ -1,61 +1,29 @@
 import type { DatabasePool } from "slonik";
-import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
 import { listMeterEventIdsOfEndedPeriods } from "../../db/billing/meterEventReports.ts";
+import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
 import {
   beginAttempt,
   recordDelay,
   renewLease,
   settleAttempt,
 } from "../../db/billing/meterEvents.ts";
+import {
+  asLate,
+  decideNextStep,
+  LEASE_MS,
+  LEASED,
+  withoutProcessor,
+} from "../../domain/billing/decideNextStep.ts";
+import type {
+  AttemptOutcome,
+  SendResult,
+  Settlement,
+} from "../../domain/billing/decideNextStep.ts";
+import { DEFAULT_GRACE_MS } from "../../domain/billing/meterEvents.ts";
 import type { Clock } from "../../domain/clock.ts";
-import type { FailedState } from "../../domain/billing/usage.ts";
-import { decideSend, DELIVERED_LATE, USUAL_GRACE_MS } from "../../domain/billing/usage.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import { ACCEPTED_AGE_MS } from "../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../providers/billing/processor.ts";
 import { checkDelivery } from "./checkDelivery.ts";
-
-/** What one attempt led to: the event's final state, or when to come back (null: the caller's own backoff). */
-export type SendResult =
-  | {
-      readonly kind: "settled";
-      readonly state: "delivered" | FailedState;
-      /** Delivered when the invoice of its billing period may have been finalized. */
-      readonly isLate: boolean;
-    }
-  | {
-      readonly kind: "delayed";
-      readonly cause: "retry" | "misconfigured" | "leased" | "early";
-      readonly reason: string;
-      readonly afterMs: number | null;
-    };
-
-/** Whether an attempt has ended in what only a person can mend. */
-export const needsAttention = (result: SendResult): boolean =>
-  result.kind === "delayed"
-    ? result.cause === "misconfigured"
-    : result.state !== "delivered" || result.isLate;
-
-type Verdict =
-  | { readonly state: "delivered" | FailedState; readonly reason?: string }
-  | {
-      readonly state: "sending";
-      readonly cause: "retry" | "misconfigured" | "early";
-      readonly reason: string;
-      readonly afterMs?: number;
-      readonly outcomeUnknown?: boolean;
-      readonly newKey?: boolean;
-    };
-
-/** Longer than any attempt can take: the processor's client gives up after 10 seconds. */
-const LEASE_MS = 15_000;
-
-const leaseFrom = (now: Date): Date => new Date(now.getTime() + LEASE_MS);
-
-/** Only a person can mend credentials; asking more often helps nobody. */
-export const MISCONFIGURED_PAUSE_MS = 5 * 60 * 1000;
-
-const EARLY_PAUSE_MS = 60 * 1000;
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -63,12 +31,14 @@ type Dependencies = {
   readonly billing: Billing;
 };
 
-const attempt = async (
+const leaseFrom = (now: Date): Date => new Date(now.getTime() + LEASE_MS);
+
+const callProcessor = (
   processor: BillingProcessor,
   event: StoredMeterEvent,
   signal: AbortSignal,
-): Promise<Verdict> => {
-  const outcome = await processor.send(
+): Promise<AttemptOutcome> =>
+  processor.send(
     {
       identifier: event.identifier,
       customer: { accountId: event.accountId, customerId: event.customerId, subscriptionId: null },
@@ -79,120 +49,76 @@ const attempt = async (
     },
     signal,
   );
-  switch (outcome.kind) {
-    case "delivered":
-      return { state: "delivered" };
-    case "retry":
-      return { state: "sending", cause: "retry", ...outcome };
-    case "retry_new_key":
-      // The usage may have been taken before the 500 was saved; the identifier tells, whatever the key.
-      return {
-        state: "sending",
-        cause: "retry",
-        reason: outcome.reason,
-        newKey: true,
-        outcomeUnknown: true,
-      };
-    case "rejected":
-      // Had an earlier attempt been accepted, sending the usage anew would bill it twice: that must be known first.
-      return { state: event.outcomeUnknown ? "blocked" : "rejected", reason: outcome.reason };
-    case "misconfigured":
-      return {
-        state: "sending",
-        cause: "misconfigured",
-        reason: outcome.reason,
-        afterMs: MISCONFIGURED_PAUSE_MS,
-      };
-  }
-};
 
-/** @returns null when another attempt has taken over meanwhile */
-const judge = async (
-  deps: Dependencies,
+/**
+ * Checks and sends as the rules decide, until they end the attempt.
+ * @returns null if the lease was lost: another attempt has begun
+ */
+const makeAttempt = async (
+  { db, clock, billing }: Dependencies,
   event: StoredMeterEvent,
-  signal: AbortSignal,
-): Promise<Verdict | null> => {
-  const processor = deps.billing.findProcessor(event.processor, event.mode);
+  { startedAt, signal }: { readonly startedAt: Date; readonly signal: AbortSignal },
+): Promise<SendResult | null> => {
+  const processor = billing.findProcessor(event.processor, event.mode);
   if (!processor) {
-    return {
-      state: event.outcomeUnknown ? "blocked" : "rejected",
-      reason: `the event was sealed for ${event.processor}, which is not set up`,
-    };
+    return withoutProcessor(event);
   }
-  const now = deps.clock.now();
-  const acceptedAgeMs = ACCEPTED_AGE_MS[event.processor];
-  let decision = decideSend(event, acceptedAgeMs, now);
-  if (decision === "reconcile") {
-    const delivery = await checkDelivery(processor, deps.db, event, { now, signal });
-    switch (delivery.kind) {
-      case "delivered":
-        return { state: "delivered" };
-      case "unclear":
-        return { state: "blocked", reason: delivery.reason };
-      case "early":
-        return { state: "sending", cause: "early", ...delivery };
-      case "absent":
-        decision = decideSend({ ...event, outcomeUnknown: false }, acceptedAgeMs, now);
-        // Asking took its time, and the lease must outlast the attempt.
-        if (!(await renewLease(deps.db, event, leaseFrom(deps.clock.now())))) {
+  let outcome: AttemptOutcome | null = null;
+  for (;;) {
+    const step = decideNextStep(event, outcome, startedAt);
+    switch (step.kind) {
+      case "send":
+        outcome = await callProcessor(processor, event, signal);
+        break;
+      case "check":
+        ({ outcome } = await checkDelivery(processor, db, event, { now: startedAt, signal }));
+        // The check took time, and the lease must outlast the attempt.
+        if (outcome.kind === "absent" && !(await renewLease(db, event, leaseFrom(clock.now())))) {
           return null;
         }
+        break;
+      case "delayed":
+      case "settled":
+        return step;
     }
   }
-  if (decision === "expire") {
-    return { state: "expired", reason: "older than the processor accepts" };
-  }
-  if (decision === "wait") {
-    return {
-      state: "sending",
-      cause: "early",
-      reason: "ahead of the processor's clock",
-      afterMs: EARLY_PAUSE_MS,
-    };
-  }
-  return attempt(processor, event, signal);
 };
 
-const isDeliveredLate = async (
+/** Marks a delivery as late if the billing period had ended, and so had the time in which Stripe adds to its invoice. */
+const markIfLate = async (
   db: DatabasePool,
   { id, second }: StoredMeterEvent,
+  settlement: Settlement,
   now: Date,
-): Promise<boolean> => {
-  const graceStart = new Date(now.getTime() - USUAL_GRACE_MS);
-  // What is that young is of no period that was over by then: nothing has to be read.
-  return (
+): Promise<Settlement> => {
+  const graceStart = new Date(now.getTime() - DEFAULT_GRACE_MS);
+  const isLate =
+    settlement.state === "delivered" &&
+    // The period of later usage cannot have ended by then, which saves a query.
     second * 1000 < graceStart.getTime() &&
-    (await listMeterEventIdsOfEndedPeriods(db, [id], graceStart)).length > 0
-  );
+    (await listMeterEventIdsOfEndedPeriods(db, [id], graceStart)).length > 0;
+  return isLate ? asLate(settlement) : settlement;
 };
 
-/** Makes one attempt to send a sealed event. Each step is on record before and after the call. */
+/** Makes one attempt to send a sealed event. The attempt is recorded before the call, and its outcome after it. */
 export const sendMeterEvent = async (
   deps: Dependencies,
   id: bigint,
   signal: AbortSignal,
 ): Promise<SendResult> => {
   const { db, clock } = deps;
-  const now = clock.now();
-  const event = await beginAttempt(db, id, { now, until: leaseFrom(now) });
-  const verdict = event && (await judge(deps, event, signal));
-  if (!verdict) {
-    return {
-      kind: "delayed",
-      cause: "leased",
-      reason: "another attempt may be under way",
-      afterMs: LEASE_MS,
-    };
+  const startedAt = clock.now();
+  const event = await beginAttempt(db, id, { now: startedAt, until: leaseFrom(startedAt) });
+  const result = event && (await makeAttempt(deps, event, { startedAt, signal }));
+  if (!result) {
+    return LEASED;
   }
-  if (verdict.state === "sending") {
-    const { cause, reason, afterMs = null, outcomeUnknown = false, newKey = false } = verdict;
-    await recordDelay(db, event, { reason, outcomeUnknown, newKey });
-    return { kind: "delayed", cause, reason, afterMs };
+  if (result.kind === "delayed") {
+    await recordDelay(db, event, result);
+    return result;
   }
-  const { state } = verdict;
   const settledAt = clock.now();
-  const isLate = state === "delivered" && (await isDeliveredLate(db, event, settledAt));
-  const reason = isLate ? DELIVERED_LATE : (verdict.reason ?? null);
-  await settleAttempt(db, event, { state, reason, settledAt });
-  return { kind: "settled", state, isLate };
+  const settlement = await markIfLate(db, event, result, settledAt);
+  await settleAttempt(db, event, { ...settlement, settledAt });
+  return settlement;
 };

@@ -1,14 +1,14 @@
 import type { DatabasePool } from "slonik";
 import { findMeterEvent, lockStream, settleFailedEvent } from "../../db/billing/meterEvents.ts";
+import { isFailed } from "../../domain/billing/meterEvents.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
-import { isFailed } from "../../domain/billing/usage.ts";
 
 /**
- * Closes a failed meter event whose usage the processor does not have and shall not get: it was invoiced by hand, or can
- * never be sent. What is refunded of it later is held, since there is nothing at the processor to take back.
- * @param reason in a person's words, kept with the event
- * @throws DomainError record_not_found for no such event, request_invalid for one that has not failed
+ * Closes a failed meter event whose usage will never be sent: it was invoiced by hand, or the processor will never accept
+ * it. Later refunds of it are held, because the processor has nothing to take back.
+ * @param reason recorded in the event's last error
+ * @throws DomainError record_not_found if there is no such event, request_invalid if it has not failed
  */
 export const waiveUsage = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },

@@ -8,9 +8,8 @@ import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { decideRefund, refundIdOf } from "../../domain/registrations/refund.ts";
 import type { Owner, Registration, Totals } from "../../domain/registrations/registrations.ts";
-import { secondOf } from "../../domain/billing/usage.ts";
+import { ACCEPTED_AGE_MS, secondOf } from "../../domain/billing/usage.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import { ACCEPTED_AGE_MS } from "../../providers/billing/processor.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 

@@ -3,8 +3,8 @@ import { z } from "zod";
 import { listMeterEvents } from "../../db/billing/meterEventReports.ts";
 import { drainUsage } from "../../services/billing/drainUsage.ts";
 import { resolveBillingCycle } from "../../services/billing/resolveBillingCycle.ts";
-import type { SendResult } from "../../services/billing/sendMeterEvent.ts";
-import { needsAttention } from "../../services/billing/sendMeterEvent.ts";
+import type { SendResult } from "../../domain/billing/decideNextStep.ts";
+import { needsAttention } from "../../domain/billing/decideNextStep.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -13,7 +13,7 @@ import { setUpBilling } from "./billingSetup.ts";
 const test = testWithDatabase();
 
 const DAY = 86_400;
-const LATE = "delivered after its billing period had ended: it may be in no invoice";
+const LATE = "delivered after its billing period ended; may not be on any invoice";
 
 const events = z.array(z.looseObject({ account_id: z.string() }));
 

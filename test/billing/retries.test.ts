@@ -129,7 +129,7 @@ test("nobody's word makes a definite refusal a delivery", async (t) => {
 
   await t.throwsAsync(retryAs("delivered"), {
     instanceOf: DomainError,
-    message: /it is rejected: the processor does not have it/u,
+    message: / is rejected: the processor does not have it/u,
   });
   t.deepEqual(await events(), [{ state: "rejected", quantity: 4 }]);
   t.deepEqual(await retryAs("absent"), ["waiting"]);

@@ -1,19 +1,20 @@
 import { Stripe } from "stripe";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
+import type { AttemptOutcome } from "../../../domain/billing/decideNextStep.ts";
 import {
   LONGEST_USAGE_LAG_MS,
   ProcessorMismatchError,
   UsageUnreadableError,
 } from "../processor.ts";
-import type { BillingCustomer, BillingProcessor, MeterEvent, SendOutcome } from "../processor.ts";
+import type { BillingCustomer, BillingProcessor, MeterEvent } from "../processor.ts";
 import { createStripeClient } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
 import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters } from "./meters.ts";
 import type { FoundMeter } from "./meters.ts";
 import { provisionDonations } from "./provisionDonations.ts";
 import type { DonationPrices } from "./provisionDonations.ts";
-import { outcomeOfError, outcomeOfFailedCheck } from "./sendOutcome.ts";
+import { outcomeOfError, outcomeOfFailedCheck } from "./attemptOutcome.ts";
 import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
 import { sumUsage } from "./sumUsage.ts";
 
@@ -58,7 +59,7 @@ export const createStripeProcessor = ({
   };
 
   /** Why nothing may be sent now; null where the meter was found to count as we do, once for all attempts. */
-  const findObstacle = async (kind: Kind): Promise<SendOutcome | null> => {
+  const findObstacle = async (kind: Kind): Promise<AttemptOutcome | null> => {
     const startedAtMs = performance.now();
     try {
       await findMeterId(kind);
@@ -73,7 +74,7 @@ export const createStripeProcessor = ({
   const post = async (
     { identifier, meter, quantity, second, keyGeneration }: MeterEvent,
     customerId: string,
-  ): Promise<SendOutcome> => {
+  ): Promise<AttemptOutcome> => {
     try {
       const answer = await stripe.billing.meterEvents.create(
         {

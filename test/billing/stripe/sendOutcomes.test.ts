@@ -1,9 +1,9 @@
 import test from "ava";
 import { Stripe } from "stripe";
-import type { SendOutcome } from "../../../providers/billing/processor.ts";
+import type { AttemptOutcome } from "../../../domain/billing/decideNextStep.ts";
 import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
 import { createStripeProcessor } from "../../../providers/billing/stripe/createStripeProcessor.ts";
-import { outcomeOfError } from "../../../providers/billing/stripe/sendOutcome.ts";
+import { outcomeOfError } from "../../../providers/billing/stripe/attemptOutcome.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { known, never, setUpStripe, unknown } from "./stripeSetup.ts";
@@ -13,7 +13,7 @@ const error = (fields: Record<string, string>): { error: Record<string, string> 
 });
 
 const answers = test.macro({
-  exec: async (t, fault: Fault, expected: Partial<SendOutcome>) => {
+  exec: async (t, fault: Fault, expected: Partial<AttemptOutcome>) => {
     const { double, processor, event } = await setUpStripe(t);
     double.control.addFault(fault);
 

@@ -1,6 +1,6 @@
 import { Stripe } from "stripe";
 import { ProcessorMismatchError } from "../processor.ts";
-import type { SendOutcome } from "../processor.ts";
+import type { AttemptOutcome } from "../../../domain/billing/decideNextStep.ts";
 
 // Stripe gives neither of them a code.
 const ALREADY_THERE = /^An event already exists with identifier /u;
@@ -30,7 +30,7 @@ const reasonOf = ({
 const outcomeOfInvalidRequest = (
   { code, message }: Stripe.errors.StripeError,
   reason: string,
-): SendOutcome => {
+): AttemptOutcome => {
   if (code === "duplicate_meter_event" || ALREADY_THERE.test(message)) {
     return { kind: "delivered", duplicate: true };
   }
@@ -48,14 +48,14 @@ const outcomeOfInvalidRequest = (
  *
  * Stripe asks to treat a 500 as undecided, so it counts as an unknown outcome like a lost connection.
  */
-export const outcomeOfError = (error: unknown): SendOutcome => {
+export const outcomeOfError = (error: unknown): AttemptOutcome => {
   if (!(error instanceof Stripe.errors.StripeError)) {
     // The SDK stumbles like this over an answer that is JSON but nothing of Stripe's, such as `null`.
     const reason = error instanceof Error ? error.message : String(error);
     return { kind: "retry", reason, outcomeUnknown: true };
   }
   const reason = reasonOf(error);
-  const retry = (outcomeUnknown: boolean): SendOutcome => ({
+  const retry = (outcomeUnknown: boolean): AttemptOutcome => ({
     kind: "retry",
     reason,
     outcomeUnknown,
@@ -90,7 +90,7 @@ export const outcomeOfError = (error: unknown): SendOutcome => {
 };
 
 /** What a failed check of the meters means for an attempt that waited for it: it was surely not made. */
-export const outcomeOfFailedCheck = (error: unknown): SendOutcome => {
+export const outcomeOfFailedCheck = (error: unknown): AttemptOutcome => {
   if (error instanceof ProcessorMismatchError) {
     return { kind: "misconfigured", reason: error.message };
   }

@@ -1,0 +1,63 @@
+import { DomainError } from "../errors.ts";
+import type { AttemptOutcome } from "./decideNextStep.ts";
+import { isFailed } from "./meterEvents.ts";
+import type { MeterEventState } from "./meterEvents.ts";
+
+type FailedEvent = {
+  readonly id: bigint;
+  readonly state: MeterEventState;
+  readonly outcomeUnknown: boolean;
+};
+
+/** The next state of an event that is retried. `superseded`: its facts are sealed again. */
+export type RetriedState = "delivered" | "superseded";
+
+/** What an operator has found out about an event whose outcome is unknown. */
+export type AssumedOutcome = "delivered" | "absent";
+
+/**
+ * Decides what retrying a failed or waived event leads to: its next state, or `check` if only the processor's sums can
+ * show whether it was delivered.
+ * @throws DomainError request_invalid if the event has not failed, or the assumption cannot be true
+ */
+export const decideRetry = (
+  { id, state, outcomeUnknown }: FailedEvent,
+  assumed: AssumedOutcome | null,
+): RetriedState | "check" => {
+  if (!isFailed(state) && state !== "waived") {
+    throw new DomainError(
+      "request_invalid",
+      `meter event ${id} is ${state}: there is nothing to retry`,
+    );
+  }
+  if (state !== "blocked" && !outcomeUnknown) {
+    if (assumed === "delivered") {
+      throw new DomainError(
+        "request_invalid",
+        `meter event ${id} is ${state}: the processor does not have it`,
+      );
+    }
+    return "superseded";
+  }
+  if (assumed === null) {
+    return "check";
+  }
+  return assumed === "delivered" ? "delivered" : "superseded";
+};
+
+/**
+ * Decides the next state of a retried event from what the processor's sums show.
+ * @throws DomainError request_invalid if they do not show whether it was delivered
+ */
+export const decideRetryAfterCheck = (
+  { id }: FailedEvent,
+  checked: AttemptOutcome,
+): RetriedState => {
+  if (checked.kind === "delivered") {
+    return "delivered";
+  }
+  if (checked.kind === "absent") {
+    return "superseded";
+  }
+  throw new DomainError("request_invalid", `meter event ${id}: ${checked.reason}`);
+};

@@ -1,0 +1,52 @@
+/** `sealed`: not attempted yet. `sending`: attempted, but not settled. */
+export const UNFINISHED_STATES = ["sealed", "sending"] as const;
+
+/**
+ * States that need an operator.
+ * - `rejected`: the processor refuses the event, and no attempt was accepted.
+ * - `expired`: the event is older than the processor accepts.
+ * - `blocked`: an attempt may have been accepted, and sending again could bill twice.
+ */
+export const FAILED_STATES = ["rejected", "expired", "blocked"] as const;
+export type FailedState = (typeof FAILED_STATES)[number];
+
+/**
+ * - `delivered`: the processor has the usage.
+ * - `void`: the facts add up to zero, so nothing is sent.
+ * - `held`: a refund of usage that the processor does not have. It is sent only if that usage is retried.
+ * - `superseded`: failed, and its facts were released to be sealed again.
+ * - `waived`: failed, and an operator decided that the usage is never sent.
+ */
+export const METER_EVENT_STATES = [
+  ...UNFINISHED_STATES,
+  "delivered",
+  "void",
+  "held",
+  ...FAILED_STATES,
+  "superseded",
+  "waived",
+] as const;
+export type MeterEventState = (typeof METER_EVENT_STATES)[number];
+
+export const isFailed = (state: MeterEventState): state is FailedState =>
+  FAILED_STATES.some((failed) => failed === state);
+
+/** Returns the first state of a meter event. `held` facts are refunds of usage that the processor does not have. */
+export const stateAtSealing = ({
+  held,
+  quantity,
+}: {
+  readonly held: boolean;
+  readonly quantity: bigint;
+}): "sealed" | "void" | "held" => {
+  if (held) {
+    return "held";
+  }
+  return quantity === 0n ? "void" : "sealed";
+};
+
+/** The `last_error` of usage that was delivered after the invoice of its period may have been finalized. */
+export const DELIVERED_LATE = "delivered after its billing period ended; may not be on any invoice";
+
+/** The time after a period's end in which Stripe still adds usage to its invoice, unless configured otherwise. */
+export const DEFAULT_GRACE_MS = 60 * 60 * 1000;
