@@ -21,9 +21,9 @@ import { createAuthenticator } from "../services/accounts/createAuthenticator.ts
 import { createRegistrationWriter } from "../services/registrations/registrationWriter.ts";
 import { createStoreAuthenticator } from "../services/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../services/stores/createStoreRegistrationWriter.ts";
+import { createCharityValidator } from "./charities/createCharityValidator.ts";
 import { createHealthChecks } from "./health/createHealthChecks.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
-import { createDonationValidator } from "./standalone/charities/createDonationValidator.ts";
 import { createStandaloneApp } from "./standalone/createStandaloneApp.ts";
 import { createStoreApp } from "./store/createStoreApp.ts";
 import { presentStoreError } from "./store/errors.ts";
@@ -51,6 +51,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
   const billing = createBilling({ db, stripe: readStripeOptions(config) });
   const charities = createCharities({ db, searches, clock, settings: readCharitySettings(config) });
+  const validateCharity = createCharityValidator(temporal);
   const planting = createPlanting(db, readPlantingSettings(config));
   const shared = {
     logger,
@@ -76,7 +77,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     clock,
     billing,
     charities,
-    validateDonation: createDonationValidator(temporal),
+    validateCharity,
     takePermit: (bucket, limit) => takePermit(db, bucket, limit),
     writer,
   });
@@ -86,6 +87,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     db,
     clock,
     charities,
+    validateCharity,
     planting,
     publicBaseUrl,
     storeWriter,

@@ -175,17 +175,6 @@ CREATE TABLE donation_refund_key (
   CONSTRAINT donation_refund_key_donation_id_fkey FOREIGN KEY (donation_id) REFERENCES donation(id)
 ) WITH ();
 
-CREATE TABLE donation_request (
-  id uuid NOT NULL,
-  account_id uuid NOT NULL,
-  mode text NOT NULL,
-  idempotency_key text,
-  details jsonb NOT NULL,
-  created_at timestamp with time zone NOT NULL,
-  CONSTRAINT donation_request_pkey PRIMARY KEY (id),
-  CONSTRAINT donation_request_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id)
-) WITH ();
-
 CREATE TABLE donation_subscription (
   account_id uuid NOT NULL,
   mode text NOT NULL,
@@ -538,10 +527,6 @@ CREATE INDEX donation_order ON public.donation USING btree (account_id, mode, lt
 CREATE INDEX donation_standing ON public.donation USING btree (account_id, mode, created_at, id) WHERE (refunded_at IS NULL);
 
 CREATE UNIQUE INDEX donation_refund_idempotency_key ON public.donation_refund USING btree (account_id, mode, idempotency_key) WHERE (idempotency_key IS NOT NULL);
-
-CREATE INDEX donation_request_age ON public.donation_request USING btree (created_at);
-
-CREATE UNIQUE INDEX donation_request_idempotency_key ON public.donation_request USING btree (account_id, mode, idempotency_key) WHERE (idempotency_key IS NOT NULL);
 
 CREATE INDEX ledger_usage_time ON public.ledger_usage USING btree (account_id, meter, second);
 

@@ -45,7 +45,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   // Before anything that waits for others: clients wait for this.
   const workingForClients = runWorker(
     {
-      activities: createDonationActivities({ db, clock, billing, charities }),
+      activities: createDonationActivities({ charities }),
       taskQueue: INTERACTIVE_QUEUE,
       bundling,
       logger,

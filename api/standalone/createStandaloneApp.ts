@@ -5,7 +5,7 @@ import type { CopyPool } from "../../db/copyPool.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
-import type { ValidateDonation } from "../../services/charities/donate.ts";
+import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
 import type { RegistrationWriter } from "../../services/registrations/registrationWriter.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
@@ -47,7 +47,7 @@ type StandaloneDependencies = AppDependencies & {
   readonly checks: HealthChecks;
   readonly authenticator: Authenticate;
   readonly takePermit: TakePermit;
-  readonly validateDonation: ValidateDonation;
+  readonly validateCharity: ValidateCharity;
   /** Signals an order's workflow that the partner has reported facts. */
   readonly wakeOrder: (orderId: number) => Promise<void>;
   /** The base URL of links in responses and pages. */

@@ -1,6 +1,7 @@
 import type Koa from "koa";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
 import { createStoreWriteQueue } from "../../services/stores/createStoreWriteQueue.ts";
+import type { DonateFromStoreDependencies } from "../../services/stores/donateFromStore.ts";
 import type { HealthChecks } from "../health/healthEndpoints.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { ApiState } from "../http/apiContext.ts";
@@ -31,7 +32,7 @@ export const createStoreApp = ({
   ...dependencies
 }: AppDependencies &
   Parameters<typeof impactEndpoints>[0] &
-  Omit<Parameters<typeof donateEndpoint>[0], "writeQueue"> &
+  Omit<DonateFromStoreDependencies, "writeQueue"> &
   Parameters<typeof evidenceEndpoint>[0] & {
     readonly checks: HealthChecks;
     readonly authenticator: AuthenticateStore;

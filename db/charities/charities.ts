@@ -66,13 +66,13 @@ export const findCharityRecord = (
   `);
 
 /** How a name has to match: each word somewhere, or the whole nearly, which forgives typos. */
-export type NameMatch = { readonly by: "words" | "likeness"; readonly search: SearchWords };
+export type NameMatch = { readonly by: "words" | "similarity"; readonly search: SearchWords };
 
 /** A short word has no trigram inside of it; only at a word's beginning does the index know it. */
 const wordPattern = (word: string): string => (word.length < 3 ? `% ${word}%` : `%${word}%`);
 
 const nameConditions = ({ by, search }: NameMatch): readonly FragmentSqlToken[] =>
-  by === "likeness"
+  by === "similarity"
     ? [sql.fragment`${search.phrase} <% charity.search_text`]
     : search.words.map((word) => sql.fragment`charity.search_text LIKE ${wordPattern(word)}`);
 
@@ -94,7 +94,7 @@ const order = ({ name }: CatalogueQuery): FragmentSqlToken => {
     return sql.fragment`charity.known_as = '', charity.ein`;
   }
   const closeness =
-    name.by === "likeness"
+    name.by === "similarity"
       ? sql.fragment`word_similarity(${name.search.phrase}, charity.search_text) DESC`
       : sql.fragment`charity.search_text LIKE ${` ${name.search.phrase} %`} DESC`;
   return sql.fragment`

@@ -12,7 +12,7 @@ const charityJson: z.ZodType<Charity> = z.strictObject({
   iconUrl: z.string(),
 });
 
-/** What a provider told of a charity at the given instant or later; null when it was not asked since. */
+/** Returns the stored details of a charity if they were fetched at `since` or later. */
 export const findCharityDetail = async (
   db: CommonQueryMethods,
   provider: CharityProviderName,

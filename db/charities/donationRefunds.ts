@@ -4,20 +4,22 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Metadata } from "../../domain/registrations/registrations.ts";
 import { sql } from "../sql.ts";
 
+export type NewDonationRefund = {
+  readonly donationId: string;
+  readonly reason: string | null;
+  readonly idempotencyKey: string | null;
+  readonly metadata: Metadata;
+  readonly createdAt: Date;
+};
+
 /**
- * Records the refund of a donation, which must be under its lock.
- * @returns false when the donation or the idempotency key has one, and nothing was done
+ * Inserts the refund of a locked donation.
+ * @returns false, with nothing inserted, if the donation or the idempotency key already has a refund
  */
 export const insertDonationRefund = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
-  refund: {
-    readonly donationId: string;
-    readonly reason: string | null;
-    readonly idempotencyKey: string | null;
-    readonly metadata: Metadata;
-    readonly createdAt: Date;
-  },
+  refund: NewDonationRefund,
 ): Promise<boolean> => {
   const { rowCount } = await transaction.query(sql.typeAlias("void")`
     INSERT INTO donation_refund (donation_id, account_id, mode, reason, idempotency_key, metadata, created_at)
@@ -31,10 +33,10 @@ export const insertDonationRefund = async (
 };
 
 /**
- * Keeps a donation for an idempotency key, in the transaction of its refund.
- * @returns the donation that the key stands for: this one, or the one that it was given with first
+ * Assigns an idempotency key to a donation unless it already belongs to one. Waits for a concurrent call with the key.
+ * @returns the id of the donation that the key belongs to
  */
-export const keepRefundKey = (
+export const claimRefundKey = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode }: AccountMode,
   idempotencyKey: string,
@@ -43,7 +45,7 @@ export const keepRefundKey = (
   transaction.oneFirst(sql.type(z.strictObject({ donationId: z.uuid() }))`
     INSERT INTO donation_refund_key AS known (account_id, mode, idempotency_key, donation_id)
     VALUES (${accountId}, ${mode}, ${idempotencyKey}, ${donationId})
-    -- Changes nothing; a concurrent call with the key is waited for.
+    -- The update changes nothing: it locks the row, and RETURNING needs it.
     ON CONFLICT (account_id, mode, idempotency_key) DO UPDATE SET donation_id = known.donation_id
     RETURNING donation_id AS "donationId"
   `);

@@ -60,26 +60,6 @@ export const insertDonation = async (
   return rowCount === 1;
 };
 
-export const findDonation = (
-  db: CommonQueryMethods,
-  owner: AccountMode,
-  id: string,
-): Promise<Donation | null> =>
-  db.maybeOne(sql.type(donationRow)`
-    SELECT ${donationColumns}
-    FROM donation
-    WHERE donation.id = ${id} AND donation.account_id = ${owner.accountId} AND donation.mode = ${owner.mode}
-  `);
-
-/** Whether an id is on record, whoever owns it. */
-export const isDonation = (db: CommonQueryMethods, id: string): Promise<boolean> =>
-  db.exists(sql.typeAlias("void")`
-    SELECT
-    FROM donation
-    WHERE id = ${id}
-  `);
-
-/** The record that an idempotency key stands for. */
 export const findDonationByKey = (
   db: CommonQueryMethods,
   owner: AccountMode,

@@ -41,21 +41,6 @@ CREATE INDEX donation_order ON donation
 -- A reversal takes the newest that stand.
 CREATE INDEX donation_standing ON donation (account_id, mode, created_at, id) WHERE refunded_at IS NULL;
 
--- What a client asked for, until its charity is checked: the row becomes a donation or goes. Its id is the donation's.
-CREATE TABLE donation_request (
-  id uuid PRIMARY KEY,
-  account_id uuid NOT NULL REFERENCES account,
-  mode text NOT NULL,
-  idempotency_key text,
-  details jsonb NOT NULL,
-  created_at timestamptz NOT NULL
-);
-
--- Concurrent requests with one key wait for one and the same check.
-CREATE UNIQUE INDEX donation_request_idempotency_key
-  ON donation_request (account_id, mode, idempotency_key) WHERE idempotency_key IS NOT NULL;
-CREATE INDEX donation_request_age ON donation_request (created_at);
-
 -- Donations that are not refunded, kept in their own transactions. The period is 'all' or a month of UTC, YYYY-MM.
 CREATE TABLE donation_total (
   account_id uuid NOT NULL REFERENCES account,

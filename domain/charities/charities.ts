@@ -1,19 +1,21 @@
-/** An Employer Identification Number: nine digits. Its prefix says nothing, and there is no check digit. */
+import type { ErrorCode } from "../errors.ts";
+
+/** An Employer Identification Number: nine digits. Its prefix means nothing, and there is no check digit. */
 export type Ein = string;
 
-/** A charity as a provider tells of it; texts are empty where it tells none. */
+/** A charity as its provider describes it; texts that the provider does not have are empty. */
 export type Charity = {
   /** The provider's own id. */
   readonly nonprofitId: string;
   readonly name: string;
-  /** Null where the provider knows none, as for foreign charities. */
+  /** Null if the charity has none, as foreign charities do. */
   readonly ein: Ein | null;
   readonly description: string;
   readonly website: string;
   readonly iconUrl: string;
 };
 
-/** What names a charity: its EIN, its id at the provider, or both, which must then agree. */
+/** How a client names a charity: by EIN, by the provider's id, or by both, which must then agree. */
 export type CharityIds =
   | { readonly ein: Ein; readonly nonprofitId: null }
   | { readonly ein: Ein | null; readonly nonprofitId: string };
@@ -22,9 +24,25 @@ export type CharityIds =
 export const CHARITY_PROVIDERS = ["catalogue", "everyorg", "change", "pledge"] as const;
 export type CharityProviderName = (typeof CHARITY_PROVIDERS)[number];
 
+/** A charity to validate with a remote provider. */
+export type CharityLookup = CharityIds & { readonly provider: CharityProviderName };
+
+/** A charity that exists, and the provider that confirmed it. */
+export type ConfirmedCharity = {
+  readonly charity: Charity;
+  readonly provider: CharityProviderName;
+};
+
+/** The result of validating a charity with its provider. */
+export type CharityValidation =
+  | ({ readonly kind: "confirmed" } & ConfirmedCharity)
+  | { readonly kind: "rejected"; readonly code: ErrorCode; readonly message: string }
+  /** The provider did not respond usefully; the reason is for the log. */
+  | { readonly kind: "unavailable"; readonly reason: string };
+
 const WRITTEN_EIN = /^(\d{2})[- ]?(\d{7})$/u;
 
-/** Reads an EIN as people write it, with or without the dash; null when it is none. */
+/** Parses an EIN with or without its dash; returns null if it is malformed. */
 export const parseEin = (written: string): Ein | null => {
   const match = WRITTEN_EIN.exec(written.trim());
   return match ? `${match[1]}${match[2]}` : null;

@@ -1,9 +1,8 @@
 import type { AccountMode } from "../accounts/accounts.ts";
-import type { CharityIds, CharityProviderName, Ein } from "./charities.ts";
-import type { ErrorCode } from "../errors.ts";
 import type { Metadata } from "../registrations/registrations.ts";
+import type { CharityIds, CharityProviderName, Ein } from "./charities.ts";
 
-/** One donation as it was recorded; amounts are whole US cents. */
+/** A recorded donation; the amount is in whole US cents. */
 export type Donation = {
   readonly id: string;
   readonly amountCents: number;
@@ -13,29 +12,25 @@ export type Donation = {
   readonly charityProvider: CharityProviderName;
   readonly charityName: string;
   readonly createdAt: Date;
-  /** Null when the client gave none. */
+  /** Null if the client sent none. */
   readonly idempotencyKey: string | null;
   readonly attribution: string;
   readonly metadata: Metadata;
   readonly refunded: boolean;
 };
 
-/** What a client asks to have recorded, before the charity is known to exist. */
-export type DonationRequest = AccountMode &
-  CharityIds &
-  Pick<Donation, "amountCents" | "idempotencyKey" | "attribution" | "metadata"> & {
-    /** Null has the charity's own name taken. */
-    readonly charityName: string | null;
-  };
+/** A donation before its charity is confirmed. */
+export type NewDonation = Pick<
+  Donation,
+  "id" | "amountCents" | "idempotencyKey" | "attribution" | "metadata"
+> & {
+  /** Null stands for the charity's own name. */
+  readonly charityName: string | null;
+};
 
-/** What became of a request for a donation. */
-export type DonationOutcome =
-  | { readonly kind: "recorded" }
-  | { readonly kind: "refused"; readonly code: ErrorCode; readonly message: string }
-  /** The charity could not be checked; nothing is recorded. */
-  | { readonly kind: "unchecked"; readonly reason: string }
-  /** Whoever asked gave up before; nothing is recorded. */
-  | { readonly kind: "withdrawn" };
+/** A client's request to record a donation. */
+export type DonationRequest = AccountMode &
+  Omit<NewDonation, "id"> & { readonly charity: CharityIds };
 
 /** Donations that are not refunded. */
 export type DonationTotals = { readonly count: number; readonly amountCents: number };
@@ -46,11 +41,11 @@ export type DonationFilter = {
   readonly metadataKey?: string;
   /** A string value itself, or the JSON text of any other value. */
   readonly metadataValue?: string;
-  /** First instant that belongs to the list. */
+  /** Inclusive. */
   readonly from?: Date;
-  /** First instant that no longer does. */
+  /** Exclusive. */
   readonly until?: Date;
 };
 
-/** The id of a refund, as clients are told it. */
+/** The id of a refund, as clients see it. */
 export const donationRefundId = (donationId: string): string => `refund-${donationId}`;

@@ -3,20 +3,20 @@ import { takePermit } from "../../db/rateLimits.ts";
 import type { CharityProviderName } from "../../domain/charities/charities.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { createCatalogue } from "./catalogue/createCatalogue.ts";
-import type { CharityProvider } from "./provider.ts";
+import type { CharityProvider, RemoteCharityProvider } from "./provider.ts";
 import { CharityProviderError } from "./provider.ts";
 import { createChange } from "./remote/createChange.ts";
 import { createEveryOrg } from "./remote/createEveryOrg.ts";
 import { createPledge } from "./remote/createPledge.ts";
-import { keepDetails } from "./remote/keepDetails.ts";
+import { withDetailsCache } from "./remote/withDetailsCache.ts";
 
 /** The charity providers of this deployment. */
 export type Charities = {
-  /** A provider that has no key in the settings fails whatever it is asked. */
+  /** Returns a provider; every method of one without an API key in the settings fails. */
   readonly named: (name: CharityProviderName) => CharityProvider;
 };
 
-/** Keys and addresses of the remote providers; null where the operator has no key. */
+/** API keys and base URLs of the remote providers; null if the key is not set. */
 export type CharitySettings = {
   readonly everyorg: { readonly apiKey: string; readonly apiBase: string } | null;
   readonly change: {
@@ -27,13 +27,19 @@ export type CharitySettings = {
   readonly pledge: { readonly apiKey: string; readonly apiBase: string } | null;
 };
 
-/** Two attempts and the pause between them fit into what a client waits for. */
+/** Two attempts and the delay between them stay within the five seconds that a client waits. */
 const TIMEOUT_MS = 1500;
 
-const createMissing = (name: CharityProviderName): CharityProvider => {
-  const refuse = (): Promise<never> =>
-    Promise.reject(new CharityProviderError(`${name}: its key is not set`));
-  return { name, search: refuse, findByEin: refuse, findById: refuse };
+const createUnconfigured = (name: CharityProviderName): CharityProvider => {
+  const fail = (): Promise<never> =>
+    Promise.reject(new CharityProviderError(`${name}: its API key is not set`));
+  return {
+    name,
+    search: fail,
+    findByEin: fail,
+    findById: fail,
+    local: { findByEin: fail, findById: fail, isComplete: true },
+  };
 };
 
 export const createCharities = ({
@@ -44,32 +50,30 @@ export const createCharities = ({
   timeoutMs = TIMEOUT_MS,
 }: {
   readonly db: DatabasePool;
-  /** Connections for searches of the catalogue; a program that serves no searches needs none of its own. */
+  /** Connections for searches of the catalogue; needed only by programs that serve searches. */
   readonly searches?: DatabasePool;
   readonly clock: Clock;
   readonly settings: CharitySettings;
-  /** The limit of one attempt to ask a remote provider. */
+  /** The limit of one attempt at a remote provider. */
   readonly timeoutMs?: number;
 }): Charities => {
-  const remote = {
-    everyorg:
-      everyorg &&
-      createEveryOrg(
-        { ...everyorg, timeoutMs },
-        { takePermit: (bucket, limit) => takePermit(db, bucket, limit) },
-      ),
-    change: change && createChange({ ...change, timeoutMs }),
-    pledge: pledge && createPledge({ ...pledge, timeoutMs }),
-  };
-  const kept = (name: keyof typeof remote): CharityProvider => {
-    const provider = remote[name];
-    return provider ? keepDetails(provider, { db, clock }) : createMissing(name);
-  };
+  const remote = (
+    name: CharityProviderName,
+    provider: RemoteCharityProvider | null,
+  ): CharityProvider =>
+    provider ? withDetailsCache(provider, { db, clock }) : createUnconfigured(name);
   const providers: Record<CharityProviderName, CharityProvider> = {
     catalogue: createCatalogue({ db, searches }),
-    everyorg: kept("everyorg"),
-    change: kept("change"),
-    pledge: kept("pledge"),
+    everyorg: remote(
+      "everyorg",
+      everyorg &&
+        createEveryOrg(
+          { ...everyorg, timeoutMs },
+          { takePermit: (bucket, limit) => takePermit(db, bucket, limit) },
+        ),
+    ),
+    change: remote("change", change && createChange({ ...change, timeoutMs })),
+    pledge: remote("pledge", pledge && createPledge({ ...pledge, timeoutMs })),
   };
   return { named: (name) => providers[name] };
 };

@@ -1,6 +1,6 @@
 import type { Charity, CharityProviderName, Ein } from "../../domain/charities/charities.ts";
 
-/** What is searched for; all that is given must hold, nothing given lists what the provider puts first. */
+/** All given conditions must hold; without any, the provider decides what to list first. */
 export type CharityQuery = {
   readonly name: string | null;
   readonly ein: Ein | null;
@@ -11,23 +11,35 @@ export type CharityQuery = {
 
 export type CharityPage = {
   readonly items: readonly Charity[];
-  /** All that match; where the provider tells no total, what it is known to have at least. */
+  /** The number of matches, or of those known to exist if the provider reports no total. */
   readonly totalItems: number;
   readonly totalIsExact: boolean;
 };
 
+/** Charities that the database can confirm without a call to a remote provider. */
+export type LocalCharities = {
+  readonly findByEin: (ein: Ein) => Promise<Charity | null>;
+  readonly findById: (nonprofitId: string) => Promise<Charity | null>;
+  /** Whether a charity that is missing here does not exist: true for the built-in catalogue, false for a cache. */
+  readonly isComplete: boolean;
+};
+
 /**
- * A source of charities. Every method ends when the signal aborts and throws a CharityProviderError when the provider
- * cannot answer; a charity that it does not know is null.
+ * A source of charities. Every method stops when its signal aborts and throws a CharityProviderError if the provider
+ * fails; a charity that the provider does not have is null.
  */
 export type CharityProvider = {
   readonly name: CharityProviderName;
   readonly search: (query: CharityQuery, signal: AbortSignal) => Promise<CharityPage>;
   readonly findByEin: (ein: Ein, signal: AbortSignal) => Promise<Charity | null>;
   readonly findById: (nonprofitId: string, signal: AbortSignal) => Promise<Charity | null>;
+  readonly local: LocalCharities;
 };
 
-/** A provider did not answer, or not in a way that can be understood. The message is for the operator. */
+/** A provider in front of whose lookups `withDetailsCache` puts a cache. */
+export type RemoteCharityProvider = Omit<CharityProvider, "local">;
+
+/** A provider did not respond, or with something unusable. The message is for the operator. */
 export class CharityProviderError extends Error {
   override readonly name = "CharityProviderError";
 }

@@ -1,48 +1,38 @@
-import type { DatabasePool } from "slonik";
-import { takeDonationRequest } from "../../db/charities/donationRequests.ts";
-import { isDonation } from "../../db/charities/donations.ts";
-import type { Charity, CharityProviderName } from "../../domain/charities/charities.ts";
-import type { Clock } from "../../domain/clock.ts";
-import type { DonationOutcome } from "../../domain/charities/donations.ts";
-import { DomainError } from "../../domain/errors.ts";
-import { bookDonation } from "./bookDonation.ts";
+import type { DatabaseTransactionConnection } from "slonik";
+import { insertDonation } from "../../db/charities/donations.ts";
+import { changeDonationTotals } from "../../db/charities/donationTotals.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { ConfirmedCharity } from "../../domain/charities/charities.ts";
+import type { Donation, NewDonation } from "../../domain/charities/donations.ts";
 
 /**
- * Makes a waiting request a donation, counted in the totals, in one transaction. Repeating it changes nothing.
- * @returns withdrawn when whoever asked has given up, refused when a total would leave its range
+ * Records a donation and adds it to the totals.
+ * @returns null, with nothing recorded, if the owner already has a donation under the idempotency key
+ * @throws DomainError request_invalid if a total would leave its range
  */
 export const recordDonation = async (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
-  id: string,
-  { charity, provider }: { readonly charity: Charity; readonly provider: CharityProviderName },
-): Promise<DonationOutcome> => {
-  try {
-    return await db.transaction(async (transaction): Promise<DonationOutcome> => {
-      const request = await takeDonationRequest(transaction, id);
-      if (!request) {
-        return { kind: (await isDonation(transaction, id)) ? "recorded" : "withdrawn" };
-      }
-      // Where another one has its idempotency key by now, that one stands for it.
-      await bookDonation(transaction, request, {
-        id,
-        amountCents: request.amountCents,
-        ein: charity.ein,
-        nonprofitId: charity.nonprofitId,
-        charityProvider: provider,
-        charityName: request.charityName ?? charity.name,
-        createdAt: clock.now(),
-        idempotencyKey: request.idempotencyKey,
-        attribution: request.attribution,
-        metadata: request.metadata,
-        refunded: false,
-      });
-      return { kind: "recorded" };
-    });
-  } catch (error) {
-    if (error instanceof DomainError) {
-      await db.transaction((transaction) => takeDonationRequest(transaction, id));
-      return { kind: "refused", code: error.code, message: error.message };
-    }
-    throw error;
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  { id, amountCents, charityName, idempotencyKey, attribution, metadata }: NewDonation,
+  { charity, provider }: ConfirmedCharity,
+  now: Date,
+): Promise<Donation | null> => {
+  const donation: Donation = {
+    id,
+    amountCents,
+    ein: charity.ein,
+    nonprofitId: charity.nonprofitId,
+    charityProvider: provider,
+    charityName: charityName ?? charity.name,
+    createdAt: now,
+    idempotencyKey,
+    attribution,
+    metadata,
+    refunded: false,
+  };
+  if (!(await insertDonation(transaction, owner, donation))) {
+    return null;
   }
+  await changeDonationTotals(transaction, owner, donation, "add");
+  return donation;
 };

@@ -1,47 +1,59 @@
-import type { DatabasePool } from "slonik";
-import { keepRefundKey } from "../../db/charities/donationRefunds.ts";
-import { lockDonation } from "../../db/charities/donations.ts";
-import { readDonationTotals } from "../../db/charities/donationTotals.ts";
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { NewDonationRefund } from "../../db/charities/donationRefunds.ts";
+import { claimRefundKey, insertDonationRefund } from "../../db/charities/donationRefunds.ts";
+import { lockDonation, markDonationRefunded } from "../../db/charities/donations.ts";
+import { changeDonationTotals, readDonationTotals } from "../../db/charities/donationTotals.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import type { Clock } from "../../domain/clock.ts";
 import type { Donation } from "../../domain/charities/donations.ts";
+import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
-import type { Metadata } from "../../domain/registrations/registrations.ts";
-import { bookDonationRefund } from "./bookDonationRefund.ts";
 
 export type RefundedDonation = {
   readonly donation: Donation;
-  /** Donations that remain. */
+  /** Donations that are not refunded. */
   readonly totalDonations: number;
-  /** Whether the refund was made by an earlier call. */
+  /** Whether an earlier call made the refund. */
   readonly replayed: boolean;
 };
 
+/** Records the refund of a locked donation that is not refunded yet, and subtracts the donation from the totals. */
+export const recordDonationRefund = async (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  donation: Pick<Donation, "id" | "amountCents" | "createdAt">,
+  refund: Omit<NewDonationRefund, "donationId">,
+): Promise<void> => {
+  const isNew = await insertDonationRefund(transaction, owner, {
+    ...refund,
+    donationId: donation.id,
+  });
+  if (!isNew) {
+    throw new Error(`Donation ${donation.id} is not refunded, yet a refund of it exists.`);
+  }
+  await markDonationRefunded(transaction, donation.id, refund.createdAt);
+  await changeDonationTotals(transaction, owner, donation, "subtract");
+};
+
 /**
- * Refunds a donation whole: the record, its refund and the totals change in one transaction. A donation that is refunded
- * already gives its first refund again. An idempotency key stands for the donation that it was first given with.
- * @throws DomainError record_not_found; request_invalid when the key stands for another donation
+ * Refunds a whole donation: the record, its refund and the totals change in one transaction. Refunding it again returns
+ * the first refund. An idempotency key belongs to the donation that it was first used for.
+ * @throws DomainError record_not_found, or request_invalid if the key belongs to another donation
  */
 export const refundDonation = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
   owner: AccountMode,
-  request: {
-    readonly id: string;
-    readonly reason: string | null;
-    readonly idempotencyKey: string | null;
-    readonly metadata: Metadata;
-  },
+  { id, ...request }: Omit<NewDonationRefund, "donationId" | "createdAt"> & { readonly id: string },
 ): Promise<RefundedDonation> =>
   db.transaction(async (transaction) => {
     const now = clock.now();
-    const { id, idempotencyKey } = request;
+    const { idempotencyKey } = request;
     const donation = await lockDonation(transaction, owner, id);
     if (!donation) {
       throw new DomainError("record_not_found", "failed to find donation");
     }
     if (
       idempotencyKey !== null &&
-      (await keepRefundKey(transaction, owner, idempotencyKey, donation.id)) !== donation.id
+      (await claimRefundKey(transaction, owner, idempotencyKey, donation.id)) !== donation.id
     ) {
       throw new DomainError(
         "request_invalid",
@@ -49,7 +61,7 @@ export const refundDonation = (
       );
     }
     if (!donation.refunded) {
-      await bookDonationRefund(transaction, owner, donation, { ...request, createdAt: now });
+      await recordDonationRefund(transaction, owner, donation, { ...request, createdAt: now });
     }
     const { all } = await readDonationTotals(transaction, owner, now);
     return {

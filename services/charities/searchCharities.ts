@@ -10,7 +10,7 @@ import { TimeoutError, withTimeout } from "../../domain/withTimeout.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import type { CharityPage } from "../../providers/charities/provider.ts";
 import { CharityProviderError } from "../../providers/charities/provider.ts";
-import { providerOf } from "./findCharity.ts";
+import { providerOf } from "./providerOf.ts";
 
 /** Also what the built-in catalogue may take, whose queries end a little later: they know no signal. */
 const ANSWER_WITHIN_MS = 5000;

@@ -5,67 +5,69 @@ import { parseEin } from "../../domain/charities/charities.ts";
 import type { CustomerDetails } from "../../domain/stores/customers.ts";
 import { balanceInsufficient } from "../../domain/stores/stores.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
-import type { Charities } from "../../providers/charities/createCharities.ts";
-import { bookDonation } from "../charities/bookDonation.ts";
-import { findCharity } from "../charities/findCharity.ts";
+import type { ConfirmCharityDependencies } from "../charities/confirmCharity.ts";
+import { confirmCharity } from "../charities/confirmCharity.ts";
+import { recordDonation } from "../charities/recordDonation.ts";
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { findEarlierResponse, runIdempotentWrite } from "./runIdempotentWrite.ts";
 
-/** Somebody waits for the answer. */
-const CHARITY_TIMEOUT_MS = 10_000;
+export type DonateFromStoreDependencies = StoreWriteDependencies & ConfirmCharityDependencies;
 
 /**
- * Records a donation of a store to a charity that exists, and pays for it from the balance.
+ * Records a store's donation once its charity is confirmed, and pays for it from the balance.
  * @param charityId the charity's id at the provider, or its EIN with or without the dash
- * @throws DomainError charity_not_found, balance_insufficient, or request_invalid when something else was asked for
- *   under the idempotency key
- * @throws CharityProviderError when the provider cannot answer
+ * @throws DomainError charity_not_found, balance_insufficient, or request_invalid if the idempotency key was used for
+ *   another request
+ * @throws OutageError if the charity cannot be validated
  */
 export const donateFromStore = async (
-  deps: StoreWriteDependencies & { readonly charities: Charities },
+  deps: DonateFromStoreDependencies,
   write: StoreWrite,
-  donation: Omit<CustomerDetails, "notes"> & {
+  {
+    charityId,
+    amountCents,
+    ...customer
+  }: Omit<CustomerDetails, "notes"> & {
     readonly charityId: string;
     readonly amountCents: number;
   },
 ): Promise<StoreResponse> => {
-  // A repeat is answered however the charity's provider is doing.
+  // A replay does not depend on the charity's provider.
   const earlier = await findEarlierResponse(deps.db, write);
   if (earlier) {
     return earlier;
   }
-  const { charityId } = donation;
+  const id = newId();
   const ein = parseEin(charityId);
-  const ids = ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null };
-  const { charity, provider } = await findCharity(
+  const confirmed = await confirmCharity(
     deps,
-    { accountId: write.accountId, ...ids },
-    AbortSignal.timeout(CHARITY_TIMEOUT_MS),
+    write.accountId,
+    id,
+    ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null },
   );
   return runIdempotentWrite(deps, write, async (transaction, { balanceCents }, now) => {
-    const { amountCents } = donation;
     const isPaid = write.mode === "live";
     if (isPaid && amountCents > balanceCents) {
       throw balanceInsufficient(amountCents, balanceCents);
     }
-    const id = newId();
-    const donated = {
-      id,
-      amountCents,
-      ein: charity.ein,
-      nonprofitId: charity.nonprofitId,
-      charityProvider: provider,
-      charityName: charity.name,
-      createdAt: now,
-      idempotencyKey: null,
-      attribution: "",
-      metadata: {},
-      refunded: false,
-    };
-    if (!(await bookDonation(transaction, write, donated))) {
-      throw new Error(`The donation ${id} is new, yet it is on record.`);
+    const donation = await recordDonation(
+      transaction,
+      write,
+      {
+        id,
+        amountCents,
+        charityName: null,
+        idempotencyKey: null,
+        attribution: "",
+        metadata: {},
+      },
+      confirmed,
+      now,
+    );
+    if (!donation) {
+      throw new Error(`Donation ${id} is new, yet it exists.`);
     }
-    await setDonationCustomer(transaction, id, donation);
+    await setDonationCustomer(transaction, id, customer);
     if (isPaid) {
       await insertBalanceEntries(
         transaction,
@@ -79,7 +81,7 @@ export const donateFromStore = async (
             registrationId: null,
             donationId: id,
             reference: null,
-            note: charity.name,
+            note: donation.charityName,
           },
         ],
         now,

@@ -2,7 +2,7 @@ import { lockNewestDonations } from "../../db/stores/storeDonations.ts";
 import type { ImpactFilter } from "../../domain/stores/customers.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
-import { bookDonationRefund } from "../charities/bookDonationRefund.ts";
+import { recordDonationRefund } from "../charities/refundDonation.ts";
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { runIdempotentWrite } from "./runIdempotentWrite.ts";
 
@@ -39,7 +39,7 @@ export const reverseStoreDonations = (
       );
     }
     for (const donation of found) {
-      await bookDonationRefund(transaction, owner, donation, {
+      await recordDonationRefund(transaction, owner, donation, {
         reason,
         idempotencyKey: null,
         metadata: {},

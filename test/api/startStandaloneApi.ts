@@ -5,7 +5,7 @@ import type { DatabasePool } from "slonik";
 import type { CopyPool } from "../../db/copyPool.ts";
 import { createHealthChecks } from "../../api/health/createHealthChecks.ts";
 import type { HealthChecks } from "../../api/health/healthEndpoints.ts";
-import { createDonationValidator } from "../../api/standalone/charities/createDonationValidator.ts";
+import { createCharityValidator } from "../../api/charities/createCharityValidator.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
 import { openTemporalClient } from "../../program/temporalClient.ts";
 import { wakePlantingOrder } from "../../program/wakePlantingOrder.ts";
@@ -18,7 +18,7 @@ import { takePermit } from "../../db/rateLimits.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
-import type { ValidateDonation } from "../../services/charities/donate.ts";
+import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
 import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
 import type { RegistrationWriter } from "../../services/registrations/registrationWriter.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
@@ -58,6 +58,25 @@ export type Api = {
   readonly logged: () => readonly Record<string, unknown>[];
 };
 
+export type StandaloneApiOptions = {
+  readonly db: DatabasePool;
+  readonly copies?: CopyPool;
+  readonly clock?: Clock;
+  readonly authenticator?: Authenticate;
+  readonly writer?: RegistrationWriter;
+  readonly temporal?: Client;
+  readonly checks?: HealthChecks;
+  readonly billing?: Billing;
+  readonly charities?: Charities;
+  readonly validateCharity?: ValidateCharity;
+  /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
+  readonly rateWindowMs?: number;
+  readonly planting?: Planting;
+  readonly publicBaseUrl?: string | null;
+  readonly plantingCallbackSecret?: string | null;
+  readonly wakeOrder?: (orderId: number) => Promise<void>;
+};
+
 /** Serves the standalone interface on a real port with a real database until the test ends. */
 export const startStandaloneApi = async (
   t: ExecutionContext,
@@ -75,7 +94,7 @@ export const startStandaloneApi = async (
       clock,
       settings: CATALOGUE_ONLY,
     }),
-    validateDonation = createDonationValidator(temporal),
+    validateCharity = createCharityValidator(temporal),
     rateWindowMs = 1,
     planting = createTestPlanting(db),
     publicBaseUrl = null,
@@ -83,24 +102,7 @@ export const startStandaloneApi = async (
     wakeOrder = async (orderId) => {
       await wakePlantingOrder(temporal, orderId, 1000);
     },
-  }: {
-    readonly db: DatabasePool;
-    readonly copies?: CopyPool;
-    readonly clock?: Clock;
-    readonly authenticator?: Authenticate;
-    readonly writer?: RegistrationWriter;
-    readonly temporal?: Client;
-    readonly checks?: HealthChecks;
-    readonly billing?: Billing;
-    readonly charities?: Charities;
-    readonly validateDonation?: ValidateDonation;
-    /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
-    readonly rateWindowMs?: number;
-    readonly planting?: Planting;
-    readonly publicBaseUrl?: string | null;
-    readonly plantingCallbackSecret?: string | null;
-    readonly wakeOrder?: (orderId: number) => Promise<void>;
-  },
+  }: StandaloneApiOptions,
 ): Promise<Api> => {
   const lines: string[] = [];
   const own = { url: "" };
@@ -113,7 +115,7 @@ export const startStandaloneApi = async (
     checks,
     billing,
     charities,
-    validateDonation,
+    validateCharity,
     takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
     logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
     observe: () => undefined,

@@ -1,34 +1,34 @@
 import type { ExecutionContext, TestFn } from "ava";
 import { Client, Connection } from "@temporalio/client";
 import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
-import { createDonationActivities } from "../../activities/createDonationActivities.ts";
-import type { DonationActivityDependencies } from "../../activities/createDonationActivities.ts";
+import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { createDonationValidator } from "../../api/standalone/charities/createDonationValidator.ts";
+import { createDonationActivities } from "../../activities/createDonationActivities.ts";
+import { createCharityValidator } from "../../api/charities/createCharityValidator.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { createBilling } from "../../providers/billing/createBilling.ts";
 import type { Charities, CharitySettings } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
-import { checkDonation } from "../../services/charities/checkDonation.ts";
-import type { ValidateDonation } from "../../services/charities/donate.ts";
+import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
-import { decideDonation } from "../../workflows/donation.ts";
 import { INTERACTIVE_QUEUE } from "../../workflows/taskQueues.ts";
-import type { Call } from "../api/startStandaloneApi.ts";
+import type { Call, StandaloneApiOptions } from "../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { CATALOGUE_ONLY, createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization } from "../support/factories.ts";
 import { registerNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { unreachableTemporal } from "../support/unreachableTemporal.ts";
 import type { ProviderDouble } from "./startProviderDouble.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
 
-/** As in production: less, and a busy machine would look like a silent provider. */
-const PATIENCE_MS = 1500;
+/** Two attempts fit into the five seconds of the activity, and a busy machine does not look like a silent provider. */
+const PROVIDER_TIMEOUT_MS = 1800;
+/** Only the test's own time limit ends a slow validation. */
+const VALIDATION_TIMEOUT_MS = 60_000;
 
-/** All remote providers at one double. */
+/** Settings with all remote providers at one double. */
 export const settingsOf = (
   { url }: ProviderDouble,
   everyorgKey = "everyorg-key",
@@ -38,53 +38,73 @@ export const settingsOf = (
   pledge: { apiKey: "pledge-key", apiBase: `${url}/pledge` },
 });
 
-/** Decides upon donations as the workflow does, in this process. */
-export const decideHere = (deps: DonationActivityDependencies): ValidateDonation => {
-  const activities = {
-    ...createDonationActivities(deps),
-    // That of the worker is cancelled with its activity, and there is none here.
-    checkDonation: (id: string) => checkDonation(deps, id, new AbortController().signal),
-  };
-  return (id) => decideDonation(activities, id);
-};
+const ledgerRow = z.strictObject({
+  donations: z.bigint().transform(Number),
+  count: z.bigint().transform(Number),
+  cents: z.bigint().transform(Number),
+});
+
+/** An account's donations, counted from the records and by the totals. */
+export const readDonationLedger = (
+  db: DatabasePool,
+  accountId: string,
+): Promise<Readonly<z.output<typeof ledgerRow>>> =>
+  db.one(sql.type(ledgerRow)`
+    SELECT
+      (SELECT count(*) FROM donation WHERE account_id = ${accountId}) AS donations,
+      (
+        SELECT coalesce(sum(count), 0)::bigint
+        FROM donation_total
+        WHERE account_id = ${accountId} AND period = 'all'
+      ) AS count,
+      (
+        SELECT coalesce(sum(amount_cents), 0)::bigint
+        FROM donation_total
+        WHERE account_id = ${accountId} AND period = 'all'
+      ) AS cents
+  `);
+
+export const NOTHING_RECORDED = { donations: 0, count: 0, cents: 0 };
 
 export type DonationApi = {
   readonly call: Call;
   readonly accountId: string;
   readonly live: string;
   readonly test: string;
+  readonly ledger: () => ReturnType<typeof readDonationLedger>;
 };
 
-/** An organization and an API that decides upon donations without Temporal. */
+/** An organization and an API whose Temporal cannot be reached, unless `validateCharity` is given. */
 export const startDonationApi = async (
   t: ExecutionContext<DatabaseContext>,
-  options: Partial<Parameters<typeof startStandaloneApi>[1]> = {},
+  options: Partial<StandaloneApiOptions> = {},
 ): Promise<DonationApi> => {
   const { db } = t.context;
-  const clock = options.clock ?? systemClock;
-  const billing = createBilling({ db, stripe: null });
-  const charities = createCharities({
-    db,
-    clock,
-    settings: CATALOGUE_ONLY,
-  });
   const { call } = await startStandaloneApi(t, {
-    validateDonation: decideHere({ db, clock, billing, charities }),
+    temporal: unreachableTemporal(),
     ...options,
     db,
   });
-  const { id, apiKeyProd, apiKeyTest } = await createTestOrganization(db, { clock });
-  return { call, accountId: id, live: apiKeyProd, test: apiKeyTest };
+  const { id, apiKeyProd, apiKeyTest } = await createTestOrganization(db, {
+    clock: options.clock ?? systemClock,
+  });
+  return {
+    call,
+    accountId: id,
+    live: apiKeyProd,
+    test: apiKeyTest,
+    ledger: () => readDonationLedger(db, id),
+  };
 };
 
 export type WorkflowContext = DatabaseContext & {
   readonly provider: ProviderDouble;
   readonly charities: Charities;
   readonly temporal: Client;
-  readonly validateDonation: ValidateDonation;
+  readonly validateCharity: ValidateCharity;
 };
 
-/** A test file with Temporal, a worker on donations and a double of the remote providers. */
+/** A test file with Temporal, a worker for donations and a double of the remote providers. */
 export const testWithWorkflows = (): TestFn<WorkflowContext> => {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- ava types the context only by a cast.
   const test = testWithDatabase() as unknown as TestFn<WorkflowContext>;
@@ -98,7 +118,7 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
       db,
       clock: systemClock,
       settings: settingsOf(provider),
-      timeoutMs: PATIENCE_MS,
+      timeoutMs: PROVIDER_TIMEOUT_MS,
     });
     const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
     closing.push(() => connection.close());
@@ -111,12 +131,7 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
       namespace,
       taskQueue: INTERACTIVE_QUEUE,
       workflowBundle: await bundleWorkflows(),
-      activities: createDonationActivities({
-        db,
-        clock: systemClock,
-        billing: createBilling({ db, stripe: null }),
-        charities,
-      }),
+      activities: createDonationActivities({ charities }),
     });
     const running = worker.run();
     closing.unshift(async () => {
@@ -130,7 +145,7 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
       provider,
       charities,
       temporal,
-      validateDonation: createDonationValidator(temporal),
+      validateCharity: createCharityValidator(temporal, VALIDATION_TIMEOUT_MS),
     };
   });
 
@@ -151,51 +166,24 @@ export const RED_CROSS = {
 };
 export const EIN = RED_CROSS.ein;
 
-const booksRow = z.strictObject({
-  donations: z.bigint().transform(Number),
-  waiting: z.bigint().transform(Number),
-  count: z.bigint().transform(Number),
-  cents: z.bigint().transform(Number),
-});
-
-type DonationScene = DonationApi & {
-  /** What stands in the database for the organization. */
-  readonly books: () => Promise<Readonly<z.output<typeof booksRow>>>;
+/** Makes the double find a charity of Every.org by its slug and by its EIN. */
+export const addEveryOrgCharity = (
+  { answers }: ProviderDouble,
+  slug: string,
+  ein: string,
+): void => {
+  const nonprofit = { primarySlug: slug, name: `The ${slug}`, ein, isDisbursable: true };
+  answers.set(`/everyorg/nonprofit/${slug}`, { data: { nonprofit } });
+  answers.set(`/everyorg/nonprofit/${ein}`, { data: { nonprofit } });
 };
 
-/** An organization whose charities a provider knows, and an API that has donations decided upon by their workflow. */
-export const stageDonations = async (
+/** An organization that uses Every.org, and an API that validates charities through their workflow. */
+export const startEveryOrgApi = async (
   t: ExecutionContext<WorkflowContext>,
-  provider: "catalogue" | "everyorg" = "catalogue",
-): Promise<DonationScene> => {
-  const { db, charities, validateDonation } = t.context;
-  const { call } = await startStandaloneApi(t, {
-    db,
-    charities,
-    validateDonation,
-  });
-  const { id: accountId, apiKeyProd, apiKeyTest } = await createTestOrganization(db);
-  await updateAccount(db, accountId, { charityProvider: provider });
-  return {
-    call,
-    accountId,
-    live: apiKeyProd,
-    test: apiKeyTest,
-    books: () =>
-      db.one(sql.type(booksRow)`
-        SELECT
-          (SELECT count(*) FROM donation WHERE account_id = ${accountId}) AS donations,
-          (SELECT count(*) FROM donation_request WHERE account_id = ${accountId}) AS waiting,
-          (
-            SELECT coalesce(sum(count), 0)::bigint
-            FROM donation_total
-            WHERE account_id = ${accountId} AND period = 'all'
-          ) AS count,
-          (
-            SELECT coalesce(sum(amount_cents), 0)::bigint
-            FROM donation_total
-            WHERE account_id = ${accountId} AND period = 'all'
-          ) AS cents
-      `),
-  };
+  options: Partial<StandaloneApiOptions> = {},
+): Promise<DonationApi> => {
+  const { db, charities, validateCharity } = t.context;
+  const api = await startDonationApi(t, { charities, validateCharity, ...options });
+  await updateAccount(db, api.accountId, { charityProvider: "everyorg" });
+  return api;
 };

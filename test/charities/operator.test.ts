@@ -6,7 +6,7 @@ import { startDonationApi } from "./donationSetup.ts";
 const test = testWithDatabase();
 
 test("the operator sees an organization's donations, its subscription and its provider", async (t) => {
-  const { call, live, accountId } = await startDonationApi(t, {});
+  const { call, live, accountId } = await startDonationApi(t);
   const env = { DATABASE_URL: t.context.databaseUrl };
   const run = (...args: readonly string[]) => runImpact(args, { env });
   t.regex((await run("org", "show", accountId)).stdout, /live +0 +0\.00 +none/u);

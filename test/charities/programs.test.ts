@@ -1,42 +1,77 @@
+import type { ExecutionContext } from "ava";
 import { z } from "zod";
+import { updateAccount } from "../../db/accounts/accounts.ts";
+import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, freshEin } from "../support/factories.ts";
 import { openNamespace, startProgram } from "../support/programs.ts";
+import { addEveryOrgCharity } from "./donationSetup.ts";
+import { startProviderDouble } from "./startProviderDouble.ts";
 
 const test = testWithDatabase();
 
-const answer = z.looseObject({ total_donations: z.number().optional() });
+const responseBody = z.looseObject({ total_donations: z.number().optional() });
 
-test("the programs search and donate at once, with nothing but a database and Temporal", async (t) => {
-  const { namespace } = await openNamespace(t);
-  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
-  const settings = {
-    DATABASE_URL: t.context.databaseUrl,
-    TEMPORAL_NAMESPACE: namespace,
-    // The donations of the first moments fail, as told below.
-    LOG_LEVEL: "silent",
-  };
-  const [{ urls }] = await Promise.all([
-    startProgram(t, "api/main.ts", settings),
-    startProgram(t, "worker/main.ts", settings),
-  ]);
-  const call = async (path: string, body?: object) => {
+const startApi = async (
+  t: ExecutionContext<DatabaseContext>,
+  key: string,
+  settings: Readonly<Record<string, string>>,
+) => {
+  const { urls } = await startProgram(t, "api/main.ts", settings);
+  return async (path: string, body?: object) => {
     const response = await fetch(`${urls["standalone"]}${path}`, {
       headers: { authorization: key, "content-type": "application/json" },
       ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
     });
-    return { status: response.status, body: answer.parse(await response.json()) };
+    return { status: response.status, body: responseBody.parse(await response.json()) };
   };
+};
+
+test("with nothing but a database the API searches and donates", async (t) => {
+  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+  const call = await startApi(t, key, {
+    DATABASE_URL: t.context.databaseUrl,
+    TEMPORAL_ADDRESS: "127.0.0.1:1",
+  });
 
   const found = await call("/charities/search?name=one%20tree%20planted");
   t.like(found, { status: 200, body: { total_items: 1 } });
   const donation = { amount_cents: 250, ein: "46-4664562", idempotency_key: "k" };
-  // The worker's first moments belong to its bundle: a 500 has recorded nothing and may be repeated.
-  let recorded = await call("/charities/donate", donation);
-  while (recorded.status === 500) {
-    recorded = await call("/charities/donate", donation);
-  }
+  const recorded = await call("/charities/donate", donation);
 
   t.like(recorded, { status: 200, body: { charity_name: "One Tree Planted", total_donations: 1 } });
+  t.deepEqual(await call("/charities/donate", donation), recorded);
   t.like(await call("/charities/donations"), { body: { total_items: 1 } });
+});
+
+test("the worker validates a remote provider's charity for the API", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const provider = await startProviderDouble();
+  t.teardown(provider.close);
+  const { namespace } = await openNamespace(t);
+  const { id, apiKeyTest: key } = await createTestOrganization(db);
+  await updateAccount(db, id, { charityProvider: "everyorg" });
+  const ein = freshEin();
+  addEveryOrgCharity(provider, "remote", ein);
+  const settings = {
+    DATABASE_URL: databaseUrl,
+    TEMPORAL_NAMESPACE: namespace,
+    EVERYORG_API_KEY: "key",
+    EVERYORG_API_BASE: `${provider.url}/everyorg`,
+    // Donations fail while the worker starts.
+    LOG_LEVEL: "silent",
+  };
+  const [call] = await Promise.all([
+    startApi(t, key, settings),
+    startProgram(t, "worker/main.ts", settings),
+  ]);
+
+  const donate = () => call("/charities/donate", { amount_cents: 250, ein, idempotency_key: "k" });
+  // The worker bundles its workflows first. A 500 has recorded nothing and may be repeated.
+  let recorded = await donate();
+  while (recorded.status === 500) {
+    recorded = await donate();
+  }
+
+  t.like(recorded, { status: 200, body: { charity_name: "The remote", total_donations: 1 } });
 });

@@ -49,7 +49,7 @@ const charities = z.array(
 );
 
 const stage = async (t: ExecutionContext<DatabaseContext>) => {
-  const { call, test: key, accountId } = await startDonationApi(t, {});
+  const { call, test: key, accountId } = await startDonationApi(t);
   const get = (query: Record<string, string>) =>
     call("GET", `/charities/search?${new URLSearchParams(query).toString()}`, { key });
   return {

@@ -2,39 +2,37 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 
-/** A call as the provider saw it. */
-type SeenCall = {
+/** A call as the provider received it. */
+type ReceivedCall = {
   readonly path: string;
   readonly query: Readonly<Record<string, string>>;
   readonly authorization: string | undefined;
 };
 
-/** What a call is answered with instead: a status with a body, a connection that is cut, or nothing at all. */
+/** What happens to a call: an error response, a closed connection, no response at all, or a delayed response. */
 export type Fault =
   | { readonly status: number; readonly body?: string; readonly headers?: Record<string, string> }
+  | { readonly until: Promise<void> }
   | "cut"
   | "hang";
 
 export type ProviderDouble = {
   readonly url: string;
-  /** Charities by their path, as the provider's own JSON. */
+  /** The provider's own JSON by path. A path may end with query parameters that a call must have. */
   readonly answers: Map<string, unknown>;
-  /** Faults of the next calls, whatever they ask for. */
+  /** What happens to the next calls, whatever they request. */
   readonly faults: Fault[];
-  readonly calls: SeenCall[];
+  readonly calls: ReceivedCall[];
   readonly close: () => Promise<void>;
 };
 
-/**
- * A stand-in for the remote providers: it answers the paths that it was given, 404 for others, and fails as it is told.
- * A path may end with the query parameters that matter, sorted, as in `/change/nonprofits?search_term=red`.
- */
+/** A double of the remote providers: it serves the given paths, responds 404 to others, and injects faults. */
 export const startProviderDouble = async (): Promise<ProviderDouble> => {
   const answers = new Map<string, unknown>();
   const faults: Fault[] = [];
-  const calls: SeenCall[] = [];
+  const calls: ReceivedCall[] = [];
 
-  /** Of several that fit, the one that asks for most. */
+  /** Of several matches, the one with the most query parameters wins. */
   const find = (path: string, query: URLSearchParams): unknown => {
     const fitting = [...answers]
       .map(([known, answer]) => {
@@ -49,7 +47,7 @@ export const startProviderDouble = async (): Promise<ProviderDouble> => {
     return fitting[0]?.answer;
   };
 
-  const handle = (request: IncomingMessage, response: ServerResponse): void => {
+  const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const url = new URL(request.url ?? "/", "http://double");
     const path = decodeURIComponent(url.pathname);
     calls.push({
@@ -65,19 +63,23 @@ export const startProviderDouble = async (): Promise<ProviderDouble> => {
       request.socket.destroy();
       return;
     }
-    if (fault) {
+    if (fault && "status" in fault) {
       response
         .writeHead(fault.status, { "content-type": "application/json", ...fault.headers })
         .end(fault.body ?? "{}");
       return;
     }
-    const answer = find(path, url.searchParams);
+    await fault?.until;
+    const found = find(path, url.searchParams);
     response
-      .writeHead(answer === undefined ? 404 : 200, { "content-type": "application/json" })
-      .end(JSON.stringify(answer ?? { message: "not found" }));
+      .writeHead(found === undefined ? 404 : 200, { "content-type": "application/json" })
+      .end(JSON.stringify(found ?? { message: "not found" }));
   };
 
-  const server = createServer(handle).listen(0, "127.0.0.1");
+  const server = createServer((request, response) => void handle(request, response)).listen(
+    0,
+    "127.0.0.1",
+  );
   await once(server, "listening");
   const address = server.address();
   if (address === null || typeof address === "string") {

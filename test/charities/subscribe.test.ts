@@ -19,7 +19,7 @@ import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { CATALOGUE_ONLY, createTestOrganization } from "../support/factories.ts";
-import { decideHere, startDonationApi } from "./donationSetup.ts";
+import { startDonationApi } from "./donationSetup.ts";
 
 const test = testWithDatabase();
 
@@ -82,7 +82,6 @@ const stage = async (
     db,
     billing,
     charities,
-    validateDonation: decideHere({ db, clock: systemClock, billing, charities }),
   });
   const organization = await createTestOrganization(db, {
     stripeCustomerId: customerId,

@@ -2,12 +2,14 @@ import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { createCharityValidator } from "../../api/charities/createCharityValidator.ts";
 import { createStoreApp } from "../../api/store/createStoreApp.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
+import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
 import { createStore } from "../../services/stores/createStore.ts";
 import type { NewStore } from "../../services/stores/createStore.ts";
 import { createStoreAuthenticator } from "../../services/stores/createStoreAuthenticator.ts";
@@ -19,6 +21,7 @@ import { createAnswerChecker, parseBody } from "../api/answerChecker.ts";
 import { CATALOGUE_ONLY } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { serve } from "../support/server.ts";
+import { unreachableTemporal } from "../support/unreachableTemporal.ts";
 
 /** One answer, already held to the API description. */
 type CheckedResponse = {
@@ -69,6 +72,7 @@ export const startStoreApi = async (
       clock,
       settings: CATALOGUE_ONLY,
     }),
+    validateCharity = createCharityValidator(unreachableTemporal()),
     planting = createTestPlanting(db),
   }: {
     readonly db: DatabasePool;
@@ -76,6 +80,8 @@ export const startStoreApi = async (
     readonly authenticator?: AuthenticateStore;
     readonly storeWriter?: StoreRegistrationWriter;
     readonly charities?: Charities;
+    /** Without one, Temporal cannot be reached. */
+    readonly validateCharity?: ValidateCharity;
     readonly planting?: Planting;
   },
 ): Promise<StoreApi> => {
@@ -84,6 +90,7 @@ export const startStoreApi = async (
     clock,
     storeWriter,
     charities,
+    validateCharity,
     planting,
     publicBaseUrl: () => "https://impact.example",
     authenticator,

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { Client, Connection, WithStartWorkflowOperation } from "@temporalio/client";
+import { Client, Connection } from "@temporalio/client";
 import type { WorkflowHandle } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
 import { historyToJSON } from "@temporalio/common/lib/proto-utils.js";
@@ -11,8 +11,7 @@ import { NativeConnection, Worker } from "@temporalio/worker";
 import type { BillingActivities } from "../../activities/createBillingActivities.ts";
 import type { DonationActivities } from "../../activities/createDonationActivities.ts";
 import type { PlantingActivities } from "../../activities/createPlantingActivities.ts";
-import type { DonationOutcome } from "../../domain/charities/donations.ts";
-import type { CheckedDonation } from "../../services/charities/checkDonation.ts";
+import type { CharityValidation } from "../../domain/charities/charities.ts";
 import type { StreamReport } from "../../services/billing/reconcileUsage.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/temporalCli.ts";
@@ -20,7 +19,7 @@ import { startTemporalServer } from "../../embedded/temporalServer.ts";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
 import { factsRecordedSignal, plantingOrder } from "../../workflows/plantingOrder.ts";
 import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";
-import { donation, donationWorkflowId, validateUpdate } from "../../workflows/donation.ts";
+import { donation, donationWorkflowId } from "../../workflows/donation.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { BACKGROUND_QUEUE } from "../../workflows/taskQueues.ts";
@@ -93,18 +92,13 @@ type Recording = {
   readonly run: (client: Client) => Promise<WorkflowHandle>;
 };
 
-/** Starts a donation as the API does and waits for its update. */
 const runDonation = async (client: Client): Promise<WorkflowHandle> => {
-  const workflowId = donationWorkflowId(REGISTRATION);
-  await client.workflow.executeUpdateWithStart(validateUpdate, {
-    updateId: REGISTRATION,
-    startWorkflowOperation: new WithStartWorkflowOperation(donation, {
-      ...options(workflowId),
-      args: [REGISTRATION],
-      workflowIdConflictPolicy: "USE_EXISTING",
-    }),
+  const handle = await client.workflow.start(donation, {
+    ...options(donationWorkflowId(REGISTRATION)),
+    args: [{ provider: "everyorg", ein: "000000000", nonprofitId: null }],
   });
-  return client.workflow.getHandle(workflowId);
+  await handle.result();
+  return handle;
 };
 
 const options = (workflowId: string) => ({ taskQueue: BACKGROUND_QUEUE, workflowId });
@@ -202,13 +196,13 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       return handle;
     },
   },
-  "donation-recorded": {
+  "donation-confirmed": {
     activities: {
-      checkDonation: inOrder<CheckedDonation>(() => ({
-        kind: "valid",
-        provider: "catalogue",
+      validateCharity: inOrder<CharityValidation>(() => ({
+        kind: "confirmed",
+        provider: "everyorg",
         charity: {
-          nonprofitId: "irs_000000000",
+          nonprofitId: "a-charity",
           name: "A charity",
           ein: "000000000",
           description: "",
@@ -216,26 +210,24 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
           iconUrl: "",
         },
       })),
-      recordDonation: inOrder<DonationOutcome>(() => ({ kind: "recorded" })),
     },
     run: runDonation,
   },
-  "donation-refused": {
+  "donation-rejected": {
     activities: {
-      checkDonation: inOrder<CheckedDonation>(() => ({
-        kind: "refused",
+      validateCharity: inOrder<CharityValidation>(() => ({
+        kind: "rejected",
         code: "charity_not_found",
         message: "no charity found",
       })),
     },
     run: runDonation,
   },
-  "donation-not-checked": {
+  "donation-unavailable": {
     activities: {
-      checkDonation: inOrder<CheckedDonation>(() => {
+      validateCharity: inOrder<CharityValidation>(() => {
         throw ApplicationFailure.create({ message: "the worker was lost" });
       }),
-      withdrawDonation: inOrder<undefined>(() => undefined),
     },
     run: runDonation,
   },

@@ -1,7 +1,4 @@
-import type { DatabasePool } from "slonik";
-import type { Clock } from "../../../domain/clock.ts";
-import type { Billing } from "../../../providers/billing/createBilling.ts";
-import type { Charities } from "../../../providers/charities/createCharities.ts";
+import type { DonateDependencies } from "../../../services/charities/donate.ts";
 import { searchCharities } from "../../../services/charities/searchCharities.ts";
 import { subscribeToDonations } from "../../../services/charities/subscribeToDonations.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
@@ -12,20 +9,13 @@ import { EXAMPLES } from "./examples.ts";
 import { RATE_ERROR, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
 import { presentCharity, searchQuery, searchResponse, subscribeResponse } from "./schemas.ts";
 
-type Dependencies = Parameters<typeof donationEndpoints>[0] & {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
-  readonly charities: Charities;
-};
-
 const SEARCH_ERROR: ErrorResponse = {
   code: "internal_error",
   when: "The charity provider did not answer, or an unexpected fault.",
   example: "charity search failed",
 };
 
-const searchEndpoint = ({ db, charities }: Dependencies): Endpoint =>
+const searchEndpoint = ({ db, charities }: DonateDependencies): Endpoint =>
   keyEndpoint({
     method: "get",
     path: "/charities/search",
@@ -70,7 +60,7 @@ const searchEndpoint = ({ db, charities }: Dependencies): Endpoint =>
     },
   });
 
-const subscribeEndpoint = ({ db, clock, billing }: Dependencies): Endpoint =>
+const subscribeEndpoint = ({ db, clock, billing }: DonateDependencies): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/charities/subscribe",
@@ -112,7 +102,7 @@ const subscribeEndpoint = ({ db, clock, billing }: Dependencies): Endpoint =>
   });
 
 /** Charities, and donations to them. */
-export const charityEndpoints = (dependencies: Dependencies): readonly Endpoint[] => [
+export const charityEndpoints = (dependencies: DonateDependencies): readonly Endpoint[] => [
   searchEndpoint(dependencies),
   ...donationEndpoints(dependencies),
   subscribeEndpoint(dependencies),

@@ -6,6 +6,7 @@ import type { CharityIds } from "../../../domain/charities/charities.ts";
 import type { DonationFilter } from "../../../domain/charities/donations.ts";
 import { donationRefundId } from "../../../domain/charities/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
+import type { DonateDependencies } from "../../../services/charities/donate.ts";
 import { donate } from "../../../services/charities/donate.ts";
 import { refundDonation } from "../../../services/charities/refundDonation.ts";
 import { startOfDay, startOfNextDay } from "../../http/days.ts";
@@ -24,8 +25,6 @@ import {
   refundBody,
   refundResponse,
 } from "./schemas.ts";
-
-type Dependencies = Parameters<typeof donate>[0];
 
 const ownerOf = ({ accountId, mode }: Caller): AccountMode => ({ accountId, mode });
 
@@ -48,7 +47,7 @@ const charityOf = ({
   throw new DomainError("request_invalid", CHARITY_REQUIRED);
 };
 
-const donateEndpoint = (dependencies: Dependencies): Endpoint =>
+const donateEndpoint = (dependencies: DonateDependencies): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/charities/donate",
@@ -84,7 +83,7 @@ const donateEndpoint = (dependencies: Dependencies): Endpoint =>
       const { donation, totalDonations, replayed } = await donate(dependencies, {
         ...ownerOf(caller),
         amountCents: body.amount_cents,
-        ...charityOf(body),
+        charity: charityOf(body),
         charityName: body.charity_name ?? null,
         idempotencyKey: body.idempotency_key ?? null,
         attribution: body.attribution ?? "",
@@ -120,7 +119,7 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
   };
 };
 
-const listEndpoint = ({ db }: Dependencies): Endpoint =>
+const listEndpoint = ({ db }: DonateDependencies): Endpoint =>
   keyEndpoint({
     method: "get",
     path: "/charities/donations",
@@ -162,7 +161,7 @@ const listEndpoint = ({ db }: Dependencies): Endpoint =>
 
 const ID_REQUIRED = "donation id is required";
 
-const refundEndpoint = ({ db, clock }: Dependencies): Endpoint =>
+const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/refund/donations",
@@ -215,7 +214,7 @@ const refundEndpoint = ({ db, clock }: Dependencies): Endpoint =>
   });
 
 /** Recording, listing and refunding donations. */
-export const donationEndpoints = (dependencies: Dependencies): readonly Endpoint[] => [
+export const donationEndpoints = (dependencies: DonateDependencies): readonly Endpoint[] => [
   donateEndpoint(dependencies),
   listEndpoint(dependencies),
   refundEndpoint(dependencies),

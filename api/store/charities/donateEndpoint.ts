@@ -2,6 +2,7 @@ import { z } from "zod";
 import { DomainError } from "../../../domain/errors.ts";
 import { text } from "../../../domain/fields.ts";
 import { centsToDollars, dollarsToCents, MAXIMUM_CENTS } from "../../../domain/money.ts";
+import type { DonateFromStoreDependencies } from "../../../services/stores/donateFromStore.ts";
 import { donateFromStore } from "../../../services/stores/donateFromStore.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
@@ -75,7 +76,7 @@ const centsOf = (dollars: number): number => {
   return cents;
 };
 
-export const donateEndpoint = (deps: Parameters<typeof donateFromStore>[0]): Endpoint =>
+export const donateEndpoint = (deps: DonateFromStoreDependencies): Endpoint =>
   storeWriteEndpoint({
     db: deps.db,
     operation: "donate",

@@ -9,7 +9,7 @@ import {
 import type { Charity } from "../../../domain/charities/charities.ts";
 import { parseEin } from "../../../domain/charities/charities.ts";
 import { catalogueWords, MINIMUM_SEARCH_LENGTH } from "../../../domain/charities/charitySearch.ts";
-import type { CharityPage, CharityProvider, CharityQuery } from "../provider.ts";
+import type { CharityPage, CharityProvider, CharityQuery, LocalCharities } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
 import { describeNtee } from "./nteeGroups.ts";
 
@@ -17,7 +17,7 @@ const ID_PREFIX = "irs_";
 
 const SUBORDINATE = "9";
 
-/** The name of a group's subordinate is the group's; only the sort name tells it from its sisters. */
+/** A subordinate carries the name of its group; only the sort name distinguishes it from the others. */
 const nameOf = ({ name, knownAs, sortName, affiliation }: CatalogueCharity): string => {
   if (knownAs !== "") {
     return knownAs;
@@ -25,7 +25,7 @@ const nameOf = ({ name, knownAs, sortName, affiliation }: CatalogueCharity): str
   return affiliation === SUBORDINATE && sortName !== "" ? `${name} (${sortName})` : name;
 };
 
-const present = (charity: CatalogueCharity): Charity => ({
+const toCharity = (charity: CatalogueCharity): Charity => ({
   nonprofitId: `${ID_PREFIX}${charity.ein}`,
   name: nameOf(charity),
   ein: charity.ein,
@@ -34,9 +34,9 @@ const present = (charity: CatalogueCharity): Charity => ({
   iconUrl: "",
 });
 
-const NOTHING: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
+const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
 
-const refuseLate = (signal: AbortSignal): void => {
+const throwIfAborted = (signal: AbortSignal): void => {
   if (signal.aborted) {
     throw new CharityProviderError("The search took too long.");
   }
@@ -49,29 +49,30 @@ const search = async (
 ): Promise<CharityPage> => {
   const list = async (match: NameMatch | null): Promise<CharityPage> => {
     const query = { name: match, ein };
-    refuseLate(signal);
+    throwIfAborted(signal);
     const totalItems = await countCharities(db, query);
-    refuseLate(signal);
+    throwIfAborted(signal);
     const offset = (page - 1) * pageSize;
     const items =
       offset < totalItems ? await listCharities(db, query, { offset, limit: pageSize }) : [];
-    return { items: items.map(present), totalItems, totalIsExact: true };
+    return { items: items.map(toCharity), totalItems, totalIsExact: true };
   };
   if (name === null) {
     return list(null);
   }
   const words = catalogueWords(name);
   if (words.phrase.length < MINIMUM_SEARCH_LENGTH) {
-    return NOTHING;
+    return NO_MATCHES;
   }
   const found = await list({ by: "words", search: words });
-  // Only where nobody is called so: a typo's neighbours would spoil an honest answer.
-  return found.totalItems > 0 ? found : list({ by: "likeness", search: words });
+  // Similar names would only add noise to exact matches.
+  return found.totalItems > 0 ? found : list({ by: "similarity", search: words });
 };
 
 /**
- * The built-in catalogue: offline, with exact totals. Its ids are `irs_` and the EIN.
- * @param deps.searches where it is searched: a common word keeps a connection busy for most of a second
+ * The built-in catalogue: the `charity` table, filled from the IRS's public Business Master File. Totals are exact; ids
+ * are `irs_` and the EIN.
+ * @param deps.searches connections for searches: a common word occupies one for most of a second
  */
 export const createCatalogue = ({
   db,
@@ -80,27 +81,29 @@ export const createCatalogue = ({
   readonly db: CommonQueryMethods;
   readonly searches: DatabasePool;
 }): CharityProvider => {
-  const findByEin: CharityProvider["findByEin"] = async (ein) => {
+  const findByEin: LocalCharities["findByEin"] = async (ein) => {
     const charity = await findEligibleCharity(db, ein);
-    return charity && present(charity);
+    return charity && toCharity(charity);
+  };
+
+  const findById: LocalCharities["findById"] = async (nonprofitId) => {
+    const ein = nonprofitId.startsWith(ID_PREFIX) && parseEin(nonprofitId.slice(ID_PREFIX.length));
+    return ein ? findByEin(ein) : null;
   };
 
   return {
     name: "catalogue",
     findByEin,
-    findById: async (nonprofitId, signal) => {
-      const ein =
-        nonprofitId.startsWith(ID_PREFIX) && parseEin(nonprofitId.slice(ID_PREFIX.length));
-      return ein ? findByEin(ein, signal) : null;
-    },
+    findById,
+    local: { findByEin, findById, isComplete: true },
     search: async (query, signal) => {
       try {
-        // Whoever gave up in the queue leaves at once: an error here would cost the pool its connection.
+        // An error thrown in here would make the pool discard the connection, so an abort in the queue returns null.
         const found = await searches.connect(async (connection) =>
           signal.aborted ? null : search(connection, query, signal),
         );
         if (found === null) {
-          throw new CharityProviderError("No connection for the search came free in time.");
+          throw new CharityProviderError("No connection for the search became free in time.");
         }
         return found;
       } catch (error) {

@@ -27,5 +27,5 @@ const GROUPS: Readonly<Record<string, string>> = {
   Y: "Mutual benefit",
 };
 
-/** What a charity does, in a few words; empty where the code says nothing. */
+/** Returns the name of a code's major group; empty for an unknown code. */
 export const describeNtee = (code: string): string => GROUPS[code.slice(0, 1)] ?? "";

@@ -1,13 +1,14 @@
 import { z } from "zod";
 import type { Charity } from "../../../domain/charities/charities.ts";
-import type { CharityProvider } from "../provider.ts";
-import { askJson } from "./askJson.ts";
+import type { RemoteCharityProvider } from "../provider.ts";
+import { fetchJson } from "./fetchJson.ts";
 import { isPathSafe, looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
 import type { RemoteSettings } from "./remoteSettings.ts";
 import { searchByEin } from "./searchByEin.ts";
 
 /*
- * Change's API, v1: docs.getchange.io. A search tells no total; without a term it lists featured charities.
+ * Speaks the API of Change, v1 (docs.getchange.io); the facts are from that documentation. A search returns no total,
+ * and without a term it lists featured charities.
  */
 
 const nonprofit = z
@@ -16,7 +17,7 @@ const nonprofit = z
     name: requiredText(),
     ein: looseEin(),
     mission: looseText(),
-    // What `mission` was called before.
+    // The former name of `mission`.
     description: looseText(),
     website: looseUrl(),
     icon_url: looseUrl(),
@@ -30,17 +31,17 @@ const nonprofit = z
     iconUrl,
   }));
 
-const searchAnswer = z.object({ nonprofits: z.array(nonprofit) });
+const searchResponse = z.object({ nonprofits: z.array(nonprofit) });
 
 export const createChange = ({
   apiBase,
   publicKey,
   secretKey,
   timeoutMs,
-}: RemoteSettings<{ publicKey: string; secretKey: string }>): CharityProvider => {
+}: RemoteSettings<{ publicKey: string; secretKey: string }>): RemoteCharityProvider => {
   const authorization = `Basic ${Buffer.from(`${publicKey}:${secretKey}`).toString("base64")}`;
 
-  const ask = async (term: string | null, page: number, limit: number, signal: AbortSignal) => {
+  const search = async (term: string | null, page: number, limit: number, signal: AbortSignal) => {
     const url = new URL(`${apiBase}/nonprofits`);
     url.search = new URLSearchParams({
       public_key: publicKey,
@@ -48,15 +49,15 @@ export const createChange = ({
       page: String(page),
       limit: String(limit),
     }).toString();
-    const found = await askJson(
-      { provider: "change", url, timeoutMs, answer: searchAnswer },
+    const found = await fetchJson(
+      { provider: "change", url, timeoutMs, schema: searchResponse },
       signal,
     );
     return found?.nonprofits ?? [];
   };
 
-  const findByEin: CharityProvider["findByEin"] = async (ein, signal) => {
-    const hits = await ask(ein, 1, 20, signal);
+  const findByEin: RemoteCharityProvider["findByEin"] = async (ein, signal) => {
+    const hits = await search(ein, 1, 20, signal);
     return hits.find((charity) => charity.ein === ein) ?? null;
   };
 
@@ -67,13 +68,13 @@ export const createChange = ({
       if (!isPathSafe(id)) {
         return null;
       }
-      const charity = await askJson(
+      const charity = await fetchJson(
         {
           provider: "change",
           url: new URL(`${apiBase}/nonprofits/${id}`),
           headers: { authorization },
           timeoutMs,
-          answer: nonprofit,
+          schema: nonprofit,
         },
         signal,
       );
@@ -84,11 +85,11 @@ export const createChange = ({
       if (ein !== null) {
         return searchByEin(findByEin, ein, query, signal);
       }
-      const items = (await ask(name, page, pageSize, signal)).slice(0, pageSize);
+      const items = (await search(name, page, pageSize, signal)).slice(0, pageSize);
       const seen = items.length === 0 ? 0 : (page - 1) * pageSize + items.length;
       return {
         items,
-        // A full page may have a next one: a client that goes by the total must look.
+        // A full page may not be the last, so a client that pages by the total must be able to request another.
         totalItems: items.length === pageSize ? seen + 1 : seen,
         totalIsExact: items.length < pageSize && (items.length > 0 || page === 1),
       };

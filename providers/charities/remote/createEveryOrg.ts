@@ -2,24 +2,25 @@ import { createHash } from "node:crypto";
 import { z } from "zod";
 import type { TakePermit } from "../../../db/rateLimits.ts";
 import type { Charity } from "../../../domain/charities/charities.ts";
-import type { CharityProvider } from "../provider.ts";
+import type { RemoteCharityProvider } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
-import { askJson } from "./askJson.ts";
+import { fetchJson } from "./fetchJson.ts";
 import { isPathSafe, looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
 import type { RemoteSettings } from "./remoteSettings.ts";
 import { searchByEin } from "./searchByEin.ts";
 
 /*
- * Every.org's partner API, v0.2: github.com/everydotorg/charity-api-docs, docs/endpoints/nonprofits.md. A search gives at
- * most 50 hits and neither pages nor a total; the limits are per key and minute.
+ * Speaks the partner API of Every.org, v0.2; the facts are from github.com/everydotorg/charity-api-docs,
+ * docs/endpoints/nonprofits.md. A search returns at most 50 hits, without pages or a total. Rate limits are per API key
+ * and minute.
  */
 
-const MOST_HITS = 50;
+const MAXIMUM_HITS = 50;
 const DETAILS_PER_MINUTE = 100;
 const SEARCHES_PER_MINUTE = 500;
 const MINUTE_MS = 60_000;
 
-const detailsAnswer = z.object({
+const detailsResponse = z.object({
   data: z.object({
     nonprofit: z.object({
       primarySlug: requiredText(),
@@ -36,26 +37,24 @@ const detailsAnswer = z.object({
 
 const hit = z.object({
   name: requiredText(),
-  // The last part of the profile's address is the slug, by which the details are found.
-  profileUrl: z
-    .url()
-    .transform((address) => new URL(address).pathname.split("/").findLast(Boolean) ?? ""),
+  // The last segment of the profile's URL is the slug, which the details endpoint accepts.
+  profileUrl: z.url().transform((url) => new URL(url).pathname.split("/").findLast(Boolean) ?? ""),
   ein: looseEin(),
   description: looseText(),
   websiteUrl: looseUrl(),
   logoUrl: looseUrl(),
 });
 
-const searchAnswer = z.object({ nonprofits: z.array(hit) });
+const searchResponse = z.object({ nonprofits: z.array(hit) });
 
 export const createEveryOrg = (
   { apiBase, apiKey, timeoutMs }: RemoteSettings<{ apiKey: string }>,
   { takePermit }: { readonly takePermit: TakePermit },
-): CharityProvider => {
-  // The limits are a key's; its hash names it without giving it away.
+): RemoteCharityProvider => {
+  // Rate limits are per API key; a hash names the key without storing it.
   const keyName = createHash("sha256").update(apiKey).digest("hex").slice(0, 16);
 
-  const address = (path: string, parameters: Readonly<Record<string, string>> = {}): URL => {
+  const urlOf = (path: string, parameters: Readonly<Record<string, string>> = {}): URL => {
     const url = new URL(`${apiBase}${path}`);
     url.search = new URLSearchParams({ ...parameters, apiKey }).toString();
     return url;
@@ -64,24 +63,24 @@ export const createEveryOrg = (
   const requirePermit = async (kind: "details" | "search", requests: number): Promise<void> => {
     if (!(await takePermit(`everyorg/${keyName}/${kind}`, { requests, windowMs: MINUTE_MS }))) {
       throw new CharityProviderError(
-        `everyorg: its limit of ${requests} ${kind} a minute is used up`,
+        `everyorg: rate limit of ${requests} ${kind} requests a minute reached`,
       );
     }
   };
 
   const findBy = async (identifier: string, signal: AbortSignal): Promise<Charity | null> => {
-    const found = await askJson(
+    const found = await fetchJson(
       {
         provider: "everyorg",
-        url: address(`/nonprofit/${identifier}`),
+        url: urlOf(`/nonprofit/${identifier}`),
         timeoutMs,
-        answer: detailsAnswer,
+        schema: detailsResponse,
         takePermit: () => requirePermit("details", DETAILS_PER_MINUTE),
       },
       signal,
     );
     const nonprofit = found?.data.nonprofit;
-    // It lists some that it cannot pass donations on to.
+    // Every.org lists charities that it cannot pass donations on to.
     return nonprofit === undefined || nonprofit.isDisbursable === false
       ? null
       : {
@@ -94,7 +93,7 @@ export const createEveryOrg = (
         };
   };
 
-  const findByEin: CharityProvider["findByEin"] = async (ein, signal) => {
+  const findByEin: RemoteCharityProvider["findByEin"] = async (ein, signal) => {
     const charity = await findBy(ein, signal);
     return charity?.ein === ein ? charity : null;
   };
@@ -109,15 +108,15 @@ export const createEveryOrg = (
         return searchByEin(findByEin, ein, query, signal);
       }
       if (name === null) {
-        // It has no list of all charities, and none that it puts first.
+        // The API cannot list charities without a search term.
         return { items: [], totalItems: 0, totalIsExact: false };
       }
-      const found = await askJson(
+      const found = await fetchJson(
         {
           provider: "everyorg",
-          url: address(`/search/${encodeURIComponent(name)}`, { take: String(MOST_HITS) }),
+          url: urlOf(`/search/${encodeURIComponent(name)}`, { take: String(MAXIMUM_HITS) }),
           timeoutMs,
-          answer: searchAnswer,
+          schema: searchResponse,
           takePermit: () => requirePermit("search", SEARCHES_PER_MINUTE),
         },
         signal,
@@ -126,16 +125,25 @@ export const createEveryOrg = (
       return {
         items: hits
           .slice((page - 1) * pageSize, page * pageSize)
-          .map(({ name: called, profileUrl, ein: number, description, websiteUrl, logoUrl }) => ({
-            nonprofitId: profileUrl,
-            name: called,
-            ein: number,
-            description,
-            website: websiteUrl,
-            iconUrl: logoUrl,
-          })),
+          .map(
+            ({
+              name: charityName,
+              profileUrl,
+              ein: charityEin,
+              description,
+              websiteUrl,
+              logoUrl,
+            }) => ({
+              nonprofitId: profileUrl,
+              name: charityName,
+              ein: charityEin,
+              description,
+              website: websiteUrl,
+              iconUrl: logoUrl,
+            }),
+          ),
         totalItems: hits.length,
-        totalIsExact: hits.length < MOST_HITS,
+        totalIsExact: hits.length < MAXIMUM_HITS,
       };
     },
   };

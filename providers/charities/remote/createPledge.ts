@@ -1,14 +1,15 @@
 import { z } from "zod";
 import type { Charity } from "../../../domain/charities/charities.ts";
 import { formatEin } from "../../../domain/charities/charities.ts";
-import type { CharityProvider } from "../provider.ts";
-import { askJson } from "./askJson.ts";
+import type { RemoteCharityProvider } from "../provider.ts";
+import { fetchJson } from "./fetchJson.ts";
 import { isPathSafe, looseEin, looseText, looseUrl, requiredText } from "./fields.ts";
 import type { RemoteSettings } from "./remoteSettings.ts";
 import { searchByEin } from "./searchByEin.ts";
 
 /*
- * Pledge's API, v1: developer.pledge.to. It knows foreign charities too; those have no EIN.
+ * Speaks the API of Pledge, v1 (developer.pledge.to); the facts are from that documentation. It also lists foreign
+ * charities, which have no EIN.
  */
 
 const organization = z
@@ -31,7 +32,7 @@ const organization = z
     }),
   );
 
-const searchAnswer = z.object({
+const searchResponse = z.object({
   total_count: z.int().min(0),
   results: z.array(organization),
 });
@@ -40,27 +41,32 @@ export const createPledge = ({
   apiBase,
   apiKey,
   timeoutMs,
-}: RemoteSettings<{ apiKey: string }>): CharityProvider => {
+}: RemoteSettings<{ apiKey: string }>): RemoteCharityProvider => {
   const headers = { authorization: `Bearer ${apiKey}` };
 
-  const ask = async (term: string | null, page: number, perPage: number, signal: AbortSignal) => {
+  const search = async (
+    term: string | null,
+    page: number,
+    perPage: number,
+    signal: AbortSignal,
+  ) => {
     const url = new URL(`${apiBase}/organizations`);
     url.search = new URLSearchParams({
       ...(term === null ? {} : { q: term }),
       page: String(page),
       per_page: String(perPage),
     }).toString();
-    const found = await askJson(
-      { provider: "pledge", url, headers, timeoutMs, answer: searchAnswer },
+    const found = await fetchJson(
+      { provider: "pledge", url, headers, timeoutMs, schema: searchResponse },
       signal,
     );
     return { total: found?.total_count ?? 0, results: (found?.results ?? []).slice(0, perPage) };
   };
 
-  const findByEin: CharityProvider["findByEin"] = async (ein, signal) => {
-    // Nothing says in which form its search knows an EIN.
+  const findByEin: RemoteCharityProvider["findByEin"] = async (ein, signal) => {
+    // The documentation does not say whether its search expects an EIN with or without the dash.
     for (const term of [ein, formatEin(ein)]) {
-      const { results } = await ask(term, 1, 20, signal);
+      const { results } = await search(term, 1, 20, signal);
       const charity = results.find((result) => result.ein === ein);
       if (charity) {
         return charity;
@@ -76,13 +82,13 @@ export const createPledge = ({
       if (!isPathSafe(id)) {
         return null;
       }
-      const charity = await askJson(
+      const charity = await fetchJson(
         {
           provider: "pledge",
           url: new URL(`${apiBase}/organizations/${id}`),
           headers,
           timeoutMs,
-          answer: organization,
+          schema: organization,
         },
         signal,
       );
@@ -93,11 +99,11 @@ export const createPledge = ({
       if (ein !== null) {
         return searchByEin(findByEin, ein, query, signal);
       }
-      const { total, results } = await ask(name, page, pageSize, signal);
+      const { total, results } = await search(name, page, pageSize, signal);
       const seen = results.length === 0 ? 0 : (page - 1) * pageSize + results.length;
       return {
         items: results,
-        // Never fewer than it has shown itself.
+        // The reported total can be lower than the number of results.
         totalItems: Math.max(total, seen),
         totalIsExact: total >= seen,
       };

@@ -1,28 +1,33 @@
 import { z } from "zod";
 import { parseEin } from "../../../domain/charities/charities.ts";
 
-const LONGEST = 10_000;
+const MAXIMUM_LENGTH = 10_000;
 
-/** A text as it may be kept and shown: well-formed, of bounded length; empty where there is none. */
+/** A text that is safe to store and show: well-formed and of bounded length; empty if missing. */
 export const looseText = () =>
   z
     .string()
     .nullish()
     .transform((text) =>
-      (text ?? "").replaceAll("\0", "").toWellFormed().trim().slice(0, LONGEST).toWellFormed(),
+      (text ?? "")
+        .replaceAll("\0", "")
+        .toWellFormed()
+        .trim()
+        .slice(0, MAXIMUM_LENGTH)
+        .toWellFormed(),
     );
 
-/** A name or an id, without which a charity is none. */
+/** A name or an id, which every charity must have. */
 export const requiredText = () => looseText().refine((text) => text !== "", "must not be empty");
 
-/** An EIN in whichever form; null where there is none or something else, as for foreign charities. */
+/** An EIN with or without its dash; null for anything else, such as a foreign number. */
 export const looseEin = () =>
   z
     .string()
     .nullish()
     .transform((text) => (text ? parseEin(text) : null));
 
-/** A web address; empty where there is none that a browser would open. */
+/** A web address; empty if missing or not HTTP. */
 export const looseUrl = () =>
   looseText().transform((text) => {
     const url = text === "" || /^[a-z][a-z0-9+.-]*:/iu.test(text) ? text : `https://${text}`;
@@ -30,5 +35,5 @@ export const looseUrl = () =>
     return parsed?.protocol === "https:" || parsed?.protocol === "http:" ? url : "";
   });
 
-/** An id that can be a part of a path and lead nowhere else. */
+/** Whether an id can be a path segment without changing the path. */
 export const isPathSafe = (id: string): boolean => /^[\w~-][\w.~-]{0,199}$/u.test(id);

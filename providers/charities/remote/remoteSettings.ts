@@ -1,7 +1,7 @@
 /** How to reach a remote provider. */
 export type RemoteSettings<Credentials> = Credentials & {
-  /** Without a slash at its end. */
+  /** Base URL, without a trailing slash. */
   readonly apiBase: string;
-  /** The limit of one attempt. */
+  /** The limit of one attempt, in milliseconds. */
   readonly timeoutMs: number;
 };
