@@ -8,6 +8,7 @@ import { CharityProviderError } from "./provider.ts";
 import { createChange } from "./remote/createChange.ts";
 import { createEveryOrg } from "./remote/createEveryOrg.ts";
 import { createPledge } from "./remote/createPledge.ts";
+import type { StartTimeout } from "./remote/remoteSettings.ts";
 import { withDetailsCache } from "./remote/withDetailsCache.ts";
 
 /** The charity providers of this deployment. */
@@ -47,15 +48,14 @@ export const createCharities = ({
   searches = db,
   clock,
   settings: { everyorg, change, pledge },
-  timeoutMs = TIMEOUT_MS,
+  startTimeout = () => AbortSignal.timeout(TIMEOUT_MS),
 }: {
   readonly db: DatabasePool;
   /** Connections for searches of the catalogue; needed only by programs that serve searches. */
   readonly searches?: DatabasePool;
   readonly clock: Clock;
   readonly settings: CharitySettings;
-  /** The limit of one attempt at a remote provider. */
-  readonly timeoutMs?: number;
+  readonly startTimeout?: StartTimeout;
 }): Charities => {
   const remote = (
     name: CharityProviderName,
@@ -68,12 +68,12 @@ export const createCharities = ({
       "everyorg",
       everyorg &&
         createEveryOrg(
-          { ...everyorg, timeoutMs },
+          { ...everyorg, startTimeout },
           { takePermit: (bucket, limit) => takePermit(db, bucket, limit) },
         ),
     ),
-    change: remote("change", change && createChange({ ...change, timeoutMs })),
-    pledge: remote("pledge", pledge && createPledge({ ...pledge, timeoutMs })),
+    change: remote("change", change && createChange({ ...change, startTimeout })),
+    pledge: remote("pledge", pledge && createPledge({ ...pledge, startTimeout })),
   };
   return { named: (name) => providers[name] };
 };

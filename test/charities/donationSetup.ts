@@ -118,7 +118,7 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
       db,
       clock: systemClock,
       settings: settingsOf(provider),
-      timeoutMs: PROVIDER_TIMEOUT_MS,
+      startTimeout: () => AbortSignal.timeout(PROVIDER_TIMEOUT_MS),
     });
     const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
     closing.push(() => connection.close());

@@ -9,12 +9,12 @@ type ReceivedCall = {
   readonly authorization: string | undefined;
 };
 
-/** What happens to a call: an error response, a closed connection, no response at all, or a delayed response. */
+/** What happens to a call: an error response, a delayed response, none (`hang` reports the call), or a closed connection. */
 export type Fault =
   | { readonly status: number; readonly body?: string; readonly headers?: Record<string, string> }
   | { readonly until: Promise<void> }
-  | "cut"
-  | "hang";
+  | { readonly hang: () => void }
+  | "cut";
 
 export type ProviderDouble = {
   readonly url: string;
@@ -56,7 +56,8 @@ export const startProviderDouble = async (): Promise<ProviderDouble> => {
       authorization: request.headers.authorization,
     });
     const fault = faults.shift();
-    if (fault === "hang") {
+    if (typeof fault === "object" && "hang" in fault) {
+      fault.hang();
       return;
     }
     if (fault === "cut") {

@@ -37,7 +37,7 @@ export const createChange = ({
   apiBase,
   publicKey,
   secretKey,
-  timeoutMs,
+  startTimeout,
 }: RemoteSettings<{ publicKey: string; secretKey: string }>): RemoteCharityProvider => {
   const authorization = `Basic ${Buffer.from(`${publicKey}:${secretKey}`).toString("base64")}`;
 
@@ -50,7 +50,7 @@ export const createChange = ({
       limit: String(limit),
     }).toString();
     const found = await fetchJson(
-      { provider: "change", url, timeoutMs, schema: searchResponse },
+      { provider: "change", url, startTimeout, schema: searchResponse },
       signal,
     );
     return found?.nonprofits ?? [];
@@ -73,7 +73,7 @@ export const createChange = ({
           provider: "change",
           url: new URL(`${apiBase}/nonprofits/${id}`),
           headers: { authorization },
-          timeoutMs,
+          startTimeout,
           schema: nonprofit,
         },
         signal,

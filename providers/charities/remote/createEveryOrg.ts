@@ -48,7 +48,7 @@ const hit = z.object({
 const searchResponse = z.object({ nonprofits: z.array(hit) });
 
 export const createEveryOrg = (
-  { apiBase, apiKey, timeoutMs }: RemoteSettings<{ apiKey: string }>,
+  { apiBase, apiKey, startTimeout }: RemoteSettings<{ apiKey: string }>,
   { takePermit }: { readonly takePermit: TakePermit },
 ): RemoteCharityProvider => {
   // Rate limits are per API key; a hash names the key without storing it.
@@ -73,7 +73,7 @@ export const createEveryOrg = (
       {
         provider: "everyorg",
         url: urlOf(`/nonprofit/${identifier}`),
-        timeoutMs,
+        startTimeout,
         schema: detailsResponse,
         takePermit: () => requirePermit("details", DETAILS_PER_MINUTE),
       },
@@ -115,7 +115,7 @@ export const createEveryOrg = (
         {
           provider: "everyorg",
           url: urlOf(`/search/${encodeURIComponent(name)}`, { take: String(MAXIMUM_HITS) }),
-          timeoutMs,
+          startTimeout,
           schema: searchResponse,
           takePermit: () => requirePermit("search", SEARCHES_PER_MINUTE),
         },

@@ -40,7 +40,7 @@ const searchResponse = z.object({
 export const createPledge = ({
   apiBase,
   apiKey,
-  timeoutMs,
+  startTimeout,
 }: RemoteSettings<{ apiKey: string }>): RemoteCharityProvider => {
   const headers = { authorization: `Bearer ${apiKey}` };
 
@@ -57,7 +57,7 @@ export const createPledge = ({
       per_page: String(perPage),
     }).toString();
     const found = await fetchJson(
-      { provider: "pledge", url, headers, timeoutMs, schema: searchResponse },
+      { provider: "pledge", url, headers, startTimeout, schema: searchResponse },
       signal,
     );
     return { total: found?.total_count ?? 0, results: (found?.results ?? []).slice(0, perPage) };
@@ -87,7 +87,7 @@ export const createPledge = ({
           provider: "pledge",
           url: new URL(`${apiBase}/organizations/${id}`),
           headers,
-          timeoutMs,
+          startTimeout,
           schema: organization,
         },
         signal,

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { z } from "zod";
 import { CharityProviderError } from "../provider.ts";
+import type { StartTimeout } from "./remoteSettings.ts";
 
 const ATTEMPTS = 2;
 const RETRY_DELAY_MS = 200;
@@ -14,8 +15,7 @@ export type JsonRequest<Schema extends z.ZodType> = {
   readonly provider: string;
   readonly url: URL;
   readonly headers?: Readonly<Record<string, string>>;
-  /** The limit of one attempt, from connecting to the last byte. */
-  readonly timeoutMs: number;
+  readonly startTimeout: StartTimeout;
   readonly schema: Schema;
   /** Counts an attempt against the provider's rate limit; throws if the limit is reached. */
   readonly takePermit?: () => Promise<void>;
@@ -52,7 +52,7 @@ const retryDelayOf = (response: Response): number | null => {
 };
 
 const attemptOnce = async <Schema extends z.ZodType>(
-  { provider, url, headers = {}, timeoutMs, schema }: JsonRequest<Schema>,
+  { provider, url, headers = {}, startTimeout, schema }: JsonRequest<Schema>,
   signal: AbortSignal,
 ): Promise<Attempt<z.output<Schema>>> => {
   const failure = (problem: string, retryAfterMs: number | null, cause?: unknown) =>
@@ -66,7 +66,7 @@ const attemptOnce = async <Schema extends z.ZodType>(
   try {
     const response = await fetch(url, {
       headers: { accept: "application/json", ...headers },
-      signal: AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]),
+      signal: AbortSignal.any([signal, startTimeout()]),
       // A redirect could send our key to another host.
       redirect: "error",
     });

@@ -1,7 +1,9 @@
+/** Starts the time limit of one attempt, from connecting to the last byte. */
+export type StartTimeout = () => AbortSignal;
+
 /** How to reach a remote provider. */
 export type RemoteSettings<Credentials> = Credentials & {
   /** Base URL, without a trailing slash. */
   readonly apiBase: string;
-  /** The limit of one attempt, in milliseconds. */
-  readonly timeoutMs: number;
+  readonly startTimeout: StartTimeout;
 };
