@@ -13,7 +13,7 @@ export type WorkerMetrics = {
   readonly observeDrift: (streams: readonly StreamReport[]) => void;
 };
 
-/** A worker process's metrics in Prometheus' form. What the database knows is read whenever the metrics are. */
+/** Creates the Prometheus metrics of a worker process. Metrics of the database's state are queried on each scrape. */
 export const createWorkerMetrics = ({
   db,
   clock,
@@ -26,24 +26,24 @@ export const createWorkerMetrics = ({
   const registers = [registry];
   const meterEvents = new Counter({
     name: "impact_meter_event_attempts_total",
-    help: "Attempts to send a meter event, by meter and outcome.",
+    help: "Attempts to send a meter event, by mode, meter and outcome.",
     labelNames: ["mode", "meter", "outcome"],
     registers,
   });
   const drift = new Gauge({
     name: "impact_usage_drift_units",
-    help: "Units by which the processor differed from what was delivered, at the last reconciliation of this process.",
+    help: "Units by which the processor's usage differed from the delivered usage in this process's last reconciliation.",
     registers,
   });
   const waitingStreams = new Gauge({
     name: "impact_usage_waiting_streams",
-    help: "Streams (account, mode, meter) with usage that is not reported yet.",
+    help: "Streams (account, mode, meter) with unreported usage.",
     registers,
   });
   registry.registerMetric(
     new Gauge({
       name: "impact_usage_oldest_unreported_age_seconds",
-      help: "Age of the oldest usage that is not reported yet; 0 when there is none.",
+      help: "Age of the oldest unreported usage; 0 if there is none.",
       registers: [],
       async collect() {
         const waiting = await listWaitingStreams(db);
@@ -56,7 +56,7 @@ export const createWorkerMetrics = ({
   registry.registerMetric(
     new Gauge({
       name: "impact_meter_events_failed",
-      help: "Meter events that failed for good and wait for a person.",
+      help: "Meter events that failed permanently and need an operator.",
       registers: [],
       async collect() {
         this.set(await countFailedMeterEvents(db));

@@ -8,14 +8,12 @@ import {
   PLANTING_ORDER_CREATION_ID,
 } from "../workflows/plantingOrderCreation.ts";
 import { reconciliation, RECONCILIATION_ID } from "../workflows/reconciliation.ts";
+import { createOutageLog } from "./createOutageLog.ts";
 
-const CALLS_WITHIN_MS = 4000;
-const TRY_AGAIN_MS = 5000;
-/** A schedule goes with a Temporal that keeps its state in memory, or is deleted by somebody. */
-const LOOK_AGAIN_MS = 10 * 60 * 1000;
-
-/** Often enough for whoever looks into the log, and not once for every attempt. */
-const TELL_AGAIN_MS = 60_000;
+const CALL_TIMEOUT_MS = 4000;
+const RETRY_INTERVAL_MS = 5000;
+/** Schedules disappear with a Temporal server that keeps its state in memory, or when an operator deletes them. */
+const CHECK_INTERVAL_MS = 10 * 60 * 1000;
 
 const schedulesOf = (
   taskQueue: string,
@@ -23,7 +21,7 @@ const schedulesOf = (
 ): readonly ScheduleOptions[] => [
   {
     scheduleId: `${RECONCILIATION_ID}-nightly`,
-    // After the day has ended everywhere that bills in UTC, and the processor has caught up.
+    // The UTC day has ended and the processor's sums include it.
     spec: { calendars: [{ hour: 1, minute: 30 }] },
     policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 day" },
     action: {
@@ -50,8 +48,8 @@ const schedulesOf = (
 ];
 
 /**
- * Creates a schedule that is not there.
- * @param isKnown false gives the one that exists the current settings
+ * Creates a schedule if it is missing.
+ * @param isKnown false updates an existing schedule to the current settings
  */
 const ensureSchedule = async (
   temporal: Client,
@@ -75,9 +73,9 @@ const ensureSchedule = async (
 };
 
 /**
- * Makes sure that the periodic work is scheduled, from however many workers it is asked, and stays so. A schedule is
- * given the current settings once: two workers that are set differently would take turns.
- * @returns a promise that resolves when the signal has ended it
+ * Creates the schedules of the periodic workflows and recreates those that disappear. Each worker applies its settings to
+ * an existing schedule once: otherwise two workers with different settings would overwrite each other's.
+ * @returns a promise that resolves after the signal is aborted
  */
 export const ensureSchedules = async (
   {
@@ -85,34 +83,33 @@ export const ensureSchedules = async (
     taskQueue,
     plantingOrderIntervalMs,
     logger,
-    lookAgainMs = LOOK_AGAIN_MS,
+    checkIntervalMs = CHECK_INTERVAL_MS,
+    retryIntervalMs = RETRY_INTERVAL_MS,
   }: {
     readonly temporal: Client;
     readonly taskQueue: string;
     readonly plantingOrderIntervalMs: number;
     readonly logger: Logger;
-    readonly lookAgainMs?: number;
+    readonly checkIntervalMs?: number;
+    readonly retryIntervalMs?: number;
   },
   signal: AbortSignal,
 ): Promise<void> => {
   const schedules = schedulesOf(taskQueue, plantingOrderIntervalMs);
   const known = new Set<ScheduleOptions>();
-  let toldAtMs = -TELL_AGAIN_MS;
+  const logOutage = createOutageLog(logger, "the Temporal schedules cannot be created; retrying");
   while (!signal.aborted) {
-    let pauseMs = lookAgainMs;
+    let pauseMs = checkIntervalMs;
     try {
       for (const schedule of schedules) {
-        await withTemporalDeadline(temporal, CALLS_WITHIN_MS, () =>
+        await withTemporalDeadline(temporal, CALL_TIMEOUT_MS, () =>
           ensureSchedule(temporal, schedule, known.has(schedule)),
         );
         known.add(schedule);
       }
     } catch (error) {
-      pauseMs = TRY_AGAIN_MS;
-      if (performance.now() - toldAtMs >= TELL_AGAIN_MS) {
-        logger.warn({ err: error }, "the periodic work cannot be scheduled; trying again");
-        toldAtMs = performance.now();
-      }
+      pauseMs = retryIntervalMs;
+      logOutage(error);
     }
     await sleep(pauseMs, undefined, { signal }).catch(() => undefined);
   }

@@ -11,19 +11,19 @@ const LEVELS = {
 } as const;
 
 /**
- * Sends the SDK's logs to ours and has it keep its metrics. To be called once, before anything else of the SDK's.
- * @returns a reader of the SDK's metrics in Prometheus' text form
+ * Forwards the SDK's logs to the logger and enables its metrics. Call it once, before any other use of the SDK.
+ * @returns a function that reads the SDK's metrics in Prometheus' text format
  */
 export const installTemporalRuntime = async (
   logger: Logger,
 ): Promise<{ readonly readMetrics: () => Promise<string> }> => {
-  // The SDK's exporter cannot tell which port it took, so it is given one.
+  // The SDK's exporter does not report its port, so it cannot choose one itself.
   const bindAddress = `127.0.0.1:${await findFreePort()}`;
   Runtime.install({
     logger: new DefaultLogger("WARN", ({ level, message, meta }) =>
       logger[LEVELS[level]]({ ...meta }, message),
     ),
-    // Signals are ours to handle: the worker is one part of the process among others.
+    // The program handles signals and stops the Temporal worker together with its other parts.
     shutdownSignals: [],
     telemetryOptions: {
       logging: { forward: {}, filter: { core: "WARN", other: "WARN" } },

@@ -25,12 +25,12 @@ import { BACKGROUND_QUEUE, INTERACTIVE_QUEUE } from "../workflows/taskQueues.ts"
 import { createWorkerMetrics } from "./createWorkerMetrics.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
 import { installTemporalRuntime } from "./installTemporalRuntime.ts";
-import { prepareBilling } from "./prepareBilling.ts";
+import { prepareProcessor } from "./prepareProcessor.ts";
 import { runDispatcher } from "./runDispatcher.ts";
 import { bundleWorkflows, runWorker } from "./runWorker.ts";
 
-/** The worker takes up to 20 s to end what it is at; then the rest. */
-const SHUTDOWN_MS = 28_000;
+/** The Temporal workers take up to 20 s to finish their tasks, before the database is closed. */
+const SHUTDOWN_TIMEOUT_MS = 28_000;
 
 const startWorker = async (config: Config, logger: Logger): Promise<RunningPart> => {
   const db = await openDatabase(config);
@@ -39,20 +39,20 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   const metrics = createWorkerMetrics({ db, clock });
   const billing = createBilling({ db, stripe: readStripeOptions(config) });
   const { readMetrics } = await installTemporalRuntime(logger);
-  const ending = new AbortController();
-  const bundling = bundleWorkflows();
+  const shutdown = new AbortController();
+  const workflowBundle = bundleWorkflows();
   const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
-  // Before anything that waits for others: clients wait for this.
-  const workingForClients = runWorker(
+  // Clients wait for donations, so their worker starts before anything that waits for other services.
+  const interactiveWorker = runWorker(
     {
       activities: createDonationActivities({ charities }),
       taskQueue: INTERACTIVE_QUEUE,
-      bundling,
+      workflowBundle,
       logger,
     },
-    ending.signal,
+    shutdown.signal,
   );
-  const preparing = await prepareBilling({ billing, logger }, ending.signal);
+  const processor = await prepareProcessor({ billing, logger }, shutdown.signal);
 
   const activities = {
     ...createBillingActivities({
@@ -70,7 +70,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
         for (const stream of streams) {
           logger.error(
             { stream },
-            "the processor's usage differs from what was delivered, or could not be read",
+            "the processor's usage differs from the delivered usage, or could not be read",
           );
         }
       },
@@ -91,37 +91,37 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
           port: config.WORKER_METRICS_PORT,
           setting: "WORKER_METRICS_PORT",
         });
-  const working = Promise.all([
-    workingForClients,
-    runWorker({ activities, taskQueue: BACKGROUND_QUEUE, bundling, logger }, ending.signal),
+  const workers = Promise.all([
+    interactiveWorker,
+    runWorker({ activities, taskQueue: BACKGROUND_QUEUE, workflowBundle, logger }, shutdown.signal),
   ]);
-  const dispatching = runDispatcher(
+  const dispatcher = runDispatcher(
     { db, clock, temporal, taskQueue: BACKGROUND_QUEUE, logger },
-    ending.signal,
+    shutdown.signal,
   );
-  const scheduling = ensureSchedules(
+  const schedules = ensureSchedules(
     {
       temporal,
       taskQueue: BACKGROUND_QUEUE,
       plantingOrderIntervalMs: plantingOrderIntervalMs(config),
       logger,
     },
-    ending.signal,
+    shutdown.signal,
   );
 
   return {
     urls: server ? { metrics: server.url } : {},
-    // The worker ends by itself only when it cannot go on.
+    // Settles only with an error: the workers resolve after `stop` alone.
     ended: Promise.race([
-      working.then(() => new Promise<never>(() => undefined)),
-      preparing.failed,
+      workers.then(() => new Promise<never>(() => undefined)),
+      processor.failed,
     ]),
     stop: async () => {
-      ending.abort();
-      await Promise.all([working, dispatching, scheduling, server?.close(1000)]);
+      shutdown.abort();
+      await Promise.all([workers, dispatcher, schedules, server?.close(1000)]);
       await db.end();
     },
   };
 };
 
-await runProgram("worker", startWorker, SHUTDOWN_MS);
+await runProgram("worker", startWorker, SHUTDOWN_TIMEOUT_MS);

@@ -12,49 +12,50 @@ import { lastSealableSecond } from "../domain/billing/usage.ts";
 import { withTemporalDeadline } from "../program/withTemporalDeadline.ts";
 import { refund, refundedSignal } from "../workflows/refund.ts";
 import { usageSender, usageSenderWorkflowId, wakeSignal } from "../workflows/usageSender.ts";
-import { createWakeSchedule } from "./wakeSchedule.ts";
+import { createWakeBackoff } from "./wakeBackoff.ts";
 
-/** Facts wait some seconds before they may be sealed, so nothing is gained by looking more often. */
+/** Facts wait some seconds before they may be sealed, so more frequent passes would not report usage earlier. */
 const PASS_INTERVAL_MS = 1000;
-const RECOVERY_MS = 3000;
-const CALL_WITHIN_MS = 4000;
-const CALLS_AT_ONCE = 16;
-const REFUNDS_A_PASS = 200;
+/** The pause before the next attempt to lead, after losing the lock or failing to acquire it. */
+const LEAD_RETRY_INTERVAL_MS = 3000;
+const CALL_TIMEOUT_MS = 4000;
+const MAX_CONCURRENT_CALLS = 16;
+const REFUNDS_PER_PASS = 200;
 
 /**
- * After so long another process may lead. A pass whose calls all run into their deadline asks nothing of the database
- * for a minute, and a leader that the database does not answer any more knows it after another.
+ * The idle time after which the database ends the leader's session, so that another process can lead. It exceeds the
+ * longest pass without a query, of about a minute, in which every call to Temporal times out.
  */
-const LEADER_SILENCE_MS = 2 * 60 * 1000;
+const LEADER_IDLE_TIMEOUT_MS = 2 * 60 * 1000;
 
 /**
- * Does the work for every item, also where it fails for others.
- * @throws Error with the first failure as its cause, when all items have had their turn
+ * Does the work for every item, even if it fails for some.
+ * @throws Error with the first failure as its cause, after all items
  */
-const inParallel = async <Item>(
+const forEachConcurrently = async <Item>(
   items: readonly Item[],
   work: (item: Item) => Promise<void>,
 ): Promise<void> => {
   const queue = items.values();
   const failures: unknown[] = [];
-  const workers = Array.from({ length: Math.min(CALLS_AT_ONCE, items.length) }, async () => {
+  const workers = Array.from({ length: Math.min(MAX_CONCURRENT_CALLS, items.length) }, async () => {
     for (const item of queue) {
       await work(item).catch((error: unknown) => failures.push(error));
     }
   });
   await Promise.all(workers);
   if (failures.length > 0) {
-    throw new Error(`${failures.length} of ${items.length} could not be started or woken.`, {
+    throw new Error(`${failures.length} of ${items.length} workflows could not be signaled.`, {
       cause: failures[0],
     });
   }
 };
 
 /**
- * Starts and wakes workflows for what waits in the database: usage to report and refunds to see through. The rows are
- * the outbox, so nothing is lost while Temporal or this process is down. Of several worker processes one dispatches at a
- * time; waking twice would do no harm.
- * @returns a promise that resolves when the signal has ended it
+ * Starts or wakes the workflows of what waits in the database: unreported usage and unsettled refunds. The rows are the
+ * outbox, so nothing is lost while Temporal or this process is down. One worker process at a time dispatches; a second
+ * wake would do no harm.
+ * @returns a promise that resolves after the signal is aborted
  */
 export const runDispatcher = async (
   {
@@ -63,23 +64,26 @@ export const runDispatcher = async (
     temporal,
     taskQueue,
     logger,
-    silenceMs = LEADER_SILENCE_MS,
+    leaderIdleTimeoutMs = LEADER_IDLE_TIMEOUT_MS,
   }: {
     readonly db: DatabasePool;
     readonly clock: Clock;
     readonly temporal: Client;
     readonly taskQueue: string;
     readonly logger: Logger;
-    readonly silenceMs?: number;
+    readonly leaderIdleTimeoutMs?: number;
   },
   signal: AbortSignal,
 ): Promise<void> => {
-  const call = <Result>(work: () => Promise<Result>): Promise<Result> =>
-    withTemporalDeadline(temporal, CALL_WITHIN_MS, work);
+  const callTemporal = <Result>(work: () => Promise<Result>): Promise<Result> =>
+    withTemporalDeadline(temporal, CALL_TIMEOUT_MS, work);
+
+  const pause = (delayMs: number): Promise<void> =>
+    sleep(delayMs, undefined, { signal }).catch(() => undefined);
 
   const wakeSender = async ({ accountId, mode, meter }: WaitingStream): Promise<void> => {
     const stream = { accountId, mode, meter };
-    await call(() =>
+    await callTemporal(() =>
       temporal.workflow.signalWithStart(usageSender, {
         workflowId: usageSenderWorkflowId(stream),
         taskQueue,
@@ -93,7 +97,7 @@ export const runDispatcher = async (
     connection: CommonQueryMethods,
     waiting: { readonly id: string; readonly registrationId: string },
   ): Promise<void> => {
-    await call(() =>
+    await callTemporal(() =>
       temporal.workflow.signalWithStart(refund, {
         workflowId: refundIdOf(waiting.registrationId),
         taskQueue,
@@ -104,33 +108,30 @@ export const runDispatcher = async (
     await markRefundDispatched(connection, waiting.id, clock.now());
   };
 
-  const pause = (delayMs: number): Promise<void> =>
-    sleep(delayMs, undefined, { signal }).catch(() => undefined);
-
-  // Outlives a pass that fails, so that its failures do not wake everybody.
-  const wakes = createWakeSchedule();
+  // Survives a failed pass, so that the failure does not wake every sender again.
+  const backoff = createWakeBackoff();
 
   const wakeSenders = async (connection: CommonQueryMethods): Promise<void> => {
     const now = clock.now();
     const ready = (await listWaitingStreams(connection)).filter(
       ({ second }) => second <= lastSealableSecond(now),
     );
-    await inParallel(wakes.due(ready, now), async (stream) => {
+    await forEachConcurrently(backoff.due(ready, now), async (stream) => {
       await wakeSender(stream);
-      wakes.woken(stream, now);
+      backoff.recordWake(stream, now);
     });
   };
 
   const startRefunds = async (connection: CommonQueryMethods): Promise<void> => {
-    await inParallel(await listWaitingRefunds(connection, REFUNDS_A_PASS), (waiting) =>
+    await forEachConcurrently(await listWaitingRefunds(connection, REFUNDS_PER_PASS), (waiting) =>
       startRefund(connection, waiting),
     );
   };
 
-  /** Works on the connection that holds the lock, so that losing the one ends the other. */
+  /** Runs passes on the connection that holds the lock, so that losing the connection ends the leadership. */
   const lead = async (connection: CommonQueryMethods): Promise<void> => {
     while (!signal.aborted) {
-      // Neither has to wait for what is wrong with the other.
+      // A failure of one does not keep the other from running.
       const failures: unknown[] = [];
       for (const pass of [startRefunds, wakeSenders]) {
         await pass(connection).catch((error: unknown) => failures.push(error));
@@ -145,7 +146,7 @@ export const runDispatcher = async (
   while (!signal.aborted) {
     try {
       await db.connect(async (connection) => {
-        if (await tryDispatcherLock(connection, silenceMs)) {
+        if (await tryDispatcherLock(connection, leaderIdleTimeoutMs)) {
           try {
             await lead(connection);
           } finally {
@@ -154,8 +155,11 @@ export const runDispatcher = async (
         }
       });
     } catch (error) {
-      logger.warn({ err: error }, "dispatching paused; what waits in the database is kept");
+      logger.warn(
+        { err: error },
+        "the dispatcher failed and retries; usage and refunds wait in the database",
+      );
     }
-    await pause(RECOVERY_MS);
+    await pause(LEAD_RETRY_INTERVAL_MS);
   }
 };

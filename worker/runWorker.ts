@@ -12,52 +12,50 @@ import type { WorkflowBundleWithSourceMap } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { StartupError } from "../program/startupError.ts";
 import { readTemporalConfig } from "../program/temporalClient.ts";
+import { createOutageLog } from "./createOutageLog.ts";
 
-const CONNECT_AGAIN_MS = 2000;
+const RECONNECT_INTERVAL_MS = 2000;
 
-/** Often enough for whoever looks into the log, and not once for every attempt. */
-const TELL_AGAIN_MS = 60_000;
+/** Activities mostly wait for a processor, so many more of them than CPU cores can run concurrently. */
+const MAX_CONCURRENT_ACTIVITIES = 200;
 
-/** Activities mostly wait for a processor, so far more of them than cores may be under way. */
-const ACTIVITIES_AT_ONCE = 200;
-
-/** The workflows as the worker's sandbox runs them. */
+/** Bundles the workflows for the worker's sandbox. */
 export const bundleWorkflows = (): Promise<WorkflowBundleWithSourceMap> =>
   bundleWorkflowCode({
     workflowsPath: fileURLToPath(new URL("../workflows/index.ts", import.meta.url)),
-    // The bundler's reports are of no use to anybody who runs this.
+    // The bundler's progress messages do not help an operator.
     logger: new DefaultLogger("WARN"),
   });
 
 type WorkerSettings = {
   readonly activities: object;
   readonly taskQueue: string;
-  readonly bundling: ReturnType<typeof bundleWorkflows>;
+  readonly workflowBundle: Promise<WorkflowBundleWithSourceMap>;
   readonly logger: Logger;
 };
 
-/** Of a worker whose polls Temporal refuses for a minute the end fails or never comes, and its connection is lost with it. */
-const REFUSED =
-  "Temporal has refused this worker's polls for a minute, so it ends. Check the namespace and the key, then start it again.";
+const POLLS_REJECTED =
+  "Temporal has rejected this worker's polls for a minute. Check the namespace and the API key, then restart the worker.";
 
-/** An orderly end takes less. */
+/** The shutdown of a healthy worker takes less. */
 const STUCK_AFTER_MS = 30_000;
-const LOOK_EVERY_MS = 1000;
+const CHECK_INTERVAL_MS = 1000;
 
+/** Rejects once the worker has not been running for too long: a worker whose polls are rejected may never finish its shutdown. */
 const rejectWhenStuck = async (worker: Worker, signal: AbortSignal): Promise<void> => {
-  let runningAtMs = performance.now();
+  let lastRunningAtMs = performance.now();
   for (;;) {
-    await sleep(LOOK_EVERY_MS, undefined, { signal });
+    await sleep(CHECK_INTERVAL_MS, undefined, { signal });
     if (worker.getState() === "RUNNING") {
-      runningAtMs = performance.now();
-    } else if (performance.now() - runningAtMs > STUCK_AFTER_MS) {
-      throw new StartupError(REFUSED);
+      lastRunningAtMs = performance.now();
+    } else if (performance.now() - lastRunningAtMs > STUCK_AFTER_MS) {
+      throw new StartupError(POLLS_REJECTED);
     }
   }
 };
 
-const workUntil = async (
-  { activities, taskQueue, bundling }: WorkerSettings,
+const connectAndRun = async (
+  { activities, taskQueue, workflowBundle }: WorkerSettings,
   signal: AbortSignal,
 ): Promise<void> => {
   const { connectionOptions, namespace } = readTemporalConfig();
@@ -67,16 +65,16 @@ const workUntil = async (
       connection,
       namespace,
       taskQueue,
-      workflowBundle: await bundling,
+      workflowBundle: await workflowBundle,
       activities,
-      maxConcurrentActivityTaskExecutions: ACTIVITIES_AT_ONCE,
+      maxConcurrentActivityTaskExecutions: MAX_CONCURRENT_ACTIVITIES,
       shutdownGraceTime: "10 seconds",
       shutdownForceTime: "20 seconds",
     });
-    // Running first: a worker that never ran neither shuts down nor lets go of its connection.
+    // Started even if the signal is already aborted: a worker that never ran does not release its connection.
     const running = worker.run();
     const stop = (): void => {
-      // One that is ending by itself cannot be told to.
+      // shutdown() throws in every other state.
       if (worker.getState() === "RUNNING") {
         worker.shutdown();
       }
@@ -86,18 +84,19 @@ const workUntil = async (
     } else {
       signal.addEventListener("abort", stop);
     }
-    const watching = new AbortController();
+    const watch = new AbortController();
     try {
-      await Promise.race([running, rejectWhenStuck(worker, watching.signal)]);
+      await Promise.race([running, rejectWhenStuck(worker, watch.signal)]);
     } catch (error) {
       throw error instanceof IllegalStateError
-        ? new StartupError(REFUSED, { cause: error })
+        ? new StartupError(POLLS_REJECTED, { cause: error })
         : error;
     } finally {
-      watching.abort();
+      watch.abort();
       signal.removeEventListener("abort", stop);
     }
   } catch (error) {
+    // The connection of a stuck worker cannot be closed; the process exits.
     if (!(error instanceof StartupError)) {
       await connection.close();
     }
@@ -107,27 +106,24 @@ const workUntil = async (
 };
 
 /**
- * Works on a task queue until the signal comes, then finishes what is under way. It waits for a Temporal that is not
- * there yet, or not any more, or that refuses the connection: a key or a namespace may be put right while it waits.
- * @throws StartupError when Temporal has refused the polls of a worker that ran
+ * Runs a Temporal worker until the signal is aborted, then waits for running tasks. While Temporal is down or rejects the
+ * connection, it retries: an operator may correct the namespace or the API key meanwhile.
+ * @throws StartupError if Temporal rejects the polls of a connected worker
  */
 export const runWorker = async (settings: WorkerSettings, signal: AbortSignal): Promise<void> => {
-  let toldAtMs = -TELL_AGAIN_MS;
+  const logOutage = createOutageLog(
+    settings.logger,
+    "cannot connect to Temporal; retrying, usage waits in the database",
+  );
   while (!signal.aborted) {
     try {
-      await workUntil(settings, signal);
+      await connectAndRun(settings, signal);
     } catch (error) {
       if (!(error instanceof TransportError)) {
         throw error;
       }
-      if (performance.now() - toldAtMs >= TELL_AGAIN_MS) {
-        settings.logger.warn(
-          { err: error },
-          "Temporal cannot be reached, or refuses; usage is kept and will be reported later",
-        );
-        toldAtMs = performance.now();
-      }
-      await sleep(CONNECT_AGAIN_MS, undefined, { signal }).catch(() => undefined);
+      logOutage(error);
+      await sleep(RECONNECT_INTERVAL_MS, undefined, { signal }).catch(() => undefined);
     }
   }
 };

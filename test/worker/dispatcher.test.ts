@@ -24,7 +24,11 @@ const test = testWithDatabase();
 /** Runs a dispatcher that no worker listens to, until it is told to end or the test ends. */
 const startDispatcher = (
   t: ExecutionContext,
-  { db, temporal, silenceMs }: { db: DatabasePool; temporal: Client; silenceMs?: number },
+  {
+    db,
+    temporal,
+    leaderIdleTimeoutMs,
+  }: { db: DatabasePool; temporal: Client; leaderIdleTimeoutMs?: number },
 ): { readonly end: () => Promise<void> } => {
   const ending = new AbortController();
   const running = runDispatcher(
@@ -34,7 +38,7 @@ const startDispatcher = (
       temporal,
       taskQueue: "test",
       logger: pino({ enabled: false }),
-      ...(silenceMs === undefined ? {} : { silenceMs }),
+      ...(leaderIdleTimeoutMs === undefined ? {} : { leaderIdleTimeoutMs }),
     },
     ending.signal,
   );
@@ -92,12 +96,12 @@ test.serial(
     const relay = await startRelay(t, t.context.databaseUrl);
     const relayed = await openPool(relay.url, 2, 60_000, 500);
     t.teardown(() => relayed.end());
-    const leader = startDispatcher(t, { db: relayed, temporal, silenceMs: 4000 });
+    const leader = startDispatcher(t, { db: relayed, temporal, leaderIdleTimeoutMs: 4000 });
     const first = await refundTree(t.context.db);
     await eventually(() => isStarted(temporal, first.refund));
 
     relay.freeze();
-    startDispatcher(t, { db: t.context.db, temporal, silenceMs: 4000 });
+    startDispatcher(t, { db: t.context.db, temporal, leaderIdleTimeoutMs: 4000 });
     const second = await refundTree(t.context.db);
 
     await leader.end();

@@ -15,7 +15,7 @@ const HOUR_MS = 60 * 60 * 1000;
 /** Looks after the schedules as a worker does until the test ends; the answer is what it has logged so far. */
 const lookAfterSchedules = (
   t: ExecutionContext,
-  given: { temporal: Client; lookAgainMs?: number },
+  given: { temporal: Client; checkIntervalMs?: number },
 ): readonly string[] => {
   const lines: string[] = [];
   const ending = new AbortController();
@@ -51,7 +51,7 @@ const describe = async (
 
 test("a schedule that was deleted comes back, and the others are left alone", async (t) => {
   const { client: temporal } = await openNamespace(t);
-  const lines = lookAfterSchedules(t, { temporal, lookAgainMs: 500 });
+  const lines = lookAfterSchedules(t, { temporal, checkIntervalMs: 500 });
   const isScheduled = async (scheduleId: string): Promise<boolean> =>
     (await describe(temporal, scheduleId)) !== null;
   await eventually(

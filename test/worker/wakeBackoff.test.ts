@@ -1,6 +1,6 @@
 import test from "ava";
 import type { WaitingStream } from "../../db/billing/usageFacts.ts";
-import { createWakeSchedule } from "../../worker/wakeSchedule.ts";
+import { createWakeBackoff } from "../../worker/wakeBackoff.ts";
 
 const streamOf = (accountId: string, second = 100): WaitingStream => ({
   accountId,
@@ -14,11 +14,11 @@ const after = (seconds: number): Date => new Date(START_MS + seconds * 1000);
 
 /** Passes of a dispatcher, one each second; the answer is the seconds at which the stream was woken. */
 const wakesOf = (secondAt: (pass: number) => number, passes: number): readonly number[] => {
-  const schedule = createWakeSchedule();
+  const backoff = createWakeBackoff();
   const wakes: number[] = [];
   for (let pass = 0; pass < passes; pass += 1) {
-    for (const stream of schedule.due([streamOf("one", secondAt(pass))], after(pass))) {
-      schedule.woken(stream, after(pass));
+    for (const stream of backoff.due([streamOf("one", secondAt(pass))], after(pass))) {
+      backoff.recordWake(stream, after(pass));
       wakes.push(pass);
     }
   }
@@ -47,30 +47,30 @@ test("however long a stream gets nowhere, it is woken every minute, so a sender 
 });
 
 test("a stream that was quiet meanwhile is woken at once when it waits again", (t) => {
-  const schedule = createWakeSchedule();
+  const backoff = createWakeBackoff();
   const stream = streamOf("one");
-  schedule.woken(stream, after(0));
-  t.deepEqual(schedule.due([], after(1)), []);
-  t.deepEqual(schedule.due([stream], after(1.5)), [stream]);
+  backoff.recordWake(stream, after(0));
+  t.deepEqual(backoff.due([], after(1)), []);
+  t.deepEqual(backoff.due([stream], after(1.5)), [stream]);
 });
 
 test("a stream is woken again at once when the clock was set back, so a sender that was ended is soon replaced", (t) => {
-  const schedule = createWakeSchedule();
+  const backoff = createWakeBackoff();
   const stream = streamOf("one");
-  schedule.woken(stream, after(3600));
-  t.deepEqual(schedule.due([stream], after(0)), [stream]);
-  schedule.woken(stream, after(0));
-  t.deepEqual(schedule.due([stream], after(1)), []);
-  t.deepEqual(schedule.due([stream], after(2)), [stream]);
+  backoff.recordWake(stream, after(3600));
+  t.deepEqual(backoff.due([stream], after(0)), [stream]);
+  backoff.recordWake(stream, after(0));
+  t.deepEqual(backoff.due([stream], after(1)), []);
+  t.deepEqual(backoff.due([stream], after(2)), [stream]);
 });
 
 test("with more streams than one pass may wake, all get their turn, those first that waited longest", (t) => {
-  const schedule = createWakeSchedule();
+  const backoff = createWakeBackoff();
   const streams = Array.from({ length: 100 }, (_, index) => streamOf(`account-${index}`));
   const woken = new Set<string>();
   for (let pass = 0; pass < 3; pass += 1) {
-    for (const stream of schedule.due(streams, after(pass * 0.1))) {
-      schedule.woken(stream, after(pass * 0.1));
+    for (const stream of backoff.due(streams, after(pass * 0.1))) {
+      backoff.recordWake(stream, after(pass * 0.1));
       t.false(woken.has(stream.accountId));
       woken.add(stream.accountId);
     }

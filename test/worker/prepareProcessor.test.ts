@@ -2,7 +2,7 @@ import { pino } from "pino";
 import { StartupError } from "../../program/startupError.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
-import { prepareBilling } from "../../worker/prepareBilling.ts";
+import { prepareProcessor } from "../../worker/prepareProcessor.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 
@@ -28,7 +28,10 @@ test("a meter that turns out to count in another way only after a while ends the
   const billing = createBilling({ db: t.context.db, stripe });
   const ending = new AbortController();
 
-  const { failed } = await prepareBilling({ billing, logger, tryAgainMs: 10 }, ending.signal);
+  const { failed } = await prepareProcessor(
+    { billing, logger, retryIntervalMs: 10 },
+    ending.signal,
+  );
 
   await t.throwsAsync(failed, {
     instanceOf: StartupError,
