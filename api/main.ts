@@ -52,7 +52,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const billing = createBilling({ db, stripe: readStripeOptions(config) });
   const charities = createCharities({ db, searches, clock, settings: readCharitySettings(config) });
   const validateCharity = createCharityValidator(temporal);
-  const planting = createPlanting(db, readPlantingSettings(config));
+  const planting = createPlanting(readPlantingSettings(config));
   const shared = {
     logger,
     observe: metrics.observeRequest,

@@ -99,7 +99,7 @@ export const measureEvidence = async (
     });
   }
   const db = await openPool(databaseUrl);
-  const planting = createPlanting(db, {
+  const planting = createPlanting({
     partner: "simulated",
     partnerName: null,
     treeMapper: null,

@@ -78,7 +78,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     ...createPlantingActivities({
       db,
       clock,
-      planting: createPlanting(db, readPlantingSettings(config)),
+      planting: createPlanting(readPlantingSettings(config)),
       plantingPollMs: config.PLANTING_POLL_INTERVAL_SECONDS * 1000,
       plantingOrderLostMs: plantingOrderLostMs(config),
     }),

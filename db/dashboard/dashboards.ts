@@ -14,7 +14,7 @@ export const findDashboardSlug = (
     WHERE account_id = ${accountId}
   `);
 
-/** @returns the account's slug: this one, or the one that it had already */
+/** @returns the account's slug, which is an existing one if it had any */
 export const insertDashboard = (
   db: CommonQueryMethods,
   dashboard: { readonly accountId: string; readonly slug: string; readonly createdAt: Date },
@@ -28,7 +28,6 @@ export const insertDashboard = (
 
 const accountRow = z.strictObject({ accountId: z.uuid(), name: z.string() });
 
-/** Whose page a slug is. */
 export const findDashboardAccount = (
   db: CommonQueryMethods,
   slug: string,

@@ -1,36 +1,36 @@
--- A batch of an account's trees that a planting partner plants; one workflow follows it.
+-- A batch of an account's trees that a planting partner plants. One workflow polls each order.
 CREATE TABLE planting_order (
   id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   public_id text NOT NULL CONSTRAINT planting_order_public_id UNIQUE,
   account_id uuid NOT NULL REFERENCES account,
   mode text NOT NULL CONSTRAINT planting_order_mode CHECK (mode IN ('live', 'test')),
   partner text NOT NULL,
-  -- Partner and buyer as they were called when the order was made.
+  -- The names of partner and buyer when the order was created.
   partner_name text NOT NULL,
   buyer_name text NOT NULL,
-  -- Which milestones the partner reports: allocations and planting, or only verified planting sessions.
+  -- What the partner reports: allocations and planting, or only verified planting sessions.
   timeline text NOT NULL CONSTRAINT planting_order_timeline CHECK (timeline IN ('allocations', 'sessions')),
   tree_count bigint NOT NULL CONSTRAINT planting_order_tree_count CHECK (tree_count >= 1),
-  -- Trees refunded since the order was made: planted all the same, but no longer the account's.
+  -- Trees refunded since the order was created. They are planted all the same, but no longer count for the account.
   refunded_count bigint NOT NULL DEFAULT 0
     CONSTRAINT planting_order_refunded_count CHECK (refunded_count BETWEEN 0 AND tree_count),
   partner_reference text,
   stage text NOT NULL DEFAULT 'created' CONSTRAINT planting_order_stage CHECK (
     stage IN ('created', 'funds_distributed', 'allocated', 'planted', 'planted_and_verified')
   ),
-  -- Rises with everything that changes the evidence, so that cached answers of before are known as such.
+  -- Increases with every change of the evidence, so that older cached responses are recognized as stale.
   revision integer NOT NULL DEFAULT 1,
-  -- Where its trees stand: [{siteId, region, forestType, weight}].
+  -- The sites of its trees: [{siteId, region, forestType, weight}].
   site_shares jsonb NOT NULL DEFAULT '[]',
   created_at timestamptz NOT NULL,
   planted_at timestamptz,
   verified_at timestamptz,
   -- When its workflow was last started or found running.
   workflow_started_at timestamptz,
-  -- When its partner was last asked for news. A workflow can be lost: with Temporal's database, or because somebody ends
-  -- it. That nobody looks at its order any more is what shows it.
+  -- When its partner was last polled. A workflow that is lost with Temporal's database, or terminated by an operator, is
+  -- recognized by the missing polls of its order.
   polled_at timestamptz,
-  -- When looking had brought all that it can bring; reports may still come.
+  -- When polls had returned all that they can return. Reports may still follow.
   finished_at timestamptz
 );
 
@@ -56,7 +56,7 @@ CREATE TABLE planting_site (
   CONSTRAINT planting_site_reference UNIQUE (partner, reference)
 );
 
--- Our integers for what partners name in their own ways.
+-- The integers that evidence shows for partners' references.
 CREATE TABLE partner_reference (
   id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   partner text NOT NULL,
@@ -67,21 +67,21 @@ CREATE TABLE partner_reference (
   CONSTRAINT partner_reference_reference UNIQUE (partner, kind, reference)
 );
 
--- Everything that was ever reported of an order; what repeats another word for word is not kept.
+-- Every fact that was reported about an order, without repetitions.
 CREATE TABLE planting_fact (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   order_id integer NOT NULL REFERENCES planting_order,
   stage text NOT NULL CONSTRAINT planting_fact_stage CHECK (
     stage IN ('funds_distributed', 'allocated', 'planted', 'planted_and_verified')
   ),
-  -- Accepted: in force. Waiting: came before a stage that it needs. Contradiction: kept for the operator.
+  -- accepted: in effect; waiting: an earlier stage is missing; contradiction: stored for operators.
   state text NOT NULL CONSTRAINT planting_fact_state CHECK (state IN ('accepted', 'waiting', 'contradiction')),
   reason text,
   source text NOT NULL CONSTRAINT planting_fact_source CHECK (source IN ('partner', 'callback', 'operator')),
   occurred_at timestamptz NOT NULL,
   content jsonb NOT NULL,
   digest bytea NOT NULL CONSTRAINT planting_fact_digest CHECK (length(digest) = 32),
-  -- What an accepted fact shows in a timeline.
+  -- The proof that an accepted fact adds to timelines.
   evidence jsonb,
   received_at timestamptz NOT NULL,
   CONSTRAINT planting_fact_once UNIQUE (order_id, stage, digest)
@@ -107,7 +107,7 @@ CREATE TABLE planting_media (
 CREATE INDEX planting_media_account ON planting_media (account_id, mode, id);
 CREATE INDEX planting_media_site ON planting_media (site_id, id) WHERE mode = 'live';
 
--- Planted trees by site and impact factor, kept in the transaction of the milestone, never counted anew.
+-- Planted trees by site and impact factor, updated in the transaction of each milestone and never recounted.
 CREATE TABLE planting_tally (
   account_id uuid NOT NULL REFERENCES account,
   mode text NOT NULL,
@@ -118,12 +118,12 @@ CREATE TABLE planting_tally (
   PRIMARY KEY (account_id, mode, site_id, factor_id)
 ) WITH (fillfactor = 50);
 
--- Answers that all API processes give alike until they expire.
+-- Texts of responses that are the same in all API processes until they expire.
 CREATE TABLE cached_response (
   key text PRIMARY KEY,
-  -- Bodies hold addresses of this service: where it was reached when they were made up.
+  -- The public base URL of the service that the body's URLs start with.
   base_url text NOT NULL,
-  -- Of the order that it shows; 0 where there is none.
+  -- The order's revision; 0 without an order.
   revision integer NOT NULL,
   body text NOT NULL,
   stored_at timestamptz NOT NULL,
@@ -132,10 +132,10 @@ CREATE TABLE cached_response (
 
 CREATE INDEX cached_response_expiry ON cached_response (expires_at);
 
--- Which trees of a partner's record of planting are credited to which order. Together they never exceed the record.
+-- Trees of a partner's planting record that are credited to an order. Their sum never exceeds the record.
 CREATE TABLE planting_claim (
   partner text NOT NULL,
-  -- The partner's name for the record.
+  -- The partner's reference for the record.
   reference text NOT NULL,
   order_id integer NOT NULL REFERENCES planting_order,
   trees bigint NOT NULL CONSTRAINT planting_claim_trees CHECK (trees >= 1),

@@ -4,15 +4,15 @@ import { sql } from "../sql.ts";
 
 const cachedRow = z.strictObject({ body: z.string(), storedAt: z.date() });
 
-/** An answer as every process gives it until it expires. */
+/** The text of a response that every process returns until it expires. */
 export type CachedResponse = Readonly<z.output<typeof cachedRow>>;
 
 export const SUMMARY_KEY = "summary";
 export const treeKey = (registrationId: string): string => `tree/${registrationId}`;
 
 /**
- * An answer that is still good; null when there is none.
- * @param baseUrl where the service is reached, since the answer's addresses begin with it
+ * Finds a valid response.
+ * @param baseUrl the public base URL that the response's URLs must start with
  */
 export const findCachedResponse = (
   db: CommonQueryMethods,
@@ -27,12 +27,12 @@ export const findCachedResponse = (
   `);
 
 /**
- * Keeps an answer unless there is a good one with the same addresses and of the same revision or a later one already.
- * @returns the answer that is good now: this one, or what another process stored first
+ * Stores a response, unless a valid one with the same base URL and the same or a later revision exists.
+ * @returns the stored response: this one, or the one of another process
  */
 export const storeCachedResponse = (
   db: CommonQueryMethods,
-  answer: CachedResponse & {
+  response: CachedResponse & {
     readonly key: string;
     readonly baseUrl: string;
     readonly revision: number;
@@ -42,8 +42,8 @@ export const storeCachedResponse = (
   db.one(sql.type(cachedRow)`
     INSERT INTO cached_response AS known (key, base_url, revision, body, stored_at, expires_at)
     VALUES (
-      ${answer.key}, ${answer.baseUrl}, ${answer.revision}, ${answer.body}, ${answer.storedAt.toISOString()}::timestamptz,
-      ${answer.expiresAt.toISOString()}::timestamptz
+      ${response.key}, ${response.baseUrl}, ${response.revision}, ${response.body}, ${response.storedAt.toISOString()}::timestamptz,
+      ${response.expiresAt.toISOString()}::timestamptz
     )
     ON CONFLICT (key) DO UPDATE SET
       (base_url, revision, body, stored_at, expires_at) = (
@@ -53,18 +53,18 @@ export const storeCachedResponse = (
             (known.base_url, known.revision, known.body, known.stored_at, known.expires_at),
             (excluded.base_url, excluded.revision, excluded.body, excluded.stored_at, excluded.expires_at)
         ) AS chosen (base_url, revision, body, stored_at, expires_at)
-        ORDER BY chosen.base_url = ${answer.baseUrl} DESC,
-          chosen.expires_at > ${answer.storedAt.toISOString()}::timestamptz DESC, chosen.revision DESC,
+        ORDER BY chosen.base_url = ${response.baseUrl} DESC,
+          chosen.expires_at > ${response.storedAt.toISOString()}::timestamptz DESC, chosen.revision DESC,
           chosen.stored_at
         LIMIT 1
       )
     RETURNING body, stored_at AS "storedAt"
   `);
 
-/** @returns how many were dropped */
+/** @returns the number of deleted responses */
 export const deleteCachedResponses = async (
   db: CommonQueryMethods,
-  /** One answer's key; null for all. */
+  /** Null deletes all. */
   key: string | null,
 ): Promise<number> => {
   const { rowCount } = await db.query(

@@ -1,5 +1,6 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import type { StageEvidence } from "../../domain/planting/evidence.ts";
 import { PLANTING_STAGES } from "../../domain/planting/order.ts";
 import type { PlantingStage } from "../../domain/planting/order.ts";
 import { plantingFact } from "../../domain/planting/fact.ts";
@@ -18,13 +19,12 @@ const factRow = z.strictObject({
   receivedAt: z.date(),
 });
 
-/** A fact that was reported of an order, and what became of it. */
+/** A reported fact of an order, with its state. */
 export type StoredFact = Readonly<z.output<typeof factRow>>;
 
-/** Who reported a fact. */
 export type FactSource = StoredFact["source"];
 
-/** All facts of an order in the order in which they came. */
+/** Lists all facts of an order as they were received. */
 export const listFacts = (
   db: CommonQueryMethods,
   orderId: number,
@@ -38,7 +38,7 @@ export const listFacts = (
     ORDER BY id
   `);
 
-/** @returns whether it was new; what repeats another word for word is left out */
+/** @returns false if an equal fact is already stored */
 export const insertFact = async (
   transaction: DatabaseTransactionConnection,
   fact: {
@@ -63,12 +63,12 @@ export const insertFact = async (
   return rowCount > 0;
 };
 
-/** Puts a kept fact in force, with what it shows. */
+/** Marks a stored fact as accepted, with its proof for timelines. */
 export const acceptFact = async (
   transaction: DatabaseTransactionConnection,
   orderId: number,
   fact: { readonly stage: PlantingStage; readonly digest: string },
-  evidence: object | null,
+  evidence: StageEvidence | null,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_fact

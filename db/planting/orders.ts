@@ -6,7 +6,6 @@ import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { modeColumn, orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 
-/** Where an order's trees stand, as the database keeps it. */
 const siteShares = z.array(
   z.strictObject({
     siteId: z.int(),
@@ -63,8 +62,9 @@ const waitingAccountRow = z.strictObject({
 });
 
 /**
- * Who has trees that no order holds yet, in a fixed order. One probe of the index for each of them, however many trees wait.
- * @param after the last one of the page before
+ * Lists the accounts and modes with trees that are in no order, sorted. Costs one index probe each, however many trees
+ * wait.
+ * @param after the last one of the previous page
  */
 export const listAccountsWithUnorderedTrees = (
   db: CommonQueryMethods,
@@ -92,7 +92,7 @@ export const listAccountsWithUnorderedTrees = (
         ORDER BY account_id, mode
         LIMIT 1
       ) AS following
-      -- Sorting asks for all rows, so the outer query's LIMIT would no longer end this.
+      -- The outer query sorts all rows, so its LIMIT would not stop the recursion.
       WHERE owner.place < ${limit}
     )
     SELECT owner.account_id AS "accountId", owner.mode, account.name
@@ -101,7 +101,6 @@ export const listAccountsWithUnorderedTrees = (
     ORDER BY owner.account_id, owner.mode
   `);
 
-/** What a new order is made from. */
 export type NewPlantingOrder = Pick<
   PlantingOrder,
   | "publicId"
@@ -117,9 +116,8 @@ export type NewPlantingOrder = Pick<
 const insertedRow = z.strictObject({ id: z.int(), registrations: z.int() });
 
 /**
- * Makes an order of an account's oldest trees that no order holds yet. Registrations that somebody is refunding at this
- * moment are left for the next one.
- * @returns null when there are none
+ * Inserts an order of an account's oldest trees that are in no order. Registrations that are being refunded are skipped.
+ * @returns null if there are no such trees
  */
 export const insertPlantingOrder = (
   transaction: DatabaseTransactionConnection,
@@ -169,13 +167,12 @@ export const insertPlantingOrder = (
   `);
 
 /**
- * Orders whose workflow is to be started: those of which nobody has started one yet, and unfinished ones that nobody has
- * looked at for so long that theirs must be lost.
- * @param silentSince orders that were looked at or started since then are left alone
+ * Lists the orders whose workflow was never started, and unfinished ones whose workflow must be lost.
+ * @param lostSince a workflow that was started or has polled since then is not lost
  */
 export const listPlantingOrdersToStart = (
   db: CommonQueryMethods,
-  silentSince: Date,
+  lostSince: Date,
   limit: number,
 ): Promise<readonly number[]> =>
   db.anyFirst(sql.type(z.strictObject({ id: z.int() }))`
@@ -190,7 +187,7 @@ export const listPlantingOrdersToStart = (
     (
       SELECT id
       FROM planting_order
-      WHERE finished_at IS NULL AND greatest(workflow_started_at, polled_at) < ${silentSince.toISOString()}::timestamptz
+      WHERE finished_at IS NULL AND greatest(workflow_started_at, polled_at) < ${lostSince.toISOString()}::timestamptz
         AND workflow_started_at IS NOT NULL
       ORDER BY greatest(workflow_started_at, polled_at)
       LIMIT ${limit}
@@ -198,7 +195,6 @@ export const listPlantingOrdersToStart = (
     LIMIT ${limit}
   `);
 
-/** Keeps when orders' workflows were last started, or found running. */
 export const markPlantingOrdersStarted = async (
   db: CommonQueryMethods,
   ids: readonly number[],
@@ -211,7 +207,7 @@ export const markPlantingOrdersStarted = async (
   `);
 };
 
-/** Keeps that an order was looked at, and whether that was for the last time. */
+/** Records a poll of an order. */
 export const markPlantingOrderPolled = async (
   db: CommonQueryMethods,
   id: number,
@@ -246,7 +242,6 @@ export const findPlantingOrderByPublicId = (
     WHERE public_id = ${publicId}
   `);
 
-/** An order under a lock that lasts until the transaction ends. */
 export const lockPlantingOrder = (
   transaction: DatabaseTransactionConnection,
   id: number,
@@ -258,7 +253,7 @@ export const lockPlantingOrder = (
     FOR UPDATE
   `);
 
-/** The order that holds a registration, under a lock that lasts until the transaction ends. */
+/** Finds and locks the order that contains a registration. */
 export const lockPlantingOrderOf = (
   transaction: DatabaseTransactionConnection,
   registrationId: string,
@@ -270,7 +265,7 @@ export const lockPlantingOrderOf = (
     FOR UPDATE
   `);
 
-/** Keeps what facts have changed of an order; its evidence is another one afterwards. */
+/** Stores what facts have changed of an order. The new revision makes cached responses stale. */
 export const updatePlantingOrderProgress = async (
   transaction: DatabaseTransactionConnection,
   order: PlantingOrder,
@@ -300,15 +295,15 @@ export const addRefundedToPlantingOrder = async (
   `);
 };
 
-/** Which orders to list, newest first. */
 export type PlantingOrderFilter = {
   readonly accountId?: string;
   readonly stage?: PlantingOrder["stage"];
-  /** Only those with facts that contradict what is on record. */
+  /** Only orders with contradictions. */
   readonly contradicted?: boolean;
   readonly limit: number;
 };
 
+/** Lists orders, newest first. */
 export const listPlantingOrders = (
   db: CommonQueryMethods,
   filter: PlantingOrderFilter,

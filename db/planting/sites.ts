@@ -6,7 +6,7 @@ import { sql } from "../sql.ts";
 
 const idRow = z.strictObject({ id: z.int() });
 
-/** Our number for a partner's site; what is told of it last is what it is like. */
+/** Stores the latest details of a partner's site and returns its id. */
 export const upsertSite = (
   transaction: DatabaseTransactionConnection,
   partner: string,
@@ -50,7 +50,7 @@ export const getOrCreateReferenceId = (
     RETURNING id
   `);
 
-/** A picture or film that proves planting. */
+/** A photo or video that proves planting. */
 export type PlantingMedia = {
   readonly type: "photo" | "image" | "video";
   readonly url: string;
@@ -94,10 +94,10 @@ const mediaRow = z.strictObject({
 });
 export type ShownMedia = Readonly<z.output<typeof mediaRow>>;
 
-/** So many of the latest proofs are looked at, so that a busy site does not hide the others. */
+/** The latest media among which each site gets its share, so that a busy site does not hide the others. */
 const LATEST = 100;
 
-/** An account's latest proofs, of each site in turn. */
+/** Lists an account's latest media, taking turns between its sites. */
 export const listLatestMedia = (
   db: CommonQueryMethods,
   accountId: string,
@@ -115,7 +115,7 @@ export const listLatestMedia = (
       planting_site.country
     FROM (
       SELECT
-        id, site_id, type, url, thumbnail_url, taken_at, row_number() OVER (PARTITION BY site_id ORDER BY id DESC) AS turn
+        id, site_id, type, url, thumbnail_url, taken_at, row_number() OVER (PARTITION BY site_id ORDER BY id DESC) AS rank
       FROM (
         SELECT id, site_id, type, url, thumbnail_url, taken_at
         FROM planting_media
@@ -125,7 +125,7 @@ export const listLatestMedia = (
       ) AS recent
     ) AS latest
     JOIN planting_site ON planting_site.id = latest.site_id
-    ORDER BY latest.turn, latest.id DESC
+    ORDER BY latest.rank, latest.id DESC
     LIMIT ${limit}
   `);
 

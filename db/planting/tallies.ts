@@ -44,7 +44,7 @@ const plantedSiteRow = z.strictObject({
 });
 export type PlantedSite = Readonly<z.output<typeof plantedSiteRow>>;
 
-/** Where an account's trees of production keys were planted, most trees first. */
+/** Lists the sites where an account's trees of production keys were planted, most trees first. */
 export const listPlantedSites = (
   db: CommonQueryMethods,
   accountId: string,
@@ -68,7 +68,7 @@ export const listPlantedSites = (
     ORDER BY planting_tally.planted DESC, planting_tally.site_id
   `);
 
-/** Planted trees of all accounts' production keys by impact factor, at most as many as a number carries exactly. */
+/** Sums all accounts' planted trees of production keys by impact factor, up to the largest safe integer. */
 export const sumPlantedByFactor = (
   db: CommonQueryMethods,
 ): Promise<readonly { readonly factorId: string; readonly trees: number }[]> =>

@@ -57,6 +57,8 @@ export type VerifiedEvidence = {
   readonly photos: readonly string[];
 };
 
+export type StageEvidence = AllocatedEvidence | PlantedEvidence | VerifiedEvidence;
+
 export const allocationEvidence = (
   {
     date_allocated: allocatedAt,

@@ -3,29 +3,29 @@ import { text } from "../fields.ts";
 import { FOREST_TYPES } from "./impactFactors.ts";
 
 /*
- * What a partner, its callback or an operator reports of an order, field by field. Nothing unknown is let in: what is
- * misspelt here would be missing from somebody's proof.
+ * The facts that a partner, its callback or an operator reports about an order. Unknown fields are rejected, because a
+ * misspelt one would be missing from the proof.
  */
 
 const NAME = 200;
 
-/** What a person or a thing is called. */
+/** The name of a person, a place or an organization. */
 export const name = () => text(NAME).refine((value) => value.trim() !== "", "must not be empty");
 
-/** What partners call their own things. */
+/** The partner's name for one of its records. */
 const reference = () => name();
 
-/** However it is written, an instant is kept in one form, so that a repetition is known as one. */
-const instant = () =>
+/** Normalized to UTC, so that a repeated fact is recognized however its time is written. */
+const timestamp = () =>
   z.iso
-    .datetime({ offset: true, error: "must be an instant such as 2026-05-01T12:00:00Z" })
+    .datetime({ offset: true, error: "must be a timestamp such as 2026-05-01T12:00:00Z" })
     .transform((value) => new Date(value).toISOString());
 
-/** An address that a page may link to, or a path on this service. */
-export const address = () =>
+/** A URL that a page may link to, or a path on this service. */
+export const link = () =>
   text(2000).refine(
     (value) => /^\/(?!\/)/u.test(value) || (URL.canParse(value) && /^https?:\/\//u.test(value)),
-    "must be an http:// or https:// address",
+    "must be an http:// or https:// URL",
   );
 
 const latitude = () => z.number().min(-90).max(90);
@@ -41,7 +41,7 @@ const site = z.strictObject({
   forest_type: z.enum(FOREST_TYPES).default("terrestrial"),
   latitude: latitude(),
   longitude: longitude(),
-  main_image: z.union([z.literal(""), address()]).default(""),
+  main_image: z.union([z.literal(""), link()]).default(""),
 });
 
 const crew = z
@@ -58,19 +58,19 @@ const crew = z
 
 const fundsDistributed = z.strictObject({
   stage: z.literal("funds_distributed"),
-  occurred_at: instant(),
+  occurred_at: timestamp(),
   partner_reference: reference(),
 });
 
 const allocated = z.strictObject({
   stage: z.literal("allocated"),
-  occurred_at: instant(),
+  occurred_at: timestamp(),
   allocations: z
     .array(
       z.strictObject({
         reference: reference(),
-        date_allocated: instant(),
-        /** Trees of the order at this site; only the proportion to the others counts. */
+        date_allocated: timestamp(),
+        /** Trees of the order at this site; only the proportion to the other allocations matters. */
         trees: z.int().min(1).default(1),
         planting_site: site,
         crew,
@@ -87,14 +87,14 @@ const allocated = z.strictObject({
 
 const planted = z.strictObject({
   stage: z.literal("planted"),
-  occurred_at: instant(),
+  occurred_at: timestamp(),
   media: z
     .array(
       z.strictObject({
         reference: reference(),
         type: z.enum(["photo", "image", "video"]),
-        url: address(),
-        thumbnail_url: address(),
+        url: link(),
+        thumbnail_url: link(),
         latitude: latitude(),
         longitude: longitude(),
       }),
@@ -104,23 +104,22 @@ const planted = z.strictObject({
 
 const plantedAndVerified = z.strictObject({
   stage: z.literal("planted_and_verified"),
-  occurred_at: instant(),
+  occurred_at: timestamp(),
   planting_session_reference: reference(),
   field_update_reference: reference(),
-  /** The session's own name stands in where the partner does not report allocations. */
+  /** The session's reference if absent. */
   allocation_reference: reference().optional(),
   planting_site: site,
   assessor_name: name(),
   verifier: name(),
   session_total_planted: z.int().min(1),
   species: z.array(name()).min(1).max(200),
-  image_url: address(),
+  image_url: link(),
   latitude: latitude(),
   longitude: longitude(),
-  photos: z.array(address()).max(100),
+  photos: z.array(link()).max(100),
 });
 
-/** One milestone of one order as it is reported. */
 export const plantingFact = z.discriminatedUnion("stage", [
   fundsDistributed,
   allocated,
@@ -134,9 +133,10 @@ export type PlantingFactOf<Stage extends PlantingFact["stage"]> = Extract<
 >;
 export type ReportedSite = z.output<typeof site>;
 
-/** What an operator's file and a partner's callback hold: facts of one order. */
+/** The content of a callback or of an operator's file: facts of one order. */
 export const plantingReport = z.strictObject({
   /** The order's public id. */
   order: text(100),
   facts: z.array(plantingFact).min(1).max(20),
 });
+export type PlantingReport = z.output<typeof plantingReport>;

@@ -1,14 +1,15 @@
 /*
- * What a planted tree is projected to bind and how much ground it takes. docs/impact-factors.md explains each figure.
+ * The carbon that a planted tree is projected to store and the area that it covers. docs/impact-factors.md explains each
+ * figure.
  */
 
-/** Kind of forest that a site grows; a kind without a factor of its own takes the generic one. */
+/** Partners report unknown types of forest as terrestrial. */
 export const FOREST_TYPES = ["mangrove", "terrestrial"] as const;
 export type ForestType = (typeof FOREST_TYPES)[number];
 
-/** Mass and density belong together: a tree binds that much only where trees stand that close. */
+/** Mass and density belong together: a tree stores this much only at this density. */
 export type ImpactFactor = {
-  /** Never reused: planted trees keep the factor of their day. */
+  /** Never reused: planted trees keep the factor that applied when they were planted. */
   readonly id: string;
   readonly forestType: ForestType;
   /** Kilograms of CO2 over the whole horizon, not per year. */
@@ -17,11 +18,11 @@ export type ImpactFactor = {
   readonly treesPerHectare: number;
   readonly basis: string;
   readonly source: { readonly title: string; readonly url: string };
-  /** Trees planted from this instant on count by it. */
+  /** Applies to trees planted from this time on. */
   readonly effectiveFrom: Date;
 };
 
-/** Only ever appended to: a changed figure is a new row with a later date. */
+/** Append-only: a changed figure is a new row with a later date. */
 export const IMPACT_FACTORS: readonly ImpactFactor[] = [
   {
     id: "mangrove-1",
@@ -52,20 +53,20 @@ export const IMPACT_FACTORS: readonly ImpactFactor[] = [
   },
 ];
 
-/** The factor in force for a kind of forest at an instant. */
-export const factorFor = (forestType: ForestType, instant: Date): ImpactFactor => {
+/** Returns the factor of a type of forest that applies at a time. */
+export const factorFor = (forestType: ForestType, at: Date): ImpactFactor => {
   const factor = IMPACT_FACTORS.findLast(
-    (candidate) => candidate.forestType === forestType && candidate.effectiveFrom <= instant,
+    (candidate) => candidate.forestType === forestType && candidate.effectiveFrom <= at,
   );
   if (factor === undefined) {
-    throw new RangeError(`No impact factor for ${forestType} at ${instant.toISOString()}.`);
+    throw new RangeError(`No impact factor for ${forestType} at ${at.toISOString()}.`);
   }
   return factor;
 };
 
-/** What trees are projected to bind where nothing is known of their site, in kilograms of CO2. */
-export const projectGenericCo2Kg = (trees: number, instant: Date): number =>
-  trees * factorFor("terrestrial", instant).kgCo2PerTree;
+/** Projects the kilograms of CO2 that trees at an unknown site store. */
+export const projectGenericCo2Kg = (trees: number, at: Date): number =>
+  trees * factorFor("terrestrial", at).kgCo2PerTree;
 
 /** Metric tons of CO2 and hectares. */
 export type ProjectedImpact = { readonly carbonTons: number; readonly areaHectares: number };

@@ -1,7 +1,7 @@
 import type { Mode } from "../accounts/accounts.ts";
 import type { ForestType } from "./impactFactors.ts";
 
-/** What a planting order goes through, in this order. */
+/** The stages of a planting order, in order. */
 export const PLANTING_STAGES = [
   "funds_distributed",
   "allocated",
@@ -10,19 +10,18 @@ export const PLANTING_STAGES = [
 ] as const;
 export type PlantingStage = (typeof PLANTING_STAGES)[number];
 
-/** How far an order has come; gathered at first. */
+/** The progress of an order. */
 export const ORDER_STAGES = ["created", ...PLANTING_STAGES] as const;
 export type OrderStage = (typeof ORDER_STAGES)[number];
 
-/** Which milestones a partner reports: allocations and planting, or only verified planting sessions. */
+/** What a partner reports: allocations and planting, or only verified planting sessions. */
 export const TIMELINE_SHAPES = ["allocations", "sessions"] as const;
 export type TimelineShape = (typeof TIMELINE_SHAPES)[number];
 
-/** Who may plant; `simulated` makes it up. */
 export const PARTNER_KINDS = ["simulated", "manual", "treemapper"] as const;
 export type PartnerKind = (typeof PARTNER_KINDS)[number];
 
-/** Where a part of an order's trees stands. Weights are whole numbers of at least 1, and relative. */
+/** The part of an order's trees at one site. Weights are integers of at least 1; only their proportions matter. */
 export type SiteShare = {
   readonly siteId: number;
   readonly region: string;
@@ -33,19 +32,19 @@ export type SiteShare = {
 /** A batch of an account's trees that a partner plants. */
 export type PlantingOrder = {
   readonly id: number;
-  /** The name that partners and operators know it by. */
+  /** The id that partners and operators use. */
   readonly publicId: string;
   readonly accountId: string;
   readonly mode: Mode;
-  /** Which adapter it was placed with. */
+  /** The kind of the partner's adapter. */
   readonly partner: string;
   readonly partnerName: string;
   readonly buyerName: string;
   readonly timeline: TimelineShape;
   readonly treeCount: number;
-  /** Trees refunded after the order was made. */
+  /** Trees refunded after the order was created. */
   readonly refundedCount: number;
-  /** The partner's own name for it. */
+  /** The partner's name for the order. */
   readonly partnerReference: string | null;
   readonly stage: OrderStage;
   readonly revision: number;
@@ -55,7 +54,7 @@ export type PlantingOrder = {
   readonly verifiedAt: Date | null;
 };
 
-/** The stages that must be known before one can take effect. */
+/** Returns the stages that must be reached before a stage can be. */
 const prerequisitesOf = (
   stage: PlantingStage,
   timeline: TimelineShape,
@@ -74,24 +73,23 @@ const prerequisitesOf = (
   }
 };
 
-/** What is known of a stage that has been reached. */
 export type ReachedStage = {
   readonly stage: PlantingStage;
   readonly occurredAt: Date;
   readonly digest: string;
 };
 
-/** What becomes of a reported fact. Repeated ones are not even kept. */
+/** What to do with a reported fact. Repeated facts are not stored. */
 export type FactDecision =
   | { readonly state: "accepted" | "repeated" | "waiting" }
   | { readonly state: "contradiction"; readonly reason: string };
 
-/** Partners report days, and days begin at different instants: a difference within one says nothing. */
+/** The tolerated difference: partners report days, and days start at different times. */
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 /**
- * Decides what becomes of a fact, whatever the order in which facts arrive: a stage is reached once and never goes back.
- * @param reached the stages in force
+ * Decides whether a fact is accepted. Facts may arrive in any order; a stage is reached once and never reverted.
+ * @param reached the accepted facts
  */
 export const decideFact = (
   timeline: TimelineShape,
@@ -102,7 +100,10 @@ export const decideFact = (
   if (known) {
     return known.digest === fact.digest
       ? { state: "repeated" }
-      : { state: "contradiction", reason: `${fact.stage} is on record with other details` };
+      : {
+          state: "contradiction",
+          reason: `${fact.stage} is already recorded with different details`,
+        };
   }
   const needed = prerequisitesOf(fact.stage, timeline);
   if (needed.some((stage) => !reached.some((earlier) => earlier.stage === stage))) {
@@ -116,11 +117,11 @@ export const decideFact = (
   return wrong
     ? {
         state: "contradiction",
-        reason: `${fact.stage} is dated ${fact.occurredAt.toISOString()}, ${wrong.stage} ${wrong.occurredAt.toISOString()}`,
+        reason: `${fact.stage} is dated ${fact.occurredAt.toISOString()}, but ${wrong.stage} ${wrong.occurredAt.toISOString()}`,
       }
     : { state: "accepted" };
 };
 
-/** The last stage of those that are reached. */
+/** Returns the furthest of the reached stages. */
 export const latestStage = (stages: readonly PlantingStage[]): OrderStage =>
   PLANTING_STAGES.findLast((stage) => stages.includes(stage)) ?? "created";

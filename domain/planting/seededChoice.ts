@@ -1,13 +1,13 @@
-/** Picks that depend on nothing but their seed, so that a simulated order tells the same story however often it is asked. */
+/** Choices that depend on their seed alone, so that a simulated order is the same at every poll. */
 export type SeededChoice = {
   readonly pick: <Item>(items: readonly Item[]) => Item;
-  /** A whole number from `minimum` to `maximum`. */
+  /** Returns an integer from `minimum` to `maximum`. */
   readonly between: (minimum: number, maximum: number) => number;
-  /** A number around another one, within `spread` on either side. */
+  /** Returns a number within `spread` of a value. */
   readonly near: (value: number, spread: number) => number;
 };
 
-/** FNV-1a and a linear congruential step: enough for pictures and names, for nothing that must not be guessed. */
+/** Uses FNV-1a and a linear congruential generator: good enough for pictures and names, not for secrets. */
 export const chooseBySeed = (seed: string): SeededChoice => {
   let state = 0x811c9dc5;
   for (const character of seed) {
@@ -15,7 +15,7 @@ export const chooseBySeed = (seed: string): SeededChoice => {
   }
   const next = (): number => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    // The lower bits of such a generator repeat soon.
+    // The lower bits of such a generator repeat quickly.
     return (state >>> 8) / 2 ** 24;
   };
   return {

@@ -1,7 +1,7 @@
 import { factorFor } from "./impactFactors.ts";
 import type { PlantingOrder } from "./order.ts";
 
-/** Planted trees at one site that count by one impact factor. */
+/** Planted trees at one site under one impact factor. */
 export type TallyEntry = {
   readonly siteId: number;
   readonly factorId: string;
@@ -10,8 +10,8 @@ export type TallyEntry = {
 };
 
 /**
- * Splits a whole number by whole weights into whole numbers with the same sum; what is left over goes to the first ones.
- * In big integers, since the product of a total and a weight passes what a number carries exactly.
+ * Splits an integer by integer weights into integers with the same sum; the first parts get the remainder. Uses bigint,
+ * because the product of a total and a weight exceeds the safe integers.
  */
 const splitByWeight = (total: number, weights: readonly number[]): readonly number[] => {
   const exact = weights.map((weight) => BigInt(weight));
@@ -26,7 +26,7 @@ type TalliedOrder = Pick<
   "treeCount" | "refundedCount" | "siteShares" | "plantedAt" | "verifiedAt"
 >;
 
-/** What an order adds to its account's planted trees; refunded ones are no longer the account's. */
+/** Returns an order's share of its account's planted trees, without refunded ones. */
 const tallyOf = (order: TalliedOrder): readonly TallyEntry[] => {
   const { siteShares, plantedAt, verifiedAt } = order;
   if (plantedAt === null) {
@@ -47,7 +47,7 @@ const tallyOf = (order: TalliedOrder): readonly TallyEntry[] => {
   });
 };
 
-/** What has to be added to an account's tally when an order changes, in the order in which tallies are locked. */
+/** Returns the difference to an account's tally when an order changes, in the order in which tallies are locked. */
 export const tallyChange = (before: TalliedOrder, after: TalliedOrder): readonly TallyEntry[] => {
   const changes = new Map<string, TallyEntry>();
   const add = (entries: readonly TallyEntry[], sign: 1 | -1): void => {

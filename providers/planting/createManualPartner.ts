@@ -1,7 +1,7 @@
 import type { TimelineShape } from "../../domain/planting/order.ts";
 import type { PlantingPartner } from "./partner.ts";
 
-/** A partner without an interface: an operator passes orders on, and all facts come by callback or from the operator. */
+/** A partner without an API: an operator places the orders, and facts are reported by callback or by the operator. */
 export const createManualPartner = ({
   name,
   timeline,

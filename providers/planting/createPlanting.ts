@@ -1,5 +1,3 @@
-import type { DatabasePool } from "slonik";
-import { claimPlantings } from "../../db/planting/claims.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { TimelineShape } from "../../domain/planting/order.ts";
 import { createTreeMapperPartner } from "./treemapper/createTreeMapperPartner.ts";
@@ -14,26 +12,27 @@ import type { SimulatedDurations } from "./simulated/createSimulatedPartner.ts";
 
 export type PlantingSettings = {
   readonly partner: PlantingPartner["kind"];
-  /** What evidence calls the partner; null for the adapter's own name. */
+  /** The partner's name in evidence; null for the adapter's default. */
   readonly partnerName: string | null;
-  /** Null where no key is set. */
+  /** Null without an API key. */
   readonly treeMapper: TreeMapperAccess | null;
   readonly simulated: { readonly timeline: TimelineShape; readonly durations: SimulatedDurations };
 };
 
-/** The partners that plant. */
 export type Planting = {
-  /** The partner that new orders of a mode go to: those of test keys never leave the simulation. */
+  /** Returns the partner for new orders of a mode. Orders of test keys are always simulated. */
   readonly partnerFor: (mode: Mode) => PlantingPartner;
-  /** The adapter that an order was placed with; null when this deployment is not set up for it. */
+  /** Returns the adapter of an existing order; null if this deployment is not configured for it. */
   readonly findPartner: (kind: string) => PlantingPartner | null;
 };
 
-/** @throws TypeError when the partner needs a setting that is missing */
-export const createPlanting = (
-  db: DatabasePool,
-  { partner, partnerName, treeMapper, simulated }: PlantingSettings,
-): Planting => {
+/** @throws TypeError if the partner is TreeMapper and has no API key */
+export const createPlanting = ({
+  partner,
+  partnerName,
+  treeMapper,
+  simulated,
+}: PlantingSettings): Planting => {
   const simulation = createSimulatedPartner({
     ...simulated,
     name: (partner === "simulated" ? partnerName : null) ?? SIMULATED_PARTNER_NAME,
@@ -43,21 +42,13 @@ export const createPlanting = (
   const partners = [
     simulation,
     manual,
-    ...(treeMapper === null
-      ? []
-      : [
-          createTreeMapperPartner({
-            name,
-            access: treeMapper,
-            claim: (order, records) => claimPlantings(db, "treemapper", order, records),
-          }),
-        ]),
+    ...(treeMapper === null ? [] : [createTreeMapperPartner({ name, access: treeMapper })]),
   ];
   const findPartner = (kind: string): PlantingPartner | null =>
     partners.find((candidate) => candidate.kind === kind) ?? null;
   const live = findPartner(partner);
   if (!live) {
-    throw new TypeError(`The planting partner ${partner} is not set up.`);
+    throw new TypeError(`The planting partner ${partner} is not configured.`);
   }
   return {
     partnerFor: (mode) => (mode === "test" ? simulation : live),

@@ -1,44 +1,45 @@
+import type { RecordedTrees } from "../../domain/planting/creditOrder.ts";
+import type { PlantingFact } from "../../domain/planting/fact.ts";
 import type {
   PartnerKind,
   PlantingOrder,
   PlantingStage,
   TimelineShape,
 } from "../../domain/planting/order.ts";
-import type { PlantingFact } from "../../domain/planting/fact.ts";
 
-/** What a partner is told and asked about. */
+/** An order as its partner sees it. */
 export type PartnerOrder = Pick<
   PlantingOrder,
   "id" | "publicId" | "buyerName" | "treeCount" | "createdAt" | "partnerReference"
 > & {
-  /** The stages in force, with their instants. */
+  /** The stages that the order has reached. */
   readonly reached: readonly { readonly stage: PlantingStage; readonly occurredAt: Date }[];
 };
 
-/** What a look at an order has brought. */
+type Poll = {
+  readonly now: Date;
+  readonly signal: AbortSignal;
+  /** Credits the order with trees of the partner's records, in their order, and returns all trees that it is credited with. */
+  readonly claimTrees: (records: readonly RecordedTrees[]) => Promise<readonly RecordedTrees[]>;
+};
+
+/** The result of a poll. */
 type PartnerUpdates = {
   readonly facts: readonly PlantingFact[];
-  /** How long to wait before the next look; null for the deployment's usual interval. */
+  /** The time until the next poll; null for the configured interval. */
   readonly nextPollMs: number | null;
 };
 
-/**
- * A planting partner. Both calls may be repeated at any time and fail when the partner cannot be reached; facts that are
- * known already do no harm.
- */
+/** A planting partner. Its calls may be repeated at any time, and fail if the partner cannot be reached. */
 export type PlantingPartner = {
   readonly kind: PartnerKind;
   /** Its neutral name in evidence. */
   readonly name: string;
   readonly timeline: TimelineShape;
-  /** Whether looking brings the verification too; elsewhere it comes by report, if it ever comes. */
+  /** Whether polls return verifications; otherwise the partner or an operator reports them, if at all. */
   readonly isVerificationPolled: boolean;
-  /** Hands an order over; the answer is the partner's own name for it, null where a person hands it over and reports it. */
+  /** Places an order and returns the partner's reference for it; null if an operator has to place it. */
   readonly placeOrder: (order: PartnerOrder, signal: AbortSignal) => Promise<string | null>;
-  /** What has happened to an order that is not on record yet. */
-  readonly fetchUpdates: (
-    order: PartnerOrder,
-    now: Date,
-    signal: AbortSignal,
-  ) => Promise<PartnerUpdates>;
+  /** Fetches facts of an order. They may include recorded ones. */
+  readonly fetchUpdates: (order: PartnerOrder, poll: Poll) => Promise<PartnerUpdates>;
 };

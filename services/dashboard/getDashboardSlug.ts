@@ -4,7 +4,7 @@ import { findDashboardSlug, insertDashboard } from "../../db/dashboard/dashboard
 import type { Clock } from "../../domain/clock.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 
-/** Without letters that are taken for one another. */
+/** Without letters and digits that look alike. */
 const ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789";
 const RANDOM_LETTERS = 8;
 const NAME_LETTERS = 40;
@@ -13,7 +13,7 @@ const newSlug = (name: string): string => {
   const readable = name
     .normalize("NFKD")
     .toLowerCase()
-    // An accented letter is the letter and a mark by now.
+    // NFKD has split an accented letter into the letter and a mark.
     .replaceAll(/\p{M}+/gu, "")
     .replaceAll(/[^a-z0-9]+/gu, "-")
     .slice(0, NAME_LETTERS)
@@ -25,10 +25,7 @@ const newSlug = (name: string): string => {
   return readable === "" ? random : `${readable}-${random}`;
 };
 
-/**
- * The name of an account's public page. It is made when it is first asked for and never changes, whatever becomes of the
- * account's name.
- */
+/** Returns the slug of an account's dashboard, creating it on first use. It never changes, even if the account is renamed. */
 export const getDashboardSlug = async (
   { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
   accountId: string,

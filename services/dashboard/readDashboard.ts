@@ -21,7 +21,7 @@ export type MonthTotals = {
   readonly bottles: number;
 };
 
-/** What an account shows to the public; nothing of it comes from test keys. */
+/** An account's public data, from production keys only. */
 export type Dashboard = {
   readonly slug: string;
   readonly name: string;
@@ -37,7 +37,7 @@ export type Dashboard = {
   readonly months: readonly MonthTotals[];
   readonly sites: readonly PlantedSite[];
   readonly media: readonly ShownMedia[];
-  /** Of the planted trees alone. */
+  /** Of planted trees only. */
   readonly projected: ProjectedImpact;
   readonly updatedAt: Date;
 };
@@ -52,9 +52,8 @@ const lastMonths = (now: Date): readonly string[] =>
 const sumOf = (numbers: readonly number[]): number => numbers.reduce((sum, each) => sum + each, 0);
 
 /**
- * What the public page of a slug shows. Every part of it is a counter or the start of an index, so that an account with
- * millions of registrations costs what a new one does.
- * @returns null when there is no such page
+ * Reads the data of a dashboard; null if the slug is unknown. Every query reads counters or the start of an index, so an
+ * account with millions of registrations costs as much as a new one.
  */
 export const readDashboard = async (
   { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },

@@ -7,17 +7,13 @@ import {
   plantedEvidence,
   verifiedEvidence,
 } from "../../domain/planting/evidence.ts";
-import type {
-  AllocatedEvidence,
-  PlantedEvidence,
-  VerifiedEvidence,
-} from "../../domain/planting/evidence.ts";
+import type { AllocatedEvidence, StageEvidence } from "../../domain/planting/evidence.ts";
 import type { PlantingOrder, SiteShare } from "../../domain/planting/order.ts";
 import type { PlantingFact, PlantingFactOf, ReportedSite } from "../../domain/planting/fact.ts";
 
 type Applied = {
   readonly order: PlantingOrder;
-  readonly evidence: AllocatedEvidence | PlantedEvidence | VerifiedEvidence | null;
+  readonly evidence: StageEvidence | null;
 };
 
 const shareOf = async (
@@ -32,7 +28,7 @@ const shareOf = async (
   weight,
 });
 
-/** Several allocations may be at one site. */
+/** Adds up the weights of several allocations at one site. */
 const mergeShares = (shares: readonly SiteShare[]): readonly SiteShare[] => {
   const bySite = new Map<number, SiteShare>();
   for (const share of shares) {
@@ -140,8 +136,8 @@ const applyVerified = async (
 };
 
 /**
- * Lets a fact take effect.
- * @returns the order as it is then, which is not saved yet, and what the fact shows
+ * Applies an accepted fact to its order, and stores its sites and media.
+ * @returns the changed order, which is not stored yet, and the proof for timelines
  */
 export const applyPlantingFact = (
   transaction: DatabaseTransactionConnection,

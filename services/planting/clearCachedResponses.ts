@@ -7,15 +7,15 @@ import {
 } from "../../db/planting/cachedResponses.ts";
 import type { Clock } from "../../domain/clock.ts";
 
-/** Which of the answers that are kept for all processes. */
+/** Which cached responses to delete. */
 export type CachedResponses =
   | { readonly kind: "tree"; readonly registrationId: string }
   | { readonly kind: "summary" | "all" };
 
-const keyOf = (answers: CachedResponses): string | null => {
-  switch (answers.kind) {
+const keyOf = (responses: CachedResponses): string | null => {
+  switch (responses.kind) {
     case "tree":
-      return treeKey(answers.registrationId);
+      return treeKey(responses.registrationId);
     case "summary":
       return SUMMARY_KEY;
     case "all":
@@ -24,15 +24,14 @@ const keyOf = (answers: CachedResponses): string | null => {
 };
 
 /**
- * Drops kept answers, so that the next reader gets new ones.
- * @returns how many there were
+ * Deletes cached responses, so that the next requests render new ones.
+ * @returns the number of deleted responses
  */
 export const clearCachedResponses = (
   { db }: { readonly db: CommonQueryMethods },
-  answers: CachedResponses,
-): Promise<number> => deleteCachedResponses(db, keyOf(answers));
+  responses: CachedResponses,
+): Promise<number> => deleteCachedResponses(db, keyOf(responses));
 
-/** Drops the answers that nobody gets any more. */
 export const clearExpiredResponses = ({
   db,
   clock,

@@ -5,14 +5,14 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 
-/** A transaction of about a second. A million trees registered one by one make a hundred orders. */
+/** Makes a transaction of about a second. A million registrations become a hundred orders. */
 const REGISTRATIONS_PER_ORDER = 10_000;
 const ACCOUNTS_PER_PAGE = 200;
 
 /**
- * Makes planting orders of all accounts' registered trees that are in none yet and are not refunded. What a call that
- * crashed has left, the next one gathers; no tree is ever in two orders.
- * @returns how many orders were made
+ * Creates planting orders of all accounts' registered trees that are in no order and not refunded. No tree is ever in two
+ * orders; the next call continues after a crash.
+ * @returns the number of orders
  */
 export const createPlantingOrders = async (
   {

@@ -1,12 +1,13 @@
 import type { DatabasePool } from "slonik";
 import { listFacts } from "../../db/planting/facts.ts";
 import { findPlantingOrder, markPlantingOrderPolled } from "../../db/planting/orders.ts";
-import { isTimelineComplete } from "../../domain/planting/timeline.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
+import { isTimelineComplete } from "../../domain/planting/timeline.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import type { PartnerOrder, PlantingPartner } from "../../providers/planting/partner.ts";
+import { claimTrees } from "./claimTrees.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
 
 type Dependencies = {
@@ -29,14 +30,16 @@ const readPlantingOrder = async (
   }
   const partner = planting.findPartner(order.partner);
   if (!partner) {
-    throw new Error(`Order ${order.publicId} is with ${order.partner}, which is not set up here.`);
+    throw new Error(
+      `Planting order ${order.publicId} is with ${order.partner}, which is not configured here.`,
+    );
   }
   const facts = await listFacts(db, orderId);
   const reached = facts.filter(({ state }) => state === "accepted");
   return { order, partner, partnerOrder: { ...order, reached } };
 };
 
-/** Hands an order over to its partner, where that can be done from here, once; repeating it does no harm. */
+/** Places an order with its partner, unless an operator has to. Repeating it does no harm. */
 export const placePlantingOrder = async (
   deps: Dependencies,
   orderId: number,
@@ -64,7 +67,7 @@ export const placePlantingOrder = async (
   );
 };
 
-/** Whether looking brings no more of an order. What is reported of it later is recorded all the same. */
+/** Returns whether polls of an order return nothing more. Later reports are recorded all the same. */
 const isPollingDone = (
   { timeline, stage }: PlantingOrder,
   { isVerificationPolled }: PlantingPartner,
@@ -72,7 +75,10 @@ const isPollingDone = (
   stage === "planted_and_verified" ||
   (!isVerificationPolled && isTimelineComplete(timeline, stage));
 
-/** Asks the partner what has happened to an order, and records it. */
+/**
+ * Polls the partner for updates of an order and records them.
+ * @returns `nextPollMs`: the time until the next poll; null for the configured interval
+ */
 export const pollPlantingOrder = async (
   deps: Dependencies,
   orderId: number,
@@ -84,7 +90,11 @@ export const pollPlantingOrder = async (
     await markPlantingOrderPolled(db, orderId, clock.now(), true);
     return { isFinished: true, nextPollMs: null };
   }
-  const { facts, nextPollMs } = await partner.fetchUpdates(partnerOrder, clock.now(), signal);
+  const { facts, nextPollMs } = await partner.fetchUpdates(partnerOrder, {
+    now: clock.now(),
+    signal,
+    claimTrees: (records) => claimTrees(deps, order, records),
+  });
   await recordPlantingFacts(deps, orderId, facts, "partner");
   const after = await findPlantingOrder(db, orderId);
   const isFinished = after !== null && isPollingDone(after, partner);

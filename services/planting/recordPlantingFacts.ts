@@ -13,17 +13,17 @@ import type { PlantingFact } from "../../domain/planting/fact.ts";
 import { tallyChange } from "../../domain/planting/tally.ts";
 import { applyPlantingFact } from "./applyPlantingFact.ts";
 
-/** What became of a reported fact. */
+/** The outcome of a reported fact. */
 export type RecordedFact = {
   readonly stage: PlantingFact["stage"];
   readonly outcome: "accepted" | "repeated" | "waiting" | "contradiction";
   readonly reason: string | null;
 };
 
-/** Clocks differ; a milestone that is further ahead has not happened. */
+/** Clocks and time zones differ. A fact that is dated further ahead has not happened. */
 const LEAD_MS = 24 * 60 * 60 * 1000;
 
-/** The schemas write a fact's fields in one order, so equal facts have equal texts. */
+/** Equal facts have equal digests, because the schema parses fields into a fixed order. */
 const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
 const reachedOf = (facts: readonly StoredFact[]) =>
@@ -31,7 +31,7 @@ const reachedOf = (facts: readonly StoredFact[]) =>
 
 const rankOf = (stage: PlantingStage): number => PLANTING_STAGES.indexOf(stage);
 
-/** Takes what can take effect now, the facts that waited for one another included. */
+/** Applies every waiting fact that can take effect, and those that waited for it. */
 const settle = async (
   transaction: DatabaseTransactionConnection,
   before: PlantingOrder,
@@ -91,16 +91,16 @@ const recordOne = async (
     return { stage: fact.stage, outcome: "repeated", reason: null };
   }
   await settle(transaction, order);
-  const kept = (await listFacts(transaction, order.id)).find(
+  const stored = (await listFacts(transaction, order.id)).find(
     (candidate) => candidate.stage === fact.stage && candidate.digest === digest,
   );
-  return { stage: fact.stage, outcome: kept?.state ?? "waiting", reason: kept?.reason ?? null };
+  return { stage: fact.stage, outcome: stored?.state ?? "waiting", reason: stored?.reason ?? null };
 };
 
 /**
- * Records what was reported of an order, all of it in one transaction: milestones in whatever order and however often
- * they come, and the tallies that they change.
- * @throws DomainError record_not_found, or request_invalid when a fact has not happened yet
+ * Records reported facts of an order, and the tallies that they change, in one transaction. Facts may come in any order
+ * and repeatedly.
+ * @throws DomainError record_not_found, or request_invalid if a fact is dated in the future
  */
 export const recordPlantingFacts = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },

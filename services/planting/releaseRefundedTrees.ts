@@ -4,8 +4,8 @@ import { addToTally } from "../../db/planting/tallies.ts";
 import { tallyChange } from "../../domain/planting/tally.ts";
 
 /**
- * Takes refunded trees out of what their account has planted. Trees that no order holds yet are simply not gathered.
- * To be called under the registration's lock, which keeps a gathering away meanwhile.
+ * Subtracts refunded trees from the account's planted trees. Trees that are in no order are simply never ordered.
+ * The caller must hold the registration's lock, so that no order is created of its trees meanwhile.
  */
 export const releaseRefundedTrees = async (
   transaction: DatabaseTransactionConnection,

@@ -1,17 +1,15 @@
 import type { DatabasePool } from "slonik";
-import type { z } from "zod";
 import type { FactSource } from "../../db/planting/facts.ts";
 import { findPlantingOrderByPublicId } from "../../db/planting/orders.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
-import type { plantingReport } from "../../domain/planting/fact.ts";
+import type { PlantingReport } from "../../domain/planting/fact.ts";
 import type { RecordedFact } from "./recordPlantingFacts.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
 
 /**
- * Records what somebody has reported of an order by its public id.
- * @param deps.wakeOrder tells the order's workflow; it would find out by itself later
- * @throws DomainError record_not_found or request_invalid, and then nothing of the report is on record
+ * Records a report by a partner or an operator and wakes the order's workflow.
+ * @throws DomainError record_not_found or request_invalid; nothing of the report is recorded then
  */
 export const reportPlanting = async (
   deps: {
@@ -19,7 +17,7 @@ export const reportPlanting = async (
     readonly clock: Clock;
     readonly wakeOrder: (orderId: number) => Promise<void>;
   },
-  report: z.output<typeof plantingReport>,
+  report: PlantingReport,
   source: FactSource,
 ): Promise<readonly RecordedFact[]> => {
   const order = await findPlantingOrderByPublicId(deps.db, report.order);

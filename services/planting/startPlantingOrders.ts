@@ -2,14 +2,14 @@ import type { CommonQueryMethods } from "slonik";
 import { listPlantingOrdersToStart, markPlantingOrdersStarted } from "../../db/planting/orders.ts";
 import type { Clock } from "../../domain/clock.ts";
 
-/** Child workflows started side by side: a small Temporal server manages some sixty a second. */
-const STARTED_AT_ONCE = 50;
+/** A small Temporal server starts about sixty child workflows a second. */
+const STARTS_PER_PAGE = 50;
 
 type Dependencies = { readonly db: CommonQueryMethods; readonly clock: Clock };
 
 /**
- * The next planting orders that need a workflow: new ones, and those whose own seems lost.
- * @param deps.plantingOrderLostMs after how long without a look an order's workflow counts as lost
+ * Finds the next planting orders that need a workflow: new ones, and those whose workflow is lost.
+ * @param deps.plantingOrderLostMs the time without a poll after which a workflow counts as lost
  */
 export const findPlantingOrdersToStart = ({
   db,
@@ -19,10 +19,9 @@ export const findPlantingOrdersToStart = ({
   listPlantingOrdersToStart(
     db,
     new Date(clock.now().getTime() - plantingOrderLostMs),
-    STARTED_AT_ONCE,
+    STARTS_PER_PAGE,
   );
 
-/** Keeps that the orders have their workflows now. */
 export const recordPlantingOrdersStarted = (
   { db, clock }: Dependencies,
   orderIds: readonly number[],

@@ -96,7 +96,7 @@ export const startStandaloneApi = async (
     }),
     validateCharity = createCharityValidator(temporal),
     rateWindowMs = 1,
-    planting = createTestPlanting(db),
+    planting = createTestPlanting(),
     publicBaseUrl = null,
     plantingCallbackSecret = null,
     wakeOrder = async (orderId) => {

@@ -73,7 +73,7 @@ export const startStoreApi = async (
       settings: CATALOGUE_ONLY,
     }),
     validateCharity = createCharityValidator(unreachableTemporal()),
-    planting = createTestPlanting(db),
+    planting = createTestPlanting(),
   }: {
     readonly db: DatabasePool;
     readonly clock?: Clock;

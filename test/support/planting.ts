@@ -1,4 +1,3 @@
-import type { DatabasePool } from "slonik";
 import type { TimelineShape } from "../../domain/planting/order.ts";
 import { createPlanting } from "../../providers/planting/createPlanting.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
@@ -6,17 +5,14 @@ import type { Planting } from "../../providers/planting/createPlanting.ts";
 /** How long each stage of the tests' simulated partner takes. */
 export const STAGE_MS = 60_000;
 
-export const createTestPlanting = (
-  db: DatabasePool,
-  {
-    partner = "simulated",
-    timeline = "allocations",
-  }: {
-    readonly partner?: "simulated" | "manual";
-    readonly timeline?: TimelineShape;
-  } = {},
-): Planting =>
-  createPlanting(db, {
+export const createTestPlanting = ({
+  partner = "simulated",
+  timeline = "allocations",
+}: {
+  readonly partner?: "simulated" | "manual";
+  readonly timeline?: TimelineShape;
+} = {}): Planting =>
+  createPlanting({
     treeMapper: null,
     partner,
     partnerName: "North Coast Planting",

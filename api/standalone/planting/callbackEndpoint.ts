@@ -52,7 +52,7 @@ export const callbackEndpoint = ({
         {
           code: "request_invalid",
           when: "Something in the report is not as it must be; nothing of it was recorded.",
-          example: "facts.0.occurred_at: must be an instant such as 2026-05-01T12:00:00Z",
+          example: "facts.0.occurred_at: must be a timestamp such as 2026-05-01T12:00:00Z",
         },
         {
           code: "signature_invalid",

@@ -3,10 +3,9 @@ import type { PlantingFact } from "../../../domain/planting/fact.ts";
 import type { PlantingPartner } from "../partner.ts";
 import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";
 
-/** What evidence calls the partner where no other name is set. */
 export const SIMULATED_PARTNER_NAME = "Simulated planting partner";
 
-/** How long after the stage before it each stage is reached. */
+/** The time from the previous stage to each stage. */
 export type SimulatedDurations = {
   readonly allocationMs: number;
   readonly plantingMs: number;
@@ -14,9 +13,8 @@ export type SimulatedDurations = {
 };
 
 /**
- * A partner that plants nothing: it walks an order through its stages on a timetable, with made-up sites, crews, photos
- * and assessors that depend on the order alone. It keeps nothing, since each stage is timed from the one before it that is on
- * record.
+ * A partner that plants nothing. It takes an order through its stages on a schedule, with made-up sites, crews, photos and
+ * assessors that depend on the order alone. It is stateless: each stage is timed from the recorded previous one.
  */
 export const createSimulatedPartner = ({
   name,
@@ -55,16 +53,16 @@ export const createSimulatedPartner = ({
     timeline,
     isVerificationPolled: true,
     placeOrder: ({ publicId }) => Promise.resolve(`simulated/${publicId}`),
-    fetchUpdates: ({ publicId, treeCount, createdAt, reached }, now) => {
-      const instants = new Map(reached.map(({ stage, occurredAt }) => [stage, occurredAt]));
-      let last = instants.get("funds_distributed") ?? createdAt;
+    fetchUpdates: ({ publicId, treeCount, createdAt, reached }, { now }) => {
+      const reachedAt = new Map(reached.map(({ stage, occurredAt }) => [stage, occurredAt]));
+      let last = reachedAt.get("funds_distributed") ?? createdAt;
       const facts: PlantingFact[] = [];
       for (const { stage, afterMs, simulate } of steps) {
-        const due = instants.get(stage) ?? new Date(last.getTime() + afterMs);
+        const due = reachedAt.get(stage) ?? new Date(last.getTime() + afterMs);
         if (due > now) {
           return Promise.resolve({ facts, nextPollMs: due.getTime() - now.getTime() });
         }
-        if (!instants.has(stage)) {
+        if (!reachedAt.has(stage)) {
           facts.push(simulate({ publicId, treeCount }, due));
         }
         last = due;

@@ -3,7 +3,7 @@ import { chooseBySeed } from "../../../domain/planting/seededChoice.ts";
 import { SIMULATED_SITES } from "./sites.ts";
 import type { SimulatedSite } from "./sites.ts";
 
-/** An order too large for one crew is split over two sites. */
+/** Larger orders are split over two sites. */
 const TREES_PER_SITE = 1000;
 const PHOTOS = 4;
 
@@ -50,7 +50,7 @@ export const simulateAllocated = (order: SimulatedOrder, at: Date): PlantingFact
             : Math.floor(order.treeCount / sites.length),
         planting_site: withoutSpecies(site),
         crew: {
-          // No person, so no name.
+          // There is no such person, so no name is made up.
           leader: `Crew leader ${choice.between(1, 40)}`,
           style: choice.pick(CREW_STYLES),
           total_members: members,
@@ -94,7 +94,7 @@ export const simulateVerified = (
     planting_site: withoutSpecies(site),
     assessor_name: `Assessor ${choice.between(1, 20)}`,
     verifier: "Simulated verifier",
-    // An order may be as large as a number can be exactly.
+    // An order may already have the largest safe integer of trees.
     session_total_planted: Math.min(
       order.treeCount + choice.between(0, 400),
       Number.MAX_SAFE_INTEGER,

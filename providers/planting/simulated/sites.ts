@@ -1,6 +1,6 @@
 import type { ReportedSite } from "../../../domain/planting/fact.ts";
 
-/** A made-up site in a landscape where such trees are planted, and what grows there. */
+/** A made-up site in a region where such trees are planted. */
 export type SimulatedSite = ReportedSite & { readonly species: readonly string[] };
 
 const site = (given: Omit<SimulatedSite, "organization_name" | "main_image">): SimulatedSite => ({

@@ -1,13 +1,12 @@
-import type { PlantingClaim } from "../../../db/planting/claims.ts";
-import { address, name as nameOf } from "../../../domain/planting/fact.ts";
+import { link, name as nameOf } from "../../../domain/planting/fact.ts";
 import type { PlantingFactOf, ReportedSite } from "../../../domain/planting/fact.ts";
 import type { PlantingPartner } from "../partner.ts";
-import { middleOf, readTreeMapper, treesOf } from "./readTreeMapper.ts";
+import { centerOf, readTreeMapper, treesOf } from "./readTreeMapper.ts";
 import type { Intervention, TreeMapperAccess, TreeMapperProject } from "./readTreeMapper.ts";
 
 const MEDIA = 20;
 
-/** TreeMapper tells nothing of crews. */
+/** TreeMapper has no crews. */
 const NO_CREW = { leader: "", style: "", total_members: 0, women_members: 0 };
 
 const countries = new Intl.DisplayNames(["en"], { type: "region" });
@@ -17,28 +16,28 @@ const countryOf = (code: string | null | undefined): string =>
     ? (countries.of(code) ?? code)
     : "Unknown";
 
-/** What people type in for a name may be blank or a novel. */
+/** Names are typed in by people, and may be blank or too long. */
 const isName = (text: string | undefined): text is string => nameOf().safeParse(text).success;
 
-/** What stands where an image should be may be a file's name; addresses of ours are not TreeMapper's to give. */
+/** Image fields may hold file names. Paths are rejected too, because they would refer to this service. */
 const isImage = (text: string | null | undefined): text is string =>
-  /^https?:/u.test(text ?? "") && address().safeParse(text).success;
+  /^https?:/u.test(text ?? "") && link().safeParse(text).success;
 
-/** A planting with its place, and trees of it. */
+/** Trees of a planting, with their site. */
 type Located = {
   readonly planting: Intervention;
   readonly trees: number;
   readonly site: ReportedSite;
 };
 
-/** Plantings that are nowhere prove nothing to anybody and are left out until TreeMapper knows where they are. */
+/** Returns the site of a planting; nothing while TreeMapper does not know its location. */
 const locate = (
   { project, sites }: TreeMapperProject,
   planting: Intervention,
 ): readonly Located[] => {
   const site = sites.find(({ uid }) => uid === planting.plantProjectSite);
-  const middle = middleOf(site?.location) ?? middleOf(planting.geometry);
-  if (!middle) {
+  const center = centerOf(site?.location) ?? centerOf(planting.geometry);
+  if (!center) {
     return [];
   }
   const projectName = isName(project.name) ? project.name : project.uid;
@@ -54,7 +53,7 @@ const locate = (
         region: projectName,
         country: countryOf(project.country),
         forest_type: project.ecosystem?.includes("mangrove") === true ? "mangrove" : "terrestrial",
-        ...middle,
+        ...center,
         main_image: isImage(site?.image) ? site.image : "",
       },
     },
@@ -75,13 +74,13 @@ const allocatedFact = (credited: readonly Located[], at: Date): PlantingFactOf<"
 
 const mediaOf = ({ planting }: Located): PlantingFactOf<"planted">["media"] =>
   [planting, ...(planting.sampleInterventions ?? [])].flatMap(({ id, geometry, coordinates }) => {
-    const middle = middleOf(geometry) ?? middleOf(planting.geometry);
+    const center = centerOf(geometry) ?? centerOf(planting.geometry);
     const urls = (coordinates ?? []).flatMap(({ image }) =>
       isImage(image) && image.startsWith("https://") ? [image] : [],
     );
-    return middle
+    return center
       ? urls.map((url, index) =>
-          Object.assign({}, middle, {
+          Object.assign({}, center, {
             reference: `${id}/${index + 1}`,
             type: "photo" as const,
             url,
@@ -98,22 +97,16 @@ const plantedFact = (credited: readonly Located[], at: Date): PlantingFactOf<"pl
 });
 
 /**
- * A planting project that keeps its records in TreeMapper. Its API takes no orders and knows of none, so an order is credited
- * with trees that the project has recorded as planted since the order was made, each tree to one order only. When all are
- * there the order is allocated and planted; verification is not TreeMapper's business and comes by report.
- * @param claim credits an order, see db/planting/claims.ts
+ * A planting project that keeps its records in TreeMapper. The API is read-only and has no orders, so an order is credited
+ * with trees that the project has recorded as planted since the order was created. An order with all its trees is
+ * allocated and planted. TreeMapper records no verification; it has to be reported.
  */
 export const createTreeMapperPartner = ({
   name,
   access,
-  claim,
 }: {
   readonly name: string;
   readonly access: TreeMapperAccess;
-  readonly claim: (
-    order: { readonly id: number; readonly treeCount: number },
-    records: readonly PlantingClaim[],
-  ) => Promise<readonly PlantingClaim[]>;
 }): PlantingPartner => ({
   kind: "treemapper",
   name,
@@ -123,7 +116,7 @@ export const createTreeMapperPartner = ({
     const { project } = await readTreeMapper(access, signal);
     return `${project.uid}/${publicId}`;
   },
-  fetchUpdates: async ({ id, treeCount, createdAt, reached }, now, signal) => {
+  fetchUpdates: async ({ treeCount, createdAt, reached }, { now, signal, claimTrees }) => {
     if (reached.some(({ stage }) => stage === "planted")) {
       return { facts: [], nextPollMs: null };
     }
@@ -133,8 +126,7 @@ export const createTreeMapperPartner = ({
       ({ planting: { interventionStartDate, interventionEndDate } }) =>
         interventionStartDate >= createdAt && interventionEndDate <= now,
     );
-    const claims = await claim(
-      { id, treeCount },
+    const claims = await claimTrees(
       since.map(({ planting, trees }) => ({ reference: planting.id, trees })),
     );
     const credited = claims.flatMap(({ reference, trees }) => {

@@ -2,9 +2,8 @@ import { geoCentroid } from "d3-geo";
 import { z } from "zod";
 
 /*
- * TreeMapper's public API as its documentation (Plant-for-the-Planet-org/treemapper-docs, api-integration.md) describes
- * it: read-only, one project per key, every answer in an envelope, records some minutes old. Instants come without a zone
- * and are taken for UTC.
+ * TreeMapper's public API, by its documentation (Plant-for-the-Planet-org/treemapper-docs, api-integration.md): read-only,
+ * one project per key, each response in an envelope, records a few minutes old. Times without a zone are read as UTC.
  */
 
 const TIMEOUT_MS = 15_000;
@@ -21,15 +20,15 @@ const geometry = z.discriminatedUnion("type", [
 ]);
 type Geometry = z.output<typeof geometry>;
 
-/** A shape that we cannot read says as much of a place as none; the record beside it may still be good. */
-const place = geometry.nullish().catch(null);
+/** An unreadable shape counts as absent, so that the rest of the record remains usable. */
+const location = geometry.nullish().catch(null);
 
-const instant = z
+const timestamp = z
   .string()
   .transform(
     (text) => new Date(/[zZ]|[+-]\d{2}:\d{2}$/u.test(text) ? text : `${text.replace(" ", "T")}Z`),
   )
-  .refine((date) => !Number.isNaN(date.getTime()), "is no instant");
+  .refine((date) => !Number.isNaN(date.getTime()), "is not a timestamp");
 
 const project = z.object({
   uid: z.string(),
@@ -41,7 +40,7 @@ const project = z.object({
 const site = z.object({
   uid: z.string(),
   name: z.string(),
-  location: place,
+  location,
   image: z.string().nullish(),
 });
 
@@ -51,10 +50,10 @@ const intervention = z.object({
   id: z.string(),
   type: z.string(),
   scientificName: z.string().nullish(),
-  interventionStartDate: instant,
-  interventionEndDate: instant,
+  interventionStartDate: timestamp,
+  interventionEndDate: timestamp,
   plantProjectSite: z.string().nullish(),
-  geometry: place,
+  geometry: location,
   coordinates: z.array(image).nullish(),
   plantedSpecies: z
     .array(z.object({ scientificName: z.string().nullish(), treeCount: z.int().min(0) }))
@@ -63,7 +62,7 @@ const intervention = z.object({
     .array(
       z.object({
         id: z.string(),
-        geometry: place,
+        geometry: location,
         coordinates: z.array(image).nullish(),
       }),
     )
@@ -74,7 +73,7 @@ export type Intervention = z.output<typeof intervention>;
 export type TreeMapperProject = {
   readonly project: z.output<typeof project>;
   readonly sites: readonly z.output<typeof site>[];
-  /** Only those that planted something, oldest first. */
+  /** Interventions that planted trees, oldest first. */
   readonly plantings: readonly Intervention[];
 };
 
@@ -92,7 +91,7 @@ const read = async <Schema extends z.ZodType>(
     signal: AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]),
   });
   if (!response.ok) {
-    throw new Error(`TreeMapper answered ${response.status} to ${path}.`);
+    throw new Error(`TreeMapper returned ${response.status} for ${path}.`);
   }
   const { data } = z.object({ data: z.unknown() }).parse(await response.json());
   return schema.parse(data);
@@ -104,32 +103,32 @@ const PLANTING_TYPES = new Set([
   "enrichment-planting",
 ]);
 
-/** Trees that an intervention planted. */
+/** Returns the number of trees that an intervention planted. */
 export const treesOf = ({ type, plantedSpecies }: Intervention): number =>
   type === "single-tree-registration"
     ? 1
     : (plantedSpecies ?? []).reduce((sum, { treeCount }) => sum + treeCount, 0);
 
-/** Where something is: a point, or the middle of an area; null when that is nowhere on Earth. */
-export const middleOf = (
+/** Returns a point, or the center of an area; null if it is not on Earth. */
+export const centerOf = (
   shape: Geometry | null | undefined,
 ): { readonly latitude: number; readonly longitude: number } | null => {
   if (!shape) {
     return null;
   }
-  const [longitude, latitude] = shape.type === "Point" ? shape.coordinates : outlineMiddle(shape);
-  // An area without corners has no number for a middle, and fails this as well.
+  const [longitude, latitude] = shape.type === "Point" ? shape.coordinates : ringCenter(shape);
+  // An area without corners has NaN as its center and fails this test too.
   return Math.abs(latitude) <= 90 && Math.abs(longitude) <= 180 ? { latitude, longitude } : null;
 };
 
-/** The rings are not always wound as spherical geometry wants, so the corners of the first one are averaged on the sphere. */
-const outlineMiddle = (shape: Exclude<Geometry, { type: "Point" }>): readonly [number, number] => {
+/** Averages the corners of the first ring on the sphere, because rings are not always wound as spherical geometry requires. */
+const ringCenter = (shape: Exclude<Geometry, { type: "Point" }>): readonly [number, number] => {
   const ring = shape.type === "Polygon" ? shape.coordinates[0] : shape.coordinates[0]?.[0];
   const corners = (ring ?? []).slice(0, -1).map(([x, y]): [number, number] => [x, y]);
   return geoCentroid({ type: "MultiPoint", coordinates: corners });
 };
 
-/** Reads what a key may see: the project, its sites and what was planted. */
+/** Reads the project of a key, its sites and its plantings. */
 export const readTreeMapper = async (
   access: TreeMapperAccess,
   signal: AbortSignal,
@@ -140,7 +139,7 @@ export const readTreeMapper = async (
     read(access, "interventions", z.array(z.unknown()), signal),
   ]);
   const plantings = interventions
-    // Other kinds of work (fire breaks, removals) have other fields and prove no tree.
+    // Other interventions (fire breaks, removals) have other fields and plant nothing.
     .filter((each) => PLANTING_TYPES.has(z.object({ type: z.string() }).parse(each).type))
     .map((each) => intervention.parse(each))
     .filter((each) => treesOf(each) > 0)

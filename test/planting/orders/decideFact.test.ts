@@ -80,7 +80,7 @@ test(
   "allocations",
   [distributed, allocated],
   fact("allocated", 0, "other"),
-  { state: "contradiction", reason: "allocated is on record with other details" },
+  { state: "contradiction", reason: "allocated is already recorded with different details" },
 );
 test(
   "other details contradict before anything is missing or dated wrongly",
@@ -88,7 +88,7 @@ test(
   "allocations",
   [planted],
   fact("planted", -9 * DAY_MS),
-  { state: "contradiction", reason: "planted is on record with other details" },
+  { state: "contradiction", reason: "planted is already recorded with different details" },
 );
 test(
   "what lacks an earlier stage waits, however wrongly it is dated",
@@ -115,7 +115,7 @@ test(
   {
     state: "contradiction",
     reason:
-      "allocated is dated 2026-04-29T23:59:59.999Z, funds_distributed 2026-05-01T00:00:00.000Z",
+      "allocated is dated 2026-04-29T23:59:59.999Z, but funds_distributed 2026-05-01T00:00:00.000Z",
   },
 );
 test(
@@ -135,7 +135,7 @@ test(
   {
     state: "contradiction",
     reason:
-      "planted is dated 2026-05-02T00:00:00.001Z, planted_and_verified 2026-05-01T00:00:00.000Z",
+      "planted is dated 2026-05-02T00:00:00.001Z, but planted_and_verified 2026-05-01T00:00:00.000Z",
   },
 );
 test(
@@ -154,7 +154,8 @@ test(
   fact("planted", 3.5 * DAY_MS),
   {
     state: "contradiction",
-    reason: "planted is dated 2026-05-04T12:00:00.000Z, funds_distributed 2026-05-06T00:00:00.000Z",
+    reason:
+      "planted is dated 2026-05-04T12:00:00.000Z, but funds_distributed 2026-05-06T00:00:00.000Z",
   },
 );
 

@@ -114,8 +114,8 @@ test.serial(
       env: { DATABASE_URL: t.context.databaseUrl },
     });
     t.is(shown.exitCode, 0);
-    t.regex(shown.stdout, /planted is on record with other details/u);
-    t.regex(shown.stdout, /planted_and_verified is dated 2026-05-20.*, planted 2026-06-01/u);
+    t.regex(shown.stdout, /planted is already recorded with different details/u);
+    t.regex(shown.stdout, /planted_and_verified is dated 2026-05-20.*, but planted 2026-06-01/u);
   },
 );
 
@@ -186,7 +186,7 @@ test.serial(
     t.is(run.exitCode, 1);
     t.regex(run.stderr, /women_members must not exceed total_members/u);
     t.regex(run.stderr, /Unrecognized key: "notes"/u);
-    t.regex(run.stderr, /facts\.1\.occurred_at: must be an instant/u);
+    t.regex(run.stderr, /facts\.1\.occurred_at: must be a timestamp/u);
     t.is((await listFacts(t.context.db, order.id)).length, 1);
     const unknown = await runImpact(["evidence", "record", "-"], {
       env,

@@ -66,7 +66,7 @@ const setUp = async (
   const activities = createPlantingActivities({
     db,
     clock,
-    planting: createPlanting(db, {
+    planting: createPlanting({
       treeMapper: null,
       partner,
       partnerName: null,

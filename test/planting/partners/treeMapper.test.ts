@@ -7,7 +7,7 @@ import {
   placePlantingOrder,
 } from "../../../services/planting/pollPlantingOrder.ts";
 import { createPlantingOrders } from "../../../services/planting/createPlantingOrders.ts";
-import { claimPlantings } from "../../../db/planting/claims.ts";
+import { claimTrees } from "../../../services/planting/claimTrees.ts";
 import { listFacts } from "../../../db/planting/facts.ts";
 import { listPlantedSites } from "../../../db/planting/tallies.ts";
 import { sql } from "../../../db/sql.ts";
@@ -104,7 +104,7 @@ const start = async (t: ExecutionContext<DatabaseContext>, apiKey = KEY) => {
   const setup = await setUpPlanting(db, { start: "2026-07-01T10:00:00.000Z" });
   const deps = {
     ...setup.deps,
-    planting: createPlanting(db, {
+    planting: createPlanting({
       partner: "treemapper",
       partnerName: "Yamuna Growers",
       treeMapper: { apiKey, apiBase: server.apiBase },
@@ -218,7 +218,7 @@ test.serial(
     const { state, setup, order, look } = await start(t);
     const id = await order(100);
     setup.clock.set("2026-07-10T10:00:00.000Z");
-    await claimPlantings(t.context.db, "treemapper", { id, treeCount: 100 }, [
+    await claimTrees(t.context, { id, partner: "treemapper", treeCount: 100 }, [
       { reference: "gone", trees: 60 },
       { reference: "stays", trees: 40 },
     ]);
@@ -310,10 +310,10 @@ test.serial("a partner that is down or refuses the key is asked again later", as
   const { state, order, look, factsOf } = await start(t);
   const id = await order(5);
   state.status = 503;
-  await t.throwsAsync(look(id), { message: /TreeMapper answered 503/u });
+  await t.throwsAsync(look(id), { message: /TreeMapper returned 503/u });
   state.status = 200;
   await look(id);
   t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
   const refused = await start(t, "tm_wrong");
-  await t.throwsAsync(refused.order(5), { message: /TreeMapper answered 401/u });
+  await t.throwsAsync(refused.order(5), { message: /TreeMapper returned 401/u });
 });

@@ -164,7 +164,7 @@ test.serial(
   async (t) => {
     const { db } = t.context;
     const clock = createMovableClock("2026-05-01T10:00:00.000Z");
-    const planting = createTestPlanting(t.context.db);
+    const planting = createTestPlanting();
     const { get, post } = await startStoreApi(t, { db, clock, planting });
     const store = await createTestStore(db, { balanceCents: 1000 });
     await post("/app/api/plant", store.live, { trees: 3 });

@@ -1,0 +1,76 @@
+import test from "ava";
+import { creditOrder } from "../../../domain/planting/creditOrder.ts";
+import type { Claim, RecordedTrees } from "../../../domain/planting/creditOrder.ts";
+
+const ORDER = { id: 1, treeCount: 100 };
+
+const record = (reference: string, trees: number): RecordedTrees => ({ reference, trees });
+const own = (reference: string, trees: number): Claim => ({ reference, trees, orderId: ORDER.id });
+const other = (reference: string, trees: number, orderId = 2): Claim => ({
+  reference,
+  trees,
+  orderId,
+});
+
+const credits = test.macro({
+  exec: (
+    t,
+    records: readonly RecordedTrees[],
+    claims: readonly Claim[],
+    expected: readonly RecordedTrees[],
+  ) => {
+    t.deepEqual(creditOrder(ORDER, records, claims), expected);
+  },
+  title: (title = "") => title,
+});
+
+test("an order without records is credited with nothing", credits, [], [], []);
+test(
+  "records are used up in order, until the order has its trees",
+  credits,
+  [record("a", 60), record("b", 30), record("c", 50), record("d", 5)],
+  [],
+  [record("a", 60), record("b", 30), record("c", 10)],
+);
+test(
+  "trees of other orders are not credited again",
+  credits,
+  [record("a", 60), record("b", 100)],
+  [other("a", 40), other("a", 20, 3), other("b", 70)],
+  [record("b", 30)],
+);
+test(
+  "a record that shrank below its claims is credited to no further order",
+  credits,
+  [record("a", 10), record("b", 5)],
+  [other("a", 40)],
+  [record("b", 5)],
+);
+test(
+  "an incomplete order gets the trees by which its record grew",
+  credits,
+  [record("a", 90)],
+  [own("a", 60)],
+  [record("a", 90)],
+);
+test(
+  "an incomplete order loses trees by which its record shrank",
+  credits,
+  [record("a", 40)],
+  [own("a", 60)],
+  [record("a", 40)],
+);
+test(
+  "a complete order keeps its trees, whatever is recorded before or corrected after them",
+  credits,
+  [record("new", 100), record("a", 10), record("b", 40)],
+  [own("a", 60), own("b", 40)],
+  [record("a", 60), record("b", 40)],
+);
+test(
+  "a complete order is credited anew when one of its records is deleted",
+  credits,
+  [record("b", 40), record("c", 30)],
+  [own("a", 60), own("b", 40)],
+  [record("b", 40), record("c", 30)],
+);
