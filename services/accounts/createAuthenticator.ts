@@ -5,30 +5,35 @@ import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { findCaller } from "../../db/accounts/apiKeys.ts";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
 
-/** Half of what is promised: a revoked key stops within five seconds in every process. */
+/** Half of the promise that every process rejects a revoked key within five seconds. */
 const CACHED_MS = 2500;
 const MAXIMUM_CACHED = 10_000;
 
-/** Tells whose key it is, null for a key that is unknown, revoked or another interface's. */
+/** Returns the caller of a key; null if the key is unknown, revoked or of the other interface. */
 export type Authenticate = (key: string) => Promise<Caller | null>;
 
 /**
- * Looks keys up by their SHA-256 and remembers the known ones for a short while. Unknown ones are looked up each time,
- * so that a new key works at once.
+ * Looks keys up by their SHA-256 and caches known ones briefly. Unknown keys are looked up each time, so that a new key
+ * works immediately.
+ * @param nowMs a monotonic clock, so that setting the system clock back does not prolong the cache
  */
 export const createAuthenticator = ({
   db,
   accountType,
   cachedMs = CACHED_MS,
+  nowMs = () => performance.now(),
 }: {
   readonly db: DatabasePool;
   readonly accountType: AccountType;
   readonly cachedMs?: number;
+  readonly nowMs?: () => number;
 }): Authenticate => {
   const callers = new LRUCache<string, Caller>({
     max: MAXIMUM_CACHED,
     ttl: cachedMs,
-    // Concurrent requests with one key share one look-up.
+    ttlResolution: 0,
+    perf: { now: nowMs },
+    // Concurrent requests with one key share one lookup.
     fetchMethod: async (digest) =>
       (await findCaller(db, Buffer.from(digest, "hex"), accountType)) ?? undefined,
   });
