@@ -3,13 +3,13 @@ import type { ImpactFilter } from "../../domain/stores/customers.ts";
 import { normalizeCustomerId } from "../../domain/stores/customers.ts";
 import { sql } from "../sql.ts";
 
-/** A pattern that finds the text itself: what LIKE gives a meaning has none. */
-const literally = (text: string): string => text.replaceAll(/[\\%_]/gu, String.raw`\$&`);
+/** Escapes the characters that have a meaning in LIKE patterns. */
+const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.raw`\$&`);
 
 const column = (table: string, name: string): FragmentSqlToken =>
   sql.fragment`${sql.identifier([table, name])}`;
 
-/** The filter's conditions on a table with a customer's and an order's columns, each in the form of its index. */
+/** Returns a filter's conditions on a table with customer and order columns, each in the form that its index serves. */
 export const customerConditions = (
   table: "registration" | "donation",
   filter: ImpactFilter,
@@ -19,20 +19,20 @@ export const customerConditions = (
   const id = column(table, "customer_id");
   const createdAt = column(table, "created_at");
   const conditions: FragmentSqlToken[] = (filter.emails ?? []).map(
-    (address) => sql.fragment`lower(${email}) = lower(${address})`,
+    (given) => sql.fragment`lower(${email}) = lower(${given})`,
   );
   if (filter.name !== undefined) {
-    conditions.push(sql.fragment`${name} ILIKE ${`%${literally(filter.name)}%`}`);
+    conditions.push(sql.fragment`${name} ILIKE ${`%${escapeLike(filter.name)}%`}`);
   }
   if (filter.exactName !== undefined) {
-    conditions.push(sql.fragment`${name} ILIKE ${literally(filter.exactName)}`);
+    conditions.push(sql.fragment`${name} ILIKE ${escapeLike(filter.exactName)}`);
   }
   if (filter.id !== undefined) {
     conditions.push(sql.fragment`${id} = ${filter.id}`);
   }
   if (filter.any !== undefined) {
     conditions.push(sql.fragment`(
-      ${name} ILIKE ${`%${literally(filter.any)}%`}
+      ${name} ILIKE ${`%${escapeLike(filter.any)}%`}
       OR lower(${email}) = lower(${filter.any})
       OR ${id} = ${normalizeCustomerId(filter.any)}
     )`);

@@ -21,7 +21,7 @@ const storeRow = z.strictObject({
   createdAt: z.date(),
 });
 
-/** A store account's own side; the id is the account's. */
+/** `id` is the id of the store's account. */
 export type Store = Readonly<z.output<typeof storeRow>>;
 
 const selectStore = sql.fragment`
@@ -50,7 +50,7 @@ export const findStore = (db: CommonQueryMethods, id: string): Promise<Store | n
     WHERE store.account_id = ${id}
   `);
 
-/** The store that a client names by its domain in normal form. */
+/** @param domain in the form that `normalizeDomain` returns */
 export const findStoreByDomain = (db: CommonQueryMethods, domain: string): Promise<Store | null> =>
   db.maybeOne(sql.type(storeRow)`
     ${selectStore}
@@ -69,8 +69,8 @@ export const listStores = (db: CommonQueryMethods): Promise<readonly Store[]> =>
     ORDER BY account.created_at, store.account_id
   `);
 
-/** The refusal that a taken name is. */
-const asRefusal = (error: unknown): unknown => {
+/** Converts a violated unique constraint into the error for the caller. */
+const asDomainError = (error: unknown): unknown => {
   if (error instanceof UniqueIntegrityConstraintViolationError) {
     const taken = { store_domain: "domain", store_user_id: "user id" }[error.constraint ?? ""];
     if (taken !== undefined) {
@@ -82,7 +82,7 @@ const asRefusal = (error: unknown): unknown => {
   return error;
 };
 
-/** @throws DomainError request_invalid when another store has the domain or the user id */
+/** @throws DomainError request_invalid if another store has the domain or the user id */
 export const insertStore = async (
   db: CommonQueryMethods,
   store: Omit<Store, "balanceCents" | "createdAt" | "uninstalledAt">,
@@ -100,7 +100,7 @@ export const insertStore = async (
       )
     `);
   } catch (error) {
-    throw asRefusal(error);
+    throw asDomainError(error);
   }
   await db.query(sql.typeAlias("void")`
     INSERT INTO store_balance (account_id)
@@ -108,10 +108,7 @@ export const insertStore = async (
   `);
 };
 
-/**
- * Notes when a store was uninstalled.
- * @returns whether it was installed until now; otherwise nothing has changed
- */
+/** Returns false, and changes nothing, if the store was uninstalled before. */
 export const markStoreUninstalled = async (
   db: CommonQueryMethods,
   id: string,
@@ -125,20 +122,17 @@ export const markStoreUninstalled = async (
   return rowCount > 0;
 };
 
-/** What an operator may change of a store; what is absent stays. */
+/** Absent columns stay unchanged. */
 export type StoreChanges = {
   readonly [
     Name in Exclude<keyof Store, "id" | "domain" | "uninstalledAt" | "balanceCents" | "createdAt">
   ]?: Store[Name] | undefined;
 } & {
-  /** Null installs it again. */
+  /** Null reinstalls the store. */
   readonly uninstalledAt?: null;
 };
 
-/**
- * Changes a store.
- * @throws DomainError request_invalid when another store has the user id
- */
+/** @throws DomainError request_invalid if another store has the user id */
 export const updateStore = async (
   db: CommonQueryMethods,
   id: string,
@@ -168,6 +162,6 @@ export const updateStore = async (
       WHERE account_id = ${id}
     `);
   } catch (error) {
-    throw asRefusal(error);
+    throw asDomainError(error);
   }
 };

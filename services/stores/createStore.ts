@@ -13,14 +13,14 @@ export type NewStore = Pick<
   Store,
   "domain" | "organizationId" | "treePriceCents" | "bottlePriceCents" | "lowBalanceCents"
 > & {
-  /** The store's own id where null. */
+  /** Null for the store's own id. */
   readonly userId: string | null;
 };
 
 /**
- * Creates a store with an empty balance and one key for each mode. The keys are in this answer and nowhere else.
- * @throws DomainError request_invalid for a domain that is none or a name that is taken, record_not_found for an
- *   unknown organization
+ * Creates a store with an empty balance and one key for each mode. The keys are returned here only.
+ * @throws DomainError request_invalid for a malformed domain, or a domain or user id that another store has;
+ *   record_not_found for an unknown organization
  */
 export const createStore = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
@@ -34,7 +34,7 @@ export const createStore = (
   db.transaction(async (transaction) => {
     const domain = normalizeDomain(given.domain);
     if (domain === null) {
-      throw new DomainError("request_invalid", `${given.domain} is not a domain`);
+      throw new DomainError("request_invalid", `domain: ${given.domain} is not a domain`);
     }
     if (given.organizationId !== null) {
       await getOrganization(transaction, given.organizationId);

@@ -5,21 +5,21 @@ import type { Store } from "../../db/stores/stores.ts";
 import { findStoreByDomain, findStoreByUserId } from "../../db/stores/stores.ts";
 import { createAuthenticator } from "../accounts/createAuthenticator.ts";
 
-/** Half of what is promised: an uninstalled store is closed within five seconds in every process. */
+/** Half of the promised five seconds within which every process rejects the keys of an uninstalled store. */
 const CACHED_MS = 2500;
 const MAXIMUM_CACHED = 10_000;
 
-/** How a client names its store. */
+/** The header that names the store, and its value. */
 export type StoreName = { readonly kind: "domain" | "userId"; readonly name: string };
 
-/** Why a client may not pass, or who it is. The store's balance may be some seconds old. */
+/** Why authentication failed, or the caller. The store's balance may be a few seconds old. */
 type StoreCaller =
   | { readonly kind: "shop_unknown" | "key_invalid" }
   | { readonly kind: "known"; readonly caller: Caller; readonly store: Store };
 
 export type AuthenticateStore = (key: string, store: StoreName) => Promise<StoreCaller>;
 
-/** Tells whether a key opens a store that is installed; known keys and stores are remembered for a short while. */
+/** Creates a function that checks a key against a store. Keys and stores are cached for `cachedMs`. */
 export const createStoreAuthenticator = ({
   db,
   cachedMs = CACHED_MS,

@@ -7,7 +7,7 @@ import { DomainError } from "../../domain/errors.ts";
 export const getStore = async (db: CommonQueryMethods, id: string): Promise<Store> => {
   const store = await findStore(db, id);
   if (!store) {
-    throw new DomainError("record_not_found", `There is no store ${id}.`);
+    throw new DomainError("record_not_found", `store ${id} not found`);
   }
   return store;
 };

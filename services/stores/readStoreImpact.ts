@@ -8,12 +8,12 @@ import type { Clock } from "../../domain/clock.ts";
 import type { CustomerFilter } from "../../domain/stores/customers.ts";
 import { projectGenericCo2Kg } from "../../domain/planting/impactFactors.ts";
 
-/** What a store or one of its customers has done, reversed units and refunded donations left out. */
+/** Reversed units and refunded donations are not counted. */
 export type StoreImpactTotals = {
   readonly trees: number;
   readonly bottles: number;
   readonly donationCents: number;
-  /** Projected over the trees' lifetime, in kilograms; bottles count nothing. */
+  /** Projected over the trees' lifetime, in kilograms; bottles do not count. */
   readonly co2Kg: number;
   readonly customerScoped: boolean;
 };
@@ -36,7 +36,7 @@ const sumRecords = async (db: DatabasePool, owner: AccountMode, filter: Customer
   return { trees, bottles, donationCents };
 };
 
-/** A store's lifetime totals from their counters, or a customer's from the customer's records. */
+/** Returns a store's lifetime totals from its counters, or a customer's from the customer's records. */
 export const readStoreImpact = async (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
   owner: AccountMode,

@@ -1,23 +1,21 @@
 import type { DatabasePool } from "slonik";
-import {
-  findBalanceEntryByReference,
-  insertBalanceEntries,
-  lockBalances,
-} from "../../db/stores/balances.ts";
+import { findBalanceEntryByReference, lockBalances } from "../../db/stores/balances.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { formatCents } from "../../domain/money.ts";
+import { addToBalance } from "./addToBalance.ts";
 
 export type ToppedUp = {
   readonly balanceCents: number;
-  /** Whether the reference was known, so that nothing was added. */
+  /** Whether the reference was recorded before, so that nothing was added. */
   readonly replayed: boolean;
 };
 
 /**
- * Adds to a store's balance, or takes a mistake back with an amount below 0. The same reference twice is one top-up.
- * @throws DomainError record_not_found for an unknown store; request_invalid when the balance would leave its range or
- *   the reference stands for another amount
+ * Adds a payment to a store's balance, once per reference.
+ * @param amountCents above 0
+ * @throws DomainError record_not_found for an unknown store; request_invalid if the reference has another amount or the
+ *   balance would exceed the safe integers
  */
 export const topUpStore = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
@@ -36,44 +34,24 @@ export const topUpStore = (
   db.transaction(async (transaction) => {
     const [balance] = await lockBalances(transaction, [storeId]);
     if (!balance) {
-      throw new DomainError("record_not_found", `There is no store ${storeId}.`);
+      throw new DomainError("record_not_found", `store ${storeId} not found`);
     }
     const known =
       reference === null
         ? null
         : await findBalanceEntryByReference(transaction, storeId, reference);
-    if (known) {
-      if (known.amountCents !== amountCents) {
-        throw new DomainError(
-          "request_invalid",
-          `The reference ${reference} stands for ${formatCents(known.amountCents)} already.`,
-        );
-      }
-      return { balanceCents: balance.balanceCents, replayed: true };
-    }
-    const balanceCents = balance.balanceCents + amountCents;
-    if (balanceCents < 0 || !Number.isSafeInteger(balanceCents)) {
+    if (known && known.amountCents !== amountCents) {
       throw new DomainError(
         "request_invalid",
-        `The balance is ${formatCents(balance.balanceCents)}: it cannot become ${formatCents(balanceCents)}.`,
+        `the reference ${reference} was already used for a top-up of ${formatCents(known.amountCents)}`,
       );
     }
-    await insertBalanceEntries(
-      transaction,
-      [
-        {
-          accountId: storeId,
-          kind: amountCents < 0 ? "correction" : "topup",
-          amountCents,
-          balanceCents,
-          quantity: null,
-          registrationId: null,
-          donationId: null,
-          reference,
-          note,
-        },
-      ],
-      clock.now(),
-    );
-    return { balanceCents, replayed: false };
+    if (known) {
+      return { balanceCents: balance.balanceCents, replayed: true };
+    }
+    const entry = { kind: "topup", amountCents, reference, note } as const;
+    return {
+      balanceCents: await addToBalance(transaction, balance, entry, clock.now()),
+      replayed: false,
+    };
   });

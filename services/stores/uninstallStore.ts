@@ -5,7 +5,7 @@ import type { Clock } from "../../domain/clock.ts";
 import { getStore } from "./getStore.ts";
 
 /**
- * Closes a store. Of one that is closed already the first date stays.
+ * Marks a store as uninstalled, which rejects its keys. A store that is uninstalled already keeps its date.
  * @throws DomainError record_not_found
  */
 export const uninstallStore = (
@@ -13,6 +13,6 @@ export const uninstallStore = (
   id: string,
 ): Promise<{ readonly store: Store; readonly wasUninstalledBefore: boolean }> =>
   db.transaction(async (transaction) => {
-    const isFirst = await markStoreUninstalled(transaction, id, clock.now());
-    return { store: await getStore(transaction, id), wasUninstalledBefore: !isFirst };
+    const isNew = await markStoreUninstalled(transaction, id, clock.now());
+    return { store: await getStore(transaction, id), wasUninstalledBefore: !isNew };
   });

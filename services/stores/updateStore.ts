@@ -6,18 +6,20 @@ import type { CharityProviderName } from "../../domain/charities/charities.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { getStore } from "./getStore.ts";
 
+/** Absent settings stay unchanged. */
+export type StoreUpdate = StoreChanges & {
+  readonly charityProvider?: CharityProviderName | undefined;
+};
+
 /**
- * Changes what an operator may change of a store, all or nothing; what is absent stays.
- * @throws DomainError record_not_found for an unknown store or organization, or request_invalid when another store has
- *   the user id
+ * Changes the settings of a store, all or none.
+ * @throws DomainError record_not_found for an unknown store or organization, request_invalid if another store has the
+ *   user id
  */
 export const updateStore = (
   { db }: { readonly db: DatabasePool },
   id: string,
-  {
-    charityProvider,
-    ...changes
-  }: StoreChanges & { readonly charityProvider?: CharityProviderName | undefined },
+  { charityProvider, ...changes }: StoreUpdate,
 ): Promise<Store> =>
   db.transaction(async (transaction) => {
     if (typeof changes.organizationId === "string") {

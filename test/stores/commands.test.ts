@@ -99,7 +99,7 @@ test("a store that is uninstalled again keeps the first date", async (t) => {
   t.like(readJson(first), { uninstalled_at: "2026-05-01T10:00:00.000Z" });
   t.is(again.stdout, first.stdout);
   t.is(again.exitCode, 0);
-  t.regex(again.stderr, /uninstalled before/u);
+  t.regex(again.stderr, /already uninstalled/u);
 });
 
 test("a store is topped up, told and listed by its id and by its domain", async (t) => {
@@ -117,29 +117,42 @@ test("a store is topped up, told and listed by its id and by its domain", async 
   const payment = ["--amount", "100.50", "--reference", "invoice-1", "--note", "first"];
   t.like(await run("topup", domain, ...payment), { balance_cents: 10_050, replayed: false });
   t.like(await run("topup", id, ...payment), { balance_cents: 10_050, replayed: true });
-  t.like(await run("topup", id, "--amount", "-0.50"), { balance_cents: 10_000 });
+  t.like(await run("adjust", id, "--amount", "-0.75", "--reason", "typing error"), {
+    balance_cents: 9975,
+  });
+  t.like(await run("adjust", id, "--amount", "0.25", "--reason", "goodwill"), {
+    balance_cents: 10_000,
+  });
   await run("update", id, "--low-balance", "200", "--donations", "off");
   const { id: org } = await createTestOrganization(t.context.db);
   t.like(await run("update", id, "--org", org), { organization_id: org });
   t.like(await run("update", id, "--org", "none"), { organization_id: null });
   t.like(await run("balance", domain), { balance_cents: 10_000, low_balance: true });
-  await run("set-price", id, "--tree", "1.25");
+  await run("update", id, "--tree-price", "1.25");
   t.like(await run("show", domain), {
     prices: { tree_cents: 125, bottle_cents: 10 },
     features: { tree_planting: true, plastic_removal: true, donations: false },
   });
   const ledger = z
-    .array(z.looseObject({ kind: z.string(), amount_cents: z.number(), id: z.string() }))
+    .array(
+      z.looseObject({
+        kind: z.string(),
+        amount_cents: z.number(),
+        note: z.string(),
+        id: z.string(),
+      }),
+    )
     .parse(await run("ledger", id));
   t.deepEqual(
-    ledger.map(({ kind, amount_cents: amount }) => [kind, amount]),
+    ledger.map(({ kind, amount_cents: amount, note }) => [kind, amount, note]),
     [
-      ["correction", -50],
-      ["topup", 10_050],
+      ["correction", 25, "goodwill"],
+      ["correction", -75, "typing error"],
+      ["topup", 10_050, "first"],
     ],
   );
   const older = await run("ledger", id, "--before", ledger[0]?.id ?? "");
-  t.is(z.array(z.unknown()).parse(older).length, 1);
+  t.is(z.array(z.unknown()).parse(older).length, 2);
   const stores = z.array(z.looseObject({ id: z.string() })).parse(await run("list"));
   t.true(stores.some((store) => store.id === id));
 
@@ -176,16 +189,60 @@ test("an update of which a part is refused changes nothing", async (t) => {
   t.like(await findStore(db, id), { donations: false, treePlanting: true });
 });
 
-test("more than the balance cannot be taken back, and the message says what there is", async (t) => {
+test("top-ups and adjustments print what happened and the balance", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const domain = newDomain();
+  await runImpact(["store", "create", "--domain", domain], { env });
+  const run = async (...args: readonly string[]): Promise<string> => {
+    const done = await runImpact(["store", ...args], { env });
+    t.is(done.exitCode, 0, done.stderr);
+    return done.stdout;
+  };
+
+  const topUp = ["topup", domain, "--amount", "1020", "--reference", "invoice-1"];
+  t.is(await run(...topUp), `Topped up ${domain} by $1,020.00; balance $1,020.00\n`);
+  t.is(
+    await run(...topUp),
+    `Nothing added: the top-up invoice-1 of ${domain} was recorded before; balance $1,020.00\n`,
+  );
+  t.is(
+    await run("adjust", domain, "--amount", "-5.00", "--reason", "typing error"),
+    `Adjusted the balance of ${domain} by -$5.00; balance $1,015.00\n`,
+  );
+});
+
+test("a negative top-up is refused and the message names store adjust", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const domain = newDomain();
   await runImpact(["store", "create", "--domain", domain], { env });
   await runImpact(["store", "topup", domain, "--amount", "5"], { env });
 
-  const run = await runImpact(["store", "topup", domain, "--amount", "-5.01"], { env });
+  const negative = await runImpact(["store", "topup", domain, "--amount", "-0.50"], { env });
+  t.is(negative.exitCode, 2);
+  t.regex(negative.stderr, /A top-up must be positive\. .* use impact store adjust\./u);
+  const zero = await runImpact(["store", "topup", domain, "--amount", "0"], { env });
+  t.is(zero.exitCode, 2);
 
-  t.is(run.exitCode, 1);
-  t.regex(run.stderr, /5\.00 USD/u);
+  const balance = await runImpact(["store", "balance", domain, "--json"], { env });
+  t.like(readJson(balance), { balance_cents: 500 });
+});
+
+test("an adjustment needs a reason and an amount other than 0, and cannot overdraw the balance", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const domain = newDomain();
+  await runImpact(["store", "create", "--domain", domain], { env });
+  await runImpact(["store", "topup", domain, "--amount", "5"], { env });
+  const adjust = (...args: readonly string[]) =>
+    runImpact(["store", "adjust", domain, ...args], { env });
+
+  t.is((await adjust("--amount", "-1")).exitCode, 2);
+  t.is((await adjust("--amount", "-1", "--reason", " ")).exitCode, 2);
+  t.is((await adjust("--amount", "0", "--reason", "test")).exitCode, 2);
+  const overdraft = await adjust("--amount", "-5.01", "--reason", "test");
+  t.is(overdraft.exitCode, 1);
+  t.is(overdraft.stderr, "impact: the balance is 5.00 USD and cannot become -0.01 USD\n");
+  const ledger = await runImpact(["store", "ledger", domain, "--json"], { env });
+  t.is(z.array(z.unknown()).parse(readJson(ledger)).length, 1);
 });
 
 test("a store is uninstalled and reinstalled; a further key opens it too", async (t) => {

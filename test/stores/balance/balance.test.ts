@@ -2,6 +2,7 @@ import { updateStore } from "../../../db/stores/stores.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
+import { adjustBalance } from "../../../services/stores/adjustBalance.ts";
 import { topUpStore } from "../../../services/stores/topUpStore.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
@@ -181,23 +182,23 @@ test("a top-up with a reference is made once, however often it is repeated at th
   t.like(await readStoreState(db, store.id), { balance: 700, entries: 1 });
   await t.throwsAsync(topUpStore({ db, clock: systemClock }, { ...topUp, amountCents: 701 }), {
     instanceOf: DomainError,
-    message: /stands for 7\.00 USD/u,
+    message: /already used for a top-up of 7\.00 USD/u,
   });
 });
 
-test("a correction takes back what is there and no more; a balance stays within the safe integers", async (t) => {
+test("an adjustment cannot make the balance negative or exceed the safe integers", async (t) => {
   const { db } = t.context;
   const store = await createTestStore(db, { balanceCents: 100 });
-  const change = (amountCents: number) =>
-    topUpStore(
-      { db, clock: systemClock },
-      { storeId: store.id, amountCents, reference: null, note: "" },
-    );
+  const deps = { db, clock: systemClock };
+  const adjust = (amountCents: number) =>
+    adjustBalance(deps, { storeId: store.id, amountCents, reason: "test" });
 
-  await t.throwsAsync(change(-101), { instanceOf: DomainError });
-  await change(-100);
-  await change(Number.MAX_SAFE_INTEGER);
-  await t.throwsAsync(change(1), { instanceOf: DomainError });
+  await t.throwsAsync(adjust(-101), { instanceOf: DomainError });
+  t.is(await adjust(-100), 0);
+  t.is(await adjust(Number.MAX_SAFE_INTEGER), Number.MAX_SAFE_INTEGER);
+  await t.throwsAsync(adjust(1), { instanceOf: DomainError });
+  const topUp = { storeId: store.id, amountCents: 1, reference: null, note: "" };
+  await t.throwsAsync(topUpStore(deps, topUp), { instanceOf: DomainError });
   t.like(await readStoreState(db, store.id), { balance: Number.MAX_SAFE_INTEGER, entries: 3 });
 });
 

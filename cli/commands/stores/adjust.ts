@@ -1,0 +1,31 @@
+import { adjustBalance } from "../../../services/stores/adjustBalance.ts";
+import type { Context } from "../../context.ts";
+import { printJson } from "../../output/print.ts";
+import { describeDollars } from "./dollars.ts";
+import { findNamedStore } from "./findNamedStore.ts";
+
+export type AdjustOptions = {
+  readonly amount: number;
+  readonly reason: string;
+  readonly json?: true;
+};
+
+export const adjust = async (
+  { io, connections, clock }: Context,
+  idOrDomain: string,
+  { amount, reason, json }: AdjustOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  const { id, domain } = await findNamedStore(db, idOrDomain);
+  const balanceCents = await adjustBalance(
+    { db, clock },
+    { storeId: id, amountCents: amount, reason },
+  );
+  if (json) {
+    printJson(io, { id, domain, balance_cents: balanceCents });
+    return;
+  }
+  io.stdout.write(
+    `Adjusted the balance of ${domain} by ${describeDollars(amount)}; balance ${describeDollars(balanceCents)}\n`,
+  );
+};

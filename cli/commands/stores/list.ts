@@ -1,0 +1,29 @@
+import { listStores } from "../../../db/stores/stores.ts";
+import { formatCents } from "../../../domain/money.ts";
+import type { Context } from "../../context.ts";
+import { printJson, printTable } from "../../output/print.ts";
+import { presentStore } from "./presentStore.ts";
+
+export const list = async (
+  { io, connections }: Context,
+  { json }: { readonly json?: true },
+): Promise<void> => {
+  const stores = await listStores(await connections.database());
+  if (json) {
+    printJson(io, stores.map(presentStore));
+    return;
+  }
+  printTable(
+    io,
+    ["store id", "domain", "balance", "tree", "bottle", "created", "uninstalled"],
+    stores.map((store) => [
+      store.id,
+      store.domain,
+      formatCents(store.balanceCents),
+      formatCents(store.treePriceCents),
+      formatCents(store.bottlePriceCents),
+      store.createdAt,
+      store.uninstalledAt,
+    ]),
+  );
+};

@@ -1,0 +1,23 @@
+import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
+import type { Context } from "../../context.ts";
+import { printJson, printTable } from "../../output/print.ts";
+import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
+import { findNamedStore } from "./findNamedStore.ts";
+import { presentStore, printStore } from "./presentStore.ts";
+
+export const show = async (
+  { io, connections }: Context,
+  idOrDomain: string,
+  { json }: { readonly json?: true },
+): Promise<void> => {
+  const db = await connections.database();
+  const store = await findNamedStore(db, idOrDomain);
+  const keys = await listApiKeys(db, store.id);
+  if (json) {
+    printJson(io, { ...presentStore(store), keys: keys.map(presentKey) });
+    return;
+  }
+  printStore(io, store, {});
+  io.stdout.write("\n");
+  printTable(io, KEY_HEADINGS, keyRows(keys));
+};

@@ -1,0 +1,33 @@
+import { topUpStore } from "../../../services/stores/topUpStore.ts";
+import type { Context } from "../../context.ts";
+import { printJson } from "../../output/print.ts";
+import { describeDollars } from "./dollars.ts";
+import { findNamedStore } from "./findNamedStore.ts";
+
+export type TopUpOptions = {
+  readonly amount: number;
+  readonly reference?: string;
+  readonly note?: string;
+  readonly json?: true;
+};
+
+export const topUp = async (
+  { io, connections, clock }: Context,
+  idOrDomain: string,
+  { amount, reference, note = "", json }: TopUpOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  const { id, domain } = await findNamedStore(db, idOrDomain);
+  const { balanceCents, replayed } = await topUpStore(
+    { db, clock },
+    { storeId: id, amountCents: amount, reference: reference ?? null, note },
+  );
+  if (json) {
+    printJson(io, { id, domain, balance_cents: balanceCents, replayed });
+    return;
+  }
+  const result = replayed
+    ? `Nothing added: the top-up ${reference} of ${domain} was recorded before`
+    : `Topped up ${domain} by ${describeDollars(amount)}`;
+  io.stdout.write(`${result}; balance ${describeDollars(balanceCents)}\n`);
+};

@@ -1,0 +1,19 @@
+import { uninstallStore } from "../../../services/stores/uninstallStore.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+import { findNamedStore } from "./findNamedStore.ts";
+import { printStore } from "./presentStore.ts";
+
+export const uninstall = async (
+  { io, connections, clock }: Context,
+  idOrDomain: string,
+  { json }: { readonly json?: true },
+): Promise<void> => {
+  const db = await connections.database();
+  const { id } = await findNamedStore(db, idOrDomain);
+  const { store, wasUninstalledBefore } = await uninstallStore({ db, clock }, id);
+  printStore(io, store, { json });
+  if (wasUninstalledBefore) {
+    say(io, "The store was already uninstalled; its date of uninstallation is unchanged.");
+  }
+};

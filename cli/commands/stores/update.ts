@@ -1,0 +1,41 @@
+import type { CharityProviderName } from "../../../domain/charities/charities.ts";
+import { updateStore } from "../../../services/stores/updateStore.ts";
+import { NONE } from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { findNamedStore } from "./findNamedStore.ts";
+import { printStore } from "./presentStore.ts";
+
+export type UpdateOptions = {
+  readonly org?: string;
+  readonly userId?: string;
+  readonly treePrice?: number;
+  readonly bottlePrice?: number;
+  readonly lowBalance?: number;
+  readonly treePlanting?: boolean;
+  readonly plasticRemoval?: boolean;
+  readonly donations?: boolean;
+  readonly charityProvider?: CharityProviderName;
+  readonly json?: true;
+};
+
+export const update = async (
+  { io, connections }: Context,
+  idOrDomain: string,
+  { json, org, userId, treePrice, bottlePrice, lowBalance, ...rest }: UpdateOptions,
+): Promise<void> => {
+  const changes = {
+    ...rest,
+    organizationId: org === NONE ? null : org,
+    userId,
+    treePriceCents: treePrice,
+    bottlePriceCents: bottlePrice,
+    lowBalanceCents: lowBalance,
+  };
+  if (Object.values(changes).every((value) => value === undefined)) {
+    throw new CommandError(EXIT.usage, "Nothing to change. Give at least one option.");
+  }
+  const db = await connections.database();
+  const { id } = await findNamedStore(db, idOrDomain);
+  printStore(io, await updateStore({ db }, id, changes), { json });
+};

@@ -1,0 +1,44 @@
+import type { DatabaseTransactionConnection } from "slonik";
+import { insertBalanceEntries } from "../../db/stores/balances.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { formatCents } from "../../domain/money.ts";
+
+/**
+ * Adds an operator's entry to the ledger of a store whose balance is locked.
+ * @returns the new balance in cents
+ * @throws DomainError request_invalid if the balance would be negative or beyond the safe integers
+ */
+export const addToBalance = async (
+  transaction: DatabaseTransactionConnection,
+  balance: { readonly accountId: string; readonly balanceCents: number },
+  entry: {
+    readonly kind: "topup" | "correction";
+    readonly amountCents: number;
+    readonly reference: string | null;
+    readonly note: string;
+  },
+  now: Date,
+): Promise<number> => {
+  const balanceCents = balance.balanceCents + entry.amountCents;
+  if (balanceCents < 0 || !Number.isSafeInteger(balanceCents)) {
+    throw new DomainError(
+      "request_invalid",
+      `the balance is ${formatCents(balance.balanceCents)} and cannot become ${formatCents(balanceCents)}`,
+    );
+  }
+  await insertBalanceEntries(
+    transaction,
+    [
+      {
+        ...entry,
+        accountId: balance.accountId,
+        balanceCents,
+        quantity: null,
+        registrationId: null,
+        donationId: null,
+      },
+    ],
+    now,
+  );
+  return balanceCents;
+};

@@ -1,0 +1,28 @@
+import type { DatabasePool } from "slonik";
+import { lockBalances } from "../../db/stores/balances.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { addToBalance } from "./addToBalance.ts";
+
+/**
+ * Corrects a store's balance by an amount that may be negative.
+ * @returns the new balance in cents
+ * @throws DomainError record_not_found for an unknown store; request_invalid if the balance would be negative or beyond
+ *   the safe integers
+ */
+export const adjustBalance = (
+  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  {
+    storeId,
+    amountCents,
+    reason,
+  }: { readonly storeId: string; readonly amountCents: number; readonly reason: string },
+): Promise<number> =>
+  db.transaction(async (transaction) => {
+    const [balance] = await lockBalances(transaction, [storeId]);
+    if (!balance) {
+      throw new DomainError("record_not_found", `store ${storeId} not found`);
+    }
+    const entry = { kind: "correction", amountCents, reference: null, note: reason } as const;
+    return addToBalance(transaction, balance, entry, clock.now());
+  });
