@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import { createLedgerProcessor } from "./ledger/createLedgerProcessor.ts";
+import type { ProcessorName } from "../../domain/billing/usage.ts";
 import type { BillingProcessor } from "./processor.ts";
 import { createStripeProcessor } from "./stripe/createStripeProcessor.ts";
 import type { StripeOptions } from "./stripe/createStripeProcessor.ts";
@@ -8,17 +9,17 @@ import type { StripeOptions } from "./stripe/createStripeProcessor.ts";
 /** The processors of this deployment. */
 export type Billing = {
   /**
-   * What bills an account's new usage and its donations of a mode. Test mode never leaves the built-in ledger. Live usage
-   * of an account with a Stripe customer is Stripe's, also while Stripe is not set up: the ledger would take it for good,
-   * and nobody would ever invoice it.
+   * Returns the processor of an account's new usage and donations in a mode. Test mode always uses the built-in ledger.
+   * Live usage of an account with a Stripe customer is Stripe's even if Stripe is not configured: usage in the ledger
+   * would never be invoiced.
    */
   readonly processorFor: (
     account: { readonly stripeCustomerId: string | null },
     mode: Mode,
-  ) => BillingProcessor["name"];
-  /** Null when that processor is not set up. */
-  readonly findProcessor: (name: BillingProcessor["name"], mode: Mode) => BillingProcessor | null;
-  /** Makes every processor ready to be sent to. */
+  ) => ProcessorName;
+  /** Returns null if that processor is not configured. */
+  readonly findProcessor: (name: ProcessorName, mode: Mode) => BillingProcessor | null;
+  /** Prepares every processor. Throws a ProcessorMismatchError if a meter counts differently than expected. */
   readonly prepare: () => Promise<void>;
 };
 
@@ -27,7 +28,7 @@ export const createBilling = ({
   stripe,
 }: {
   readonly db: DatabasePool;
-  /** Null where live usage stays in the built-in ledger too. */
+  /** Null: live usage goes to the built-in ledger. */
   readonly stripe: StripeOptions | null;
 }): Billing => {
   const ledgers = {

@@ -3,7 +3,7 @@ import type { Period } from "../../domain/billing/billingCycle.ts";
 import type { AttemptOutcome } from "../../domain/billing/decideNextStep.ts";
 import type { ProcessorName } from "../../domain/billing/usage.ts";
 
-/** Whose usage it is, in the processor's own words where it has some. */
+/** The account that usage belongs to, and its ids at the processor. */
 export type BillingCustomer = {
   readonly accountId: string;
   /** Stripe's customer (`cus_…`); the built-in ledger needs none. */
@@ -11,7 +11,7 @@ export type BillingCustomer = {
   readonly subscriptionId: string | null;
 };
 
-/** One sealed meter event: every field but `keyGeneration` is the same in every attempt. */
+/** A sealed meter event to send. Only `keyGeneration` may differ between two attempts. */
 export type MeterEvent = {
   readonly identifier: string;
   readonly customer: BillingCustomer;
@@ -20,29 +20,28 @@ export type MeterEvent = {
   readonly quantity: number;
   /** Unix seconds of the registrations that the event covers. */
   readonly second: number;
-  /** Part of the request's idempotency key; goes up after a saved 500. */
+  /** Part of the request's idempotency key. It increases after a saved 500. */
   readonly keyGeneration: number;
 };
 
-/** Others have seen Stripe's sums lag by minutes; this is far longer. */
+/** Stripe's sums have been seen to lag by minutes; this is far longer. */
 export const LONGEST_USAGE_LAG_MS = 15 * 60 * 1000;
 
-/** What bills usage. Time spans are half-open and in unix seconds; quantities are whole units. */
+/** A system that bills usage. Time spans are half-open and in unix seconds; quantities are whole units. */
 export type BillingProcessor = {
   readonly name: ProcessorName;
-  /** Finds or creates what the processor needs; throws when a meter there differs from ours. */
+  /** Finds or creates our meters. Throws a ProcessorMismatchError if one of them counts differently than expected. */
   readonly prepare: () => Promise<void>;
   /**
-   * One attempt, without retries of its own, and none before what `prepare` looks at was found to be in order. Never
-   * throws for anything the processor answers.
+   * Makes one attempt, without retries, once the event's meter has been checked. Never throws because of the processor's
+   * response.
    */
   readonly send: (event: MeterEvent, signal: AbortSignal) => Promise<AttemptOutcome>;
-  /** How long `sumUsage` may lack what was sent, in milliseconds. */
+  /** How long after sending `sumUsage` may not include the usage, in milliseconds. */
   readonly usageLagMs: number;
   /**
-   * The sum of the usage that the processor has on record in a span. `start` and `end` are whole minutes; without
-   * a customer there is none. Throws a UsageUnreadableError when the processor will never tell, any other error when
-   * it cannot tell now.
+   * Returns the usage that the processor has recorded in a span of whole minutes; 0 without a customer. Throws a
+   * UsageUnreadableError if a repeated call would fail too, and any other error if it may succeed.
    */
   readonly sumUsage: (
     customer: BillingCustomer,
@@ -51,8 +50,8 @@ export type BillingProcessor = {
     signal: AbortSignal,
   ) => Promise<number>;
   /**
-   * The billing period of the customer's subscription for this meter, null when the processor keeps none (the built-in
-   * ledger). Throws when it should have one and cannot be read: a refund must not guess.
+   * Returns the billing period of the customer's subscription for this meter, or null if the processor has no periods
+   * (the built-in ledger). Throws if the period cannot be read, because a refund must not guess it.
    */
   readonly findCurrentPeriod: (
     customer: BillingCustomer,
@@ -60,9 +59,9 @@ export type BillingProcessor = {
     signal: AbortSignal,
   ) => Promise<Period | null>;
   /**
-   * Has the customer's subscription carry the items that donations need; where it does, nothing changes. All are there
-   * afterwards, or it throws and none was added that was not there. `attempt` must differ from that of any earlier call
-   * for the customer. The built-in ledger has no items and nothing to do.
+   * Adds the items that donations need to the customer's subscription, as far as they are missing. Throws if it cannot
+   * add all of them, and then adds none. `attempt` must differ from that of every earlier call for the customer. The
+   * built-in ledger has no items and does nothing.
    */
   readonly provisionDonations: (
     customer: BillingCustomer,
@@ -71,12 +70,12 @@ export type BillingProcessor = {
   ) => Promise<void>;
 };
 
-/** The processor refuses to tell usage, as for a customer who was deleted there; asking again does not help. */
+/** The processor refuses to report usage, for example of a deleted customer. Repeating the call does not help. */
 export class UsageUnreadableError extends Error {
   override readonly name = "UsageUnreadableError";
 }
 
-/** Something of ours at the processor is set up otherwise than we need it, which no retry mends. */
+/** A meter at the processor is not configured as we need it. Repeating the call does not help. */
 export class ProcessorMismatchError extends Error {
   override readonly name = "ProcessorMismatchError";
 }

@@ -112,7 +112,7 @@ test("setting a subscription that bills nothing prints a warning", async (t) => 
   t.regex(
     await setTo(customerId, other.subscriptionId),
     new RegExp(
-      `^Warning: .* is of the customer ${other.customerId}, not ${customerId}\\.\\n$`,
+      `^Warning: .* belongs to the customer ${other.customerId}, not ${customerId}\\.\\n$`,
       "u",
     ),
   );

@@ -3,7 +3,7 @@ import { insertLedgerUsage, sumLedgerUsage } from "../../../db/billing/ledgerUsa
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { BillingProcessor } from "../processor.ts";
 
-/** The built-in processor: books usage in our own database. It knows no customers and no subscriptions. */
+/** The built-in processor records usage in our own database. It has neither customers nor subscriptions. */
 export const createLedgerProcessor = ({
   db,
   mode,
@@ -25,7 +25,6 @@ export const createLedgerProcessor = ({
     });
     return { kind: "delivered", duplicate: !isNew };
   },
-  // Its books are the database itself.
   usageLagMs: 0,
   sumUsage: ({ accountId }, meter, span) => sumLedgerUsage(db, { accountId, mode, meter }, span),
   findCurrentPeriod: () => Promise.resolve(null),

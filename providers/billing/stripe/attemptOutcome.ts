@@ -2,55 +2,55 @@ import { Stripe } from "stripe";
 import { ProcessorMismatchError } from "../processor.ts";
 import type { AttemptOutcome } from "../../../domain/billing/decideNextStep.ts";
 
-// Stripe gives neither of them a code.
-const ALREADY_THERE = /^An event already exists with identifier /u;
+// Stripe has no code for these errors.
+const ALREADY_EXISTS = /^An event already exists with identifier /u;
 const NO_METER = /^No active meter found /u;
 
-/** Why a connection failed, which the SDK's own message leaves out. */
-const connectionFault = (detail: unknown): string[] => {
+/** Returns why a connection failed, which the SDK's message leaves out. */
+const connectionError = (detail: unknown): string[] => {
   const cause = detail instanceof Error ? (detail.cause ?? detail) : null;
   return cause instanceof Error ? [cause.message] : [];
 };
 
-/** What Stripe said and the id to find the call by in its logs. */
+/** Returns Stripe's message, and the request id that finds the call in Stripe's logs. */
 const reasonOf = ({
   message,
   statusCode,
   requestId,
   detail,
 }: Stripe.errors.StripeError): string => {
-  const words = message || "no message";
+  const text = message || "no message";
   const status = statusCode === undefined ? [] : [`status ${statusCode}`];
   const request = requestId ? [`request ${requestId}`] : [];
-  const where = [...connectionFault(detail), ...status, ...request].join(", ");
-  return where ? `${words} (${where})` : words;
+  const details = [...connectionError(detail), ...status, ...request].join(", ");
+  return details ? `${text} (${details})` : text;
 };
 
-/** What Stripe means by a request that it calls invalid: not all of them are for good. */
+/** Not every error that Stripe calls an invalid request is final. */
 const outcomeOfInvalidRequest = (
   { code, message }: Stripe.errors.StripeError,
   reason: string,
 ): AttemptOutcome => {
-  if (code === "duplicate_meter_event" || ALREADY_THERE.test(message)) {
+  if (code === "duplicate_meter_event" || ALREADY_EXISTS.test(message)) {
     return { kind: "delivered", duplicate: true };
   }
   if (code === "timestamp_in_future") {
-    // Our clock is ahead of Stripe's: time mends it.
+    // Our clock is ahead of Stripe's.
     return { kind: "retry", reason, outcomeUnknown: false };
   }
-  // Without its meter every event would be refused alike; somebody has deactivated it and can mend it.
+  // Without an active meter every event would be refused, and an operator can activate it again.
   return { kind: NO_METER.test(message) ? "misconfigured" : "rejected", reason };
 };
 
 /**
- * What a failed attempt to report usage means. By `err.type`, which the SDK derives from the HTTP status first: a 409 of
- * any type is a `StripeAPIError`; an unreadable body is one without a status, even under a 200.
+ * Returns what an error means for an attempt to report usage. It goes by `error.type`, which the SDK derives from the
+ * HTTP status: every 409 is a `StripeAPIError`, and so is an unreadable body, without a status, even with a 200.
  *
- * Stripe asks to treat a 500 as undecided, so it counts as an unknown outcome like a lost connection.
+ * Stripe's documentation says to treat a 500 as indeterminate, so its outcome is unknown like that of a lost connection.
  */
 export const outcomeOfError = (error: unknown): AttemptOutcome => {
   if (!(error instanceof Stripe.errors.StripeError)) {
-    // The SDK stumbles like this over an answer that is JSON but nothing of Stripe's, such as `null`.
+    // The SDK fails like this if the response is JSON but not Stripe's, such as `null`.
     const reason = error instanceof Error ? error.message : String(error);
     return { kind: "retry", reason, outcomeUnknown: true };
   }
@@ -89,7 +89,7 @@ export const outcomeOfError = (error: unknown): AttemptOutcome => {
   }
 };
 
-/** What a failed check of the meters means for an attempt that waited for it: it was surely not made. */
+/** Returns what a failed check of the meters means for the attempt that waited for it, which was not made. */
 export const outcomeOfFailedCheck = (error: unknown): AttemptOutcome => {
   if (error instanceof ProcessorMismatchError) {
     return { kind: "misconfigured", reason: error.message };
@@ -98,10 +98,10 @@ export const outcomeOfFailedCheck = (error: unknown): AttemptOutcome => {
   if (outcome.kind === "misconfigured") {
     return outcome;
   }
-  const why = "reason" in outcome ? outcome.reason : outcome.kind;
+  const reason = "reason" in outcome ? outcome.reason : outcome.kind;
   return {
     kind: "retry",
-    reason: `The meters could not be checked: ${why}`,
+    reason: `The meters could not be checked: ${reason}`,
     outcomeUnknown: false,
   };
 };

@@ -1,40 +1,40 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { Stripe } from "stripe";
 
-/** The SDK, and the way to bind a piece of work to a signal, for which the SDK itself has no option. */
+/** The SDK, and a way to abort its calls, for which the SDK has no option. */
 export type StripeClient = {
   readonly stripe: Stripe;
-  /** Runs the calls that `work` makes; when the signal aborts, their connections are closed. */
+  /** Runs `work`. If the signal aborts, the connections of its calls are closed. */
   readonly boundTo: <T>(signal: AbortSignal, work: () => Promise<T>) => Promise<T>;
 };
 
 export type StripeClientOptions = {
   readonly secretKey: string;
-  /** `https://api.stripe.com`, or the address of a double. No path. */
+  /** `https://api.stripe.com`, or the URL of a double. No path. */
   readonly apiBase: string;
-  /** The limit of one call, from connecting to the last byte of the answer. */
+  /** Limit of one call, from connecting to the last byte of the response. */
   readonly timeoutMs?: number;
 };
 
 /**
- * Takes keys out of a refusal before anything else reads it: Stripe names the ends of a key that it refuses, and what it
- * said ends in logs, in the database and in Temporal's histories, by way of several properties of the SDK's errors.
+ * Removes keys from the text of an error response. Stripe quotes parts of a key that it refuses, and several properties
+ * of the SDK's errors carry its text into logs, the database and Temporal's histories.
  */
-const withoutKeys = (answer: Response): Response => {
-  if (answer.ok) {
-    return answer;
+const redactKeys = (response: Response): Response => {
+  if (response.ok) {
+    return response;
   }
-  const readText = answer.text.bind(answer);
-  return Object.assign(answer, {
+  const readText = response.text.bind(response);
+  return Object.assign(response, {
     text: async () => (await readText()).replaceAll(/\b[rs]k_[\w*]+/gu, "(key)"),
   });
 };
 
 /**
- * A client that makes each call once: whoever asks for the call owns its repetition. The SDK's client over `fetch` is
- * used rather than the one over `node:http` because that one repeats a call after a reset whatever its settings say,
- * starts its time limit afresh with every byte, and cannot be aborted.
- * @throws when `apiBase` has a path: the SDK would silently ignore it.
+ * Creates a client that makes each call once; the caller decides about retries. It uses the SDK's `fetch` transport: the
+ * one over `node:http` retries after a connection reset whatever its settings say, restarts its timeout with every byte,
+ * and cannot be aborted.
+ * @throws Error if `apiBase` has a path, which the SDK would silently ignore
  */
 export const createStripeClient = ({
   secretKey,
@@ -43,20 +43,20 @@ export const createStripeClient = ({
 }: StripeClientOptions): StripeClient => {
   const { protocol, hostname, port, pathname } = new URL(apiBase);
   if (pathname !== "/") {
-    throw new Error(`The address of the Stripe API must not have a path: ${apiBase}`);
+    throw new Error(`The URL of the Stripe API must not have a path: ${apiBase}`);
   }
   const signals = new AsyncLocalStorage<AbortSignal>();
   const fetchOnce: typeof fetch = async (input, init) => {
     const bound = [init?.signal, signals.getStore()].filter(
       (signal) => signal instanceof AbortSignal,
     );
-    // A redirect would send a report of usage to somebody else, or turn it into a read.
-    const answer = await fetch(input, {
+    // A redirect would send usage to another server, or turn the POST into a GET.
+    const response = await fetch(input, {
       ...init,
       signal: AbortSignal.any(bound),
       redirect: "manual",
     });
-    return withoutKeys(answer);
+    return redactKeys(response);
   };
   const secure = protocol === "https:";
   const stripe = new Stripe(secretKey, {

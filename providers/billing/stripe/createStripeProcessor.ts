@@ -19,7 +19,7 @@ import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
 import { sumUsage } from "./sumUsage.ts";
 
 /** An attempt that waited longer for the check of the meters could outlast its lease. */
-const CHECKED_WITHIN_MS = 4000;
+const MAXIMUM_CHECK_MS = 4000;
 
 const subscriptionOf = ({ accountId, subscriptionId }: BillingCustomer): string => {
   if (subscriptionId === null) {
@@ -29,11 +29,11 @@ const subscriptionOf = ({ accountId, subscriptionId }: BillingCustomer): string 
 };
 
 export type StripeOptions = StripeClientOptions & {
-  /** The prices of the donations' items; null has every provisioning fail. */
+  /** The prices of the donations' items. Null: donations cannot be provisioned. */
   readonly donationPrices?: DonationPrices | null;
 };
 
-/** Bills through Stripe's billing meters. */
+/** Creates the processor that bills through Stripe's billing meters. */
 export const createStripeProcessor = ({
   donationPrices = null,
   ...options
@@ -48,17 +48,17 @@ export const createStripeProcessor = ({
     return meters;
   };
 
-  /** @throws ProcessorMismatchError when that meter cannot be used; it is looked at again the next time */
+  /** @throws ProcessorMismatchError if that meter cannot be used; the next call checks it again */
   const findMeterId = async (kind: Kind): Promise<string> => {
-    const { id, fault } = (await findMeters())[kind];
-    if (fault !== null) {
+    const { id, problem } = (await findMeters())[kind];
+    if (problem !== null) {
       meters = null;
-      throw new ProcessorMismatchError(fault);
+      throw new ProcessorMismatchError(problem);
     }
     return id;
   };
 
-  /** Why nothing may be sent now; null where the meter was found to count as we do, once for all attempts. */
+  /** Returns why nothing can be sent now, or null if the meter is usable, which is checked once for all attempts. */
   const findObstacle = async (kind: Kind): Promise<AttemptOutcome | null> => {
     const startedAtMs = performance.now();
     try {
@@ -66,8 +66,8 @@ export const createStripeProcessor = ({
     } catch (error) {
       return outcomeOfFailedCheck(error);
     }
-    return performance.now() - startedAtMs > CHECKED_WITHIN_MS
-      ? { kind: "retry", reason: "Checking the meters took long.", outcomeUnknown: false }
+    return performance.now() - startedAtMs > MAXIMUM_CHECK_MS
+      ? { kind: "retry", reason: "Checking the meters took too long.", outcomeUnknown: false }
       : null;
   };
 
@@ -76,7 +76,7 @@ export const createStripeProcessor = ({
     customerId: string,
   ): Promise<AttemptOutcome> => {
     try {
-      const answer = await stripe.billing.meterEvents.create(
+      const response = await stripe.billing.meterEvents.create(
         {
           event_name: METERS[meter].eventName,
           payload: { [CUSTOMER_KEY]: customerId, [VALUE_KEY]: String(quantity) },
@@ -85,14 +85,14 @@ export const createStripeProcessor = ({
         },
         { idempotencyKey: keyGeneration === 0 ? identifier : `${identifier}#${keyGeneration}` },
       );
-      // Whatever stands between us and Stripe may answer 200 in its own words.
-      return answer.identifier === identifier
+      // A proxy between us and Stripe may respond with a 200 of its own.
+      return response.identifier === identifier
         ? { kind: "delivered", duplicate: false }
-        : { kind: "retry", reason: "The answer is no meter event of ours.", outcomeUnknown: true };
+        : { kind: "retry", reason: "The response is not our meter event.", outcomeUnknown: true };
     } catch (error) {
       const outcome = outcomeOfError(error);
       if (outcome.kind === "misconfigured") {
-        // Whatever a person does about it may leave other meters than were found.
+        // The operator's fix may change the meters.
         meters = null;
       }
       return outcome;
@@ -129,7 +129,7 @@ export const createStripeProcessor = ({
       boundTo(signal, async () => {
         const { customerId } = customer;
         if (customerId === null) {
-          // Nothing was ever sent for it.
+          // Nothing was ever sent.
           return 0;
         }
         const meterId = await findMeterId(meter);

@@ -5,15 +5,15 @@ import { inspectMeters, listMeterIds } from "./meters.ts";
 import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
 
 /**
- * Looks at what is set up at Stripe, and changes nothing there. Faults are told in sentences; none when all is well.
- * Each look throws when Stripe cannot be reached or refuses the key.
+ * Reads the configuration at Stripe and changes nothing. The results describe problems in sentences. Each call throws if
+ * Stripe cannot be reached or refuses the key.
  */
 export type StripeInspector = {
-  /** What keeps usage from being sent. */
+  /** Returns what prevents usage from being sent. */
   readonly inspectMeters: () => Promise<readonly string[]>;
   /**
-   * What keeps a customer's usage from being on an invoice: a subscription that is over, that is somebody else's, or
-   * that has no price on one of our meters.
+   * Returns what keeps a customer's usage off its invoices: a subscription that has ended, belongs to another customer,
+   * or has no price on one of our meters.
    */
   readonly inspectSubscription: (
     customerId: string | null,
@@ -21,16 +21,16 @@ export type StripeInspector = {
   ) => Promise<readonly string[]>;
 };
 
-/** What was found of one item, or null; Stripe's own outage is no finding. */
-const findFault = (look: Promise<unknown>): Promise<string | null> =>
-  look.then(
+/** Returns the problem that a check found, or null. An outage of Stripe is thrown. */
+const findProblem = (check: Promise<unknown>): Promise<string | null> =>
+  check.then(
     () => null,
     (error: unknown) => {
-      const isFinding =
+      const isProblem =
         error instanceof Error &&
         (!(error instanceof Stripe.errors.StripeError) ||
           error instanceof Stripe.errors.StripeInvalidRequestError);
-      if (!isFinding) {
+      if (!isProblem) {
         throw error;
       }
       return error.message;
@@ -46,7 +46,7 @@ const requireCustomer = async (
   const owner = typeof customer === "string" ? customer : customer.id;
   if (owner !== customerId) {
     throw new Error(
-      `Stripe's subscription ${subscriptionId} is of the customer ${owner}, not ${customerId}.`,
+      `Stripe's subscription ${subscriptionId} belongs to the customer ${owner}, not ${customerId}.`,
     );
   }
 };
@@ -57,13 +57,13 @@ const inspectSubscription = async (
   subscriptionId: string,
 ): Promise<readonly string[]> => {
   const meterIds = Object.values(await listMeterIds(stripe)).filter((id) => id !== null);
-  const faults = [
-    await findFault(requireCustomer(stripe, subscriptionId, customerId)),
+  const problems = [
+    await findProblem(requireCustomer(stripe, subscriptionId, customerId)),
     ...(await Promise.all(
-      meterIds.map((id) => findFault(readSubscriptionPeriod(stripe, subscriptionId, id))),
+      meterIds.map((id) => findProblem(readSubscriptionPeriod(stripe, subscriptionId, id))),
     )),
   ];
-  return [...new Set(faults)].filter((fault) => fault !== null);
+  return [...new Set(problems)].filter((problem) => problem !== null);
 };
 
 export const createStripeInspector = (options: StripeClientOptions): StripeInspector => {

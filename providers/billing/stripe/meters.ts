@@ -15,14 +15,14 @@ type Meter = Stripe.Billing.Meter;
 const listMeters = (stripe: Stripe): Promise<Meter[]> =>
   stripe.billing.meters.list({ limit: 100 }).autoPagingToArray({ limit: 10_000 });
 
-/** An event name belongs to one active meter; deactivated ones of the same name do not matter beside it. */
+/** At most one meter with an event name is active. If there is one, inactive ones do not matter. */
 const findMeter = (meters: readonly Meter[], eventName: string): Meter | undefined => {
   const named = meters.filter((meter) => meter.event_name === eventName);
   return named.find(({ status }) => status === "active") ?? named[0];
 };
 
-/** Everything but the display name is fixed when a meter is created, so a difference cannot be mended here. */
-const faultOf = (meter: Meter): string | null => {
+/** Returns why a meter cannot be used, or null. Stripe allows only its display name to be changed. */
+const findProblem = (meter: Meter): string | null => {
   const differences = [
     meter.status === "active" ? "" : `it is ${meter.status}`,
     meter.default_aggregation.formula === "sum"
@@ -43,8 +43,8 @@ const faultOf = (meter: Meter): string | null => {
     : `Stripe's meter ${meter.id} (${meter.event_name}) cannot be used: ${differences.join("; ")}.`;
 };
 
-/** A meter of our name, and what keeps it from being used: it is inactive or counts in another way than we do. */
-export type FoundMeter = { readonly id: string; readonly fault: string | null };
+/** A meter with our event name. The problem is why it cannot be used: it is inactive or counts differently. */
+export type FoundMeter = { readonly id: string; readonly problem: string | null };
 
 const findOrCreateMeter = async (
   stripe: Stripe,
@@ -63,17 +63,17 @@ const findOrCreateMeter = async (
         value_settings: { event_payload_key: VALUE_KEY },
       });
     } catch (error) {
-      // Another process may have been first; its meter then is ours too.
+      // Another process may have created it first.
       meter = findMeter(await listMeters(stripe), eventName);
       if (meter === undefined) {
         throw error;
       }
     }
   }
-  return { id: meter.id, fault: faultOf(meter) };
+  return { id: meter.id, problem: findProblem(meter) };
 };
 
-/** Our meters at Stripe, created where they are missing. */
+/** Returns our meters at Stripe; creates those that are missing. */
 export const findOrCreateMeters = async (stripe: Stripe): Promise<Record<Kind, FoundMeter>> => {
   const existing = await listMeters(stripe);
   const tree = await findOrCreateMeter(stripe, existing, "tree");
@@ -81,7 +81,7 @@ export const findOrCreateMeters = async (stripe: Stripe): Promise<Record<Kind, F
   return { tree, bottle };
 };
 
-/** The ids of our meters as far as they exist. */
+/** Returns the ids of our meters; null for a meter that does not exist. */
 export const listMeterIds = async (stripe: Stripe): Promise<Record<Kind, string | null>> => {
   const existing = await listMeters(stripe);
   const idOf = (kind: Kind): string | null =>
@@ -89,15 +89,15 @@ export const listMeterIds = async (stripe: Stripe): Promise<Record<Kind, string 
   return { tree: idOf("tree"), bottle: idOf("bottle") };
 };
 
-/** What keeps our meters from being used, in sentences. Missing ones are created when a worker starts. */
+/** Returns why our meters cannot be used, in sentences. */
 export const inspectMeters = async (stripe: Stripe): Promise<readonly string[]> => {
   const existing = await listMeters(stripe);
   return Object.values(METERS)
     .map(({ eventName }) => {
       const meter = findMeter(existing, eventName);
       return meter === undefined
-        ? `Stripe has no meter ${eventName} yet: a worker with this key creates it.`
-        : faultOf(meter);
+        ? `Stripe has no meter ${eventName} yet. A worker with this key creates it.`
+        : findProblem(meter);
     })
-    .filter((fault) => fault !== null);
+    .filter((problem) => problem !== null);
 };

@@ -1,7 +1,7 @@
 import type { Stripe } from "stripe";
 import { NOT_BILLED } from "./subscriptionPeriod.ts";
 
-/** Stripe's ids of the prices that a donating organization pays: one a month, one by a meter. */
+/** Stripe's ids of the prices of donations: a flat monthly one and a metered one. */
 export type DonationPrices = { readonly flat: string; readonly metered: string };
 
 type NewItem = Stripe.SubscriptionUpdateParams.Item;
@@ -11,21 +11,21 @@ const findMissing = async (
   subscriptionId: string,
   { flat, metered }: DonationPrices,
 ): Promise<readonly NewItem[]> => {
-  // The subscription itself carries its first ten items only.
+  // The subscription object contains only its first ten items.
   const items = await stripe.subscriptionItems
     .list({ subscription: subscriptionId, limit: 100 })
     .autoPagingToArray({ limit: 10_000 });
   const existing = new Set(items.map(({ price }) => price.id));
-  // A metered item takes no quantity.
+  // Stripe accepts no quantity for a metered item.
   return [{ price: flat, quantity: 1 }, { price: metered }].filter(
     ({ price }) => !existing.has(price),
   );
 };
 
 /**
- * Adds what is missing of the donations' items in one update of the subscription, which changes everything or nothing,
- * and reads back what is there. An update whose answer is lost may have been carried out: the items tell.
- * @throws when the items are not all there in the end
+ * Adds the missing items of donations in one update of the subscription, which applies to all of them or to none. Then
+ * it reads the items again, because an update whose response is lost may have been applied.
+ * @throws Error if an item is still missing
  */
 export const provisionDonations = async (
   stripe: Stripe,
@@ -44,7 +44,7 @@ export const provisionDonations = async (
   if (missing.length === 0) {
     return;
   }
-  const fault = await stripe.subscriptions
+  const failure = await stripe.subscriptions
     .update(
       subscriptionId,
       {
@@ -55,11 +55,11 @@ export const provisionDonations = async (
       { idempotencyKey },
     )
     .then(
-      () => new Error(`Stripe has not added the items to ${subscriptionId}.`),
+      () => new Error(`Stripe did not add the items to ${subscriptionId}.`),
       (error: unknown) => error,
     );
   const stillMissing = await findMissing(stripe, subscriptionId, prices);
   if (stillMissing.length > 0) {
-    throw new Error("Stripe has not added the donations' items.", { cause: fault });
+    throw new Error("Stripe did not add the items of donations.", { cause: failure });
   }
 };

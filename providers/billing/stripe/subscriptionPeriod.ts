@@ -1,10 +1,10 @@
 import type { Stripe } from "stripe";
 import type { Period } from "../../../domain/billing/billingCycle.ts";
 
-/** States of a subscription in which nothing on it is billed. */
+/** States in which a subscription bills nothing. */
 export const NOT_BILLED = new Set(["canceled", "incomplete", "incomplete_expired"]);
 
-/** One interval before the period's end, on the day of the month that the subscription is anchored to. */
+/** Returns one interval before the period's end, on the anchor day of the subscription; null for other intervals. */
 const oneIntervalBefore = (
   end: number,
   { interval, interval_count: count }: Stripe.Price.Recurring,
@@ -31,12 +31,11 @@ const oneIntervalBefore = (
 };
 
 /**
- * The current billing period of the item that is priced on the meter.
+ * Returns the current billing period of the item that is priced on the meter.
  *
- * An item that was added within a period starts, at Stripe, when it was added. Usage reported before that belongs to the
- * same, not yet invoiced period, so the period is taken from one interval before its end, but never from before the
- * subscription itself.
- * @throws when the subscription is over or has no such item, or has several with different periods.
+ * At Stripe, the period of an item that was added later starts when it was added. Usage reported before that belongs to
+ * the same invoice, so the period returned starts one interval before its end, but not before the subscription.
+ * @throws Error if the subscription has ended, has no such item, or has several with different periods
  */
 export const readSubscriptionPeriod = async (
   stripe: Stripe,
@@ -47,7 +46,7 @@ export const readSubscriptionPeriod = async (
   if (NOT_BILLED.has(subscription.status)) {
     throw new Error(`Stripe's subscription ${subscriptionId} is ${subscription.status}.`);
   }
-  // The subscription itself carries its first ten items only.
+  // The subscription object contains only its first ten items.
   const items = await stripe.subscriptionItems
     .list({ subscription: subscriptionId, limit: 100 })
     .autoPagingToArray({ limit: 10_000 });

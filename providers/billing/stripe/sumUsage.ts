@@ -2,10 +2,7 @@ import type { Stripe } from "stripe";
 
 const MINUTE_SECONDS = 60;
 
-/**
- * The usage that Stripe has summed up for a customer in a half-open span of whole minutes. Its sums lag behind what it
- * was sent.
- */
+/** Returns Stripe's sum of a customer's usage in a half-open span of whole minutes. It lags behind what was sent. */
 export const sumUsage = async (
   {
     stripe,
@@ -15,9 +12,9 @@ export const sumUsage = async (
   { start, end }: { readonly start: number; readonly end: number },
 ): Promise<number> => {
   if (start % MINUTE_SECONDS !== 0 || end % MINUTE_SECONDS !== 0) {
-    throw new Error(`Usage is summed by whole minutes: ${start} to ${end} is not.`);
+    throw new Error(`The span ${start} to ${end} does not consist of whole minutes.`);
   }
-  // Without a grouping window Stripe answers one sum; more than one page is not to be expected, but would count too.
+  // Without a grouping window Stripe returns one sum. More pages are not expected, but would be added.
   const summaries = await stripe.billing.meters
     .listEventSummaries(meterId, {
       customer: customerId,
