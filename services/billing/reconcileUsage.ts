@@ -11,36 +11,36 @@ const MINUTE = 60;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** The longest billing cycle, and the days in which the processor still takes a correction. */
+/** The longest monthly cycle, and the days in which Stripe still accepts a correction. */
 const DEFAULT_SPAN = 35 * DAY;
 const LAG = LONGEST_USAGE_LAG_MS / 1000;
 
-/** A half-open span of unix seconds, both ends on a whole minute. */
+/** A half-open span of unix seconds. Both ends are whole minutes. */
 export type Span = { readonly start: number; readonly end: number };
 
-/** A minute in which the processor's sum is not ours. */
+/** A minute in which the processor's sum differs from what was delivered. `minute` is its first unix second. */
 type Difference = {
   readonly minute: number;
   readonly ours: number;
   readonly processor: number;
-  /** Whether what was delivered lately, and may not be in the processor's sums yet, can explain it. */
+  /** Whether recent deliveries, which the processor's sums may not contain yet, can explain it. */
   readonly mayLag: boolean;
 };
 
-/** One stream's books, in units. */
+/** The sums of one stream, in units. */
 export type StreamReport = ReportedStream & {
   readonly delivered: number;
-  /** Not in a settled event yet, so not part of the comparison. */
+  /** Not settled yet, so not compared. */
   readonly pending: number;
-  /** In events that failed for good and wait for a person. */
+  /** In failed events, so not compared. */
   readonly failed: number;
-  /** Null when the processor could not be asked, for which `fault` has the reason. */
+  /** Null if the processor's sum could not be read; `error` has the reason. */
   readonly processorQuantity: number | null;
-  /** The processor's sum less what was delivered: 0 when both agree, null when it could not be asked. */
+  /** The processor's sum minus what was delivered, or null. */
   readonly drift: number | null;
-  /** The first minutes in which the sums differ. */
+  /** The first minutes that differ, at most MAXIMUM_DIFFERENCES. */
   readonly differences: readonly Difference[];
-  readonly fault: string | null;
+  readonly error: string | null;
 };
 
 export type UsageReport = { readonly span: Span; readonly streams: readonly StreamReport[] };
@@ -62,42 +62,43 @@ const sumIn = (minutes: readonly MinuteSums[], { start, end }: Span): number =>
     0,
   );
 
-/** Whether the processor's sum of a minute is ours, less some of what was delivered lately. */
+/** Returns whether the processor's sum lacks only usage and refunds that were delivered recently. */
 const canBeLag = (
   ours: number,
   theirs: number,
   { recentlyAdded, recentlyRefunded }: MinuteSums,
 ): boolean => theirs >= ours - recentlyAdded && theirs <= ours - recentlyRefunded;
 
-type Books = {
+/** Our sums, and a way to read the processor's. */
+type Sums = {
   readonly minutes: readonly MinuteSums[];
-  readonly theirs: (part: Span) => Promise<number>;
+  readonly readTheirs: (part: Span) => Promise<number>;
 };
 
-/** The minutes of a span in which the sums differ, narrowed down by ever smaller parts. */
+/** Finds the minutes that differ by comparing days, then the hours of differing days, then their minutes. */
 async function* findDifferences(
   span: Span,
-  books: Books,
+  sums: Sums,
   [step = MINUTE, ...finerSteps]: readonly number[] = STEPS,
 ): AsyncGenerator<Difference, void, void> {
   for (const part of split(span, step)) {
-    const [ours, processor] = [sumIn(books.minutes, part), await books.theirs(part)];
+    const [ours, processor] = [sumIn(sums.minutes, part), await sums.readTheirs(part)];
     if (ours !== processor && finerSteps.length === 0) {
-      const minute = books.minutes.find((own) => own.minute === part.start);
+      const minute = sums.minutes.find((own) => own.minute === part.start);
       const mayLag = minute !== undefined && canBeLag(ours, processor, minute);
       yield { minute: part.start, ours, processor, mayLag };
     } else if (ours !== processor) {
-      yield* findDifferences(part, books, finerSteps);
+      yield* findDifferences(part, sums, finerSteps);
     }
   }
 }
 
-/** Where there are more, a person sees from these what is wrong; each costs calls to the processor. */
+/** Enough to see what is wrong. Each difference costs calls to the processor. */
 const MAXIMUM_DIFFERENCES = 20;
 
-const listDifferences = async (span: Span, books: Books): Promise<readonly Difference[]> => {
+const listDifferences = async (span: Span, sums: Sums): Promise<readonly Difference[]> => {
   const found: Difference[] = [];
-  for await (const difference of findDifferences(span, books)) {
+  for await (const difference of findDifferences(span, sums)) {
     found.push(difference);
     if (found.length === MAXIMUM_DIFFERENCES) {
       break;
@@ -106,7 +107,7 @@ const listDifferences = async (span: Span, books: Books): Promise<readonly Diffe
   return found;
 };
 
-/** The window that a reconciliation covers when none is named. */
+/** Returns the span of a reconciliation for which none is given. */
 export const defaultSpan = (now: Date): Span => {
   const end = Math.floor(now.getTime() / 1000) - LAG;
   const lastMinute = end - (end % MINUTE);
@@ -119,14 +120,13 @@ type Dependencies = {
   readonly billing: Billing;
 };
 
-/** The processor's own sums in parts of the span. */
 const createUsageReader = (
   processor: BillingProcessor | null,
   stream: ReportedStream,
   signal: AbortSignal,
 ): ((part: Span) => Promise<number>) => {
   if (!processor) {
-    throw new Error(`Usage was reported to ${stream.processor}, which is not set up.`);
+    throw new Error(`Usage was reported to ${stream.processor}, which is not configured.`);
   }
   return (part) =>
     processor.sumUsage({ ...stream, subscriptionId: null }, stream.meter, part, signal);
@@ -150,17 +150,16 @@ const compareStream = async (
     failed: minutes.reduce((sum, { failed }) => sum + failed, 0),
   };
   try {
-    const usageIn = createUsageReader(processor, stream, signal);
-    const processorQuantity = await usageIn(span);
+    const readTheirs = createUsageReader(processor, stream, signal);
+    const processorQuantity = await readTheirs(span);
     const drift = processorQuantity - delivered;
-    const differences =
-      drift === 0 ? [] : await listDifferences(span, { minutes, theirs: usageIn });
-    return { ...ours, processorQuantity, drift, differences, fault: null };
-  } catch (error) {
+    const differences = drift === 0 ? [] : await listDifferences(span, { minutes, readTheirs });
+    return { ...ours, processorQuantity, drift, differences, error: null };
+  } catch (cause) {
     signal.throwIfAborted();
-    // One customer that the processor does not know must not hide the drift of all others.
-    const fault = error instanceof Error ? error.message : String(error);
-    return { ...ours, processorQuantity: null, drift: null, differences: [], fault };
+    // A customer that the processor does not know must not hide the drift of the others.
+    const error = cause instanceof Error ? cause.message : String(cause);
+    return { ...ours, processorQuantity: null, drift: null, differences: [], error };
   }
 };
 
@@ -171,29 +170,29 @@ const isSameStream = (one: ReportedStream, other: ReportedStream): boolean =>
   one.processor === other.processor &&
   one.customerId === other.customerId;
 
-/**
- * Whether a person must look at a stream; not where the processor's sums may just lag behind. Behind as many differences
- * as are looked for there may be others.
- */
-const isSuspicious = ({ drift, differences }: StreamReport): boolean =>
+/** Lag alone needs no attention, unless the list of differences is full and others may be missing from it. */
+const needsAttention = ({ drift, differences }: StreamReport): boolean =>
   drift !== 0 &&
   (differences.length === 0 ||
     differences.length === MAXIMUM_DIFFERENCES ||
     differences.some(({ mayLag }) => !mayLag));
 
-/** The streams that a person must look at; where others are named, only such as are among them. */
+/**
+ * Returns the streams that differ from the processor, or could not be compared.
+ * @param among if given, only these streams are returned
+ */
 export const listStreamsNeedingAttention = (
   streams: readonly StreamReport[],
   among: readonly ReportedStream[] | null = null,
 ): readonly StreamReport[] =>
   streams.filter(
     (stream) =>
-      isSuspicious(stream) && (among?.some((other) => isSameStream(other, stream)) ?? true),
+      needsAttention(stream) && (among?.some((other) => isSameStream(other, stream)) ?? true),
   );
 
 /**
- * Compares the processor's usage with what was delivered to it, stream by stream; it corrects nothing. Differences that
- * cancel each other out within the span do not show.
+ * Compares the processor's usage with what was delivered, stream by stream, and corrects nothing. Differences that add
+ * up to zero within the span are not found.
  */
 export const reconcileUsage = async (
   deps: Dependencies,

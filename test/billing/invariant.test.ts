@@ -167,6 +167,6 @@ test("reconciliation tells of a stream that the processor cannot be asked about,
   );
 
   t.like(first.streams[0], { delivered: 7, processorQuantity: null, drift: null });
-  t.regex(first.streams[0]?.fault ?? "", /No such customer/u);
-  t.like(second.streams[0], { delivered: 7, processorQuantity: 7, drift: 0, fault: null });
+  t.regex(first.streams[0]?.error ?? "", /No such customer/u);
+  t.like(second.streams[0], { delivered: 7, processorQuantity: 7, drift: 0, error: null });
 });

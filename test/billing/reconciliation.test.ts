@@ -32,7 +32,7 @@ test("drift over many minutes is told in full, with the first minutes of it", as
   );
 
   t.is(streams.length, 1);
-  t.like(streams[0], { delivered: 250, processorQuantity: 275, drift: 25, fault: null });
+  t.like(streams[0], { delivered: 250, processorQuantity: 275, drift: 25, error: null });
   t.is(streams[0]?.differences.length, 20);
   t.deepEqual(streams[0]?.differences[0], {
     minute: start,

@@ -80,7 +80,7 @@ const DRIFTING: StreamReport = {
   processorQuantity: 8,
   drift: 1,
   differences: [],
-  fault: null,
+  error: null,
 };
 
 const unsettled = (): never => {

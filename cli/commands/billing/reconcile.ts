@@ -5,6 +5,7 @@ import {
 } from "../../../services/billing/reconcileUsage.ts";
 import type { Span, StreamReport } from "../../../services/billing/reconcileUsage.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
@@ -21,20 +22,20 @@ export type ReconcileOptions = {
 };
 
 /** As long as a nightly run may take. */
-const PATIENCE_MS = 60 * 60 * 1000;
-/** More than anybody reads; JSON has those of every stream. */
+const TIMEOUT_MS = 60 * 60 * 1000;
+/** JSON has the differences of every stream. */
 const SHOWN_DIFFERENCES = 20;
 
-const minuteOf = (instant: Date): number => Math.floor(instant.getTime() / 60_000) * 60;
+const minuteStartOf = (time: Date): number => minuteOf(secondOf(time)).start;
 
 const chooseSpan = (now: Date, { from, to }: ReconcileOptions): Span => {
   const usual = defaultSpan(now);
-  const end = to === undefined ? usual.end : minuteOf(to);
-  const start = from === undefined ? end - (usual.end - usual.start) : minuteOf(from);
+  const end = to === undefined ? usual.end : minuteStartOf(to);
+  const start = from === undefined ? end - (usual.end - usual.start) : minuteStartOf(from);
   if (start >= end) {
     throw new CommandError(
       EXIT.usage,
-      `Nothing lies between ${formatInstant(timeOf(start))} and ${formatInstant(timeOf(end))}.`,
+      `--from must be before --to; got ${formatInstant(timeOf(start))} and ${formatInstant(timeOf(end))}.`,
     );
   }
   return { start, end };
@@ -58,7 +59,7 @@ const presentStream = (stream: StreamReport) => ({
     processor_quantity: processor,
     may_lag: mayLag,
   })),
-  fault: stream.fault,
+  fault: stream.error,
 });
 
 const printStreams = (io: Io, streams: readonly StreamReport[]): void => {
@@ -71,7 +72,7 @@ const printStreams = (io: Io, streams: readonly StreamReport[]): void => {
       "processor",
       "customer",
       "delivered",
-      "it has",
+      "at processor",
       "drift",
       "pending",
       "failed",
@@ -106,11 +107,14 @@ const printDifferences = (io: Io, differing: readonly StreamReport[]): void => {
   io.stdout.write("\n");
   printTable(
     io,
-    ["organization", "mode", "meter", "minute", "delivered", "it has", "note"],
+    ["organization", "mode", "meter", "minute", "delivered", "at processor", "note"],
     rows.slice(0, SHOWN_DIFFERENCES),
   );
   if (rows.length > SHOWN_DIFFERENCES) {
-    say(io, `${rows.length - SHOWN_DIFFERENCES} more minutes differ; --json shows them all.`);
+    say(
+      io,
+      `${rows.length - SHOWN_DIFFERENCES} more minutes differ. To see all of them, use --json.`,
+    );
   }
 };
 
@@ -127,10 +131,10 @@ export const reconcile = async (
   const { streams } = await reconcileUsage(
     deps,
     { accountId: options.org ?? null, span },
-    AbortSignal.timeout(PATIENCE_MS),
+    AbortSignal.timeout(TIMEOUT_MS),
   );
-  const suspicious = listStreamsNeedingAttention(streams);
-  const drifting = suspicious.filter(({ fault }) => fault === null);
+  const problems = listStreamsNeedingAttention(streams);
+  const drifting = problems.filter(({ error }) => error === null);
   if (options.json) {
     printJson(io, {
       from: timeOf(span.start),
@@ -149,17 +153,17 @@ export const reconcile = async (
     `Compared from ${formatInstant(timeOf(span.start))} to ${formatInstant(timeOf(span.end))}.`,
   );
   if (span.end > defaultSpan(now).end) {
-    say(io, "The processor's sums of the last 15 minutes may not be complete yet.");
+    say(io, "The processor's sums of the last 15 minutes may be incomplete.");
   }
-  for (const { accountName, mode, meter, fault } of suspicious) {
-    if (fault !== null) {
-      say(io, `${accountName} (${mode}, ${meter}): the processor could not be asked: ${fault}`);
+  for (const { accountName, mode, meter, error } of problems) {
+    if (error !== null) {
+      say(io, `${accountName} (${mode}, ${meter}) could not be compared: ${error}`);
     }
   }
-  if (suspicious.length > 0) {
+  if (problems.length > 0) {
     throw new CommandError(
       EXIT.failed,
-      `${suspicious.length} of ${streams.length} streams must be looked at: ${drifting.length} have other sums at the processor, ${suspicious.length - drifting.length} could not be compared.`,
+      `${problems.length} of ${streams.length} streams need attention: ${drifting.length} differ at the processor, ${problems.length - drifting.length} could not be compared.`,
     );
   }
 };

@@ -14,55 +14,54 @@ import type { WaiveOptions } from "./waive.ts";
 import { waive } from "./waive.ts";
 
 const RETRY_HELP = `
-Usage that was definitely refused is sent again in a new event. Where nobody knows
-whether an attempt got through, the processor's own record is asked first; if that
-does not tell either, find out and say it with --assume: a wrong "absent" bills
-twice, a wrong "delivered" never.`;
+Usage that was refused is sent again in a new event. If an attempt may have been
+accepted, the processor's sums are checked first. If they are unclear, find out what
+happened and pass --assume: a wrong "absent" bills the usage twice, a wrong
+"delivered" never bills it.`;
 
 const WAIVE_HELP = `
-Say so only of usage that the processor does not have and shall not get: it was
-invoiced by hand, or can never be sent. What is refunded of it later is taken back
-from nobody. A waived event can still be retried by its id.`;
+Waive only usage that the processor does not have and will never get: it was invoiced
+by hand, or can never be sent. Later refunds of it are not sent to the processor. A
+waived event can still be retried by its id.`;
 
 export const addUsageCommands = (program: Command, context: Context): void => {
-  const usage = program.command("usage").description("usage on its way to the billing processor");
+  const usage = program
+    .command("usage")
+    .description("Inspect and repair the reporting of usage to the billing processor");
   usage
     .command("list")
-    .description("list meter events, latest first, and the usage that is in none yet")
+    .description("List meter events, latest first, and usage that is not sealed yet")
     .addOption(
-      new Option("--state <state>", "only these; late: sent after their billing period").choices([
-        "pending",
-        "sent",
-        "failed",
-        "waived",
-        "late",
-      ]),
+      new Option(
+        "--state <state>",
+        "state; late: delivered after the billing period ended",
+      ).choices(["pending", "sent", "failed", "waived", "late"]),
     )
-    .option("--org <id>", "only this organization's", parseId)
-    .option("--limit <n>", "at most so many", parseLimit, 50)
+    .option("--org <id>", "organization", parseId)
+    .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--json", "print JSON")
     .action((options: ListOptions) => listUsage(context, options));
   usage
     .command("show")
-    .description("show how far the usage of a registration has come")
-    .argument("<registration-id>", "the registration", parseId)
+    .description("Show how far the usage of a registration has come")
+    .argument("<registration-id>", "registration", parseId)
     .option("--json", "print JSON")
     .action((id: string, options: { readonly json?: true }) => showUsage(context, id, options));
   usage
     .command("retry")
-    .description("give failed meter events another chance")
+    .description("Retry failed meter events")
     .argument(
       "[ids...]",
-      "ids of failed meter events, or of registrations that are in one",
+      "ids of failed meter events, or of registrations in them",
       (given: string, earlier: readonly RetryId[] | undefined) => [
         ...(earlier ?? []),
         parseRetryId(given),
       ],
     )
-    .option("--org <id>", "all that failed of this organization", parseId)
-    .option("--all", "all that failed of everybody")
+    .option("--org <id>", "all failed events of this organization", parseId)
+    .option("--all", "all failed events")
     .addOption(
-      new Option("--assume <outcome>", "what became of an attempt that nobody knows of").choices([
+      new Option("--assume <outcome>", "outcome that you have found out").choices([
         "delivered",
         "absent",
       ]),
@@ -74,7 +73,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     );
   usage
     .command("waive")
-    .description("close failed meter events for good")
+    .description("Close failed meter events whose usage will never be sent")
     .argument(
       "<ids...>",
       "ids of failed meter events",
@@ -83,16 +82,16 @@ export const addUsageCommands = (program: Command, context: Context): void => {
         parseMeterEventId(given),
       ],
     )
-    .requiredOption("--reason <text>", "why, kept with the events", parseReason)
+    .requiredOption("--reason <text>", "reason, recorded with the events", parseReason)
     .option("--json", "print JSON")
     .addHelpText("after", WAIVE_HELP)
     .action((ids: readonly bigint[], options: WaiveOptions) => waive(context, ids, options));
   usage
     .command("reconcile")
-    .description("compare the processor's usage with what was delivered to it; corrects nothing")
-    .option("--org <id>", "only this organization's", parseId)
-    .option("--from <instant>", "first minute; by default 35 days before the end", parseInstant)
-    .option("--to <instant>", "end, exclusive; by default 15 minutes ago", parseInstant)
+    .description("Compare the processor's usage with what was delivered; corrects nothing")
+    .option("--org <id>", "organization", parseId)
+    .option("--from <time>", "first minute (default: 35 days before the end)", parseInstant)
+    .option("--to <time>", "end, exclusive (default: 15 minutes ago)", parseInstant)
     .option("--json", "print JSON")
     .action((options: ReconcileOptions) => reconcile(context, options));
 };

@@ -11,7 +11,7 @@ type Result = {
   readonly reason: string | null;
 };
 
-/** Waives each event by itself: one that cannot be waived does not stop the others. */
+/** Waives each event separately: one that cannot be waived does not stop the others. */
 export const waive = async (
   { io, connections, clock }: Context,
   ids: readonly bigint[],
