@@ -31,7 +31,7 @@ const columns = sql.fragment`
   charity.affiliation
 `;
 
-/** A charity that donations may go to. */
+/** Returns a charity if it is eligible for donations. */
 export const findEligibleCharity = (
   db: CommonQueryMethods,
   ein: Ein,
@@ -49,7 +49,7 @@ const recordRow = charityRow.extend({
   extractedOn: z.string().nullable(),
 });
 
-/** All that the catalogue holds of an EIN, eligible or not. */
+/** Returns the catalogue's whole record of an EIN, eligible for donations or not. */
 export const findCharityRecord = (
   db: CommonQueryMethods,
   ein: Ein,
@@ -65,10 +65,10 @@ export const findCharityRecord = (
     WHERE charity.ein = ${ein}
   `);
 
-/** How a name has to match: each word somewhere, or the whole nearly, which forgives typos. */
+/** How a name must match: by containing every word, or by similarity, which tolerates typos. */
 export type NameMatch = { readonly by: "words" | "similarity"; readonly search: SearchWords };
 
-/** A short word has no trigram inside of it; only at a word's beginning does the index know it. */
+/** A word of one or two letters contains no trigram; the index covers it only at the start of a word. */
 const wordPattern = (word: string): string => (word.length < 3 ? `% ${word}%` : `%${word}%`);
 
 const nameConditions = ({ by, search }: NameMatch): readonly FragmentSqlToken[] =>
@@ -88,7 +88,7 @@ const conditions = ({ name, ein }: CatalogueQuery): ListSqlToken =>
     sql.fragment` AND `,
   );
 
-/** Well-known ones first; then those whose name begins so, and of these the shorter and the larger. */
+/** Orders by closeness of the name, then well-known, shorter and larger charities first. */
 const order = ({ name }: CatalogueQuery): FragmentSqlToken => {
   if (name === null) {
     return sql.fragment`charity.known_as = '', charity.ein`;

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
 import { sql } from "../sql.ts";
 
-/** A file's content and the day that it tells of. */
+/** A file, identified by its content and the date of the extract. */
 export type ImportedFile = { readonly sha256: string; readonly extractedOn: string };
 
 const progressRow = z.strictObject({
@@ -11,7 +11,7 @@ const progressRow = z.strictObject({
   isFinished: z.boolean(),
 });
 
-/** How far the import of a file has come; it is noted as begun where it is new. */
+/** Returns the progress of a file's import, which is recorded as begun if it is new. */
 export const beginCharityImport = (
   db: CommonQueryMethods,
   { sha256, extractedOn }: ImportedFile,
@@ -23,7 +23,7 @@ export const beginCharityImport = (
     RETURNING lines_done AS "linesDone", finished_at IS NOT NULL AS "isFinished"
   `);
 
-export const noteCharityImport = async (
+export const recordCharityImport = async (
   db: CommonQueryMethods,
   { sha256, extractedOn }: ImportedFile,
   linesDone: number,
@@ -43,10 +43,10 @@ const countsRow = z.strictObject({
   older: z.int(),
 });
 
-/** Records by what they did to the catalogue; `older` ones told less recent news than it has and changed nothing. */
+/** How many records had which effect. `older` ones are from an older extract than the catalogue's row and changed nothing. */
 export type ImportCounts = Readonly<z.output<typeof countsRow>>;
 
-/** Brings records of an extract into the catalogue; those of an older extract than the catalogue's own change nothing. */
+/** Inserts or updates the records of an extract; a row from a newer extract stays unchanged. */
 export const upsertCharities = (
   transaction: DatabaseTransactionConnection,
   records: readonly MasterFileRecord[],

@@ -13,10 +13,10 @@ const subscriptionRow = z.strictObject({
   verifiedAt: z.date().nullable(),
 });
 
-/** The donation items of an account in one mode. */
+/** Whether the processor has the donation items of an account in one mode. */
 export type DonationSubscription = Readonly<z.output<typeof subscriptionRow>>;
 
-/** Where the items are: another processor or subscription needs items of its own. */
+/** The processor and subscription that carry the items; after a change of either they must be added again. */
 type Carrier = Pick<DonationSubscription, "processor" | "subscriptionId">;
 
 export const findDonationSubscription = (
@@ -34,8 +34,8 @@ export const findDonationSubscription = (
   `);
 
 /**
- * Lets one caller at a time provision.
- * @returns the number of the attempt, null while another caller's lease lasts
+ * Acquires the lease to provision the items.
+ * @returns the number of the attempt, or null if another caller holds the lease
  */
 export const leaseDonationSubscription = (
   db: CommonQueryMethods,
@@ -61,20 +61,20 @@ export const leaseDonationSubscription = (
     RETURNING attempt
   `);
 
-/** Ends a lease; `verifiedAt` tells that the processor has the items, null that nobody knows. */
+/** Releases a lease. `verifiedAt` is when the processor was seen to have the items, null if that is unknown. */
 export const releaseDonationSubscription = async (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
   attempt: number,
   verifiedAt: Date | null,
 ): Promise<void> => {
-  const instant = verifiedAt?.toISOString() ?? null;
+  const verified = verifiedAt?.toISOString() ?? null;
   await db.query(sql.typeAlias("void")`
     UPDATE donation_subscription
     SET
       leased_until = NULL,
-      active_since = coalesce(active_since, ${instant}::timestamptz),
-      verified_at = coalesce(${instant}::timestamptz, verified_at)
+      active_since = coalesce(active_since, ${verified}::timestamptz),
+      verified_at = coalesce(${verified}::timestamptz, verified_at)
     WHERE account_id = ${accountId} AND mode = ${mode} AND attempt = ${attempt}
   `);
 };

@@ -13,11 +13,11 @@ const totalsRow = z.strictObject({
   monthCents: z.bigint(),
 });
 
-/** The owner's totals, and those of the instant's month (UTC); 0 where nothing is on record. */
+/** Returns the all-time totals and those of the UTC month that contains `time`. */
 export const readDonationTotals = async (
   db: CommonQueryMethods,
   owner: AccountMode,
-  instant: Date,
+  time: Date,
 ): Promise<{ readonly all: DonationTotals; readonly month: DonationTotals }> => {
   const row = await db.one(sql.type(totalsRow)`
     SELECT
@@ -26,7 +26,7 @@ export const readDonationTotals = async (
       coalesce(max(count) FILTER (WHERE period <> 'all'), 0)::bigint AS "monthCount",
       coalesce(max(amount_cents) FILTER (WHERE period <> 'all'), 0)::bigint AS "monthCents"
     FROM donation_total
-    WHERE account_id = ${owner.accountId} AND mode = ${owner.mode} AND period IN ('all', ${monthOf(instant)})
+    WHERE account_id = ${owner.accountId} AND mode = ${owner.mode} AND period IN ('all', ${monthOf(time)})
   `);
   return {
     all: { count: Number(row.allCount), amountCents: Number(row.allCents) },
@@ -35,8 +35,8 @@ export const readDonationTotals = async (
 };
 
 /**
- * Counts a donation in, or a refunded one out of, the all-time total and the month in which it was recorded.
- * @throws DomainError request_invalid when a total would leave the range that JSON carries exactly
+ * Adds a donation to the all-time total and to that of the month in which it was recorded, or subtracts it.
+ * @throws DomainError request_invalid if a total would exceed 2^53 - 1
  */
 export const changeDonationTotals = async (
   transaction: DatabaseTransactionConnection,
@@ -47,7 +47,7 @@ export const changeDonationTotals = async (
   const sign = change === "add" ? 1 : -1;
   const amountCents = sign * donation.amountCents;
   try {
-    // Months before 'all', so that concurrent changes wait for each other in one order.
+    // Always in this order, so that concurrent changes cannot deadlock.
     for (const period of [monthOf(donation.createdAt), "all"]) {
       await transaction.query(
         change === "add"

@@ -36,8 +36,8 @@ const donationColumns = sql.fragment`
 `;
 
 /**
- * Records a donation; its totals are the caller's to change in the same transaction, see `bookDonation`.
- * @returns false when its id or its idempotency key is on record already, and nothing was done
+ * Inserts a donation without its totals; see `recordDonation`.
+ * @returns false, with nothing inserted, if its id or idempotency key already exists
  */
 export const insertDonation = async (
   transaction: DatabaseTransactionConnection,
@@ -73,7 +73,7 @@ export const findDonationByKey = (
       AND donation.idempotency_key = ${idempotencyKey}
   `);
 
-/** A donation under a lock that lasts until the transaction ends. */
+/** Returns a donation and locks it until the transaction ends. */
 export const lockDonation = (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
@@ -98,7 +98,7 @@ export const markDonationRefunded = async (
   `);
 };
 
-/** What a text stands for as JSON when that is anything but a string; null when it is none that metadata can hold. */
+/** Returns the normalized JSON of a text unless it is a string or not valid in metadata. */
 const asJsonValue = (text: string): string | null => {
   try {
     const value: unknown = JSON.parse(text);
@@ -145,7 +145,7 @@ const conditions = (owner: AccountMode, filter: DonationFilter): ListSqlToken =>
     sql.fragment` AND `,
   );
 
-/** One page of an owner's donations, newest first, refunded ones included. */
+/** Lists an owner's donations, newest first, including refunded ones. */
 export const listDonations = (
   db: CommonQueryMethods,
   owner: AccountMode,
@@ -183,7 +183,7 @@ const detailsRow = donationRow.extend({
   refundMetadata: z.record(z.string(), z.unknown()).nullable(),
 });
 
-/** A donation whoever owns it, and its refund; for the operator. */
+/** Returns a donation of any owner, with its refund. */
 export const findDonationDetails = (
   db: CommonQueryMethods,
   id: string,

@@ -3,7 +3,7 @@ import { parseEin } from "./charities.ts";
 
 /*
  * The IRS's Exempt Organizations Business Master File: comma-separated, one record a line, 28 columns
- * (irs.gov/pub/irs-soi/eo_info.pdf). ICO and STREET, which name and locate private persons, are not read.
+ * (irs.gov/pub/irs-soi/eo_info.pdf). ICO and STREET are not read, because they name and locate private persons.
  */
 
 const COLUMNS = [
@@ -37,7 +37,7 @@ const COLUMNS = [
   "SORT_NAME",
 ] as const;
 
-/** What is kept of a record. */
+/** The columns of a record that the catalogue stores. */
 export type MasterFileRecord = {
   readonly ein: Ein;
   readonly name: string;
@@ -53,7 +53,7 @@ export type MasterFileRecord = {
 
 const FIELD = /(?:^|,)(?:"((?:[^"]|"")*)"|([^",]*))(?=,|$)/gy;
 
-/** The fields of a line; null when its quotes are not in order. Most lines have none, so that splitting is enough. */
+/** Returns the fields of a line, or null if its quotes are unbalanced. Most lines have no quotes. */
 const splitLine = (line: string): readonly string[] | null => {
   if (!line.includes('"')) {
     return line.split(",");
@@ -73,23 +73,23 @@ export const isMasterFileHeader = (line: string): boolean => {
   return COLUMNS.every((name, index) => names[index]?.trim() === name);
 };
 
-/** Reads one line; the text says what is wrong with it. */
+/** Parses one line; a string says what is wrong with it. */
 export const readMasterFileLine = (line: string): MasterFileRecord | string => {
   const fields = splitLine(line);
   if (fields?.length !== COLUMNS.length) {
-    return fields ? `has ${fields.length} columns, not ${COLUMNS.length}` : "has an open quote";
+    return fields ? `${fields.length} columns instead of ${COLUMNS.length}` : "unbalanced quotes";
   }
   const field = (name: (typeof COLUMNS)[number]): string =>
     fields[COLUMNS.indexOf(name)]?.trim() ?? "";
   const ein = parseEin(field("EIN"));
   if (ein === null) {
-    return "has no EIN of nine digits";
+    return "the EIN is not nine digits";
   }
   if (field("NAME") === "") {
-    return "has no name";
+    return "no name";
   }
   if (line.includes("\0") || line.includes("\uFFFD")) {
-    return "is not well-formed text";
+    return "not well-formed text";
   }
   return {
     ein,

@@ -1,17 +1,17 @@
 import type { Ein } from "./charities.ts";
 import { parseEin } from "./charities.ts";
 
-/** What a search asks for: its words, and these as they stand, with single spaces between them. */
+/** The words of a normalized name, and the name itself with single spaces between its words. */
 export type SearchWords = { readonly words: readonly string[]; readonly phrase: string };
 
-/** Fewer letters match too much to be of use, and no index helps. */
+/** Shorter names match too many charities, and no index supports them. */
 export const MINIMUM_SEARCH_LENGTH = 3;
 
-/** Whether a name has too few letters and digits, of whatever script, to be searched for. */
+/** Whether a name has too few letters and digits, of any script, to search for. */
 export const isTooShort = (name: string): boolean =>
   (name.match(/[\p{L}\p{N}]/gu)?.length ?? 0) < MINIMUM_SEARCH_LENGTH;
 
-/** What a name is searched for as: a name that is an EIN as that. */
+/** Returns a given name as the EIN that it is, or else as a name. */
 export const readSearchName = (
   given: string | null,
 ): { readonly name: string | null; readonly ein: Ein | null } => {
@@ -19,7 +19,7 @@ export const readSearchName = (
   return { name: ein === null ? given : null, ein };
 };
 
-const fold = (name: string, separators: RegExp): SearchWords => {
+const normalize = (name: string, separators: RegExp): SearchWords => {
   const phrase = name
     .normalize("NFKD")
     .toLowerCase()
@@ -30,8 +30,8 @@ const fold = (name: string, separators: RegExp): SearchWords => {
   return { phrase, words: phrase === "" ? [] : [...new Set(phrase.split(" "))] };
 };
 
-/** Brings a name into the form that names are compared in: small letters and digits without accents. */
-export const nameWords = (name: string): SearchWords => fold(name, /[^\p{L}\p{N}]+/gu);
+/** Normalizes a name for comparison: lower-case letters and digits of any script, without accents. */
+export const nameWords = (name: string): SearchWords => normalize(name, /[^\p{L}\p{N}]+/gu);
 
-/** Brings a name into the form of the catalogue's own search text, which knows English letters only. */
-export const catalogueWords = (name: string): SearchWords => fold(name, /[^a-z0-9]+/gu);
+/** Normalizes a name as `charity.search_text` is, which contains only English letters and digits. */
+export const catalogueWords = (name: string): SearchWords => normalize(name, /[^a-z0-9]+/gu);

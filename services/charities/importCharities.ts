@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import type { ImportCounts, ImportedFile } from "../../db/charities/charityImports.ts";
 import {
   beginCharityImport,
-  noteCharityImport,
+  recordCharityImport,
   upsertCharities,
 } from "../../db/charities/charityImports.ts";
 import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
@@ -13,18 +13,18 @@ import {
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 
-/** Some milliseconds of work for the database, and little to do again after an interruption. */
+/** Some milliseconds of work for the database, and little to repeat after an interruption. */
 const BATCH_LINES = 2000;
 
 export type CharityImport = ImportCounts & {
-  /** Lines that could not be read. */
+  /** Malformed lines, which were skipped. */
   readonly bad: number;
-  /** Lines that an earlier, interrupted import of the file had done; all of them when it had finished. */
-  readonly doneBefore: number;
+  /** Lines that an earlier import of the file had finished. */
+  readonly linesDoneBefore: number;
 };
 
 type Observer = {
-  readonly onBadLine: (line: number, reason: string) => void;
+  readonly onBadLine: (line: number, problem: string) => void;
   readonly onProgress: (linesDone: number) => void;
 };
 
@@ -36,10 +36,10 @@ const add = (left: ImportCounts, right: ImportCounts): ImportCounts => ({
 });
 
 /**
- * Brings a Business Master File into the catalogue, batch by batch, each with the note of how far the import came: an
- * interrupted one goes on there, and the same file again changes nothing.
- * @param lines the file's lines, header first, without their ends
- * @throws DomainError request_invalid when the file is none of these
+ * Imports a Business Master File into the catalogue. Each batch commits with its progress, so an interrupted import
+ * resumes there and importing the same file again changes nothing.
+ * @param lines the file's lines, header first, without line ends
+ * @throws DomainError request_invalid if the file is not a Business Master File
  */
 export const importCharities = async (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
@@ -47,10 +47,10 @@ export const importCharities = async (
   lines: AsyncIterable<string>,
   { onBadLine, onProgress }: Observer,
 ): Promise<CharityImport> => {
-  const { linesDone: doneBefore, isFinished } = await beginCharityImport(db, file);
+  const { linesDone: linesDoneBefore, isFinished } = await beginCharityImport(db, file);
   let counts: ImportCounts = { added: 0, changed: 0, same: 0, older: 0 };
   if (isFinished) {
-    return { ...counts, bad: 0, doneBefore };
+    return { ...counts, bad: 0, linesDoneBefore };
   }
   let batch: MasterFileRecord[] = [];
   let bad = 0;
@@ -63,7 +63,7 @@ export const importCharities = async (
       counts,
       await db.transaction(async (transaction) => {
         const written = await upsertCharities(transaction, records, file.extractedOn);
-        await noteCharityImport(transaction, file, done, null);
+        await recordCharityImport(transaction, file, done, null);
         return written;
       }),
     );
@@ -74,10 +74,10 @@ export const importCharities = async (
     if (line === 1 && !isMasterFileHeader(text)) {
       throw new DomainError(
         "request_invalid",
-        "its first line is not that of a Business Master File",
+        "the first line is not the header of a Business Master File",
       );
     }
-    if (line === 1 || line <= doneBefore || text === "") {
+    if (line === 1 || line <= linesDoneBefore || text === "") {
       continue;
     }
     const record = readMasterFileLine(text);
@@ -92,9 +92,9 @@ export const importCharities = async (
     }
   }
   if (line === 0) {
-    throw new DomainError("request_invalid", "it is empty");
+    throw new DomainError("request_invalid", "the file is empty");
   }
   await write();
-  await noteCharityImport(db, file, line, clock.now());
-  return { ...counts, bad, doneBefore };
+  await recordCharityImport(db, file, line, clock.now());
+  return { ...counts, bad, linesDoneBefore };
 };

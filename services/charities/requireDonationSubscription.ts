@@ -4,7 +4,7 @@ import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 
-/** Whether an account's live donations are subscribed to with its current processor and subscription, and since when. */
+/** Returns since when the donation subscription of an account is active with its current processor and subscription. */
 const readSubscribedSince = async (
   { db, billing }: { readonly db: DatabasePool; readonly billing: Billing },
   accountId: string,

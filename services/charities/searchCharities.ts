@@ -1,26 +1,29 @@
 import type { DatabasePool } from "slonik";
+import { parseEin } from "../../domain/charities/charities.ts";
 import {
   isTooShort,
   MINIMUM_SEARCH_LENGTH,
   readSearchName,
 } from "../../domain/charities/charitySearch.ts";
-import { parseEin } from "../../domain/charities/charities.ts";
 import { DomainError, OutageError } from "../../domain/errors.ts";
 import { TimeoutError, withTimeout } from "../../domain/withTimeout.ts";
+import { createCatalogue } from "../../providers/charities/catalogue/createCatalogue.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import type { CharityPage } from "../../providers/charities/provider.ts";
 import { CharityProviderError } from "../../providers/charities/provider.ts";
 import { providerOf } from "./providerOf.ts";
 
-/** Also what the built-in catalogue may take, whose queries end a little later: they know no signal. */
-const ANSWER_WITHIN_MS = 5000;
+/** The catalogue cannot abort a query on a signal, so its statement timeout is a little longer. */
+const CLIENT_TIMEOUT_MS = 5000;
+/** An operator may wait longer than a client. */
+const OPERATOR_TIMEOUT_MS = 60_000;
 
-const NOTHING: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
+const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
 
 /**
- * Searches with the account's provider. What is no EIN finds nothing; a name that is one is searched for as one.
+ * Searches with the account's provider. A malformed EIN matches nothing; a name that is an EIN is searched as one.
  * @throws DomainError request_invalid for a name of fewer than three letters and digits
- * @throws OutageError when the provider cannot answer
+ * @throws OutageError if the provider fails
  */
 export const searchCharities = async (
   deps: { readonly db: DatabasePool; readonly charities: Charities },
@@ -33,7 +36,7 @@ export const searchCharities = async (
   },
 ): Promise<CharityPage> => {
   const name = query.name?.trim() || null;
-  const named = readSearchName(name);
+  const read = readSearchName(name);
   if (name !== null && isTooShort(name)) {
     throw new DomainError(
       "request_invalid",
@@ -41,17 +44,17 @@ export const searchCharities = async (
     );
   }
   const writtenEin = query.ein?.trim() || null;
-  const ein = writtenEin === null ? named.ein : parseEin(writtenEin);
-  if ((writtenEin !== null && ein === null) || (named.ein !== null && named.ein !== ein)) {
-    return NOTHING;
+  const ein = writtenEin === null ? read.ein : parseEin(writtenEin);
+  if ((writtenEin !== null && ein === null) || (read.ein !== null && read.ein !== ein)) {
+    return NO_MATCHES;
   }
   const provider = await providerOf(deps, accountId);
-  const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
+  const signal = AbortSignal.timeout(CLIENT_TIMEOUT_MS);
   try {
     const { page, pageSize } = query;
     return await withTimeout(
       signal,
-      provider.search({ name: named.name, ein, page, pageSize }, signal),
+      provider.search({ name: read.name, ein, page, pageSize }, signal),
     );
   } catch (error) {
     if (error instanceof CharityProviderError || error instanceof TimeoutError) {
@@ -60,3 +63,17 @@ export const searchCharities = async (
     throw error;
   }
 };
+
+/**
+ * Searches the built-in catalogue for an operator; a name that is an EIN is searched as one.
+ * @throws CharityProviderError if the search takes too long
+ */
+export const searchCatalogue = (
+  { db }: { readonly db: DatabasePool },
+  name: string,
+  { page, pageSize }: { readonly page: number; readonly pageSize: number },
+): Promise<CharityPage> =>
+  createCatalogue({ db, searches: db }).search(
+    { ...readSearchName(name), page, pageSize },
+    AbortSignal.timeout(OPERATOR_TIMEOUT_MS),
+  );

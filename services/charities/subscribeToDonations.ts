@@ -13,11 +13,11 @@ import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { BillingProcessor } from "../../providers/billing/processor.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 
-/** All calls to the processor together. */
+/** The limit of all calls to the processor together. */
 const PROVISION_WITHIN_MS = 8000;
-/** Longer than that: only a process that died leaves its lease to run out. */
+/** Longer than that, so a lease expires only if its process died. */
 const LEASE_MS = 15_000;
-const LOOK_AGAIN_MS = 50;
+const LEASE_POLL_MS = 50;
 
 const outage = (cause: unknown): OutageError =>
   new OutageError("the payment processor could not provision the donation subscription", { cause });
@@ -55,10 +55,10 @@ const provision = async (
 };
 
 /**
- * Provisions what the processor needs for an account's donations. Repeating it changes nothing; of concurrent calls one
- * provisions and the others wait for it.
- * @throws DomainError request_invalid when the account has no subscription at its processor
- * @throws OutageError when the processor fails, which leaves nothing half done
+ * Adds the donation items to an account's subscription at its processor. Repeating it changes nothing. Of concurrent
+ * calls one adds the items, and the others wait for it.
+ * @throws DomainError request_invalid if the account has no subscription at its processor
+ * @throws OutageError if the processor fails; no item is added then
  */
 export const subscribeToDonations = async (
   deps: Dependencies,
@@ -69,7 +69,7 @@ export const subscribeToDonations = async (
   const processor = billing.findProcessor(billing.processorFor(account, owner.mode), owner.mode);
   if (processor === null) {
     throw outage(
-      new Error(`Account ${account.id} has a Stripe customer, and Stripe is not set up.`),
+      new Error(`Account ${account.id} has a Stripe customer, and Stripe is not configured.`),
     );
   }
   if (processor.name === "stripe" && account.stripeSubscriptionId === null) {
@@ -82,9 +82,9 @@ export const subscribeToDonations = async (
     processor: processor.name,
     subscriptionId: processor.name === "stripe" ? account.stripeSubscriptionId : null,
   };
-  const asked = clock.now();
-  const patience = AbortSignal.timeout(LEASE_MS);
-  while (!patience.aborted) {
+  const requestedAt = clock.now();
+  const timeout = AbortSignal.timeout(LEASE_MS);
+  while (!timeout.aborted) {
     const now = clock.now();
     const until = new Date(now.getTime() + LEASE_MS);
     const attempt = await leaseDonationSubscription(db, owner, carrier, { now, until });
@@ -92,15 +92,15 @@ export const subscribeToDonations = async (
       await provision(deps, owner, account, processor, attempt);
       return;
     }
-    await sleep(LOOK_AGAIN_MS);
+    await sleep(LEASE_POLL_MS);
     const known = await findDonationSubscription(db, owner);
     if (
       known?.verifiedAt &&
-      known.verifiedAt >= asked &&
+      known.verifiedAt >= requestedAt &&
       known.subscriptionId === carrier.subscriptionId
     ) {
       return;
     }
   }
-  throw outage(null);
+  throw outage(new Error(`Another call held the lease for ${LEASE_MS} ms.`));
 };

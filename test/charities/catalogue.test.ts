@@ -57,7 +57,7 @@ const counts = (file: string, given: Record<string, number>) => ({
   ...given,
 });
 
-test("a file is loaded once: the same again changes nothing, under another name too", async (t) => {
+test("importing the same file again, under any name, changes nothing", async (t) => {
   const { write, load, read } = await stage(t);
   const ein = freshEin();
   const content = `${HEADER}\n${lineOf(ein, "LOADED ONCE")}\n${lineOf(freshEin(), "CLUB", "07")}\n`;
@@ -76,7 +76,7 @@ test("a file is loaded once: the same again changes nothing, under another name 
   });
 });
 
-test("gzip is told by its content, line ends and a mark at the beginning do not matter", async (t) => {
+test("gzip is detected by content, and line ends and a byte order mark are ignored", async (t) => {
   const { write, load, read } = await stage(t);
   const ein = freshEin();
   const content = `\uFEFF${HEADER}\r\n${lineOf(ein, "ZIPPED")}\r\n`;
@@ -86,7 +86,7 @@ test("gzip is told by its content, line ends and a mark at the beginning do not 
   t.like(await read(ein), { name: "ZIPPED", sortName: "" });
 });
 
-test("a newer extract updates, an older one does not", async (t) => {
+test("a newer extract updates the catalogue, and an older one does not", async (t) => {
   const { write, load, read } = await stage(t);
   const [kept, renamed, revoked] = [freshEin(), freshEin(), freshEin()];
   const name = (text: string, subsection = "03"): string =>
@@ -109,7 +109,7 @@ test("a newer extract updates, an older one does not", async (t) => {
   t.like(await read(revoked), { eligible: false });
 });
 
-test("what several files have in common is there once", async (t) => {
+test("a charity in several files is stored once", async (t) => {
   const { write, load } = await stage(t);
   const lines = [freshEin(), freshEin()].map((ein) => lineOf(ein, "FOREIGN"));
   const all = await write("eo4.csv", [HEADER, ...lines, lines[0]].join("\n"));
@@ -120,7 +120,7 @@ test("what several files have in common is there once", async (t) => {
   ]);
 });
 
-test("a line that cannot be read is named and left out", async (t) => {
+test("a malformed line is reported by its number and skipped", async (t) => {
   const { write, load, read } = await stage(t);
   const good = freshEin();
   const path = await write(
@@ -151,28 +151,28 @@ const refuses = test.macro({
     t.is(exitCode, 1);
     t.regex(stderr, message);
   },
-  title: (given = "") => `${given} is refused`,
+  title: (given = "") => `${given} is rejected`,
 });
-test("an empty file", refuses, "", /it is empty/u);
-test("another table", refuses, "a,b,c\n1,2,3\n", /not that of a Business Master File/u);
+test("an empty file", refuses, "", /the file is empty/u);
+test("another table", refuses, "a,b,c\n1,2,3\n", /not the header of a Business Master File/u);
 test("a file that is one line", refuses, "x".repeat(3_000_000), /line of more than/u);
 
-test("a file that is not there is refused by name", async (t) => {
+test("a missing file is reported by name", async (t) => {
   const { run } = await stage(t);
   const { exitCode, stderr } = await run("import", "/nonexistent/eo1.csv");
   t.is(exitCode, 2);
   t.regex(stderr, /nonexistent\/eo1\.csv cannot be read/u);
 });
 
-test("an import that breaks off goes on where it was", async (t) => {
+test("an interrupted import resumes where it stopped", async (t) => {
   const { db } = t.context;
   const { read } = await stage(t);
   const eins = Array.from({ length: 5000 }, freshEin);
   const lines = [HEADER, ...eins.map((ein, index) => lineOf(ein, `CHARITY ${index}`))];
   const file = { sha256: "a".repeat(64), extractedOn: "2026-04-13" };
   const quiet = { onBadLine: () => undefined, onProgress: () => undefined };
-  // oxlint-disable-next-line typescript/require-await -- the import reads what comes piece by piece.
-  async function* breakingOff(): AsyncGenerator<string> {
+  // oxlint-disable-next-line typescript/require-await -- the import reads an asynchronous iterable.
+  async function* interrupted(): AsyncGenerator<string> {
     yield* lines.slice(0, 4500);
     throw new Error("The disk is gone.");
   }
@@ -182,18 +182,25 @@ test("an import that breaks off goes on where it was", async (t) => {
   }
   const deps = { db, clock: systemClock };
 
-  await t.throwsAsync(importCharities(deps, file, breakingOff(), quiet), {
+  await t.throwsAsync(importCharities(deps, file, interrupted(), quiet), {
     message: "The disk is gone.",
   });
   const resumed = await importCharities(deps, file, whole(), quiet);
   const again = await importCharities(deps, file, whole(), quiet);
 
-  t.deepEqual(resumed, { added: 1001, changed: 0, same: 0, older: 0, bad: 0, doneBefore: 4000 });
-  t.like(again, { added: 0, same: 0, doneBefore: 5001 });
+  t.deepEqual(resumed, {
+    added: 1001,
+    changed: 0,
+    same: 0,
+    older: 0,
+    bad: 0,
+    linesDoneBefore: 4000,
+  });
+  t.like(again, { added: 0, same: 0, linesDoneBefore: 5001 });
   t.like(await read(eins.at(-1) ?? ""), { name: "CHARITY 4999" });
 });
 
-test("a well-known charity keeps its name and website when the file brings the rest", async (t) => {
+test("a well-known charity keeps its name and website when a file adds the rest", async (t) => {
   const { write, load, run, read } = await stage(t);
   t.like(await read("530196605"), { knownAs: "American Red Cross", extractedOn: null });
 
@@ -212,10 +219,35 @@ test("a well-known charity keeps its name and website when the file brings the r
     t.regex(stderr, /^1 found; page 1 of 1/u);
   }
   const shown = await run("show", "53-0196605");
-  t.regex(shown.stdout, /may be donated to +yes/u);
+  t.regex(shown.stdout, /eligible for donations +yes/u);
 });
 
-test("charity show and search refuse what they cannot look up", async (t) => {
+test("the JSON of charity show and search uses the API's field names", async (t) => {
+  const { run } = await stage(t);
+  const shown = readJson(await run("show", "521693387", "--json"));
+  t.like(shown, {
+    ein: "52-1693387",
+    known_as: "World Wildlife Fund",
+    sort_name: "",
+    eligible: true,
+    extracted_on: null,
+  });
+  t.deepEqual(readJson(await run("search", "world wildlife", "--json")), {
+    total_items: 1,
+    charities: [
+      {
+        nonprofit_id: "irs_521693387",
+        name: "World Wildlife Fund",
+        ein: "52-1693387",
+        description: "Environment",
+        website: "https://www.worldwildlife.org",
+        icon_url: "",
+      },
+    ],
+  });
+});
+
+test("charity show and search reject a malformed EIN, an unknown EIN and a short name", async (t) => {
   const { run } = await stage(t);
   t.is((await run("show", "53-01966")).exitCode, 2);
   t.is((await run("show", "000000001")).exitCode, 3);

@@ -10,9 +10,9 @@ import type { Context } from "../../context.ts";
 import {
   DONATION_HEADINGS,
   donationRows,
-  presentDonationBooks,
-  readDonationBooks,
-} from "../../output/presentDonations.ts";
+  presentDonationSummaries,
+  readDonationSummaries,
+} from "../../output/donationSummary.ts";
 import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
@@ -41,7 +41,7 @@ export const showOrg = async (
   const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
   const [owned, donations, keys] = await Promise.all([
     readAllTotals(db, id, now),
-    readDonationBooks(db, clock, id),
+    readDonationSummaries(db, clock, id),
     listApiKeys(db, id),
   ]);
   if (json) {
@@ -54,7 +54,7 @@ export const showOrg = async (
         all,
         month,
       })),
-      donations: presentDonationBooks(donations),
+      donations: presentDonationSummaries(donations),
       keys: keys.map(presentKey),
     });
     return;

@@ -9,18 +9,18 @@ import type { DonationTotals } from "../../domain/charities/donations.ts";
 import { formatDollars } from "../../domain/money.ts";
 import { formatInstant } from "./formatTable.ts";
 
-/** An organization's donations in one mode, and whether they are subscribed to. */
-type DonationBooks = {
+/** An organization's donations in one mode, and its donation subscription. */
+type DonationSummary = {
   readonly mode: Mode;
   readonly totals: DonationTotals;
   readonly subscription: DonationSubscription | null;
 };
 
-export const readDonationBooks = (
+export const readDonationSummaries = (
   db: DatabasePool,
   clock: Clock,
   accountId: string,
-): Promise<readonly DonationBooks[]> =>
+): Promise<readonly DonationSummary[]> =>
   Promise.all(
     MODES.map(async (mode) => {
       const owner = { accountId, mode };
@@ -29,9 +29,9 @@ export const readDonationBooks = (
     }),
   );
 
-/** The books as programs read them. */
-export const presentDonationBooks = (books: readonly DonationBooks[]) =>
-  books.map(({ mode, totals, subscription }) => ({
+/** The summaries in the JSON output. */
+export const presentDonationSummaries = (summaries: readonly DonationSummary[]) =>
+  summaries.map(({ mode, totals, subscription }) => ({
     mode,
     count: totals.count,
     amount_cents: totals.amountCents,
@@ -55,8 +55,8 @@ const describeSubscription = (subscription: DonationSubscription | null): string
     : `active since ${formatInstant(activeSince)} (${where})`;
 };
 
-export const donationRows = (books: readonly DonationBooks[]) =>
-  books.map(({ mode, totals, subscription }) => [
+export const donationRows = (summaries: readonly DonationSummary[]) =>
+  summaries.map(({ mode, totals, subscription }) => [
     mode,
     totals.count,
     formatDollars(totals.amountCents),

@@ -1,0 +1,97 @@
+import { basename } from "node:path";
+import { DomainError } from "../../../domain/errors.ts";
+import type { CharityImport } from "../../../services/charities/importCharities.ts";
+import { importCharities } from "../../../services/charities/importCharities.ts";
+import type { Context } from "../../context.ts";
+import { openTextFile } from "../../input/openTextFile.ts";
+import { unreadableFile } from "../../input/unreadableFile.ts";
+import { say } from "../../io.ts";
+import { createProgressBar } from "../../output/createProgressBar.ts";
+import { printJson, printTable } from "../../output/print.ts";
+
+/** Further bad lines are only counted, so that a wrong file does not fill the screen. */
+const BAD_LINES_SHOWN = 20;
+
+export type ImportOptions = { readonly extracted?: string; readonly json?: true };
+
+const importFile = async (
+  { io, connections, clock }: Context,
+  path: string,
+  extracted: string | undefined,
+): Promise<CharityImport & { readonly file: string }> => {
+  const db = await connections.database();
+  const name = basename(path);
+  const bar = createProgressBar(io);
+  try {
+    bar.update(null, `${name}: reading the file`);
+    const file = await openTextFile(path).catch((error: unknown) => {
+      throw unreadableFile(path, error);
+    });
+    let bytesRead = 0;
+    let bad = 0;
+    const result = await importCharities(
+      { db, clock },
+      {
+        sha256: await file.sha256(),
+        extractedOn: extracted ?? file.modifiedAt.toISOString().slice(0, 10),
+      },
+      file.lines((bytes) => {
+        bytesRead = bytes;
+      }),
+      {
+        onBadLine: (line, problem) => {
+          bad += 1;
+          if (bad <= BAD_LINES_SHOWN) {
+            bar.clear();
+            say(io, `${name}:${line} skipped: ${problem}`);
+          }
+        },
+        onProgress: (lines) =>
+          bar.update(bytesRead / file.sizeBytes, `${name}: ${lines.toLocaleString("en-US")} lines`),
+      },
+    );
+    return { file: name, ...result };
+  } catch (error) {
+    throw error instanceof DomainError
+      ? new DomainError(error.code, `${name} cannot be imported: ${error.message}`, {
+          cause: error,
+        })
+      : error;
+  } finally {
+    bar.clear();
+  }
+};
+
+export const importCharityFiles = async (
+  context: Context,
+  paths: readonly string[],
+  { extracted, json }: ImportOptions,
+): Promise<void> => {
+  const results: Awaited<ReturnType<typeof importFile>>[] = [];
+  for (const path of paths) {
+    results.push(await importFile(context, path, extracted));
+  }
+  if (json) {
+    printJson(
+      context.io,
+      results.map(({ linesDoneBefore, ...counts }) => ({
+        ...counts,
+        lines_done_before: linesDoneBefore,
+      })),
+    );
+    return;
+  }
+  printTable(
+    context.io,
+    ["file", "added", "changed", "same", "older", "skipped", "lines done before"],
+    results.map(({ file, added, changed, same, older, bad, linesDoneBefore }) => [
+      file,
+      added,
+      changed,
+      same,
+      older,
+      bad,
+      linesDoneBefore,
+    ]),
+  );
+};

@@ -1,0 +1,46 @@
+import { listDonations } from "../../../db/charities/donations.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
+import { formatDollars } from "../../../domain/money.ts";
+import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+import { printJson, printTable } from "../../output/print.ts";
+import { einOf, presentDonation } from "./presentDonation.ts";
+
+export type ListOptions = {
+  readonly org: string;
+  readonly mode: Mode;
+  readonly limit: number;
+  readonly json?: true;
+};
+
+export const listOrgDonations = async (
+  { io, connections }: Context,
+  { org, mode, limit, json }: ListOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  await getOrganization(db, org);
+  const owner = { accountId: org, mode };
+  // The additional one shows whether there are more.
+  const found = await listDonations(db, owner, {}, { offset: 0, limit: limit + 1 });
+  const donations = found.slice(0, limit);
+  if (json) {
+    printJson(io, donations.map(presentDonation));
+  } else {
+    printTable(
+      io,
+      ["id", "USD", "charity", "EIN", "created", "refunded"],
+      donations.map((donation) => [
+        donation.id,
+        formatDollars(donation.amountCents),
+        donation.charityName,
+        einOf(donation),
+        donation.createdAt,
+        donation.refunded,
+      ]),
+    );
+  }
+  if (found.length > limit) {
+    say(io, `More donations exist; raise --limit to list more than ${limit}.`);
+  }
+};

@@ -1,0 +1,50 @@
+import { formatEin } from "../../../domain/charities/charities.ts";
+import { isTooShort, MINIMUM_SEARCH_LENGTH } from "../../../domain/charities/charitySearch.ts";
+import { searchCatalogue } from "../../../services/charities/searchCharities.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { say } from "../../io.ts";
+import { printJson, printTable } from "../../output/print.ts";
+
+const PAGE_SIZE = 20;
+
+export type SearchOptions = { readonly page: number; readonly json?: true };
+
+export const searchCharities = async (
+  { io, connections }: Context,
+  name: string,
+  { page, json }: SearchOptions,
+): Promise<void> => {
+  if (isTooShort(name)) {
+    throw new CommandError(
+      EXIT.usage,
+      `Enter at least ${MINIMUM_SEARCH_LENGTH} letters or digits to search.`,
+    );
+  }
+  const db = await connections.database();
+  const { items, totalItems } = await searchCatalogue({ db }, name, { page, pageSize: PAGE_SIZE });
+  const charities = items.map((charity) => ({
+    nonprofit_id: charity.nonprofitId,
+    name: charity.name,
+    ein: charity.ein && formatEin(charity.ein),
+    description: charity.description,
+    website: charity.website,
+    icon_url: charity.iconUrl,
+  }));
+  if (json) {
+    printJson(io, { total_items: totalItems, charities });
+    return;
+  }
+  printTable(
+    io,
+    ["EIN", "name", "description", "website"],
+    charities.map(({ ein, name: found, description, website }) => [
+      ein,
+      found,
+      description,
+      website,
+    ]),
+  );
+  const pages = Math.ceil(totalItems / PAGE_SIZE);
+  say(io, `${totalItems.toLocaleString("en-US")} found; page ${page} of ${pages}.`);
+};

@@ -1,0 +1,48 @@
+import { findDonationDetails } from "../../../db/charities/donations.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { formatDollars } from "../../../domain/money.ts";
+import type { Context } from "../../context.ts";
+import { printJson, printRecord } from "../../output/print.ts";
+import { einOf, presentDonation } from "./presentDonation.ts";
+
+export const showDonation = async (
+  { io, connections }: Context,
+  id: string,
+  { json }: { readonly json?: true },
+): Promise<void> => {
+  const donation = await findDonationDetails(await connections.database(), id);
+  if (!donation) {
+    throw new DomainError("record_not_found", `donation not found: ${id}`);
+  }
+  const { accountId, mode, refundedAt, refundReason, refundIdempotencyKey, refundMetadata } =
+    donation;
+  if (json) {
+    printJson(io, {
+      ...presentDonation(donation),
+      account_id: accountId,
+      mode,
+      refunded_at: refundedAt,
+      refund_reason: refundReason,
+      refund_idempotency_key: refundIdempotencyKey,
+      refund_metadata: refundMetadata,
+    });
+    return;
+  }
+  printRecord(io, {
+    id: donation.id,
+    account: accountId,
+    mode,
+    USD: formatDollars(donation.amountCents),
+    charity: donation.charityName,
+    EIN: einOf(donation),
+    "nonprofit id": `${donation.nonprofitId} (${donation.charityProvider})`,
+    created: donation.createdAt,
+    "idempotency key": donation.idempotencyKey,
+    attribution: donation.attribution,
+    metadata: JSON.stringify(donation.metadata),
+    refunded: refundedAt,
+    "refund reason": refundReason,
+    "refund idempotency key": refundIdempotencyKey,
+    "refund metadata": refundMetadata && JSON.stringify(refundMetadata),
+  });
+};
