@@ -1,67 +1,219 @@
 import type { ExecutionContext } from "ava";
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import { sql } from "../../../db/sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { startProgram } from "../../support/programs.ts";
+import { eventually, startProgram } from "../../support/programs.ts";
 import { createTestStore } from "../startStoreApi.ts";
 import type { TestStore } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";
 
+/*
+ * An API process is killed while its write is provably under way: the test holds a lock that the write waits for.
+ */
 const test = testWithDatabase();
 
 const startApi = (t: ExecutionContext<DatabaseContext>) =>
   startProgram(t, "api/main.ts", {
     DATABASE_URL: t.context.databaseUrl,
-    // Nothing of what a store writes waits for Temporal.
+    // The writes of stores do not need Temporal.
     TEMPORAL_ADDRESS: "127.0.0.1:1",
   });
 
-/** The status of a planting and its text, or null when the process went away before it answered. */
+type Response = {
+  readonly status: number;
+  readonly text: string;
+  readonly replayed: boolean;
+};
+
+/** Plants one tree; null if the process ends before it responds. */
 const plant = async (
-  address: string | undefined,
+  url: string | undefined,
   store: TestStore,
   key: string,
-): Promise<{ readonly status: number; readonly text: string } | null> => {
+): Promise<Response | null> => {
   try {
-    const response = await fetch(`${address}/app/api/plant`, {
+    const response = await fetch(`${url}/app/api/plant`, {
       method: "POST",
       headers: { ...store.live, "Content-Type": "application/json", "Idempotency-Key": key },
       body: JSON.stringify({ trees: 1, order_id: key }),
     });
-    return { status: response.status, text: await response.text() };
+    return {
+      status: response.status,
+      text: await response.text(),
+      replayed: response.headers.get("Idempotent-Replayed") === "true",
+    };
   } catch {
     return null;
   }
 };
 
-test("a process that is killed under load loses and doubles nothing that its clients repeat elsewhere", async (t) => {
-  const { db } = t.context;
-  const [victim, survivor] = [await startApi(t), await startApi(t)];
-  const store = await createTestStore(db, { balanceCents: 10_000 });
-  const keys = Array.from({ length: 300 }, (_, index) => `key-${index}`);
+const plantAll = (
+  url: string | undefined,
+  store: TestStore,
+  keys: readonly string[],
+): Promise<readonly (Response | null)[]> => Promise.all(keys.map((key) => plant(url, store, key)));
 
-  const first = Promise.all(keys.map((key) => plant(victim.urls["store"], store, key)));
-  while ((await readStoreState(db, store.id)).registrations === 0) {
-    // In the middle of it: as soon as something is on record.
-  }
-  await victim.kill();
-  const answered = await first;
-  const repeated = await Promise.all(keys.map((key) => plant(survivor.urls["store"], store, key)));
+const keysFrom = (first: number, count: number): readonly string[] =>
+  Array.from({ length: count }, (_, index) => `key-${first + index}`);
 
-  // 10,000 cents are 200 trees.
-  t.is(repeated.filter((answer) => answer?.status === 200).length, 200);
-  t.is(repeated.filter((answer) => answer?.status === 402).length, 100);
-  for (const [index, answer] of answered.entries()) {
-    if (answer?.status === 200) {
-      t.is(repeated[index]?.text, answer.text);
-    }
-  }
-  t.like(await readStoreState(db, store.id), {
-    balance: 0,
-    registrations: 200,
-    remaining: 200,
-    totals: 200,
-    responses: 200,
-    entries: 201,
-    brokenLinks: 0,
+/** Returns the server processes that wait for a lock of this transaction. */
+const listBlocked = (transaction: DatabaseTransactionConnection): Promise<readonly bigint[]> =>
+  transaction.anyFirst(sql.type(z.strictObject({ pid: z.bigint() }))`
+    SELECT DISTINCT pid::bigint
+    FROM pg_locks
+    WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))
+  `);
+
+const areGone = async (db: DatabasePool, pids: readonly bigint[]): Promise<boolean> =>
+  db.oneFirst(sql.type(z.strictObject({ gone: z.boolean() }))`
+    SELECT NOT EXISTS (
+      SELECT FROM pg_stat_activity WHERE pid = ANY(${sql.array(pids, "int8")})
+    ) AS gone
+  `);
+
+/**
+ * Kills a process while one of its writes waits for a lock, and returns when the lock is released and the server has
+ * noticed that the process is gone.
+ */
+const killInFlight = async <Result>(
+  db: DatabasePool,
+  {
+    takeLock,
+    startWrites,
+    kill,
+  }: {
+    readonly takeLock: (transaction: DatabaseTransactionConnection) => Promise<unknown>;
+    readonly startWrites: () => Promise<Result>;
+    readonly kill: () => Promise<void>;
+  },
+): Promise<Result> => {
+  const { writes, waiting } = await db.transaction(async (transaction) => {
+    await takeLock(transaction);
+    const started = startWrites();
+    await eventually(async () => (await listBlocked(transaction)).length > 0);
+    const pids = await listBlocked(transaction);
+    await kill();
+    return { writes: started, waiting: pids };
   });
-});
+  await eventually(() => areGone(db, waiting));
+  return writes;
+};
+
+// Serial: the other test's trigger makes every commit of a registration wait.
+test.serial(
+  "a process killed before its commit has recorded nothing of it, and repeats elsewhere do each write once",
+  async (t) => {
+    const { db } = t.context;
+    const [victim, survivor] = [await startApi(t), await startApi(t)];
+    const store = await createTestStore(db, { balanceCents: 10_000 });
+    const [done, interrupted] = [keysFrom(0, 50), keysFrom(50, 250)];
+    const first = await plantAll(victim.urls["store"], store, done);
+    t.true(first.every((response) => response?.status === 200));
+
+    const lost = await killInFlight(db, {
+      takeLock: (transaction) =>
+        transaction.query(sql.typeAlias("void")`
+          SELECT
+          FROM store_balance
+          WHERE account_id = ${store.id}
+          FOR UPDATE
+        `),
+      startWrites: () => plantAll(victim.urls["store"], store, interrupted),
+      kill: victim.kill,
+    });
+
+    t.true(lost.every((response) => response === null));
+    t.like(await readStoreState(db, store.id), {
+      balance: 7500,
+      registrations: 50,
+      remaining: 50,
+      totals: 50,
+      responses: 50,
+      entries: 51,
+      brokenLinks: 0,
+    });
+
+    const repeated = await plantAll(survivor.urls["store"], store, done);
+    t.true(repeated.every((response) => response?.replayed));
+    t.deepEqual(
+      repeated.map((response) => response?.text),
+      first.map((response) => response?.text),
+    );
+    const retried = await plantAll(survivor.urls["store"], store, interrupted);
+    // 10,000 cents are 200 trees.
+    t.is(retried.filter((response) => response?.status === 200).length, 150);
+    t.is(retried.filter((response) => response?.status === 402).length, 100);
+    t.false(retried.some((response) => response?.replayed));
+    t.like(await readStoreState(db, store.id), {
+      balance: 0,
+      registrations: 200,
+      remaining: 200,
+      totals: 200,
+      responses: 200,
+      entries: 201,
+      brokenLinks: 0,
+    });
+  },
+);
+
+test.serial(
+  "a process killed during its commit has recorded the write, and a repeat elsewhere gets its response",
+  async (t) => {
+    const { db } = t.context;
+    const [victim, survivor] = [await startApi(t), await startApi(t)];
+    const store = await createTestStore(db, { balanceCents: 10_000 });
+    // Deferred, so that a commit waits for the lock that the test holds.
+    await db.query(sql.typeAlias("void")`
+      CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN
+        PERFORM pg_advisory_xact_lock_shared(1);
+        RETURN NULL;
+      END
+      $$
+    `);
+    await db.query(sql.typeAlias("void")`
+      CREATE CONSTRAINT TRIGGER wait_for_test
+      AFTER INSERT ON registration
+      DEFERRABLE INITIALLY DEFERRED
+      FOR EACH ROW EXECUTE FUNCTION wait_for_test()
+    `);
+    t.teardown(() => db.query(sql.typeAlias("void")`DROP FUNCTION wait_for_test CASCADE`));
+    const keys = keysFrom(0, 50);
+
+    const lost = await killInFlight(db, {
+      takeLock: (transaction) =>
+        transaction.query(sql.typeAlias("void")`SELECT
+          FROM pg_advisory_xact_lock(1)
+        `),
+      startWrites: () => plantAll(victim.urls["store"], store, keys),
+      kill: victim.kill,
+    });
+
+    t.true(lost.every((response) => response === null));
+    const { registrations } = await readStoreState(db, store.id);
+    t.true(registrations > 0);
+    t.like(await readStoreState(db, store.id), {
+      balance: 10_000 - 50 * registrations,
+      remaining: registrations,
+      totals: registrations,
+      responses: registrations,
+      entries: 1 + registrations,
+      brokenLinks: 0,
+    });
+
+    const repeated = await plantAll(survivor.urls["store"], store, keys);
+    t.true(repeated.every((response) => response?.status === 200));
+    t.is(repeated.filter((response) => response?.replayed).length, registrations);
+    t.like(await readStoreState(db, store.id), {
+      balance: 7500,
+      registrations: 50,
+      remaining: 50,
+      totals: 50,
+      responses: 50,
+      entries: 51,
+      brokenLinks: 0,
+    });
+  },
+);
