@@ -1,7 +1,7 @@
 import type { Config } from "../config/config.ts";
 import type { CharitySettings } from "../providers/charities/createCharities.ts";
 
-/** The charity providers that the configuration has keys for. */
+/** Returns the settings of the charity providers that have an API key in the configuration. */
 export const readCharitySettings = (config: Config): CharitySettings => ({
   everyorg:
     config.EVERYORG_API_KEY === undefined

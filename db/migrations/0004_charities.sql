@@ -1,13 +1,13 @@
--- A charity donation on record, in US cents. It makes no usage facts.
+-- Recorded donations to charities, in US cents. They produce no usage facts.
 CREATE TABLE donation (
   id uuid PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
   mode text NOT NULL CONSTRAINT donation_mode CHECK (mode IN ('live', 'test')),
   -- At most 2^53 - 1, so that JSON carries it exactly.
   amount_cents bigint NOT NULL CONSTRAINT donation_amount_cents CHECK (amount_cents BETWEEN 1 AND 9007199254740991),
-  -- Nine digits; null where the provider knows none.
+  -- Nine digits; null if the charity has none.
   ein text CONSTRAINT donation_ein CHECK (ein ~ '^\d{9}$'),
-  -- The charity's id at the provider that it was checked with.
+  -- The charity's id at the provider that confirmed it.
   nonprofit_id text NOT NULL,
   charity_provider text NOT NULL,
   charity_name text NOT NULL,
@@ -16,7 +16,7 @@ CREATE TABLE donation (
   attribution text NOT NULL DEFAULT '',
   metadata jsonb NOT NULL DEFAULT '{}',
   refunded_at timestamptz,
-  -- Of a store's donations: for whom and for which order. Null in those of organizations.
+  -- The customer and order of a store's donation; null in organizations' donations.
   customer_name text,
   customer_email text,
   customer_id text,
@@ -38,10 +38,11 @@ CREATE INDEX donation_customer_name ON donation
   USING gin (account_id, customer_name gin_trgm_ops) WHERE customer_name IS NOT NULL;
 CREATE INDEX donation_order ON donation
   (account_id, mode, ltrim(order_id, '#'), created_at, id) WHERE order_id IS NOT NULL;
--- A reversal takes the newest that stand.
+-- A reversal takes the newest donations that are not refunded.
 CREATE INDEX donation_standing ON donation (account_id, mode, created_at, id) WHERE refunded_at IS NULL;
 
--- Donations that are not refunded, kept in their own transactions. The period is 'all' or a month of UTC, YYYY-MM.
+-- Totals of donations that are not refunded, updated in the transaction of each change. The period is 'all' or a UTC
+-- month, YYYY-MM.
 CREATE TABLE donation_total (
   account_id uuid NOT NULL REFERENCES account,
   mode text NOT NULL,
@@ -52,7 +53,7 @@ CREATE TABLE donation_total (
   PRIMARY KEY (account_id, mode, period)
 ) WITH (fillfactor = 50);
 
--- A donation is refunded whole and once.
+-- Refunds. A donation is refunded as a whole, once.
 CREATE TABLE donation_refund (
   donation_id uuid PRIMARY KEY REFERENCES donation,
   account_id uuid NOT NULL REFERENCES account,
@@ -66,8 +67,8 @@ CREATE TABLE donation_refund (
 CREATE UNIQUE INDEX donation_refund_idempotency_key
   ON donation_refund (account_id, mode, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
--- The donation that each idempotency key of a refund was given with first, also where the donation was refunded already:
--- a key that a client has an answer to must never refund anything else.
+-- The donation that each idempotency key of a refund was first used for, even if that donation was already refunded: a
+-- key that has received a response must never refund another donation.
 CREATE TABLE donation_refund_key (
   account_id uuid NOT NULL REFERENCES account,
   mode text NOT NULL,
@@ -76,32 +77,32 @@ CREATE TABLE donation_refund_key (
   PRIMARY KEY (account_id, mode, idempotency_key)
 );
 
--- The donation items that were provisioned for an account, once for each mode.
+-- The donation subscription of an account in one mode.
 CREATE TABLE donation_subscription (
   account_id uuid NOT NULL REFERENCES account,
   mode text NOT NULL,
   processor text NOT NULL CONSTRAINT donation_subscription_processor CHECK (processor IN ('stripe', 'ledger')),
-  -- The processor's subscription that carries the items; null for the built-in ledger, which keeps none.
+  -- The processor's subscription that has the items; null for the built-in ledger, which has no subscriptions.
   subscription_id text,
   -- Null until the processor has the items.
   active_since timestamptz,
-  -- When the processor was last seen to have them.
+  -- When the processor was last seen to have the items.
   verified_at timestamptz,
-  -- Counts the attempts at the processor; each has an idempotency key of its own.
+  -- The number of attempts at the processor; each has an idempotency key of its own.
   attempt integer NOT NULL DEFAULT 0,
-  -- Until then another call may be provisioning.
+  -- Until then another call may be adding the items.
   leased_until timestamptz,
   PRIMARY KEY (account_id, mode)
 );
 
--- The built-in catalogue: the rows of the IRS Business Master File, and what we know of well-known charities beside it.
+-- The built-in catalogue: the rows of the IRS Business Master File, and our own facts about well-known charities.
 CREATE TABLE charity (
   ein text PRIMARY KEY CONSTRAINT charity_ein CHECK (ein ~ '^\d{9}$'),
-  -- As the IRS lists it, in capitals; the well-known name where no file was loaded yet.
+  -- As the IRS lists it, in capitals; the well-known name until a file is imported.
   name text NOT NULL,
   -- Trade, chapter or local name.
   sort_name text NOT NULL DEFAULT '',
-  -- What the public calls it; empty for most.
+  -- The name that the public uses; empty for most.
   known_as text NOT NULL DEFAULT '',
   website text NOT NULL DEFAULT '',
   city text NOT NULL DEFAULT '',
@@ -111,13 +112,13 @@ CREATE TABLE charity (
   affiliation text NOT NULL DEFAULT '',
   subsection text NOT NULL,
   deductibility text NOT NULL,
-  -- From 0 to 9; ranks the larger of two equal matches first.
+  -- From 0 to 9; of two equal matches the larger is listed first.
   income_code smallint NOT NULL DEFAULT 0,
-  -- The day of the extract that the row was last seen in; null for what no extract has told.
+  -- The date of the latest extract that contained the row; null if none did.
   extracted_on date,
   -- A 501(c)(3) to which contributions are deductible.
   eligible boolean NOT NULL GENERATED ALWAYS AS (subsection = '03' AND deductibility = '1') STORED,
-  -- Words in small letters with a space around each; the search brings its words into the same form.
+  -- Lower-case words with a space around each; a search normalizes its words in the same way.
   search_text text NOT NULL GENERATED ALWAYS AS (
     ' ' || regexp_replace(
       lower(regexp_replace(
@@ -129,23 +130,23 @@ CREATE TABLE charity (
 ) WITH (fillfactor = 90);
 
 CREATE INDEX charity_search ON charity USING gin (search_text gin_trgm_ops) WHERE eligible;
--- The order of a search without conditions.
+-- The order of a search without a name or EIN.
 CREATE INDEX charity_listing ON charity ((known_as = ''), ein) WHERE eligible;
 
--- How far the import of a file came, so that it goes on there.
+-- The progress of each file's import, so that an interrupted import resumes there.
 CREATE TABLE charity_import (
   sha256 text NOT NULL CONSTRAINT charity_import_sha256 CHECK (length(sha256) = 64),
   extracted_on date NOT NULL,
-  -- Lines of the file that are done, the header included.
+  -- Finished lines of the file, including the header.
   lines_done bigint NOT NULL,
   finished_at timestamptz,
   PRIMARY KEY (sha256, extracted_on)
 );
 
--- What remote providers told of single charities; good for a day.
+-- The details of single charities that remote providers returned; valid for a day.
 CREATE TABLE charity_detail (
   provider text NOT NULL,
-  -- `ein:` or `id:` and what was asked for.
+  -- `ein:` or `id:` and the EIN or id.
   lookup text NOT NULL,
   charity jsonb NOT NULL,
   fetched_at timestamptz NOT NULL,
@@ -158,8 +159,8 @@ CREATE UNLOGGED TABLE rate_limit (
   permitted_at timestamptz[] NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01);
 
--- Charities that many people know, so that search and donations work before any file is loaded: written from public
--- facts. The import of the IRS's file adds what that says and keeps the well-known name and the website.
+-- Well-known charities, compiled from public facts, so that searches and donations work before any file is imported.
+-- Importing an IRS file adds its columns and keeps the well-known name and the website.
 INSERT INTO charity (ein, name, known_as, website, ntee, subsection, deductibility)
 SELECT ein, known_as, known_as, 'https://' || website, ntee, '03', '1'
 FROM (

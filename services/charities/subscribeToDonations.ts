@@ -75,7 +75,7 @@ export const subscribeToDonations = async (
   if (processor.name === "stripe" && account.stripeSubscriptionId === null) {
     throw new DomainError(
       "request_invalid",
-      "the organization has no subscription that donations could be added to",
+      "the organization has no Stripe subscription to add donations to",
     );
   }
   const carrier = {

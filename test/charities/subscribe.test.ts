@@ -223,7 +223,7 @@ test("an organization without a subscription is told so", async (t) => {
   await updateAccount(t.context.db, accountId, { stripeSubscriptionId: null });
   const { status, body } = await subscribe();
   t.is(status, 400);
-  t.regex(String(body["error"]), /no subscription/u);
+  t.regex(String(body["error"]), /no Stripe subscription/u);
 });
 
 test("another subscription needs items of its own", async (t) => {

@@ -11,7 +11,7 @@ import { presentCharity, searchQuery, searchResponse, subscribeResponse } from "
 
 const SEARCH_ERROR: ErrorResponse = {
   code: "internal_error",
-  when: "The charity provider did not answer, or an unexpected fault.",
+  when: "The charity provider failed (as in the example), or an unexpected error occurred.",
   example: "charity search failed",
 };
 
@@ -25,13 +25,13 @@ const searchEndpoint = ({ db, charities }: DonateDependencies): Endpoint =>
       tag: TAG,
       summary: "Search charities by name or EIN",
       details:
-        "Results come from the provider that the operator has chosen for the organization. Where it tells no total, " +
-        "total_items is what is known to be there at least, and the header Total-Is-Exact says so.",
-      responseHeaders: { "Total-Is-Exact": "`false` where the provider tells no total." },
+        "Results come from the charity provider that the operator has chosen for the organization. If it reports no " +
+        "exact total, total_items is a lower bound, and the header Total-Is-Exact is `false`.",
+      responseHeaders: { "Total-Is-Exact": "`false` if the provider reports no exact total." },
       errors: [
         {
           code: "request_invalid",
-          when: "A parameter is not as it must be.",
+          when: "A query parameter is unknown, repeated or malformed; the message names it.",
           example: "page_size: must be an integer from 1 to 20",
         },
         KEY_ERROR,
@@ -68,21 +68,21 @@ const subscribeEndpoint = ({ db, clock, billing }: DonateDependencies): Endpoint
     description: {
       operationId: "subscribeToDonations",
       tag: TAG,
-      summary: "Subscribe to donations",
+      summary: "Activate the donation subscription",
       details:
-        "Adds the flat-rate and the metered item of donations to the organization's subscription; needed once before " +
-        "live donations. Repeating it changes nothing. There is no body; with a test key nothing is opened for live donations.",
+        "Adds the flat-rate and the metered donation item to the organization's subscription. Required once before live " +
+        "donations; repeating it changes nothing. Send no body. A test key does not enable live donations.",
       errors: [
         {
           code: "request_invalid",
-          when: "The organization has no subscription that the items could be added to, or a field was sent.",
-          example: "the organization has no subscription that donations could be added to",
+          when: "The organization has no subscription to add the items to, or the body has fields.",
+          example: "the organization has no Stripe subscription to add donations to",
         },
         KEY_ERROR,
         RATE_ERROR,
         {
           code: "internal_error",
-          when: "The payment processor failed; nothing was added. Or an unexpected fault.",
+          when: "The payment processor failed and nothing was added (as in the example), or an unexpected error occurred.",
           example: "the payment processor could not provision the donation subscription",
         },
       ],
@@ -95,13 +95,13 @@ const subscribeEndpoint = ({ db, clock, billing }: DonateDependencies): Endpoint
         success: true,
         message:
           mode === "live"
-            ? "donations are subscribed to"
-            : "donations are subscribed to in test mode; live donations need the production key",
+            ? "the donation subscription is active"
+            : "the donation subscription is active in test mode; live donations need the production key",
       };
     },
   });
 
-/** Charities, and donations to them. */
+/** The endpoints of charities and donations. */
 export const charityEndpoints = (dependencies: DonateDependencies): readonly Endpoint[] => [
   searchEndpoint(dependencies),
   ...donationEndpoints(dependencies),

@@ -29,7 +29,7 @@ import {
 const ownerOf = ({ accountId, mode }: Caller): AccountMode => ({ accountId, mode });
 
 const REPLAY_HEADER = {
-  "Idempotent-Replayed": "`true` when the record was created by an earlier request.",
+  "Idempotent-Replayed": "`true` if an earlier request created the record.",
 };
 
 const CHARITY_REQUIRED = "one of ein and nonprofit_id is required";
@@ -57,13 +57,13 @@ const donateEndpoint = (dependencies: DonateDependencies): Endpoint =>
       tag: TAG,
       summary: "Record a donation to a charity",
       details:
-        "The charity is validated with the organization's provider first. Live donations need the subscription. A " +
-        "known idempotency_key returns the first record.",
+        "Validates the charity with the organization's charity provider first. Live donations need the donation " +
+        "subscription. A known idempotency_key returns the original record.",
       responseHeaders: REPLAY_HEADER,
       errors: [
         {
           code: "request_invalid",
-          when: "Something in the request is not as it must be, no charity is found, or the donation subscription is not active.",
+          when: "The request is invalid, no charity is found, or the donation subscription is not active.",
           example: CHARITY_REQUIRED,
         },
         KEY_ERROR,
@@ -71,8 +71,8 @@ const donateEndpoint = (dependencies: DonateDependencies): Endpoint =>
         {
           code: "internal_error",
           when:
-            "The charity could not be validated and nothing was recorded; or, as `internal server error`, an unexpected " +
-            "fault after which it may be recorded: repeat it with the same idempotency_key.",
+            "The charity could not be validated, and nothing was recorded. After the message `internal server error` " +
+            "the donation may be recorded: repeat the request with the same idempotency_key.",
           example: "charity search failed",
         },
       ],
@@ -128,11 +128,11 @@ const listEndpoint = ({ db }: DonateDependencies): Endpoint =>
       operationId: "listDonations",
       tag: TAG,
       summary: "List donations, newest first",
-      details: "Refunded donations stay in the list. All given conditions must hold.",
+      details: "Includes refunded donations. A donation is listed if it matches all filters.",
       errors: [
         {
           code: "request_invalid",
-          when: "A parameter is not as it must be.",
+          when: "A query parameter is unknown, repeated or malformed; the message names it.",
           example: "start_date: must be a calendar date in the form YYYY-MM-DD",
         },
         KEY_ERROR,
@@ -170,13 +170,13 @@ const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
       tag: TAG,
       summary: "Refund a donation",
       details:
-        "Marks the donation refunded and takes it out of the totals; nothing is reversed at the payment processor. A " +
-        "refund of a refunded donation returns the first refund.",
+        "Marks the donation as refunded and subtracts it from the totals. Nothing is reversed at the payment processor. " +
+        "Refunding a donation again returns the first refund.",
       responseHeaders: REPLAY_HEADER,
       errors: [
         {
           code: "request_invalid",
-          when: "Something in the request is not as it must be, or the idempotency_key was given with another donation before.",
+          when: "The request is invalid, or the idempotency_key was used for another donation.",
           example: ID_REQUIRED,
         },
         KEY_ERROR,
@@ -213,7 +213,6 @@ const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
     },
   });
 
-/** Recording, listing and refunding donations. */
 export const donationEndpoints = (dependencies: DonateDependencies): readonly Endpoint[] => [
   donateEndpoint(dependencies),
   listEndpoint(dependencies),

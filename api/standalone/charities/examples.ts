@@ -23,7 +23,7 @@ const donation = {
   refunded: false,
 };
 
-/** What the API description shows. */
+/** The examples in the API description. */
 export const EXAMPLES = {
   search: { response: { total_items: 1, total_pages: 1, charities: [charity] } },
   donate: {
@@ -47,7 +47,7 @@ export const EXAMPLES = {
   list: {
     response: { total_items: 1, total_pages: 1, page: 1, page_size: 20, donations: [donation] },
   },
-  subscribe: { response: { success: true, message: "donations are subscribed to" } },
+  subscribe: { response: { success: true, message: "the donation subscription is active" } },
   refund: {
     body: { id: ID, reason: "order cancelled" },
     response: {

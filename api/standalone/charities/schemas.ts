@@ -6,9 +6,9 @@ import { count, date, emptyAsNull, id, metadata, text } from "../../../domain/fi
 import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 
-const LAST_PAGE = 999_999_999;
+const MAXIMUM_PAGE = 999_999_999;
 
-/** A whole number in a query. The description is told its default apart: JSON Schema is given none of a transformation. */
+/** A whole number in a query. The default is repeated as metadata, because JSON Schema generation drops that of a transform. */
 const wholeNumber = ({
   maximum,
   fallback,
@@ -33,22 +33,23 @@ const wholeNumber = ({
     .meta({ description });
 
 const page = () =>
-  wholeNumber({ maximum: LAST_PAGE, fallback: 1, description: "The first page is 1." });
+  wholeNumber({ maximum: MAXIMUM_PAGE, fallback: 1, description: "Page number, from 1." });
 
 const pageSize = (maximum: number) =>
-  wholeNumber({ maximum, fallback: 20, description: "How many a page holds." });
+  wholeNumber({ maximum, fallback: 20, description: "Number of items on a page." });
 
 export const searchQuery = queryObject({
   name: text(200)
     .optional()
     .meta({
-      description: "Words of the name, at least three letters; typos are forgiven.",
+      description:
+        "Words of the name, at least three letters or digits in all; typos are tolerated.",
       examples: ["red cross"],
     }),
   ein: text(50)
     .optional()
     .meta({
-      description: "The EIN, with or without the dash; what is none finds nothing.",
+      description: "EIN, with or without the dash. A malformed EIN matches nothing.",
       examples: ["53-0196605"],
     }),
   page_size: pageSize(20),
@@ -61,10 +62,12 @@ const charityResponse = z
       .string()
       .meta({ description: "The provider's own id.", examples: ["irs_530196605"] }),
     name: z.string().meta({ examples: ["American Red Cross"] }),
-    ein: z.string().meta({ description: "Empty where there is none.", examples: ["53-0196605"] }),
-    description: z.string().meta({ description: "Empty where the provider tells none." }),
-    website: z.string().meta({ description: "Empty where the provider tells none." }),
-    icon_url: z.string().meta({ description: "Empty where the provider tells none." }),
+    ein: z
+      .string()
+      .meta({ description: "Empty if the charity has none.", examples: ["53-0196605"] }),
+    description: z.string().meta({ description: "Empty if the provider has none." }),
+    website: z.string().meta({ description: "Empty if the provider has none." }),
+    icon_url: z.string().meta({ description: "Empty if the provider has none." }),
   })
   .meta({ id: "Charity" });
 
@@ -77,7 +80,7 @@ export const presentCharity = (charity: Charity): z.output<typeof charityRespons
   icon_url: charity.iconUrl,
 });
 
-const tally = (description: string) =>
+const total = (description: string) =>
   z
     .int()
     .min(0)
@@ -85,8 +88,8 @@ const tally = (description: string) =>
 
 export const searchResponse = z
   .strictObject({
-    total_items: tally("All that match, on all pages."),
-    total_pages: tally("0 when nothing matches."),
+    total_items: total("Number of matches on all pages."),
+    total_pages: total("0 if nothing matches."),
     charities: z.array(charityResponse),
   })
   .meta({ id: "CharityPage" });
@@ -107,25 +110,28 @@ export const donateBody = bodyObject({
   amount_cents: count().meta({ description: "US cents.", examples: [500] }),
   ein: ein()
     .optional()
-    .meta({ description: "With or without the dash. Empty means none.", examples: ["53-0196605"] }),
+    .meta({
+      description: "EIN, with or without the dash. Empty is the same as omitted.",
+      examples: ["53-0196605"],
+    }),
   nonprofit_id: text(200)
     .transform(emptyAsNull)
     .optional()
-    .meta({ description: "A charity's id from a search. Empty means none." }),
+    .meta({ description: "The charity's id from a search. Empty is the same as omitted." }),
   charity_name: text(500)
     .transform(emptyAsNull)
     .optional()
-    .meta({ description: "The charity's own name when omitted or empty." }),
+    .meta({ description: "Defaults to the charity's own name." }),
   idempotency_key: idempotencyKey().optional().meta({
     description:
-      "A later request with the same key returns the first one's record. Empty means none.",
+      "A later request with the same key returns the original record. Empty is the same as omitted.",
   }),
   attribution: attribution()
     .optional()
     .meta({ description: "A tag to filter by.", examples: ["newsletter"] }),
   metadata: metadata()
     .optional()
-    .meta({ description: "Free JSON of at most 8 levels and 16 KiB, to filter by." }),
+    .meta({ description: "JSON object of at most 8 levels and 16 KiB, to filter by." }),
 }).meta({ id: "NewDonation" });
 
 const donationResponse = z
@@ -136,7 +142,9 @@ const donationResponse = z
       .min(1)
       .meta({ examples: [500] }),
     currency: z.literal("USD"),
-    ein: z.string().meta({ description: "Empty where there is none.", examples: ["53-0196605"] }),
+    ein: z
+      .string()
+      .meta({ description: "Empty if the charity has none.", examples: ["53-0196605"] }),
     nonprofit_id: z.string().meta({ examples: ["irs_530196605"] }),
     charity_name: z.string().meta({ examples: ["American Red Cross"] }),
     created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
@@ -164,7 +172,7 @@ export const presentDonation = (donation: Donation): z.output<typeof donationRes
   refunded: donation.refunded,
 });
 
-const totalDonations = () => tally("The organization's donations that are not refunded.");
+const totalDonations = () => total("The organization's donations that are not refunded.");
 
 export const donateResponse = z
   .strictObject({
@@ -181,13 +189,13 @@ export const donateResponse = z
 export const listQuery = queryObject({
   attribution: attribution()
     .optional()
-    .meta({ description: "Only this attribution.", examples: ["newsletter"] }),
+    .meta({ description: "Only donations with this attribution.", examples: ["newsletter"] }),
   metadata_key: text(500)
     .optional()
-    .meta({ description: "Only donations whose metadata have this name." }),
+    .meta({ description: "Only donations whose metadata has this key." }),
   metadata_value: text(4000).optional().meta({
     description:
-      "Needs metadata_key: only those with this value there, a string itself, any other value as its JSON text.",
+      "Only donations with this value of metadata_key, which is required then: a string as it is, any other value as JSON.",
   }),
   start_date: date()
     .optional()
@@ -201,8 +209,8 @@ export const listQuery = queryObject({
 
 export const listResponse = z
   .strictObject({
-    total_items: tally("All that match, on all pages."),
-    total_pages: tally("0 when nothing matches."),
+    total_items: total("Number of matches on all pages."),
+    total_pages: total("0 if nothing matches."),
     page: z.int().min(1),
     page_size: z.int().min(1),
     donations: z.array(donationResponse),
@@ -217,11 +225,11 @@ export const refundBody = bodyObject({
   id: id().meta({ description: "The donation's id." }),
   reason: text(1000)
     .optional()
-    .meta({ description: "Kept with the refund.", examples: ["order cancelled"] }),
+    .meta({ description: "Stored with the refund.", examples: ["order cancelled"] }),
   idempotency_key: idempotencyKey()
     .optional()
-    .meta({ description: "Stands for the donation that it was first given with." }),
-  metadata: metadata().optional().meta({ description: "Kept with the refund." }),
+    .meta({ description: "Belongs to the donation that it is first used for." }),
+  metadata: metadata().optional().meta({ description: "Stored with the refund." }),
 }).meta({ id: "NewDonationRefund" });
 
 export const refundResponse = z
