@@ -1,9 +1,8 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { ExecutionContext } from "ava";
 import { WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
-import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { listWaitingStreams } from "../../db/billing/usageFacts.ts";
 import { sql } from "../../db/sql.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
@@ -13,7 +12,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
 
-// One after the other: a database belongs to one deployment, whose dispatcher serves all that waits in it.
+// Serial, because a dispatcher serves everything that waits in the database of the file.
 const test = testWithDatabase();
 
 const plantReply = z.object({ tree_details: z.array(z.object({ id: z.uuid() })) });
@@ -25,12 +24,14 @@ type Deployment = {
   readonly accountId: string;
   readonly startWorker: () => ReturnType<typeof startProgram>;
   readonly startApi: () => ReturnType<typeof startProgram>;
+  /** Returns whether all usage has been reported and settled. */
+  readonly isSettled: () => Promise<boolean>;
   readonly post: (api: string, path: string, body: unknown) => Promise<Response>;
-  /** Stripe's units, all seconds together. */
+  /** Returns the units billed by Stripe, over all seconds. */
   readonly billed: () => number;
 };
 
-/** An organization on Stripe, with the API and the worker in processes of their own. */
+/** Prepares an organization on Stripe, and the API and the worker as separate processes. */
 const deploy = async (t: ExecutionContext<DatabaseContext>): Promise<Deployment> => {
   const { db, databaseUrl } = t.context;
   const double = await startStripeDouble();
@@ -53,6 +54,7 @@ const deploy = async (t: ExecutionContext<DatabaseContext>): Promise<Deployment>
     accountId: organization.id,
     startWorker: () => startProgram(t, "worker/main.ts", settings),
     startApi: () => startProgram(t, "api/main.ts", settings),
+    isSettled: async () => (await listWaitingStreams(db)).length === 0,
     post: (api, path, body) =>
       fetch(`${api}${path}`, {
         method: "POST",
@@ -63,8 +65,19 @@ const deploy = async (t: ExecutionContext<DatabaseContext>): Promise<Deployment>
   };
 };
 
+const isCompleted = async (client: Client, workflowId: string): Promise<boolean> => {
+  try {
+    return (await client.workflow.getHandle(workflowId).describe()).status.name === "COMPLETED";
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) {
+      return false;
+    }
+    throw error;
+  }
+};
+
 test.serial(
-  "a registration is billed, its refund is zeroed, and the refund's workflow completes",
+  "a registration is billed, its refund is reported at the same second, and the refund's workflow completes",
   async (t) => {
     const { client, startWorker, startApi, post, billed, double } = await deploy(t);
     await startWorker();
@@ -83,99 +96,99 @@ test.serial(
 
     t.is(refundId, `refund-${tree?.id}`);
     await eventually(() => billed() === 0);
-    await eventually(async () => {
-      try {
-        return (await client.workflow.getHandle(refundId).describe()).status.name === "COMPLETED";
-      } catch (error) {
-        if (error instanceof WorkflowNotFoundError) {
-          return false;
-        }
-        throw error;
-      }
-    });
+    await eventually(() => isCompleted(client, refundId));
     t.is(new Set(double.control.events().map(({ second }) => second)).size, 1);
+    t.is(double.control.events().length, 2);
   },
 );
 
-const hasAttempt = (db: DatabasePool, accountId: string): Promise<boolean> =>
-  db.exists(
-    sql.typeAlias("void")`SELECT FROM meter_event WHERE account_id = ${accountId} AND attempts > 0`,
-  );
-
-const survivesKill = test.macro({
-  exec: async (t, fault: { kind: "hang"; applied: boolean }) => {
-    const { startWorker, startApi, post, billed, double, accountId } = await deploy(t);
-    const { urls } = await startApi();
-    const worker = await startWorker();
-    double.control.addFault(fault);
-    await post(urls["standalone"] ?? "", "/plant/trees", { count: 5 });
-    await eventually(() => hasAttempt(t.context.db, accountId));
-    // The attempt is on record; now it also reaches Stripe.
-    await delay(500);
-
-    await worker.kill();
-    await startWorker();
-
-    await eventually(() => billed() === 5 && sends(double) > (fault.applied ? 1 : 0));
-    // A second delivery, if there were one, would come with the next passes of the dispatcher.
-    await delay(3000);
-    t.is(billed(), 5);
-    t.is(double.control.overlaps(), 0);
-  },
-  title: (state = "") => `a worker that is killed ${state} loses and doubles nothing`,
-});
-
-const sends = ({ control }: StripeDouble): number =>
+const sendCount = ({ control }: StripeDouble): number =>
   control.calls().filter(({ path }) => path === "/v1/billing/meter_events").length;
 
-test.serial("while its call is under way, not taken yet,", survivesKill, {
-  kind: "hang",
-  applied: false,
-});
-test.serial("while its call is under way, taken already,", survivesKill, {
-  kind: "hang",
-  applied: true,
+const survivesKill = test.macro({
+  exec: async (t, { applied }: { applied: boolean }) => {
+    const { startWorker, startApi, post, billed, double, isSettled } = await deploy(t);
+    const { urls } = await startApi();
+    const api = urls["standalone"] ?? "";
+    const worker = await startWorker();
+    // Every call hangs until the worker is dead, so the kill cannot come too late.
+    double.control.addFault({ kind: "hang", applied, times: 1_000_000 });
+    await post(api, "/plant/trees", { count: 5 });
+    await eventually(() => double.control.held() === 1);
+    await worker.kill();
+    double.control.clearFaults();
+    const callsBeforeKill = sendCount(double);
+    t.true(callsBeforeKill > 0);
+    t.is(billed(), applied ? 5 : 0);
+
+    // A stream is first in, first out: any second delivery of the first event would come before this one.
+    await post(api, "/plant/trees", { count: 7 });
+    await startWorker();
+
+    await eventually(() => billed() >= 12);
+    await eventually(isSettled);
+    t.true(sendCount(double) >= callsBeforeKill + 2);
+    t.deepEqual(
+      double.control.events().map(({ value }) => value),
+      [5, 7],
+    );
+    t.is(double.control.overlaps(), 0);
+  },
+  title: (state = "") =>
+    `usage is billed exactly once if a worker is killed during its call, ${state}`,
 });
 
+test.serial("before Stripe has recorded it", survivesKill, { applied: false });
+test.serial("after Stripe has recorded it", survivesKill, { applied: true });
+
 test.serial(
-  "an API that is killed with a full queue has recorded what it answered, and a retry records the rest once",
+  "registrations that were confirmed before the API was killed are recorded, and a retry records the rest once",
   async (t) => {
+    const { db } = t.context;
     const { startWorker, startApi, post, billed, accountId } = await deploy(t);
     const first = await startApi();
     const requests = Array.from({ length: 2000 }, (_, index) => ({
       count: 1 + (index % 3),
       idempotency_key: `order-${index}`,
     }));
-    let answered = 0;
-    const someAnswered = Promise.withResolvers<void>();
-    const sending = requests.map(async (body) => {
-      const response = await post(first.urls["standalone"] ?? "", "/plant/trees", body);
+    const confirmed = requests.slice(0, 40);
+    const register = async (
+      { urls }: { readonly urls: Readonly<Record<string, string>> },
+      body: unknown,
+    ): Promise<number> => {
+      const response = await post(urls["standalone"] ?? "", "/plant/trees", body);
       await response.json();
-      answered += 1;
-      if (answered === 40) {
-        someAnswered.resolve();
-      }
+      return response.status;
+    };
+    const statuses = await Promise.all(confirmed.map((body) => register(first, body)));
+    t.true(statuses.every((status) => status === 200));
+
+    // While the account's total is locked, no further registration can be written or confirmed.
+    const outcomes = await db.transaction(async (transaction) => {
+      await transaction.query(sql.typeAlias("void")`
+        SELECT FROM impact_total WHERE account_id = ${accountId} FOR UPDATE
+      `);
+      const sending = requests.slice(confirmed.length).map((body) => register(first, body));
+      const settled = Promise.allSettled(sending);
+      await eventually(() =>
+        transaction.exists(sql.typeAlias("void")`
+          SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))
+        `),
+      );
+      await first.kill();
+      return settled;
     });
-    await eventually(() => answered >= 40);
-    await first.kill();
-    await Promise.allSettled(sending);
-    const { registrations } = await readBooks(t.context.db, accountId);
-    t.true(registrations >= answered);
-    t.true(answered < requests.length, "the kill came too late to test anything");
+    t.true(outcomes.every(({ status }) => status === "rejected"));
+    t.true((await readBooks(db, accountId)).registrations >= confirmed.length);
 
     const second = await startApi();
-    await Promise.all(
-      requests.map(async (body) => {
-        const response = await post(second.urls["standalone"] ?? "", "/plant/trees", body);
-        t.is(response.status, 200);
-        await response.json();
-      }),
-    );
+    const retried = await Promise.all(requests.map((body) => register(second, body)));
+    t.true(retried.every((status) => status === 200));
     await startWorker();
 
     const expected = requests.reduce((sum, { count }) => sum + count, 0);
     await eventually(() => billed() === expected);
-    const books = await readBooks(t.context.db, accountId);
+    const books = await readBooks(db, accountId);
     t.is(books.registrations, requests.length);
     t.is(books.total, BigInt(expected));
   },

@@ -18,10 +18,10 @@ import { createTestOrganization } from "../support/factories.ts";
 import { eventually, openNamespace } from "../support/programs.ts";
 import { startRelay } from "../support/relay.ts";
 
-// One after the other: of all dispatchers of a database one leads.
+// Serial, because only one dispatcher of a database leads.
 const test = testWithDatabase();
 
-/** Runs a dispatcher that no worker listens to, until it is told to end or the test ends. */
+/** Runs a dispatcher, without workers for what it starts, until `stop` or the end of the test. */
 const startDispatcher = (
   t: ExecutionContext,
   {
@@ -29,8 +29,8 @@ const startDispatcher = (
     temporal,
     leaderIdleTimeoutMs,
   }: { db: DatabasePool; temporal: Client; leaderIdleTimeoutMs?: number },
-): { readonly end: () => Promise<void> } => {
-  const ending = new AbortController();
+): { readonly stop: () => Promise<void> } => {
+  const shutdown = new AbortController();
   const running = runDispatcher(
     {
       db,
@@ -40,18 +40,18 @@ const startDispatcher = (
       logger: pino({ enabled: false }),
       ...(leaderIdleTimeoutMs === undefined ? {} : { leaderIdleTimeoutMs }),
     },
-    ending.signal,
+    shutdown.signal,
   );
-  const end = (): Promise<void> => {
-    ending.abort();
+  const stop = (): Promise<void> => {
+    shutdown.abort();
     return running;
   };
-  t.teardown(end);
-  return { end };
+  t.teardown(stop);
+  return { stop };
 };
 
-/** Registers a tree and takes it back; the answer is the ids of the workflows that this calls for. */
-const refundTree = async (
+/** Registers trees and refunds one. Returns the ids of the workflows that this requires. */
+const refundOneTree = async (
   db: DatabasePool,
 ): Promise<{ readonly refund: string; readonly sender: string }> => {
   const { id: accountId } = await createTestOrganization(db);
@@ -90,21 +90,21 @@ const isStarted = async (temporal: Client, workflowId: string): Promise<boolean>
 };
 
 test.serial(
-  "when the leader falls silent, it gives up and another dispatcher takes over",
+  "when the leader loses the database, it gives up and another dispatcher takes over",
   async (t) => {
     const { client: temporal } = await openNamespace(t);
     const relay = await startRelay(t, t.context.databaseUrl);
     const relayed = await openPool(relay.url, 2, 60_000, 500);
     t.teardown(() => relayed.end());
     const leader = startDispatcher(t, { db: relayed, temporal, leaderIdleTimeoutMs: 4000 });
-    const first = await refundTree(t.context.db);
+    const first = await refundOneTree(t.context.db);
     await eventually(() => isStarted(temporal, first.refund));
 
     relay.freeze();
     startDispatcher(t, { db: t.context.db, temporal, leaderIdleTimeoutMs: 4000 });
-    const second = await refundTree(t.context.db);
+    const second = await refundOneTree(t.context.db);
 
-    await leader.end();
+    await leader.stop();
     await eventually(() => isStarted(temporal, second.refund));
     await eventually(() => isStarted(temporal, second.sender));
     t.pass();
@@ -116,7 +116,7 @@ const readIdleTimeout = (connection: CommonQueryMethods): Promise<string> =>
     sql.type(z.strictObject({ idle_session_timeout: z.string() }))`SHOW idle_session_timeout`,
   );
 
-test.serial("a connection that does not lead any more may be silent again", async (t) => {
+test.serial("a connection that released the lock may be idle again", async (t) => {
   await t.context.db.connect(async (connection) => {
     t.true(await tryDispatcherLock(connection, 120_000));
     t.is(await readIdleTimeout(connection), "2min");
@@ -125,7 +125,7 @@ test.serial("a connection that does not lead any more may be silent again", asyn
   });
 });
 
-const startsAllTheSame = test.macro({
+const startsDespiteFailure = test.macro({
   exec: async (
     t: ExecutionContext<DatabaseContext>,
     kind: "refund" | "sender",
@@ -133,33 +133,33 @@ const startsAllTheSame = test.macro({
   ) => {
     const { db } = t.context;
     const { client: temporal } = await openNamespace(t);
-    const started = await refundTree(db);
+    const started = await refundOneTree(db);
     const rename = async (from: string, to: string): Promise<void> => {
       await db.query(sql.typeAlias("void")`
         ALTER TABLE ${sql.identifier([from])} RENAME TO ${sql.identifier([to])}
       `);
     };
     await rename(broken, "out_of_reach");
-    const { end } = startDispatcher(t, { db, temporal });
+    const { stop } = startDispatcher(t, { db, temporal });
 
     await eventually(() => isStarted(temporal, started[kind]));
 
     t.false(await isStarted(temporal, started[kind === "refund" ? "sender" : "refund"]));
-    await end();
+    await stop();
     await rename("out_of_reach", broken);
   },
   title: (title = "") => title,
 });
 
 test.serial(
-  "refunds are dispatched although the senders cannot be woken",
-  startsAllTheSame,
+  "refunds are started while senders cannot be woken",
+  startsDespiteFailure,
   "refund",
   "meter_event",
 );
 test.serial(
-  "senders are woken although the refunds cannot be dispatched",
-  startsAllTheSame,
+  "senders are woken while refunds cannot be started",
+  startsDespiteFailure,
   "sender",
   "refund",
 );

@@ -1,30 +1,123 @@
 import { once } from "node:events";
-import { setTimeout as delay } from "node:timers/promises";
+import type { ChildProcess } from "node:child_process";
+import { connect, createServer } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
+import type { ExecutionContext } from "ava";
+import type { Client } from "@temporalio/client";
+import { BACKGROUND_QUEUE, INTERACTIVE_QUEUE } from "../../workflows/taskQueues.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { openNamespace, startProgram } from "../support/programs.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 const test = testWithDatabase();
 
-const endsInOrder = test.macro({
-  exec: async (t, afterMs: number) => {
-    const { namespace } = await openNamespace(t);
-    const { process: worker } = await startProgram(t, "worker/main.ts", {
-      DATABASE_URL: t.context.databaseUrl,
-      TEMPORAL_NAMESPACE: namespace,
-    });
-    await delay(afterMs);
+const startWorker = async (
+  t: ExecutionContext<DatabaseContext>,
+  settings: Readonly<Record<string, string>>,
+): Promise<ChildProcess> => {
+  const { process: worker } = await startProgram(t, "worker/main.ts", {
+    DATABASE_URL: t.context.databaseUrl,
+    LOG_LEVEL: "fatal",
+    ...settings,
+  });
+  return worker;
+};
 
-    worker.kill("SIGTERM");
+const stopsGracefully = async (t: ExecutionContext, worker: ChildProcess): Promise<void> => {
+  const exit = once(worker, "exit");
+  worker.kill("SIGTERM");
+  t.deepEqual(await exit, [0, null]);
+};
 
-    const [code, signal] = await once(worker, "exit");
-    t.is(code, 0);
-    t.is(signal, null);
-  },
-  title: (_, afterMs) =>
-    `a worker that is told to stop ${String(afterMs)} ms after it was ready ends in order`,
+test.serial("a worker that is stopped as soon as it is ready stops gracefully", async (t) => {
+  const { namespace } = await openNamespace(t);
+
+  await stopsGracefully(t, await startWorker(t, { TEMPORAL_NAMESPACE: namespace }));
 });
 
-// While it bundles the workflows, while it connects, and while it polls.
-for (const afterMs of [0, 500, 1500, 4000]) {
-  test.serial(endsInOrder, afterMs);
-}
+/** Starts a server in front of Temporal that passes every connection to `accept`. */
+const startProxy = async (
+  t: ExecutionContext,
+  accept: (client: Socket) => void,
+): Promise<{ readonly address: string; readonly firstConnection: Promise<unknown> }> => {
+  const proxy = createServer(accept);
+  const sockets = new Set<Socket>();
+  proxy.on("connection", (socket) => {
+    sockets.add(socket);
+    socket.on("error", () => undefined);
+  });
+  const firstConnection = once(proxy, "connection");
+  proxy.listen(0, "127.0.0.1");
+  await once(proxy, "listening");
+  t.teardown(() => {
+    proxy.close();
+    for (const socket of sockets) {
+      socket.destroy();
+    }
+  });
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
+  const { port } = proxy.address() as AddressInfo;
+  return { address: `127.0.0.1:${port}`, firstConnection };
+};
+
+test.serial(
+  "a worker that is stopped while it connects to Temporal stops gracefully",
+  async (t) => {
+    const { namespace } = await openNamespace(t);
+    const stopping = Promise.withResolvers<void>();
+    const [host, port] = TEMPORAL_ADDRESS.split(":");
+    // Every connection waits until the worker has been told to stop.
+    const { address, firstConnection } = await startProxy(t, (client) => {
+      void stopping.promise.then(() => {
+        const server = connect({ host, port: Number(port) });
+        server.on("error", () => client.destroy());
+        client.on("close", () => server.destroy());
+        return client.pipe(server).pipe(client);
+      });
+    });
+    const worker = await startWorker(t, {
+      TEMPORAL_NAMESPACE: namespace,
+      TEMPORAL_ADDRESS: address,
+    });
+    await firstConnection;
+
+    const stopped = stopsGracefully(t, worker);
+    stopping.resolve();
+    await stopped;
+  },
+);
+
+test.serial("a worker that is stopped while Temporal is down stops gracefully", async (t) => {
+  const { address, firstConnection } = await startProxy(t, (client) => client.destroy());
+  const worker = await startWorker(t, { TEMPORAL_ADDRESS: address });
+  await firstConnection;
+
+  await stopsGracefully(t, worker);
+});
+
+const isPolled = async (
+  temporal: Client,
+  namespace: string,
+  taskQueue: string,
+): Promise<boolean> => {
+  const { pollers } = await temporal.workflowService.describeTaskQueue({
+    namespace,
+    taskQueue: { name: taskQueue },
+    // oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- the enum is in a package that is not a dependency.
+    taskQueueType: 1,
+  });
+  return pollers.length > 0;
+};
+
+test.serial(
+  "a worker that is stopped while it polls its task queues stops gracefully",
+  async (t) => {
+    const { namespace, client } = await openNamespace(t);
+    const worker = await startWorker(t, { TEMPORAL_NAMESPACE: namespace });
+    for (const taskQueue of [BACKGROUND_QUEUE, INTERACTIVE_QUEUE]) {
+      await eventually(() => isPolled(client, namespace, taskQueue));
+    }
+
+    await stopsGracefully(t, worker);
+  },
+);

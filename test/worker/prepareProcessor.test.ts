@@ -10,7 +10,7 @@ const test = testWithDatabase();
 
 const logger = pino({ level: "silent" });
 
-test("a meter that turns out to count in another way only after a while ends the worker", async (t) => {
+test("the worker fails when a retry finds a meter with another aggregation", async (t) => {
   const double = await startStripeDouble();
   t.teardown(double.close);
   const stripe = { apiBase: double.url, secretKey: double.secretKey };
@@ -26,11 +26,11 @@ test("a meter that turns out to count in another way only after a while ends the
     times: 3,
   });
   const billing = createBilling({ db: t.context.db, stripe });
-  const ending = new AbortController();
+  const shutdown = new AbortController();
 
   const { failed } = await prepareProcessor(
     { billing, logger, retryIntervalMs: 10 },
-    ending.signal,
+    shutdown.signal,
   );
 
   await t.throwsAsync(failed, {

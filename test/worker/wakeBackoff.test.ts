@@ -12,7 +12,7 @@ const streamOf = (accountId: string, second = 100): WaitingStream => ({
 const START_MS = Date.UTC(2026, 0, 1);
 const after = (seconds: number): Date => new Date(START_MS + seconds * 1000);
 
-/** Passes of a dispatcher, one each second; the answer is the seconds at which the stream was woken. */
+/** Simulates a pass of the dispatcher each second. Returns the seconds at which the stream was woken. */
 const wakesOf = (secondAt: (pass: number) => number, passes: number): readonly number[] => {
   const backoff = createWakeBackoff();
   const wakes: number[] = [];
@@ -32,21 +32,21 @@ test("a stream whose oldest second moves on is woken at every pass", (t) => {
   );
 });
 
-test("a stream that gets nowhere is woken ever less often", (t) => {
+test("a stream without progress is woken after exponentially growing delays", (t) => {
   t.deepEqual(
     wakesOf(() => 100, 63),
     [0, 2, 6, 14, 30, 62],
   );
 });
 
-test("however long a stream gets nowhere, it is woken every minute, so a sender that was ended is soon replaced", (t) => {
+test("a stream without progress is woken at least every minute, so a terminated sender is soon replaced", (t) => {
   const HOUR_SECONDS = 3600;
   const wakes = wakesOf(() => 100, HOUR_SECONDS);
   const gaps = wakes.slice(1).map((pass, index) => pass - (wakes[index] ?? 0));
   t.is(Math.max(...gaps), 60);
 });
 
-test("a stream that was quiet meanwhile is woken at once when it waits again", (t) => {
+test("a stream that waits again after a pause is woken immediately", (t) => {
   const backoff = createWakeBackoff();
   const stream = streamOf("one");
   backoff.recordWake(stream, after(0));
@@ -54,7 +54,7 @@ test("a stream that was quiet meanwhile is woken at once when it waits again", (
   t.deepEqual(backoff.due([stream], after(1.5)), [stream]);
 });
 
-test("a stream is woken again at once when the clock was set back, so a sender that was ended is soon replaced", (t) => {
+test("a stream is woken immediately after the clock was set back, so a terminated sender is soon replaced", (t) => {
   const backoff = createWakeBackoff();
   const stream = streamOf("one");
   backoff.recordWake(stream, after(3600));
@@ -64,7 +64,7 @@ test("a stream is woken again at once when the clock was set back, so a sender t
   t.deepEqual(backoff.due([stream], after(2)), [stream]);
 });
 
-test("with more streams than one pass may wake, all get their turn, those first that waited longest", (t) => {
+test("if there are more streams than one pass may wake, the following passes wake the others", (t) => {
   const backoff = createWakeBackoff();
   const streams = Array.from({ length: 100 }, (_, index) => streamOf(`account-${index}`));
   const woken = new Set<string>();
