@@ -1,7 +1,7 @@
 import { createSqlTag } from "slonik";
 import { z } from "zod";
 
-/** The row schema of a prepared statement that returns no rows. */
+/** The schema of a prepared statement without rows. */
 export const nothing = z.strictObject({});
 
 export const sql = createSqlTag({

@@ -2,18 +2,15 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { sql } from "../sql.ts";
 
-/** One call that refunds units of a registration. */
-type Refund = {
-  readonly id: string;
-  readonly registrationId: string;
-  readonly count: number;
-  readonly reason: string | null;
-  readonly createdAt: Date;
-};
-
 export const insertRefund = async (
   transaction: DatabaseTransactionConnection,
-  refund: Refund,
+  refund: {
+    readonly id: string;
+    readonly registrationId: string;
+    readonly count: number;
+    readonly reason: string | null;
+    readonly createdAt: Date;
+  },
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     INSERT INTO refund (id, registration_id, count, reason, created_at)
@@ -23,7 +20,7 @@ export const insertRefund = async (
   `);
 };
 
-/** Lists refunds whose workflow has not been started yet, oldest first. */
+/** Refunds whose workflow nobody has started yet, oldest first. */
 export const listWaitingRefunds = (
   db: CommonQueryMethods,
   limit: number,

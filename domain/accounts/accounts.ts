@@ -2,20 +2,20 @@ import { DomainError } from "../errors.ts";
 
 export type AccountType = "organization" | "store";
 
-/** Records of production keys are `live` and billed; `test` records never leave the built-in ledger. */
+/** `live` records come from production keys and are billed; `test` records never leave the built-in ledger. */
 export const MODES = ["live", "test"] as const;
 export type Mode = (typeof MODES)[number];
 
-/** The owner of records. Records of other accounts and of the other mode are invisible to it. */
+/** Whose records: an account never sees another's, nor one mode the other's. */
 export type AccountMode = { readonly accountId: string; readonly mode: Mode };
 
-/** The kinds of impact actions, which are also the meters that usage is reported to. */
+/** An impact action; also the meter that its usage is reported to. */
 export const KINDS = ["tree", "bottle"] as const;
 export type Kind = (typeof KINDS)[number];
 
 /**
- * Checks that a Stripe subscription comes with its Stripe customer.
- * @throws DomainError request_invalid
+ * A subscription is somebody's.
+ * @throws DomainError request_invalid for a Stripe subscription without a Stripe customer
  */
 export const requireCustomerOfSubscription = ({
   stripeCustomerId,

@@ -1,9 +1,9 @@
 import type { AccountMode, Kind } from "../accounts/accounts.ts";
 
-/** A JSON object that a client attaches to its records, to filter by. */
+/** Free JSON pairs that a client groups its records by. */
 export type Metadata = Readonly<Record<string, unknown>>;
 
-/** A recorded impact action. */
+/** One impact action as it was recorded. */
 export type Registration = {
   readonly id: string;
   /** As registered; a refund does not change it. */
@@ -11,36 +11,36 @@ export type Registration = {
   readonly refundedCount: number;
   readonly fractionalCount: number;
   readonly createdAt: Date;
-  /** Null if the client gave none. */
+  /** Null when the client gave none. */
   readonly idempotencyKey: string | null;
   readonly attribution: string;
   readonly metadata: Metadata;
 };
 
-/** The owner of registrations: an account in one mode, for one kind. */
+/** Whose records of which kind. */
 export type Owner = AccountMode & { readonly kind: Kind };
 
-/** A registration that a client requests. */
+/** What a client asks to have recorded. */
 export type NewRegistration = Owner &
   Pick<Registration, "count" | "fractionalCount" | "idempotencyKey" | "attribution" | "metadata">;
 
-/** Registered units minus refunded ones. */
+/** Units on record, refunded ones left out. */
 export type Totals = {
   readonly all: number;
-  /** Units registered in the current calendar month, UTC. */
+  /** The current calendar month's, UTC. */
   readonly month: number;
 };
 
-/** Selects an owner's registrations; all conditions must hold. */
+/** Which of an owner's registrations to list; all conditions must hold. */
 export type RegistrationFilter = {
   readonly id?: string;
   readonly attribution?: string;
-  /** Inclusive. */
+  /** First instant that belongs to the list. */
   readonly from?: Date;
-  /** Exclusive. */
+  /** First instant that no longer does. */
   readonly until?: Date;
   readonly metadata?: Metadata;
 };
 
-/** Returns the calendar month of a time in UTC, `YYYY-MM`. */
-export const monthOf = (time: Date): string => time.toISOString().slice(0, 7);
+/** The name of an instant's calendar month, UTC: `YYYY-MM`. */
+export const monthOf = (instant: Date): string => instant.toISOString().slice(0, 7);

@@ -5,7 +5,7 @@ import type { Browser, Page } from "playwright-core";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 
-/** The system's own browser: none is downloaded for the tests. */
+/** The system's browser; the tests download none. */
 const BROWSER = process.env["TEST_CHROMIUM"] ?? "/usr/bin/chromium";
 
 export const openBrowser = (): Promise<Browser> =>
@@ -13,13 +13,13 @@ export const openBrowser = (): Promise<Browser> =>
 
 export type Visit = {
   readonly page: Page;
-  /** What the console and the network had to complain of. */
-  readonly complaints: readonly string[];
-  /** Origins that were asked for anything. */
+  /** Console errors and warnings, and failed requests. */
+  readonly problems: readonly string[];
+  /** The origins of all requests. */
   readonly origins: ReadonlySet<string>;
 };
 
-/** Opens an address as a visitor does and waits until all has been loaded, pictures below the fold included. */
+/** Opens a URL and waits until everything is loaded, including lazy pictures. */
 export const visit = async (
   t: ExecutionContext,
   browser: Browser,
@@ -39,18 +39,18 @@ export const visit = async (
   });
   t.teardown(() => context.close());
   const page = await context.newPage();
-  const complaints: string[] = [];
+  const problems: string[] = [];
   const origins = new Set<string>();
   page.on("console", (message) => {
     if (message.type() === "error" || message.type() === "warning") {
-      complaints.push(message.text());
+      problems.push(message.text());
     }
   });
-  page.on("pageerror", (error) => complaints.push(error.message));
-  page.on("requestfailed", (request) => complaints.push(`failed: ${request.url()}`));
+  page.on("pageerror", (error) => problems.push(error.message));
+  page.on("requestfailed", (request) => problems.push(`failed: ${request.url()}`));
   page.on("response", (response) => {
     if (response.status() >= 400) {
-      complaints.push(`${response.status()}: ${response.url()}`);
+      problems.push(`${response.status()}: ${response.url()}`);
     }
   });
   page.on("request", (request) => origins.add(new URL(request.url()).origin));
@@ -59,7 +59,7 @@ export const visit = async (
     await picture.scrollIntoViewIfNeeded();
   }
   await page.waitForLoadState("networkidle");
-  return { page, complaints, origins };
+  return { page, problems, origins };
 };
 
 const AXE = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8");
@@ -68,9 +68,9 @@ const violations = z.array(
   z.object({ id: z.string(), nodes: z.array(z.object({ html: z.string() })) }),
 );
 
-/** What is wrong for people who see, hear or move otherwise, as axe finds it. */
+/** Returns the accessibility violations that axe finds. */
 export const auditAccessibility = async (page: Page): Promise<readonly string[]> => {
-  // Not as a script element, which the page's own policy forbids.
+  // Not as a script element, because the page's Content-Security-Policy forbids it.
   await page.evaluate(AXE);
   const found: unknown = await page.evaluate(
     "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }).then((result) => result.violations)",

@@ -3,22 +3,22 @@ import { changeDonationTotals } from "../../db/charities/donationTotals.ts";
 import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
-import type { PlantingSetup } from "../planting/setUpPlanting.ts";
+import type { PlantingOptions, PlantingSetup } from "../planting/setUpPlanting.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { STAGE_MS } from "../support/planting.ts";
 
 export type DashboardScene = {
   readonly setup: PlantingSetup;
-  /** Where the API is. */
+  /** The API's URL. */
   readonly url: string;
-  /** Where the page is. */
+  /** The page's URL. */
   readonly page: string;
 };
 
-/** An organization's public page, as yet without anything on it. */
+/** Opens the dashboard of a new organization. */
 export const openDashboard = async (
   t: ExecutionContext<DatabaseContext>,
-  options: Parameters<typeof setUpPlanting>[1] = {},
+  options: PlantingOptions = {},
 ): Promise<DashboardScene> => {
   const { db } = t.context;
   const setup = await setUpPlanting(db, options);
@@ -31,7 +31,7 @@ export const openDashboard = async (
   return { setup, url, page: `${url}/dashboard/${slug}` };
 };
 
-/** A year of an organization: months of trees and bottles, donations, orders at several sites, some not yet planted. */
+/** Fills a year: trees and bottles each month, donations, and orders at several sites, some not yet planted. */
 export const fillYear = async (
   t: ExecutionContext<DatabaseContext>,
   { setup }: DashboardScene,

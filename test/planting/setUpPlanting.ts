@@ -17,16 +17,24 @@ import { createTestPlanting } from "../support/planting.ts";
 
 const NEVER = new AbortController().signal;
 
-/** What an operator reports who has passed an order on. */
-export const handedOver = (publicId: string, at: Date): PlantingFact => ({
+/** The fact that an operator reports after placing an order. */
+export const fundsDistributed = (publicId: string, at: Date): PlantingFact => ({
   stage: "funds_distributed",
   occurred_at: at.toISOString(),
   partner_reference: publicId,
 });
 
+export type PlantingOptions = {
+  readonly timeline?: TimelineShape;
+  readonly partner?: "simulated" | "manual";
+  readonly name?: string;
+  /** The organization's and the clock's first time. */
+  readonly start?: string;
+};
+
 export type PlantingSetup = Awaited<ReturnType<typeof setUpPlanting>>;
 
-/** An organization whose trees are planted by the simulated partner on a clock that the test moves. */
+/** Creates an organization with planting on a clock that the test moves. */
 export const setUpPlanting = async (
   db: DatabasePool,
   {
@@ -34,12 +42,7 @@ export const setUpPlanting = async (
     partner = "simulated",
     name = "Test Organization",
     start = "2026-05-01T10:00:00.000Z",
-  }: {
-    readonly timeline?: TimelineShape;
-    readonly partner?: "simulated" | "manual";
-    readonly name?: string;
-    readonly start?: string;
-  } = {},
+  }: PlantingOptions = {},
 ) => {
   const clock = createMovableClock(start);
   const planting = createTestPlanting({ partner, timeline });
@@ -75,16 +78,21 @@ export const setUpPlanting = async (
     },
     createOrders: (registrationsPerOrder?: number): Promise<number> =>
       createPlantingOrders(deps, NEVER, registrationsPerOrder),
-    /** Hands every order over, as its workflow or, to the manual partner, an operator would. */
+    /** Places every order, as its workflow does; with the manual partner, as an operator does. */
     place: async (): Promise<void> => {
       for (const { id, publicId, partner: kind } of await orders()) {
         await placePlantingOrder(deps, id, NEVER);
         if (kind === "manual") {
-          await recordPlantingFacts(deps, id, [handedOver(publicId, clock.now())], "operator");
+          await recordPlantingFacts(
+            deps,
+            id,
+            [fundsDistributed(publicId, clock.now())],
+            "operator",
+          );
         }
       }
     },
-    /** Lets time pass and looks at every order, as their workflows would. */
+    /** Advances the clock and polls every order, as their workflows do. */
     pass: async (durationMs: number): Promise<void> => {
       clock.set(new Date(clock.now().getTime() + durationMs).toISOString());
       for (const { id } of await orders()) {

@@ -15,7 +15,6 @@ const dashboardUrlResponse = z
   })
   .meta({ id: "DashboardUrl" });
 
-/** Where the organization's public page is. */
 export const dashboardEndpoints = ({
   db,
   clock,
@@ -32,10 +31,11 @@ export const dashboardEndpoints = ({
     description: {
       operationId: "readDashboardUrl",
       tag: "dashboard",
-      summary: "Read the address of the organization's public dashboard",
+      summary: "Read the URL of the organization's public dashboard",
       details:
-        "The page needs no key and shows what production keys have recorded. Beside it are the same numbers as JSON " +
-        "(`<dashboard_url>.json`), a badge (`/badge.svg`) and a card for a frame (`/card`).",
+        "The page needs no key and shows data of production keys only. The same numbers are available as JSON " +
+        "(`<dashboard_url>.json`), as a badge (`<dashboard_url>/badge.svg`) and as a card for an iframe " +
+        "(`<dashboard_url>/card`).",
       errors: [
         PARAMETER_ERROR,
         { code: "key_missing", when: "There is no Authorization header.", example: MISSING_KEY },

@@ -9,20 +9,20 @@ import type { ApiContext } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
 import type { BrowserFallback } from "../../middleware/browserFallback.ts";
-import { html, styleElement } from "./html.ts";
+import { html, styleElement } from "./views/html.ts";
 import { presentDashboard } from "./presentDashboard.ts";
-import { renderBadge } from "./renderBadge.ts";
-import { renderCard } from "./renderCard.ts";
-import { renderPage } from "./renderPage.ts";
-import { drawSimulatedPhoto } from "./simulatedPhoto.ts";
-import { CARD_STYLE, PAGE_STYLE } from "./styles.ts";
-import { WORLD_SVG } from "./worldMap.ts";
+import { renderBadge } from "./views/renderBadge.ts";
+import { renderCard } from "./views/renderCard.ts";
+import { renderPage } from "./views/renderPage.ts";
+import { drawSimulatedPhoto } from "./views/drawSimulatedPhoto.ts";
+import { CARD_STYLE, PAGE_STYLE } from "./views/styles.ts";
+import { WORLD_SVG } from "./views/worldMap.ts";
 
-/** A page under load costs one look at the database in this time. */
+/** A page under load reads the database once in this time. */
 const CACHED_MS = 5000;
 const MAXIMUM_CACHED = 500;
 const CACHE_CONTROL = "public, max-age=10";
-/** Pictures whose address says all that they show. */
+/** For pictures that depend on their URL alone. */
 const IMMUTABLE = "public, max-age=31536000, immutable";
 
 const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#1c6b47"/><path fill="#e9f4ec" d="M15 26v-8c-5 0-8-3-8-8 5 0 8 2 9 6 1-5 4-8 9-9 0 6-3 10-8 10.500V26z"/></svg>`;
@@ -35,7 +35,7 @@ const styleSource = (style: string): string => `'sha256-${hash("sha256", style, 
 const policy = (...directives: readonly string[]): string =>
   ["default-src 'none'", "base-uri 'none'", "form-action 'none'", ...directives].join("; ");
 
-/** The partner's own photos are shown from where they are; nothing else from elsewhere is. */
+/** The origins of the partner's photos, the only content that pages load from other hosts. */
 const photoOrigins = ({ media }: Dashboard): readonly string[] => [
   ...new Set(
     media.flatMap(({ thumbnailUrl }) =>
@@ -95,7 +95,7 @@ const hashOf = ({ body }: Rendered): string => hash("sha256", body, "base64url")
 
 const tag = (rendered: Rendered): Tagged => ({ ...rendered, etag: `"${hashOf(rendered)}"` });
 
-/** The tag leaves out when the numbers were read, so that it stays for as long as they do; hence a weak one. */
+/** The ETag leaves out the time of reading, so it changes only with the numbers; therefore it is weak. */
 const renderTagged = (render: Rendering, dashboard: Dashboard, root: string): Tagged => ({
   ...render(dashboard, root),
   etag: `W/"${hashOf(render({ ...dashboard, updatedAt: new Date(0) }, root))}"`,
@@ -136,9 +136,7 @@ const NOT_FOUND = tag({
       <body>
         <main>
           <h1>No such page</h1>
-          <p>
-            There is no impact record at this address. Please check it with whoever gave it to you.
-          </p>
+          <p>There is no impact record at this address. Please check the link.</p>
         </main>
       </body>
     </html> `.markup,
@@ -150,7 +148,7 @@ const showNotFound = (ctx: ApiContext): void => {
   ctx.status = 404;
 };
 
-/** For what looks like a dashboard's address and cannot be one. */
+/** For unknown paths below /dashboard. */
 export const dashboardFallback: BrowserFallback = {
   path: /^\/dashboard(?:\/|$)/u,
   run: showNotFound,
@@ -169,14 +167,11 @@ const picture =
       cacheControl,
     );
 
-/** Where this service's pages link to one another: below the path of its public address, wherever that is. */
+/** Returns the path of the public base URL, with which links between pages start. */
 const pathOf = (publicBaseUrl: string): string =>
   new URL(publicBaseUrl).pathname.replace(/\/+$/u, "");
 
-/**
- * What the public sees of an account, and the pictures that it needs. Each process keeps what it has rendered for some
- * seconds.
- */
+/** The public pages and pictures. Each process caches rendered pages for some seconds. */
 export const dashboardPages = ({
   db,
   clock,

@@ -4,7 +4,7 @@ import { countSimulated } from "./simulation.ts";
 
 const wholeNumber = z.int().min(0);
 
-/** What other sites read of an account, without a key. */
+/** Public: needs no key. */
 export const dashboardResponse = z
   .strictObject({
     name: z.string(),
@@ -12,7 +12,7 @@ export const dashboardResponse = z
       total: wholeNumber,
       month: wholeNumber,
       planted_and_verified: wholeNumber,
-      /** How many of those a simulated partner made up. */
+      /** How many of those are simulated. */
       planted_and_verified_simulated: wholeNumber,
     }),
     bottles: z.strictObject({ total: wholeNumber, month: wholeNumber }),

@@ -1,12 +1,12 @@
 import type { PartnerKind } from "../../../domain/planting/order.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
-import { formatNumber } from "./format.ts";
+import { formatNumber } from "./views/format.ts";
 
-/** Whether what a partner tells of is made up. */
+/** Returns whether a site or a photo comes from the simulated partner. */
 export const isSimulated = ({ partner }: { readonly partner: string }): boolean =>
   partner === ("simulated" satisfies PartnerKind);
 
-/** How many of a dashboard's trees are planted and verified in a simulation only. */
+/** Counts the planted and verified trees that are simulated. */
 export const countSimulated = ({
   sites,
 }: Dashboard): { readonly planted: number; readonly plantedAndVerified: number } => {
@@ -17,7 +17,7 @@ export const countSimulated = ({
   };
 };
 
-/** What must stand behind a number of trees wherever it is shown; empty where all of them are real. */
+/** Returns the label of a number of trees of which some are simulated; empty if none is. */
 export const markSimulated = (simulated: number, all: number): string => {
   if (simulated === 0) {
     return "";

@@ -3,14 +3,12 @@ import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
-import type { PlantingSetup } from "../setUpPlanting.ts";
-
-type Options = Parameters<typeof setUpPlanting>[1];
+import type { PlantingOptions, PlantingSetup } from "../setUpPlanting.ts";
 
 /** The standalone interface over an organization whose trees are planted, and a way to start it once more. */
 export const startEvidenceApi = async (
   t: ExecutionContext<DatabaseContext>,
-  options: Options = {},
+  options: PlantingOptions = {},
 ) => {
   const setup = await setUpPlanting(t.context.db, options);
   const serve = async () => {

@@ -10,7 +10,7 @@ import { refundRegistration } from "../../../services/registrations/refundRegist
 import { testWithDatabase } from "../../support/database.ts";
 import { STAGE_MS } from "../../support/planting.ts";
 import type { PlantingSetup } from "../setUpPlanting.ts";
-import { handedOver, setUpPlanting } from "../setUpPlanting.ts";
+import { fundsDistributed, setUpPlanting } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
 
@@ -125,7 +125,7 @@ test.serial(
     await recordPlantingFacts(
       setup.deps,
       id,
-      [handedOver(publicId, setup.clock.now())],
+      [fundsDistributed(publicId, setup.clock.now())],
       "operator",
     );
     t.is(await stage(), "funds_distributed");

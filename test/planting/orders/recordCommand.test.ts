@@ -35,5 +35,5 @@ test("a report on an order whose workflow has ended says nothing of the workflow
     }),
   });
   t.is(run.exitCode, 0, run.stderr);
-  t.notRegex(run.stderr, /could not be told/u);
+  t.notRegex(run.stderr, /could not be notified/u);
 });

@@ -34,7 +34,7 @@ import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { eventually, registerNamespace, TEMPORAL_ADDRESS } from "../../support/programs.ts";
-import { handedOver } from "../setUpPlanting.ts";
+import { fundsDistributed } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
 
@@ -211,7 +211,7 @@ test.serial(
       { db, clock },
       lost.id,
       [
-        handedOver(lost.publicId, new Date("2026-05-01T10:30:00.000Z")),
+        fundsDistributed(lost.publicId, new Date("2026-05-01T10:30:00.000Z")),
         simulateAllocated(lost, new Date("2026-05-01T11:00:00.000Z")),
         simulatePlanted(lost, new Date("2026-05-01T12:00:00.000Z")),
       ],

@@ -1,4 +1,4 @@
-import { chooseBySeed } from "../../../domain/planting/seededChoice.ts";
+import { chooseBySeed } from "../../../../domain/planting/seededChoice.ts";
 
 const WIDTH = 640;
 const HEIGHT = 480;
@@ -45,7 +45,7 @@ const ridge = (base: number, heights: readonly number[]): string => {
   return `M0 ${first?.y ?? base}${curve}V${HEIGHT}H0Z`;
 };
 
-/** A drawn stand-in for a photo, marked as such, without people. The same seed always gives the same picture. */
+/** Draws a placeholder for a photo, labelled as simulated. The same seed always gives the same picture. */
 export const drawSimulatedPhoto = (seed: string): string => {
   const choice = chooseBySeed(seed);
   const [sky, haze] = choice.pick(SKIES);

@@ -1,11 +1,11 @@
-import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
+import type { Dashboard } from "../../../../services/dashboard/readDashboard.ts";
 import { formatNumber } from "./format.ts";
 import { html, styleElement } from "./html.ts";
-import { renderNumber } from "./renderNumber.ts";
-import { countSimulated, markSimulated } from "./simulation.ts";
+import { renderNumber } from "./format.ts";
+import { countSimulated, markSimulated } from "../simulation.ts";
 import { CARD_STYLE } from "./styles.ts";
 
-/** A small page to be shown in a frame of another site. */
+/** Renders a small page for an iframe on another site. */
 export const renderCard = (dashboard: Dashboard, root: string): string => {
   const { name, slug, trees, bottles } = dashboard;
   const mark = markSimulated(

@@ -1,16 +1,16 @@
-import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
+import type { Dashboard } from "../../../../services/dashboard/readDashboard.ts";
 import { formatNumber } from "./format.ts";
 import { html } from "./html.ts";
-import { countSimulated, markSimulated } from "./simulation.ts";
+import { countSimulated, markSimulated } from "../simulation.ts";
 
 const LABEL = "trees registered";
-/** The font is the reader's, so widths are only near; `textLength` makes the text fit whatever it is. */
+/** The width of an average letter. The font depends on the viewer; `textLength` makes the text fit. */
 const LETTER = 6.6;
 const PADDING = 9;
 
 const widthOf = (text: string): number => Math.round(text.length * LETTER) + 2 * PADDING;
 
-/** A picture for other sites: registered trees, and how many of them are proven to stand. */
+/** Renders a picture for other sites: registered trees, and how many of them are verified. */
 export const renderBadge = (dashboard: Dashboard): string => {
   const { name, trees } = dashboard;
   const mark = markSimulated(

@@ -1,5 +1,5 @@
-/** Colours that keep a contrast of at least 4.5 to 1 with what they stand on, by day and by night. */
-const COLOURS = `
+/** Colors with a contrast of at least 4.5 to 1 to their background, in light and dark mode. */
+const COLORS = `
 :root{color-scheme:light dark;--paper:#f6f4ee;--sheet:#fffefb;--ink:#18231d;--soft:#55635b;--line:#dfdcd0;--tree:#1c6b47;--tree-soft:#cfe3d6;--bottle:#1f628c;--accent:#a4501f;--shadow:0 1px 2px #18231d12,0 8px 24px #18231d0d}
 @media (prefers-color-scheme:dark){:root{--paper:#0e1512;--sheet:#151e1a;--ink:#e9efe9;--soft:#a3b2a9;--line:#2a3731;--tree:#6fca9b;--tree-soft:#1f3a2d;--bottle:#7dbde6;--accent:#f0a676;--shadow:none}}
 `;
@@ -13,17 +13,17 @@ img,svg{display:block;max-width:100%}
 .number{font-family:ui-serif,"Iowan Old Style",Palatino,Georgia,serif;font-variant-numeric:lining-nums tabular-nums;letter-spacing:-.02em;line-height:1.05}
 `;
 
-/** Of all numbers shown, with their separators and units. */
+/** In characters, with separators and units. */
 export const LONGEST_NUMBER = 28;
 
-/** A number's letters, by its class: no number is wider than its room, however large it is. */
+/** The length of a number by its class, so that large numbers fit their column. */
 const LETTERS = Array.from(
   { length: LONGEST_NUMBER },
   (_, index) => `.letters-${index + 1}{--letters:${index + 1}}`,
 ).join("");
 
-/** The page: one column on a phone, a grid on a desk. */
-export const PAGE_STYLE = `${COLOURS}${BASE}${LETTERS}
+/** One column on a phone, a grid on a desktop. */
+export const PAGE_STYLE = `${COLORS}${BASE}${LETTERS}
 .skip{position:absolute;left:-100rem;top:.5rem;background:var(--sheet);padding:.5rem 1rem;z-index:1}
 .skip:focus{left:.5rem}
 header,main,footer{max-width:68rem;margin:0 auto;padding:0 1.25rem}
@@ -85,7 +85,7 @@ footer p{margin:.2rem 0}
 @media print{.sheet{box-shadow:none}}
 `;
 
-export const CARD_STYLE = `${COLOURS}${BASE}${LETTERS}
+export const CARD_STYLE = `${COLORS}${BASE}${LETTERS}
 body{background:var(--sheet)}
 main{display:grid;align-content:space-between;min-height:100vh;padding:.85rem 1.1rem;gap:.5rem}
 h1{margin:0;font-size:.9375rem;font-weight:650;display:-webkit-box;-webkit-line-clamp:2;-webkit-box-orient:vertical;overflow:hidden}

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { text } from "node:stream/consumers";
-import type { z } from "zod";
 import { plantingReport } from "../../../domain/planting/fact.ts";
+import type { PlantingReport } from "../../../domain/planting/fact.ts";
 import { wakePlantingOrder } from "../../../program/wakePlantingOrder.ts";
 import { reportPlanting } from "../../../services/planting/reportPlanting.ts";
 import type { Context } from "../../context.ts";
@@ -10,35 +10,33 @@ import { unreadableFile } from "../../input/unreadableFile.ts";
 import { say } from "../../io.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
-const WAKE_WITHIN_MS = 2000;
+const WAKE_TIMEOUT_MS = 2000;
 
-const parseReport = (json: string): z.output<typeof plantingReport> => {
+const parseReport = (json: string): PlantingReport => {
   let value: unknown;
   try {
     value = JSON.parse(json);
   } catch (error) {
-    throw new CommandError(EXIT.failed, `The file is not JSON: ${String(error)}`, { cause: error });
+    throw new CommandError(EXIT.failed, `The file is not valid JSON: ${String(error)}`, {
+      cause: error,
+    });
   }
   const result = plantingReport.safeParse(value);
   if (!result.success) {
     const lines = result.error.issues.map(({ path, message }) => `  ${path.join(".")}: ${message}`);
     throw new CommandError(
       EXIT.failed,
-      `The file cannot be used, and nothing was recorded:\n${lines.join("\n")}`,
+      `Nothing was recorded, because the file is invalid:\n${lines.join("\n")}`,
     );
   }
   return result.data;
 };
 
-/** Wakes the order's workflow where Temporal is up; elsewhere it finds out at its next look. */
+/** Wakes the order's workflow. Without Temporal, the workflow finds the facts at its next poll. */
 const wake = async ({ io, connections }: Context, orderId: number): Promise<void> => {
-  // Where nothing is set up to connect to, there is nobody to be told.
   const temporal = await connections.temporal().catch(() => null);
-  if (temporal === null || !(await wakePlantingOrder(temporal, orderId, WAKE_WITHIN_MS))) {
-    say(
-      io,
-      "The order's workflow could not be told; where it still runs it finds out at its next look.",
-    );
+  if (temporal === null || !(await wakePlantingOrder(temporal, orderId, WAKE_TIMEOUT_MS))) {
+    say(io, "The order's workflow could not be notified; it finds the facts at its next poll.");
   }
 };
 
@@ -50,8 +48,8 @@ const readReport = async ({ stdin }: Context["io"], file: string): Promise<strin
   }
 };
 
-/** Records what an operator knows of an order from a file, or from standard input where it is `-`. */
-export const recordEvidence = async (
+/** @param file a path, or `-` for standard input */
+export const recordReport = async (
   context: Context,
   file: string,
   { json }: { readonly json?: true },
@@ -79,7 +77,7 @@ export const recordEvidence = async (
   if (recorded.some(({ outcome }) => outcome === "contradiction")) {
     throw new CommandError(
       EXIT.failed,
-      "Something contradicts what is on record; it is kept, and shown by `evidence order show`.",
+      "Some facts contradict recorded ones. See `impact evidence order show`.",
     );
   }
 };

@@ -1,4 +1,4 @@
-/** Text that is markup already. */
+/** Text that is markup and needs no escaping. */
 export type Markup = { readonly markup: string };
 
 type Part = Markup | string | number | null | readonly Part[];
@@ -11,7 +11,7 @@ const ESCAPES: Readonly<Record<string, string>> = {
   "'": "&#39;",
 };
 
-/** What no XML document may hold, and what would turn the rest of a line around. */
+/** Characters that XML forbids, and those that reverse the direction of text. */
 const UNWANTED = /[\p{Cc}\p{Noncharacter_Code_Point}\u202A-\u202E\u2066-\u2069]/gu;
 const LINE_SPACE = /[\t\n\r]/gu;
 
@@ -31,13 +31,13 @@ const render = (part: Part): string => {
   return escapeText(String(part));
 };
 
-/** Markup of a page or a picture. All that is put in is escaped unless it is markup itself. */
+/** Builds markup. Interpolated values are escaped unless they are markup. */
 export const html = (strings: TemplateStringsArray, ...parts: readonly Part[]): Markup => ({
   markup: strings.map((text, index) => text + render(parts[index] ?? null)).join(""),
 });
 
-/** Markup of ours that is not to be escaped; never for anything that somebody has sent. */
+/** Marks our own text as markup. Never use it for values that clients have sent. */
 const trusted = (markup: string): Markup => ({ markup });
 
-/** Its text is what the page's policy names by its hash, to the letter. */
+/** The page's Content-Security-Policy contains the hash of exactly this text. */
 export const styleElement = (style: string): Markup => trusted(`<style>${style}</style>`);

@@ -1,4 +1,4 @@
-import type { MonthTotals } from "../../../services/dashboard/readDashboard.ts";
+import type { MonthTotals } from "../../../../services/dashboard/readDashboard.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 import { formatMonth, formatNumber } from "./format.ts";
@@ -7,38 +7,35 @@ const BAR_WIDTH = 6;
 const COLUMN = 10;
 const HEIGHT = 100;
 
-/** A month with anything at all is seen. */
-const barHeight = (value: number, most: number): number =>
-  value === 0 ? 0 : Math.max(1.5, (value / most) * HEIGHT);
+/** Returns at least a visible height unless the month has nothing. */
+const barHeight = (value: number, maximum: number): number =>
+  value === 0 ? 0 : Math.max(1.5, (value / maximum) * HEIGHT);
 
-/** Bars by month. The picture stretches, so that its words stand outside of it, as text. */
+/** Renders a bar chart. The picture stretches, so its labels are text outside of it. */
 export const renderMonthChart = (
   title: string,
   kind: "trees" | "bottles",
   months: readonly MonthTotals[],
 ): Markup => {
-  const most = Math.max(1, ...months.map((totals) => totals[kind]));
+  const maximum = Math.max(...months.map((totals) => totals[kind]));
   const sum = months.reduce((running, totals) => running + totals[kind], 0);
   return html`<figure class="chart ${kind}">
     <figcaption>
       <strong>${title}</strong>
-      <span
-        >${formatNumber(sum)} in twelve months, ${formatNumber(most === 1 && sum === 0 ? 0 : most)}
-        in the strongest</span
-      >
+      <span>${formatNumber(sum)} in twelve months; ${formatNumber(maximum)} in the best month</span>
     </figcaption>
     <svg
       viewBox="0 0 ${months.length * COLUMN} ${HEIGHT}"
       preserveAspectRatio="none"
       role="img"
-      aria-label="${title} by month; the table below has the numbers"
+      aria-label="${title} by month; the table below shows the numbers"
     >
       <path
         class="grid"
         d="M0 0H${months.length * COLUMN}M0 ${HEIGHT / 2}H${months.length * COLUMN}M0 ${HEIGHT}H${months.length * COLUMN}"
       />
       ${months.map((totals, index) => {
-        const height = barHeight(totals[kind], most);
+        const height = barHeight(totals[kind], maximum);
         return html`<rect
           x="${index * COLUMN + (COLUMN - BAR_WIDTH) / 2}"
           y="${(HEIGHT - height).toFixed(2)}"

@@ -1,19 +1,19 @@
-import { absoluteUrl } from "../../planting/absoluteUrl.ts";
-import { IMPACT_FACTORS } from "../../../domain/planting/impactFactors.ts";
-import { formatDollars } from "../../../domain/money.ts";
-import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
-import { formatDay, formatInstant, formatMeasure, formatMonth, formatNumber } from "./format.ts";
+import { absoluteUrl } from "../../../planting/absoluteUrl.ts";
+import { IMPACT_FACTORS } from "../../../../domain/planting/impactFactors.ts";
+import { formatDollars } from "../../../../domain/money.ts";
+import type { Dashboard } from "../../../../services/dashboard/readDashboard.ts";
+import { formatDay, formatTime, formatMeasure, formatMonth, formatNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html, styleElement } from "./html.ts";
-import { renderMonthChart } from "./monthChart.ts";
-import { renderNumber } from "./renderNumber.ts";
-import { countSimulated, isSimulated, markSimulated } from "./simulation.ts";
+import { renderMonthChart } from "./renderMonthChart.ts";
+import { renderNumber } from "./format.ts";
+import { countSimulated, isSimulated, markSimulated } from "../simulation.ts";
 import { PAGE_STYLE } from "./styles.ts";
 import { renderMap } from "./worldMap.ts";
 
 const TRACK = 1000;
 
-/** Which parts of the registered trees are planted and verified, in truth and in a simulation. */
+/** Returns the shares of registered trees that are verified, real and simulated. */
 const sharesOf = (dashboard: Dashboard): { readonly real: number; readonly simulated: number } => {
   const { total, plantedAndVerified } = dashboard.trees;
   const simulated = countSimulated(dashboard).plantedAndVerified;
@@ -26,13 +26,16 @@ const formatShare = (value: number): string =>
 
 const explainShares = (dashboard: Dashboard): string => {
   if (dashboard.trees.total === 0) {
-    return "No trees are registered yet.";
+    return "No trees have been registered yet.";
   }
   const { real, simulated } = sharesOf(dashboard);
-  const truth = `${formatShare(real)} of the registered trees are in the ground and checked by somebody else.`;
-  return simulated === 0
-    ? truth
-    : `${truth} Another ${formatShare(simulated)} are so in a simulation only: no tree was planted for them.`;
+  const verified = `${formatShare(real)} of the registered trees are planted and independently verified.`;
+  if (simulated === 0) {
+    return verified;
+  }
+  return real === 0
+    ? `${formatShare(simulated)} of the registered trees are planted and verified in a simulation: no trees were planted for them.`
+    : `${verified} Another ${formatShare(simulated)} are simulated: no trees were planted for them.`;
 };
 
 const renderTrees = (dashboard: Dashboard): Markup => {
@@ -80,7 +83,7 @@ const renderFacts = (dashboard: Dashboard): Markup => {
       <p>in ${formatNumber(donations.count)} ${donations.count === 1 ? "donation" : "donations"}</p>
     </div>
     <div class="sheet fact">
-      <h2 class="label">Projected carbon, lifetime</h2>
+      <h2 class="label">Projected lifetime carbon</h2>
       ${renderNumber(`${formatMeasure(projected.carbonTons)} t`)}
       <p>
         CO<sub>2</sub> on ${formatMeasure(projected.areaHectares)} ha, from planted trees
@@ -97,11 +100,11 @@ const renderMonths = ({ months }: Dashboard): Markup =>
       ${renderMonthChart("Trees registered", "trees", months)}
       ${renderMonthChart("Bottles rescued", "bottles", months)}
       <details>
-        <summary>The same as a table</summary>
+        <summary>Show as a table</summary>
         <div class="scroll" tabindex="0" role="region" aria-label="Trees and bottles by month">
           <table>
             <caption>
-              Registered per calendar month, UTC; refunds taken out
+              Registered per calendar month (UTC), without refunds
             </caption>
             <thead>
               <tr>
@@ -128,13 +131,13 @@ const renderMonths = ({ months }: Dashboard): Markup =>
 
 const renderSites = ({ sites }: Dashboard, base: string): Markup =>
   html`<section aria-labelledby="sites">
-    <h2 id="sites">Where the trees stand</h2>
+    <h2 id="sites">Planting sites</h2>
     <div class="sheet">
       ${renderMap(sites, `${base}/world.svg`)}
       ${
         sites.length === 0
           ? html`<p>
-              No tree is planted yet. Sites appear here as soon as the planting partner reports
+              No trees have been planted yet. Sites appear here when the planting partner reports
               them.
             </p>`
           : html`<ul class="sites">
@@ -159,7 +162,7 @@ const renderMedium = (medium: Dashboard["media"][number], root: string): Markup 
     <a href="${absoluteUrl(medium.url, root)}" rel="noopener noreferrer"
       ><img
         src="${absoluteUrl(medium.thumbnailUrl, root)}"
-        alt="${isSimulated(medium) ? "Simulated: " : null}${medium.type === "video" ? "Still of a film" : "Photo"} from the planting at ${medium.siteName}, ${medium.country}, ${formatDay(medium.takenAt)}"
+        alt="${isSimulated(medium) ? "Simulated: " : null}${medium.type === "video" ? "Video still" : "Photo"} from the planting at ${medium.siteName}, ${medium.country}, ${formatDay(medium.takenAt)}"
         width="480"
         height="360"
         loading="lazy"
@@ -180,7 +183,7 @@ const renderEvidence = ({ media }: Dashboard, root: string): Markup =>
     ${
       media.length === 0
         ? html`<div class="sheet">
-            <p>Photos from the field appear here once trees are planted.</p>
+            <p>Photos from the field appear here when trees have been planted.</p>
           </div>`
         : html`<ul class="photos">
             ${media.map((medium) => renderMedium(medium, root))}
@@ -197,20 +200,20 @@ const renderMethod = ({ sites }: Dashboard): Markup => {
       <dl>
         <dt>Registered</dt>
         <dd>
-          Every tree and bottle recorded for this organization. A refund takes it out of the total
-          and of the month in which it was registered. Months are UTC.
+          Every tree and bottle registered for this organization. A refund lowers the total and the
+          month of the registration. Months are in UTC.
         </dd>
         <dt>Planted</dt>
-        <dd>Trees that the planting partner reports to be in the ground.</dd>
+        <dd>Trees that the planting partner has reported as planted.</dd>
         <dt>Planted and verified</dt>
         <dd>
-          Those that somebody other than the planters has checked on site. This number is always
-          behind the registered one: planting takes months and seasons.
+          Planted trees that an independent assessor has verified on site. Planting and verification
+          take months, so this number follows the registered one with a delay.
         </dd>
         <dt>Projected carbon and area</dt>
         <dd>
-          Planted trees times the figures below. It is a projection over the life of a tree, not a
-          measurement and not a carbon credit.
+          Planted trees multiplied by the factors below: a projection over the lifetime of a tree,
+          neither a measurement nor a carbon credit.
         </dd>
       </dl>
       <div class="scroll" tabindex="0" role="region" aria-label="Impact factors">
@@ -254,15 +257,15 @@ const renderNotice = ({ sites, media }: Dashboard): Markup | null => {
   }
   const shown =
     simulated.length === sites.length + media.length
-      ? "Sites, photos and milestones on this page come"
-      : "What is marked as simulated on this page comes";
+      ? "The sites, photos and milestones on this page come"
+      : "Items marked as simulated on this page come";
   return html`<p class="notice" role="note">
-    <strong>Simulated evidence.</strong> ${shown} from a simulated planting partner: no tree was
-    planted for any of it.
+    <strong>Simulated evidence.</strong> ${shown} from a simulated planting partner. No trees were
+    planted for them.
   </p>`;
 };
 
-/** The public page of an account. It needs no script and nothing from elsewhere. */
+/** Renders the public page of an account, which needs no script. */
 export const renderPage = (dashboard: Dashboard, root: string): string => {
   const base = `${root}/dashboard`;
   const { name, slug, updatedAt, trees } = dashboard;
@@ -286,13 +289,12 @@ export const renderPage = (dashboard: Dashboard, root: string): string => {
         ${styleElement(PAGE_STYLE)}
       </head>
       <body>
-        <a class="skip" href="#content">Skip to the numbers</a>
+        <a class="skip" href="#content">Skip to content</a>
         <header>
           <p class="kicker">Public impact record</p>
           <h1>${name}</h1>
           <p class="lead">
-            Trees, ocean-bound plastic and donations on record, and the proof of what has become of
-            them.
+            Registered trees, ocean-bound bottles and donations, with planting evidence.
           </p>
         </header>
         <main id="content">
@@ -302,13 +304,12 @@ export const renderPage = (dashboard: Dashboard, root: string): string => {
         </main>
         <footer>
           <p>
-            As of <time datetime="${updatedAt.toISOString()}">${formatInstant(updatedAt)}</time>.
-            Nothing that was recorded for testing is included.
+            As of <time datetime="${updatedAt.toISOString()}">${formatTime(updatedAt)}</time>. Test
+            data is not included.
           </p>
           <p>
-            The same numbers for machines: <a href="${base}/${slug}.json">JSON</a>. For your own
-            site: <a href="${base}/${slug}/badge.svg">badge</a>,
-            <a href="${base}/${slug}/card">card</a>.
+            Machine-readable: <a href="${base}/${slug}.json">JSON</a>. For your own site:
+            <a href="${base}/${slug}/badge.svg">badge</a>, <a href="${base}/${slug}/card">card</a>.
           </p>
         </footer>
       </body>

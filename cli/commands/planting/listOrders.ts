@@ -1,0 +1,43 @@
+import { listPlantingOrders } from "../../../db/planting/orders.ts";
+import type { OrderStage } from "../../../domain/planting/order.ts";
+import type { Context } from "../../context.ts";
+import { printJson, printTable } from "../../output/print.ts";
+import { presentOrder } from "./presentOrder.ts";
+
+export type ListOptions = {
+  readonly org?: string;
+  readonly stage?: OrderStage;
+  readonly contradicted?: true;
+  readonly limit: number;
+  readonly json?: true;
+};
+
+export const listOrders = async (
+  { io, connections }: Context,
+  { org, stage, contradicted, limit, json }: ListOptions,
+): Promise<void> => {
+  const orders = await listPlantingOrders(await connections.database(), {
+    ...(org === undefined ? {} : { accountId: org }),
+    ...(stage === undefined ? {} : { stage }),
+    ...(contradicted ? { contradicted } : {}),
+    limit,
+  });
+  if (json) {
+    printJson(io, orders.map(presentOrder));
+    return;
+  }
+  printTable(
+    io,
+    ["order", "public id", "buyer", "mode", "partner", "trees", "stage", "created"],
+    orders.map((order) => [
+      order.id,
+      order.publicId,
+      order.buyerName,
+      order.mode,
+      order.partner,
+      order.treeCount,
+      order.stage,
+      order.createdAt,
+    ]),
+  );
+};

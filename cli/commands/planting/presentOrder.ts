@@ -1,0 +1,20 @@
+import type { PlantingOrder } from "../../../domain/planting/order.ts";
+import { plantingOrderWorkflowId } from "../../../workflows/plantingOrder.ts";
+
+export const presentOrder = (order: PlantingOrder) => ({
+  id: order.id,
+  public_id: order.publicId,
+  org_id: order.accountId,
+  mode: order.mode,
+  partner: order.partner,
+  partner_reference: order.partnerReference,
+  buyer: order.buyerName,
+  trees: order.treeCount,
+  refunded_trees: order.refundedCount,
+  timeline: order.timeline,
+  stage: order.stage,
+  created_at: order.createdAt.toISOString(),
+  planted_at: order.plantedAt?.toISOString() ?? null,
+  verified_at: order.verifiedAt?.toISOString() ?? null,
+  workflow_id: plantingOrderWorkflowId(order.id),
+});

@@ -1,0 +1,51 @@
+import { listFacts } from "../../../db/planting/facts.ts";
+import type { StoredFact } from "../../../db/planting/facts.ts";
+import { findPlantingOrder, findPlantingOrderByPublicId } from "../../../db/planting/orders.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { printJson, printRecord, printTable } from "../../output/print.ts";
+import { presentOrder } from "./presentOrder.ts";
+
+const presentFact = (fact: StoredFact) => ({
+  stage: fact.stage,
+  state: fact.state,
+  reason: fact.reason,
+  source: fact.source,
+  occurred_at: fact.occurredAt.toISOString(),
+  received_at: fact.receivedAt.toISOString(),
+  content: fact.content,
+});
+
+/** @param id the order's number or its public id */
+export const showOrder = async (
+  { io, connections }: Context,
+  id: string,
+  { json }: { readonly json?: true },
+): Promise<void> => {
+  const db = await connections.database();
+  const order = /^\d{1,9}$/u.test(id)
+    ? await findPlantingOrder(db, Number(id))
+    : await findPlantingOrderByPublicId(db, id);
+  if (!order) {
+    throw new CommandError(EXIT.notFound, `There is no planting order ${id}.`);
+  }
+  const facts = await listFacts(db, order.id);
+  if (json) {
+    printJson(io, { ...presentOrder(order), facts: facts.map(presentFact) });
+    return;
+  }
+  printRecord(io, presentOrder(order));
+  io.stdout.write("\n");
+  printTable(
+    io,
+    ["stage", "state", "source", "occurred", "received", "reason"],
+    facts.map((fact) => [
+      fact.stage,
+      fact.state,
+      fact.source,
+      fact.occurredAt,
+      fact.receivedAt,
+      fact.reason,
+    ]),
+  );
+};
