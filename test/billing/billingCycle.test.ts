@@ -15,40 +15,40 @@ const cycleEdge = test.macro({
     t.true(isWithin(cycle, new Date(inside)));
     t.false(isWithin(cycle, new Date(outside)));
   },
-  title: (edge = "") => `the monthly cycle holds ${edge}`,
+  title: (edge = "") => `the monthly cycle contains ${edge}`,
 });
 
-test("its first instant, not the one before", cycleEdge, {
+test("its first millisecond, but not the one before", cycleEdge, {
   billingDay: 15,
   now: "2026-05-20T00:00:00Z",
   inside: "2026-05-15T00:00:00.000Z",
   outside: "2026-05-14T23:59:59.999Z",
 });
-test("its last instant, not the one after", cycleEdge, {
+test("its last millisecond, but not the one after", cycleEdge, {
   billingDay: 15,
   now: "2026-05-20T00:00:00Z",
   inside: "2026-06-14T23:59:59.999Z",
   outside: "2026-06-15T00:00:00.000Z",
 });
-test("the 28th of February on, for billing day 31 in a common year", cycleEdge, {
+test("28 February but not the day before, for billing day 31 in a common year", cycleEdge, {
   billingDay: 31,
   now: "2026-03-05T00:00:00Z",
   inside: "2026-02-28T00:00:00.000Z",
   outside: "2026-02-27T23:59:59.999Z",
 });
-test("the 29th of February on, for billing day 31 in a leap year", cycleEdge, {
+test("29 February but not the day before, for billing day 31 in a leap year", cycleEdge, {
   billingDay: 31,
   now: "2028-03-05T00:00:00Z",
   inside: "2028-02-29T00:00:00.000Z",
   outside: "2028-02-28T23:59:59.999Z",
 });
-test("the 30th of April to the 30th of May for billing day 31", cycleEdge, {
+test("30 April but not 31 May, for billing day 31", cycleEdge, {
   billingDay: 31,
   now: "2026-05-30T23:59:59.999Z",
   inside: "2026-04-30T00:00:00.000Z",
   outside: "2026-05-31T00:00:00.000Z",
 });
-test("the turn of the year", cycleEdge, {
+test("20 December but not 20 January, for billing day 20", cycleEdge, {
   billingDay: 20,
   now: "2027-01-03T00:00:00Z",
   inside: "2026-12-20T00:00:00.000Z",
@@ -77,11 +77,11 @@ test(cycleOf, 31, "2026-01-31T00:00:00.000Z", "2026-01-31", "2026-02-28");
 test(cycleOf, 31, "2026-01-30T23:59:59.999Z", "2025-12-31", "2026-01-31");
 test(cycleOf, 31, "2026-04-29T23:59:59.999Z", "2026-03-31", "2026-04-30");
 test(cycleOf, 31, "2026-12-31T00:00:00.000Z", "2026-12-31", "2027-01-31");
-// A century without a leap day, and one with.
+// 2100 is no leap year; 2000 is one.
 test(cycleOf, 31, "2100-02-28T00:00:00.000Z", "2100-02-28", "2100-03-31");
 test(cycleOf, 31, "2000-02-28T23:59:59.999Z", "2000-01-31", "2000-02-29");
 
-test("cycles follow each other without a gap, whatever the billing day, and last 28 to 31 days", (t) => {
+test("monthly cycles have no gaps and last 28 to 31 days, for every billing day", (t) => {
   const dayMs = 24 * 60 * 60 * 1000;
   const lengths = new Set<number>();
   for (let billingDay = 1; billingDay <= 31; billingDay += 1) {

@@ -1,10 +1,12 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
 import { sql } from "../../db/sql.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
+import type { AssumedOutcome } from "../../domain/billing/decideRetry.ts";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
@@ -31,32 +33,32 @@ export type BillingSetup = {
   readonly subscriptionId: string;
   readonly register: (count: number, mode?: Mode) => Promise<string>;
   readonly refund: (id: string, count?: number) => Promise<Refunded>;
-  /** As an API to which nobody gave Stripe's key. */
+  /** Refunds through an API without Stripe's key. */
   readonly refundWithoutKey: (id: string, count?: number) => Promise<Refunded>;
-  /** Moves our clock and Stripe's. */
+  /** Advances our clock and Stripe's. */
   readonly pass: (seconds: number) => void;
   readonly drainOnce: () => Promise<DrainResult>;
-  /** As a worker to which nobody gave Stripe's key. */
+  /** Drains through a worker without Stripe's key. */
   readonly drainWithoutKey: () => Promise<DrainResult>;
-  /** Seals what is to be sent next; null when nothing is ready. */
+  /** Seals the next event; null if nothing is ready. */
   readonly seal: (mode?: Mode) => Promise<StoredMeterEvent | null>;
-  /** Drains as the workflow would, letting time pass where an event has to wait, until nothing is left. */
+  /** Drains until nothing is left, as the workflow would, and lets time pass if an event has to wait. */
   readonly drain: () => Promise<void>;
-  /** Stripe's units by second, zeros left out. */
+  /** Stripe's units by second, without zeros. */
   readonly billed: () => Record<number, number>;
-  /** Registered less refunded, from the records themselves, by second. */
+  /** Registered minus refunded units by second, from the registrations. */
   readonly recorded: () => Promise<Record<number, number>>;
   readonly events: () => Promise<readonly { readonly state: string; readonly quantity: number }[]>;
-  /** Retries every failed event, as support would. */
+  /** Retries every failed event, as an operator would. */
   readonly retryFailed: () => Promise<readonly ("waiting" | "delivered")[]>;
-  readonly retryAs: (
-    known: "delivered" | "absent",
-  ) => Promise<readonly ("waiting" | "delivered")[]>;
-  /** Calls that carried usage. */
+  readonly retryAs: (assumed: AssumedOutcome) => Promise<readonly ("waiting" | "delivered")[]>;
+  /** How many calls have sent usage. */
   readonly sends: () => number;
+  /** Reports usage of the same customer from another program; by default of the current second. */
+  readonly reportElsewhere: (units: number, second?: number) => Promise<void>;
 };
 
-/** An organization that is billed through the Stripe double, with one clock for both sides. */
+/** Creates an organization that is billed through the Stripe double. Both sides share one clock. */
 export const setUpBilling = async (
   t: ExecutionContext<DatabaseContext>,
   {
@@ -86,30 +88,24 @@ export const setUpBilling = async (
   const writer = createRegistrationWriter({ db, clock });
   const stream: UsageStream = { accountId, mode: "live", meter: "tree" };
 
-  const drainWith = (present: Billing): Promise<DrainResult> =>
-    drainUsage({ ...deps, billing: present }, stream, {
+  const drainWith = (processors: Billing): Promise<DrainResult> =>
+    drainUsage({ ...deps, billing: processors }, stream, {
       signal: new AbortController().signal,
       onResult: () => undefined,
     });
   const drainOnce = (): Promise<DrainResult> => drainWith(billing);
 
-  const refundWith = (present: Billing) => (id: string, count?: number) =>
+  const refundWith = (processors: Billing) => (id: string, count?: number) =>
     refundRegistration(
-      { ...deps, billing: present },
+      { ...deps, billing: processors },
       { accountId, mode: "live", kind: "tree" },
       { id, count: count ?? null, reason: null },
     );
 
-  const retryFailed = async (known: "delivered" | "absent" | null) => {
-    const ids = await db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
-      SELECT id
-      FROM meter_event
-      WHERE account_id = ${accountId} AND state IN ('rejected', 'expired', 'blocked')
-      ORDER BY id
-    `);
+  const retryFailed = async (assumed: AssumedOutcome | null) => {
     const results: ("waiting" | "delivered")[] = [];
-    for (const id of ids) {
-      results.push(await retryUsage(deps, id, known));
+    for (const id of await listFailedMeterEventIds(db, { accountId })) {
+      results.push(await retryUsage(deps, id, assumed));
     }
     return results;
   };
@@ -144,7 +140,7 @@ export const setUpBilling = async (
           control.advanceClock({ seconds: Math.ceil((result.afterMs ?? 1000) / 1000) });
         }
       }
-      throw new Error("The usage does not drain.");
+      throw new Error("The usage was not drained after 200 rounds.");
     },
     billed: () =>
       Object.fromEntries(
@@ -181,5 +177,18 @@ export const setUpBilling = async (
     retryFailed: () => retryFailed(null),
     retryAs: retryFailed,
     sends: () => control.calls().filter(({ path }) => path === "/v1/billing/meter_events").length,
+    reportElsewhere: async (units, second = control.now()) => {
+      const response = await fetch(`${double.url}/v1/billing/meter_events`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${double.secretKey}` },
+        body: new URLSearchParams({
+          event_name: "impact_tree_planted",
+          "payload[stripe_customer_id]": customerId,
+          "payload[value]": String(units),
+          timestamp: String(second),
+        }),
+      });
+      t.is(response.status, 200);
+    },
   };
 };

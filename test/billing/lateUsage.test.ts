@@ -17,7 +17,7 @@ const LATE = "delivered after its billing period ended; may not be on any invoic
 
 const events = z.array(z.looseObject({ account_id: z.string() }));
 
-/** An organization with usage of a month's last day but one that Stripe has refused, and the means to get on with it. */
+/** Sets up usage from two days before a period's end, which Stripe has refused. */
 const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   const setup = await setUpBilling(t);
   const { deps, stream, register, drain, pass, double } = setup;
@@ -32,8 +32,8 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   return {
     ...setup,
     id,
-    /** Has the subscription's present period mirrored, as a refund does. */
-    mirror: () => resolveBillingCycle(deps, stream.accountId, "live", "tree"),
+    /** Stores the subscription's current period, as a refund does. */
+    storePeriod: () => resolveBillingCycle(deps, stream.accountId, "live", "tree"),
     impact: (...args: readonly string[]) =>
       runImpact(args, {
         env: {
@@ -43,7 +43,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
         },
         clock: deps.clock,
       }),
-    /** Sends what waits; whether a person is told. */
+    /** Sends the waiting usage and returns whether that needs an operator. */
     send: async (): Promise<boolean> => {
       const results: SendResult[] = [];
       await drainUsage(deps, stream, {
@@ -60,13 +60,13 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
 const isLate = test.macro({
   exec: async (t, when: "before" | "after") => {
     const scene = await setUp(t);
-    const { id, stream, impact, mirror, pass, send, retryFailed, billed, recorded } = scene;
+    const { id, stream, impact, storePeriod, pass, send, retryFailed, billed, recorded } = scene;
     if (when === "before") {
-      await mirror();
+      await storePeriod();
     }
     pass(3 * DAY);
     if (when === "after") {
-      await mirror();
+      await storePeriod();
     }
     await retryFailed();
 
@@ -83,14 +83,14 @@ const isLate = test.macro({
     t.true((await impact("usage", "show", id)).stdout.includes(LATE));
   },
   title: (_, when) =>
-    `usage of a period that Stripe told ${String(when)} its end is marked and listed when it is delivered late`,
+    `usage that is delivered late is marked and listed if its period was read ${String(when)} its end`,
 });
 test(isLate, "before");
 test(isLate, "after");
 
-test("usage that is delivered late within its period is nothing to look at", async (t) => {
-  const { mirror, pass, send, retryFailed, listLate } = await setUp(t);
-  await mirror();
+test("usage that is delivered before its period ends is not late", async (t) => {
+  const { storePeriod, pass, send, retryFailed, listLate } = await setUp(t);
+  await storePeriod();
   pass(DAY);
   await retryFailed();
 
@@ -98,18 +98,18 @@ test("usage that is delivered late within its period is nothing to look at", asy
   t.deepEqual(await listLate(), []);
 });
 
-test("usage of a period that ended within the hour is not late, however old it is", async (t) => {
-  const { register, mirror, pass, send, listLate } = await setUp(t);
+test("usage of a period that ended less than an hour ago is not late, however old it is", async (t) => {
+  const { register, storePeriod, pass, send, listLate } = await setUp(t);
   pass(2 * DAY - 7200);
   await register(1);
-  await mirror();
+  await storePeriod();
   pass(7200 + 3500);
 
   t.false(await send());
   t.deepEqual(await listLate(), []);
 });
 
-test("Stripe is not asked for a period that is not mirrored", async (t) => {
+test("Stripe is not queried for a period that is not stored", async (t) => {
   const { double, pass, send, retryFailed, listLate } = await setUp(t);
   pass(3 * DAY);
   await retryFailed();
@@ -121,9 +121,9 @@ test("Stripe is not asked for a period that is not mirrored", async (t) => {
   t.deepEqual(await listLate(), []);
 });
 
-test("usage retry warns of usage whose billing period has ended", async (t) => {
-  const { mirror, impact, pass, stream } = await setUp(t);
-  await mirror();
+test("usage retry warns about usage whose billing period has ended", async (t) => {
+  const { storePeriod, impact, pass, stream } = await setUp(t);
+  await storePeriod();
   pass(3 * DAY);
 
   const run = await impact("usage", "retry", "--org", stream.accountId);

@@ -11,7 +11,7 @@ import { setUpBilling } from "./billingSetup.ts";
 
 const test = testWithDatabase();
 
-test("a kill between putting the attempt on record and sending loses and doubles nothing", async (t) => {
+test("usage is billed once if the worker is killed after recording the attempt and before sending", async (t) => {
   const { register, pass, deps, seal, drain, drainOnce, billed, recorded, sends } =
     await setUpBilling(t);
   await register(4);
@@ -28,7 +28,7 @@ test("a kill between putting the attempt on record and sending loses and doubles
   t.deepEqual(billed(), await recorded());
 });
 
-test("a lease that was left before the clock was set back by an hour holds nobody up", async (t) => {
+test("a lease from before the clock was set back by an hour delays nothing", async (t) => {
   const { register, pass, deps, seal, drain, drainOnce, billed, recorded, sends } =
     await setUpBilling(t);
   await register(4);
@@ -47,7 +47,7 @@ test("a lease that was left before the clock was set back by an hour holds nobod
   t.deepEqual(billed(), await recorded());
 });
 
-test("a kill between sending and recording loses and doubles nothing", async (t) => {
+test("usage is billed once if the worker is killed after sending and before recording the outcome", async (t) => {
   const { register, pass, deps, stream, seal, drain, billed, recorded, sends, customerId } =
     await setUpBilling(t);
   await register(4);
@@ -73,7 +73,7 @@ test("a kill between sending and recording loses and doubles nothing", async (t)
   t.deepEqual(billed(), await recorded());
 });
 
-test("an attempt that another one has followed has no say any more", async (t) => {
+test("an attempt can no longer change its event once another attempt has begun", async (t) => {
   const { register, pass, deps, stream, seal, drain, billed, recorded, events } =
     await setUpBilling(t);
   const { db, clock } = deps;
@@ -107,7 +107,7 @@ test("an attempt that another one has followed has no say any more", async (t) =
   t.deepEqual(billed(), await recorded());
 });
 
-test("an attempt that was followed while it asked what became of an earlier one is not made", async (t) => {
+test("an attempt does not send if another one began during its check", async (t) => {
   const { register, pass, drainOnce, drain, double, sends, billed, recorded } =
     await setUpBilling(t);
   const { control } = double;

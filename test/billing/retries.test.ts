@@ -1,7 +1,6 @@
-import { z } from "zod";
 import { updateAccount } from "../../db/accounts/accounts.ts";
+import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
 import { beginAttempt, findMeterEvent } from "../../db/billing/meterEvents.ts";
-import { sql } from "../../db/sql.ts";
 import { areRefundsSettled } from "../../db/billing/usageFacts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { reconcileUsage } from "../../services/billing/reconcileUsage.ts";
@@ -19,14 +18,14 @@ const test = testWithDatabase();
 const LAG_SECONDS = 16 * 60;
 
 const lost: Fault = { kind: "drop" };
-const lostButTaken: Fault = { kind: "drop", applied: true };
+const lostButAccepted: Fault = { kind: "drop", applied: true };
 const refused: Fault = {
   kind: "respond",
   status: 400,
   body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
 };
 
-/** Registers two trees of one minute, one at a time, whose events meet the faults in order. */
+/** Registers two trees in one minute, one at a time. The faults hit their attempts in order. */
 const registerTwo = async (
   { register, pass, drainOnce, double }: BillingSetup,
   faults: readonly Fault[],
@@ -38,7 +37,7 @@ const registerTwo = async (
   for (const fault of faults) {
     double.control.addFault(fault);
   }
-  // A refused event is followed by the next one at once; after a lost call the sender pauses.
+  // After a refused event the sender continues; after a lost call it pauses.
   for (const { kind } of faults) {
     if (kind === "drop") {
       await drainOnce();
@@ -46,13 +45,7 @@ const registerTwo = async (
   }
 };
 
-const failedIds = ({ deps, stream }: BillingSetup) =>
-  deps.db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
-    SELECT id
-    FROM meter_event
-    WHERE account_id = ${stream.accountId} AND state IN ('rejected', 'expired', 'blocked')
-    ORDER BY id
-  `);
+const failedIds = ({ deps, stream }: BillingSetup) => listFailedMeterEventIds(deps.db, stream);
 
 const sumOf = (quantities: Readonly<Record<number, number>>): number =>
   Object.values(quantities).reduce((sum, quantity) => sum + quantity, 0);
@@ -60,7 +53,7 @@ const sumOf = (quantities: Readonly<Record<number, number>>): number =>
 test("nothing is concluded from the processor's sums while another event of the minute is being sent", async (t) => {
   const setup = await setUpBilling(t);
   const { events, drain, pass, retryFailed, billed, recorded } = setup;
-  await registerTwo(setup, [lost, refused, lostButTaken]);
+  await registerTwo(setup, [lost, refused, lostButAccepted]);
   t.deepEqual(
     (await events()).map(({ state }) => state),
     ["blocked", "sending"],
@@ -75,10 +68,10 @@ test("nothing is concluded from the processor's sums while another event of the 
   t.deepEqual(billed(), await recorded());
 });
 
-test("of two failed events of one minute that are retried at once, one waits for what became of the other", async (t) => {
+test("of two failed events of one minute that are retried concurrently, only one is retried", async (t) => {
   const setup = await setUpBilling(t);
   const { deps, double, events, drain, pass, billed, recorded } = setup;
-  await registerTwo(setup, [lostButTaken, refused, lost, refused]);
+  await registerTwo(setup, [lostButAccepted, refused, lost, refused]);
   await drain();
   t.deepEqual(
     (await events()).map(({ state }) => state),
@@ -98,16 +91,16 @@ test("of two failed events of one minute that are retried at once, one waits for
   const results = await Promise.allSettled(retrying);
 
   t.deepEqual(results.map(({ status }) => status).toSorted(), ["fulfilled", "rejected"]);
-  const refusal = results.find((result) => result.status === "rejected");
-  t.regex(String(refusal?.reason), /changed meanwhile/u);
+  const rejected = results.find((result) => result.status === "rejected");
+  t.regex(String(rejected?.reason), /changed meanwhile/u);
   pass(LAG_SECONDS);
   t.deepEqual(await setup.retryFailed(), ["waiting"]);
   await drain();
-  // The processor tells minutes alone: which of the two it had stays unknown.
+  // Stripe's sums are per minute, so it stays unknown which of the two it had.
   t.is(sumOf(billed()), sumOf(await recorded()));
 });
 
-test("an attempt that may be under way is not retried by a person", async (t) => {
+test("an event whose attempt may be in progress cannot be retried", async (t) => {
   const { deps, seal, register, pass } = await setUpBilling(t);
   await register(4);
   pass(5);
@@ -121,7 +114,7 @@ test("an attempt that may be under way is not retried by a person", async (t) =>
   });
 });
 
-test("nobody's word makes a definite refusal a delivery", async (t) => {
+test("a rejected event cannot be assumed to be delivered", async (t) => {
   const { register, drain, double, events, retryAs, billed, recorded } = await setUpBilling(t);
   double.control.addFault(refused);
   await register(4);
@@ -137,7 +130,7 @@ test("nobody's word makes a definite refusal a delivery", async (t) => {
   t.deepEqual(billed(), await recorded());
 });
 
-test("waived usage is sent no more, nor what is refunded of it, and is no drift", async (t) => {
+test("neither waived usage nor its refunds are sent, and they are no drift", async (t) => {
   const setup = await setUpBilling(t);
   const { deps, register, refund, drain, double, events, billed, pass } = setup;
   double.control.addFault(refused);
@@ -169,7 +162,7 @@ test("waived usage is sent no more, nor what is refunded of it, and is no drift"
   await t.throwsAsync(waiveUsage(deps, failed, "again"), { message: /is waived/u });
 });
 
-test("usage that was waived by mistake is billed when it is retried, less its refunds", async (t) => {
+test("usage that was waived by mistake is billed after a retry, minus its refunds", async (t) => {
   const setup = await setUpBilling(t);
   const { deps, register, refund, drain, double, billed, recorded } = setup;
   double.control.addFault(refused);
@@ -186,7 +179,7 @@ test("usage that was waived by mistake is billed when it is retried, less its re
   t.deepEqual(billed(), await recorded());
 });
 
-test("a customer to whom nothing was ever sent is not compared", async (t) => {
+test("a customer for which nothing was accepted is not compared", async (t) => {
   const setup = await setUpBilling(t);
   const { deps, stream, register, drain, double, pass, retryFailed } = setup;
   double.control.addFault(refused);

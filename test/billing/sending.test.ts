@@ -7,7 +7,7 @@ import { setUpBilling } from "./billingSetup.ts";
 
 const test = testWithDatabase();
 
-test("registrations of one second make one meter event, those of another second another", async (t) => {
+test("the registrations of each second make one meter event", async (t) => {
   const { register, pass, drain, billed, recorded, sends } = await setUpBilling(t);
   await Promise.all([register(3), register(4), register(5)]);
   pass(1);
@@ -20,7 +20,7 @@ test("registrations of one second make one meter event, those of another second 
   t.deepEqual(billed(), await recorded());
 });
 
-test("a second that may still see a late commit is not sealed", async (t) => {
+test("a second is not sealed while a late commit may add to it", async (t) => {
   const { register, pass, drainOnce, sends } = await setUpBilling(t);
   await register(1);
 
@@ -50,7 +50,7 @@ test("a fact of a second that is already sealed makes another event of that seco
   t.deepEqual(billed(), await recorded());
 });
 
-test("usage of more digits than Stripe takes in one event is billed in several", async (t) => {
+test("usage with more digits than Stripe accepts in one event is billed in several", async (t) => {
   const { register, drain, billed, sends, double } = await setUpBilling(t);
   const second = double.control.now();
   await register(Number.MAX_SAFE_INTEGER);
@@ -61,7 +61,7 @@ test("usage of more digits than Stripe takes in one event is billed in several",
   t.deepEqual(billed(), { [second]: Number.MAX_SAFE_INTEGER });
 });
 
-test("large counts and their refunds in turn make no event of more digits than Stripe takes", async (t) => {
+test("alternating large counts and refunds make no event with more digits than Stripe accepts", async (t) => {
   const { register, refund, drain, billed, recorded, events } = await setUpBilling(t);
   const most = 999_999_999_999_999;
   await register(most);
@@ -78,7 +78,7 @@ test("large counts and their refunds in turn make no event of more digits than S
   t.deepEqual(billed(), await recorded());
 });
 
-test("usage of test mode never reaches Stripe and is booked in the ledger", async (t) => {
+test("test-mode usage is recorded in the ledger and never reaches Stripe", async (t) => {
   const { register, pass, seal, sends } = await setUpBilling(t);
   await register(9, "test");
   pass(5);
@@ -93,7 +93,7 @@ test("usage of test mode never reaches Stripe and is booked in the ledger", asyn
 const survives = test.macro({
   exec: async (t, faults: readonly Fault[]) => {
     const { register, drain, billed, recorded, events, double } = await setUpBilling(t, {
-      // Only a hanging call waits for it.
+      // Short, because a hanging call lasts that long.
       timeoutMs: 1500,
     });
     await register(7);
@@ -110,27 +110,27 @@ const survives = test.macro({
   title: (fault = "") => `usage is billed once after ${fault}`,
 });
 
-test("an answer that is lost after the usage was taken", survives, [
+test("a response that is lost after the usage was accepted", survives, [
   { kind: "drop", applied: true, times: 2 },
 ]);
-test("a call that is lost on its way", survives, [{ kind: "drop", times: 4 }]);
-test("a call that is never answered, taken all the same", survives, [
+test("a request that is lost", survives, [{ kind: "drop", times: 4 }]);
+test("a call without a response whose usage was accepted", survives, [
   { kind: "hang", applied: true },
 ]);
-test("a call that is never answered and not taken", survives, [{ kind: "hang" }]);
-test("a 500 that may be repeated", survives, [{ kind: "server_error", times: 3 }]);
-test("a 500 that its idempotency key repeats", survives, [{ kind: "server_error_saved" }]);
-test("a saved 500 although the usage was taken", survives, [
+test("a call without a response whose usage was not accepted", survives, [{ kind: "hang" }]);
+test("a 500 that may be retried", survives, [{ kind: "server_error", times: 3 }]);
+test("a 500 that is saved under its idempotency key", survives, [{ kind: "server_error_saved" }]);
+test("a saved 500 although the usage was accepted", survives, [
   { kind: "server_error_saved", applied: true },
 ]);
 test("rate limits and lock timeouts", survives, [
   { kind: "rate_limit", times: 2 },
   { kind: "lock_timeout" },
 ]);
-test("a gateway's HTML page", survives, [{ kind: "bad_gateway", applied: true }]);
-test("a 200 that cannot be read", survives, [{ kind: "broken_json", applied: true }]);
+test("the HTML page of a gateway", survives, [{ kind: "bad_gateway", applied: true }]);
+test("a 200 with an unreadable body", survives, [{ kind: "broken_json", applied: true }]);
 
-test("several senders of one stream never call at the same time and bill once", async (t) => {
+test("concurrent senders of one stream never call at the same time and bill once", async (t) => {
   const { register, pass, drainOnce, drain, billed, recorded, double } = await setUpBilling(t);
   for (let second = 0; second < 10; second += 1) {
     await register(second + 1);
@@ -145,7 +145,7 @@ test("several senders of one stream never call at the same time and bill once", 
   t.deepEqual(billed(), await recorded());
 });
 
-test("refused credentials pause the sender and lose nothing", async (t) => {
+test("refused credentials pause the sender, and no usage is lost", async (t) => {
   const { register, drain, drainOnce, pass, deps, stream, double, billed, recorded } =
     await setUpBilling(t);
   await register(6);
@@ -165,7 +165,7 @@ test("refused credentials pause the sender and lose nothing", async (t) => {
 
 const DAY = 86_400;
 
-test("after more than 20 hours in the dark Stripe's own sums decide: usage that it has is not sent again", async (t) => {
+test("usage whose outcome has been unknown for 20 hours is not sent again if Stripe has it", async (t) => {
   const { register, drainOnce, drain, pass, double, sends, billed, recorded } =
     await setUpBilling(t);
   await register(5);
@@ -181,7 +181,7 @@ test("after more than 20 hours in the dark Stripe's own sums decide: usage that 
   t.deepEqual(billed(), await recorded());
 });
 
-test("after more than 20 hours in the dark Stripe's own sums decide: usage that it lacks is sent", async (t) => {
+test("usage whose outcome has been unknown for 20 hours is sent again if Stripe lacks it", async (t) => {
   const { register, drainOnce, drain, pass, double, billed, recorded } = await setUpBilling(t);
   await register(5);
   pass(5);
@@ -194,7 +194,7 @@ test("after more than 20 hours in the dark Stripe's own sums decide: usage that 
   t.deepEqual(billed(), await recorded());
 });
 
-test("a customer of whom Stripe does not tell any more blocks the doubtful event and nothing after it", async (t) => {
+test("if Stripe no longer reports a customer's usage, its event with an unknown outcome is blocked and the next one is sent", async (t) => {
   const { register, pass, drainOnce, drain, double, events } = await setUpBilling(t);
   await register(7);
   pass(5);
@@ -220,7 +220,7 @@ test("a customer of whom Stripe does not tell any more blocks the doubtful event
 
 const EVER = { start: 0, end: Number.MAX_SAFE_INTEGER };
 
-test("usage of an organization with a Stripe customer waits while Stripe is not set up, and is billed when it is again", async (t) => {
+test("usage of an organization with a Stripe customer waits while Stripe is not configured", async (t) => {
   const { deps, stream, register, pass, drainOnce, drainWithoutKey, drain, double, ...scene } =
     await setUpBilling(t);
   const { events, sends, billed, recorded } = scene;
@@ -250,7 +250,7 @@ test("usage of an organization with a Stripe customer waits while Stripe is not 
   t.deepEqual(billed(), await recorded());
 });
 
-test("once an organization has left Stripe, what was sealed for Stripe is parked and the ledger bills the rest", async (t) => {
+test("after an organization has left Stripe, events sealed for Stripe fail and the ledger bills the rest", async (t) => {
   const { deps, stream, register, pass, drainOnce, drainWithoutKey, double, events, sends } =
     await setUpBilling(t);
   await register(7);
@@ -275,7 +275,7 @@ test("once an organization has left Stripe, what was sealed for Stripe is parked
   t.is(sends(), before);
 });
 
-test("usage older than Stripe takes is parked as expired and does not hold up the next", async (t) => {
+test("usage that is too old for Stripe expires and does not delay the next event", async (t) => {
   const { register, drain, pass, billed, events } = await setUpBilling(t);
   await register(5);
   pass(35 * DAY);
@@ -290,7 +290,7 @@ test("usage older than Stripe takes is parked as expired and does not hold up th
   t.deepEqual(Object.values(billed()), [8]);
 });
 
-test("the ledger takes usage of any age", async (t) => {
+test("the ledger accepts usage of any age", async (t) => {
   const { deps, stream, register, drainWithoutKey, pass, events } = await setUpBilling(t);
   await updateAccount(deps.db, stream.accountId, { stripeCustomerId: null });
   await register(5);

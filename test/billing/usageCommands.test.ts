@@ -1,11 +1,11 @@
 import { z } from "zod";
 import { testWithDatabase } from "../support/database.ts";
 import { readJson } from "../cli/runImpact.ts";
-import { giveCustomer, listedEvent, setUpUsage } from "./usageScene.ts";
+import { setCustomer, listedEvent, setUpUsage } from "./usageSetup.ts";
 
 const test = testWithDatabase();
 
-test.serial("usage list tells pending, failed and sent usage apart", async (t) => {
+test.serial("usage list filters pending, sent and failed usage", async (t) => {
   const scene = await setUpUsage(t);
   const states = async (...filter: readonly string[]): Promise<readonly string[]> => {
     const run = await scene.impact("usage", "list", "--org", scene.id, "--json", ...filter);
@@ -32,7 +32,7 @@ test.serial("usage list tells pending, failed and sent usage apart", async (t) =
 });
 
 test.serial(
-  "usage show tells the facts, every sealing of the second and the workflows",
+  "usage show prints the facts, every sealing of the second and the workflows",
   async (t) => {
     const scene = await setUpUsage(t);
     const registration = await scene.register(5);
@@ -77,10 +77,10 @@ test.serial(
 );
 
 test.serial(
-  "usage reconcile agrees after a drain and ends with 1 where the processor has more",
+  "usage reconcile succeeds after a drain and exits with 1 if the processor has more",
   async (t) => {
     const scene = await setUpUsage(t);
-    await giveCustomer(scene);
+    await setCustomer(scene);
     await scene.register(9);
     await scene.drain();
     const tomorrow = new Date(Date.now() + 24 * 60 * 60 * 1000).toISOString();
@@ -93,7 +93,7 @@ test.serial(
     t.is(lagging.exitCode, 0, lagging.stderr);
     t.regex(lagging.stdout, / 9 +0 +may lag\n/u);
     scene.double.control.changeSettings({ summaryDelaySeconds: 0 });
-    // Somebody else reports usage for the same customer.
+    // Another program reports usage of the same customer.
     const customer = scene.double.control.usage({})[0]?.customer ?? "";
     await fetch(`${scene.double.url}/v1/billing/meter_events`, {
       method: "POST",

@@ -1,10 +1,10 @@
 import { z } from "zod";
 import { testWithDatabase } from "../support/database.ts";
 import { readJson } from "../cli/runImpact.ts";
-import { giveCustomer, listedEvent, setUpUsage } from "./usageScene.ts";
-import type { Scene } from "./usageScene.ts";
+import { setCustomer, listedEvent, setUpUsage } from "./usageSetup.ts";
+import type { UsageSetup } from "./usageSetup.ts";
 
-// One after the other: some of these retry what failed of everybody.
+// Serial, because some tests retry the failed events of all accounts.
 const test = testWithDatabase();
 
 const UNKNOWN = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
@@ -14,13 +14,13 @@ const results = z.array(
 );
 
 test.serial(
-  "a refused event is retried by its id when its cause is mended, and billed once",
+  "a rejected event is retried by its id once its cause is fixed, and billed once",
   async (t) => {
     const scene = await setUpUsage(t);
     const registration = await scene.register(4);
     await scene.drain();
     const [failed] = await scene.failedEvents();
-    await giveCustomer(scene);
+    await setCustomer(scene);
     const run = await scene.impact("usage", "retry", failed ?? "", "--json");
     t.is(run.exitCode, 0);
     t.deepEqual(readJson(run), [{ id: failed, result: "waiting", reason: null }]);
@@ -38,14 +38,14 @@ test.serial(
 );
 
 test.serial(
-  "a failed event is found by its registration, and with its refund it bills what is left",
+  "a failed event is retried by its registration, and what remains after its refund is billed",
   async (t) => {
     const scene = await setUpUsage(t);
     const registration = await scene.register(7);
     await scene.drain();
     await scene.refund(registration, 3);
     await scene.drain();
-    await giveCustomer(scene);
+    await setCustomer(scene);
     const run = await scene.impact("usage", "retry", registration);
     t.is(run.exitCode, 0);
     await scene.drain();
@@ -53,17 +53,17 @@ test.serial(
   },
 );
 
-test.serial("one retry that fails does not stop the others, and the exit code tells", async (t) => {
+test.serial("a retry that fails does not stop the others, and makes the exit code 1", async (t) => {
   const scene = await setUpUsage(t);
   await scene.register(2);
   await scene.drain();
   const [failed] = await scene.failedEvents();
-  await giveCustomer(scene);
+  await setCustomer(scene);
   const run = await scene.impact("usage", "retry", UNKNOWN, "999999999", failed ?? "", "--json");
   t.is(run.exitCode, 1);
-  const told = results.parse(readJson(run));
+  const reported = results.parse(readJson(run));
   t.deepEqual(
-    told.map(({ id, result }) => [id, result]),
+    reported.map(({ id, result }) => [id, result]),
     [
       [UNKNOWN, "failed"],
       ["999999999", "failed"],
@@ -75,14 +75,14 @@ test.serial("one retry that fails does not stop the others, and the exit code te
   t.is(onlyUnknown.exitCode, 3);
 });
 
-test.serial("--org retries what failed of the organization and nobody else's", async (t) => {
+test.serial("--org retries the failed events of that organization only", async (t) => {
   const ours = await setUpUsage(t);
   const others = await setUpUsage(t);
   for (const scene of [ours, others]) {
     await scene.register(1);
     await scene.drain();
   }
-  await giveCustomer(ours);
+  await setCustomer(ours);
   const run = await ours.impact("usage", "retry", "--org", ours.id);
   t.is(run.exitCode, 0);
   t.deepEqual(await ours.failedEvents(), []);
@@ -92,24 +92,25 @@ test.serial("--org retries what failed of the organization and nobody else's", a
   t.regex(nothing.stderr, /nothing to retry/u);
 });
 
-test.serial(
-  "--all retries what failed of everybody, each event once though it may fail again",
-  async (t) => {
-    const scene = await setUpUsage(t);
-    await scene.register(1);
-    await scene.drain();
-    const run = await scene.impact("usage", "retry", "--all", "--json");
-    t.is(run.exitCode, 0);
-    t.true(results.parse(readJson(run)).every(({ result }) => result === "waiting"));
-    await scene.drain();
-    t.is((await scene.failedEvents()).length, 1);
-  },
-);
+test.serial("--all retries every failed event once, even if it fails again", async (t) => {
+  const scene = await setUpUsage(t);
+  await scene.register(1);
+  await scene.drain();
+  const [failed = ""] = await scene.failedEvents();
+  const run = await scene.impact("usage", "retry", "--all", "--json");
+  t.is(run.exitCode, 0);
+  const retried = results.parse(readJson(run));
+  t.true(retried.every(({ result }) => result === "waiting"));
+  t.is(retried.filter(({ id }) => id === failed).length, 1);
+  await scene.drain();
+  const failedAgain = await scene.failedEvents();
+  t.is(failedAgain.length, 1);
+  t.not(failedAgain[0], failed);
+});
 
-/** An attempt that reached nobody knows where, and a refusal after it. */
-const leaveUnknown = async (scene: Scene): Promise<string> => {
-  await giveCustomer(scene);
-  // Under a customer that exists the first answer is lost; then the event is refused for good.
+/** Makes an attempt with an unknown outcome, and then one that is refused. Returns the id of the blocked event. */
+const leaveUnknown = async (scene: UsageSetup): Promise<string> => {
+  await setCustomer(scene);
   scene.double.control.addFault({ kind: "drop" });
   scene.double.control.addFault({
     kind: "respond",
@@ -123,20 +124,23 @@ const leaveUnknown = async (scene: Scene): Promise<string> => {
   return failed;
 };
 
-test.serial("where nobody knows whether usage arrived, Stripe's own record decides", async (t) => {
-  const scene = await setUpUsage(t);
-  const failed = await leaveUnknown(scene);
-  const early = await scene.impact("usage", "retry", failed);
-  t.is(early.exitCode, 1);
-  t.regex(early.stdout, /may lag for another 15 minutes/u);
-  const run = await scene.impactLater("usage", "retry", failed, "--json");
-  t.is(run.exitCode, 0);
-  t.deepEqual(readJson(run), [{ id: failed, result: "waiting", reason: null }]);
-  await scene.drain();
-  t.is(scene.billed(), 6);
-});
+test.serial(
+  "Stripe's sums decide whether usage with an unknown outcome is sent again",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    const failed = await leaveUnknown(scene);
+    const early = await scene.impact("usage", "retry", failed);
+    t.is(early.exitCode, 1);
+    t.regex(early.stdout, /may lag for another 15 minutes/u);
+    const run = await scene.impactLater("usage", "retry", failed, "--json");
+    t.is(run.exitCode, 0);
+    t.deepEqual(readJson(run), [{ id: failed, result: "waiting", reason: null }]);
+    await scene.drain();
+    t.is(scene.billed(), 6);
+  },
+);
 
-test.serial("where nobody can be asked a person must say what became of it", async (t) => {
+test.serial("without Stripe's key, an unknown outcome needs --assume", async (t) => {
   const scene = await setUpUsage(t);
   const failed = await leaveUnknown(scene);
   const refused = await scene.impactWithoutStripe("usage", "retry", failed);
@@ -151,7 +155,7 @@ test.serial("where nobody can be asked a person must say what became of it", asy
 });
 
 test.serial(
-  "failed events are waived by their ids with a reason, the others are told",
+  "failed events are waived with a reason, and other ids are reported as failed",
   async (t) => {
     const scene = await setUpUsage(t);
     await scene.register(3);

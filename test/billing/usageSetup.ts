@@ -14,31 +14,31 @@ import { createTestOrganization, registrationOf } from "../support/factories.ts"
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
 
-/** A meter event as `usage list` tells it; usage in none is `unsealed`. */
+/** A row of `usage list`. Usage that is in no meter event is `unsealed`. */
 export const listedEvent = z.looseObject({
   meter_event_id: z.int().nullable(),
   state: z.string(),
   quantity: z.int(),
 });
 
-export type Scene = {
+export type UsageSetup = {
   readonly id: string;
   readonly double: StripeDouble;
   readonly impact: (...args: readonly string[]) => Promise<Run>;
-  /** The same, when Stripe's sums lag no more. */
+  /** The same, 16 minutes later, when Stripe's sums can no longer lag. */
   readonly impactLater: (...args: readonly string[]) => Promise<Run>;
-  /** The same, with settings that know nothing of Stripe. */
+  /** The same, without Stripe's settings. */
   readonly impactWithoutStripe: (...args: readonly string[]) => Promise<Run>;
   readonly register: (count: number, mode?: Mode) => Promise<string>;
   readonly refund: (registrationId: string, count: number) => Promise<unknown>;
-  /** Sends what is ready, as a worker would, until nothing is or an event must wait. */
+  /** Sends ready usage, as a worker would, until nothing is left or an event must wait. */
   readonly drain: (mode?: Mode) => Promise<void>;
   readonly failedEvents: () => Promise<readonly string[]>;
   readonly billed: () => number;
 };
 
-/** An organization on Stripe whose customer is unknown there, so that its live usage is refused. */
-export const setUpUsage = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
+/** Creates an organization with a Stripe customer that does not exist, so its live usage is rejected. */
+export const setUpUsage = async (t: ExecutionContext<DatabaseContext>): Promise<UsageSetup> => {
   const { db, databaseUrl } = t.context;
   const double = await startStripeDouble();
   t.teardown(double.close);
@@ -48,7 +48,7 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>): Promise<
   const { id } = await createTestOrganization(db, {
     stripeCustomerId: `cus_${crypto.randomUUID().replaceAll("-", "")}`,
   });
-  // Old enough to be sealed at once.
+  // Old enough to be sealed immediately.
   const past: Clock = { now: () => new Date(Date.now() - 10_000) };
   const later: Clock = { now: () => new Date(Date.now() + 16 * 60 * 1000) };
   const writer = createRegistrationWriter({ db, clock: past });
@@ -92,7 +92,7 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>): Promise<
   };
 };
 
-export const giveCustomer = async ({ double, impact, id }: Scene): Promise<void> => {
+export const setCustomer = async ({ double, impact, id }: UsageSetup): Promise<void> => {
   const { customerId } = double.control.addCustomer({});
   await impact("org", "update", id, "--stripe-customer", customerId);
 };
