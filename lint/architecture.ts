@@ -90,11 +90,6 @@ const EXCEPTIONS: readonly {
     reason: "every endpoint of the store interface acts for a store",
   },
   {
-    file: "api/store/stores/",
-    imports: ["api/store/registrations/"],
-    reason: "the balance is paged like the records",
-  },
-  {
     file: "db/accounts/accounts.ts",
     imports: ["domain/charities/"],
     reason: "an account names its charity provider",

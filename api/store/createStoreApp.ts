@@ -1,4 +1,6 @@
 import type Koa from "koa";
+import { KINDS } from "../../domain/accounts/accounts.ts";
+import type { EvidenceDependencies } from "../../services/planting/cacheEvidence.ts";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
 import { createStoreWriteQueue } from "../../services/stores/createStoreWriteQueue.ts";
 import type { DonateFromStoreDependencies } from "../../services/stores/donateFromStore.ts";
@@ -14,33 +16,40 @@ import { balanceEndpoint } from "./stores/balanceEndpoint.ts";
 import { donateEndpoint } from "./charities/donateEndpoint.ts";
 import { errorBody, presentStoreError } from "./errors.ts";
 import { evidenceEndpoint } from "./planting/evidenceEndpoint.ts";
-import { impactEndpoints } from "./registrations/impactEndpoints.ts";
+import { listEndpoint } from "./registrations/listEndpoint.ts";
 import { refundEndpoint } from "./registrations/refundEndpoint.ts";
+import type { RegisterDependencies } from "./registrations/registerEndpoint.ts";
+import { registerEndpoint } from "./registrations/registerEndpoint.ts";
 import { statsEndpoint } from "./registrations/statsEndpoint.ts";
 import { verifyEndpoint } from "./accounts/verifyEndpoint.ts";
 
 const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the customers and orders of an online store,
-paid from a top-up balance. Each store has production and test keys; what one records the other does not see, and test
-keys spend nothing. Days are UTC.`;
+paid from a top-up balance. Each store has production and test keys: records made with one are not visible to the other,
+and test keys spend nothing. Days are in UTC.`;
 
-/** The store platforms' interface. */
+type StoreAppDependencies = AppDependencies &
+  RegisterDependencies &
+  Omit<DonateFromStoreDependencies, "writeQueue"> &
+  EvidenceDependencies & {
+    readonly checks: HealthChecks;
+    readonly authenticator: AuthenticateStore;
+  };
+
+/** Creates the app of the store-platform interface. */
 export const createStoreApp = ({
   checks,
   authenticator,
   logger,
   observe,
   ...dependencies
-}: AppDependencies &
-  Parameters<typeof impactEndpoints>[0] &
-  Omit<DonateFromStoreDependencies, "writeQueue"> &
-  Parameters<typeof evidenceEndpoint>[0] & {
-    readonly checks: HealthChecks;
-    readonly authenticator: AuthenticateStore;
-  }): Koa<ApiState> => {
+}: StoreAppDependencies): Koa<ApiState> => {
   const writeQueue = createStoreWriteQueue();
   const endpoints = [
     verifyEndpoint(dependencies),
-    ...impactEndpoints(dependencies),
+    ...KINDS.flatMap((kind) => [
+      registerEndpoint(kind, dependencies),
+      listEndpoint(kind, dependencies),
+    ]),
     donateEndpoint({ ...dependencies, writeQueue }),
     statsEndpoint(dependencies),
     refundEndpoint({ ...dependencies, writeQueue }),
@@ -56,7 +65,7 @@ export const createStoreApp = ({
     securitySchemes: {
       apiKey: { header: "api_key", description: "The store's key, `PROD-…` or `TEST-…`." },
       shopName: { header: "shop_name", description: "The store's domain." },
-      userId: { header: "user_id", description: "Names the store in place of shop_name." },
+      userId: { header: "user_id", description: "The store's user id; overrides shop_name." },
     },
     security: [
       ["apiKey", "shopName"],

@@ -1,3 +1,3 @@
-/** A header's text. Node reads its bytes as Latin-1; clients that write more than ASCII write UTF-8. */
+/** Decodes a header that Node has read as Latin-1: clients send text beyond ASCII as UTF-8. */
 export const decodeHeader = (given: string): string =>
   Buffer.from(given, "latin1").toString("utf8");

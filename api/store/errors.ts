@@ -52,7 +52,7 @@ const STORE_CODES = {
   internal_error: "INTERNAL_ERROR",
 } satisfies Record<ApiErrorCode, StoreCode>;
 
-/** Builds an error response: the code is for programs, the message for people. */
+/** Builds the body of an error response. */
 export const presentStoreError: PresentError = (code, error) => ({
   error,
   code: STORE_CODES[code],
@@ -61,26 +61,27 @@ export const presentStoreError: PresentError = (code, error) => ({
 export const KEY_ERROR: ErrorResponse = {
   code: "key_missing",
   when:
-    "`UNAUTHORIZED`: api_key is missing, or both shop_name and user_id. `WRONG_KEY_TYPE`: the key is one of the " +
-    "standalone interface. `INVALID_SHOP`: the store is unknown or uninstalled. `INVALID_KEY`: the key is not this store's.",
+    "`UNAUTHORIZED`: the header api_key is missing, or both shop_name and user_id. `WRONG_KEY_TYPE`: the key belongs to " +
+    "the standalone interface. `INVALID_SHOP`: the store is unknown or uninstalled. `INVALID_KEY`: the key is not valid " +
+    "for the store.",
   example: "the header api_key is missing",
 };
 
 export const BUDGET_ERROR: ErrorResponse = {
   code: "balance_insufficient",
-  when: "The balance does not cover it; nothing was recorded.",
+  when: "The balance does not cover the cost; nothing was recorded.",
   example: "top-up balance exhausted: 5.00 USD needed, 1.20 USD left",
 };
 
 export const QUERY_ERROR: ErrorResponse = {
   code: "request_invalid",
-  when: "A query parameter is unknown, given twice or malformed; the message names it.",
+  when: "A query parameter is unknown, repeated or malformed; the message names it.",
   example: "limit: must be an integer from 1 to 100",
 };
 
 export const QUEUE_ERROR: ErrorResponse = {
   code: "queue_full",
-  when: "More is waiting to be written than the database keeps up with; nothing was recorded. Try again.",
+  when: "Too many writes are waiting; nothing was recorded. Try again.",
   example: "too many registrations are waiting, try again",
   headers: { "Retry-After": "Seconds to wait." },
 };

@@ -10,15 +10,15 @@ import {
   orderId,
 } from "../../domain/stores/customers.ts";
 
-/** What this interface calls the modes. */
+/** The names of the modes on this interface. */
 export const KEY_MODES = { live: "PROD", test: "TEST" } as const satisfies Record<Mode, string>;
 
-/** The status of every answer of success. */
+/** The `status` of every successful response. */
 export const SUCCESS = "success" as const;
 
 export const keyMode = () => z.enum(["PROD", "TEST"]).meta({ examples: ["PROD"] });
 
-/** For whom and for which order a write is. */
+/** The fields of a write's body that describe its customer and order. */
 export const orderFields = {
   customer_name: customerName()
     .optional()
@@ -28,7 +28,7 @@ export const orderFields = {
     .meta({ examples: ["ann@example.com"] }),
   customer_id: customerId()
     .optional()
-    .meta({ description: "The shop's id of the customer.", examples: ["7701"] }),
+    .meta({ description: "The customer's id in the shop.", examples: ["7701"] }),
   order_id: orderId()
     .optional()
     .meta({ examples: ["#1001"] }),
@@ -36,12 +36,12 @@ export const orderFields = {
 
 export const notesField = notes()
   .optional()
-  .meta({ description: "Kept with the record.", examples: ["loyalty redemption"] });
+  .meta({ description: "Stored with the record.", examples: ["loyalty redemption"] });
 
 const orNull = (given: string | undefined): string | null =>
   given === undefined || given === "" ? null : given;
 
-/** What a write's body tells; an empty text tells nothing. */
+/** Returns the customer and order of a write; an empty text means that none was given. */
 export const customerDetailsOf = (body: {
   readonly customer_name?: string | undefined;
   readonly customer_email?: string | undefined;
@@ -56,26 +56,29 @@ export const customerDetailsOf = (body: {
   notes: orNull(body.notes),
 });
 
-/** The query parameters that choose a customer's records; an empty one chooses nothing. */
+/** The query parameters that select a customer's records; empty ones are ignored. */
 export const customerParameters = {
   customer_name: customerName()
     .optional()
-    .meta({ description: "A part of the name, whatever the case.", examples: ["ann"] }),
+    .meta({ description: "A part of the name, in any case.", examples: ["ann"] }),
   customer_email: customerEmail()
     .optional()
-    .meta({ description: "The address, whatever the case.", examples: ["ann@example.com"] }),
+    .meta({ description: "The whole email address, in any case.", examples: ["ann@example.com"] }),
   email: customerEmail()
     .optional()
-    .meta({ description: "The same as customer_email.", examples: ["ann@example.com"] }),
+    .meta({ description: "Alias of customer_email.", examples: ["ann@example.com"] }),
   customer_id: customerId()
     .optional()
-    .meta({ description: "The shop's id of the customer.", examples: ["7701"] }),
+    .meta({ description: "The customer's id in the shop.", examples: ["7701"] }),
   customer: anyCustomer()
     .optional()
-    .meta({ description: "A part of the name, or the address, or the id.", examples: ["ann"] }),
+    .meta({
+      description: "A part of the name, the whole email address or the whole id.",
+      examples: ["ann"],
+    }),
 };
 
-const given = (value: string | undefined): value is string => value !== undefined && value !== "";
+const isGiven = (value: string | undefined): value is string => value !== undefined && value !== "";
 
 export const customerFilterOf = (query: {
   readonly customer_name?: string | undefined;
@@ -84,11 +87,11 @@ export const customerFilterOf = (query: {
   readonly customer_id?: string | undefined;
   readonly customer?: string | undefined;
 }): CustomerFilter => {
-  const emails = [query.customer_email, query.email].filter(given);
+  const emails = [query.customer_email, query.email].filter(isGiven);
   return {
-    ...(given(query.customer_name) ? { name: query.customer_name } : {}),
+    ...(isGiven(query.customer_name) ? { name: query.customer_name } : {}),
     ...(emails.length === 0 ? {} : { emails }),
-    ...(given(query.customer_id) ? { id: query.customer_id } : {}),
-    ...(given(query.customer) ? { any: query.customer } : {}),
+    ...(isGiven(query.customer_id) ? { id: query.customer_id } : {}),
+    ...(isGiven(query.customer) ? { any: query.customer } : {}),
   };
 };

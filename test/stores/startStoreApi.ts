@@ -23,7 +23,7 @@ import { createTestPlanting } from "../support/planting.ts";
 import { serve } from "../support/server.ts";
 import { unreachableTemporal } from "../support/unreachableTemporal.ts";
 
-/** One answer, already held to the API description. */
+/** A response that matches the API description. */
 type CheckedResponse = {
   readonly status: number;
   readonly headers: Headers;
@@ -52,14 +52,25 @@ export type StoreApi = {
   ) => Promise<CheckedResponse>;
 };
 
-/** The objects of a list in an answer. */
+/** Returns the objects of a list in a response. */
 export const rowsIn = (
   body: Readonly<Record<string, unknown>>,
   name: string,
 ): readonly Readonly<Record<string, unknown>>[] =>
   z.array(z.record(z.string(), z.unknown())).parse(body[name]);
 
-/** Serves the stores' interface on a real port over a real database until the test ends, as one process would. */
+type StoreApiOptions = {
+  readonly db: DatabasePool;
+  readonly clock?: Clock;
+  readonly authenticator?: AuthenticateStore;
+  readonly storeWriter?: StoreRegistrationWriter;
+  readonly charities?: Charities;
+  /** Without one, Temporal cannot be reached. */
+  readonly validateCharity?: ValidateCharity;
+  readonly planting?: Planting;
+};
+
+/** Serves the store-platform interface as one process would, until the test ends. Every response is checked. */
 export const startStoreApi = async (
   t: ExecutionContext,
   {
@@ -74,16 +85,7 @@ export const startStoreApi = async (
     }),
     validateCharity = createCharityValidator(unreachableTemporal()),
     planting = createTestPlanting(),
-  }: {
-    readonly db: DatabasePool;
-    readonly clock?: Clock;
-    readonly authenticator?: AuthenticateStore;
-    readonly storeWriter?: StoreRegistrationWriter;
-    readonly charities?: Charities;
-    /** Without one, Temporal cannot be reached. */
-    readonly validateCharity?: ValidateCharity;
-    readonly planting?: Planting;
-  },
+  }: StoreApiOptions,
 ): Promise<StoreApi> => {
   const app = createStoreApp({
     db,
@@ -99,7 +101,7 @@ export const startStoreApi = async (
     observe: () => undefined,
   });
   const url = await serve(t, app);
-  const checkAnswer = createAnswerChecker(await (await fetch(`${url}/openapi.json`)).json());
+  const checkResponse = createAnswerChecker(await (await fetch(`${url}/openapi.json`)).json());
   const call = async (
     method: string,
     path: string,
@@ -118,7 +120,7 @@ export const startStoreApi = async (
     });
     const text = await response.text();
     if (response.status !== 304) {
-      checkAnswer(t, {
+      checkResponse(t, {
         method,
         path: new URL(url + path).pathname,
         status: response.status,
@@ -135,17 +137,17 @@ export const startStoreApi = async (
   };
 };
 
-/** Two processes' worth of the interface over one database; a request's number picks one. */
+/** Serves the interface twice over one database, as two processes would; a request's number selects one. */
 export const startTwoStoreApis = async (
   t: ExecutionContext,
-  options: Parameters<typeof startStoreApi>[1],
+  options: StoreApiOptions,
 ): Promise<(index: number) => StoreApi> => {
   const even = await startStoreApi(t, options);
   const odd = await startStoreApi(t, options);
   return (index) => (index % 2 === 0 ? even : odd);
 };
 
-/** A store of the test's own: 50 cents a tree, 10 a bottle, and a balance. */
+/** Creates a store where a tree costs 50 cents and a bottle 10. */
 export const createTestStore = async (
   db: DatabasePool,
   { balanceCents = 0, ...given }: Partial<NewStore> & { readonly balanceCents?: number } = {},

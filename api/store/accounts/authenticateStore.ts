@@ -17,7 +17,7 @@ const headerOf = (headers: IncomingHttpHeaders, name: string): string => {
   return typeof given === "string" ? decodeHeader(given).trim() : "";
 };
 
-/** The store that the headers name, null for a shop name that no store can have. */
+/** Returns the store that the headers name; null if shop_name is not a domain. */
 const storeNameOf = (headers: IncomingHttpHeaders): StoreName | null => {
   const userId = headerOf(headers, "user_id");
   const shopName = headerOf(headers, "shop_name");
@@ -31,7 +31,7 @@ const storeNameOf = (headers: IncomingHttpHeaders): StoreName | null => {
   return domain === null ? null : { kind: "domain", name: domain };
 };
 
-/** Lets only requests pass whose key opens the store that they name. */
+/** Rejects requests whose key is not valid for the store that they name. */
 export const authenticateStore =
   (authenticate: AuthenticateStore): Middleware<ApiState> =>
   async (ctx, next) => {
@@ -41,13 +41,13 @@ export const authenticateStore =
     }
     const storeName = storeNameOf(ctx.req.headers);
     if (STANDALONE_PREFIXES.some((prefix) => key.startsWith(prefix))) {
-      throw new HttpError("key_type_wrong", "a key of the standalone interface opens no store");
+      throw new HttpError("key_type_wrong", "standalone API keys do not work on this interface");
     }
     const result = storeName && (await authenticate(key, storeName));
     if (result?.kind !== "known") {
       throw result?.kind === "key_invalid"
-        ? new HttpError("store_key_invalid", "the key is not valid for this store")
-        : new HttpError("store_unknown", "the store is unknown or uninstalled");
+        ? new HttpError("store_key_invalid", "invalid API key for this store")
+        : new HttpError("store_unknown", "store not found or uninstalled");
     }
     ctx.state.caller = result.caller;
     ctx.state.store = result.store;

@@ -17,7 +17,9 @@ const response = z
       plastic_removal: z.boolean(),
       donations: z.boolean(),
     }),
-    low_balance: z.boolean().meta({ description: "Whether the balance is below its threshold." }),
+    low_balance: z
+      .boolean()
+      .meta({ description: "Whether the balance is below the low-balance threshold." }),
     low_balance_threshold_cents: z.int().min(0),
   })
   .meta({ id: "KeyVerification" });

@@ -30,15 +30,15 @@ const fields = bodyObject({
       examples: ["53-0196605"],
     }),
   amount_dollars: amount().meta({
-    description: "US dollars, at most two decimals. Required, under one of its three names.",
+    description: "US dollars with at most two decimals. Required under one of its three names.",
     examples: [12.5],
   }),
-  amount: amount().meta({ description: "The same as amount_dollars." }),
-  donation_amount: amount().meta({ description: "The same as amount_dollars." }),
+  amount: amount().meta({ description: "Alias of amount_dollars." }),
+  donation_amount: amount().meta({ description: "Alias of amount_dollars." }),
   ...orderFields,
 });
 
-/** One amount under whichever of its names: what follows sees only one. */
+/** The body with one amount, whichever of its names the client used. */
 const body = fields
   .transform(({ amount_dollars, amount: short, donation_amount, ...rest }, context) => {
     const given = [amount_dollars, short, donation_amount].filter((value) => value !== undefined);
@@ -51,7 +51,7 @@ const body = fields
       context.addIssue({
         code: "custom",
         path: ["amount_dollars"],
-        message: `${AMOUNT_NAMES.join(", ")} stand for the same amount and must not differ`,
+        message: `${AMOUNT_NAMES.join(", ")} are aliases; their values must match`,
       });
       return z.NEVER;
     }
@@ -62,7 +62,7 @@ const body = fields
 const response = z
   .strictObject({
     status: z.literal(SUCCESS),
-    charity_id: z.string().meta({ description: "As it was given." }),
+    charity_id: z.string().meta({ description: "As given in the request." }),
     amount: z.number().meta({ description: "US dollars." }),
     mode: keyMode(),
   })
@@ -86,11 +86,11 @@ export const donateEndpoint = (deps: DonateFromStoreDependencies): Endpoint =>
       operationId: "donate",
       tag: "donations",
       summary: "Donate to a charity for a customer or an order",
-      details: "With a production key the amount is taken from the store's balance.",
+      details: "With a production key, the amount is deducted from the store's balance.",
       errors: [
         {
           code: "request_invalid",
-          when: "Something in the request is not as it must be, or there is no such charity.",
+          when: "The request is malformed, or the charity is unknown.",
           example: `amount_dollars: ${AMOUNT_MUST_BE}`,
         },
         KEY_ERROR,

@@ -29,10 +29,10 @@ const TYPE_MUST_BE = "must be trees";
 
 const query = queryObject({
   tree_id: parameter().optional().meta({
-    description: "The tree record; the newest one that the other parameters leave if absent.",
+    description: "The tree record. If absent, the newest record that matches the other parameters.",
   }),
-  id: parameter().optional().meta({ description: "The same as tree_id." }),
-  tree: parameter().optional().meta({ description: "The same as tree_id." }),
+  id: parameter().optional().meta({ description: "Alias of tree_id." }),
+  tree: parameter().optional().meta({ description: "Alias of tree_id." }),
   impact_type: z
     .enum(["trees", ""], { error: TYPE_MUST_BE })
     .optional()
@@ -40,38 +40,39 @@ const query = queryObject({
   created_at: parameter()
     .optional()
     .meta({
-      description: "A day, UTC, or an instant: the nearest record of then or before.",
+      description: "A day (UTC) or a timestamp; selects the newest record up to then.",
       examples: ["2025-06-01"],
     }),
-  tree_date: parameter().optional().meta({ description: "The same as created_at." }),
+  tree_date: parameter().optional().meta({ description: "Alias of created_at." }),
   project_public_id: parameter()
     .optional()
     .meta({ description: "Only trees of this planting order." }),
-  region: parameter().optional().meta({ description: "Only trees that stand there." }),
+  region: parameter().optional().meta({ description: "Only trees planted in this region." }),
   evidence_stage: evidenceStage().meta({
-    description: "Only with a test key: pretends that the trees have reached this stage.",
+    description:
+      "Simulates that the trees have reached this stage. Permitted only with a test key.",
   }),
 });
 
 const response = treeEvidence
   .extend({
     created_at: z.iso.datetime(),
-    region: z.string().meta({ description: "Empty until it is known where the trees stand." }),
+    region: z.string().meta({ description: "Empty until the planting site is known." }),
     evidence_count: z
       .int()
       .min(0)
-      .meta({ description: "Milestones of the timeline that carry evidence." }),
+      .meta({ description: "Number of milestones that carry evidence." }),
   })
   .meta({ id: "StoreEvidence" });
 
-/** The one value that a parameter's names carry; an empty one is none. */
-const oneOf = (given: Readonly<Record<string, string | undefined>>): string | null => {
+/** Returns the value of a parameter that has aliases; an empty value counts as absent. */
+const valueOf = (given: Readonly<Record<string, string | undefined>>): string | null => {
   const values = Object.values(given).filter((value) => value !== undefined && value !== "");
   const [value = null] = values;
   if (values.some((other) => other !== value)) {
     throw new DomainError(
       "request_invalid",
-      `${Object.keys(given).join(", ")}: stand for the same and must not differ`,
+      `${Object.keys(given).join(", ")}: are aliases; their values must match`,
     );
   }
   return value;
@@ -95,11 +96,11 @@ const upperBoundOf = (given: string): NonNullable<EvidenceSelection["upTo"]> => 
 };
 
 const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
-  const treeId = oneOf({ tree_id: given.tree_id, id: given.id, tree: given.tree });
+  const treeId = valueOf({ tree_id: given.tree_id, id: given.id, tree: given.tree });
   if (treeId !== null && !id().safeParse(treeId).success) {
     throw new DomainError("record_not_found", "failed to find tree");
   }
-  const createdAt = oneOf({ created_at: given.created_at, tree_date: given.tree_date });
+  const createdAt = valueOf({ created_at: given.created_at, tree_date: given.tree_date });
   return {
     id: treeId,
     upTo: createdAt === null ? null : upperBoundOf(createdAt),
@@ -167,21 +168,21 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
     description: {
       operationId: "evidence",
       tag: "impact",
-      summary: "What is proven of a tree record",
+      summary: "Read the planting evidence of a tree record",
       details:
-        "Of all records that match, the newest; one that was refunded in full only by its id. The milestones are those of the standalone interface, with what they show.",
+        "Returns the newest record that matches. A record that was refunded in full is found only by its id. The milestones are those of the standalone interface.",
       responseHeaders: {
         ...EVIDENCE_HEADERS,
         "Cache-Control":
-          "How long the answer may be kept: 30 days once nothing is left to happen to a record named by its id.",
-        Age: "Seconds since the answer was first given, where it may be kept.",
+          "How long the response may be cached: 30 days once the timeline of a record selected by its id is complete.",
+        Age: "Seconds since the response was generated, if it may be cached.",
       },
       errors: [
         { ...QUERY_ERROR, example: `impact_type: ${TYPE_MUST_BE}` },
         KEY_ERROR,
         {
           code: "record_not_found",
-          when: "The store has no such tree record in the key's mode.",
+          when: "No tree record of the store in the key's mode matches.",
           example: "failed to find tree",
         },
       ],

@@ -1,7 +1,7 @@
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Feature, StoreOperation } from "../../../domain/stores/stores.ts";
 
-/** What trees and bottles are called in the stores' interface; all else they have in common. */
+/** How the interface names trees and bottles. */
 export const KIND_NAMES = {
   tree: {
     title: "Tree",
@@ -30,5 +30,3 @@ export const KIND_NAMES = {
     readonly feature: Feature;
   }
 >;
-
-export type KindNames = (typeof KIND_NAMES)[Kind];

@@ -10,9 +10,9 @@ import { KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 
-/** An empty one would widen the refund to the whole store, where money follows. */
-const whenNotEmpty = <Field extends z.ZodType<string | undefined>>(field: Field): Field =>
-  field.refine((given) => given !== "", "must not be empty; leave it out to name nobody");
+/** Rejects an empty text, which would otherwise widen the refund to the whole store. */
+const notEmpty = <Field extends z.ZodType<string | undefined>>(field: Field): Field =>
+  field.refine((given) => given !== "", "must not be empty; omit it to select the whole store");
 
 const TYPES = ["tree", "plastic", "donation"] as const;
 
@@ -21,13 +21,13 @@ const body = bodyObject({
     error: ({ input }) => (input === undefined ? "required" : `must be one of ${TYPES.join(", ")}`),
   }),
   quantity: count().meta({ description: "Trees, bottles or donations.", examples: [1] }),
-  customer_name: whenNotEmpty(orderFields.customer_name),
-  customer_email: whenNotEmpty(orderFields.customer_email),
-  customer_id: whenNotEmpty(orderFields.customer_id),
-  order_id: whenNotEmpty(orderFields.order_id),
+  customer_name: notEmpty(orderFields.customer_name),
+  customer_email: notEmpty(orderFields.customer_email),
+  customer_id: notEmpty(orderFields.customer_id),
+  order_id: notEmpty(orderFields.order_id),
   reason: text(1000)
     .optional()
-    .meta({ description: "Kept with the refund.", examples: ["order cancelled"] }),
+    .meta({ description: "Stored with the refund.", examples: ["order cancelled"] }),
 }).meta({ id: "NewStoreRefund" });
 
 const response = z
@@ -39,7 +39,7 @@ const response = z
   })
   .meta({ id: "StoreRefund" });
 
-/** Whose records: a reversal goes by the whole name, never by a part of it. */
+/** Returns the records to reverse. Unlike in the lists, a name must match as a whole, since money is involved. */
 const filterOf = (fields: z.output<typeof body>): ImpactFilter => {
   const { customerName, customerEmail, customerId, orderId } = customerDetailsOf(fields);
   return {
@@ -59,14 +59,14 @@ export const refundEndpoint = (deps: StoreWriteDependencies): Endpoint =>
     description: {
       operationId: "refund",
       tag: "store",
-      summary: "Take back trees, bottles or donations",
+      summary: "Reverse trees, bottles or donations",
       details:
-        "The newest come first; where a customer or an order is named, only theirs; an empty name is refused. Trees and bottles give back the " +
-        "price that was paid for them; the money of donations has left. More than there is is a 400 and changes nothing.",
+        "Reverses the newest units of the store, or of the given customer or order. The price that was paid for trees " +
+        "and bottles is returned to the balance; donations are not repaid. If fewer units match, nothing changes.",
       errors: [
         {
           code: "request_invalid",
-          when: "Something in the request is not as it must be, or there are fewer units than asked for.",
+          when: "The request is malformed, or fewer units match than it asks for.",
           example: "quantity: only 2 of the matching units remain to be reversed",
         },
         KEY_ERROR,

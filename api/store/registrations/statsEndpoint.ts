@@ -15,9 +15,10 @@ const response = z
     plastic_bottles: z.int().min(0),
     donations: z.number().min(0).meta({ description: "US dollars." }),
     co2_kg: z.number().min(0).meta({
-      description: "What the trees are projected to bind over their lifetime; bottles count 0.",
+      description:
+        "Carbon that the trees are projected to bind over their lifetime; bottles do not count.",
     }),
-    customer_scoped: z.boolean().meta({ description: "Whether the totals are a customer's." }),
+    customer_scoped: z.boolean().meta({ description: "Whether the totals cover one customer." }),
   })
   .meta({ id: "ImpactStats" });
 
@@ -31,8 +32,8 @@ export const statsEndpoint = (deps: {
     description: {
       operationId: "impactStats",
       tag: "impact",
-      summary: "What the store, or one of its customers, has done",
-      details: "What was taken back is left out.",
+      summary: "Read the totals of the store or of one customer",
+      details: "Refunded units and donations are not included.",
       errors: [{ ...QUERY_ERROR, example: "customer: must be given at most once" }, KEY_ERROR],
     },
     schemas: { query: queryObject(customerParameters), response },

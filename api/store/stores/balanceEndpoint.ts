@@ -9,9 +9,9 @@ import { keyEndpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode } from "../fields.ts";
-import { limitParameter } from "../registrations/schemas.ts";
+import { limitParameter, pageFields, toPage } from "../pagination.ts";
 
-const CURSOR_MUST_BE = "must be the next_cursor of a page";
+const CURSOR_MUST_BE = "must be a next_cursor";
 
 const query = queryObject({
   limit: limitParameter,
@@ -19,20 +19,20 @@ const query = queryObject({
     .string({ error: CURSOR_MUST_BE })
     .regex(/^\d{0,18}$/u, CURSOR_MUST_BE)
     .optional()
-    .meta({ description: "The next_cursor of the page before." }),
+    .meta({ description: "The next_cursor of the previous page." }),
 });
 
 const entry = z
   .strictObject({
     id: z.string().meta({ examples: ["4711"] }),
     kind: z.enum(BALANCE_ENTRY_KINDS),
-    amount_cents: z.int().meta({ description: "Below 0 for what was spent." }),
-    balance_cents: z.int().min(0).meta({ description: "The balance after it." }),
-    quantity: z.int().nullable().meta({ description: "Trees or bottles." }),
+    amount_cents: z.int().meta({ description: "Negative for what was spent." }),
+    balance_cents: z.int().min(0).meta({ description: "The balance after this entry." }),
+    quantity: z.int().nullable().meta({ description: "Number of trees or bottles." }),
     record_id: z
       .uuid()
       .nullable()
-      .meta({ description: "The tree or plastic record or the donation that was paid for." }),
+      .meta({ description: "The tree record, plastic record or donation that was paid for." }),
     note: z.string(),
     created_at: z.iso.datetime(),
   })
@@ -45,25 +45,24 @@ const response = z
       .int()
       .min(0)
       .nullable()
-      .meta({ description: "Null with a test key, which spends nothing." }),
+      .meta({ description: "Null with a test key, because test keys spend nothing." }),
     low_balance: z.boolean(),
     low_balance_threshold_cents: z.int().min(0),
     prices: z.strictObject({ tree_cents: z.int().min(0), bottle_cents: z.int().min(0) }),
-    entries: z.array(entry).meta({ description: "Newest first; none with a test key." }),
-    has_more: z.boolean(),
-    next_cursor: z.string().meta({ description: "Empty when nothing follows." }),
+    entries: z.array(entry).meta({ description: "Newest first; empty with a test key." }),
+    ...pageFields,
   })
   .meta({ id: "Balance" });
 
-const presentEntry = (line: BalanceEntry): z.output<typeof entry> => ({
-  id: line.id,
-  kind: line.kind,
-  amount_cents: line.amountCents,
-  balance_cents: line.balanceCents,
-  quantity: line.quantity,
-  record_id: line.registrationId ?? line.donationId,
-  note: line.note,
-  created_at: line.createdAt.toISOString(),
+const presentEntry = (balanceEntry: BalanceEntry): z.output<typeof entry> => ({
+  id: balanceEntry.id,
+  kind: balanceEntry.kind,
+  amount_cents: balanceEntry.amountCents,
+  balance_cents: balanceEntry.balanceCents,
+  quantity: balanceEntry.quantity,
+  record_id: balanceEntry.registrationId ?? balanceEntry.donationId,
+  note: balanceEntry.note,
+  created_at: balanceEntry.createdAt.toISOString(),
 });
 
 export const balanceEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint =>
@@ -73,7 +72,7 @@ export const balanceEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint
     description: {
       operationId: "balance",
       tag: "store",
-      summary: "The top-up balance, the prices and what changed the balance",
+      summary: "Read the top-up balance, the prices and the ledger",
       errors: [QUERY_ERROR, KEY_ERROR],
     },
     schemas: { query, response },
@@ -107,8 +106,7 @@ export const balanceEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint
       const found = isLive
         ? await listBalanceEntries(db, store.id, { before, limit: limit + 1 })
         : [];
-      const page = found.slice(0, limit);
-      const last = found.length > page.length ? page.at(-1) : undefined;
+      const { page, last } = toPage(found, limit);
       return {
         key_mode: KEY_MODES[caller.mode],
         balance_cents: isLive ? store.balanceCents : null,

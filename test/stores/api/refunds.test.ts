@@ -92,7 +92,7 @@ test("a customer or an order that is given but empty is refused by name: it must
       const selector = { type: "tree", quantity: 1, order_id: "#1", [name]: empty };
       const { status, body } = await post("/app/api/refund", store.live, selector);
       t.is(status, 400);
-      t.is(body["error"], `${name}: must not be empty; leave it out to name nobody`);
+      t.is(body["error"], `${name}: must not be empty; omit it to select the whole store`);
     }
   }
   t.deepEqual(await readStoreState(db, store.id), before);
