@@ -4,7 +4,7 @@ import { ORDER_STAGES, TIMELINE_SHAPES } from "../domain/planting/order.ts";
 import { METER_EVENT_STATES } from "../domain/billing/meterEvents.ts";
 import { PROCESSORS } from "../domain/billing/usage.ts";
 
-/** An `int8` that a constraint keeps within what a number carries exactly. */
+/** An `int8` column whose values are safe integers, by a constraint. */
 export const safeInteger = z.bigint().transform(Number).pipe(z.int());
 
 export const modeColumn = z.enum(MODES);
@@ -19,5 +19,5 @@ export const timelineColumn = z.enum(TIMELINE_SHAPES);
 
 export const orderStageColumn = z.enum(ORDER_STAGES);
 
-/** What names a stream of usage. */
+/** The columns that identify a usage stream. */
 export const streamColumns = { accountId: z.uuid(), mode: modeColumn, meter: kindColumn };

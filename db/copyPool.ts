@@ -4,80 +4,80 @@ import { to } from "pg-copy-streams";
 import type { FragmentSqlToken } from "slonik";
 
 /**
- * Connections for answers that are passed on as PostgreSQL wrote them. The driver makes strings of whatever a query
- * answers, and V8 lets those of a long list pile up; COPY hands the bytes over.
+ * Connections for results that are forwarded as PostgreSQL wrote them. The driver converts query results to strings,
+ * which V8 lets accumulate for a long list; COPY provides the bytes.
  */
 export type CopyPool = {
   /**
-   * Answers a query's one row as bytes, in pieces, nothing where it has none.
-   * @param query whose columns hold no control characters; they come separated by `COLUMN_END`
+   * Returns a query's only row as chunks of bytes, none if there is no row.
+   * @param query its columns must not contain control characters; they are separated by `COLUMN_END`
    */
   readonly copy: (query: FragmentSqlToken) => Promise<readonly Buffer[]>;
   readonly end: () => Promise<void>;
 };
 
-/** What ends a column; never part of a JSON text, which escapes it. */
+/** The separator of columns. JSON text escapes this character. */
 export const COLUMN_END = "\u0002";
 
-/** Several long lists share these: one page takes milliseconds, and no connection is held between two. */
+/** Enough for many long lists: a page takes milliseconds, and no connection is held between two pages. */
 const MAXIMUM_CONNECTIONS = 3;
 
-/** COPY takes no parameters. */
+/** Inserts the values as literals, since COPY does not accept parameters. */
 const withValues = ({ sql, values }: FragmentSqlToken): string =>
   sql.replaceAll(/\$slonik_(?<number>\d+)/gu, (_placeholder, number: string) => {
     const value = values[Number(number) - 1];
     if (typeof value !== "string" && typeof value !== "number") {
-      throw new TypeError(`COPY is given a value of type ${typeof value}.`);
+      throw new TypeError(`COPY does not accept a value of type ${typeof value}.`);
     }
     return escapeLiteral(String(value));
   });
 
 const STATEMENT_TIMEOUT_MS = 60_000;
-/** Longer than a statement may take before its first row. */
-const SILENCE_MS = STATEMENT_TIMEOUT_MS + 5000;
+/** Longer than a statement may take to produce its first row. */
+const IDLE_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5000;
 
-/** A server that vanishes without closing its connections ends no statement: the silence does. */
-const openSocket = (silenceMs: number): Socket => {
+/** If the server vanishes without closing its connections, the idle timeout ends the statement. */
+const openSocket = (idleTimeoutMs: number): Socket => {
   const socket = new Socket();
-  return socket.setTimeout(silenceMs, () => {
-    socket.destroy(new Error(`The database has sent nothing for ${silenceMs} ms.`));
+  return socket.setTimeout(idleTimeoutMs, () => {
+    socket.destroy(new Error(`The database has sent nothing for ${idleTimeoutMs} ms.`));
   });
 };
 
 /**
  * Opens a pool that connects when there is something to copy.
- * @param silenceMs after so long without a byte the database counts as gone; an answer may take longer as long as it
- *   comes in
+ * @param idleTimeoutMs the database is considered lost after this time without a byte; a result that keeps arriving may
+ *   take longer
  */
-export const openCopyPool = (url: string, silenceMs = SILENCE_MS): CopyPool => {
+export const openCopyPool = (url: string, idleTimeoutMs = IDLE_TIMEOUT_MS): CopyPool => {
   const pool = new Pool({
     connectionString: url,
     max: MAXIMUM_CONNECTIONS,
     connectionTimeoutMillis: 15_000,
     statement_timeout: STATEMENT_TIMEOUT_MS,
-    stream: () => openSocket(silenceMs),
+    stream: () => openSocket(idleTimeoutMs),
   });
-  // Who copies is told of a broken connection by the copy; the pool forgets one that breaks while nobody uses it.
+  // A copy reports its own broken connection; the pool discards one that breaks while idle.
   pool.on("error", () => undefined);
   pool.on("connect", (client) => client.on("error", () => undefined));
   return {
     copy: async (query) => {
       const client = await pool.connect();
       try {
-        // CSV writes values without control characters as they are, where the usual format doubles each backslash.
-        const answer = client.query(
+        // CSV leaves values without control characters unchanged; the text format would double each backslash.
+        const result = client.query(
           to(
             `COPY (${withValues(query)}) TO STDOUT (FORMAT csv, DELIMITER E'\\x02', QUOTE E'\\x01')`,
           ),
         );
-        const pieces: Buffer[] = [];
-        for await (const piece of answer as AsyncIterable<Buffer>) {
-          pieces.push(piece);
+        const chunks: Buffer[] = [];
+        for await (const chunk of result as AsyncIterable<Buffer>) {
+          chunks.push(chunk);
         }
         client.release();
-        // Without the row's end.
-        const last = pieces.pop();
-        return last ? [...pieces, last.subarray(0, -1)] : [];
+        // Without the line feed at the end of the row.
+        const last = chunks.pop();
+        return last ? [...chunks, last.subarray(0, -1)] : [];
       } catch (error) {
         client.release(true);
         throw error;

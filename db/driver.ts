@@ -2,26 +2,26 @@ import { createPgDriverFactory } from "@slonik/pg-driver";
 import { BackendTerminatedError } from "slonik";
 import type { DriverClient, DriverFactory } from "slonik";
 
-const withAnswerTimeout = (client: DriverClient, answerTimeoutMs: number): DriverClient => {
+const withResponseTimeout = (client: DriverClient, responseTimeoutMs: number): DriverClient => {
   let lost: BackendTerminatedError | null = null;
   return {
     ...client,
     query: async (text, values, options) => {
-      // What a transaction would still do to end in order is in vain as well.
+      // The ROLLBACK of a transaction would only wait for another timeout.
       if (lost) {
         throw lost;
       }
-      const silence = Promise.withResolvers<never>();
+      const timeout = Promise.withResolvers<never>();
       const timer = setTimeout(() => {
         lost = new BackendTerminatedError(
-          new Error(`The database has not answered for ${answerTimeoutMs} ms.`),
+          new Error(`The database has not responded for ${responseTimeoutMs} ms.`),
         );
-        silence.reject(lost);
-        // A statement that was given up may still be answered, so nobody else may get this connection.
+        timeout.reject(lost);
+        // The response to the abandoned statement may still arrive, so the connection must not be reused.
         client.destroy().catch(() => undefined);
-      }, answerTimeoutMs);
+      }, responseTimeoutMs);
       try {
-        return await Promise.race([client.query(text, values, options), silence.promise]);
+        return await Promise.race([client.query(text, values, options), timeout.promise]);
       } finally {
         clearTimeout(timer);
       }
@@ -30,16 +30,16 @@ const withAnswerTimeout = (client: DriverClient, answerTimeoutMs: number): Drive
 };
 
 /**
- * The driver of our pools. A server that vanishes without closing its connections, as with its machine or behind a
- * firewall, takes its `statement_timeout` with it, and TCP tells nobody who merely waits: so each statement has a time
- * on this side too, after which its connection is thrown away.
- * @param answerTimeoutMs longer than any statement may take
+ * Creates the driver of our pools, which limits how long each statement may take on this side. A server that vanishes
+ * without closing its connections (its machine fails, a firewall drops the packets) takes its `statement_timeout` with
+ * it, and TCP does not notify a client that only waits.
+ * @param responseTimeoutMs must be longer than any statement may take; after it the connection is destroyed
  */
 export const createDriver =
-  (answerTimeoutMs: number): DriverFactory =>
+  (responseTimeoutMs: number): DriverFactory =>
   async (settings) => {
     const driver = await createPgDriverFactory()(settings);
     return {
-      createClient: async () => withAnswerTimeout(await driver.createClient(), answerTimeoutMs),
+      createClient: async () => withResponseTimeout(await driver.createClient(), responseTimeoutMs),
     };
   };

@@ -1,14 +1,14 @@
 import type { FragmentSqlToken } from "slonik";
 import { sql } from "./sql.ts";
 
-/** A span of time in which others keep away from a row, whatever becomes of the process that took it. */
+/** A time during which no other process works on a row. It expires by itself if the process that took it dies. */
 export type Lease = { readonly now: Date; readonly until: Date };
 
 /**
- * The condition that nobody holds a row's lease. One that ends more than twice a new one's length from now was taken
- * before a clock was set back, and holds nobody up; clocks of two machines differ by less.
+ * Returns the condition that a row's lease is free. A lease that would last more than twice the length of a new one was
+ * taken before the clock was set back, so it is ignored; the clocks of two machines differ by less.
  */
-export const isLeaseOver = (
+export const isLeaseFree = (
   leasedUntil: FragmentSqlToken,
   { now, until }: Lease,
 ): FragmentSqlToken => {

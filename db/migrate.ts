@@ -32,11 +32,11 @@ const apply = async (client: Client, { number, name, text }: Migration): Promise
     await client.query("COMMIT");
   } catch (error) {
     await client.query("ROLLBACK");
-    throw new Error(`Migration ${name} failed and was taken back.`, { cause: error });
+    throw new Error(`Migration ${name} failed and was rolled back.`, { cause: error });
   }
 };
 
-/** The database has migrations that this program does not know, or lacks some that it needs. */
+/** The database has migrations that this release does not know, or lacks some that it needs. */
 export class SchemaMismatchError extends Error {
   override readonly name = "SchemaMismatchError";
 }
@@ -61,8 +61,7 @@ const withClient = async <Result>(
   const client = new Client({
     connectionString: databaseUrl,
     connectionTimeoutMillis: 5000,
-    // A migration, or the wait for another migrator, may take long, and meanwhile nothing else tells a database that
-    // has vanished.
+    // A migration, or the wait for another migrator, may take long; without this a lost connection is not detected.
     keepAlive: true,
     keepAliveInitialDelayMillis: 30_000,
   });
@@ -75,14 +74,13 @@ const withClient = async <Result>(
 };
 
 /**
- * Brings the database to this release's schema; several processes may do so at once.
- * @returns the names of the migrations that this call applied
+ * Applies the migrations that the database lacks and returns their names. Concurrent calls wait for each other.
  * @throws SchemaMismatchError when a newer release has migrated the database
  */
 export const migrate = (databaseUrl: string): Promise<{ readonly applied: readonly string[] }> =>
   withClient(databaseUrl, async (client) => {
     const migrations = await readMigrations();
-    // One migrator at a time; the lock goes with the connection.
+    // One migrator at a time; the lock ends with the connection.
     await client.query("SELECT pg_advisory_lock(hashtext('schema_migration'))");
     await client.query(`
       CREATE TABLE IF NOT EXISTS schema_migration (
@@ -101,8 +99,8 @@ export const migrate = (databaseUrl: string): Promise<{ readonly applied: readon
   });
 
 /**
- * Tells programs that find the database at another release's schema to stop before they do harm.
- * @throws SchemaMismatchError naming what to do
+ * Checks that the database has exactly this release's schema, so that a program does not start on another one.
+ * @throws SchemaMismatchError whose message says what to do
  */
 export const requireCurrentSchema = (databaseUrl: string): Promise<void> =>
   withClient(databaseUrl, async (client) => {

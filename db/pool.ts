@@ -4,7 +4,7 @@ import { createDriver } from "./driver.ts";
 
 const asIs = (name: string): DriverTypeParser => ({ name, parse: (value) => value });
 
-/** Parses every row with the schema its query was written with, so that drift fails loudly. */
+/** Validates every row with the schema of its query, so that a mismatch is an error. */
 const parseRows: Interceptor = {
   name: "parse-rows",
   transformRow: ({ resultParser }, query, row) => {
@@ -18,38 +18,37 @@ const parseRows: Interceptor = {
     if (result.issues) {
       throw new SchemaValidationError(query, row, result.issues);
     }
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- slonik types a parsed row no better than this.
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- slonik has no better type for a parsed row.
     return result.value as QueryResultRow;
   },
 };
 
-/** For the way there and back: whoever is there has answered by then. */
-const ANSWER_MARGIN_MS = 5000;
+/** For the network round trip. */
+const RESPONSE_MARGIN_MS = 5000;
 
 /**
- * Opens a pool of connections. Instants are read as JavaScript dates, `int8` as bigint.
- * @param maximumConnections the most connections that this process may hold
- * @param statementTimeoutMs after it the database gives a statement up
- * @param answerTimeoutMs after it the database counts as gone, and the connection is thrown away
+ * Opens a pool of connections. `timestamptz` is read as a Date, `int8` as a bigint.
+ * @param statementTimeoutMs after it the database cancels a statement
+ * @param responseTimeoutMs after it the database is considered lost, and the connection is destroyed
  */
 export const openPool = (
   url: string,
   maximumConnections = 10,
   statementTimeoutMs = 60_000,
-  answerTimeoutMs = statementTimeoutMs + ANSWER_MARGIN_MS,
+  responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
 ): Promise<DatabasePool> =>
   createPool(url, {
-    driverFactory: createDriver(answerTimeoutMs),
+    driverFactory: createDriver(responseTimeoutMs),
     interceptors: [parseRows],
     maximumPoolSize: maximumConnections,
-    // For a new connection, which a machine that is busy rather than broken does make.
+    // To open a connection; a busy machine needs seconds.
     connectionTimeout: 15_000,
     statementTimeout: statementTimeoutMs,
     idleInTransactionSessionTimeout: 60_000,
-    // Whoever puts something into a session, such as an import's temporary table, takes it out again. The default,
-    // DISCARD ALL, is a round trip after every query and forgets the prepared statements.
+    // The default, DISCARD ALL, costs a round trip after every query and drops the prepared statements. So code that
+    // changes a session, as an import does with its temporary table, must clean up itself.
     resetConnection: () => Promise.resolve(),
-    // Not the preset: it turns `numeric` into a float and `timestamptz` into milliseconds.
+    // The preset would parse `numeric` as a float and `timestamptz` as milliseconds.
     typeParsers: [
       createBigintTypeParser(),
       asIs("numeric"),

@@ -4,7 +4,7 @@ import { sql } from "./sql.ts";
 
 const statusRow = z.strictObject({ version: z.string(), now: z.date() });
 
-/** The database server's release and what its clock says at this moment. */
+/** Returns the database server's version and the time of its clock. */
 export const readServerStatus = (
   db: CommonQueryMethods,
 ): Promise<Readonly<z.output<typeof statusRow>>> =>

@@ -1,7 +1,7 @@
 import { createSqlTag } from "slonik";
 import { z } from "zod";
 
-/** The schema of a prepared statement without rows. */
+/** The row schema of a prepared statement that returns no rows. */
 export const nothing = z.strictObject({});
 
 export const sql = createSqlTag({

@@ -1,4 +1,4 @@
-/** Where the time comes from; tests bring their own. */
+/** The source of the current time; tests replace it. */
 export type Clock = { readonly now: () => Date };
 
 export const systemClock: Clock = { now: () => new Date() };

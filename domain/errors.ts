@@ -1,4 +1,4 @@
-/** Every refusal the service can give. The HTTP status and the exit code are the edges' business. */
+/** The codes of all domain errors. The API maps them to HTTP statuses, the command line to exit codes. */
 export type ErrorCode =
   | "request_invalid"
   | "key_invalid"
@@ -12,7 +12,7 @@ export type ErrorCode =
   | "balance_insufficient"
   | "feature_disabled";
 
-/** A refusal that the caller can act on. Anything else that is thrown is a bug or an outage. */
+/** An error that the caller can act on. Any other error is a bug or an outage. */
 export class DomainError extends Error {
   override readonly name = "DomainError";
   readonly code: ErrorCode;
@@ -23,7 +23,7 @@ export class DomainError extends Error {
   }
 }
 
-/** Something that the service depends on has failed. The message is for the client, the cause for the log. */
+/** A service that ours depends on has failed. The message is for the client, the cause for the log. */
 export class OutageError extends Error {
   override readonly name = "OutageError";
 }

@@ -2,77 +2,77 @@ import { LRUCache } from "lru-cache";
 import { isContentError } from "../db/isContentError.ts";
 import { DomainError } from "../domain/errors.ts";
 
-export type GroupCommit<Entry, Answer> = {
+export type GroupCommit<Entry, Result> = {
   /**
-   * Writes the entry together with what else is waiting.
-   * @throws DomainError queue_full when more is waiting than the database keeps up with
+   * Writes the entry together with the others that wait.
+   * @throws DomainError queue_full if too many entries are waiting
    */
-  readonly submit: (entry: Entry) => Promise<Answer>;
-  /** Resolves when all that was waiting has been written and answered. */
+  readonly submit: (entry: Entry) => Promise<Result>;
+  /** Resolves when all waiting entries have been written. */
   readonly drain: () => Promise<void>;
   readonly queueLength: () => number;
 };
 
-/** Told of every batch that was written. */
+/** Called after each batch is written. */
 export type BatchObserver = (size: number, durationSeconds: number) => void;
 
-type Waiting<Entry, Answer> = {
+type Waiting<Entry, Result> = {
   readonly entry: Entry;
-  readonly resolve: (answer: Answer | PromiseLike<Answer>) => void;
+  readonly resolve: (result: Result | PromiseLike<Result>) => void;
   readonly reject: (reason: unknown) => void;
 };
 
-/** Larger batches gain nothing more per row, and make the first request of a batch wait for the last. */
+/** Larger batches are no faster per row, and make the first request of a batch wait for the last. */
 const MAXIMUM_BATCH = 400;
-/** Of a lane, some seconds of work: a client that waits longer is better told to come back. */
+/** Per lane, some seconds of work: a client that would wait longer should retry later. */
 const MAXIMUM_WAITING = 10_000;
 
-/** How long an owner of whom something was refused is kept apart from the others, and how many such are known. */
-const APART_MS = 60_000;
-const MAXIMUM_APART = 10_000;
+/** How long an owner with a rejected entry is written separately, and the maximum number of such owners. */
+const SEPARATE_MS = 60_000;
+const MAXIMUM_SEPARATE = 10_000;
 
-const endOfTurn = (): Promise<void> =>
+const nextLoopIteration = (): Promise<void> =>
   new Promise((resolve) => {
     setImmediate(resolve);
   });
 
-/** @param onRefused is told of an entry that failed alone */
-const createLane = <Entry, Answer>({
+/** @param onRejected called with an entry that the database rejected alone */
+const createLane = <Entry, Result>({
   write,
   observeBatch,
   maximumWaiting,
-  onRefused,
+  onRejected,
 }: {
-  readonly write: (batch: readonly Entry[]) => Promise<readonly (Answer | PromiseLike<Answer>)[]>;
+  readonly write: (batch: readonly Entry[]) => Promise<readonly (Result | PromiseLike<Result>)[]>;
   readonly observeBatch: BatchObserver | undefined;
   readonly maximumWaiting: number;
-  readonly onRefused: (entry: Entry) => void;
-}): GroupCommit<Entry, Answer> => {
-  const waiting: Waiting<Entry, Answer>[] = [];
+  readonly onRejected: (entry: Entry) => void;
+}): GroupCommit<Entry, Result> => {
+  const waiting: Waiting<Entry, Result>[] = [];
   let writing: Promise<void> | null = null;
 
-  const writeBatch = async (batch: readonly Waiting<Entry, Answer>[]): Promise<void> => {
+  const writeBatch = async (batch: readonly Waiting<Entry, Result>[]): Promise<void> => {
     const startedAtMs = performance.now();
     try {
-      const answers = await write(batch.map(({ entry }) => entry));
+      const results = await write(batch.map(({ entry }) => entry));
       observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
-      // The next batch goes out first: the database works on it while this process sends these answers.
+      // The next batch is sent first, so that the database works while this process sends responses.
       setImmediate(() => {
-        for (const [index, answer] of answers.entries()) {
-          batch[index]?.resolve(answer);
+        for (const [index, result] of results.entries()) {
+          batch[index]?.resolve(result);
         }
       });
     } catch (error) {
-      const isRefused = isContentError(error);
-      if (isRefused && batch.length > 1) {
+      const isRejected = isContentError(error);
+      if (isRejected && batch.length > 1) {
         const middle = Math.ceil(batch.length / 2);
         await writeBatch(batch.slice(0, middle));
         await writeBatch(batch.slice(middle));
         return;
       }
       for (const { entry, reject } of batch) {
-        if (isRefused) {
-          onRefused(entry);
+        if (isRejected) {
+          onRejected(entry);
         }
         reject(error);
       }
@@ -80,13 +80,13 @@ const createLane = <Entry, Answer>({
   };
 
   const writeAll = async (): Promise<void> => {
-    // What else this turn of the event loop reads from its sockets joins the first batch.
-    await endOfTurn();
+    // Requests that this iteration of the event loop still reads join the first batch.
+    await nextLoopIteration();
     while (waiting.length > 0) {
       await writeBatch(waiting.splice(0, MAXIMUM_BATCH));
       if (waiting.length === 0) {
-        // The last answers go out; what arrives with that is written as well.
-        await endOfTurn();
+        // Requests that arrive while the last responses are sent are written as well.
+        await nextLoopIteration();
       }
     }
     writing = null;
@@ -97,7 +97,7 @@ const createLane = <Entry, Answer>({
       if (waiting.length >= maximumWaiting) {
         throw new DomainError("queue_full", "too many registrations are waiting, try again");
       }
-      return new Promise<Answer>((resolve, reject) => {
+      return new Promise<Result>((resolve, reject) => {
         waiting.push({ entry, resolve, reject });
         writing ??= writeAll();
       });
@@ -110,37 +110,36 @@ const createLane = <Entry, Answer>({
 };
 
 /**
- * Requests that wait at the same time share one transaction, since row-at-a-time writes collapse on a busy account's
- * counter row. One batch is under way at a time; the next one gathers meanwhile. An entry that the database refuses
- * fails alone: its batch is written again in halves. For a while its owner's entries are then written apart from
- * everybody else's, in a second lane with batches and a queue of its own, since whose total is full has all that follows
- * refused.
- * @param write writes a batch, all or nothing, and tells each entry's answer, in order; what it leaves as a promise
- *   holds up nobody else
+ * Writes entries that wait at the same time in one transaction, since row-at-a-time writes are slow on a busy account's
+ * counter row. One batch is written at a time, while the next one collects. If the database rejects a batch, its halves
+ * are tried, until a bad entry fails alone. The entries of its owner then use a second lane with its own queue for a
+ * minute, because an owner at its limit has every later entry rejected.
+ * @param write writes a batch, all or nothing, and returns the entries' results in order. A result that is a promise
+ *   does not delay the others
  */
-export const createGroupCommit = <Entry, Answer>({
+export const createGroupCommit = <Entry, Result>({
   write,
   ownerOf,
   observeBatch,
   maximumWaiting = MAXIMUM_WAITING,
 }: {
-  readonly write: (batch: readonly Entry[]) => Promise<readonly (Answer | PromiseLike<Answer>)[]>;
+  readonly write: (batch: readonly Entry[]) => Promise<readonly (Result | PromiseLike<Result>)[]>;
   readonly ownerOf: (entry: Entry) => string;
   readonly observeBatch?: BatchObserver | undefined;
   readonly maximumWaiting?: number | undefined;
-}): GroupCommit<Entry, Answer> => {
-  const apart = new LRUCache<string, true>({ max: MAXIMUM_APART, ttl: APART_MS });
-  const onRefused = (entry: Entry): void => {
-    apart.set(ownerOf(entry), true);
+}): GroupCommit<Entry, Result> => {
+  const separate = new LRUCache<string, true>({ max: MAXIMUM_SEPARATE, ttl: SEPARATE_MS });
+  const onRejected = (entry: Entry): void => {
+    separate.set(ownerOf(entry), true);
   };
-  const lane = { write, observeBatch, maximumWaiting, onRefused };
-  const common = createLane(lane);
-  const suspect = createLane(lane);
+  const lane = { write, observeBatch, maximumWaiting, onRejected };
+  const commonLane = createLane(lane);
+  const separateLane = createLane(lane);
   return {
-    submit: (entry) => (apart.has(ownerOf(entry)) ? suspect : common).submit(entry),
+    submit: (entry) => (separate.has(ownerOf(entry)) ? separateLane : commonLane).submit(entry),
     drain: async () => {
-      await Promise.all([common.drain(), suspect.drain()]);
+      await Promise.all([commonLane.drain(), separateLane.drain()]);
     },
-    queueLength: () => common.queueLength() + suspect.queueLength(),
+    queueLength: () => commonLane.queueLength() + separateLane.queueLength(),
   };
 };

@@ -48,7 +48,7 @@ export const listAccounts = (
     ORDER BY created_at, id
   `);
 
-const refuseCustomer = (error: unknown): never => {
+const rethrowDuplicateCustomer = (error: unknown): never => {
   if (
     error instanceof UniqueIntegrityConstraintViolationError &&
     error.constraint === "account_stripe_customer"
@@ -62,14 +62,11 @@ const refuseCustomer = (error: unknown): never => {
   throw error;
 };
 
-/**
- * A new account searches the built-in catalogue of charities.
- * @throws DomainError request_invalid when another account is billed as the same Stripe customer
- */
-export const insertAccount = async (
-  db: CommonQueryMethods,
-  account: Omit<Account, "charityProvider">,
-): Promise<void> => {
+/** An account to insert; its charity provider is the built-in catalogue until it is changed. */
+export type NewAccount = Omit<Account, "charityProvider">;
+
+/** @throws DomainError request_invalid if another account has the same Stripe customer */
+export const insertAccount = async (db: CommonQueryMethods, account: NewAccount): Promise<void> => {
   const insertion = db.query(sql.typeAlias("void")`
     INSERT INTO account
       (id, type, name, fractional_counting, billing_day, stripe_customer_id, stripe_subscription_id, created_at)
@@ -78,10 +75,10 @@ export const insertAccount = async (
       ${account.stripeCustomerId}, ${account.stripeSubscriptionId}, ${sql.timestamp(account.createdAt)}
     )
   `);
-  await insertion.catch(refuseCustomer);
+  await insertion.catch(rethrowDuplicateCustomer);
 };
 
-/** What an operator may change of an account; what is absent stays. */
+/** The settings of an account that an operator can change; absent ones stay. */
 export type AccountChanges = Partial<
   Pick<
     Account,
@@ -94,7 +91,7 @@ export type AccountChanges = Partial<
   >
 >;
 
-/** @throws DomainError request_invalid when another account is billed as the same Stripe customer */
+/** @throws DomainError request_invalid if another account has the same Stripe customer */
 export const updateAccount = async (
   db: CommonQueryMethods,
   id: string,
@@ -124,5 +121,5 @@ export const updateAccount = async (
     SET ${sql.join(assignments, sql.fragment`, `)}
     WHERE id = ${id}
   `);
-  await update.catch(refuseCustomer);
+  await update.catch(rethrowDuplicateCustomer);
 };

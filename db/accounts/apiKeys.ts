@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { AccountType, Mode } from "../../domain/accounts/accounts.ts";
+import type { AccountType } from "../../domain/accounts/accounts.ts";
 import { modeColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 
@@ -30,10 +30,10 @@ const callerRow = z.strictObject({
   fractionalCounting: z.boolean(),
 });
 
-/** Who a key speaks for. */
+/** The account and mode that a key authenticates. */
 export type Caller = Readonly<z.output<typeof callerRow>>;
 
-/** The caller of a key that is not revoked, looked up by the key's SHA-256. */
+/** Finds the caller of a valid key by the key's SHA-256. */
 export const findCaller = (
   db: CommonQueryMethods,
   hash: Buffer,
@@ -52,17 +52,10 @@ export const findCaller = (
       AND account.type = ${accountType}
   `);
 
-export const insertApiKey = async (
-  db: CommonQueryMethods,
-  key: {
-    readonly id: string;
-    readonly accountId: string;
-    readonly mode: Mode;
-    readonly hash: Buffer;
-    readonly hint: string;
-    readonly createdAt: Date;
-  },
-): Promise<void> => {
+/** A key to insert. The key itself is not stored, only its SHA-256 and a hint. */
+type NewApiKey = Omit<ApiKey, "revokedAt"> & { readonly hash: Buffer };
+
+export const insertApiKey = async (db: CommonQueryMethods, key: NewApiKey): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     INSERT INTO api_key (id, account_id, mode, hash, hint, created_at)
     VALUES (
@@ -82,7 +75,7 @@ export const listApiKeys = (
     ORDER BY created_at, id
   `);
 
-/** Revokes a key; revoking it again keeps the first instant. */
+/** Revokes a key; a key that is revoked already keeps its first time. */
 export const revokeApiKey = (
   db: CommonQueryMethods,
   id: string,

@@ -5,7 +5,7 @@ import { FAILED_STATES, UNFINISHED_STATES } from "../../domain/billing/meterEven
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import { meterEventIdentifierStem } from "../../domain/billing/usage.ts";
 import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "../columns.ts";
-import { isLeaseOver } from "../leases.ts";
+import { isLeaseFree } from "../leases.ts";
 import type { Lease } from "../leases.ts";
 import { nothing, sql } from "../sql.ts";
 
@@ -164,7 +164,7 @@ export const beginAttempt = (
       leased_until = ${lease.until.toISOString()}
     WHERE id = ${id}
       AND state IN (${UNFINISHED})
-      AND ${isLeaseOver(sql.fragment`leased_until`, lease)}
+      AND ${isLeaseFree(sql.fragment`leased_until`, lease)}
     RETURNING ${meterEventColumns}
   `);
 

@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { processorColumn } from "../columns.ts";
-import { isLeaseOver } from "../leases.ts";
+import { isLeaseFree } from "../leases.ts";
 import type { Lease } from "../leases.ts";
 import { sql } from "../sql.ts";
 
@@ -57,7 +57,7 @@ export const leaseDonationSubscription = (
       END,
       attempt = known.attempt + 1,
       leased_until = excluded.leased_until
-    WHERE ${isLeaseOver(sql.fragment`known.leased_until`, lease)}
+    WHERE ${isLeaseFree(sql.fragment`known.leased_until`, lease)}
     RETURNING attempt
   `);
 

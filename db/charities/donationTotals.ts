@@ -4,7 +4,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { DonationTotals } from "../../domain/charities/donations.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 import { sql } from "../sql.ts";
-import { asTotalRefusal } from "../registrations/totals.ts";
+import { asTotalError } from "../registrations/totals.ts";
 
 const totalsRow = z.strictObject({
   allCount: z.bigint(),
@@ -67,6 +67,6 @@ export const changeDonationTotals = async (
       );
     }
   } catch (error) {
-    throw asTotalRefusal(error, "donation_total_safe", "amount_cents");
+    throw asTotalError(error, "donation_total_safe", "amount_cents");
   }
 };

@@ -1,29 +1,29 @@
--- An owner of keys and data. Organizations use the standalone interface, stores the store-platform one.
+-- An owner of API keys and records. Organizations use the standalone interface, stores the store-platform interface.
 CREATE TABLE account (
   id uuid PRIMARY KEY,
   type text NOT NULL CONSTRAINT account_type CHECK (type IN ('organization', 'store')),
   name text NOT NULL CONSTRAINT account_name CHECK (length(name) BETWEEN 1 AND 200),
   fractional_counting boolean NOT NULL DEFAULT false,
-  -- Day of the month, UTC, on which the cycle of the built-in ledger starts; a shorter month uses its last day.
+  -- The day of the month, UTC, on which the built-in ledger's billing cycle starts; in a shorter month its last day.
   billing_day smallint NOT NULL DEFAULT 1 CONSTRAINT account_billing_day CHECK (billing_day BETWEEN 1 AND 31),
   stripe_customer_id text,
   stripe_subscription_id text,
-  -- Which of the charity providers answers an organization's searches and checks its donations.
+  -- The charity provider that searches and donations use.
   charity_provider text NOT NULL DEFAULT 'catalogue'
     CONSTRAINT account_charity_provider CHECK (charity_provider IN ('catalogue', 'everyorg', 'change', 'pledge')),
   created_at timestamptz NOT NULL
 );
 
--- Usage of one Stripe customer is compared with one account's books, and sent by one sender at a time.
+-- A Stripe customer belongs to one account: reconciliation compares the usage of the two, and one sender reports it.
 CREATE UNIQUE INDEX account_stripe_customer ON account (stripe_customer_id) WHERE stripe_customer_id IS NOT NULL;
 
--- Keys are random; only their SHA-256 is kept. Several may live at once, so that they can be rotated.
+-- Keys are random; only their SHA-256 is stored. Several can be valid at the same time, so that they can be rotated.
 CREATE TABLE api_key (
   id uuid PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
   mode text NOT NULL CONSTRAINT api_key_mode CHECK (mode IN ('live', 'test')),
   hash bytea NOT NULL CONSTRAINT api_key_hash UNIQUE CHECK (length(hash) = 32),
-  -- The key's first characters: enough to recognize it, useless to guess it.
+  -- The first characters of the key: enough to recognize it, too few to guess it.
   hint text NOT NULL,
   created_at timestamptz NOT NULL,
   revoked_at timestamptz

@@ -1,14 +1,14 @@
--- Words are searched inside of names; btree_gin lets one index hold the account beside them.
+-- For searching words inside names (pg_trgm) in an index that also holds the account (btree_gin).
 CREATE EXTENSION IF NOT EXISTS pg_trgm;
 CREATE EXTENSION IF NOT EXISTS btree_gin;
 
--- One impact action. The count is what was registered; a refund raises refunded_count and leaves it.
+-- One impact action. A refund increases refunded_count; the count never changes.
 CREATE TABLE registration (
   id uuid PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
   mode text NOT NULL CONSTRAINT registration_mode CHECK (mode IN ('live', 'test')),
   kind text NOT NULL CONSTRAINT registration_kind CHECK (kind IN ('tree', 'bottle')),
-  -- At most 2^53 - 1, so that JSON carries it exactly.
+  -- At most 2^53 - 1, which JSON represents exactly.
   count bigint NOT NULL CONSTRAINT registration_count CHECK (count BETWEEN 1 AND 9007199254740991),
   fractional_count double precision NOT NULL DEFAULT 0,
   refunded_count bigint NOT NULL DEFAULT 0
@@ -17,22 +17,22 @@ CREATE TABLE registration (
   idempotency_key text,
   attribution text NOT NULL DEFAULT '',
   metadata jsonb NOT NULL DEFAULT '{}',
-  -- Which order a tree registration belongs to and with how many trees; all three are null until the order is created. No
-  -- foreign key: its trigger would run for each new registration, where the columns are always null.
+  -- The planting order of a tree registration and how many trees it includes; null until the order is created. There is
+  -- no foreign key, because its trigger would run for each new registration, where the columns are always null.
   planting_order_id integer,
   tree_order_id bigint,
   ordered_count bigint,
-  -- Of a store's registrations: for whom, for which order, at which price. Null in those of organizations.
+  -- The customer, the shop's order and the price, only of stores' registrations.
   customer_name text,
   customer_email text,
   customer_id text,
   order_id text,
   notes text,
-  -- What one unit took from the balance, 0 in test mode; a reversal gives this back, not the price of the day.
+  -- The price that was paid for one unit, 0 in test mode. A reversal returns this price, not the current one.
   unit_price_cents bigint CONSTRAINT registration_unit_price CHECK (unit_price_cents >= 0)
 );
 
--- Decides which of several concurrent requests with one key creates the record.
+-- Decides which of several concurrent requests with the same key creates the record.
 CREATE UNIQUE INDEX registration_idempotency_key
   ON registration (account_id, mode, kind, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX registration_listing ON registration (account_id, mode, kind, created_at, id);
@@ -45,7 +45,7 @@ CREATE INDEX registration_unordered ON registration (account_id, mode, id)
 
 CREATE INDEX registration_planting_order ON registration (planting_order_id) WHERE planting_order_id IS NOT NULL;
 
--- Partial, all of them: an organization's registration is in none.
+-- Indexes of stores' registrations only.
 CREATE INDEX registration_order ON registration
   (account_id, mode, kind, ltrim(order_id, '#'), created_at, id) WHERE order_id IS NOT NULL;
 CREATE INDEX registration_customer_email ON registration
@@ -57,7 +57,8 @@ CREATE INDEX registration_customer_name ON registration
 CREATE INDEX registration_reversible ON registration
   (account_id, mode, kind, created_at, id) WHERE unit_price_cents IS NOT NULL AND refunded_count < count;
 
--- Kept in the transaction of what they count, never counted anew. The period is 'all' or a month of UTC, YYYY-MM.
+-- Totals of registered minus refunded units, updated in the transaction that changes them. The period is 'all' or a
+-- month in UTC, YYYY-MM.
 CREATE TABLE impact_total (
   account_id uuid NOT NULL REFERENCES account,
   mode text NOT NULL,
@@ -67,14 +68,14 @@ CREATE TABLE impact_total (
   PRIMARY KEY (account_id, mode, kind, period)
 ) WITH (fillfactor = 50);
 
--- One call that took units of a registration back; several may add up.
+-- One call that refunded units of a registration. A registration can have several.
 CREATE TABLE refund (
   id uuid PRIMARY KEY,
   registration_id uuid NOT NULL REFERENCES registration,
   count bigint NOT NULL CONSTRAINT refund_count CHECK (count >= 1),
   reason text,
   created_at timestamptz NOT NULL,
-  -- When its workflow was started; the dispatcher starts those without.
+  -- When its workflow was started; null until the dispatcher starts it.
   dispatched_at timestamptz
 );
 

@@ -3,14 +3,14 @@ import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { ImportedRegistration } from "../../domain/registrations/importedRegistration.ts";
 import { sql } from "../sql.ts";
-import { asTotalRefusal } from "./totals.ts";
+import { asTotalError } from "./totals.ts";
 
-/** A registration that is taken over, under the id that its content stands for. */
+/** An imported registration with the id derived from its content. */
 export type ImportedEntry = ImportedRegistration & { readonly id: string };
 
 /**
- * Makes room on this connection for how often each content has occurred, which is too much for memory: a temporary
- * table, to be dropped before somebody else has the connection.
+ * Creates a temporary table that counts how often each content has occurred, which may be too much for memory. It must
+ * be dropped before the connection is reused.
  */
 export const createOccurrences = async (connection: CommonQueryMethods): Promise<void> => {
   await connection.query(sql.typeAlias("void")`
@@ -27,8 +27,7 @@ export const dropOccurrences = async (connection: CommonQueryMethods): Promise<v
 const occurrenceRow = z.strictObject({ content: z.string(), count: z.int() });
 
 /**
- * Adds further occurrences of contents, each given once.
- * @returns how often each has occurred by now
+ * Adds occurrences of distinct contents and returns how often each has occurred in total.
  */
 export const addOccurrences = async (
   connection: CommonQueryMethods,
@@ -48,12 +47,12 @@ export const addOccurrences = async (
 };
 
 /**
- * Records a batch and its totals in one statement, all or nothing, and no usage: what is taken over was billed
- * elsewhere. An entry whose id or idempotency key is on record is left out.
+ * Records a batch and its totals in one statement, all or nothing. There is no usage, since another system billed it. An
+ * entry whose id or idempotency key exists is skipped.
  *
- * Rows and totals go in sorted as those of new registrations, so that the two wait for each other in one order.
+ * Rows and totals are inserted in the same order as those of new registrations, so that the two cannot deadlock.
  * @returns how many were new
- * @throws DomainError request_invalid when a total would leave the range that JSON carries exactly
+ * @throws DomainError request_invalid if a total would exceed a safe integer
  */
 export const insertImportedRegistrations = async (
   db: CommonQueryMethods,
@@ -117,6 +116,6 @@ export const insertImportedRegistrations = async (
     `);
     return Number(inserted);
   } catch (error) {
-    throw asTotalRefusal(error, "impact_total_safe", "count");
+    throw asTotalError(error, "impact_total_safe", "count");
   }
 };

@@ -5,8 +5,8 @@ import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 /**
- * All units of production keys on record, refunded ones left out. Accounts together may have more than a number carries
- * exactly; the most that it carries is told then.
+ * Returns the units of all accounts' production keys, without refunded ones. A sum that exceeds a safe integer is
+ * capped at the largest one.
  */
 export const sumAllAccounts = (db: CommonQueryMethods, kind: Kind): Promise<number> =>
   db.oneFirst(sql.type(z.strictObject({ total: safeInteger }))`
@@ -17,10 +17,10 @@ export const sumAllAccounts = (db: CommonQueryMethods, kind: Kind): Promise<numb
 
 const periodRow = z.strictObject({ period: z.string(), tree: safeInteger, bottle: safeInteger });
 
-/** Trees and bottles of an account's production keys in one month, `YYYY-MM` in UTC, or in `all`. */
+/** Trees and bottles of an account's production keys in a period: a month in UTC, `YYYY-MM`, or `all`. */
 export type PeriodTotals = Readonly<z.output<typeof periodRow>>;
 
-/** The all-time totals and those of the latest months that have any, newest first. */
+/** Lists the all-time totals and those of the latest months that have any, newest first. */
 export const listPeriodTotals = (
   db: CommonQueryMethods,
   accountId: string,

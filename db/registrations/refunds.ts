@@ -2,15 +2,18 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { sql } from "../sql.ts";
 
+/** One call that refunds units of a registration. */
+type Refund = {
+  readonly id: string;
+  readonly registrationId: string;
+  readonly count: number;
+  readonly reason: string | null;
+  readonly createdAt: Date;
+};
+
 export const insertRefund = async (
   transaction: DatabaseTransactionConnection,
-  refund: {
-    readonly id: string;
-    readonly registrationId: string;
-    readonly count: number;
-    readonly reason: string | null;
-    readonly createdAt: Date;
-  },
+  refund: Refund,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     INSERT INTO refund (id, registration_id, count, reason, created_at)
@@ -20,7 +23,7 @@ export const insertRefund = async (
   `);
 };
 
-/** Refunds whose workflow nobody has started yet, oldest first. */
+/** Lists refunds whose workflow has not been started yet, oldest first. */
 export const listWaitingRefunds = (
   db: CommonQueryMethods,
   limit: number,

@@ -27,10 +27,10 @@ const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
     sql.fragment` AND `,
   );
 
-/** Where a page of a list ended; the instant keeps the database's own precision. */
+/** The last registration of a page; the time has the database's precision. */
 export type ListPosition = { readonly createdAt: string; readonly id: string };
 
-/** One page of a list: the JSON text of its objects joined by commas, in pieces. */
+/** One page of a list: the JSON of its objects, separated by commas, in chunks. */
 export type ListPage = { readonly json: readonly Buffer[]; readonly last: ListPosition };
 
 const parsePage = (pieces: readonly Buffer[]): ListPage | null => {
@@ -41,7 +41,7 @@ const parsePage = (pieces: readonly Buffer[]): ListPage | null => {
   const createdAtEnd = first.indexOf(COLUMN_END);
   const idEnd = first.indexOf(COLUMN_END, createdAtEnd + 1);
   if (createdAtEnd < 0 || idEnd < 0) {
-    // The position did not arrive in one piece.
+    // The position spans several chunks.
     return parsePage([Buffer.concat(pieces)]);
   }
   return {
@@ -54,10 +54,10 @@ const parsePage = (pieces: readonly Buffer[]): ListPage | null => {
 };
 
 /**
- * One page of a list, newest first. PostgreSQL writes the JSON, which nobody here looks into; `format` does it in half
- * the time of `json_build_object`. The aggregates take the rows in the subquery's order, as PostgreSQL's documentation
- * of aggregate functions allows where nothing stands between the two; ordering each would sort the page twice more.
- * @returns null when nothing follows
+ * Reads one page of a list, newest first. PostgreSQL writes the JSON, which is not parsed here; `format` takes half the
+ * time of `json_build_object`. The aggregates rely on the subquery's order, which PostgreSQL's documentation of aggregate
+ * functions allows; an ORDER BY in each would sort the page twice more.
+ * @returns null if nothing follows
  */
 export const readPage = async (
   copies: CopyPool,

@@ -9,7 +9,7 @@ import { monthOf } from "../../domain/registrations/registrations.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
-import { asTotalRefusal } from "./totals.ts";
+import { asTotalError } from "./totals.ts";
 import { maximumQuantity } from "../billing/usageFacts.ts";
 
 /** The columns that every reader of a registration needs. */
@@ -43,14 +43,14 @@ const registrationColumns = sql.fragment`
   registration.metadata
 `;
 
-/** The condition that a registration is this owner's. */
+/** Returns the condition that a registration belongs to the owner. */
 export const ownedBy = (owner: Owner): FragmentSqlToken => sql.fragment`
   registration.account_id = ${owner.accountId}
   AND registration.mode = ${owner.mode}
   AND registration.kind = ${owner.kind}
 `;
 
-/** A registration on its way to the database; the ids of a batch ascend in the order of arrival. */
+/** A registration to insert. The ids of a batch ascend in the order of arrival. */
 export type RegistrationEntry = NewRegistration & { readonly id: string };
 
 const totalRow = z.strictObject({
@@ -66,15 +66,15 @@ const insertedRow = z.strictObject({
   totals: z.array(totalRow),
 });
 
-/** What a batch did: who was new, and the totals of everybody who was, all of the batch included. */
+/** The result of a batch: the ids of its new registrations, and the totals of their owners after the batch. */
 export type InsertedRegistrations = z.output<typeof insertedRow>;
 
 /**
- * Records a batch, its usage facts and its totals in one statement, all or nothing. An entry whose idempotency key is
- * known, from the batch itself or from any other transaction, is left out.
+ * Records a batch, its usage facts and its totals in one statement, all or nothing. An entry whose idempotency key
+ * exists, in this batch or in another transaction, is skipped.
  *
- * Rows go in sorted, so that two batches that share keys or accounts wait for each other in one order.
- * @throws DomainError request_invalid when a total would leave the range that JSON carries exactly
+ * Rows are inserted in a fixed order, so that two batches that share keys or accounts cannot deadlock.
+ * @throws DomainError request_invalid if a total would exceed a safe integer
  */
 export const insertRegistrations = async (
   db: CommonQueryMethods,
@@ -152,11 +152,10 @@ export const insertRegistrations = async (
         ) AS totals
     `);
   } catch (error) {
-    throw asTotalRefusal(error, "impact_total_safe", "count");
+    throw asTotalError(error, "impact_total_safe", "count");
   }
 };
 
-/** The record that an idempotency key stands for. */
 export const findByIdempotencyKey = (
   db: CommonQueryMethods,
   owner: Owner,
@@ -196,7 +195,7 @@ export const findRegistration = (
     WHERE registration.id = ${id}
   `);
 
-/** Locks a registration until the transaction ends, and returns what decides about its refund. */
+/** Locks a registration until the transaction ends. */
 export const lockRegistration = async (
   transaction: DatabaseTransactionConnection,
   owner: Owner,

@@ -8,11 +8,10 @@ import { monthOf } from "../../domain/registrations/registrations.ts";
 import { nothing, sql } from "../sql.ts";
 
 /**
- * The refusal that a total beyond what JSON carries exactly is; other errors stay what they are.
- * @param constraint which CHECK keeps the total
- * @param field what the interface calls that which is added up
+ * Converts the violation of a total's CHECK constraint to a DomainError and returns other errors unchanged.
+ * @param field the request field whose value is added to the total
  */
-export const asTotalRefusal = (
+export const asTotalError = (
   error: unknown,
   constraint: "impact_total_safe" | "donation_total_safe",
   field: string,
@@ -20,18 +19,18 @@ export const asTotalRefusal = (
   error instanceof CheckIntegrityConstraintViolationError && error.constraint === constraint
     ? new DomainError(
         "request_invalid",
-        `${field}: would take the account's total beyond ${Number.MAX_SAFE_INTEGER}`,
+        `${field}: would increase the account's total to more than ${Number.MAX_SAFE_INTEGER}`,
         { cause: error },
       )
     : error;
 
 const totalsRow = z.strictObject({ all: z.bigint(), month: z.bigint() });
 
-/** The owner's totals as of the instant's month; 0 where nothing is on record. */
+/** Returns the owner's all-time total and that of the time's month. */
 export const readTotals = async (
   db: CommonQueryMethods,
   owner: Owner,
-  instant: Date,
+  time: Date,
 ): Promise<Totals> => {
   const { all, month } = await db.one(sql.type(totalsRow)`
     SELECT
@@ -41,19 +40,19 @@ export const readTotals = async (
     WHERE account_id = ${owner.accountId}
       AND mode = ${owner.mode}
       AND kind = ${owner.kind}
-      AND period IN ('all', ${monthOf(instant)})
+      AND period IN ('all', ${monthOf(time)})
   `);
   return { all: Number(all), month: Number(month) };
 };
 
-/** Takes refunded units out of the all-time total and the month in which they were registered. */
+/** Subtracts refunded units from the all-time total and from the month in which they were registered. */
 export const subtractFromTotals = async (
   transaction: DatabaseTransactionConnection,
   owner: Owner,
   registeredAt: Date,
   count: number,
 ): Promise<void> => {
-  // In the order in which a batch of registrations locks them: 'all' comes after every month.
+  // The order in which a batch of registrations locks the rows: 'all' sorts after every month.
   for (const period of [monthOf(registeredAt), "all"]) {
     await transaction.query(sql.typeAlias("void")`
       UPDATE impact_total
@@ -69,8 +68,8 @@ export const subtractFromTotals = async (
 const STORE_FIELDS: Readonly<Record<Kind, string>> = { tree: "trees", bottle: "bottles" };
 
 /**
- * Adds units that stores newly registered to the all-time totals and the month's.
- * @throws DomainError request_invalid when a total leaves its range
+ * Adds units that stores registered to the all-time totals and the month's.
+ * @throws DomainError request_invalid if a total would exceed a safe integer
  */
 export const addToTotals = async (
   transaction: DatabaseTransactionConnection,
@@ -96,9 +95,9 @@ export const addToTotals = async (
     `);
   } catch (error) {
     const [first] = added;
-    // A refused batch is written again in parts: in the end a client is told of its own units alone.
+    // A failed batch is retried in halves until one entry is left, so the first entry is the cause.
     throw first === undefined
       ? error
-      : asTotalRefusal(error, "impact_total_safe", STORE_FIELDS[first.kind]);
+      : asTotalError(error, "impact_total_safe", STORE_FIELDS[first.kind]);
   }
 };

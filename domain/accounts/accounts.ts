@@ -2,20 +2,20 @@ import { DomainError } from "../errors.ts";
 
 export type AccountType = "organization" | "store";
 
-/** `live` records come from production keys and are billed; `test` records never leave the built-in ledger. */
+/** Records of production keys are `live` and billed; `test` records never leave the built-in ledger. */
 export const MODES = ["live", "test"] as const;
 export type Mode = (typeof MODES)[number];
 
-/** Whose records: an account never sees another's, nor one mode the other's. */
+/** The owner of records. Records of other accounts and of the other mode are invisible to it. */
 export type AccountMode = { readonly accountId: string; readonly mode: Mode };
 
-/** An impact action; also the meter that its usage is reported to. */
+/** The kinds of impact actions, which are also the meters that usage is reported to. */
 export const KINDS = ["tree", "bottle"] as const;
 export type Kind = (typeof KINDS)[number];
 
 /**
- * A subscription is somebody's.
- * @throws DomainError request_invalid for a Stripe subscription without a Stripe customer
+ * Checks that a Stripe subscription comes with its Stripe customer.
+ * @throws DomainError request_invalid
  */
 export const requireCustomerOfSubscription = ({
   stripeCustomerId,

@@ -4,24 +4,24 @@ import { isWithin } from "../billing/billingCycle.ts";
 import { DomainError } from "../errors.ts";
 import type { Registration } from "./registrations.ts";
 
-/** What clients are told of a registration's refunds, and the id of the workflow that sees them through. */
+/** Returns the `refund_id` in responses, which is also the id of the workflow that completes the refund. */
 export const refundIdOf = (registrationId: string): string => `refund-${registrationId}`;
 
 /**
- * For how long a refund may have to wait until it is sent, a processor's outage for one. What Stripe leaves without it is
- * just longer than the longest month.
+ * How long sending a refund may be delayed, for example by an outage of the processor. Stripe accepts usage of the past
+ * 35 days; this margin leaves slightly more than the longest month.
  */
 const SENDING_MARGIN_MS = 3 * 24 * 60 * 60 * 1000;
 
-/** What of an account's usage can still be taken back at an instant. */
+/** What decides whether usage can still be refunded. */
 export type RefundWindow = {
   readonly cycle: Period;
-  /** How old usage may be for the processor, in milliseconds; null when it takes any. */
+  /** The maximum age of usage that the processor accepts; null if it accepts any. */
   readonly acceptedAgeMs: number | null;
   readonly now: Date;
 };
 
-/** A registration as far as it decides about its refund. */
+/** The properties of a registration that decide about its refund. */
 export type RefundableRegistration = Pick<Registration, "count" | "refundedCount" | "createdAt"> & {
   readonly kind: Kind;
   /** False for an imported registration: another system billed it. */
@@ -29,8 +29,8 @@ export type RefundableRegistration = Pick<Registration, "count" | "refundedCount
 };
 
 /**
- * How many units a refund takes back: what was asked for, or all that remain.
- * @throws DomainError usage_not_on_file, outside_billing_cycle, or request_invalid when more is asked for than remains
+ * Returns how many units to refund: the requested count, or all that remain.
+ * @throws DomainError usage_not_on_file, outside_billing_cycle, or request_invalid if fewer units remain
  */
 export const decideRefund = (
   registration: RefundableRegistration,
@@ -50,14 +50,14 @@ export const decideRefund = (
       `${kind} registration is outside the current billing cycle`,
     );
   }
-  // A billing period may be longer than that, and the processor would refuse the refund's usage for good.
+  // A billing period can be longer than the accepted age; the processor would then reject the refund's usage.
   if (
     acceptedAgeMs !== null &&
     now.getTime() - createdAt.getTime() > acceptedAgeMs - SENDING_MARGIN_MS
   ) {
     throw new DomainError(
       "outside_billing_cycle",
-      `${kind} registration is too old: the payment processor could not take its usage back`,
+      `${kind} registration is too old: the payment processor would reject the refund of its usage`,
     );
   }
   const remaining = registration.count - registration.refundedCount;
@@ -66,7 +66,7 @@ export const decideRefund = (
   }
   const count = requestedCount ?? remaining;
   if (count > remaining) {
-    throw new DomainError("request_invalid", `count: only ${remaining} remain to be refunded`);
+    throw new DomainError("request_invalid", `count: only ${remaining} can still be refunded`);
   }
   return count;
 };

@@ -1,9 +1,9 @@
 import type { AccountMode, Kind } from "../accounts/accounts.ts";
 
-/** Free JSON pairs that a client groups its records by. */
+/** A JSON object that a client attaches to its records, to filter by. */
 export type Metadata = Readonly<Record<string, unknown>>;
 
-/** One impact action as it was recorded. */
+/** A recorded impact action. */
 export type Registration = {
   readonly id: string;
   /** As registered; a refund does not change it. */
@@ -11,36 +11,36 @@ export type Registration = {
   readonly refundedCount: number;
   readonly fractionalCount: number;
   readonly createdAt: Date;
-  /** Null when the client gave none. */
+  /** Null if the client gave none. */
   readonly idempotencyKey: string | null;
   readonly attribution: string;
   readonly metadata: Metadata;
 };
 
-/** Whose records of which kind. */
+/** The owner of registrations: an account in one mode, for one kind. */
 export type Owner = AccountMode & { readonly kind: Kind };
 
-/** What a client asks to have recorded. */
+/** A registration that a client requests. */
 export type NewRegistration = Owner &
   Pick<Registration, "count" | "fractionalCount" | "idempotencyKey" | "attribution" | "metadata">;
 
-/** Units on record, refunded ones left out. */
+/** Registered units minus refunded ones. */
 export type Totals = {
   readonly all: number;
-  /** The current calendar month's, UTC. */
+  /** Units registered in the current calendar month, UTC. */
   readonly month: number;
 };
 
-/** Which of an owner's registrations to list; all conditions must hold. */
+/** Selects an owner's registrations; all conditions must hold. */
 export type RegistrationFilter = {
   readonly id?: string;
   readonly attribution?: string;
-  /** First instant that belongs to the list. */
+  /** Inclusive. */
   readonly from?: Date;
-  /** First instant that no longer does. */
+  /** Exclusive. */
   readonly until?: Date;
   readonly metadata?: Metadata;
 };
 
-/** The name of an instant's calendar month, UTC: `YYYY-MM`. */
-export const monthOf = (instant: Date): string => instant.toISOString().slice(0, 7);
+/** Returns the calendar month of a time in UTC, `YYYY-MM`. */
+export const monthOf = (time: Date): string => time.toISOString().slice(0, 7);

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
-import type { Account } from "../../db/accounts/accounts.ts";
+import type { Account, NewAccount } from "../../db/accounts/accounts.ts";
 import { insertAccount } from "../../db/accounts/accounts.ts";
 import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -12,8 +12,8 @@ export type NewOrganization = Pick<
 >;
 
 /**
- * Creates an organization with one key for each mode. The keys are in this answer and nowhere else.
- * @throws DomainError request_invalid for a subscription without a customer, or a customer that is another account's
+ * Creates an organization with one key for each mode. The keys are returned here and stored nowhere.
+ * @throws DomainError request_invalid for a subscription without a customer, or another account's customer
  */
 export const createOrganization = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
@@ -26,7 +26,7 @@ export const createOrganization = (
 }> =>
   db.transaction(async (transaction) => {
     requireCustomerOfSubscription(organization);
-    const account: Parameters<typeof insertAccount>[1] = {
+    const account: NewAccount = {
       ...organization,
       id: newId(),
       type: "organization",

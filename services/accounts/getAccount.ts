@@ -3,8 +3,8 @@ import type { Account } from "../../db/accounts/accounts.ts";
 import { findAccount } from "../../db/accounts/accounts.ts";
 
 /**
- * The account that a key or a record names.
- * @throws Error where there is none, which is no refusal: accounts are never deleted
+ * Returns the account that a key or a record refers to.
+ * @throws Error if it does not exist, which is a bug: accounts are never deleted
  */
 export const getAccount = async (db: CommonQueryMethods, id: string): Promise<Account> => {
   const account = await findAccount(db, id);

@@ -7,7 +7,7 @@ import type { Mode } from "../../domain/accounts/accounts.ts";
 import { KEY_PREFIX, keyHint } from "../../domain/accounts/apiKeys.ts";
 import type { Clock } from "../../domain/clock.ts";
 
-/** Issues another key of an account; those that it has stay valid. The key itself is not stored. */
+/** Issues another key to an account; its other keys stay valid. The key itself is not stored. */
 export const issueKey = async (
   { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
   account: Pick<Account, "id" | "type">,

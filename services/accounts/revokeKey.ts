@@ -6,12 +6,12 @@ import { DomainError } from "../../domain/errors.ts";
 
 export type RevokedKey = {
   readonly key: ApiKey;
-  /** Whether the account has no other valid key of this one's mode. */
+  /** Whether the account has no other valid key of the same mode. */
   readonly wasLast: boolean;
 };
 
 /**
- * Revokes a key for good; revoking it again changes nothing.
+ * Revokes a key permanently; revoking it again changes nothing.
  * @throws DomainError record_not_found
  */
 export const revokeKey = async (
@@ -20,7 +20,7 @@ export const revokeKey = async (
 ): Promise<RevokedKey> => {
   const key = await revokeApiKey(db, id, clock.now());
   if (!key) {
-    throw new DomainError("record_not_found", `There is no key ${id}.`);
+    throw new DomainError("record_not_found", `key not found: ${id}`);
   }
   const keys = await listApiKeys(db, key.accountId);
   return {

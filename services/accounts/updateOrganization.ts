@@ -5,7 +5,7 @@ import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts
 import { getOrganization } from "./getOrganization.ts";
 
 /**
- * Changes what an operator may change of an organization.
+ * Changes an organization's settings.
  * @throws DomainError record_not_found, or request_invalid for a subscription without a customer
  */
 export const updateOrganization = (

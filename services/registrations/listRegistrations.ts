@@ -10,7 +10,7 @@ import type {
   Totals,
 } from "../../domain/registrations/registrations.ts";
 
-/** Nearly a megabyte of JSON: COPY plans each page anew, which takes as long as some hundred rows. */
+/** Nearly a megabyte of JSON. COPY plans each page anew, which takes as long as reading some hundred rows. */
 const PAGE_ROWS = 4000;
 
 async function* readPages(
@@ -29,9 +29,9 @@ async function* readPages(
 }
 
 /**
- * Lists an owner's registrations, newest first, and the owner's totals, whatever the filter. `pages` yields the text of
- * the list's objects in constant memory, each page's joined by commas; between two pages no connection is held, so a
- * slow reader costs nothing.
+ * Lists an owner's registrations, newest first, with the owner's totals, which ignore the filter. Each page is the JSON of
+ * its objects, separated by commas. Memory use is constant, and no connection is held between two pages, so a slow
+ * client blocks nothing.
  */
 export const listRegistrations = async (
   {

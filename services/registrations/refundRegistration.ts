@@ -19,13 +19,13 @@ export type Refunded = {
   /** Units that this call refunded. */
   readonly refundedCount: number;
   readonly totals: Totals;
-  /** Names the workflow that sees the refund through, and all refunds of the registration. */
+  /** The id of the workflow that completes all refunds of the registration. */
   readonly refundId: string;
 };
 
 /**
- * Takes back units of a registration: the record, the totals and the usage fact change in one transaction, or not at
- * all. A null count takes back what remains.
+ * Refunds units of a registration: one transaction changes the record and the totals and adds a negative usage fact. A
+ * null count refunds all units that remain.
  * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
  */
 export const refundRegistration = async (
@@ -34,7 +34,7 @@ export const refundRegistration = async (
   request: { readonly id: string; readonly count: number | null; readonly reason: string | null },
 ): Promise<Refunded> => {
   const { db, clock } = deps;
-  // Before the transaction, since it may take a call to the processor.
+  // Outside the transaction, since it may call the processor.
   const { cycle, processor } = await resolveBillingCycle(
     deps,
     owner.accountId,

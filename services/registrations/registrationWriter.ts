@@ -16,21 +16,21 @@ import type {
 import type { BatchObserver } from "../groupCommit.ts";
 import { createGroupCommit } from "../groupCommit.ts";
 
-/** What a client is told of its registration, as if it had been alone and in its order of arrival. */
+/** A registration with its owner's totals, as if registrations were recorded one by one in their order of arrival. */
 type Registered = {
   readonly registration: Registration;
   readonly totals: Totals;
-  /** Whether the idempotency key was known, so that this is the original. */
+  /** Whether the idempotency key was known and this is the original record. */
   readonly replayed: boolean;
 };
 
 export type RegistrationWriter = {
   /**
-   * Records an impact action with its usage fact and totals.
-   * @throws DomainError queue_full when more is waiting than the database keeps up with
+   * Records an impact action with its usage facts and totals.
+   * @throws DomainError queue_full if too many registrations are waiting
    */
   readonly register: (entry: NewRegistration) => Promise<Registered>;
-  /** Resolves when all that was waiting has been answered. */
+  /** Resolves when all waiting registrations have been recorded. */
   readonly drain: () => Promise<void>;
   readonly queueLength: () => number;
 };
@@ -49,8 +49,8 @@ const toRegistration = (entry: RegistrationEntry, createdAt: Date): Registration
 });
 
 /**
- * The totals after each new entry of the batch, by id. The statement tells only those after the last, so they are
- * counted back from there.
+ * Returns the totals after each new entry of the batch, by its id. The statement returns only the final totals, so they
+ * are computed backwards from there.
  */
 const totalsInOrder = (
   entries: readonly RegistrationEntry[],
@@ -92,16 +92,18 @@ export const createRegistrationWriter = ({
   const replaying = new Set<Promise<unknown>>();
 
   const findOriginal = async (entry: RegistrationEntry): Promise<Registered> => {
-    // It is committed: the statement waited for whoever had the key.
+    // The original is committed: the insert waited for the transaction that had the key.
     const original = await findByIdempotencyKey(db, entry, entry.idempotencyKey ?? "");
     if (!original) {
-      throw new Error(`Registration ${entry.id} was neither recorded nor is it known.`);
+      throw new Error(
+        `Registration ${entry.id} was not recorded, and its idempotency key is unknown.`,
+      );
     }
     const totals = await readTotals(db, entry, clock.now());
     return { registration: original, totals, replayed: true };
   };
 
-  /** Not awaited by the batch: who repeats a request must not hold up those who write. */
+  /** The batch does not wait for replays, so that they do not delay writes. */
   const createReplays = () => {
     const originals = new Map<string, Promise<Registered>>();
     return (entry: RegistrationEntry): Promise<Registered> => {

@@ -3,7 +3,7 @@ import { Client } from "pg";
 import { migrate, requireCurrentSchema, SchemaMismatchError } from "../../db/migrate.ts";
 import { createEmptyDatabase } from "../support/database.ts";
 
-test("several migrators at once bring a database to the schema once, and the next finds nothing to do", async (t) => {
+test("concurrent migrators apply each migration once, and a later one applies none", async (t) => {
   const url = await createEmptyDatabase(t);
 
   const results = await Promise.all([migrate(url), migrate(url), migrate(url)]);
@@ -15,7 +15,7 @@ test("several migrators at once bring a database to the schema once, and the nex
   await t.notThrowsAsync(requireCurrentSchema(url));
 });
 
-test("a program refuses a database that was never migrated, and says what to run", async (t) => {
+test("a program rejects an empty database and says what to run", async (t) => {
   const url = await createEmptyDatabase(t);
 
   await t.throwsAsync(requireCurrentSchema(url), {
@@ -24,7 +24,7 @@ test("a program refuses a database that was never migrated, and says what to run
   });
 });
 
-test("a database of a newer release is neither migrated nor used", async (t) => {
+test("the database of a newer release is neither migrated nor used", async (t) => {
   const url = await createEmptyDatabase(t);
   await migrate(url);
   const client = new Client({ connectionString: url });

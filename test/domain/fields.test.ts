@@ -2,15 +2,15 @@ import test from "ava";
 import type { z } from "zod";
 import { count, date, metadata, text } from "../../domain/fields.ts";
 
-/** What is wrong with a value, by where it is; none when nothing is. */
-const faultsOf = (schema: z.ZodType, value: unknown): readonly string[] =>
+/** Returns the messages about a value with their paths. */
+const messagesOf = (schema: z.ZodType, value: unknown): readonly string[] =>
   (schema.safeParse(value).error?.issues ?? []).map(({ path, message }) =>
     path.length === 0 ? message : `${path.map(String).join(".")}: ${message}`,
   );
 
-const judges = test.macro({
-  exec: (t, schema: z.ZodType, value: unknown, ...faults: readonly string[]) => {
-    t.deepEqual(faultsOf(schema, value), faults);
+const hasMessages = test.macro({
+  exec: (t, schema: z.ZodType, value: unknown, ...messages: readonly string[]) => {
+    t.deepEqual(messagesOf(schema, value), messages);
   },
   title: (title = "") => title,
 });
@@ -18,37 +18,43 @@ const judges = test.macro({
 const NOT_STORABLE = "must be well-formed Unicode without NUL characters";
 const TOO_LONG = "must be at most 3 characters";
 
-test("text may be empty", judges, text(3), "");
-test("text may be as long as the limit", judges, text(3), "abc");
-test("text may not be longer", judges, text(3), "abcd", TOO_LONG);
-test("characters count, not halves of them", judges, text(3), "🌳🌳🌳");
-test("one character too many is one, however many bytes", judges, text(3), "🌳🌳🌳🌳", TOO_LONG);
-test("text with a NUL is refused", judges, text(3), "a\0", NOT_STORABLE);
-test("text with half a character is refused", judges, text(3), "a\ud83c", NOT_STORABLE);
+test("text may be empty", hasMessages, text(3), "");
+test("text may have the maximum length", hasMessages, text(3), "abc");
+test("text must not be longer", hasMessages, text(3), "abcd", TOO_LONG);
+test("a character outside the basic plane counts once", hasMessages, text(3), "🌳🌳🌳");
+test("the limit counts characters, not bytes", hasMessages, text(3), "🌳🌳🌳🌳", TOO_LONG);
+test("text with a NUL is rejected", hasMessages, text(3), "a\0", NOT_STORABLE);
+test("text with half a surrogate pair is rejected", hasMessages, text(3), "a\ud83c", NOT_STORABLE);
 test(
-  "text that is too long and not storable is both",
-  judges,
+  "text that is too long and not storable has both messages",
+  hasMessages,
   text(3),
   "abc\0",
   TOO_LONG,
   NOT_STORABLE,
 );
-test("a missing text is required", judges, text(3), undefined, "required");
-test("a number is no text", judges, text(3), 1, "must be a string");
+test("text is required", hasMessages, text(3), undefined, "required");
+test("a number is not text", hasMessages, text(3), 1, "must be a string");
 
 const COUNT = "must be an integer from 1 to 9007199254740991";
 
-test("one is counted", judges, count(), 1);
-test("2^53 - 1 are counted", judges, count(), 2 ** 53 - 1);
+test("1 is a count", hasMessages, count(), 1);
+test("2^53 - 1 is a count", hasMessages, count(), 2 ** 53 - 1);
 for (const value of [0, -1, 1.5, 2 ** 53, Infinity, Number.NaN, "1", null]) {
-  test(`${JSON.stringify(value)} (${String(value)}) is no count`, judges, count(), value, COUNT);
+  test(
+    `${JSON.stringify(value)} (${String(value)}) is not a count`,
+    hasMessages,
+    count(),
+    value,
+    COUNT,
+  );
 }
-test("a missing count is required", judges, count(), undefined, "required");
+test("a count is required", hasMessages, count(), undefined, "required");
 
 const DATE = "must be a calendar date in the form YYYY-MM-DD";
 
 for (const day of ["0001-01-01", "2026-02-28", "2028-02-29", "2000-02-29", "9999-12-31"]) {
-  test(`${day} is a date`, judges, date(), day);
+  test(`${day} is a date`, hasMessages, date(), day);
 }
 for (const day of [
   "0000-01-01",
@@ -61,7 +67,7 @@ for (const day of [
   "2026-01-01T00:00:00Z",
   "",
 ]) {
-  test(`"${day}" is no date`, judges, date(), day, DATE);
+  test(`"${day}" is not a date`, hasMessages, date(), day, DATE);
 }
 
 const nest = (levels: number): unknown =>
@@ -72,49 +78,67 @@ const DEEP = "must not be nested deeper than 8 levels";
 const LARGE = "must be at most 16384 bytes as JSON with all digits written out";
 const LEVELS = "a.a.a.a.a.a.a.a";
 
-test("metadata may be empty", judges, metadata(), {});
-test("metadata may be nested eight levels deep", judges, metadata(), nest(8));
-test("metadata may not be nested deeper", judges, metadata(), nest(9), `${LEVELS}: ${DEEP}`);
-test("lists are levels too", judges, metadata(), { a: [[[[[[[1]]]]]]] });
+test("metadata may be empty", hasMessages, metadata(), {});
+test("metadata may be nested eight levels deep", hasMessages, metadata(), nest(8));
+test("metadata must not be nested deeper", hasMessages, metadata(), nest(9), `${LEVELS}: ${DEEP}`);
+test("lists are levels as well", hasMessages, metadata(), { a: [[[[[[[1]]]]]]] });
 test(
-  "a list too deep is refused",
-  judges,
+  "a list that is nested too deep is rejected",
+  hasMessages,
   metadata(),
   { a: [[[[[[[[1]]]]]]]] },
   `a.0.0.0.0.0.0.0: ${DEEP}`,
 );
 for (const value of [null, [], "{}", 1, undefined]) {
-  test(`${JSON.stringify(value)} is no metadata`, judges, metadata(), value, OBJECT);
+  test(`${JSON.stringify(value)} is not metadata`, hasMessages, metadata(), value, OBJECT);
 }
 test(
-  "a name that would be the prototype is refused, however deep",
-  judges,
+  "the name __proto__ is rejected at any depth",
+  hasMessages,
   metadata(),
   JSON.parse('{"a":{"__proto__":1}}'),
   "a.__proto__: is not an allowed name",
 );
 test(
-  "a name with a NUL is refused",
-  judges,
+  "a name with a NUL is rejected",
+  hasMessages,
   metadata(),
   { "a\0": 1 },
   `a\0: ${NOT_STORABLE} in its name`,
 );
-test("a value with a NUL is refused", judges, metadata(), { a: ["\0"] }, `a.0: ${NOT_STORABLE}`);
 test(
-  "a number beyond a double is refused",
-  judges,
+  "a value with a NUL is rejected",
+  hasMessages,
+  metadata(),
+  { a: ["\0"] },
+  `a.0: ${NOT_STORABLE}`,
+);
+test(
+  "a number beyond a double is rejected",
+  hasMessages,
   metadata(),
   JSON.parse('{"a":1e400}'),
   "a: must be a finite number",
 );
 
-// {"a":"…"} is eight bytes without what is between the quotes.
-test("metadata may be of 16 KiB", judges, metadata(), { a: "x".repeat(16_376) });
-test("metadata may not be larger", judges, metadata(), { a: "x".repeat(16_377) }, LARGE);
-test("bytes count, not characters", judges, metadata(), { a: "é".repeat(8188) });
-test("a byte more is too many", judges, metadata(), { a: `${"é".repeat(8188)}x` }, LARGE);
-// {"a":[1e+300,…]} is seven bytes and seven for each number, which PostgreSQL writes with 300 digits more.
-test("digits that are written out count", judges, metadata(), { a: Array(53).fill(1e300) });
-test("so do those of one number more", judges, metadata(), { a: Array(54).fill(1e300) }, LARGE);
-test("and those after the point", judges, metadata(), { a: Array(54).fill(1e-300) }, LARGE);
+// {"a":"…"} is eight bytes plus the text.
+test("metadata may have 16 KiB", hasMessages, metadata(), { a: "x".repeat(16_376) });
+test("metadata must not be larger", hasMessages, metadata(), { a: "x".repeat(16_377) }, LARGE);
+test("the size of metadata is in bytes", hasMessages, metadata(), { a: "é".repeat(8188) });
+test("one more byte is too many", hasMessages, metadata(), { a: `${"é".repeat(8188)}x` }, LARGE);
+// {"a":[1e+300,…]} is seven bytes and seven per number, which PostgreSQL writes with 300 more digits.
+test("digits that PostgreSQL adds count", hasMessages, metadata(), { a: Array(53).fill(1e300) });
+test(
+  "digits of one more number are too many",
+  hasMessages,
+  metadata(),
+  { a: Array(54).fill(1e300) },
+  LARGE,
+);
+test(
+  "digits after the decimal point count",
+  hasMessages,
+  metadata(),
+  { a: Array(54).fill(1e-300) },
+  LARGE,
+);

@@ -1,7 +1,7 @@
 import test from "ava";
 import { centsToDollars, dollarsToCents, formatCents, formatDollars } from "../../domain/money.ts";
 
-test("every amount of whole cents up to 10,000 dollars comes back as it went in", (t) => {
+test("every amount of whole cents up to 10,000 dollars survives both conversions", (t) => {
   for (let cents = 0; cents <= 1_000_000; cents += 1) {
     if (dollarsToCents(centsToDollars(cents)) !== cents) {
       t.fail(`${cents} cents became ${dollarsToCents(centsToDollars(cents))}`);
@@ -10,13 +10,13 @@ test("every amount of whole cents up to 10,000 dollars comes back as it went in"
   t.is(dollarsToCents(999_999_999.99), 99_999_999_999);
 });
 
-test("fractions of a cent and what is no plain amount are none", (t) => {
+test("fractions of a cent and numbers that are not plain amounts are null", (t) => {
   for (const dollars of [1.005, 0.001, 0.1 + 0.2, 1e21, 1e-7, Number.NaN, Infinity, 2 ** 60]) {
     t.is(dollarsToCents(dollars), null, String(dollars));
   }
 });
 
-test("cents are written for people with both digits and their sign", (t) => {
+test("cents are formatted with both digits and the sign", (t) => {
   t.deepEqual([0, 5, 50, 123, -7, -12_345].map(formatCents), [
     "0.00 USD",
     "0.05 USD",
@@ -27,7 +27,7 @@ test("cents are written for people with both digits and their sign", (t) => {
   ]);
 });
 
-test("dollars are written for people in groups of three digits", (t) => {
+test("dollars are formatted in groups of three digits", (t) => {
   t.deepEqual([0, 5, 99_999, 123_456, 9_007_199_254_740_991, -123_456].map(formatDollars), [
     "0.00",
     "0.05",

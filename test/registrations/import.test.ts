@@ -250,7 +250,7 @@ test("only the line that would make a total exceed a safe integer is skipped", a
     lines(...many.slice(0, 20), { count: Number.MAX_SAFE_INTEGER }, ...many.slice(20)),
   );
   t.is(run.exitCode, 1);
-  t.regex(run.stderr, /^line 21: count: would take the account's total beyond/mu);
+  t.regex(run.stderr, /^line 21: count: would increase the account's total to more than/mu);
   t.like(await readBooks(t.context.db, id), { registrations: 40, total: 820n });
 });
 

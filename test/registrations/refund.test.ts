@@ -110,7 +110,7 @@ test(
   { refundedCount: 4 },
   7,
   "request_invalid",
-  "count: only 6 remain to be refunded",
+  "count: only 6 can still be refunded",
 );
 test(
   "of one more than remain of as many as can be",
@@ -118,7 +118,7 @@ test(
   { count: MOST, refundedCount: 1 },
   MOST,
   "request_invalid",
-  `count: only ${MOST - 1} remain to be refunded`,
+  `count: only ${MOST - 1} can still be refunded`,
 );
 
 const atAge = test.macro({

@@ -108,7 +108,9 @@ for (const [path, field] of [
     ]);
 
     const refused = answers.filter(({ status }) => status === 400).map(({ body }) => body["error"]);
-    t.deepEqual(refused, [`${field}: would take the account's total beyond 9007199254740991`]);
+    t.deepEqual(refused, [
+      `${field}: would increase the account's total to more than 9007199254740991`,
+    ]);
   });
 }
 
