@@ -19,7 +19,7 @@ const HEADER =
   "ACTIVITY,ORGANIZATION,STATUS,TAX_PERIOD,ASSET_CD,INCOME_CD,FILING_REQ_CD,PF_FILING_REQ_CD,ACCT_PD,ASSET_AMT," +
   "INCOME_AMT,REVENUE_AMT,NTEE_CD,SORT_NAME";
 
-/** A made-up line of the file. */
+/** An invented line of the file. */
 const lineOf = (ein: string, name: string, subsection = "03"): string =>
   `${ein},${name},% SOMEBODY,1 MAIN ST,NOWHERE,VT,05000-0000,0000,${subsection},3,1000,199901,1,15,0,1,01,202412,4,5,01,0,12,1,2,3,D20,`;
 
@@ -144,7 +144,7 @@ test("a malformed line is reported by its number and skipped", async (t) => {
   t.like(await read(good), { name: 'QUOTED, "AND" COMMA' });
 });
 
-const refuses = test.macro({
+const rejects = test.macro({
   exec: async (t, content: string, message: RegExp) => {
     const { write, run } = await stage(t);
     const { exitCode, stderr } = await run("import", await write("file.csv", content));
@@ -153,9 +153,14 @@ const refuses = test.macro({
   },
   title: (given = "") => `${given} is rejected`,
 });
-test("an empty file", refuses, "", /the file is empty/u);
-test("another table", refuses, "a,b,c\n1,2,3\n", /not the header of a Business Master File/u);
-test("a file that is one line", refuses, "x".repeat(3_000_000), /line of more than/u);
+test("an empty file", rejects, "", /the file is empty/u);
+test(
+  "a file with another header",
+  rejects,
+  "a,b,c\n1,2,3\n",
+  /not the header of a Business Master File/u,
+);
+test("a file with an overlong line", rejects, "x".repeat(3_000_000), /line of more than/u);
 
 test("a missing file is reported by name", async (t) => {
   const { run } = await stage(t);
@@ -176,7 +181,7 @@ test("an interrupted import resumes where it stopped", async (t) => {
     yield* lines.slice(0, 4500);
     throw new Error("The disk is gone.");
   }
-  // oxlint-disable-next-line typescript/require-await -- as above.
+  // oxlint-disable-next-line typescript/require-await -- the import reads an asynchronous iterable.
   async function* whole(): AsyncGenerator<string> {
     yield* lines;
   }

@@ -6,7 +6,7 @@ import { EIN, NOTHING_RECORDED, RED_CROSS, startDonationApi } from "./donationSe
 // The catalogue confirms these charities, so no test here needs Temporal, and the API cannot reach it.
 const test = testWithDatabase();
 
-test("a donation is recorded whole, and the charity fills what was omitted", async (t) => {
+test("a donation is recorded with all its fields, and the charity supplies omitted ones", async (t) => {
   const { call, test: key, ledger } = await startDonationApi(t);
 
   const { status, body, headers } = await call("POST", "/charities/donate", {
@@ -30,7 +30,7 @@ test("a donation is recorded whole, and the charity fills what was omitted", asy
   t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 1050 });
 });
 
-test("a client can give the charity a name of its own", async (t) => {
+test("a charity_name in the request is recorded as given", async (t) => {
   const { call, test: key } = await startDonationApi(t);
   const { status, body } = await call("POST", "/charities/donate", {
     key,
@@ -40,7 +40,7 @@ test("a client can give the charity a name of its own", async (t) => {
   t.is(body["charity_name"], "As I call it");
 });
 
-const refuses = test.macro({
+const rejects = test.macro({
   exec: async (t, fields: Record<string, unknown>, message: RegExp) => {
     const { call, test: key, ledger } = await startDonationApi(t);
     const { status, body } = await call("POST", "/charities/donate", { key, body: fields });
@@ -51,29 +51,29 @@ const refuses = test.macro({
   title: (given = "") => `${given} is a 400 that records nothing`,
 });
 
-test("no amount", refuses, { ein: EIN }, /amount_cents: required/u);
-test("an amount of 0", refuses, { amount_cents: 0, ein: EIN }, /amount_cents/u);
-test("a negative amount", refuses, { amount_cents: -5, ein: EIN }, /amount_cents/u);
-test("half a cent", refuses, { amount_cents: 0.5, ein: EIN }, /amount_cents/u);
-test("an amount as text", refuses, { amount_cents: "5", ein: EIN }, /amount_cents/u);
-test("an amount beyond 2^53", refuses, { amount_cents: 2 ** 53, ein: EIN }, /amount_cents/u);
-test("neither id", refuses, { amount_cents: 5 }, /one of ein and nonprofit_id is required/u);
-test("both ids empty", refuses, { amount_cents: 5, ein: "", nonprofit_id: "" }, /one of/u);
-test("an EIN of eight digits", refuses, { amount_cents: 5, ein: "53-019660" }, /^ein: /u);
-test("an unknown EIN", refuses, { amount_cents: 5, ein: "00-0000001" }, /no charity found/u);
+test("no amount", rejects, { ein: EIN }, /amount_cents: required/u);
+test("an amount of 0", rejects, { amount_cents: 0, ein: EIN }, /amount_cents/u);
+test("a negative amount", rejects, { amount_cents: -5, ein: EIN }, /amount_cents/u);
+test("a fraction of a cent", rejects, { amount_cents: 0.5, ein: EIN }, /amount_cents/u);
+test("an amount as text", rejects, { amount_cents: "5", ein: EIN }, /amount_cents/u);
+test("an amount beyond 2^53", rejects, { amount_cents: 2 ** 53, ein: EIN }, /amount_cents/u);
+test("neither id", rejects, { amount_cents: 5 }, /one of ein and nonprofit_id is required/u);
+test("both ids empty", rejects, { amount_cents: 5, ein: "", nonprofit_id: "" }, /one of/u);
+test("an EIN of eight digits", rejects, { amount_cents: 5, ein: "53-019660" }, /^ein: /u);
+test("an unknown EIN", rejects, { amount_cents: 5, ein: "00-0000001" }, /no charity found/u);
 test(
   "an unknown nonprofit_id",
-  refuses,
+  rejects,
   { amount_cents: 5, nonprofit_id: "irs_1" },
   /no charity found/u,
 );
 test(
-  "an EIN that is not the nonprofit's",
-  refuses,
+  "an EIN that does not match the nonprofit_id",
+  rejects,
   { amount_cents: 5, ein: "52-1693387", nonprofit_id: RED_CROSS.nonprofit_id },
   /do not agree/u,
 );
-test("an unknown field", refuses, { amount_cents: 5, ein: EIN, currency: "EUR" }, /currency/u);
+test("an unknown field", rejects, { amount_cents: 5, ein: EIN, currency: "EUR" }, /currency/u);
 
 test("without Temporal a donation to a catalogue charity is recorded, and its replay returned", async (t) => {
   const { call, test: key, ledger } = await startDonationApi(t);
@@ -90,7 +90,7 @@ test("without Temporal a donation to a catalogue charity is recorded, and its re
   t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 700 });
 });
 
-test("live donations need the subscription, test ones do not", async (t) => {
+test("live donations need the subscription, and test donations do not", async (t) => {
   const { call, live, test: testKey, ledger } = await startDonationApi(t);
   const body = { amount_cents: 100, ein: EIN, idempotency_key: "k" };
 
@@ -101,13 +101,13 @@ test("live donations need the subscription, test ones do not", async (t) => {
   t.is((await call("POST", "/charities/subscribe", { key: live })).status, 200);
 
   const taken = await call("POST", "/charities/donate", { key: live, body });
-  t.is(taken.status, 200, "the refusal is not stored under the key");
+  t.is(taken.status, 200, "the error is not stored under the key");
   t.is(taken.headers.get("Idempotent-Replayed"), null);
-  t.is(taken.body["total_donations"], 1, "the modes are counted apart");
+  t.is(taken.body["total_donations"], 1, "each mode has its own total");
   t.like(await ledger(), { donations: 2 });
 });
 
-test("a test subscription opens nothing for live donations", async (t) => {
+test("a subscription in test mode does not enable live donations", async (t) => {
   const { call, live, test: testKey } = await startDonationApi(t);
   const subscribed = await call("POST", "/charities/subscribe", { key: testKey });
   t.is(subscribed.status, 200);
@@ -119,7 +119,7 @@ test("a test subscription opens nothing for live donations", async (t) => {
   t.is(status, 400);
 });
 
-test("a known key returns the original, whatever else the body says", async (t) => {
+test("a known key returns the original donation, whatever the rest of the body", async (t) => {
   const { call, test: key, ledger } = await startDonationApi(t);
   const first = await call("POST", "/charities/donate", {
     key,
@@ -163,7 +163,7 @@ test("concurrent donations of one account are all counted", async (t) => {
   t.deepEqual(await ledger(), { donations: 30, count: 30, cents: 465 });
 });
 
-test("keys belong to an organization and a mode", async (t) => {
+test("two organizations can use the same key", async (t) => {
   const { call, test: key } = await startDonationApi(t);
   const { apiKeyTest: other } = await createTestOrganization(t.context.db);
   const body = { amount_cents: 100, ein: EIN, idempotency_key: "order-1" };

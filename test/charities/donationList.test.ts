@@ -16,9 +16,9 @@ type Given = {
 };
 
 type Scene = DonationApi & {
-  /** Records a donation of the test key and tells its id. */
+  /** Records a donation with the test key and returns its id. */
   readonly donate: (given?: Given) => Promise<string>;
-  /** The ids of a page of the test key's list. */
+  /** Returns the ids on one page of the test key's list. */
   readonly list: (
     query?: Record<string, string>,
   ) => Promise<{ readonly ids: readonly string[]; readonly body: Record<string, unknown> }>;
@@ -76,14 +76,14 @@ test("pages hold every donation once, newest first", async (t) => {
   t.deepEqual(
     pages.flatMap((page) => page.ids),
     ids,
-    "those of one instant keep the order in which they came",
+    "donations of the same time are in the order of their ids",
   );
   t.like(pages[2]?.body, { total_items: 7, total_pages: 3, page: 3, page_size: 3 });
   t.like((await list({ page: "4", page_size: "3" })).body, { total_items: 7, donations: [] });
   t.like((await list({ page: "999999999" })).body, { total_items: 7, total_pages: 1 });
 });
 
-test("both days of a range belong to it, in UTC", async (t) => {
+test("a range includes its first and its last day, in UTC", async (t) => {
   const { donate, list } = await stage(t);
   await donate({ at: "2026-03-09T23:59:59.999Z" });
   const first = await donate({ at: "2026-03-10T00:00:00.000Z" });
@@ -93,14 +93,14 @@ test("both days of a range belong to it, in UTC", async (t) => {
   const { ids, body } = await list({ start_date: "2026-03-10", end_date: "2026-03-11" });
 
   t.deepEqual(ids, [last, first]);
-  t.is(body["total_items"], 2, "the total is the filtered list's");
+  t.is(body["total_items"], 2, "the total counts the filtered list");
   t.is((await list({ start_date: "2026-03-11" })).ids.length, 2);
   t.is((await list({ end_date: "2026-03-09" })).ids.length, 1);
   t.is((await list({ end_date: "9999-12-31" })).ids.length, 4);
   t.is((await list({ start_date: "2026-03-12", end_date: "2026-03-09" })).ids.length, 0);
 });
 
-test("an attribution must be the same", async (t) => {
+test("an attribution must match exactly", async (t) => {
   const { donate, list } = await stage(t);
   const one = await donate({ attribution: "spring" });
   const none = await donate();
@@ -109,7 +109,7 @@ test("an attribution must be the same", async (t) => {
   t.deepEqual((await list({ attribution: "" })).ids, [none]);
 });
 
-test("metadata are found by name, and by the value itself or its JSON", async (t) => {
+test("donations are found by a key of their metadata, and by its value as text or JSON", async (t) => {
   const { donate, list } = await stage(t);
   const found = async (key: string, value?: string): Promise<readonly string[]> => {
     const { ids } = await list({
@@ -131,7 +131,7 @@ test("metadata are found by name, and by the value itself or its JSON", async (t
   t.deepEqual(await found("a", "null"), [nothing]);
   t.deepEqual(await found("a", '{"b":[1,"c"]}'), [nested]);
   t.deepEqual(await found("a", '{ "b": [1, "c"] }'), [nested]);
-  t.deepEqual(await found("a", '"1"'), [], "a string is compared as it is");
+  t.deepEqual(await found("a", '"1"'), [], "a string is not compared as JSON");
   t.deepEqual(await found("quoted", '"x"'), [text]);
   t.deepEqual(await found("a", ""), []);
   t.deepEqual(await found("a", "1e999"), []);
@@ -141,7 +141,7 @@ test("metadata are found by name, and by the value itself or its JSON", async (t
   t.deepEqual(await found("a.b"), []);
 });
 
-test("all conditions must hold", async (t) => {
+test("a donation must match all filters", async (t) => {
   const { donate, list } = await stage(t);
   const wanted = await donate({ attribution: "x", metadata: { k: "v" } });
   await donate({ attribution: "y", metadata: { k: "v" } });
@@ -151,7 +151,7 @@ test("all conditions must hold", async (t) => {
   t.deepEqual((await list({ ...query, start_date: "2026-03-11" })).ids, []);
 });
 
-test("an organization sees its own donations of its key's mode only", async (t) => {
+test("an organization sees only its own donations of its key's mode", async (t) => {
   const { donate, list, call, live } = await stage(t);
   await donate();
   const { apiKeyTest: other } = await createTestOrganization(t.context.db);
@@ -163,7 +163,7 @@ test("an organization sees its own donations of its key's mode only", async (t) 
   t.is((await list()).ids.length, 1);
 });
 
-const refuses = test.macro({
+const rejects = test.macro({
   exec: async (t, query: string, message: RegExp) => {
     const { call, test: key } = await stage(t);
     const { status, body } = await call("GET", `/charities/donations?${query}`, { key });
@@ -173,13 +173,13 @@ const refuses = test.macro({
   title: (given = "") => `${given} is a 400`,
 });
 
-test("a value without a name", refuses, "metadata_value=x", /requires metadata_key/u);
-test("a date in another form", refuses, "start_date=03/10/2026", /^start_date: /u);
-test("a day that is none", refuses, "end_date=2026-02-30", /^end_date: /u);
-test("an empty date", refuses, "end_date=", /^end_date: /u);
-test("page 0", refuses, "page=0", /^page: /u);
-test("a page that is no number", refuses, "page=x", /^page: /u);
-test("a page size of 101", refuses, "page_size=101", /^page_size: .*100/u);
-test("a page size of 0", refuses, "page_size=0", /^page_size: /u);
-test("a parameter given twice", refuses, "page=1&page=2", /^page: must be given at most once$/u);
-test("an unknown parameter", refuses, "limit=1", /limit: unknown parameter/u);
+test("a metadata value without its key", rejects, "metadata_value=x", /requires metadata_key/u);
+test("a date in another format", rejects, "start_date=03/10/2026", /^start_date: /u);
+test("a day that does not exist", rejects, "end_date=2026-02-30", /^end_date: /u);
+test("an empty date", rejects, "end_date=", /^end_date: /u);
+test("page 0", rejects, "page=0", /^page: /u);
+test("a page that is not a number", rejects, "page=x", /^page: /u);
+test("a page size of 101", rejects, "page_size=101", /^page_size: .*100/u);
+test("a page size of 0", rejects, "page_size=0", /^page_size: /u);
+test("a parameter given twice", rejects, "page=1&page=2", /^page: must be given at most once$/u);
+test("an unknown parameter", rejects, "limit=1", /limit: unknown parameter/u);

@@ -33,7 +33,7 @@ const stage = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
   };
 };
 
-test("a refund marks the donation, lowers the totals and stays in the list", async (t) => {
+test("a refunded donation stays in the list and leaves the totals", async (t) => {
   const { donate, refund, call, test: key } = await stage(t);
   await donate(300);
   const id = await donate(500);
@@ -55,7 +55,7 @@ test("a refund marks the donation, lowers the totals and stays in the list", asy
   );
 });
 
-test("a later refund lowers the month in which the donation was made", async (t) => {
+test("a refund in a later month lowers the total of the donation's month", async (t) => {
   const { donate, refund, clock, accountId } = await stage(t);
   const { db } = t.context;
   const owner = { accountId, mode: "test" } as const;
@@ -74,7 +74,7 @@ test("a later refund lowers the month in which the donation was made", async (t)
   t.deepEqual(march.month, { count: 0, amountCents: 0 });
 });
 
-test("a second refund returns the first one and counts nothing", async (t) => {
+test("a second refund returns the first one and changes no total", async (t) => {
   const { donate, refund } = await stage(t);
   await donate(300);
   const id = await donate(500);
@@ -86,7 +86,7 @@ test("a second refund returns the first one and counts nothing", async (t) => {
   t.is(second.headers.get("Idempotent-Replayed"), "true");
 });
 
-test("a key stands for the donation that it was first given with, and refunds no other", async (t) => {
+test("a key belongs to the donation that it was first used for, and refunds no other", async (t) => {
   const { donate, refund, call, test: key } = await stage(t);
   const one = await donate(300);
   const other = await donate(500);
@@ -114,7 +114,7 @@ test("a key stands for the donation that it was first given with, and refunds no
   );
 });
 
-test("concurrent refunds of one donation take it back once", async (t) => {
+test("concurrent refunds of one donation refund it once", async (t) => {
   const { donate, refund } = await stage(t);
   await donate(300);
   const id = await donate(500);
@@ -126,7 +126,7 @@ test("concurrent refunds of one donation take it back once", async (t) => {
   t.is(answers.filter(({ headers }) => !headers.has("Idempotent-Replayed")).length, 1);
 });
 
-test("concurrent refunds of several donations with one key take one back", async (t) => {
+test("concurrent refunds of several donations with one key refund one of them", async (t) => {
   const { donate, refund, call, test: key } = await stage(t);
   const ids = [await donate(100), await donate(200), await donate(300)];
   const answers = await Promise.all(ids.map((id) => refund({ id, idempotency_key: "k" })));
@@ -138,7 +138,7 @@ test("concurrent refunds of several donations with one key take one back", async
   t.is(answers.find(({ status }) => status === 200)?.body["total_donations"], 2);
 });
 
-test("what the key does not own in its mode is not found", async (t) => {
+test("a donation of another organization or mode is not found", async (t) => {
   const { donate, call, live } = await stage(t);
   const { apiKeyTest: other } = await createTestOrganization(t.context.db);
   const id = await donate(100);
@@ -153,7 +153,7 @@ test("what the key does not own in its mode is not found", async (t) => {
   }
 });
 
-test("a refund without an id says so", async (t) => {
+test("a refund without an id is a 400 that says so", async (t) => {
   const { refund } = await stage(t);
   for (const body of [{}, { id: "" }, { id: null }]) {
     const answer = await refund(body);

@@ -5,7 +5,7 @@ import { startDonationApi } from "./donationSetup.ts";
 
 const test = testWithDatabase();
 
-test("the operator sees an organization's donations, its subscription and its provider", async (t) => {
+test("the command line shows an organization's donations, subscription and provider", async (t) => {
   const { call, live, accountId } = await startDonationApi(t);
   const env = { DATABASE_URL: t.context.databaseUrl };
   const run = (...args: readonly string[]) => runImpact(args, { env });
@@ -62,7 +62,7 @@ test("the operator sees an organization's donations, its subscription and its pr
   t.is((await call("GET", "/charities/search?name=red%20cross", { key: live })).status, 500);
 });
 
-test("the documentation's search for a charity finds it among those of the beginning", async (t) => {
+test("the search in the documentation finds a charity of the initial catalogue", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const { stdout } = await runImpact(["charity", "search", "red crsos"], { env });
   t.regex(stdout, /American Red Cross/u);

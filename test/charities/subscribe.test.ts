@@ -34,9 +34,9 @@ type Scene = {
   readonly metered: string;
   readonly subscribe: (mode?: "live" | "test") => Promise<Answer>;
   readonly donate: () => Promise<Answer>;
-  /** The prices on the subscription that were not there before. */
+  /** Returns the prices that were added to the subscription. */
   readonly added: () => Promise<readonly string[]>;
-  /** Changes of subscriptions that reached Stripe. */
+  /** Returns how many updates of the subscription Stripe received. */
   readonly updates: () => number;
 };
 
@@ -123,7 +123,7 @@ const stage = async (
   };
 };
 
-test("subscribing adds both items once, and opens live donations", async (t) => {
+test("subscribing adds both items once and enables live donations", async (t) => {
   const { subscribe, donate, added, updates, flat, metered, double } = await stage(t);
   t.is((await donate()).status, 400);
 
@@ -139,7 +139,7 @@ test("subscribing adds both items once, and opens live donations", async (t) => 
   t.deepEqual(double.control.problems(), []);
 });
 
-test("twenty concurrent calls provision once", async (t) => {
+test("twenty concurrent calls add the items once", async (t) => {
   const { subscribe, added, updates, flat, metered } = await stage(t);
   const answers = await Promise.all(Array.from({ length: 20 }, () => subscribe()));
   t.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
@@ -147,7 +147,7 @@ test("twenty concurrent calls provision once", async (t) => {
   t.is(updates(), 1);
 });
 
-test("what is missing is added, what is there is left", async (t) => {
+test("only missing items are added", async (t) => {
   const { subscribe, added, double, subscriptionId, flat, metered } = await stage(t);
   await callDouble(double, "POST", "/v1/subscription_items", {
     subscription: subscriptionId,
@@ -170,23 +170,23 @@ const failsFirst = test.macro({
       error: "the payment processor could not provision the donation subscription",
     });
     t.deepEqual(await added(), []);
-    t.is((await donate()).status, 400, "nothing is half provisioned");
+    t.is((await donate()).status, 400, "the subscription is not active");
     t.is((await subscribe()).status, 200, "the retry is a new attempt");
     t.deepEqual(await added(), [flat, metered]);
     t.is((await donate()).status, 200);
   },
-  title: (given = "") => `a processor that ${given} is a 500 that leaves nothing`,
+  title: (given = "") => `a processor that ${given} is a 500 that adds nothing`,
 });
 
-test("answers 500", failsFirst, { kind: "server_error" });
-test("keeps a 500 under the idempotency key", failsFirst, { kind: "server_error_saved" });
-test("limits the rate", failsFirst, { kind: "rate_limit" });
-test("never answers", failsFirst, { kind: "hang" });
-test("drops the connection", failsFirst, { kind: "drop" });
-test("answers HTML", failsFirst, { kind: "bad_gateway" });
+test("responds 500", failsFirst, { kind: "server_error" });
+test("stores a 500 under the idempotency key", failsFirst, { kind: "server_error_saved" });
+test("rate-limits us", failsFirst, { kind: "rate_limit" });
+test("never responds", failsFirst, { kind: "hang" });
+test("closes the connection", failsFirst, { kind: "drop" });
+test("responds with HTML", failsFirst, { kind: "bad_gateway" });
 test("fails when the subscription is read", failsFirst, { kind: "server_error", method: "GET" });
 
-test("an update whose answer is lost was carried out, and counts", async (t) => {
+test("an update whose response is lost counts if the items are there", async (t) => {
   const { subscribe, added, updates, double, subscriptionId, flat, metered } = await stage(t);
   double.control.addFault({
     path: `/v1/subscriptions/${subscriptionId}`,
@@ -198,7 +198,7 @@ test("an update whose answer is lost was carried out, and counts", async (t) => 
   t.is(updates(), 1);
 });
 
-test("a declined payment is a 500 that leaves nothing", async (t) => {
+test("a declined payment is a 500 that adds nothing", async (t) => {
   const { subscribe, donate, added, double, customerId } = await stage(t);
   double.control.declinePayments({ customerId });
   t.is((await subscribe()).status, 500);
@@ -212,13 +212,13 @@ test("a canceled subscription is a 500", async (t) => {
   t.is((await subscribe()).status, 500);
 });
 
-test("prices that the operator has not set are a 500", async (t) => {
+test("missing donation prices in the settings are a 500", async (t) => {
   const { subscribe, added } = await stage(t, { withPrices: false });
   t.is((await subscribe()).status, 500);
   t.deepEqual(await added(), []);
 });
 
-test("an organization without a subscription is told so", async (t) => {
+test("an organization without a Stripe subscription is a 400 that says so", async (t) => {
   const { subscribe, accountId } = await stage(t);
   await updateAccount(t.context.db, accountId, { stripeSubscriptionId: null });
   const { status, body } = await subscribe();
@@ -226,7 +226,7 @@ test("an organization without a subscription is told so", async (t) => {
   t.regex(String(body["error"]), /no Stripe subscription/u);
 });
 
-test("another subscription needs items of its own", async (t) => {
+test("after a change of its Stripe subscription an organization must subscribe again", async (t) => {
   const { subscribe, donate, double, accountId, customerId } = await stage(t);
   await subscribe();
   t.is((await donate()).status, 200);
@@ -237,7 +237,7 @@ test("another subscription needs items of its own", async (t) => {
   t.is((await donate()).status, 200);
 });
 
-test("a processor that fails later leaves an active subscription active", async (t) => {
+test("a later failure of the processor leaves the subscription active", async (t) => {
   const { subscribe, donate, double, subscriptionId } = await stage(t);
   await subscribe();
   double.control.addFault({
@@ -249,7 +249,7 @@ test("a processor that fails later leaves an active subscription active", async 
   t.is((await donate()).status, 200);
 });
 
-test("an organization with a Stripe customer is not subscribed at the ledger while Stripe is not set up", async (t) => {
+test("without Stripe in the settings an organization with a Stripe customer does not subscribe at the ledger instead", async (t) => {
   const { accountId, subscribe, donate } = await stage(t);
   const { db } = t.context;
   t.is((await subscribe()).status, 200);
@@ -264,7 +264,7 @@ test("an organization with a Stripe customer is not subscribed at the ledger whi
   t.is((await donate()).status, 200);
 });
 
-test("a lease left before the clock was set back by an hour holds nobody up", async (t) => {
+test("a lease from before the clock was set back by an hour blocks no call", async (t) => {
   const { accountId, subscribe, subscriptionId } = await stage(t);
   const now = new Date(Date.now() + 60 * 60 * 1000);
   await leaseDonationSubscription(
@@ -286,7 +286,7 @@ test("test mode never reaches Stripe", async (t) => {
   t.truthy(recorded?.activeSince);
 });
 
-test("subscribing takes no fields", async (t) => {
+test("a body with fields is a 400", async (t) => {
   const { call, live } = await startDonationApi(t);
   for (const [body, error] of [
     [{ plan: "gold" }, "plan: unknown field"],
@@ -300,7 +300,7 @@ test("subscribing takes no fields", async (t) => {
   t.is((await call("POST", "/charities/subscribe", { key: live })).status, 200);
 });
 
-test("a body over 64 KiB is a described 413 where no body is asked for too", async (t) => {
+test("a body over 64 KiB is a documented 413, even where no body is expected", async (t) => {
   const { call, live } = await startDonationApi(t);
   const body = { plan: "x".repeat(64 * 1024) };
   t.is((await call("POST", "/charities/subscribe", { key: live, body })).status, 413);
