@@ -2,6 +2,7 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
+import type { UsageState } from "../../domain/billing/meterEvents.ts";
 import { kindColumn, modeColumn, processorColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
@@ -15,9 +16,6 @@ const listedRow = meterEventRow.extend({ accountName: z.string() });
 export type ListedMeterEvent = Readonly<z.output<typeof listedRow>>;
 
 const listedColumns = sql.fragment`${meterEventColumns}, account.name AS "accountName"`;
-
-/** The filter of `impact usage list --state`. */
-export type UsageState = "pending" | "sent" | "failed" | "waived" | "late";
 
 const STATE_CONDITIONS: Readonly<Record<UsageState, FragmentSqlToken>> = {
   pending: sql.fragment`meter_event.state IN (${UNFINISHED})`,

@@ -1,4 +1,4 @@
--- What is sent to the processor: facts of one account, mode and meter in one second, sealed before the first attempt.
+-- What is sent to the processor: the sum of usage facts of one account, mode and meter in one second.
 CREATE TABLE meter_event (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
@@ -6,13 +6,14 @@ CREATE TABLE meter_event (
   meter text NOT NULL,
   -- Unix seconds.
   second bigint NOT NULL,
-  -- Counts the sealings of that second, never the attempts.
+  -- Counts the sealings of that second, not the attempts.
   sequence integer NOT NULL,
   quantity bigint NOT NULL,
   identifier text NOT NULL CONSTRAINT meter_event_identifier UNIQUE,
   processor text NOT NULL CONSTRAINT meter_event_processor CHECK (processor IN ('stripe', 'ledger')),
-  -- The processor's customer when the event was sealed; a later change must not bill somebody else.
+  -- The processor's customer when the event was sealed. A later change must not bill another customer.
   customer_id text,
+  -- Part of the idempotency key; increased after a 500 that is saved under the key.
   key_generation integer NOT NULL DEFAULT 0,
   state text NOT NULL CONSTRAINT meter_event_state CHECK (
     state IN (
@@ -21,9 +22,9 @@ CREATE TABLE meter_event (
   ),
   attempts integer NOT NULL DEFAULT 0,
   first_attempt_at timestamptz,
-  -- Until then one attempt may still be under way, whatever became of the process that made it.
+  -- Until then an attempt may be in progress, even if its process has ended.
   leased_until timestamptz,
-  -- Whether an attempt may have reached the processor without our knowing.
+  -- Whether an attempt may have been accepted although no response arrived.
   outcome_unknown boolean NOT NULL DEFAULT false,
   last_error text,
   sealed_at timestamptz NOT NULL,
@@ -31,31 +32,31 @@ CREATE TABLE meter_event (
   CONSTRAINT meter_event_sealing UNIQUE (account_id, mode, meter, second, sequence)
 ) WITH (fillfactor = 80);
 
--- At most one unfinished event of an account's meter: one call in flight, first in, first out.
+-- At most one unfinished event per stream: one call in flight, first in, first out.
 CREATE UNIQUE INDEX meter_event_unfinished
   ON meter_event (account_id, mode, meter) WHERE state IN ('sealed', 'sending');
 CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state IN ('rejected', 'expired', 'blocked');
 
--- Most events are delivered without a word; support lists those of which there is something to say.
+-- Operators list late deliveries by their note. Most delivered events have none.
 CREATE INDEX meter_event_delivered_with_note ON meter_event (id) WHERE state = 'delivered' AND last_error IS NOT NULL;
 
--- The outbox of billing: written with what it accounts for, never changed but for the event that carries it.
+-- The outbox of billing: written in the transaction of the registration or refund. Only meter_event_id ever changes.
 CREATE TABLE usage_fact (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  -- The registration's, whose own reference holds it: checking it again would cost each registration a look-up.
+  -- No reference: the registration's own reference is enough, and checking another would slow down each insert.
   account_id uuid NOT NULL,
   mode text NOT NULL,
   meter text NOT NULL,
   registration_id uuid NOT NULL REFERENCES registration,
   refund_id uuid REFERENCES refund,
-  -- At most 15 digits, the most that Stripe takes; a larger count makes several facts.
+  -- At most 15 digits, which is Stripe's limit. A larger count makes several facts.
   quantity bigint NOT NULL
     CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= 999999999999999),
-  -- Unix seconds of the registration, for a refund too.
+  -- Unix seconds of the registration, also for a refund.
   second bigint NOT NULL,
   meter_event_id bigint REFERENCES meter_event
 ) WITH (
-  -- Sealed facts leave the partial index; without frequent vacuum every look for pending ones would step over them.
+  -- Sealed facts leave the partial index. Without frequent vacuums, every search for unsealed facts would step over them.
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05
 );
 
@@ -63,7 +64,7 @@ CREATE INDEX usage_fact_unsealed ON usage_fact (account_id, mode, meter, second,
 CREATE INDEX usage_fact_registration ON usage_fact (registration_id);
 CREATE INDEX usage_fact_event ON usage_fact (meter_event_id) WHERE meter_event_id IS NOT NULL;
 
--- The built-in processor's own books.
+-- The usage that the built-in ledger has accepted.
 CREATE TABLE ledger_usage (
   identifier text PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
@@ -76,11 +77,11 @@ CREATE TABLE ledger_usage (
 
 CREATE INDEX ledger_usage_time ON ledger_usage (account_id, meter, second);
 
--- The billing period that the processor last told for an account's meter.
+-- The billing period that Stripe last returned for an account's meter.
 CREATE TABLE billing_period (
   account_id uuid NOT NULL REFERENCES account,
   meter text NOT NULL,
-  -- The subscription that the period was read of.
+  -- The subscription that the period was read from.
   subscription_id text NOT NULL,
   starts_at timestamptz NOT NULL,
   ends_at timestamptz NOT NULL CONSTRAINT billing_period_span CHECK (starts_at < ends_at),

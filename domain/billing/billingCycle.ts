@@ -1,4 +1,4 @@
-/** A half-open span of time: `start` belongs to it, `end` does not. */
+/** A half-open span of time: it includes `start` but not `end`. */
 export type Period = { readonly start: Date; readonly end: Date };
 
 const startOfCycle = (year: number, month: number, billingDay: number): Date => {
@@ -7,17 +7,17 @@ const startOfCycle = (year: number, month: number, billingDay: number): Date => 
 };
 
 /**
- * The monthly cycle, in UTC, that holds the instant. It starts on the billing day at 00:00, or on the month's last day
- * where the month is shorter.
+ * Returns the monthly cycle, in UTC, that contains a time. It starts at 00:00 on the billing day, or on the last day of a
+ * shorter month.
  */
-export const monthlyCycle = (billingDay: number, instant: Date): Period => {
-  const year = instant.getUTCFullYear();
-  const month = instant.getUTCMonth();
+export const monthlyCycle = (billingDay: number, time: Date): Period => {
+  const year = time.getUTCFullYear();
+  const month = time.getUTCMonth();
   const start = startOfCycle(year, month, billingDay);
-  return start <= instant
+  return start <= time
     ? { start, end: startOfCycle(year, month + 1, billingDay) }
     : { start: startOfCycle(year, month - 1, billingDay), end: start };
 };
 
-export const isWithin = ({ start, end }: Period, instant: Date): boolean =>
-  start <= instant && instant < end;
+export const isWithin = ({ start, end }: Period, time: Date): boolean =>
+  start <= time && time < end;

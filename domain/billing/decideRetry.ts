@@ -13,7 +13,8 @@ type FailedEvent = {
 export type RetriedState = "delivered" | "superseded";
 
 /** What an operator has found out about an event whose outcome is unknown. */
-export type AssumedOutcome = "delivered" | "absent";
+export const ASSUMED_OUTCOMES = ["delivered", "absent"] as const;
+export type AssumedOutcome = (typeof ASSUMED_OUTCOMES)[number];
 
 /**
  * Decides what retrying a failed or waived event leads to: its next state, or `check` if only the processor's sums can

@@ -45,6 +45,10 @@ export const stateAtSealing = ({
   return quantity === 0n ? "void" : "sealed";
 };
 
+/** The groups of meter events that operators list. `late`: delivered after the billing period ended. */
+export const USAGE_STATES = ["pending", "sent", "failed", "waived", "late"] as const;
+export type UsageState = (typeof USAGE_STATES)[number];
+
 /** The `last_error` of usage that was delivered after the invoice of its period may have been finalized. */
 export const DELIVERED_LATE = "delivered after its billing period ended; may not be on any invoice";
 

@@ -1,7 +1,7 @@
-import type { UsageState } from "../../../db/billing/meterEventReports.ts";
 import { listMeterEvents } from "../../../db/billing/meterEventReports.ts";
 import type { UnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import { listUnsealedUsage } from "../../../db/billing/usageFacts.ts";
+import type { UsageState } from "../../../domain/billing/meterEvents.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";

@@ -4,6 +4,7 @@ import {
   listMeterEventIdsOfEndedPeriods,
 } from "../../../db/billing/meterEventReports.ts";
 import { findRegistration } from "../../../db/registrations/registrations.ts";
+import type { AssumedOutcome } from "../../../domain/billing/decideRetry.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { retryUsage } from "../../../services/billing/retryUsage.ts";
@@ -20,7 +21,7 @@ export type RetryId = { readonly meterEventId: bigint } | { readonly registratio
 export type RetryOptions = {
   readonly org?: string;
   readonly all?: true;
-  readonly assume?: "delivered" | "absent";
+  readonly assume?: AssumedOutcome;
   readonly json?: true;
 };
 
@@ -128,7 +129,7 @@ const warnOfEndedPeriods = async (
 const retryAll = async (
   { io, connections, clock }: Context,
   events: ReadonlySet<bigint>,
-  assume: "delivered" | "absent" | null,
+  assume: AssumedOutcome | null,
 ): Promise<readonly Result[]> => {
   const deps = { db: await connections.database(), clock, billing: await connections.billing() };
   const bar = createProgressBar(io);

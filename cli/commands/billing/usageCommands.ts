@@ -1,5 +1,7 @@
 import type { Command } from "commander";
 import { Option } from "commander";
+import { ASSUMED_OUTCOMES } from "../../../domain/billing/decideRetry.ts";
+import { USAGE_STATES } from "../../../domain/billing/meterEvents.ts";
 import { parseId, parseInstant, parseLimit, parseReason } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import type { ListOptions } from "./listUsage.ts";
@@ -35,17 +37,17 @@ export const addUsageCommands = (program: Command, context: Context): void => {
       new Option(
         "--state <state>",
         "state; late: delivered after the billing period ended",
-      ).choices(["pending", "sent", "failed", "waived", "late"]),
+      ).choices(USAGE_STATES),
     )
     .option("--org <id>", "organization", parseId)
     .option("--limit <n>", "maximum rows", parseLimit, 50)
-    .option("--json", "print JSON")
+    .option("--json", "JSON output")
     .action((options: ListOptions) => listUsage(context, options));
   usage
     .command("show")
     .description("Show how far the usage of a registration has come")
     .argument("<registration-id>", "registration", parseId)
-    .option("--json", "print JSON")
+    .option("--json", "JSON output")
     .action((id: string, options: { readonly json?: true }) => showUsage(context, id, options));
   usage
     .command("retry")
@@ -61,12 +63,9 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .option("--org <id>", "all failed events of this organization", parseId)
     .option("--all", "all failed events")
     .addOption(
-      new Option("--assume <outcome>", "outcome that you have found out").choices([
-        "delivered",
-        "absent",
-      ]),
+      new Option("--assume <outcome>", "outcome that you have found out").choices(ASSUMED_OUTCOMES),
     )
-    .option("--json", "print JSON")
+    .option("--json", "JSON output")
     .addHelpText("after", RETRY_HELP)
     .action((ids: readonly RetryId[] | undefined, options: RetryOptions) =>
       retry(context, ids ?? [], options),
@@ -83,7 +82,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
       ],
     )
     .requiredOption("--reason <text>", "reason, recorded with the events", parseReason)
-    .option("--json", "print JSON")
+    .option("--json", "JSON output")
     .addHelpText("after", WAIVE_HELP)
     .action((ids: readonly bigint[], options: WaiveOptions) => waive(context, ids, options));
   usage
@@ -92,6 +91,6 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .option("--org <id>", "organization", parseId)
     .option("--from <time>", "first minute (default: 35 days before the end)", parseInstant)
     .option("--to <time>", "end, exclusive (default: 15 minutes ago)", parseInstant)
-    .option("--json", "print JSON")
+    .option("--json", "JSON output")
     .action((options: ReconcileOptions) => reconcile(context, options));
 };
