@@ -4,7 +4,7 @@ import { MODES } from "../domain/accounts/accounts.ts";
 import type { Mode } from "../domain/accounts/accounts.ts";
 
 /*
- * What people may write on the command line, each with the refusal that commander shows beside the argument.
+ * Parsers of arguments. Commander shows their error messages after the name of the argument.
  */
 
 export const parserOf =
@@ -12,7 +12,7 @@ export const parserOf =
   (given: string): Value => {
     const result = schema.safeParse(given);
     if (!result.success) {
-      throw new InvalidArgumentError(`It must be ${mustBe}.`);
+      throw new InvalidArgumentError(`Must be ${mustBe}.`);
     }
     return result.data;
   };
@@ -47,7 +47,7 @@ export const parseStripeSubscription = parserOf(
   "a Stripe id, sub_…",
 );
 
-/** What stands for taking a value away: not null, which commander turns into an empty string. */
+/** Removes a value. Not null, because commander turns that into an empty string. */
 export const NONE = "none";
 
 export const orNone =
@@ -62,13 +62,13 @@ export const parseSwitch = parserOf(
 
 export const parseUrl = parserOf(
   z.url({ protocol: /^https?$/u }).transform((url) => url.replace(/\/+$/u, "")),
-  "an http:// or https:// address",
+  "an http:// or https:// URL",
 );
 
 export const parseReason = parserOf(z.string().trim().min(1).max(500), "1 to 500 characters");
 
-/** An instant, or a day's first one in UTC. */
+/** Parses a time, or a date as its start in UTC. */
 export const parseInstant = parserOf(
   z.union([z.iso.datetime({ offset: true }), z.iso.date()]).transform((given) => new Date(given)),
-  "a date (2025-06-01, UTC) or an instant (2025-06-01T12:00:00Z)",
+  "a date in UTC (2025-06-01) or a time (2025-06-01T12:00:00Z)",
 );

@@ -15,10 +15,21 @@ import { addWorkflowCommands } from "./commands/workflow/workflowCommands.ts";
 import type { Context } from "./context.ts";
 import { EXIT_CODES_HELP } from "./exitCodes.ts";
 
+const EXAMPLES_HELP = `
+Examples:
+  impact org create --name "Green Shop"   create an organization and print its API keys
+  impact usage list --state failed        list usage that needs attention
+  impact doctor                           check everything that the service depends on`;
+
 const CONNECTIONS_HELP = `
-What it talks to:
-  DATABASE_URL, TEMPORAL_ADDRESS and STRIPE_SECRET_KEY where they are set,
-  else the \`npm start\` that runs with the data folder DATA_DIR (./.data).`;
+Connection:
+  impact uses DATABASE_URL, TEMPORAL_ADDRESS and STRIPE_SECRET_KEY if they are set.
+  Otherwise it connects to the \`npm start\` that runs with the data folder DATA_DIR
+  (default: ./.data).`;
+
+const HELP_COMMAND = ["help [command]", "Show help for a command"] as const;
+
+const MORE_HELP = 'Run "impact <command> --help" for more information about a command.';
 
 const readVersion = (): string => {
   const manifest: unknown = JSON.parse(
@@ -29,31 +40,41 @@ const readVersion = (): string => {
     : "unknown";
 };
 
-/** The `impact` program. It throws instead of ending the process, so that tests can run it in theirs. */
+/** Builds the `impact` program. It throws instead of exiting, so that tests can run it in their process. */
 export const buildProgram = (context: Context): Command => {
   const { stdout, stderr } = context.io;
   const program = new Command("impact")
-    .description("Runs the impact tracking service: organizations, keys, usage, workflows.")
-    .version(readVersion())
+    .description("Operate the impact tracking service.")
+    .usage("<command> [options]")
+    .version(readVersion(), "-V, --version", "show the version")
+    .helpOption("-h, --help", "show help")
+    .helpCommand(...HELP_COMMAND)
     .exitOverride()
     .configureOutput({
       writeOut: (text) => stdout.write(text),
       writeErr: (text) => stderr.write(text),
     })
     .showSuggestionAfterError()
-    .showHelpAfterError("(add --help for what is possible)")
-    .addHelpText("after", `${CONNECTIONS_HELP}\n${EXIT_CODES_HELP}`);
+    .showHelpAfterError("See --help.")
+    .addHelpText(
+      "after",
+      `${EXAMPLES_HELP}\n${CONNECTIONS_HELP}\n${EXIT_CODES_HELP}\n${MORE_HELP}`,
+    );
+  program.commandsGroup("Accounts:");
   addOrgCommands(program, context);
+  addStoreCommands(program, context);
   addKeyCommands(program, context);
+  program.commandsGroup("Records:");
+  addUsageCommands(program, context);
   addCharityCommands(program, context);
   addDonationCommands(program, context);
-  addStoreCommands(program, context);
-  addUsageCommands(program, context);
   addEvidenceCommands(program, context);
-  addWorkflowCommands(program, context);
   addImportCommands(program, context);
-  addTryCommands(program, context);
+  program.commandsGroup("Operations:");
   addDoctorCommand(program, context);
   addMigrateCommand(program, context);
-  return program;
+  addWorkflowCommands(program, context);
+  addTryCommands(program, context);
+  // Again, because it joins the group of the commands before it.
+  return program.helpCommand(...HELP_COMMAND);
 };

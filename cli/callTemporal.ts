@@ -1,38 +1,38 @@
 import type { Client } from "@temporalio/client";
 import { isGrpcCancelledError, isGrpcDeadlineError, isGrpcServiceError } from "@temporalio/client";
-import { withTemporalDeadline } from "../program/withTemporalDeadline.ts";
+import { withTemporalDeadline } from "../program/temporalClient.ts";
 import { CommandError, EXIT } from "./exitCodes.ts";
 
-/** It answers within milliseconds where it is up. */
-const PATIENCE_MS = 5000;
+/** A running server responds within milliseconds. */
+const TIMEOUT_MS = 5000;
 
 /** gRPC's UNAVAILABLE. */
-const NO_ANSWER_CODES: ReadonlySet<number> = new Set([14]);
+const UNREACHABLE_CODES: ReadonlySet<number> = new Set([14]);
 
-/** What the client wraps around the call's own error is not what matters. */
+/** The client wraps the error of the call. */
 const innermost = (error: unknown): unknown =>
   error instanceof Error && error.cause instanceof Error ? innermost(error.cause) : error;
 
-const isNoAnswer = (error: unknown): boolean =>
+const isUnreachable = (error: unknown): boolean =>
   isGrpcDeadlineError(error) ||
   isGrpcCancelledError(error) ||
-  (isGrpcServiceError(error) && NO_ANSWER_CODES.has(error.code));
+  (isGrpcServiceError(error) && UNREACHABLE_CODES.has(error.code));
 
 /**
- * Calls Temporal for a person who waits.
- * @throws CommandError when Temporal does not answer
+ * Calls Temporal with a timeout that suits an interactive command.
+ * @throws CommandError if Temporal does not respond
  */
 export const callTemporal = async <Result>(
   temporal: Client,
   work: () => Promise<Result>,
 ): Promise<Result> => {
   try {
-    return await withTemporalDeadline(temporal, PATIENCE_MS, work);
+    return await withTemporalDeadline(temporal, TIMEOUT_MS, work);
   } catch (error) {
-    if (isNoAnswer(innermost(error))) {
+    if (isUnreachable(innermost(error))) {
       throw new CommandError(
         EXIT.unreachable,
-        "Temporal does not answer. Check TEMPORAL_ADDRESS, or whether `npm start` is up.",
+        "Temporal does not respond. Check TEMPORAL_ADDRESS, or that `npm start` is running.",
         { cause: error },
       );
     }

@@ -4,7 +4,7 @@ import type { DatabasePool } from "slonik";
 import type { Config } from "../config/config.ts";
 import { readRunFile } from "../embedded/runFile.ts";
 import type { RunFile } from "../embedded/runFile.ts";
-import { browsableUrl } from "../program/browsableUrl.ts";
+import { browsableUrl } from "../program/startServer.ts";
 import { openDatabase } from "../program/openDatabase.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
 import { StartupError } from "../program/startupError.ts";
@@ -14,25 +14,25 @@ import type { Billing } from "../providers/billing/createBilling.ts";
 import { createStripeInspector } from "../providers/billing/stripe/inspectStripe.ts";
 import type { StripeInspector } from "../providers/billing/stripe/inspectStripe.ts";
 
-/** One for a long transfer, some for what is asked meanwhile. */
+/** One for a long transfer, the others for concurrent queries. */
 const POOL_SIZE = 4;
 
-/** What the commands talk to. Each part is opened when it is first asked for, so that help needs nothing. */
+/** The services that commands use. Each connection is opened on first use, so that --help needs none. */
 export type Connections = {
-  /** @throws ConfigError when a setting is malformed */
+  /** @throws ConfigError if a setting is malformed */
   readonly config: () => Config;
-  /** The `npm start` of this data folder, null when none runs. */
+  /** The `npm start` that runs with the data folder, or null. */
   readonly running: () => Promise<RunFile | null>;
-  /** Where the standalone interface is, as far as the settings and a running `npm start` tell. */
+  /** The base URL of the standalone interface, from the settings or a running `npm start`. */
   readonly publicBaseUrl: () => Promise<string>;
-  /** @throws StartupError when there is neither a setting nor a running `npm start` */
+  /** @throws StartupError if there is neither a setting nor a running `npm start` */
   readonly databaseUrl: () => Promise<string>;
-  /** @throws StartupError when the database cannot be reached, SchemaMismatchError when it is not this release's */
+  /** @throws StartupError if the database cannot be reached, SchemaMismatchError if its schema is of another release */
   readonly database: () => Promise<DatabasePool>;
   readonly billing: () => Promise<Billing>;
-  /** Null without Stripe's key. */
+  /** Null if STRIPE_SECRET_KEY is not set. */
   readonly stripe: () => StripeInspector | null;
-  /** Not connected yet: every call needs a limit. */
+  /** Connects on the first call; call it with `callTemporal`. */
   readonly temporal: () => Promise<Client>;
   readonly close: () => Promise<void>;
 };
@@ -45,13 +45,13 @@ const once = <Result>(open: () => Result): (() => Result) => {
   };
 };
 
-const nothingRuns = (config: Config, setting: string): StartupError =>
+const notRunningError = (config: Config, setting: string): StartupError =>
   new StartupError(
-    `Nothing to connect to: ${setting} is not set and no \`npm start\` is running with the data folder ${resolve(config.DATA_DIR)}. ` +
-      `Start one with \`npm start\`, name its folder with DATA_DIR, or set ${setting}.`,
+    `${setting} is not set, and no \`npm start\` is running with the data folder ${resolve(config.DATA_DIR)}. ` +
+      `Run \`npm start\`, set DATA_DIR to the data folder of a running one, or set ${setting}.`,
   );
 
-/** Settings that are given win; what they leave open is the running `npm start`'s. */
+/** Creates connections from the settings and, for those that are not set, from a running `npm start`. */
 export const createConnections = (readConfig: () => Config): Connections => {
   const closing: (() => Promise<unknown>)[] = [];
   const config = once(readConfig);
@@ -66,7 +66,7 @@ export const createConnections = (readConfig: () => Config): Connections => {
   const databaseUrl = once(async () => {
     const url = config().DATABASE_URL ?? (await running())?.databaseUrl;
     if (url === undefined) {
-      throw nothingRuns(config(), "DATABASE_URL");
+      throw notRunningError(config(), "DATABASE_URL");
     }
     return url;
   });
@@ -102,9 +102,9 @@ export const createConnections = (readConfig: () => Config): Connections => {
       });
     }
     if (DATABASE_URL === undefined) {
-      throw nothingRuns(config(), "TEMPORAL_ADDRESS");
+      throw notRunningError(config(), "TEMPORAL_ADDRESS");
     }
-    // As the API and the worker do with these settings: Temporal's own configuration and its defaults.
+    // Temporal's own configuration and defaults, as for the API and the worker.
     return openTemporalClient();
   };
 

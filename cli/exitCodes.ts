@@ -1,6 +1,6 @@
 import { isGrpcDeadlineError, isGrpcServiceError, ServiceError } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
-// oxlint-disable-next-line architecture/imports -- it runs no query: it tells by slonik's errors that nobody answers.
+// oxlint-disable-next-line architecture/imports -- it runs no query: it recognizes slonik's connection errors.
 import {
   BackendTerminatedError,
   BackendTerminatedUnexpectedlyError,
@@ -15,14 +15,14 @@ export const EXIT = { ok: 0, failed: 1, usage: 2, notFound: 3, unreachable: 4 } 
 
 export const EXIT_CODES_HELP = `
 Exit codes:
-  0  done
-  1  it failed, or something was found that a person must look at
-  2  the command line or a setting is wrong
-  3  there is no such record or workflow
+  0  success
+  1  the command failed, or a check found a problem
+  2  invalid command line or setting
+  3  record or workflow not found
   4  the database, Temporal, the API or the processor cannot be reached
 `;
 
-/** How a command ends when it has not thrown anybody else's error. */
+/** An error with its own exit code; its message says what to do. */
 export class CommandError extends Error {
   override readonly name = "CommandError";
   readonly exitCode: number;
@@ -33,7 +33,7 @@ export class CommandError extends Error {
   }
 }
 
-const OF_REFUSAL = {
+const EXIT_CODE_OF = {
   request_invalid: EXIT.failed,
   key_invalid: EXIT.failed,
   record_not_found: EXIT.notFound,
@@ -47,7 +47,7 @@ const OF_REFUSAL = {
   feature_disabled: EXIT.failed,
 } satisfies Record<ErrorCode, number>;
 
-/** What node and PostgreSQL say when the other side is not there. */
+/** Codes of Node and PostgreSQL for a server that cannot be reached. */
 const UNREACHABLE_CODES = new Set([
   "ECONNREFUSED",
   "ECONNRESET",
@@ -75,7 +75,7 @@ export const exitCodeOf = (error: unknown): number => {
     return error.exitCode;
   }
   if (error instanceof DomainError) {
-    return OF_REFUSAL[error.code];
+    return EXIT_CODE_OF[error.code];
   }
   if (error instanceof ConfigError) {
     return EXIT.usage;
@@ -86,12 +86,12 @@ export const exitCodeOf = (error: unknown): number => {
   return error instanceof Error && isUnreachable(error) ? EXIT.unreachable : EXIT.failed;
 };
 
-/** One sentence for the person: of several causes the innermost that says anything is the one that helps. */
+/** Returns the error's message, followed by its causes' messages in parentheses. */
 export const describeError = (error: unknown): string => {
   if (!(error instanceof Error)) {
     return String(error);
   }
-  // Our own words say it all.
+  // These messages are complete.
   const cause = error instanceof CommandError || error instanceof DomainError ? null : error.cause;
   const reason =
     cause instanceof Error && cause.message !== "" && !error.message.includes(cause.message)

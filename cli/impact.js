@@ -4,11 +4,11 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 /*
- * What `impact` starts. JavaScript that old releases of Node can read, since the program itself is TypeScript, which
- * Node runs from 22.18 on: an older one hands over to the Node that `npm ci` has put beside it.
+ * The entry point of `impact`. Node runs TypeScript from 22.18 on; an older Node runs this JavaScript, which starts the
+ * Node that `npm ci` has installed.
  */
 
-// As the other programs do through npm; what is set already wins.
+// The npm scripts of the other programs read .env too. Variables that are set take precedence.
 if (existsSync(".env")) {
   process.loadEnvFile?.();
 }
@@ -30,7 +30,7 @@ if (major > 22 || (major === 22 && minor >= 18)) {
     process.exitCode = status ?? 1;
   } else {
     process.stderr.write(
-      `impact needs Node 22.18 or newer, and this is ${process.versions.node}. Install a newer one, or run \`npm ci\` in its folder.\n`,
+      `impact needs Node 22.18 or newer; this is ${process.versions.node}. Install a newer Node, or run \`npm ci\` in the folder of impact.\n`,
     );
     process.exitCode = 1;
   }

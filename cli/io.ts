@@ -1,13 +1,13 @@
 import type { Readable, Writable } from "node:stream";
 
-/** Where the program reads and writes: data on stdout, words for people on stderr. */
+/** Data goes to stdout, messages go to stderr. */
 export type Io = {
   readonly stdin: Readable;
   readonly stdout: Writable;
   readonly stderr: Writable & { readonly isTTY?: boolean };
 };
 
-/** Says something to the person, which no program is to read. */
+/** Writes a message to stderr. */
 export const say = ({ stderr }: Io, sentence: string): void => {
   stderr.write(`${sentence}\n`);
 };

@@ -3,7 +3,7 @@ import { systemClock } from "../domain/clock.ts";
 import { createConnections } from "./connections.ts";
 import { runCli } from "./runCli.ts";
 
-// A closed pipe behind `impact usage list | head` is no failure.
+// A closed pipe, as in `impact usage list | head`, is not an error.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {
   if (error.code !== "EPIPE") {
     throw error;

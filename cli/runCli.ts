@@ -5,9 +5,9 @@ import { describeError, EXIT, exitCodeOf } from "./exitCodes.ts";
 import { say } from "./io.ts";
 
 /**
- * Runs one command line to its end.
- * @param args without the program's own name
- * @returns the exit code; every failure has been told on stderr
+ * Runs one command line. Errors are reported on stderr.
+ * @param args the arguments after the program's name
+ * @returns the exit code
  */
 export const runCli = async (args: readonly string[], context: Context): Promise<number> => {
   try {
@@ -15,7 +15,7 @@ export const runCli = async (args: readonly string[], context: Context): Promise
     return EXIT.ok;
   } catch (error) {
     if (error instanceof CommanderError) {
-      // It has said what is wrong itself; help and version come this way too.
+      // Commander has already printed its message; help and version end this way too.
       return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     }
     say(context.io, `impact: ${describeError(error)}`);

@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-// oxlint-disable-next-line architecture/imports -- the schema is no use case: no service could be asked for it.
+// oxlint-disable-next-line architecture/imports -- migrating is not a use case of a service.
 import { migrate } from "../../db/migrate.ts";
 import type { Context } from "../context.ts";
 import { say } from "../io.ts";
@@ -8,7 +8,7 @@ import { printJson } from "../output/print.ts";
 export const addMigrateCommand = (program: Command, { io, connections }: Context): void => {
   program
     .command("migrate")
-    .description("bring the database to this release's schema; safe to run at any time")
+    .description("Migrate the database to this release; safe to repeat")
     .option("--json", "print JSON")
     .action(async ({ json }: { readonly json?: true }) => {
       const { applied } = await migrate(await connections.databaseUrl());
@@ -23,7 +23,7 @@ export const addMigrateCommand = (program: Command, { io, connections }: Context
         io,
         applied.length === 0
           ? "The schema is up to date."
-          : `Migrations applied: ${applied.length}.`,
+          : `Applied ${applied.length} migrations.`,
       );
     });
 };

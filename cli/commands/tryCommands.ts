@@ -5,7 +5,7 @@ import type { Context } from "../context.ts";
 import { CommandError, describeError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
 
-const ANSWER_WITHIN_MS = 15_000;
+const TIMEOUT_MS = 15_000;
 
 type PlantOptions = { readonly key: string; readonly count: number; readonly url?: string };
 
@@ -14,7 +14,7 @@ const findUrl = async ({ connections }: Context): Promise<string> => {
   if (url === undefined) {
     throw new CommandError(
       EXIT.unreachable,
-      "No `npm start` is running with this data folder and PUBLIC_BASE_URL is not set: name the API with --url.",
+      "PUBLIC_BASE_URL is not set, and no `npm start` is running with this data folder. Run `npm start`, or name the API with --url.",
     );
   }
   return url;
@@ -30,42 +30,46 @@ const formatBody = (body: string): string => {
 
 const plant = async (context: Context, { key, count, url }: PlantOptions): Promise<void> => {
   const { io } = context;
-  const address = `${url ?? (await findUrl(context))}/plant/trees`;
+  const endpoint = `${url ?? (await findUrl(context))}/plant/trees`;
   if (key.startsWith(KEY_PREFIX.organization.live)) {
-    say(io, "This is a production key: the registration counts and is billed.");
+    say(io, "Warning: this is a production key, so the registration is billed.");
   }
-  let answer: Response;
+  let response: Response;
   let body: string;
   try {
-    answer = await fetch(address, {
+    response = await fetch(endpoint, {
       method: "POST",
       headers: { Authorization: key, "Content-Type": "application/json" },
       body: JSON.stringify({ count }),
       redirect: "error",
-      signal: AbortSignal.timeout(ANSWER_WITHIN_MS),
+      signal: AbortSignal.timeout(TIMEOUT_MS),
     });
-    body = await answer.text();
+    body = await response.text();
   } catch (error) {
     throw new CommandError(
       EXIT.unreachable,
-      `No answer from ${address}: ${describeError(error)}.`,
+      `No response from ${endpoint}: ${describeError(error)}. Check that the API is running.`,
       { cause: error },
     );
   }
-  say(io, `POST ${address}: ${answer.status} ${answer.statusText}`);
+  say(io, `POST ${endpoint}: ${response.status} ${response.statusText}`);
   io.stdout.write(`${formatBody(body)}\n`);
-  if (!answer.ok) {
-    throw new CommandError(EXIT.failed, "The API refused the request.");
+  if (!response.ok) {
+    throw new CommandError(EXIT.failed, "The API rejected the request.");
   }
 };
 
 export const addTryCommands = (program: Command, context: Context): void => {
-  const attempt = program.command("try").description("requests to the API, as a client makes them");
+  const attempt = program.command("try").description("Send requests to the API as a client does");
   attempt
     .command("plant")
-    .description("register trees and print the answer")
-    .requiredOption("--key <key>", "an API key; a test key costs nothing")
+    .description("Register trees and print the response")
+    .requiredOption("--key <key>", "API key; test keys are never billed")
     .option("--count <n>", "number of trees", parseCount, 1)
-    .option("--url <url>", "the standalone API; the running `npm start`'s by default", parseUrl)
+    .option(
+      "--url <url>",
+      "base URL of the standalone interface (default: the running `npm start`)",
+      parseUrl,
+    )
     .action((options: PlantOptions) => plant(context, options));
 };

@@ -3,17 +3,17 @@ import { createReadStream } from "node:fs";
 import { open, stat } from "node:fs/promises";
 import { createGunzip } from "node:zlib";
 
-/** A line as long as this is no line of a table. */
-const LONGEST_LINE = 1024 * 1024;
+/** A longer line means that the file is not a text file of records. */
+const MAXIMUM_LINE_LENGTH = 1024 * 1024;
 
 export type TextFile = {
   readonly sizeBytes: number;
   readonly modifiedAt: Date;
-  /** Reads the whole file once. */
+  /** Hashes the whole file. */
   readonly sha256: () => Promise<string>;
   /**
-   * Its lines without their ends, in constant memory. Gzip is told by its first bytes.
-   * @param onRead told how many bytes of the file were read so far
+   * Yields the lines without line breaks, in constant memory. Gzip is recognized by its first bytes.
+   * @param onRead called with the number of bytes of the file read so far
    */
   readonly lines: (onRead: (bytes: number) => void) => AsyncIterable<string>;
 };
@@ -48,8 +48,8 @@ async function* splitLines(pieces: AsyncIterable<string>): AsyncGenerator<string
   for await (const piece of pieces) {
     const lines = (rest + piece).split("\n");
     rest = lines.pop() ?? "";
-    if (rest.length > LONGEST_LINE) {
-      throw new Error(`It has a line of more than ${LONGEST_LINE} characters.`);
+    if (rest.length > MAXIMUM_LINE_LENGTH) {
+      throw new Error(`A line has more than ${MAXIMUM_LINE_LENGTH} characters.`);
     }
     for (const line of lines) {
       yield line.endsWith("\r") ? line.slice(0, -1) : line;
@@ -60,7 +60,7 @@ async function* splitLines(pieces: AsyncIterable<string>): AsyncGenerator<string
   }
 }
 
-/** @throws Error of the file system when it cannot be read */
+/** @throws Error of the file system if the file cannot be read */
 export const openTextFile = async (path: string): Promise<TextFile> => {
   const { size, mtime } = await stat(path);
   const compressed = await isGzip(path);

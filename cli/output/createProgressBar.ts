@@ -1,16 +1,15 @@
 import type { Io } from "../io.ts";
 
 const WIDTH = 24;
-/** Often enough to look alive, seldom enough to cost nothing. */
 const REDRAW_MS = 100;
 
 export type ProgressBar = {
   /**
-   * @param done the share that is done, from 0 to 1; null when nobody knows how much there is
-   * @param label what to say beside the bar
+   * @param done the completed share, from 0 to 1; null if the total is unknown
+   * @param label the text after the bar
    */
   readonly update: (done: number | null, label: string) => void;
-  /** Takes the bar away, so that words can be said in its place. */
+  /** Removes the bar, so that messages can be written. */
   readonly clear: () => void;
 };
 
@@ -23,7 +22,7 @@ const draw = (done: number | null, label: string): string => {
   return `[${"#".repeat(filled)}${".".repeat(WIDTH - filled)}] ${percent} %  ${label}`;
 };
 
-/** A line at the bottom of the terminal that tells how far the work has come; silent where stderr is no terminal. */
+/** Creates a progress bar on stderr; it does nothing if stderr is not a terminal. */
 export const createProgressBar = ({ stderr }: Io): ProgressBar => {
   if (stderr.isTTY !== true) {
     return { update: () => undefined, clear: () => undefined };

@@ -7,7 +7,7 @@ import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { DonationTotals } from "../../domain/charities/donations.ts";
 import { formatDollars } from "../../domain/money.ts";
-import { formatInstant } from "./formatTable.ts";
+import { formatTime } from "./formatTable.ts";
 
 /** An organization's donations in one mode, and its donation subscription. */
 type DonationSummary = {
@@ -52,7 +52,7 @@ const describeSubscription = (subscription: DonationSubscription | null): string
   const where = subscriptionId === null ? processor : `${processor} ${subscriptionId}`;
   return activeSince === null
     ? `failed (${where})`
-    : `active since ${formatInstant(activeSince)} (${where})`;
+    : `active since ${formatTime(activeSince)} (${where})`;
 };
 
 export const donationRows = (summaries: readonly DonationSummary[]) =>

@@ -1,26 +1,26 @@
 import stringWidth from "string-width";
 
-/** What a cell may show; null and undefined show as a dash. */
+/** The value of a cell; null and undefined are shown as a dash. */
 export type Cell = string | number | bigint | boolean | Date | null | undefined;
 
-/** Names and messages come from others: none of them may move the cursor or colour the terminal. */
+/** Escapes characters that could control the terminal, because texts come from other parties. */
 const neutralize = (text: string): string =>
   text.replaceAll(
-    // Controls, line separators and invisible direction marks.
+    // Control characters, line separators and bidirectional controls.
     /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu,
     (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`,
   );
 
-/** An instant in UTC, to the second. */
-export const formatInstant = (instant: Date): string =>
-  `${instant.toISOString().slice(0, 19).replace("T", " ")}Z`;
+/** Formats a time in UTC, to the second. */
+export const formatTime = (time: Date): string =>
+  `${time.toISOString().slice(0, 19).replace("T", " ")}Z`;
 
 const formatCell = (cell: Cell): string => {
   if (cell === null || cell === undefined || cell === "") {
     return "-";
   }
   if (cell instanceof Date) {
-    return formatInstant(cell);
+    return formatTime(cell);
   }
   if (typeof cell === "boolean") {
     return cell ? "yes" : "no";
@@ -30,10 +30,7 @@ const formatCell = (cell: Cell): string => {
 
 const isNumeric = (cell: Cell): boolean => typeof cell === "number" || typeof cell === "bigint";
 
-/**
- * Rows in aligned columns under their headings, as plain lines that tools can cut. Columns of numbers are aligned to
- * the right.
- */
+/** Formats rows in aligned columns under their headings; columns of numbers are right-aligned. */
 export const formatTable = (
   headings: readonly string[],
   rows: readonly (readonly Cell[])[],
@@ -62,7 +59,7 @@ export const formatTable = (
     .join("");
 };
 
-/** One record as lines of name and value. */
+/** Formats one record as lines of name and value. */
 export const formatRecord = (fields: Readonly<Record<string, Cell>>): string => {
   const names = Object.keys(fields);
   const width = Math.max(...names.map((name) => name.length));

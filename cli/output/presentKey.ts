@@ -1,7 +1,7 @@
 import type { ApiKey } from "../../db/accounts/apiKeys.ts";
 import type { Cell } from "./formatTable.ts";
 
-/** A key as programs read it; what is shown of the key itself is its hint. */
+/** The JSON form of a key; of the key itself it has only the hint. */
 export const presentKey = (key: ApiKey) => ({
   id: key.id,
   mode: key.mode,

@@ -17,7 +17,7 @@ const program = buildProgram({
   clock: systemClock,
 });
 
-/** The words of every command, groups included. */
+/** Returns the words of every command, including groups. */
 const commandLines = (command: Command, before: readonly string[] = []): readonly string[][] =>
   command.commands.flatMap((inner) => {
     const line = [...before, inner.name()];
@@ -25,7 +25,7 @@ const commandLines = (command: Command, before: readonly string[] = []): readonl
   });
 
 for (const line of commandLines(program)) {
-  test(`impact ${line.join(" ")} --help needs nothing to run`, async (t) => {
+  test(`impact ${line.join(" ")} --help needs no service`, async (t) => {
     const { exitCode, stdout, stderr } = await runImpact([...line, "--help"]);
     t.is(exitCode, 0);
     t.true(stdout.startsWith(`Usage: impact ${line.join(" ")}`));
@@ -33,12 +33,12 @@ for (const line of commandLines(program)) {
   });
 }
 
-test("the help tells the exit codes", async (t) => {
+test("the help lists the exit codes", async (t) => {
   const { stdout } = await runImpact(["--help"]);
-  t.regex(stdout, /Exit codes:\n {2}0 {2}done/u);
+  t.regex(stdout, /Exit codes:\n {2}0 {2}success/u);
 });
 
-const refusesUsage = test.macro({
+const usageError = test.macro({
   exec: async (t, args: readonly string[], message: RegExp) => {
     const { exitCode, stdout, stderr } = await runImpact(args);
     t.is(exitCode, 2);
@@ -50,46 +50,42 @@ const refusesUsage = test.macro({
 
 const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 
-test(refusesUsage, ["frob"], /unknown command 'frob'/u);
-test(refusesUsage, ["org"], /Usage: impact org/u);
-test(refusesUsage, ["org", "shw"], /Did you mean show/u);
-test(refusesUsage, ["org", "create"], /required option '--name <name>'/u);
-test(refusesUsage, ["org", "create", "--name", "  "], /1 to 200 characters/u);
-test(refusesUsage, ["org", "create", "--name", "x".repeat(201)], /1 to 200 characters/u);
-test(refusesUsage, ["org", "create", "--name", "x", "--billing-day", "32"], /day of the month/u);
-test(refusesUsage, ["org", "create", "--name", "x", "--billing-day", "1.5"], /day of the month/u);
-test(refusesUsage, ["org", "create", "--name", "x", "--stripe-customer", "x"], /cus_/u);
+test(usageError, ["frob"], /unknown command 'frob'/u);
+test(usageError, ["org"], /Usage: impact org/u);
+test(usageError, ["org", "shw"], /Did you mean show/u);
+test(usageError, ["org", "create"], /required option '--name <name>'/u);
+test(usageError, ["org", "create", "--name", "  "], /1 to 200 characters/u);
+test(usageError, ["org", "create", "--name", "x".repeat(201)], /1 to 200 characters/u);
+test(usageError, ["org", "create", "--name", "x", "--billing-day", "32"], /day of the month/u);
+test(usageError, ["org", "create", "--name", "x", "--billing-day", "1.5"], /day of the month/u);
+test(usageError, ["org", "create", "--name", "x", "--stripe-customer", "x"], /cus_/u);
 test(
-  refusesUsage,
+  usageError,
   ["org", "create", "--name", "x", "--stripe-subscription", "sub_1"],
   /requires --stripe-customer/u,
 );
-test(refusesUsage, ["org", "show", "12"], /It must be an id/u);
-test(refusesUsage, ["org", "update", ID], /Nothing to change/u);
-test(refusesUsage, ["org", "update", ID, "--fractional", "yes"], /on or off/u);
-test(refusesUsage, ["key", "issue", "--org", ID], /--mode/u);
-test(refusesUsage, ["key", "issue", "--org", ID, "--mode", "prod"], /live or test/u);
-test(refusesUsage, ["usage", "list", "--state", "lost"], /pending, sent, failed/u);
-test(refusesUsage, ["usage", "list", "--limit", "0"], /1 to 100000/u);
-test(refusesUsage, ["usage", "retry"], /Say what to retry/u);
-test(refusesUsage, ["usage", "retry", "1", "--all"], /Say what to retry/u);
-test(refusesUsage, ["usage", "retry", "--all", "--assume", "absent"], /name their ids/u);
-test(refusesUsage, ["usage", "retry", "one"], /meter event or of a registration/u);
-test(refusesUsage, ["usage", "reconcile", "--from", "yesterday"], /a date/u);
-test(
-  refusesUsage,
-  ["usage", "reconcile", "--from", "2025-06-02", "--to", "2025-06-01"],
-  /Nothing/u,
-);
-test(refusesUsage, ["workflow", "list", "--status", "asleep"], /Allowed choices/u);
-test(refusesUsage, ["workflow", "terminate", "x"], /--reason/u);
-test(refusesUsage, ["workflow", "terminate", "x", "--reason", " "], /Give the reason/u);
-test(refusesUsage, ["import", "registrations", "/nonexistent", "--org", ID], /cannot be read/u);
-test(refusesUsage, ["import", "registrations", "/", "--org", ID], /is a folder/u);
-test(refusesUsage, ["try", "plant", "--key", "k", "--count", "0"], /whole number/u);
-test(refusesUsage, ["try", "plant", "--key", "k", "--url", "ftp://x"], /http/u);
+test(usageError, ["org", "show", "12"], /Must be an id/u);
+test(usageError, ["org", "update", ID], /Nothing to change/u);
+test(usageError, ["org", "update", ID, "--fractional", "yes"], /on or off/u);
+test(usageError, ["key", "issue", "--org", ID], /--mode/u);
+test(usageError, ["key", "issue", "--org", ID, "--mode", "prod"], /live or test/u);
+test(usageError, ["usage", "list", "--state", "lost"], /pending, sent, failed/u);
+test(usageError, ["usage", "list", "--limit", "0"], /1 to 100000/u);
+test(usageError, ["usage", "retry"], /Name what to retry/u);
+test(usageError, ["usage", "retry", "1", "--all"], /Name what to retry/u);
+test(usageError, ["usage", "retry", "--all", "--assume", "absent"], /needs the ids/u);
+test(usageError, ["usage", "retry", "one"], /meter event or a registration/u);
+test(usageError, ["usage", "reconcile", "--from", "yesterday"], /a date/u);
+test(usageError, ["usage", "reconcile", "--from", "2025-06-02", "--to", "2025-06-01"], /Nothing/u);
+test(usageError, ["workflow", "list", "--status", "asleep"], /Allowed choices/u);
+test(usageError, ["workflow", "terminate", "x"], /--reason/u);
+test(usageError, ["workflow", "terminate", "x", "--reason", " "], /Give the reason/u);
+test(usageError, ["import", "registrations", "/nonexistent", "--org", ID], /cannot be read/u);
+test(usageError, ["import", "registrations", "/", "--org", ID], /is a folder/u);
+test(usageError, ["try", "plant", "--key", "k", "--count", "0"], /whole number/u);
+test(usageError, ["try", "plant", "--key", "k", "--url", "ftp://x"], /http/u);
 
-test("where nothing runs every command that needs something says so", async (t) => {
+test("without a running service every command that needs it says what to start", async (t) => {
   for (const args of [
     ["org", "list"],
     ["workflow", "list"],
@@ -103,7 +99,7 @@ test("where nothing runs every command that needs something says so", async (t) 
   }
 });
 
-test("a database that is not there is told in a sentence without its password", async (t) => {
+test("an unreachable database is reported in one sentence without its password", async (t) => {
   const { exitCode, stderr } = await runImpact(["org", "list"], {
     env: { DATABASE_URL: "postgres://impact:hunter2@127.0.0.1:1/impact" },
   });
@@ -113,21 +109,21 @@ test("a database that is not there is told in a sentence without its password", 
   t.false(stderr.includes("    at "));
 });
 
-test("Temporal that is not there is told in a sentence", async (t) => {
+test("an unreachable Temporal is reported in one sentence", async (t) => {
   const { exitCode, stderr } = await runImpact(["workflow", "list"], {
     env: { TEMPORAL_ADDRESS: "127.0.0.1:1" },
   });
   t.is(exitCode, 4);
-  t.regex(stderr, /Temporal does not answer/u);
+  t.regex(stderr, /Temporal does not respond/u);
 });
 
-test("a malformed setting is a usage error that names it", async (t) => {
+test("a malformed setting is a usage error that lists it", async (t) => {
   const { exitCode, stderr } = await runImpact(["org", "list"], { env: { PORT: "http" } });
   t.is(exitCode, 2);
   t.regex(stderr, /PORT must be a port number/u);
 });
 
-test("an empty database is refused until it is migrated, which may be done twice", async (t) => {
+test("an empty database is rejected until it is migrated; migrating again changes nothing", async (t) => {
   const env = { DATABASE_URL: await createEmptyDatabase(t) };
   const refused = await runImpact(["org", "list"], { env });
   t.is(refused.exitCode, 1);
@@ -140,7 +136,7 @@ test("an empty database is refused until it is migrated, which may be done twice
   t.is((await runImpact(["org", "list"], { env })).exitCode, 0);
 });
 
-test("a table keeps its columns with wide characters and lets nobody steer the terminal", (t) => {
+test("a table aligns wide characters and escapes control characters", (t) => {
   t.is(
     formatTable(
       ["name", "units"],
@@ -162,22 +158,22 @@ test("a table keeps its columns with wide characters and lets nobody steer the t
 
 const LAUNCHER = fileURLToPath(new URL("../../cli/impact.js", import.meta.url));
 
-test("the installed program starts, and its exit code reaches the shell", async (t) => {
+test("the launcher runs the program and returns its exit code", async (t) => {
   const run = promisify(execFile);
   const { stdout } = await run(process.execPath, [LAUNCHER, "--version"]);
   t.regex(stdout, /^\d+\.\d+\.\d+\n$/u);
   await t.throwsAsync(run(process.execPath, [LAUNCHER, "frob"]), { code: 2 });
 });
 
-test("a reader that closes the pipe early gets no complaint", async (t) => {
+test("a closed output pipe is not an error", async (t) => {
   const child = execFile(process.execPath, [LAUNCHER, "--help"]);
   child.stdout?.destroy();
-  const [complaints, exitCode] = await Promise.all([
+  const [errors, exitCode] = await Promise.all([
     child.stderr?.setEncoding("utf8").toArray(),
     new Promise<number | null>((resolve) => {
       child.on("exit", resolve);
     }),
   ]);
-  t.deepEqual(complaints, []);
+  t.deepEqual(errors, []);
   t.is(exitCode, 0);
 });

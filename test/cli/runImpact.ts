@@ -5,7 +5,6 @@ import { runCli } from "../../cli/runCli.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
 
-/** What a command line led to. */
 export type Run = {
   readonly exitCode: number;
   readonly stdout: string;
@@ -23,7 +22,7 @@ const collect = (): { readonly stream: Writable; readonly text: () => string } =
   return { stream, text: () => chunks.join("") };
 };
 
-/** Runs the program in this process; nothing runs in its data folder. */
+/** Runs the program in this process with a data folder in which no `npm start` runs. */
 export const runImpact = async (
   args: readonly string[],
   {
@@ -54,5 +53,5 @@ export const runImpact = async (
   return { exitCode, stdout: stdout.text(), stderr: stderr.text() };
 };
 
-/** Parses what a command printed for programs. */
+/** Parses the JSON that a command printed. */
 export const readJson = ({ stdout }: Run): unknown => JSON.parse(stdout);

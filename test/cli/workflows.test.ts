@@ -141,7 +141,7 @@ test.serial(
     t.regex(fresh.of("database") ?? "", /^ok: PostgreSQL/u);
     t.regex(fresh.of("clock") ?? "", /^ok/u);
     t.regex(fresh.of("Temporal") ?? "", /^ok/u);
-    t.regex(fresh.of("worker (background)") ?? "", /^wrong: no worker asks/u);
+    t.regex(fresh.of("worker (background)") ?? "", /^wrong: no worker polls/u);
     t.regex(fresh.of("Stripe") ?? "", /^wrong: Stripe has no meter/u);
     t.regex(fresh.of("failed usage") ?? "", /^ok/u);
     const { customerId } = double.control.addSubscriber({});

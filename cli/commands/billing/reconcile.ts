@@ -10,7 +10,7 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
-import { formatInstant } from "../../output/formatTable.ts";
+import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
 
@@ -35,7 +35,7 @@ const chooseSpan = (now: Date, { from, to }: ReconcileOptions): Span => {
   if (start >= end) {
     throw new CommandError(
       EXIT.usage,
-      `--from must be before --to; got ${formatInstant(timeOf(start))} and ${formatInstant(timeOf(end))}.`,
+      `--from must be before --to; got ${formatTime(timeOf(start))} and ${formatTime(timeOf(end))}.`,
     );
   }
   return { start, end };
@@ -148,10 +148,7 @@ export const reconcile = async (
       printDifferences(io, differing);
     }
   }
-  say(
-    io,
-    `Compared from ${formatInstant(timeOf(span.start))} to ${formatInstant(timeOf(span.end))}.`,
-  );
+  say(io, `Compared from ${formatTime(timeOf(span.start))} to ${formatTime(timeOf(span.end))}.`);
   if (span.end > defaultSpan(now).end) {
     say(io, "The processor's sums of the last 15 minutes may be incomplete.");
   }

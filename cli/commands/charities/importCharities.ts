@@ -4,7 +4,7 @@ import type { CharityImport } from "../../../services/charities/importCharities.
 import { importCharities } from "../../../services/charities/importCharities.ts";
 import type { Context } from "../../context.ts";
 import { openTextFile } from "../../input/openTextFile.ts";
-import { unreadableFile } from "../../input/unreadableFile.ts";
+import { unreadableFileError } from "../../input/unreadableFileError.ts";
 import { say } from "../../io.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
@@ -25,7 +25,7 @@ const importFile = async (
   try {
     bar.update(null, `${name}: reading the file`);
     const file = await openTextFile(path).catch((error: unknown) => {
-      throw unreadableFile(path, error);
+      throw unreadableFileError(path, error);
     });
     let bytesRead = 0;
     let bad = 0;

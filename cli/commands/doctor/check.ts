@@ -1,26 +1,26 @@
 import { withTimeout } from "../../../domain/withTimeout.ts";
 import { describeError } from "../../exitCodes.ts";
 
-/** What was found of one thing. `skipped`: it is not set up, or cannot be judged from here. */
+/** The result of one check. `skipped`: the part is not configured or cannot be checked from here. */
 export type Finding = {
   readonly check: string;
   readonly status: "ok" | "wrong" | "skipped";
   readonly detail: string;
 };
 
-export type Verdict = Omit<Finding, "check">;
+export type Result = Omit<Finding, "check">;
 
-export const ok = (detail: string): Verdict => ({ status: "ok", detail });
-export const wrong = (detail: string): Verdict => ({ status: "wrong", detail });
-export const skipped = (detail: string): Verdict => ({ status: "skipped", detail });
+export const ok = (detail: string): Result => ({ status: "ok", detail });
+export const wrong = (detail: string): Result => ({ status: "wrong", detail });
+export const skipped = (detail: string): Result => ({ status: "skipped", detail });
 
-/** Longer than any of the calls takes to give up by itself. */
-const PATIENCE_MS = 15_000;
+/** Longer than the timeout of every single call. */
+const TIMEOUT_MS = 15_000;
 
-/** Looks at one thing, within bounds; whatever is thrown meanwhile is what is wrong with it. */
-export const check = async (name: string, look: () => Promise<Verdict>): Promise<Finding> => {
+/** Runs one check with a timeout; an error that it throws is its finding. */
+export const check = async (name: string, run: () => Promise<Result>): Promise<Finding> => {
   try {
-    return { check: name, ...(await withTimeout(AbortSignal.timeout(PATIENCE_MS), look())) };
+    return { check: name, ...(await withTimeout(AbortSignal.timeout(TIMEOUT_MS), run())) };
   } catch (error) {
     return { check: name, ...wrong(describeError(error)) };
   }

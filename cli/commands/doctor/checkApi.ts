@@ -2,23 +2,25 @@ import type { Context } from "../../context.ts";
 import { check, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
-const ANSWER_WITHIN_MS = 5000;
+const TIMEOUT_MS = 5000;
 
 const checkReady = (name: string, url: string): Promise<Finding> =>
   check(name, async () => {
-    const answer = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(ANSWER_WITHIN_MS) });
-    const body = await answer.text();
-    return answer.ok ? ok(`ready at ${url}`) : wrong(`${url}/readyz: ${answer.status} ${body}`);
+    const response = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(TIMEOUT_MS) });
+    const body = await response.text();
+    return response.ok
+      ? ok(`ready at ${url}`)
+      : wrong(`${url}/readyz returned ${response.status} ${body}`);
   });
 
-/** The two APIs, where a running `npm start` tells their addresses. */
+/** Checks the two APIs of a running `npm start`. */
 export const checkApi = async ({ connections }: Context): Promise<readonly Finding[]> => {
   const started = await connections.running();
   if (!started) {
     return [
       {
         check: "APIs",
-        ...skipped("their addresses are known only of a running `npm start`"),
+        ...skipped("only the APIs of a running `npm start` are checked; use /readyz of others"),
       },
     ];
   }

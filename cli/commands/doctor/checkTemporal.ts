@@ -5,10 +5,10 @@ import type { Context } from "../../context.ts";
 import { check, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
-/** A poll waits for up to 70 s; a worker that has not come back by then is gone. */
+/** A worker's poll takes up to 70 s, so a longer silence means that it has stopped. */
 const POLLED_WITHIN_SECONDS = 90;
 
-/** Temporal's numbers for the two halves of a task queue. */
+/** Temporal's numbers of the task queue types. */
 const QUEUE_TYPES = { workflows: 1, activities: 2 } as const;
 
 const countPollers = async (
@@ -21,7 +21,7 @@ const countPollers = async (
     temporal.workflowService.describeTaskQueue({
       namespace: temporal.options.namespace,
       taskQueue: { name: taskQueue },
-      // oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- the enum is in a package that is not ours to import.
+      // oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- the enum is in a package that we do not depend on.
       taskQueueType,
     }),
   );
@@ -40,15 +40,15 @@ const checkWorkers = ({ connections, clock }: Context, taskQueue: string): Promi
       const pollers = await countPollers(temporal, taskQueue, type, nowSeconds);
       if (pollers === 0) {
         return wrong(
-          `no worker asks for ${name}: start one with \`npm run worker\` or \`npm start\``,
+          `no worker polls for ${name}; start one with \`npm run worker\` or \`npm start\``,
         );
       }
-      counts.push(`${pollers} for ${name}`);
+      counts.push(`${pollers} ${name}`);
     }
-    return ok(`polling: ${counts.join(", ")}`);
+    return ok(`pollers: ${counts.join(", ")}`);
   });
 
-/** Temporal, the namespace and whether a worker takes what is in its queues. */
+/** Checks Temporal, its namespace and that workers poll both task queues. */
 export const checkTemporal = async (context: Context): Promise<readonly Finding[]> => {
   const reachable = await check("Temporal", async () => {
     const temporal = await context.connections.temporal();
@@ -61,7 +61,7 @@ export const checkTemporal = async (context: Context): Promise<readonly Finding[
     workers.push(
       reachable.status === "ok"
         ? await checkWorkers(context, queue)
-        : { check: `worker (${queue})`, ...skipped("needs Temporal") },
+        : { check: `worker (${queue})`, ...skipped("Temporal cannot be reached") },
     );
   }
   return [reachable, ...workers];

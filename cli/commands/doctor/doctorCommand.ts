@@ -10,7 +10,7 @@ import { checkDatabase } from "./checkDatabase.ts";
 import { checkStripe } from "./checkStripe.ts";
 import { checkTemporal } from "./checkTemporal.ts";
 
-/** What the programs are run and tested on. */
+/** The release that the service is tested with. */
 const NODE_MAJOR = 24;
 
 const checkNode = (): Promise<Finding> =>
@@ -19,7 +19,9 @@ const checkNode = (): Promise<Finding> =>
     return Promise.resolve(
       Number.parseInt(node, 10) >= NODE_MAJOR
         ? ok(node)
-        : wrong(`${node}: the service is made for Node ${NODE_MAJOR}; run it through npm`),
+        : wrong(
+            `${node} is too old; the service needs Node ${NODE_MAJOR}. Use \`npm run -s impact\`, which has it`,
+          ),
     );
   });
 
@@ -32,8 +34,8 @@ const checkSettings = ({ connections }: Context): Promise<Finding> =>
     const started = await connections.running();
     const folder = resolve(DATA_DIR);
     const source = started
-      ? `the \`npm start\` of ${folder} (process ${started.pid})`
-      : `no \`npm start\` runs with ${folder}`;
+      ? `\`npm start\` is running with ${folder} (process ${started.pid})`
+      : `no \`npm start\` is running with ${folder}`;
     return ok([source, ...given.map((name) => `${name} is set`)].join("; "));
   });
 
@@ -43,7 +45,7 @@ const diagnose = async (context: Context, { json }: { readonly json?: true }): P
   const findings = [
     await checkNode(),
     settings,
-    // Without settings nothing else can be found.
+    // The other checks need valid settings.
     ...(settings.status === "ok"
       ? (
           await Promise.all([
@@ -64,16 +66,19 @@ const diagnose = async (context: Context, { json }: { readonly json?: true }): P
       findings.map((finding) => [finding.check, finding.status, finding.detail]),
     );
   }
-  const faults = findings.filter(({ status }) => status === "wrong").length;
-  if (faults > 0) {
-    throw new CommandError(EXIT.failed, `${faults} of ${findings.length} checks found a fault.`);
+  const problems = findings.filter(({ status }) => status === "wrong").length;
+  if (problems > 0) {
+    throw new CommandError(
+      EXIT.failed,
+      `${problems} of ${findings.length} checks found a problem.`,
+    );
   }
 };
 
 export const addDoctorCommand = (program: Command, context: Context): void => {
   program
     .command("doctor")
-    .description("check everything the service depends on and say what is wrong")
+    .description("Check everything that the service depends on")
     .option("--json", "print JSON")
     .action((options: { readonly json?: true }) => diagnose(context, options));
 };

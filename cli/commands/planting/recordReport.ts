@@ -6,7 +6,7 @@ import { wakePlantingOrder } from "../../../program/wakePlantingOrder.ts";
 import { reportPlanting } from "../../../services/planting/reportPlanting.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
-import { unreadableFile } from "../../input/unreadableFile.ts";
+import { unreadableFileError } from "../../input/unreadableFileError.ts";
 import { say } from "../../io.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
@@ -44,7 +44,7 @@ const readReport = async ({ stdin }: Context["io"], file: string): Promise<strin
   try {
     return file === "-" ? await text(stdin) : await readFile(file, "utf8");
   } catch (error) {
-    throw unreadableFile(file, error);
+    throw unreadableFileError(file, error);
   }
 };
 

@@ -9,7 +9,7 @@ import { importRegistrations } from "../../../services/registrations/importRegis
 import { parseId, parseMode } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
-import { unreadableFile } from "../../input/unreadableFile.ts";
+import { unreadableFileError } from "../../input/unreadableFileError.ts";
 import { say } from "../../io.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printRecord } from "../../output/print.ts";
@@ -58,7 +58,7 @@ const openFile = async (path: string, { io }: Context): Promise<Source> => {
     if (error instanceof CommandError) {
       throw error;
     }
-    throw unreadableFile(path, error);
+    throw unreadableFileError(path, error);
   }
 };
 

@@ -11,7 +11,7 @@ import { callTemporal } from "../../callTemporal.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, describeError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
-import { formatInstant } from "../../output/formatTable.ts";
+import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
 import { listingQuery, STATUSES } from "./listingQuery.ts";
 import type { WorkflowFilter } from "./listingQuery.ts";
@@ -172,7 +172,7 @@ const terminate = async (
     printJson(io, { workflow_id: workflowId, status: "TERMINATED", reason });
     return;
   }
-  say(io, `${workflowId} was terminated at ${formatInstant(clock.now())}.`);
+  say(io, `${workflowId} was terminated at ${formatTime(clock.now())}.`);
 };
 
 const TERMINATE_HELP = `
