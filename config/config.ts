@@ -4,46 +4,46 @@ import { PARTNER_KINDS, TIMELINE_SHAPES } from "../domain/planting/order.ts";
 const port = (fallback: number) =>
   z
     .string()
-    .regex(/^\d{1,5}$/u, "must be a port number from 0 to 65535 (0 takes any free port)")
+    .regex(/^\d{1,5}$/u, "must be a port number from 0 to 65535 (0 for any free port)")
     .transform(Number)
     .refine((value) => value <= 65_535, "must be a port number from 0 to 65535")
     .default(fallback);
 
-/** A metrics port may also be `off`. */
 const metricsPort = (fallback: number) =>
   z.union([z.literal("off"), port(fallback)], {
     error: "must be a port number from 0 to 65535, or off",
   });
 
-const givenNumber = (minimum: number) =>
+const optionalNumber = (minimum: number) =>
   z
     .string()
     .regex(/^\d{1,9}$/u, "must be a whole number")
     .transform(Number)
     .refine((value) => value >= minimum, `must be at least ${minimum}`);
 
-const wholeNumber = (fallback: number, minimum: number) => givenNumber(minimum).default(fallback);
+const wholeNumber = (fallback: number, minimum: number) =>
+  optionalNumber(minimum).default(fallback);
 
-const webAddress = z
-  .url({ protocol: /^https?$/u, error: "must be an http:// or https:// address" })
-  .transform((address) => address.replace(/\/+$/u, ""));
+const webUrl = z
+  .url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" })
+  .transform((url) => url.replace(/\/+$/u, ""));
 
 const stripePrice = z.string().regex(/^price_\w+$/u, "must be the id of a Stripe price (price_…)");
 
 const secret = z.string().regex(/^[\u0021-\u007E]+$/u, "must be a key without spaces");
 
 const settings = z.object({
-  HOST: z.string().min(1, "must be a host name or an address").default("127.0.0.1"),
+  HOST: z.string().min(1, "must be a host name or an IP address").default("127.0.0.1"),
   PORT: port(8080),
   STORE_PORT: port(8081),
   METRICS_PORT: metricsPort(9464),
   WORKER_METRICS_PORT: metricsPort(9465),
-  PUBLIC_BASE_URL: webAddress.optional(),
+  PUBLIC_BASE_URL: webUrl.optional(),
   DATA_DIR: z.string().min(1, "must be a folder").default("./.data"),
   DATABASE_URL: z
     .url({
       protocol: /^postgres(ql)?$/u,
-      error: "must be a postgres://user:password@host:port/database address",
+      error: "must be a URL like postgres://user:password@host:port/database",
     })
     .optional(),
   DATABASE_POOL_SIZE: wholeNumber(10, 2),
@@ -57,21 +57,21 @@ const settings = z.object({
     .string()
     .regex(/^(sk|rk)_\S+$/u, "must be a Stripe secret or restricted key (sk_… or rk_…)")
     .optional(),
-  STRIPE_API_BASE: webAddress.default("https://api.stripe.com"),
+  STRIPE_API_BASE: webUrl.default("https://api.stripe.com"),
   STRIPE_DONATION_FLAT_PRICE: stripePrice.optional(),
   STRIPE_DONATION_METERED_PRICE: stripePrice.optional(),
   EVERYORG_API_KEY: secret.optional(),
-  EVERYORG_API_BASE: webAddress.default("https://partners.every.org/v0.2"),
+  EVERYORG_API_BASE: webUrl.default("https://partners.every.org/v0.2"),
   CHANGE_PUBLIC_KEY: secret.optional(),
   CHANGE_SECRET_KEY: secret.optional(),
-  CHANGE_API_BASE: webAddress.default("https://api.getchange.io/api/v1"),
+  CHANGE_API_BASE: webUrl.default("https://api.getchange.io/api/v1"),
   PLEDGE_API_KEY: secret.optional(),
-  PLEDGE_API_BASE: webAddress.default("https://api.pledge.to/v1"),
+  PLEDGE_API_BASE: webUrl.default("https://api.pledge.to/v1"),
   PLANTING_PARTNER: z
     .enum(PARTNER_KINDS, { error: `must be one of ${PARTNER_KINDS.join(", ")}` })
     .default("simulated"),
   PLANTING_PARTNER_NAME: z.string().min(1).max(200, "must be a name").optional(),
-  PLANTING_ORDER_INTERVAL_SECONDS: givenNumber(1).optional(),
+  PLANTING_ORDER_INTERVAL_SECONDS: optionalNumber(1).optional(),
   PLANTING_POLL_INTERVAL_SECONDS: wholeNumber(3600, 1),
   PLANTING_CALLBACK_SECRET: z.string().min(32, "must have at least 32 characters").optional(),
   SIMULATED_PLANTING_TIMELINE: z
@@ -84,7 +84,7 @@ const settings = z.object({
     .string()
     .regex(/^tm_\S+$/u, "must be a TreeMapper project key (tm_…)")
     .optional(),
-  TREEMAPPER_API_BASE: webAddress.default("https://dash.treemapper.app/api/v1/public"),
+  TREEMAPPER_API_BASE: webUrl.default("https://dash.treemapper.app/api/v1/public"),
   EMBEDDED_POSTGRES_PORT: port(54_329),
   EMBEDDED_TEMPORAL_PORT: port(7243),
   EMBEDDED_TEMPORAL_UI_PORT: port(8243),
@@ -98,20 +98,20 @@ const settings = z.object({
     .default("auto"),
 });
 
-/** The environment variables that are settings. */
+/** The names of all settings. */
 export const SETTING_NAMES: readonly string[] = Object.keys(settings.shape);
 
-/** The whole configuration, by the names of its environment variables. */
+/** The configuration, by the names of its environment variables. */
 export type Config = Readonly<z.output<typeof settings>>;
 
-/** A setting that cannot be used; the message names every one that is wrong and says what it must be. */
+/** Malformed settings; the message lists each one and what it must be. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
 }
 
 /**
- * Reads the whole configuration once. An empty variable counts as not set.
- * @throws ConfigError when a setting is malformed: nonsense never becomes the default.
+ * Parses the configuration. An empty variable counts as not set.
+ * @throws ConfigError if a setting is malformed; it never falls back to the default
  */
 export const parseConfig = (env: Readonly<Record<string, string | undefined>>): Config => {
   const given = Object.fromEntries(
@@ -120,19 +120,19 @@ export const parseConfig = (env: Readonly<Record<string, string | undefined>>): 
   const result = settings.safeParse(given);
   if (!result.success) {
     const lines = result.error.issues.map(({ path, message }) => `  ${path.join(".")} ${message}`);
-    throw new ConfigError(`These settings cannot be used:\n${lines.join("\n")}`);
+    throw new ConfigError(`Invalid settings:\n${lines.join("\n")}`);
   }
   return Object.freeze(result.data);
 };
 
-/** The environment for a program that we start: ours without the variables that match, and with these. */
+/** Returns the environment of a child process: ours without the variables that match `without`, and with these settings. */
 export const buildChildEnvironment = (
   without: RegExp | null,
-  settingsOfChild: Readonly<Record<string, string>>,
+  childSettings: Readonly<Record<string, string>>,
 ): NodeJS.ProcessEnv => {
-  const kept = Object.entries(process.env).filter(([name]) => without?.test(name) !== true);
-  return { ...Object.fromEntries(kept), ...settingsOfChild };
+  const inherited = Object.entries(process.env).filter(([name]) => without?.test(name) !== true);
+  return { ...Object.fromEntries(inherited), ...childSettings };
 };
 
-/** The configuration of this process. */
+/** Parses the environment of this process. */
 export const readConfig = (): Config => parseConfig(process.env);

@@ -4,8 +4,8 @@ import { systemClock } from "../domain/clock.ts";
 import { createOrganization } from "../services/accounts/createOrganization.ts";
 
 /**
- * Gives an empty database an organization to try things with.
- * @returns null where there are accounts already
+ * Creates a demo organization in an empty database.
+ * @returns null if there are accounts already
  */
 export const createDemoOrganization = async (
   databaseUrl: string,

@@ -1,13 +1,13 @@
 import { z } from "zod";
 
-const fault = z.object({
+const details = z.object({
   code: z.string().optional().catch(undefined),
   message: z.string(),
   stderr: z.string().optional().catch(undefined),
 });
 
-/** What a failed system call, program or connection says about itself. */
-export const errorDetails = (error: unknown): z.output<typeof fault> => {
-  const { data } = fault.safeParse(error);
+/** Returns the details of an error of a system call, a program or a connection. */
+export const errorDetails = (error: unknown): z.output<typeof details> => {
+  const { data } = details.safeParse(error);
   return data ?? { message: String(error) };
 };

@@ -6,11 +6,11 @@ import { StartupError } from "../program/startupError.ts";
 
 const POLL_MS = 100;
 
-/** SQLite's own number for a lock that another connection holds. */
+/** SQLite's error code for a lock that another connection holds. */
 const SQLITE_BUSY = 5;
-const sqliteFault = z.object({ errcode: z.int().optional(), message: z.string() });
+const sqliteError = z.object({ errcode: z.int().optional(), message: z.string() });
 
-/** @returns the lock, or null while another process has it */
+/** @returns the lock, or null if another process holds it */
 const tryToLock = (folder: string): DatabaseSync | null => {
   let lock: DatabaseSync | undefined;
   try {
@@ -19,23 +19,23 @@ const tryToLock = (folder: string): DatabaseSync | null => {
     return lock;
   } catch (error) {
     lock?.close();
-    const { errcode, message } = sqliteFault.parse(error);
+    const { errcode, message } = sqliteError.parse(error);
     if (errcode === SQLITE_BUSY) {
       return null;
     }
     throw new StartupError(
-      `The data folder ${folder} cannot be used: ${message}. Make it yours, or set DATA_DIR to another folder.`,
+      `The data folder ${folder} cannot be used: ${message}. Change its owner, or set DATA_DIR to another folder.`,
       { cause: error },
     );
   }
 };
 
 /**
- * Takes the folder for this process alone. The lock is the kernel's (SQLite's exclusive lock on a file in it), so it
- * ends with the process however that ends, and no id of a dead process can hold it.
- * @param waitMs how long one that is just stopping may take to let go
- * @returns what gives it back
- * @throws StartupError when another process keeps it
+ * Locks the folder for this process. It is a lock of the operating system (SQLite's exclusive lock on a file), so it is
+ * released however the process ends.
+ * @param waitMs how long to wait for a process that is stopping
+ * @returns a function that releases the lock
+ * @throws StartupError if another process holds the lock
  */
 export const lockFolder = async (
   folder: string,
@@ -52,7 +52,7 @@ export const lockFolder = async (
     if (performance.now() > deadline) {
       throw new StartupError(
         `Another \`npm start\` uses the data folder ${folder}. ` +
-          "Stop that one first, or set DATA_DIR to another folder (and other ports) for this one.",
+          "Stop it first, or set DATA_DIR to another folder and use other ports.",
       );
     }
     if (!waiting) {

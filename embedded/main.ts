@@ -5,12 +5,12 @@ import { start } from "./start.ts";
 import type { Start } from "./start.ts";
 
 /*
- * npm start: everything on one machine. `--stop-with-parent` stops it when the process that started it is gone, as npm
- * is after SIGKILL: npm's child would otherwise run on unseen.
+ * npm start: everything on one machine. `--stop-with-parent` stops it when its parent process is gone: if npm is killed
+ * with SIGKILL, its child would otherwise keep running.
  */
 
 const PARENT_POLL_MS = 250;
-const ECHO_MS = 1000;
+const REPEATED_SIGNAL_MS = 1000;
 
 const roles = {
   worker: { name: "worker", module: fileURLToPath(new URL("../worker/main.ts", import.meta.url)) },
@@ -19,31 +19,31 @@ const roles = {
 
 const say = (line: string): void => console.error(line);
 
-/** Resolves with why to stop, when somebody asks for it. */
-const waitForStopRequest = (): Promise<string> =>
+/** Resolves when a signal arrives or the parent process is gone. */
+const shutdownRequested = (): Promise<void> =>
   new Promise((resolve) => {
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-      process.on(signal, () => resolve(signal));
+      process.on(signal, () => resolve());
     }
     if (process.argv.includes("--stop-with-parent")) {
       const parent = process.ppid;
       setInterval(() => {
         if (process.ppid !== parent) {
-          resolve("the process that started this is gone");
+          resolve();
         }
       }, PARENT_POLL_MS).unref();
     }
   });
 
-/** A second Ctrl-C does not wait. The first comes twice, from the terminal and from npm, which passes it on. */
+/** A second Ctrl-C kills everything. The first one arrives twice, from the terminal and forwarded by npm. */
 const forceOnNextSignal = ({ supervisor }: Start): void => {
   const since = performance.now();
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.on(signal, () => {
-      if (performance.now() - since < ECHO_MS) {
+      if (performance.now() - since < REPEATED_SIGNAL_MS) {
         return;
       }
-      say("Stopping everything at once.");
+      say("Killing all processes.");
       process.exitCode = 1;
       void supervisor.killAll();
     });
@@ -53,20 +53,20 @@ const forceOnNextSignal = ({ supervisor }: Start): void => {
 const describe = (error: unknown): string =>
   error instanceof StartupError || error instanceof ConfigError
     ? error.message
-    : `This should not have happened: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`;
+    : `Unexpected error: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`;
 
 const main = async (): Promise<void> => {
-  const stopRequest = waitForStopRequest();
+  const shutdown = shutdownRequested();
   const running = await start(readConfig(), roles, { print: console.log, onProgress: say });
   const failure = await Promise.race([
-    stopRequest.then(() => null),
-    running.up.then(
+    shutdown.then(() => null),
+    running.ready.then(
       () => new Promise<never>(() => {}),
       (error: unknown) => describe(error),
     ),
-    running.supervisor.firstLoss.then(
+    running.supervisor.firstExit.then(
       ({ name, how }) =>
-        `${name} ended unexpectedly (${how}). Stopping the rest; nothing is lost: run npm start again.`,
+        `${name} ended unexpectedly (${how}). Stopping the other processes. No data is lost; run npm start again.`,
     ),
   ]);
   say(failure ?? "Stopping …");
@@ -75,10 +75,10 @@ const main = async (): Promise<void> => {
   }
   forceOnNextSignal(running);
   await running.supervisor.stopAll();
-  await running.leave();
+  await running.release();
 };
 
-// A closed pipe behind `npm start | head` must not keep us from stopping what we started.
+// If the output pipe is closed, as in `npm start | head`, the child processes must still be stopped.
 for (const stream of [process.stdout, process.stderr]) {
   stream.on("error", () => {});
 }
@@ -89,5 +89,5 @@ try {
   say(describe(error));
   process.exitCode = 1;
 }
-// What still listens for signals and watches the parent would keep it alive.
+// The signal handlers would keep the process alive.
 process.exit();

@@ -7,7 +7,7 @@ import type { ProcessIdentity, StopSignals } from "./processIdentity.ts";
 
 type ProcessExit = { readonly code: number | null; readonly signal: NodeJS.Signals | null };
 
-/** A child process that we started and will stop. */
+/** A child process that the supervisor stops. */
 export type ManagedProcess = {
   readonly name: string;
   readonly identity: ProcessIdentity;
@@ -16,17 +16,17 @@ export type ManagedProcess = {
   readonly stop: () => Promise<void>;
 };
 
-/** Where a process is started from: who takes charge of it, who hears of progress, what calls it off. */
 export type StartContext = {
-  /** Is told of each process as soon as it lives, so that it can be found again after a crash of ours. */
+  /** Called as soon as a process runs, so that it can be found again if this process crashes. */
   readonly onSpawn: (child: ManagedProcess) => void;
   readonly onProgress: (line: string) => void;
-  readonly calledOff: AbortSignal;
+  /** Aborts when the start is cancelled. */
+  readonly signal: AbortSignal;
 };
 
 /**
- * Takes charge of a child process that was just spawned.
- * @throws StartupError when it could not be spawned at all
+ * Registers a child process that was just spawned.
+ * @throws StartupError if it could not be spawned
  */
 export const manageProcess = async (
   name: string,
@@ -43,7 +43,7 @@ export const manageProcess = async (
       new Promise<string>((resolve) => {
         child.once("error", ({ message }) => resolve(message));
       }),
-      exited.then(({ code, signal }) => `it ended at once (${code ?? signal})`),
+      exited.then(({ code, signal }) => `it exited immediately (${code ?? signal})`),
     ]);
     throw new StartupError(`${name} could not be started: ${reason}.`);
   }
@@ -59,8 +59,8 @@ export const manageProcess = async (
 };
 
 /**
- * Starts a program that writes its output to a log file; the file of the run before is kept beside it. It gets its own
- * process group, because Ctrl-C on a terminal signals the whole group and would end a database before those who use it.
+ * Starts a program with its output in a log file; the previous log file is renamed. The program gets its own process
+ * group, because Ctrl-C signals the whole group of the terminal and would stop a database before its clients.
  */
 export const spawnWithLog = ({
   name,
@@ -79,11 +79,11 @@ export const spawnWithLog = ({
   readonly stopSignals: StopSignals;
   readonly context: StartContext;
 }): Promise<ManagedProcess> => {
-  context.calledOff.throwIfAborted();
+  context.signal.throwIfAborted();
   try {
     renameSync(logFile, `${logFile}.previous`);
   } catch {
-    // The first run has no log yet.
+    // There is no log before the first run.
   }
   const log = openSync(logFile, "w", 0o600);
   try {
@@ -98,7 +98,7 @@ export const spawnWithLog = ({
   }
 };
 
-/** The last lines of a log, indented for a message. */
+/** Returns the last eight lines of a log, indented for an error message. */
 export const readLogTail = (logFile: string): string =>
   readFileSync(logFile, "utf8")
     .trimEnd()

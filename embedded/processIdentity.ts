@@ -2,10 +2,10 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** A process by its id and its start, because ids are given again to other programs. */
+/** A process by its id and start time, because the system reuses ids. */
 export type ProcessIdentity = { readonly pid: number; readonly startedAt: string };
 
-/** The signals that end a process, in order, and how long each may take before the next one follows. */
+/** The signals that stop a process, in order, and how long to wait after each. */
 export type StopSignals = readonly {
   readonly signal: "SIGINT" | "SIGTERM" | "SIGQUIT";
   readonly waitMs: number;
@@ -16,13 +16,13 @@ const POLL_MS = 25;
 const LAST_RESORT = { signal: "SIGKILL", waitMs: 10_000 } as const;
 
 /**
- * When a process started, on Linux: from /proc, since slim images have no ps. A zombie counts as ended; its parent has
- * only not asked how.
+ * Returns when a process started, on Linux. It reads /proc, because slim images have no ps. A zombie has ended; its parent
+ * has not reaped it.
  */
 const readLinuxStart = (pid: number): string | null => {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    // The program's name stands in parentheses and may hold anything, so fields are counted from the last one.
+    // The program's name is in parentheses and may contain any character, so fields are counted from the last one.
     const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
     const [state, ticks] = [fields[0], fields[19]];
     if (state === "Z" || state === "X" || ticks === undefined) {
@@ -46,7 +46,7 @@ const readPsStart = (pid: number): string | null => {
   }
 };
 
-/** The process that has this id now, or null where none lives. */
+/** Returns the process that currently has this id, or null if there is none. */
 export const identifyProcess = (pid: number): ProcessIdentity | null => {
   const startedAt = process.platform === "linux" ? readLinuxStart(pid) : readPsStart(pid);
   return startedAt === null ? null : { pid, startedAt };
@@ -55,10 +55,7 @@ export const identifyProcess = (pid: number): ProcessIdentity | null => {
 export const isRunning = ({ pid, startedAt }: ProcessIdentity): boolean =>
   identifyProcess(pid)?.startedAt === startedAt;
 
-/**
- * Waits until the process has ended.
- * @returns whether it has, within the time given
- */
+/** @returns whether the process ended within the time */
 const waitForEnd = async (identity: ProcessIdentity, waitMs: number): Promise<boolean> => {
   const deadline = performance.now() + waitMs;
   while (isRunning(identity)) {
@@ -70,7 +67,7 @@ const waitForEnd = async (identity: ProcessIdentity, waitMs: number): Promise<bo
   return true;
 };
 
-/** Ends a process, whether or not it is our child, and waits until it is gone; SIGKILL comes last. */
+/** Stops a process, which need not be a child, and waits until it has ended; SIGKILL is the last resort. */
 export const stopProcess = async (
   identity: ProcessIdentity,
   signals: StopSignals,
@@ -82,7 +79,7 @@ export const stopProcess = async (
     try {
       process.kill(identity.pid, signal);
     } catch (error) {
-      // It may end between the look and the signal; a process of somebody else (EPERM) is not ours to wait for.
+      // It may have ended between the check and the signal. EPERM means that another user's process has the id.
       if (isRunning(identity)) {
         throw error;
       }

@@ -15,7 +15,7 @@ const runFile = z.strictObject({
   storeUrl: z.string(),
 });
 
-/** What a running `npm start` serves, for programs that want to use it. The database address holds its password. */
+/** How other programs reach a running `npm start`. `databaseUrl` contains the password. */
 export type RunFile = Readonly<z.output<typeof runFile>>;
 
 const pathOf = (dataDir: string): string => join(dataDir, "run.json");
@@ -29,7 +29,7 @@ export const writeRunFile = async (dataDir: string, content: RunFile): Promise<v
 export const removeRunFile = (dataDir: string): Promise<void> =>
   rm(pathOf(dataDir), { force: true });
 
-/** What runs with this data folder, or null when nothing does (a file that a crash left behind counts as nothing). */
+/** Returns the run file of a running `npm start`, or null if there is none or it was left by a crash. */
 export const readRunFile = async (dataDir: string): Promise<RunFile | null> => {
   let text: string;
   try {

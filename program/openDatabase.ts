@@ -6,7 +6,7 @@ import { requireCurrentSchema, SchemaMismatchError } from "../db/migrate.ts";
 import { openPool } from "../db/pool.ts";
 import { StartupError } from "./startupError.ts";
 
-/** Where the database is, without its password. */
+/** Returns the database's host and name without its user and password. */
 const nameDatabase = (databaseUrl: string): string => {
   const { host, pathname } = new URL(databaseUrl);
   return `${host}${pathname}`;
@@ -22,9 +22,9 @@ const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): str
 };
 
 /**
- * Opens the database of a program that cannot do without it.
- * @throws StartupError when it is not set or cannot be reached
- * @throws SchemaMismatchError when it is at another release's schema
+ * Opens the main pool.
+ * @throws StartupError if DATABASE_URL is not set or the database cannot be reached
+ * @throws SchemaMismatchError if the schema is of another release
  */
 export const openDatabase = async (
   config: Pick<Config, "DATABASE_URL" | "DATABASE_POOL_SIZE">,
@@ -36,7 +36,7 @@ export const openDatabase = async (
     if (error instanceof SchemaMismatchError || !(error instanceof Error)) {
       throw error;
     }
-    // Of several addresses that refuse, node tells in an error without a message.
+    // If a host has several addresses that all refuse, Node's error has no message.
     const reason = error.message === "" && "code" in error ? String(error.code) : error.message;
     throw new StartupError(
       `The database at ${nameDatabase(databaseUrl)} cannot be used: ${reason}. Check DATABASE_URL.`,
@@ -46,21 +46,21 @@ export const openDatabase = async (
   return openPool(databaseUrl, config.DATABASE_POOL_SIZE);
 };
 
-/** A search takes tens of milliseconds, one for a common word up to a second; three keep a core or two busy. */
-const SEARCHES_AT_ONCE = 3;
-/** Nobody waits for a search any longer. */
+/** A search takes tens of milliseconds, or a second for a common word; three keep one or two cores busy. */
+const CONCURRENT_SEARCHES = 3;
+/** The API's own timeout for a search. */
 const SEARCH_TIMEOUT_MS = 5000;
 
 /**
- * Opens the database for searches of the catalogue, which must not take connections from registrations.
- * @throws StartupError when it is not set
+ * Opens a separate pool for searches of the catalogue, so that they do not use up the connections of registrations.
+ * @throws StartupError if DATABASE_URL is not set
  */
 export const openSearches = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>
-  openPool(requireDatabaseUrl(config), SEARCHES_AT_ONCE, SEARCH_TIMEOUT_MS);
+  openPool(requireDatabaseUrl(config), CONCURRENT_SEARCHES, SEARCH_TIMEOUT_MS);
 
 /**
- * Opens the database for long answers; whether it can be reached shows when there is one.
- * @throws StartupError when it is not set
+ * Opens the pool for streamed lists; it connects on first use.
+ * @throws StartupError if DATABASE_URL is not set
  */
 export const openCopies = (config: Pick<Config, "DATABASE_URL">): CopyPool =>
   openCopyPool(requireDatabaseUrl(config));

@@ -2,8 +2,8 @@ import { once } from "node:events";
 import { createServer } from "node:net";
 
 /**
- * Listens for a moment.
- * @returns the port, which is free again
+ * Binds a port and releases it.
+ * @returns the port, which 0 leaves to the system
  */
 export const probePort = async (host: string, port: number): Promise<number> => {
   const server = createServer();
@@ -13,10 +13,10 @@ export const probePort = async (host: string, port: number): Promise<number> => 
   server.close();
   await once(server, "close");
   if (address === null || typeof address === "string") {
-    throw new TypeError("A TCP server has an address with a port");
+    throw new TypeError("A TCP server has an address with a port.");
   }
   return address.port;
 };
 
-/** A port of the loopback address that nobody uses now. */
+/** Returns a port of the loopback interface that is currently free. */
 export const findFreePort = (): Promise<number> => probePort("127.0.0.1", 0);

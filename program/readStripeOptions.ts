@@ -1,7 +1,7 @@
 import type { Config } from "../config/config.ts";
 import type { StripeOptions } from "../providers/billing/stripe/createStripeProcessor.ts";
 
-/** How to reach Stripe; null where live usage stays in the built-in ledger. */
+/** Returns how to call Stripe; null if live usage goes to the built-in ledger. */
 export const readStripeOptions = ({
   STRIPE_SECRET_KEY: secretKey,
   STRIPE_API_BASE: apiBase,

@@ -5,63 +5,63 @@ import { SchemaMismatchError } from "../db/migrate.ts";
 import { createLogger } from "./createLogger.ts";
 import { StartupError } from "./startupError.ts";
 
-/** A part of the service that runs until it is told to stop. */
+/** A long-lived part of the service. */
 export type RunningPart = {
-  /** Where it can be reached, by what is to be reached there. */
+  /** The URLs that it serves, by name. */
   readonly urls: Readonly<Record<string, string>>;
-  /** Settles with an error when the part ends by itself. */
-  readonly ended?: Promise<never>;
+  /** Rejects if the part cannot continue. */
+  readonly failed?: Promise<never>;
   readonly stop: () => Promise<void>;
 };
 
-/** Resolves when the process is asked to end, by a signal or by the end of the program that started it. */
-const askedToEnd = (): Promise<string> =>
+/** Resolves with the reason when a signal arrives or the parent process exits. */
+const shutdownRequested = (): Promise<string> =>
   new Promise((resolve) => {
     for (const event of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
       process.on(event, () => resolve(event));
     }
-    process.on("disconnect", () => resolve("the end of the parent process"));
+    process.on("disconnect", () => resolve("the parent process exited"));
   });
 
-const isForTheOperator = (error: unknown): error is Error =>
+const isOperatorError = (error: unknown): error is Error =>
   error instanceof ConfigError ||
   error instanceof StartupError ||
   error instanceof SchemaMismatchError;
 
 /**
- * Runs a long-lived program: reads the configuration, starts, tells its parent and its log where it can be reached, and
- * ends in order when asked to. What an operator can mend is told in a sentence on stderr, with exit code 1.
- * @param stopWithinMs the whole of an orderly end; what is not done by then is cut off
+ * Runs a long-lived program: reads the configuration, starts the program, reports its URLs to the parent and the log, and
+ * stops it on request. An error that an operator can fix is one sentence on stderr, with exit code 1.
+ * @param shutdownTimeoutMs after it the process exits, even if not everything has stopped
  */
 export const runProgram = async (
   name: string,
   start: (config: Config, logger: Logger) => Promise<RunningPart>,
-  stopWithinMs: number,
+  shutdownTimeoutMs: number,
 ): Promise<never> => {
   try {
     const config = readConfig();
     const logger = createLogger(config, name);
-    const end = askedToEnd();
-    const { urls, ended, stop } = await start(config, logger);
+    const shutdown = shutdownRequested();
+    const { urls, failed, stop } = await start(config, logger);
     logger.info(urls, "ready");
     process.send?.({ type: "ready", urls });
-    const reason = await (ended ? Promise.race([end, ended]) : end);
+    const reason = await (failed ? Promise.race([shutdown, failed]) : shutdown);
     logger.info({ reason }, "stopping");
     setTimeout(() => {
-      logger.fatal("not everything ended in time");
+      logger.fatal("shutdown timed out");
       logger.flush();
       process.exit(1);
-    }, stopWithinMs).unref();
+    }, shutdownTimeoutMs).unref();
     await stop();
     logger.info("stopped");
     logger.flush();
   } catch (error) {
-    if (!isForTheOperator(error)) {
+    if (!isOperatorError(error)) {
       throw error;
     }
     process.stderr.write(`${error.message}\n`);
     process.exit(1);
   }
-  // Not left to the event loop: Temporal's client retries past a call's deadline, and the channel to a parent stays open.
+  // The event loop would not end: Temporal's client retries past a call's deadline, and the IPC channel stays open.
   process.exit();
 };

@@ -2,8 +2,8 @@ import type { RequestListener } from "node:http";
 import type { Registry } from "prom-client";
 
 /**
- * Answers `/metrics` in Prometheus' text form.
- * @param readMore further metrics in the same form, kept by others in this process
+ * Serves `/metrics` in the Prometheus text format.
+ * @param readMore returns further metrics of this process in the same format
  */
 export const serveMetrics =
   (
@@ -14,7 +14,7 @@ export const serveMetrics =
     if (request.url !== "/metrics") {
       response
         .writeHead(404, { "Content-Type": "text/plain" })
-        .end("The metrics are at /metrics\n");
+        .end("not found; the metrics are at /metrics\n");
       return;
     }
     Promise.all([registry.metrics(), readMore()]).then(

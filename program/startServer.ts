@@ -127,3 +127,7 @@ export const startServer = async (
     close: (deadlineMs) => closeServer(server, deadlineMs),
   };
 };
+
+/** Returns a URL that a browser can open if the server listens on every interface (`0.0.0.0` or `::`). */
+export const browsableUrl = (url: string): string =>
+  url.replace(/^http:\/\/(?:0\.0\.0\.0|::|\[::\])(?=:\d+$)/u, "http://localhost");

@@ -1,4 +1,4 @@
-/** What a program cannot start without; the message says what to do. */
+/** Something that a program needs to start is missing; the message says what to do. */
 export class StartupError extends Error {
   override readonly name = "StartupError";
 }

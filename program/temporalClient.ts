@@ -3,8 +3,8 @@ import { loadClientConnectConfig } from "@temporalio/envconfig";
 import type { ClientConnectConfig } from "@temporalio/envconfig";
 
 /**
- * How to reach Temporal, from Temporal's own environment configuration: `TEMPORAL_ADDRESS` (localhost:7233 by default),
- * `TEMPORAL_NAMESPACE`, `TEMPORAL_API_KEY`, `TEMPORAL_TLS…` and its configuration file.
+ * Reads how to connect to Temporal from Temporal's own environment configuration: `TEMPORAL_ADDRESS` (localhost:7233 by
+ * default), `TEMPORAL_NAMESPACE`, `TEMPORAL_API_KEY`, `TEMPORAL_TLS…` and its configuration file.
  */
 export const readTemporalConfig = (): ClientConnectConfig & { readonly namespace: string } => {
   const { connectionOptions, namespace = "default" } = loadClientConnectConfig();
@@ -12,20 +12,20 @@ export const readTemporalConfig = (): ClientConnectConfig & { readonly namespace
 };
 
 /**
- * Opens a client without connecting, since programs start while Temporal is down. Every call needs a limit
- * (`withTemporalDeadline`): without one it takes 17 s to fail.
- * @param at where it is, when somebody knows better than the configuration
+ * Creates a client that connects on the first call, so that programs can start while Temporal is down. Make every call
+ * with `withTemporalDeadline`: without a deadline it takes 17 s to fail.
+ * @param override replaces the configured server
  */
 export const openTemporalClient = (
-  at: { readonly address?: string; readonly namespace?: string | undefined } = {},
+  override: { readonly address?: string; readonly namespace?: string | undefined } = {},
 ): Client => {
   const {
     connectionOptions: { address: configured, tls, apiKey, metadata },
     namespace,
   } = readTemporalConfig();
-  const address = at.address ?? configured;
+  const address = override.address ?? configured;
   return new Client({
-    namespace: at.namespace ?? namespace,
+    namespace: override.namespace ?? namespace,
     connection: Connection.lazy({
       ...(address === undefined ? {} : { address }),
       ...(tls === undefined ? {} : { tls }),
@@ -34,3 +34,13 @@ export const openTemporalClient = (
     }),
   });
 };
+
+/** Calls Temporal with a timeout. The abort signal is needed because the client retries a call after its deadline. */
+export const withTemporalDeadline = <Result>(
+  temporal: Client,
+  timeoutMs: number,
+  work: () => Promise<Result>,
+): Promise<Result> =>
+  temporal.withAbortSignal(AbortSignal.timeout(timeoutMs), () =>
+    temporal.withDeadline(Date.now() + timeoutMs, work),
+  );

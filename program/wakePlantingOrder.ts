@@ -1,7 +1,7 @@
 import type { Client } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
 import { factsRecordedSignal, plantingOrderWorkflowId } from "../workflows/plantingOrder.ts";
-import { withTemporalDeadline } from "./withTemporalDeadline.ts";
+import { withTemporalDeadline } from "./temporalClient.ts";
 
 /**
  * Signals an order's workflow that facts were recorded. A lost signal only delays it: the facts are stored, and the

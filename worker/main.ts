@@ -112,7 +112,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   return {
     urls: server ? { metrics: server.url } : {},
     // Settles only with an error: the workers resolve after `stop` alone.
-    ended: Promise.race([
+    failed: Promise.race([
       workers.then(() => new Promise<never>(() => undefined)),
       processor.failed,
     ]),

@@ -9,7 +9,7 @@ import { listWaitingStreams } from "../db/billing/usageFacts.ts";
 import type { Clock } from "../domain/clock.ts";
 import { refundIdOf } from "../domain/registrations/refund.ts";
 import { lastSealableSecond } from "../domain/billing/usage.ts";
-import { withTemporalDeadline } from "../program/withTemporalDeadline.ts";
+import { withTemporalDeadline } from "../program/temporalClient.ts";
 import { refund, refundedSignal } from "../workflows/refund.ts";
 import { usageSender, usageSenderWorkflowId, wakeSignal } from "../workflows/usageSender.ts";
 import { createWakeBackoff } from "./wakeBackoff.ts";

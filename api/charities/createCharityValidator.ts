@@ -1,5 +1,5 @@
 import type { Client } from "@temporalio/client";
-import { withTemporalDeadline } from "../../program/withTemporalDeadline.ts";
+import { withTemporalDeadline } from "../../program/temporalClient.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
 import { donation, donationWorkflowId } from "../../workflows/donation.ts";
 import { INTERACTIVE_QUEUE } from "../../workflows/taskQueues.ts";

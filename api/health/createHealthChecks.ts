@@ -2,7 +2,7 @@ import type { Client } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
 import { readServerStatus } from "../../db/serverStatus.ts";
 import { withTimeout } from "../../domain/withTimeout.ts";
-import { withTemporalDeadline } from "../../program/withTemporalDeadline.ts";
+import { withTemporalDeadline } from "../../program/temporalClient.ts";
 import type { HealthChecks } from "./healthEndpoints.ts";
 
 /** Shorter than the usual timeout of a probe, so that the response names the part that failed. */

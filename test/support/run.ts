@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { lockFolder } from "../../embedded/lockFolder.ts";
 import type { StartContext } from "../../embedded/managedProcess.ts";
-import { startPostgres } from "../../embedded/postgres.ts";
+import { startPostgres } from "../../embedded/startPostgres.ts";
 import { StartupError } from "../../program/startupError.ts";
 import { createSupervisor, stopLeftovers } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/temporalCli.ts";
-import { startTemporalServer } from "../../embedded/temporalServer.ts";
+import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 
 /*
  * npm test: gives ava a PostgreSQL and a Temporal server that live as long as the run.
@@ -97,9 +97,9 @@ const main = async (): Promise<number> => {
   await chmod(folder, 0o755);
   const unlock = await lockFolder(folder, 0, () => {});
   const { context, stopAll } = createSupervisor(folder, console.error);
-  const callOff = (): void => void stopAll();
+  const stop = (): void => void stopAll();
   for (const signal of SIGNALS) {
-    process.on(signal, callOff);
+    process.on(signal, stop);
   }
   try {
     const [database, temporal] = await Promise.all([
@@ -107,7 +107,7 @@ const main = async (): Promise<number> => {
       process.env["TEST_TEMPORAL_ADDRESS"] ?? startTemporal(folder, context),
     ]);
     for (const signal of SIGNALS) {
-      process.off(signal, callOff);
+      process.off(signal, stop);
     }
     // Without a handler Ctrl-C would end us before the servers; ava ends by itself.
     process.on("SIGINT", () => {});
@@ -119,7 +119,7 @@ const main = async (): Promise<number> => {
       TMPDIR: scratch,
     });
   } catch (error) {
-    if (context.calledOff.aborted) {
+    if (context.signal.aborted) {
       return 130;
     }
     if (!(error instanceof StartupError)) {

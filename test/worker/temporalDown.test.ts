@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { findFreePort } from "../../program/probePort.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/temporalCli.ts";
-import { startTemporalServer } from "../../embedded/temporalServer.ts";
+import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

@@ -15,7 +15,7 @@ import type { CharityValidation } from "../../domain/charities/charities.ts";
 import type { StreamReport } from "../../services/billing/reconcileUsage.ts";
 import { createSupervisor } from "../../embedded/supervisor.ts";
 import { findTemporalCli } from "../../embedded/temporalCli.ts";
-import { startTemporalServer } from "../../embedded/temporalServer.ts";
+import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
 import { factsRecordedSignal, plantingOrder } from "../../workflows/plantingOrder.ts";
 import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";

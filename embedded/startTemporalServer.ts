@@ -5,7 +5,6 @@ import { findFreePort } from "../program/probePort.ts";
 import { StartupError } from "../program/startupError.ts";
 import { readLogTail, spawnWithLog } from "./managedProcess.ts";
 import type { ManagedProcess, StartContext } from "./managedProcess.ts";
-import { requireFreePort } from "./ports.ts";
 import type { TemporalCli } from "./temporalCli.ts";
 
 export type EmbeddedTemporal = {
@@ -16,18 +15,18 @@ export type EmbeddedTemporal = {
 
 const run = promisify(execFile);
 
-const HOST = "127.0.0.1";
-/** A second usually; a busy machine may take long. */
-const UP_WITHIN_MS = 120_000;
+export const TEMPORAL_HOST = "127.0.0.1";
+/** It usually takes a second; a busy machine may need much longer. */
+const READY_TIMEOUT_MS = 120_000;
 const POLL_MS = 100;
 
-/** Closed workflows stay inspectable for a month; the dev server's own 24 hours are too short for support. */
+/** Closed workflows can be inspected for 30 days; the development server's 24 hours are too short for support. */
 const RETENTION = "720h";
 
 /**
- * The dev server has one history shard whose queue readers poll 20 times a second, so that after a short burst every
- * workflow step waits 50 ms. These lift that (150 ms to 25 ms for a one-activity workflow on two cores) and the request
- * limits meant for a shared cluster.
+ * The development server has one history shard, whose queues are polled 20 times a second, so every workflow step waits
+ * 50 ms after a short burst. These values remove that wait (25 ms instead of 150 ms for a workflow with one activity on
+ * two cores) and the request limits of a shared cluster.
  */
 const DYNAMIC_CONFIG = [
   "history.transferProcessorMaxPollRPS=5000",
@@ -37,7 +36,7 @@ const DYNAMIC_CONFIG = [
   "frontend.namespaceRPS=20000",
 ].flatMap((value) => ["--dynamic-config-value", value]);
 
-/** WAL doubles what a file-backed server manages; `normal` loses nothing when the process is killed. */
+/** WAL doubles the throughput of a file-backed server; `normal` loses nothing if the process is killed. */
 const persistence = (databaseFile: string): string[] => [
   "--db-filename",
   databaseFile,
@@ -47,8 +46,8 @@ const persistence = (databaseFile: string): string[] => [
   "synchronous=normal",
 ];
 
-/** The first call that the server answers also sets the retention. */
-const waitUntilUp = async (
+/** Waits for the first successful call, which also sets the retention. */
+const waitUntilReady = async (
   cli: TemporalCli,
   address: string,
   namespace: string,
@@ -56,27 +55,25 @@ const waitUntilUp = async (
   logFile: string,
 ): Promise<void> => {
   const ended = server.exited.then(() => true);
-  const deadline = performance.now() + UP_WITHIN_MS;
+  const deadline = performance.now() + READY_TIMEOUT_MS;
   const update = ["operator", "namespace", "update", "--retention", RETENTION, "-n", namespace];
-  // A profile or variables that point at another Temporal must not redirect this call.
-  const here = ["--address", address, "--disable-config-env", "--disable-config-file"];
+  // Profiles and environment variables for another Temporal must not redirect this call.
+  const target = ["--address", address, "--disable-config-env", "--disable-config-file"];
   for (;;) {
-    const up = run(cli.path, [...update, ...here], { timeout: 10_000 }).then(
+    const responded = run(cli.path, [...update, ...target], { timeout: 10_000 }).then(
       () => true,
       () => false,
     );
-    if (await Promise.race([ended, up.then(() => false)])) {
-      throw new StartupError(
-        `The Temporal server ended while it started:\n${readLogTail(logFile)}`,
-      );
+    if (await Promise.race([ended, responded.then(() => false)])) {
+      throw new StartupError(`The Temporal server ended during startup:\n${readLogTail(logFile)}`);
     }
-    if (await up) {
+    if (await responded) {
       return;
     }
     if (performance.now() > deadline) {
       await server.stop();
       throw new StartupError(
-        `The Temporal server did not answer within ${UP_WITHIN_MS / 1000} seconds:\n${readLogTail(logFile)}`,
+        `The Temporal server did not respond within ${READY_TIMEOUT_MS / 1000} seconds:\n${readLogTail(logFile)}`,
       );
     }
     await sleep(POLL_MS);
@@ -84,11 +81,12 @@ const waitUntilUp = async (
 };
 
 /**
- * Starts Temporal's development server on the loopback address and waits until it answers.
- * @param databaseFile keeps its state; null keeps it in memory. The server makes the schema of a new file only, so the
- *   name must carry the version
- * @param port 0 takes any free port; `uiPort` likewise, and null starts no web pages
- * @throws StartupError when a port is taken or the server does not come up
+ * Starts Temporal's development server on the loopback interface and waits until it responds.
+ * @param databaseFile stores its state; null for in memory. The server does not migrate an existing file, so the name
+ *   must contain the version
+ * @param port 0 for any free port
+ * @param uiPort 0 for any free port, null for no web UI
+ * @throws StartupError if the server does not start
  */
 export const startTemporalServer = async ({
   cli,
@@ -107,13 +105,9 @@ export const startTemporalServer = async ({
   readonly logFile: string;
   readonly context: StartContext;
 }): Promise<EmbeddedTemporal> => {
-  await requireFreePort(HOST, port, "EMBEDDED_TEMPORAL_PORT", "embedded Temporal server");
-  if (uiPort !== null) {
-    await requireFreePort(HOST, uiPort, "EMBEDDED_TEMPORAL_UI_PORT", "embedded Temporal web UI");
-  }
-  const ownPort = port === 0 ? await findFreePort() : port;
-  const ownUiPort = uiPort === 0 ? await findFreePort() : uiPort;
-  const address = `${HOST}:${ownPort}`;
+  const actualPort = port === 0 ? await findFreePort() : port;
+  const actualUiPort = uiPort === 0 ? await findFreePort() : uiPort;
+  const address = `${TEMPORAL_HOST}:${actualPort}`;
   const server = await spawnWithLog({
     name: "Temporal server",
     command: cli.path,
@@ -122,10 +116,10 @@ export const startTemporalServer = async ({
       "start-dev",
       "--log-level=warn",
       "--log-format=json",
-      `--ip=${HOST}`,
-      `--port=${ownPort}`,
+      `--ip=${TEMPORAL_HOST}`,
+      `--port=${actualPort}`,
       `--namespace=${namespace}`,
-      ...(ownUiPort === null ? ["--headless"] : [`--ui-port=${ownUiPort}`]),
+      ...(actualUiPort === null ? ["--headless"] : [`--ui-port=${actualUiPort}`]),
       ...(databaseFile === null ? [] : persistence(databaseFile)),
       ...DYNAMIC_CONFIG,
     ],
@@ -134,10 +128,10 @@ export const startTemporalServer = async ({
     stopSignals: [{ signal: "SIGTERM", waitMs: 10_000 }],
     context,
   });
-  await waitUntilUp(cli, address, namespace, server, logFile);
+  await waitUntilReady(cli, address, namespace, server, logFile);
   return {
     address,
-    uiUrl: ownUiPort === null ? null : `http://${HOST}:${ownUiPort}`,
+    uiUrl: actualUiPort === null ? null : `http://${TEMPORAL_HOST}:${actualUiPort}`,
     process: server,
   };
 };

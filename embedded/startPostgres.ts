@@ -19,7 +19,7 @@ import { findFreePort } from "../program/probePort.ts";
 import { StartupError } from "../program/startupError.ts";
 import { readLogTail, spawnWithLog } from "./managedProcess.ts";
 import type { ManagedProcess, StartContext } from "./managedProcess.ts";
-import { requireFreePort } from "./ports.ts";
+import { requireFreePort } from "./requireFreePort.ts";
 import { findPostgresBinaries, findServerUser, userMay } from "./postgresBinaries.ts";
 import type { ServerUser } from "./postgresBinaries.ts";
 import { identifyProcess, isRunning, stopProcess } from "./processIdentity.ts";
@@ -33,17 +33,17 @@ const run = promisify(execFile);
 const HOST = "127.0.0.1";
 const ROLE = "impact";
 const DATABASE = "impact";
-/** Crash recovery replays at most max_wal_size before the server answers. */
-const UP_WITHIN_MS = 180_000;
+/** Crash recovery may replay up to max_wal_size before the server accepts connections. */
+const READY_TIMEOUT_MS = 180_000;
 const POLL_MS = 50;
 
-/** SIGINT ends the connections and writes a checkpoint; SIGQUIT leaves that to the next start's recovery. */
+/** SIGINT closes connections and writes a checkpoint; SIGQUIT leaves it to crash recovery at the next start. */
 const STOP_SIGNALS: StopSignals = [
   { signal: "SIGINT", waitMs: 20_000 },
   { signal: "SIGQUIT", waitMs: 5000 },
 ];
 
-/** Nothing of our environment (PGDATA, LC_ALL, …) shall change what the server does. */
+/** The server does not inherit our environment (PGDATA, LC_ALL, …). */
 const ENVIRONMENT = { LC_ALL: "C", PATH: "/usr/bin:/bin" };
 
 const SETTINGS: Readonly<Record<string, string>> = {
@@ -52,16 +52,16 @@ const SETTINGS: Readonly<Record<string, string>> = {
   max_connections: "200",
   shared_buffers: "256MB",
   max_wal_size: "2GB",
-  // Filling each new WAL file with zeros first stops all commits for some 50 ms. Nothing that was committed depends on
-  // it: the flush of a commit writes the file's growth, too.
+  // Zero-filling each new WAL file blocks all commits for about 50 ms. Durability does not depend on it, because the
+  // flush of a commit also writes the file's new size.
   wal_init_zero: "off",
   timezone: "UTC",
   log_timezone: "UTC",
-  // Statements here are short; compiling them costs more than it saves.
+  // The statements are short, so compiling them costs more than it saves.
   jit: "off",
 };
 
-/** For data that a test throws away: what a crash of the machine would lose does not matter. */
+/** For tests, whose data may be lost if the machine crashes. */
 const DISPOSABLE_SETTINGS: Readonly<Record<string, string>> = {
   fsync: "off",
   synchronous_commit: "off",
@@ -69,10 +69,10 @@ const DISPOSABLE_SETTINGS: Readonly<Record<string, string>> = {
 };
 
 /**
- * How the server names its data folder. Where its user may not walk through the folders above (a private home, with us
- * as root), the working directory that we hand over still leads there.
+ * Returns the path by which the server finds its data folder. If its user cannot enter a parent folder (root's home
+ * directory), the inherited working directory still works.
  */
-const nameDataFolder = (data: string, user: ServerUser | null): string => {
+const dataFolderPath = (data: string, user: ServerUser | null): string => {
   if (user === null || userMay(user, "-x", data)) {
     return data;
   }
@@ -81,11 +81,11 @@ const nameDataFolder = (data: string, user: ServerUser | null): string => {
   }
   throw new StartupError(
     `PostgreSQL refuses to run as root, and the user that runs it instead cannot reach ${data}. ` +
-      "Start as another user, or set DATA_DIR to a folder that every user may enter.",
+      "Start as another user, or set DATA_DIR to a folder that every user can enter.",
   );
 };
 
-/** The folder that the server's user owns, so that it can work in it. */
+/** Creates a folder that the server's user owns. */
 const makeFolder = async (folder: string, user: ServerUser | null): Promise<void> => {
   await mkdir(folder, { recursive: true, mode: 0o700 });
   if (user !== null) {
@@ -94,7 +94,7 @@ const makeFolder = async (folder: string, user: ServerUser | null): Promise<void
   await chmod(folder, 0o700);
 };
 
-/** Kept beside the data, readable for the server's user alone. */
+/** Returns the password, which is stored beside the data and readable only for the server's user. */
 const readPassword = async (folder: string, user: ServerUser | null): Promise<string> => {
   const file = join(folder, "password");
   const existing = await readFile(file, "utf8").catch(() => null);
@@ -110,8 +110,8 @@ const readPassword = async (folder: string, user: ServerUser | null): Promise<st
 };
 
 /**
- * Makes the cluster beside its place and moves it there, so that an interrupted first start leaves none half made. It
- * takes a second and is not called off: killing initdb would leave its own child behind.
+ * Creates the cluster in a temporary folder and renames it, so that an interrupted start leaves no partial cluster. It
+ * takes a second and cannot be cancelled, because killing initdb would leave its child process behind.
  */
 const initialize = async (
   folder: string,
@@ -126,13 +126,13 @@ const initialize = async (
     await run(
       initdb,
       [
-        `--pgdata=${nameDataFolder(fresh, user)}`,
+        `--pgdata=${dataFolderPath(fresh, user)}`,
         `--username=${ROLE}`,
         "--pwfile=../password",
         "--auth-host=scram-sha-256",
         "--auth-local=reject",
         "--encoding=UTF8",
-        // The built-in provider sorts alike on every machine, whatever its C library.
+        // The built-in provider sorts the same on every machine, independent of its C library.
         "--locale=C",
         "--locale-provider=builtin",
         "--builtin-locale=C.UTF-8",
@@ -142,14 +142,14 @@ const initialize = async (
   } catch (error) {
     const { message, stderr } = errorDetails(error);
     throw new StartupError(
-      `PostgreSQL's data folder could not be made in ${folder}:\n  ${(stderr ?? message).trim()}`,
+      `PostgreSQL's data folder could not be created in ${folder}:\n  ${(stderr ?? message).trim()}`,
       { cause: error },
     );
   }
   await rename(fresh, data);
 };
 
-/** Whether a process works in this folder, as a PostgreSQL server does in its data. */
+/** Returns whether the process runs in this folder, as a PostgreSQL server does in its data folder. */
 const worksIn = async (pid: number, data: string): Promise<boolean> => {
   if (process.platform === "linux") {
     const folder = await readlink(`/proc/${pid}/cwd`).catch(() => null);
@@ -160,8 +160,8 @@ const worksIn = async (pid: number, data: string): Promise<boolean> => {
 };
 
 /**
- * The caller holds the data folder's lock, so a server that the pid file names is an orphan: it is ended. A file
- * without its server is removed, because PostgreSQL takes any process with that id for the server.
+ * Stops a server that an earlier start left running. The caller holds the data folder's lock, so a running server is an
+ * orphan. A stale pid file is removed, because PostgreSQL would take any process with its id for the server.
  */
 const stopOrphan = async (data: string): Promise<void> => {
   const file = join(data, "postmaster.pid");
@@ -176,7 +176,7 @@ const stopOrphan = async (data: string): Promise<void> => {
   await rm(file, { force: true });
 };
 
-/** @returns a connection, or null while the server takes none yet; any other fault is thrown */
+/** @returns a connection, or null if the server does not accept connections yet */
 const tryToConnect = async (url: string): Promise<Client | null> => {
   const client = new Client({ connectionString: url });
   try {
@@ -184,7 +184,7 @@ const tryToConnect = async (url: string): Promise<Client | null> => {
     return client;
   } catch (error) {
     const { code } = errorDetails(error);
-    // 57P03: it is still starting up, perhaps recovering.
+    // 57P03: the server is starting up or recovering.
     if (code === "ECONNREFUSED" || code === "57P03") {
       return null;
     }
@@ -192,12 +192,12 @@ const tryToConnect = async (url: string): Promise<Client | null> => {
   }
 };
 
-const connectWhenUp = async (
+const connectWhenReady = async (
   url: string,
   server: ManagedProcess,
   logFile: string,
 ): Promise<Client> => {
-  const deadline = performance.now() + UP_WITHIN_MS;
+  const deadline = performance.now() + READY_TIMEOUT_MS;
   while (isRunning(server.identity) && performance.now() < deadline) {
     const client = await tryToConnect(url);
     if (client !== null) {
@@ -205,9 +205,11 @@ const connectWhenUp = async (
     }
     await sleep(POLL_MS);
   }
-  const fault = isRunning(server.identity) ? "did not come up in time" : "ended while it started";
+  const problem = isRunning(server.identity)
+    ? `did not accept connections within ${READY_TIMEOUT_MS / 1000} seconds`
+    : "ended during startup";
   await server.stop();
-  throw new StartupError(`PostgreSQL ${fault}:\n${readLogTail(logFile)}`);
+  throw new StartupError(`PostgreSQL ${problem}:\n${readLogTail(logFile)}`);
 };
 
 const createDatabase = async (client: Client): Promise<void> => {
@@ -218,11 +220,11 @@ const createDatabase = async (client: Client): Promise<void> => {
 };
 
 /**
- * Starts the PostgreSQL of the npm package on the loopback address, with its data in `folder`, and creates the
+ * Starts the PostgreSQL server of the npm package on the loopback interface with its data in `folder`, and creates the
  * database. The caller must hold the lock of `folder`: a server that still runs there is an orphan and is stopped.
- * @param port 0 takes any free port
- * @param disposable trades durability for speed; never for data that matter
- * @throws StartupError when the port is taken, or the server cannot run here
+ * @param port 0 for any free port
+ * @param disposable trades durability for speed, for tests
+ * @throws StartupError if the port is in use or the server cannot run on this machine
  */
 export const startPostgres = async ({
   folder,
@@ -247,7 +249,7 @@ export const startPostgres = async ({
     await initialize(folder, data, binaries.initdb, user);
   }
 
-  const ownPort = port === 0 ? await findFreePort() : port;
+  const actualPort = port === 0 ? await findFreePort() : port;
   const logFile = join(folder, "postgres.log");
   const settings = { ...SETTINGS, ...(disposable ? DISPOSABLE_SETTINGS : {}) };
   const server = await spawnWithLog({
@@ -255,8 +257,8 @@ export const startPostgres = async ({
     command: binaries.postgres,
     args: [
       "-D",
-      nameDataFolder(data, user),
-      ...Object.entries({ ...settings, port: ownPort }).map(
+      dataFolderPath(data, user),
+      ...Object.entries({ ...settings, port: actualPort }).map(
         ([name, value]) => `--${name}=${value}`,
       ),
     ],
@@ -265,13 +267,13 @@ export const startPostgres = async ({
     stopSignals: STOP_SIGNALS,
     context,
   });
-  const address = (database: string): string =>
-    `postgres://${ROLE}:${password}@${HOST}:${ownPort}/${database}`;
-  const client = await connectWhenUp(address("postgres"), server, logFile);
+  const urlOf = (database: string): string =>
+    `postgres://${ROLE}:${password}@${HOST}:${actualPort}/${database}`;
+  const client = await connectWhenReady(urlOf("postgres"), server, logFile);
   try {
     await createDatabase(client);
   } finally {
     await client.end();
   }
-  return { url: address(DATABASE), process: server };
+  return { url: urlOf(DATABASE), process: server };
 };

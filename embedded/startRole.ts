@@ -4,12 +4,12 @@ import { StartupError } from "../program/startupError.ts";
 import { manageProcess } from "./managedProcess.ts";
 import type { ManagedProcess, StartContext } from "./managedProcess.ts";
 
-/** One of our own programs that runs as a child: its name for people and its main module. */
+/** A program of the service that runs as a child process: its display name and main module. */
 export type Role = { readonly name: string; readonly module: string };
 
 export type RunningRole = {
   readonly process: ManagedProcess;
-  /** Where it can be reached, by what is to be reached there; as it says itself when it is up. */
+  /** The URLs that it serves, by name, as it reports them when it is ready. */
   readonly urls: Readonly<Record<string, string>>;
 };
 
@@ -18,21 +18,20 @@ const readyMessage = z.object({
   urls: z.record(z.string(), z.string()),
 });
 
-/** Seconds usually; a busy machine may take long. */
-const UP_WITHIN_MS = 120_000;
+/** It usually takes seconds; a busy machine may need much longer. */
+const READY_TIMEOUT_MS = 120_000;
 
 /**
- * Starts one of our programs and waits until it says over IPC that it is ready. It sees the channel close when we die,
- * whatever kills us, and shuts down then. Its own process group keeps the terminal's Ctrl-C from it, so that it is
- * stopped in its turn.
- * @throws StartupError when it ends or stays silent instead
+ * Starts a program and waits until it reports over IPC that it is ready. If this process dies, the program notices the
+ * closed channel and shuts down. It has its own process group, so that Ctrl-C does not stop it out of order.
+ * @throws StartupError if it exits or does not become ready in time
  */
 export const startRole = async (
   { name, module }: Role,
   environment: NodeJS.ProcessEnv,
   context: StartContext,
 ): Promise<RunningRole> => {
-  context.calledOff.throwIfAborted();
+  context.signal.throwIfAborted();
   const child = fork(module, {
     env: environment,
     detached: true,
@@ -41,14 +40,16 @@ export const startRole = async (
   const process = await manageProcess(
     name,
     child,
-    // The worker gives activities that run 20 seconds to finish.
+    // The worker gives running activities 20 seconds to finish.
     [{ signal: "SIGTERM", waitMs: 30_000 }],
     context,
   );
   const urls = await new Promise<Readonly<Record<string, string>>>((resolve, reject) => {
-    const tooLate = setTimeout(() => {
-      reject(new StartupError(`The ${name} was not ready within ${UP_WITHIN_MS / 1000} seconds.`));
-    }, UP_WITHIN_MS);
+    const timeout = setTimeout(() => {
+      reject(
+        new StartupError(`The ${name} was not ready after ${READY_TIMEOUT_MS / 1000} seconds.`),
+      );
+    }, READY_TIMEOUT_MS);
     child.on("message", (message) => {
       const { data } = readyMessage.safeParse(message);
       if (data !== undefined) {
@@ -58,12 +59,12 @@ export const startRole = async (
     child.once("exit", (code, signal) => {
       reject(
         new StartupError(
-          `The ${name} ended while it started (${signal ?? `exit code ${code}`}); it says above why.`,
+          `The ${name} ended during startup (${signal ?? `exit code ${code}`}); see its output above.`,
         ),
       );
     });
-    child.once("message", () => clearTimeout(tooLate));
-    child.once("exit", () => clearTimeout(tooLate));
+    child.once("message", () => clearTimeout(timeout));
+    child.once("exit", () => clearTimeout(timeout));
   });
   return { process, urls };
 };

@@ -3,8 +3,9 @@ import { StartupError } from "../program/startupError.ts";
 import { errorDetails } from "./errorDetails.ts";
 
 /**
- * Makes sure that a port can be listened on. 0 stands for any free port and always can.
- * @throws StartupError that names the setting to change
+ * Checks that a port can be bound.
+ * @param port 0 for any free port
+ * @throws StartupError with the setting to change
  */
 export const requireFreePort = async (
   host: string,
@@ -19,7 +20,7 @@ export const requireFreePort = async (
     if (code === "EADDRINUSE") {
       throw new StartupError(
         `Port ${port} on ${host} is in use, and the ${purpose} needs it. ` +
-          `Stop the program that uses it, or set ${setting} to another port (0 takes any free one).`,
+          `Stop the program that uses it, or set ${setting} to another port (0 for any free one).`,
         { cause: error },
       );
     }
