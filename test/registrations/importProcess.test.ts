@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createReadStream } from "node:fs";
+import { mkdtemp, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -8,6 +9,7 @@ import type { ExecutionContext } from "ava";
 import { readBooks } from "../support/books.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { eventually } from "../support/programs.ts";
 import { lineOf } from "./importLine.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 
@@ -15,7 +17,7 @@ const test = testWithDatabase();
 
 const MAIN = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
 
-/** A file of lines of which every second one has a key, and every tenth repeats another. */
+/** Writes a file in which every second line has a key and every tenth line repeats another. */
 const writeHistory = async (t: ExecutionContext, count: number): Promise<string> => {
   const folder = await mkdtemp(join(tmpdir(), "impact-import-"));
   t.teardown(() => rm(folder, { recursive: true }));
@@ -37,21 +39,22 @@ const writeHistory = async (t: ExecutionContext, count: number): Promise<string>
   return path;
 };
 
-test("an import that is killed half-way is completed by running it again", async (t) => {
+test("an import that is killed while it writes is completed by running it again", async (t) => {
   const { db, databaseUrl } = t.context;
   const { id } = await createTestOrganization(db);
   const count = 30_000;
   const path = await writeHistory(t, count);
-  const child = spawn(process.execPath, [MAIN, "import", "registrations", path, "--org", id], {
+  const child = spawn(process.execPath, [MAIN, "import", "registrations", "-", "--org", id], {
     env: { ...process.env, DATABASE_URL: databaseUrl },
-    stdio: "ignore",
+    stdio: ["pipe", "ignore", "ignore"],
   });
   t.teardown(() => child.kill("SIGKILL"));
   const exited = once(child, "exit");
-  let before = 0;
-  while (before === 0) {
-    before = (await readBooks(db, id)).registrations;
-  }
+  child.stdin.on("error", () => undefined);
+  // The input ends in the middle and stays open, so the import cannot finish before the kill.
+  const end = Math.floor((await stat(path)).size / 2);
+  createReadStream(path, { end }).pipe(child.stdin, { end: false });
+  await eventually(async () => (await readBooks(db, id)).registrations > 0);
   child.kill("SIGKILL");
   t.deepEqual(await exited, [null, "SIGKILL"]);
   const killed = await readBooks(db, id);
@@ -78,7 +81,7 @@ test("a big file is imported in a small heap", async (t) => {
   const { id } = await createTestOrganization(db);
   const count = 70_000;
   const path = await writeHistory(t, count);
-  // The program itself takes some 35 MB; with every line kept, 60,000 of them did not fit.
+  // The program itself needs about 35 MB; with all lines in memory, 60,000 of them did not fit.
   const child = spawn(
     process.execPath,
     ["--max-old-space-size=56", MAIN, "import", "registrations", path, "--org", id],

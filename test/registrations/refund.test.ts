@@ -9,11 +9,11 @@ const cycle = {
   end: new Date("2026-06-15T00:00:00.000Z"),
 };
 
-/** Stripe's, with three days kept to send the refund in. */
+/** Stripe's maximum age, of which three days are reserved for sending the refund. */
 const ACCEPTED_AGE_MS = 34.5 * 24 * 60 * 60 * 1000;
 const REFUNDABLE_MS = 31.5 * 24 * 60 * 60 * 1000;
 
-const within = { cycle, acceptedAgeMs: ACCEPTED_AGE_MS, now: new Date("2026-05-25T00:00:00.000Z") };
+const window = { cycle, acceptedAgeMs: ACCEPTED_AGE_MS, now: new Date("2026-05-25T00:00:00.000Z") };
 
 const registration = (given: Partial<RefundableRegistration>): RefundableRegistration => ({
   kind: "tree",
@@ -24,14 +24,14 @@ const registration = (given: Partial<RefundableRegistration>): RefundableRegistr
   ...given,
 });
 
-const takesBack = test.macro({
+const refunds = test.macro({
   exec: (t, given: Partial<RefundableRegistration>, requested: number | null, expected: number) => {
-    t.is(decideRefund(registration(given), requested, within), expected);
+    t.is(decideRefund(registration(given), requested, window), expected);
   },
-  title: (title = "") => `a refund takes back ${title}`,
+  title: (title = "") => `a refund returns ${title}`,
 });
 
-const refuses = test.macro({
+const rejects = test.macro({
   exec: (
     t,
     given: Partial<RefundableRegistration>,
@@ -39,28 +39,28 @@ const refuses = test.macro({
     code: ErrorCode,
     message: string,
   ) => {
-    const error = t.throws(() => decideRefund(registration(given), requested, within), {
+    const error = t.throws(() => decideRefund(registration(given), requested, window), {
       instanceOf: DomainError,
     });
     t.is(error?.code, code);
     t.is(error?.message, message);
   },
-  title: (title = "") => `no refund ${title}`,
+  title: (title = "") => `a refund is rejected ${title}`,
 });
 
 const MOST = Number.MAX_SAFE_INTEGER;
 
-test("all units when none are named", takesBack, {}, null, 10);
-test("all that remain when none are named", takesBack, { refundedCount: 9 }, null, 1);
-test("one unit", takesBack, {}, 1, 1);
-test("as many as were registered", takesBack, {}, 10, 10);
-test("as many as remain", takesBack, { refundedCount: 4 }, 6, 6);
-test("as many as can be registered", takesBack, { count: MOST }, null, MOST);
-test("the last of as many as can be", takesBack, { count: MOST, refundedCount: MOST - 1 }, 1, 1);
-test("units of the cycle's first millisecond", takesBack, { createdAt: cycle.start }, null, 10);
+test("all units if no count is given", refunds, {}, null, 10);
+test("all remaining units if no count is given", refunds, { refundedCount: 9 }, null, 1);
+test("one unit", refunds, {}, 1, 1);
+test("the registered count", refunds, {}, 10, 10);
+test("the remaining count", refunds, { refundedCount: 4 }, 6, 6);
+test("the largest count", refunds, { count: MOST }, null, MOST);
+test("the last unit of the largest count", refunds, { count: MOST, refundedCount: MOST - 1 }, 1, 1);
+test("units of the cycle's first millisecond", refunds, { createdAt: cycle.start }, null, 10);
 test(
   "units of the cycle's last millisecond",
-  takesBack,
+  refunds,
   { createdAt: new Date(cycle.end.getTime() - 1) },
   null,
   10,
@@ -71,24 +71,24 @@ const FULLY = "tree registration is already fully refunded";
 const NO_USAGE = "bottle registration predates the enhanced refund system: no usage record on file";
 
 test(
-  "a millisecond before the cycle",
-  refuses,
+  "one millisecond before the cycle",
+  rejects,
   { createdAt: new Date(cycle.start.getTime() - 1) },
   null,
   "outside_billing_cycle",
   OUTSIDE,
 );
 test(
-  "at the first millisecond after the cycle",
-  refuses,
+  "in the first millisecond after the cycle",
+  rejects,
   { createdAt: cycle.end },
   1,
   "outside_billing_cycle",
   OUTSIDE,
 );
 test(
-  "outside the cycle, however much is asked for or left",
-  refuses,
+  "outside the cycle, whatever the counts",
+  rejects,
   { createdAt: cycle.end, refundedCount: 10 },
   11,
   "outside_billing_cycle",
@@ -96,25 +96,25 @@ test(
 );
 test(
   "without usage, whatever else is wrong",
-  refuses,
+  rejects,
   { kind: "bottle", hasUsage: false, createdAt: cycle.end, refundedCount: 10 },
   11,
   "usage_not_on_file",
   NO_USAGE,
 );
-test("when nothing is left", refuses, { refundedCount: 10 }, null, "request_invalid", FULLY);
-test("of one when nothing is left", refuses, { refundedCount: 10 }, 1, "request_invalid", FULLY);
+test("if no units remain", rejects, { refundedCount: 10 }, null, "request_invalid", FULLY);
+test("of one unit if no units remain", rejects, { refundedCount: 10 }, 1, "request_invalid", FULLY);
 test(
-  "of one more than remain",
-  refuses,
+  "of one unit more than remain",
+  rejects,
   { refundedCount: 4 },
   7,
   "request_invalid",
   "count: only 6 can still be refunded",
 );
 test(
-  "of one more than remain of as many as can be",
-  refuses,
+  "of one unit more than remain of the largest count",
+  rejects,
   { count: MOST, refundedCount: 1 },
   MOST,
   "request_invalid",
@@ -122,7 +122,7 @@ test(
 );
 
 const atAge = test.macro({
-  exec: (t, ageMs: number, acceptedAgeMs: number | null, isRefused: boolean) => {
+  exec: (t, ageMs: number, acceptedAgeMs: number | null, isRejected: boolean) => {
     const now = new Date("2026-12-01T00:00:00.000Z");
     const year = {
       start: new Date("2026-01-01T00:00:00.000Z"),
@@ -134,7 +134,7 @@ const atAge = test.macro({
         acceptedAgeMs,
         now,
       });
-    if (isRefused) {
+    if (isRejected) {
       const error = t.throws(refund, { instanceOf: DomainError });
       t.is(error?.code, "outside_billing_cycle");
       t.regex(error?.message ?? "", /too old/u);
@@ -142,19 +142,25 @@ const atAge = test.macro({
       t.is(refund(), 10);
     }
   },
-  title: (title = "") => `in a billing period of a year a registration ${title}`,
+  title: (title = "") => `in a billing period of a year, ${title}`,
 });
 
 test(
-  "that Stripe takes back for three days more is refunded",
+  "a registration three days younger than Stripe's maximum age is refunded",
   atAge,
   REFUNDABLE_MS,
   ACCEPTED_AGE_MS,
   false,
 );
-test("a millisecond older is not", atAge, REFUNDABLE_MS + 1, ACCEPTED_AGE_MS, true);
 test(
-  "of any age is refunded where the processor takes any",
+  "a registration one millisecond older is rejected",
+  atAge,
+  REFUNDABLE_MS + 1,
+  ACCEPTED_AGE_MS,
+  true,
+);
+test(
+  "a registration of any age is refunded if the processor has no maximum",
   atAge,
   10 * REFUNDABLE_MS,
   null,

@@ -8,7 +8,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 const test = testWithDatabase();
 const forBothKinds = eachKind(test);
 
-forBothKinds("a refund takes back the whole registration and says so", async (t, kind) => {
+forBothKinds("a refund without a count refunds the whole registration", async (t, kind) => {
   const { path, refundPath, total, month, refunded } = KIND_NAMES[kind];
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
@@ -37,23 +37,26 @@ forBothKinds("a refund takes back the whole registration and says so", async (t,
   t.deepEqual(registrationsIn(list.body, kind), [{ ...registration, refunded: true }]);
 });
 
-forBothKinds("partial refunds add up, and no more than remains is refunded", async (t, kind) => {
-  const { path, refundPath, total, refunded } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
-  const id = idIn((await call("POST", path, { key, body: { count: 10 } })).body, kind);
-  const refund = (count?: number) =>
-    call("POST", refundPath, { key, body: { id, ...(count === undefined ? {} : { count }) } });
+forBothKinds(
+  "partial refunds add up, and a refund of more than remains is rejected",
+  async (t, kind) => {
+    const { path, refundPath, total, refunded } = KIND_NAMES[kind];
+    const { call } = await startStandaloneApi(t, t.context);
+    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+    const id = idIn((await call("POST", path, { key, body: { count: 10 } })).body, kind);
+    const refund = (count?: number) =>
+      call("POST", refundPath, { key, body: { id, ...(count === undefined ? {} : { count }) } });
 
-  t.like((await refund(4)).body, { [refunded]: 4, [total]: 6 });
-  const tooMany = await refund(7);
-  t.is(tooMany.status, 400);
-  t.regex(String(tooMany.body["error"]), /^count: /u);
-  t.like((await refund(1)).body, { [refunded]: 1, [total]: 5 });
-  t.like((await refund()).body, { [refunded]: 5, [total]: 0 });
-  t.is((await refund()).status, 400);
-  t.is((await call("GET", path, { key })).body[total], 0);
-});
+    t.like((await refund(4)).body, { [refunded]: 4, [total]: 6 });
+    const tooMany = await refund(7);
+    t.is(tooMany.status, 400);
+    t.regex(String(tooMany.body["error"]), /^count: /u);
+    t.like((await refund(1)).body, { [refunded]: 1, [total]: 5 });
+    t.like((await refund()).body, { [refunded]: 5, [total]: 0 });
+    t.is((await refund()).status, 400);
+    t.is((await call("GET", path, { key })).body[total], 0);
+  },
+);
 
 test("concurrent partial refunds never exceed the count", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
@@ -61,18 +64,18 @@ test("concurrent partial refunds never exceed the count", async (t) => {
   const created = await call("POST", "/plant/trees", { key, body: { count: 10 } });
   const id = idIn(created.body, "tree");
 
-  const answers = await Promise.all(
+  const responses = await Promise.all(
     Array.from({ length: 20 }, () =>
       call("POST", "/refund/trees", { key, body: { id, count: 3 } }),
     ),
   );
 
-  t.is(answers.filter(({ status }) => status === 200).length, 3);
-  t.is(answers.filter(({ status }) => status === 400).length, 17);
+  t.is(responses.filter(({ status }) => status === 200).length, 3);
+  t.is(responses.filter(({ status }) => status === 400).length, 17);
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 1);
 });
 
-forBothKinds("what the key does not own in its mode is not found", async (t, kind) => {
+forBothKinds("a registration of another account, mode or kind is not found", async (t, kind) => {
   const { path, refundPath, total } = KIND_NAMES[kind];
   const { call } = await startStandaloneApi(t, t.context);
   const owner = await createTestOrganization(t.context.db);
@@ -104,12 +107,12 @@ forBothKinds("a registration of an earlier billing cycle is a 403", async (t, ki
   const within = idIn((await call("POST", path, { key, body: { count: 1 } })).body, kind);
   clock.set("2026-04-14T23:59:59.999Z");
 
-  const refused = await call("POST", refundPath, { key, body: { id: before } });
-  const taken = await call("POST", refundPath, { key, body: { id: within } });
+  const rejected = await call("POST", refundPath, { key, body: { id: before } });
+  const accepted = await call("POST", refundPath, { key, body: { id: within } });
 
-  t.is(refused.status, 403);
-  t.regex(String(refused.body["error"]), /billing cycle/u);
-  t.is(taken.status, 200);
+  t.is(rejected.status, 403);
+  t.regex(String(rejected.body["error"]), /billing cycle/u);
+  t.is(accepted.status, 200);
 });
 
 forBothKinds("a registration without a usage record is a 400", async (t, kind) => {
@@ -128,7 +131,7 @@ forBothKinds("a registration without a usage record is a 400", async (t, kind) =
   t.regex(String(body["error"]), /no usage record on file/u);
 });
 
-test("a refund keeps the idempotency key: a replay shows the record as it is now", async (t) => {
+test("a replay after a refund returns the record as it is now", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   const body = { count: 2, idempotency_key: "k" };

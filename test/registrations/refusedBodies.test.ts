@@ -11,7 +11,7 @@ const nested = (levels: number): unknown => (levels === 0 ? 1 : { in: nested(lev
 const COUNT = "must be an integer from 1 to 9007199254740991";
 const UNICODE = "must be well-formed Unicode without NUL characters";
 
-/** What is wrong, the body, and the whole message. A string is sent as it is. */
+/** The problem, the body and the whole message. A string is sent unchanged. */
 const REGISTRATIONS: readonly (readonly [string, unknown, string | RegExp])[] = [
   ["no body", undefined, "count: required"],
   ["no count", {}, "count: required"],
@@ -83,18 +83,18 @@ const REGISTRATIONS: readonly (readonly [string, unknown, string | RegExp])[] = 
     "metadata.a: must be a finite number",
   ],
   [
-    "a prototype in metadata",
+    "__proto__ in metadata",
     '{"count":1,"metadata":{"__proto__":{"a":1}}}',
     /^the body is not a valid JSON object: /u,
   ],
   [
-    "a prototype as a field",
+    "__proto__ as a field",
     '{"count":1,"__proto__":{"idempotency_key":"k"}}',
     /^the body is not a valid JSON object: /u,
   ],
   ["an unknown field", { count: 1, idempotencykey: "k" }, "idempotencykey: unknown field"],
   [
-    "several things at once",
+    "several problems",
     { count: 0, attribution: 1, quantity: 2, foo: 3 },
     `count: ${COUNT}; attribution: must be a string; quantity: unknown field; foo: unknown field`,
   ],
@@ -102,8 +102,8 @@ const REGISTRATIONS: readonly (readonly [string, unknown, string | RegExp])[] = 
   ["a list of objects as body", [{ count: 1 }], "the body must be a JSON object"],
   ["a number as body", "7", /^the body is not a valid JSON object: /u],
   ["null as body", "null", /^the body is not a valid JSON object: /u],
-  ["half a body", '{"count":', /^the body is not a valid JSON object: /u],
-  ["a comma too many", '{"count":1,}', /^the body is not a valid JSON object: /u],
+  ["an incomplete body", '{"count":', /^the body is not a valid JSON object: /u],
+  ["a trailing comma", '{"count":1,}', /^the body is not a valid JSON object: /u],
   ["a body deeper than any stack", "[".repeat(60_000), /^the body is not a valid JSON object: /u],
   [
     "deep metadata that is complete",
@@ -112,29 +112,32 @@ const REGISTRATIONS: readonly (readonly [string, unknown, string | RegExp])[] = 
   ],
 ];
 
-forBothKinds("bad registrations are refused by name and record nothing", async (t, kind) => {
-  const { path, total } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
-  for (const [wrong, given, message] of REGISTRATIONS) {
-    const { status, body } = await call("POST", path, {
-      key,
-      ...(given === undefined ? {} : { body: given }),
-    });
+forBothKinds(
+  "invalid registrations are rejected by field name and record nothing",
+  async (t, kind) => {
+    const { path, total } = KIND_NAMES[kind];
+    const { call } = await startStandaloneApi(t, t.context);
+    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+    for (const [wrong, given, message] of REGISTRATIONS) {
+      const { status, body } = await call("POST", path, {
+        key,
+        ...(given === undefined ? {} : { body: given }),
+      });
 
-    t.is(status, 400, wrong);
-    if (typeof message === "string") {
-      t.is(body["error"], message, wrong);
-    } else {
-      t.regex(String(body["error"]), message, wrong);
+      t.is(status, 400, wrong);
+      if (typeof message === "string") {
+        t.is(body["error"], message, wrong);
+      } else {
+        t.regex(String(body["error"]), message, wrong);
+      }
     }
-  }
-  t.is((await call("GET", path, { key })).body[total], 0);
-});
+    t.is((await call("GET", path, { key })).body[total], 0);
+  },
+);
 
 const UUID = "00000000-0000-4000-8000-000000000000";
 
-forBothKinds("bad refunds are refused by name", async (t, kind) => {
+forBothKinds("invalid refunds are rejected by field name", async (t, kind) => {
   const { refundPath, idRequired } = KIND_NAMES[kind];
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
@@ -169,7 +172,7 @@ forBothKinds("bad refunds are refused by name", async (t, kind) => {
 
 const DATE = "must be a calendar date in the form YYYY-MM-DD";
 
-forBothKinds("bad filters are refused by name", async (t, kind) => {
+forBothKinds("invalid filters are rejected by parameter name", async (t, kind) => {
   const { path } = KIND_NAMES[kind];
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
@@ -216,7 +219,7 @@ forBothKinds("bad filters are refused by name", async (t, kind) => {
   }
 });
 
-test("a parameter of the query of a POST is refused: it belongs in the body", async (t) => {
+test("query parameters of a POST are rejected, since they belong in the body", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
 
@@ -229,7 +232,7 @@ test("a parameter of the query of a POST is refused: it belongs in the body", as
   t.is(body["error"], "idempotency_key: unknown parameter");
 });
 
-test("what is just within the limits is taken and comes back unchanged", async (t) => {
+test("values at their limits are accepted and returned unchanged", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   const given = {

@@ -15,14 +15,14 @@ const createWriter = ({ db }: DatabaseContext) =>
 const createWriters = (context: DatabaseContext) =>
   [createWriter(context), createWriter(context)] as const;
 
-test("requests that are written together are answered as if each had been alone, in order", async (t) => {
+test("registrations of one batch get the totals as if each had been written alone, in order", async (t) => {
   const writer = createWriter(t.context);
   const [one, two] = [
     await createTestOrganization(t.context.db),
     await createTestOrganization(t.context.db),
   ];
 
-  const answers = await Promise.all([
+  const results = await Promise.all([
     writer.register(registrationOf(one.id, { count: 5 })),
     writer.register(registrationOf(two.id, { count: 100 })),
     writer.register(registrationOf(one.id, { count: 7 })),
@@ -31,16 +31,16 @@ test("requests that are written together are answered as if each had been alone,
   ]);
 
   t.deepEqual(
-    answers.map(({ totals }) => totals),
+    results.map(({ totals }) => totals),
     [5, 100, 12, 1000, 13].map((total) => ({ all: total, month: total })),
   );
 });
 
-test("200 parallel registrations with one key, in two processes' writers, make one record and one unit of usage", async (t) => {
+test("200 parallel registrations with one key, in two writers, make one record and one usage fact", async (t) => {
   const writers = createWriters(t.context);
   const { id } = await createTestOrganization(t.context.db);
 
-  const answers = await Promise.all(
+  const results = await Promise.all(
     Array.from({ length: 200 }, (_, index) =>
       writers[index % 2 === 0 ? 0 : 1].register(
         registrationOf(id, { idempotencyKey: "once", count: index + 1 }),
@@ -48,9 +48,9 @@ test("200 parallel registrations with one key, in two processes' writers, make o
     ),
   );
 
-  const [first] = answers;
-  t.true(answers.every((answer) => answer.registration.id === first?.registration.id));
-  t.is(answers.filter((answer) => !answer.replayed).length, 1);
+  const [first] = results;
+  t.true(results.every((result) => result.registration.id === first?.registration.id));
+  t.is(results.filter((result) => !result.replayed).length, 1);
   const books = await readBooks(t.context.db, id);
   t.is(books.registrations, 1);
   t.is(books.facts, 1);
@@ -65,18 +65,18 @@ test("two batches that share keys in opposite orders both succeed", async (t) =>
 
   for (let round = 0; round < 5; round += 1) {
     const ordered = keys.map((key) => `${key}-${round}`);
-    const answers = await Promise.all([
+    const results = await Promise.all([
       ...ordered.map((key) => writers[0].register(registrationOf(id, { idempotencyKey: key }))),
       ...ordered
         .toReversed()
         .map((key) => writers[1].register(registrationOf(id, { idempotencyKey: key }))),
     ]);
-    t.is(answers.filter((answer) => answer.replayed).length, keys.length);
+    t.is(results.filter((result) => result.replayed).length, keys.length);
   }
   t.is((await readBooks(t.context.db, id)).registrations, 5 * keys.length);
 });
 
-test("a row that the database refuses fails alone; the rest of its batch is recorded", async (t) => {
+test("a row that the database rejects fails alone; the rest of its batch is recorded", async (t) => {
   const writer = createWriter(t.context);
   const [full, other] = [
     await createTestOrganization(t.context.db),
@@ -84,24 +84,24 @@ test("a row that the database refuses fails alone; the rest of its batch is reco
   ];
   await writer.register(registrationOf(full.id, { count: Number.MAX_SAFE_INTEGER }));
 
-  const answers = await Promise.allSettled([
+  const results = await Promise.allSettled([
     ...Array.from({ length: 10 }, () => writer.register(registrationOf(other.id))),
     writer.register(registrationOf(full.id, { count: 1 })),
     ...Array.from({ length: 10 }, () => writer.register(registrationOf(other.id))),
   ]);
 
-  const refused = answers.filter((answer) => answer.status === "rejected");
-  t.is(refused.length, 1);
-  t.true(refused[0]?.reason instanceof DomainError);
-  t.regex(String(refused[0]?.reason), /count/u);
+  const rejected = results.filter((result) => result.status === "rejected");
+  t.is(rejected.length, 1);
+  t.true(rejected[0]?.reason instanceof DomainError);
+  t.regex(String(rejected[0]?.reason), /count/u);
   t.deepEqual(
-    answers.flatMap((answer) => (answer.status === "fulfilled" ? [answer.value.totals.all] : [])),
+    results.flatMap((result) => (result.status === "fulfilled" ? [result.value.totals.all] : [])),
     Array.from({ length: 20 }, (_, index) => index + 1),
   );
   t.is((await readBooks(t.context.db, full.id)).total, BigInt(Number.MAX_SAFE_INTEGER));
 });
 
-test("whose total is full is written apart for a while and costs the others no batch of theirs", async (t) => {
+test("entries of an owner whose total is full do not split the batches of other owners", async (t) => {
   const batches: number[] = [];
   const writer = createRegistrationWriter({
     db: t.context.db,
@@ -118,7 +118,7 @@ test("whose total is full is written apart for a while and costs the others no b
   await t.throwsAsync(writer.register(registrationOf(full.id)), { instanceOf: DomainError });
   batches.length = 0;
 
-  const answers = await Promise.allSettled(
+  const results = await Promise.allSettled(
     Array.from({ length: 20 }, () => [
       writer.register(registrationOf(other.id)),
       writer.register(registrationOf(full.id)),
@@ -126,12 +126,12 @@ test("whose total is full is written apart for a while and costs the others no b
   );
   const replayed = await writer.register(registrationOf(full.id, { idempotencyKey: "all" }));
 
-  t.is(answers.filter(({ status }) => status === "rejected").length, 20);
+  t.is(results.filter(({ status }) => status === "rejected").length, 20);
   t.deepEqual(batches, [20, 1]);
   t.true(replayed.replayed);
 });
 
-test("a count of more digits than the processor takes makes several facts that add up to it", async (t) => {
+test("a count with more digits than the processor accepts makes several facts that add up to it", async (t) => {
   const writer = createWriter(t.context);
   const { id } = await createTestOrganization(t.context.db);
 
@@ -142,7 +142,7 @@ test("a count of more digits than the processor takes makes several facts that a
   t.is(books.usage, BigInt(Number.MAX_SAFE_INTEGER));
 });
 
-test("when more is waiting than fits, a request is refused at once and nothing of it is recorded", async (t) => {
+test("a request beyond the maximum queue length is rejected immediately and records nothing", async (t) => {
   const writer = createRegistrationWriter({
     db: t.context.db,
     clock: systemClock,
@@ -158,7 +158,7 @@ test("when more is waiting than fits, a request is refused at once and nothing o
   t.is((await readBooks(t.context.db, id)).registrations, 3);
 });
 
-test("a replay of another process's record that is still being committed waits for it", async (t) => {
+test("a replay waits for another writer that is still committing the original", async (t) => {
   const { db } = t.context;
   const { id } = await createTestOrganization(db);
   const entry = registrationOf(id, { idempotencyKey: "shared", count: 3 });
@@ -166,10 +166,10 @@ test("a replay of another process's record that is still being committed waits f
 
   for (let round = 0; round < 20; round += 1) {
     const idempotencyKey = `shared-${round}`;
-    const answers = await Promise.all(
+    const results = await Promise.all(
       writers.map((writer) => writer.register({ ...entry, idempotencyKey })),
     );
-    t.is(new Set(answers.map(({ registration }) => registration.id)).size, 1);
+    t.is(new Set(results.map(({ registration }) => registration.id)).size, 1);
   }
   const books = await readBooks(db, id);
   t.is(books.registrations, 20);

@@ -1,4 +1,5 @@
-import { DomainError } from "../../domain/errors.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -9,61 +10,67 @@ const test = testWithDatabase();
 
 const forBothKinds = eachKind(test);
 
-forBothKinds("a registration is answered with all its fields and the totals", async (t, kind) => {
-  const { path, total, month, details } = KIND_NAMES[kind];
-  const clock = createMovableClock("2026-03-10T09:08:07.006Z");
-  const { call } = await startStandaloneApi(t, { db: t.context.db, clock });
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
-  await call("POST", path, { key, body: { count: 2 } });
+forBothKinds(
+  "the response to a registration has all of its fields and the totals",
+  async (t, kind) => {
+    const { path, total, month, details } = KIND_NAMES[kind];
+    const clock = createMovableClock("2026-03-10T09:08:07.006Z");
+    const { call } = await startStandaloneApi(t, { db: t.context.db, clock });
+    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+    await call("POST", path, { key, body: { count: 2 } });
 
-  const { status, body, headers } = await call("POST", path, {
-    key,
-    body: {
-      count: 3,
-      attribution: "newsletter",
-      metadata: { campaign: "spring", nested: { list: [1, null, true, "é😀"] } },
-      idempotency_key: "order-1",
-    },
-  });
-
-  t.is(status, 200);
-  t.false(headers.has("Idempotent-Replayed"));
-  const id = idIn(body, kind);
-  t.deepEqual(body, {
-    [total]: 5,
-    [month]: 5,
-    [details]: [
-      {
-        id,
+    const { status, body, headers } = await call("POST", path, {
+      key,
+      body: {
         count: 3,
-        fractional_count: 0,
-        created_at: "2026-03-10T09:08:07.006Z",
-        idempotency_key: "order-1",
-        metadata: { campaign: "spring", nested: { list: [1, null, true, "é😀"] } },
         attribution: "newsletter",
-        refunded: false,
+        metadata: { campaign: "spring", nested: { list: [1, null, true, "é😀"] } },
+        idempotency_key: "order-1",
       },
-    ],
-  });
-  const list = await call("GET", `${path}?id=${id}`, { key });
-  t.deepEqual(list.body, body);
-});
+    });
 
-forBothKinds("what is left out is empty", async (t, kind) => {
-  const { path } = KIND_NAMES[kind];
-  const { call } = await startStandaloneApi(t, t.context);
-  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
-
-  const { body } = await call("POST", path, { key, body: { count: 1, idempotency_key: "" } });
-  const again = await call("POST", path, { key, body: { count: 1, idempotency_key: "" } });
-
-  t.like(registrationsIn(body, kind)[0], { attribution: "", metadata: {}, idempotency_key: "" });
-  t.false(again.headers.has("Idempotent-Replayed"));
-  t.is(again.body[KIND_NAMES[kind].total], 2);
-});
+    t.is(status, 200);
+    t.false(headers.has("Idempotent-Replayed"));
+    const id = idIn(body, kind);
+    t.deepEqual(body, {
+      [total]: 5,
+      [month]: 5,
+      [details]: [
+        {
+          id,
+          count: 3,
+          fractional_count: 0,
+          created_at: "2026-03-10T09:08:07.006Z",
+          idempotency_key: "order-1",
+          metadata: { campaign: "spring", nested: { list: [1, null, true, "é😀"] } },
+          attribution: "newsletter",
+          refunded: false,
+        },
+      ],
+    });
+    const list = await call("GET", `${path}?id=${id}`, { key });
+    t.deepEqual(list.body, body);
+  },
+);
 
 forBothKinds(
-  "a known idempotency key returns the first record and records nothing, whatever the body",
+  "omitted fields are empty, and an empty idempotency key means none",
+  async (t, kind) => {
+    const { path } = KIND_NAMES[kind];
+    const { call } = await startStandaloneApi(t, t.context);
+    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+    const { body } = await call("POST", path, { key, body: { count: 1, idempotency_key: "" } });
+    const again = await call("POST", path, { key, body: { count: 1, idempotency_key: "" } });
+
+    t.like(registrationsIn(body, kind)[0], { attribution: "", metadata: {}, idempotency_key: "" });
+    t.false(again.headers.has("Idempotent-Replayed"));
+    t.is(again.body[KIND_NAMES[kind].total], 2);
+  },
+);
+
+forBothKinds(
+  "a known idempotency key returns the original record and records nothing, whatever the body",
   async (t, kind) => {
     const { path, total } = KIND_NAMES[kind];
     const { call } = await startStandaloneApi(t, t.context);
@@ -83,23 +90,23 @@ forBothKinds(
   },
 );
 
-test("200 concurrent requests with one key make one record, and all but one say so", async (t) => {
+test("200 concurrent requests with one key make one record and 199 replays", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
 
-  const answers = await Promise.all(
+  const responses = await Promise.all(
     Array.from({ length: 200 }, () =>
       call("POST", "/plant/trees", { key, body: { count: 2, idempotency_key: "same" } }),
     ),
   );
 
-  const ids = new Set(answers.map(({ body }) => JSON.stringify(body["tree_details"])));
+  const ids = new Set(responses.map(({ body }) => JSON.stringify(body["tree_details"])));
   t.is(ids.size, 1);
-  t.is(answers.filter(({ headers }) => headers.has("Idempotent-Replayed")).length, 199);
+  t.is(responses.filter(({ headers }) => headers.has("Idempotent-Replayed")).length, 199);
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 2);
 });
 
-test("trees and bottles have idempotency keys of their own", async (t) => {
+test("trees and bottles have separate idempotency keys", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   await call("POST", "/plant/trees", { key, body: { count: 1, idempotency_key: "k" } });
@@ -113,7 +120,7 @@ test("trees and bottles have idempotency keys of their own", async (t) => {
   t.is(body["total_rescued_bottles"], 4);
 });
 
-forBothKinds("the month's total starts anew with the month, UTC", async (t, kind) => {
+forBothKinds("the month's total starts at 0 with each month in UTC", async (t, kind) => {
   const { path, total, month } = KIND_NAMES[kind];
   const clock = createMovableClock("2026-01-31T23:59:59.999Z");
   const { call } = await startStandaloneApi(t, { db: t.context.db, clock });
@@ -148,7 +155,7 @@ forBothKinds("the two modes share no records, totals or idempotency keys", async
   t.deepEqual((await call("GET", `${path}?id=${id}`, { key: apiKeyTest })).body[details], []);
 });
 
-forBothKinds("another organization sees and replays nothing", async (t, kind) => {
+forBothKinds("another organization can neither list nor replay a record", async (t, kind) => {
   const { path, total, details } = KIND_NAMES[kind];
   const { call } = await startStandaloneApi(t, t.context);
   const owner = await createTestOrganization(t.context.db);
@@ -171,7 +178,7 @@ forBothKinds("another organization sees and replays nothing", async (t, kind) =>
   t.is(list.status, 200);
 });
 
-test("a tree's id is unknown among the bottles", async (t) => {
+test("the id of a tree registration is unknown among the bottles", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   const { body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
@@ -182,7 +189,7 @@ test("a tree's id is unknown among the bottles", async (t) => {
   t.deepEqual(list.body["bottle_details"], []);
 });
 
-forBothKinds("fractional counts are kept where they are enabled", async (t, kind) => {
+forBothKinds("fractional counts are stored if they are enabled", async (t, kind) => {
   const { path, total } = KIND_NAMES[kind];
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db, {
@@ -202,7 +209,7 @@ forBothKinds("fractional counts are kept where they are enabled", async (t, kind
   );
 });
 
-test("a fractional count is refused by name where it is not enabled, even 0", async (t) => {
+test("a fractional count, even 0, is rejected by name if it is not enabled", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
 
@@ -215,7 +222,7 @@ test("a fractional count is refused by name where it is not enabled, even 0", as
   t.regex(String(body["error"]), /^fractional_count: .*not enabled/u);
 });
 
-test("the largest count is taken exactly, and a total beyond it is refused", async (t) => {
+test("the largest count is stored exactly, and a larger total is rejected", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
 
@@ -232,22 +239,16 @@ test("the largest count is taken exactly, and a total beyond it is refused", asy
   t.is(list.body["total_planted_trees"], Number.MAX_SAFE_INTEGER);
 });
 
-test("a full queue is a 503 that says when to come back", async (t) => {
+test("a full queue is a 503 with Retry-After", async (t) => {
   const { db } = t.context;
-
-  const { call } = await startStandaloneApi(t, {
-    db,
-    writer: {
-      register: () => Promise.reject(new DomainError("queue_full", "too many are waiting")),
-      drain: () => Promise.resolve(),
-      queueLength: () => 0,
-    },
-  });
+  const writer = createRegistrationWriter({ db, clock: systemClock, maximumWaiting: 0 });
+  const { call } = await startStandaloneApi(t, { db, writer });
   const { apiKeyProd: key } = await createTestOrganization(db);
 
   const { status, headers, body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
 
   t.is(status, 503);
   t.is(headers.get("Retry-After"), "1");
-  t.deepEqual(body, { error: "too many are waiting" });
+  t.deepEqual(body, { error: "too many registrations are waiting, try again" });
+  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 0);
 });
