@@ -1,57 +1,46 @@
-import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
-import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
-import test from "ava";
-import { bundleWorkflows } from "../../worker/runWorker.ts";
-import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
-import { eventually, openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { createBillingActivities } from "../../activities/createBillingActivities.ts";
+import { usageSender, usageSenderWorkflowId, wakeSignal } from "../../workflows/usageSender.ts";
+import { setUpBilling } from "../billing/billingSetup.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { eventually } from "../support/programs.ts";
+import { startWorker } from "./startWorker.ts";
 
-Runtime.install({ logger: new DefaultLogger("ERROR") });
+const test = testWithDatabase();
 
-const STREAM = {
-  accountId: "01920000-0000-7000-8000-000000000000",
-  mode: "live",
-  meter: "tree",
-} as const;
+test("a sender without progress continues as new, however often it is woken, and later sends the usage", async (t) => {
+  const { deps, double, stream, customerId, register, pass } = await setUpBilling(t);
+  const client = await startWorker(
+    t,
+    createBillingActivities({
+      ...deps,
+      observeSend: () => undefined,
+      observeDrift: () => undefined,
+    }),
+  );
+  await register(5);
+  pass(60);
+  double.control.addFault({ kind: "rate_limit", times: 1_000_000 });
 
-test("a sender that gets nowhere goes on in another run, however often it is woken", async (t) => {
-  const { client, namespace } = await openNamespace(t);
-  const connection = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
-  t.teardown(() => connection.close());
-  let isHindered = true;
-  const worker = await Worker.create({
-    connection,
-    namespace,
+  const workflowId = usageSenderWorkflowId(stream);
+  const first = await client.workflow.start(usageSender, {
+    workflowId,
     taskQueue: "test",
-    workflowBundle: await bundleWorkflows(),
-    activities: {
-      drainUsage: () => {
-        if (isHindered) {
-          throw ApplicationFailure.create({
-            message: "not now",
-            type: "usage_retry",
-            category: ApplicationFailureCategory.BENIGN,
-          });
-        }
-        return Promise.resolve({ moreIsReady: false });
-      },
-    },
+    args: [stream, "3 seconds"],
   });
+  const current = client.workflow.getHandle(workflowId);
+  await eventually(async () => {
+    await current.signal(wakeSignal);
+    return (await current.describe()).runId !== first.firstExecutionRunId;
+  });
+  t.deepEqual(double.control.events(), []);
 
-  await worker.runUntil(async () => {
-    const workflowId = "usage-sender/test";
-    const first = await client.workflow.start(usageSender, {
-      workflowId,
-      taskQueue: "test",
-      args: [STREAM, "3 seconds"],
-    });
-    const current = client.workflow.getHandle(workflowId);
-    await eventually(async () => {
-      await current.signal(wakeSignal);
-      return (await current.describe()).runId !== first.firstExecutionRunId;
-    });
-    isHindered = false;
-    await eventually(async () => (await current.describe()).raw.pendingActivities?.length === 0);
-    t.is((await current.describe()).status.name, "RUNNING");
-    await current.terminate();
-  });
+  double.control.clearFaults();
+  pass(60 * 60);
+  await eventually(() => double.control.events().length > 0);
+  await eventually(async () => (await current.describe()).raw.pendingActivities?.length === 0);
+  t.deepEqual(
+    double.control.usage({ customerId }).map(({ value }) => value),
+    [5],
+  );
+  t.is((await current.describe()).status.name, "RUNNING");
 });

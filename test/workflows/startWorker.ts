@@ -1,0 +1,27 @@
+import type { Client } from "@temporalio/client";
+import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
+import type { ExecutionContext } from "ava";
+import { bundleWorkflows } from "../../worker/runWorker.ts";
+import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
+
+Runtime.install({ logger: new DefaultLogger("ERROR") });
+
+/** Runs a Temporal worker for the task queue `test`, in a namespace of its own, until the test ends. */
+export const startWorker = async (t: ExecutionContext, activities: object): Promise<Client> => {
+  const { client, namespace } = await openNamespace(t);
+  const connection = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
+  const worker = await Worker.create({
+    connection,
+    namespace,
+    taskQueue: "test",
+    workflowBundle: await bundleWorkflows(),
+    activities,
+  });
+  const running = worker.run();
+  t.teardown(async () => {
+    worker.shutdown();
+    await running;
+    await connection.close();
+  });
+  return client;
+};
