@@ -62,7 +62,7 @@ export const UNFINISHED = constants(UNFINISHED_STATES);
 
 export const FAILED = constants(FAILED_STATES);
 
-/** Acquires, until the transaction ends, the lock that every change to a stream's meter events and sealed facts needs. */
+/** Locks a stream until the transaction ends. Sealing, retrying and waiving need the lock. */
 export const lockStream = async (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, meter }: UsageStream,
@@ -198,7 +198,7 @@ export const recordDelay = async (
 
 /**
  * Extends an attempt's lease.
- * @returns false if another attempt has begun meanwhile; this one must then not call the processor
+ * @returns false if another attempt has begun; this one must then not call the processor
  */
 export const renewLease = async (
   db: CommonQueryMethods,

@@ -7,7 +7,7 @@ import { minuteOf } from "../../domain/billing/usage.ts";
 import type { BillingProcessor } from "../../providers/billing/processor.ts";
 import { UsageUnreadableError } from "../../providers/billing/processor.ts";
 
-/** What the processor's sums show. It holds only while the other events of that minute keep their version. */
+/** What the processor's sums show. It is valid only while the version of the minute's other events is the same. */
 export type DeliveryCheck = {
   readonly outcome: AttemptOutcome;
   readonly othersVersion: string;

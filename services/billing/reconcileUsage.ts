@@ -43,8 +43,6 @@ export type StreamReport = ReportedStream & {
   readonly error: string | null;
 };
 
-export type UsageReport = { readonly span: Span; readonly streams: readonly StreamReport[] };
-
 const STEPS = [DAY, HOUR, MINUTE] as const;
 
 const split = ({ start, end }: Span, step: number): readonly Span[] => {
@@ -157,7 +155,7 @@ const compareStream = async (
     return { ...ours, processorQuantity, drift, differences, error: null };
   } catch (cause) {
     signal.throwIfAborted();
-    // A customer that the processor does not know must not hide the drift of the others.
+    // One customer that is unknown to the processor must not hide the drift of the others.
     const error = cause instanceof Error ? cause.message : String(cause);
     return { ...ours, processorQuantity: null, drift: null, differences: [], error };
   }
@@ -170,7 +168,7 @@ const isSameStream = (one: ReportedStream, other: ReportedStream): boolean =>
   one.processor === other.processor &&
   one.customerId === other.customerId;
 
-/** Lag alone needs no attention, unless the list of differences is full and others may be missing from it. */
+/** Lag alone needs no attention, unless the list of differences is full: it may lack others. */
 const needsAttention = ({ drift, differences }: StreamReport): boolean =>
   drift !== 0 &&
   (differences.length === 0 ||
@@ -201,16 +199,16 @@ export const reconcileUsage = async (
     span = defaultSpan(deps.clock.now()),
   }: { readonly accountId?: string | null; readonly span?: Span },
   signal: AbortSignal,
-): Promise<UsageReport> => {
+): Promise<{ readonly streams: readonly StreamReport[] }> => {
   const unsealed = await sumUnsealedUsage(deps.db, span, accountId);
   const streams: StreamReport[] = [];
   for (const stream of await listReportedStreams(deps.db, span, accountId)) {
     signal.throwIfAborted();
-    const waiting = unsealed.find(
+    const own = unsealed.find(
       ({ accountId: id, mode, meter }) =>
         id === stream.accountId && mode === stream.mode && meter === stream.meter,
     );
-    streams.push(await compareStream(deps, stream, span, waiting?.quantity ?? 0, signal));
+    streams.push(await compareStream(deps, stream, span, own?.quantity ?? 0, signal));
   }
-  return { span, streams };
+  return { streams };
 };

@@ -19,7 +19,7 @@ type Dependencies = {
   readonly billing: Billing;
 };
 
-/** The event's next state. If it rests on a check, it holds only while the minute's other events keep their version. */
+/** The event's next state. After a check it is valid only while the version of the minute's other events is the same. */
 type Decision = {
   readonly state: RetriedState;
   readonly othersVersion: string | null;
@@ -50,11 +50,11 @@ const decide = async (
 
 /**
  * Retries the usage of a failed meter event. Its facts, and the refunds that were held because of it, are released and
- * sealed in a new event, so no identifier ever stands for two sums. Usage that the processor has is not sent again.
+ * sealed in a new event, so no identifier is ever used for two sums. Usage that the processor has is not sent again.
  * @param assumed what an operator has found out about an outcome that the processor's sums leave unclear
  * @returns `waiting` if the facts will be sent again, `delivered` if the processor has the usage
  * @throws DomainError record_not_found if there is no such event; request_invalid if it has not failed, it is unclear
- * whether it was delivered, or it has changed meanwhile
+ * whether it was delivered, or it was changed concurrently
  */
 export const retryUsage = async (
   deps: Dependencies,
