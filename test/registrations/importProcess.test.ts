@@ -6,6 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
 import { readBooks } from "../support/books.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -39,13 +42,20 @@ const writeHistory = async (t: ExecutionContext, count: number): Promise<string>
   return path;
 };
 
+const CHILD = "killed-import";
+
+const countConnections = (db: DatabasePool): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ connections: z.bigint().transform(Number) }))`
+    SELECT count(*) AS connections FROM pg_stat_activity WHERE application_name = ${CHILD}
+  `);
+
 test("an import that is killed while it writes is completed by running it again", async (t) => {
   const { db, databaseUrl } = t.context;
   const { id } = await createTestOrganization(db);
   const count = 30_000;
   const path = await writeHistory(t, count);
   const child = spawn(process.execPath, [MAIN, "import", "registrations", "-", "--org", id], {
-    env: { ...process.env, DATABASE_URL: databaseUrl },
+    env: { ...process.env, DATABASE_URL: `${databaseUrl}?application_name=${CHILD}` },
     stdio: ["pipe", "ignore", "ignore"],
   });
   t.teardown(() => child.kill("SIGKILL"));
@@ -55,8 +65,11 @@ test("an import that is killed while it writes is completed by running it again"
   const end = Math.floor((await stat(path)).size / 2);
   createReadStream(path, { end }).pipe(child.stdin, { end: false });
   await eventually(async () => (await readBooks(db, id)).registrations > 0);
+  t.true((await countConnections(db)) > 0);
   child.kill("SIGKILL");
   t.deepEqual(await exited, [null, "SIGKILL"]);
+  // The server still completes the statement that the process has sent.
+  await eventually(async () => (await countConnections(db)) === 0);
   const killed = await readBooks(db, id);
   t.true(killed.registrations < count);
   t.is(killed.total, killed.registered);
