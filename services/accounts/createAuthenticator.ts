@@ -6,7 +6,7 @@ import { findCaller } from "../../db/accounts/apiKeys.ts";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
 
 /** Half of the promise that every process rejects a revoked key within five seconds. */
-const CACHED_MS = 2500;
+export const CACHED_MS = 2500;
 const MAXIMUM_CACHED = 10_000;
 
 /** Returns the caller of a key; null if the key is unknown, revoked or of the other interface. */
@@ -20,17 +20,15 @@ export type Authenticate = (key: string) => Promise<Caller | null>;
 export const createAuthenticator = ({
   db,
   accountType,
-  cachedMs = CACHED_MS,
   nowMs = () => performance.now(),
 }: {
   readonly db: DatabasePool;
   readonly accountType: AccountType;
-  readonly cachedMs?: number;
   readonly nowMs?: () => number;
 }): Authenticate => {
   const callers = new LRUCache<string, Caller>({
     max: MAXIMUM_CACHED,
-    ttl: cachedMs,
+    ttl: CACHED_MS,
     ttlResolution: 0,
     perf: { now: nowMs },
     // Concurrent requests with one key share one lookup.

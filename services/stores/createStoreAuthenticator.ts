@@ -3,10 +3,8 @@ import type { DatabasePool } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { Store } from "../../db/stores/stores.ts";
 import { findStoreByDomain, findStoreByUserId } from "../../db/stores/stores.ts";
-import { createAuthenticator } from "../accounts/createAuthenticator.ts";
+import { CACHED_MS, createAuthenticator } from "../accounts/createAuthenticator.ts";
 
-/** Half of the promised five seconds within which every process rejects the keys of an uninstalled store. */
-const CACHED_MS = 2500;
 const MAXIMUM_CACHED = 10_000;
 
 /** The header that names the store, and its value. */
@@ -19,18 +17,24 @@ type StoreCaller =
 
 export type AuthenticateStore = (key: string, store: StoreName) => Promise<StoreCaller>;
 
-/** Creates a function that checks a key against a store. Keys and stores are cached for `cachedMs`. */
+/**
+ * Creates a function that checks a key against a store. Stores are cached as briefly as keys, so that every process
+ * rejects the keys of an uninstalled store within five seconds.
+ * @param nowMs a monotonic clock
+ */
 export const createStoreAuthenticator = ({
   db,
-  cachedMs = CACHED_MS,
+  nowMs = () => performance.now(),
 }: {
   readonly db: DatabasePool;
-  readonly cachedMs?: number;
+  readonly nowMs?: () => number;
 }): AuthenticateStore => {
-  const authenticate = createAuthenticator({ db, accountType: "store", cachedMs });
+  const authenticate = createAuthenticator({ db, accountType: "store", nowMs });
   const stores = new LRUCache<string, Store, StoreName>({
     max: MAXIMUM_CACHED,
-    ttl: cachedMs,
+    ttl: CACHED_MS,
+    ttlResolution: 0,
+    perf: { now: nowMs },
     fetchMethod: async (_cacheKey, _stale, { context: { kind, name } }) => {
       const find = kind === "domain" ? findStoreByDomain : findStoreByUserId;
       return (await find(db, name)) ?? undefined;

@@ -33,7 +33,7 @@ test("an unknown path is a 404 in JSON for every method", async (t) => {
   }
 });
 
-test("a query string without a name and a value is no parameter, and an empty name is reported", async (t) => {
+test("a query string without names and values has no parameters; an empty name is reported", async (t) => {
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
 

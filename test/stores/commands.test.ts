@@ -18,7 +18,7 @@ const created = z.strictObject({
 
 const newDomain = (): string => `shop-${crypto.randomUUID()}.example`;
 
-test("store create prints the id, the domain and two keys that open the store, and nothing else", async (t) => {
+test("store create prints the id, the domain and two working keys, and nothing else", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const { id: org } = await createTestOrganization(t.context.db);
   const domain = newDomain();
@@ -42,7 +42,7 @@ test("store create prints the id, the domain and two keys that open the store, a
   }
 });
 
-test("a domain that is taken or none, and an unknown organization, create nothing", async (t) => {
+test("store create rejects a taken or malformed domain, an unknown organization and a malformed price", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const domain = newDomain();
   await runImpact(["store", "create", "--domain", domain], { env });
@@ -63,13 +63,13 @@ test("a domain that is taken or none, and an unknown organization, create nothin
   t.is(taken.stderr, "impact: another store has this domain\n");
 });
 
-test("the defaults of the prices are shown in dollars", async (t) => {
+test("the help shows default prices in dollars", async (t) => {
   const { stdout } = await runImpact(["store", "create", "--help"]);
   t.regex(stdout, /--tree-price .*\(default:\s+0\.50\)/u);
   t.regex(stdout, /--bottle-price .*\(default:\s+0\.10\)/u);
 });
 
-test("a top-up's reference is a text that is trimmed and not empty; a note has its limit", async (t) => {
+test("the reference of a top-up is trimmed and must not be empty; notes are limited to 1000 characters", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const domain = newDomain();
   await runImpact(["store", "create", "--domain", domain], { env });
@@ -85,7 +85,7 @@ test("a top-up's reference is a text that is trimmed and not empty; a note has i
   t.like(readJson(await topUp("--reference", " one ")), { replayed: true, balance_cents: 1000 });
 });
 
-test("a store that is uninstalled again keeps the first date", async (t) => {
+test("uninstalling a store again keeps the first date", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const domain = newDomain();
   await runImpact(["store", "create", "--domain", domain], { env });
@@ -102,7 +102,7 @@ test("a store that is uninstalled again keeps the first date", async (t) => {
   t.regex(again.stderr, /already uninstalled/u);
 });
 
-test("a store is topped up, told and listed by its id and by its domain", async (t) => {
+test("every subcommand accepts the id and the domain of a store", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const domain = newDomain();
   const { id } = created.parse(
@@ -163,7 +163,7 @@ test("a store is topped up, told and listed by its id and by its domain", async 
   }
 });
 
-test("an update of which a part is refused changes nothing", async (t) => {
+test("an update with one invalid setting changes nothing", async (t) => {
   const { db, databaseUrl } = t.context;
   const env = { DATABASE_URL: databaseUrl };
   const create = async () =>
@@ -211,7 +211,7 @@ test("top-ups and adjustments print what happened and the balance", async (t) =>
   );
 });
 
-test("a negative top-up is refused and the message names store adjust", async (t) => {
+test("a negative top-up is rejected with a message that names store adjust", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const domain = newDomain();
   await runImpact(["store", "create", "--domain", domain], { env });
@@ -245,18 +245,21 @@ test("an adjustment needs a reason and an amount other than 0, and cannot overdr
   t.is(z.array(z.unknown()).parse(readJson(ledger)).length, 1);
 });
 
-test("a store is uninstalled and reinstalled; a further key opens it too", async (t) => {
+test("an uninstalled store rejects its keys until it is reinstalled", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const domain = newDomain();
   const { id } = created.parse(
     readJson(await runImpact(["store", "create", "--domain", domain, "--json"], { env })),
   );
-  const authenticate = createStoreAuthenticator({ db: t.context.db, cachedMs: 1 });
   const issued = await runImpact(["key", "issue", "--store", domain, "--mode", "test", "--json"], {
     env,
   });
   const { key } = z.looseObject({ key: z.string().startsWith("TEST-") }).parse(readJson(issued));
-  const open = async () => (await authenticate(key, { kind: "domain", name: domain })).kind;
+  // A new process each time, so that nothing is cached.
+  const open = async () => {
+    const authenticate = createStoreAuthenticator({ db: t.context.db });
+    return (await authenticate(key, { kind: "domain", name: domain })).kind;
+  };
 
   t.is(await open(), "known");
   t.is((await runImpact(["store", "uninstall", domain], { env })).exitCode, 0);

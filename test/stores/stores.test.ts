@@ -2,7 +2,7 @@ import test from "ava";
 import { readCursor, writeCursor } from "../../api/store/cursor.ts";
 import { normalizeDomain } from "../../domain/stores/stores.ts";
 
-test("a domain has one normal form, however people write it", (t) => {
+test("a domain in every common spelling has one normal form", (t) => {
   for (const [given, domain] of [
     ["Shop.Example", "shop.example"],
     ["  shop.example/ ", "shop.example"],
@@ -17,7 +17,7 @@ test("a domain has one normal form, however people write it", (t) => {
   }
 });
 
-test("what is not a domain has none", (t) => {
+test("a text that is not a domain has no normal form", (t) => {
   for (const given of [
     "",
     " ",
@@ -37,7 +37,7 @@ test("what is not a domain has none", (t) => {
   }
 });
 
-test("a cursor is read as it was written; an instant in any zone stands for itself", (t) => {
+test("a cursor is read as it was written; a timestamp in any time zone is a cursor too", (t) => {
   const id = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
   const position = "2026-03-10T09:08:07.006001Z";
   t.deepEqual(readCursor(writeCursor({ position, id })), { createdAt: position, id });

@@ -10,7 +10,7 @@ test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
 const PATH = "/app/api/charity/donate";
 
-test("a donation is recorded to the cent under each name of its amount, and answered as given", async (t) => {
+test("a donation is recorded to the cent under each alias of its amount", async (t) => {
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 10_000 });
@@ -30,7 +30,7 @@ test("a donation is recorded to the cent under each name of its amount, and answ
   t.is((await readStoreState(db, store.id)).balance, 10_000 - 3078);
 });
 
-test("an amount that is none, has fractions of a cent or differs between its names is refused", async (t) => {
+test("an amount that is missing, has fractions of a cent or differs between its aliases is rejected", async (t) => {
   const { db } = t.context;
   const { post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 10_000 });
@@ -57,7 +57,7 @@ test("an amount that is none, has fractions of a cent or differs between its nam
   t.is((await readStoreState(db, store.id)).balance, 10_000);
 });
 
-test("the charity is named by its EIN, with or without the dash, or its id; an unknown one is refused", async (t) => {
+test("a charity is found by its EIN, with or without the dash, or its id; an unknown one is rejected", async (t) => {
   const { db } = t.context;
   const { post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 10_000 });
@@ -75,7 +75,7 @@ test("the charity is named by its EIN, with or without the dash, or its id; an u
   t.is((await readStoreState(db, store.id)).balance, 9700);
 });
 
-test("a donation is found by its customer", async (t) => {
+test("customer filters find donations", async (t) => {
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db);

@@ -19,7 +19,7 @@ const PATH = "/app/api/evidence";
 const treeIds = async ({ get }: StoreApi, store: TestStore): Promise<readonly string[]> =>
   rowsIn((await get("/app/api/plant", store.test)).body, "trees").map(({ id }) => String(id));
 
-test("the newest tree is told of, or the one that any of the id's names names", async (t) => {
+test("evidence is of the newest tree, or of the one that tree_id or an alias selects", async (t) => {
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
   const api = await startStoreApi(t, { db: t.context.db, clock });
   const store = await createTestStore(t.context.db);
@@ -52,7 +52,7 @@ test("the newest tree is told of, or the one that any of the id's names names", 
   t.is(cached.status, 304);
 });
 
-test("a date or an instant picks the nearest record on or before it", async (t) => {
+test("a date or a timestamp selects the newest record up to then", async (t) => {
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
   const api = await startStoreApi(t, { db: t.context.db, clock });
   const store = await createTestStore(t.context.db);
@@ -85,7 +85,7 @@ test("a date or an instant picks the nearest record on or before it", async (t) 
   t.is((await api.get(`${PATH}?created_at=2026-04-30`, store.test)).status, 404);
 });
 
-test("a record that was refunded in full is told of only by its id", async (t) => {
+test("a record that was refunded in full is found only by its id", async (t) => {
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
   const api = await startStoreApi(t, { db: t.context.db, clock });
   const store = await createTestStore(t.context.db);
@@ -93,21 +93,21 @@ test("a record that was refunded in full is told of only by its id", async (t) =
   clock.set("2026-05-02T10:00:00.000Z");
   await api.post("/app/api/plant", store.test, { trees: 2 });
   const [newest, oldest] = await treeIds(api, store);
-  const told = async (query: string): Promise<unknown> =>
+  const find = async (query: string): Promise<unknown> =>
     (await api.get(`${PATH}${query}`, store.test)).body["tree_id"];
   const refund = () => api.post("/app/api/refund", store.test, { type: "tree", quantity: 1 });
 
   await refund();
-  t.is(await told(""), newest);
+  t.is(await find(""), newest);
   await refund();
-  t.is(await told(""), oldest);
-  t.is(await told("?created_at=2026-05-02"), oldest);
-  t.is(await told(`?tree_id=${String(newest)}`), newest);
+  t.is(await find(""), oldest);
+  t.is(await find("?created_at=2026-05-02"), oldest);
+  t.is(await find(`?tree_id=${String(newest)}`), newest);
   await refund();
   t.is((await api.get(PATH, store.test)).status, 404);
 });
 
-test("a stage is simulated for test keys only, in the shape that it stands for", async (t) => {
+test("a stage is simulated for test keys only, and the stage decides the shape of the timeline", async (t) => {
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 1000 });
@@ -146,7 +146,7 @@ test("a stage is simulated for test keys only, in the shape that it stands for",
   t.is((await get(`${PATH}?evidence_stage=planted&region=Nowhere`, store.test)).status, 404);
 });
 
-test("a registration as large as can be has simulated evidence of every stage", async (t) => {
+test("a registration of the largest count has simulated evidence of every stage", async (t) => {
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db);
@@ -160,7 +160,7 @@ test("a registration as large as can be has simulated evidence of every stage", 
 
 // Alone: it gathers the trees of every account in the database.
 test.serial(
-  "a store's trees are gathered, planted and found by their order and region",
+  "a store's trees are ordered, planted and found by their planting order and region",
   async (t) => {
     const { db } = t.context;
     const clock = createMovableClock("2026-05-01T10:00:00.000Z");
@@ -206,7 +206,7 @@ test.serial(
   },
 );
 
-test("what is malformed is refused, and what is another's is unknown", async (t) => {
+test("malformed parameters are rejected, and records of other stores and of the other mode are not found", async (t) => {
   const { db } = t.context;
   const api = await startStoreApi(t, { db });
   const [store, other] = [await createTestStore(db), await createTestStore(db)];
@@ -234,6 +234,6 @@ test("what is malformed is refused, and what is another's is unknown", async (t)
       t.is(body["code"], "NOT_FOUND");
     }
   }
-  t.is((await api.get(`${PATH}?id=no-uuid`, store.test)).status, 404);
+  t.is((await api.get(`${PATH}?id=not-a-uuid`, store.test)).status, 404);
   t.is((await api.get(`${PATH}?impact_type=trees&id=&region=`, store.test)).status, 200);
 });

@@ -1,4 +1,3 @@
-import { setTimeout } from "node:timers/promises";
 import type { DatabasePool } from "slonik";
 import { updateStore } from "../../../db/stores/stores.ts";
 import { createStoreAuthenticator } from "../../../services/stores/createStoreAuthenticator.ts";
@@ -23,7 +22,7 @@ const createStockedStore = async (t: { readonly context: { readonly db: Database
   createTestStore(t.context.db, { balanceCents: 10_000 });
 
 for (const [operation, { path, body }] of Object.entries(WRITES)) {
-  test(`${operation}: 60 requests with one key in two processes are done once and answered alike to the byte`, async (t) => {
+  test(`${operation}: of 60 requests with one key in two processes one writes, and all get the same bytes`, async (t) => {
     const { db } = t.context;
     const apiOf = await startTwoStoreApis(t, { db });
     const store = await createStockedStore(t);
@@ -51,7 +50,7 @@ for (const [operation, { path, body }] of Object.entries(WRITES)) {
     t.is(after.brokenLinks, 0);
   });
 
-  test(`${operation}: another body under the same key is refused and changes nothing`, async (t) => {
+  test(`${operation}: another body with the same key is rejected and changes nothing`, async (t) => {
     const { db } = t.context;
     const { post } = await startStoreApi(t, { db });
     const store = await createStockedStore(t);
@@ -70,7 +69,7 @@ for (const [operation, { path, body }] of Object.entries(WRITES)) {
   });
 }
 
-test("a different body that waits in the same batch as the first is refused too", async (t) => {
+test("another body with the same key is rejected even in the same batch", async (t) => {
   const { post } = await startStoreApi(t, t.context);
   const store = await createStockedStore(t);
   const headers = { ...store.live, "Idempotency-Key": "key" };
@@ -82,16 +81,16 @@ test("a different body that waits in the same batch as the first is refused too"
     post("/app/api/plant", headers, { trees: 2 }),
   ]);
 
-  const taken = answers.find(({ status }) => status === 200)?.body["trees_planted"];
+  const planted = answers.find(({ status }) => status === 200)?.body["trees_planted"];
   for (const [index, { status, body }] of answers.entries()) {
-    const isAlike = (index % 2) + 1 === taken;
-    t.is(status, isAlike ? 200 : 400);
-    t.is(body["code"], isAlike ? undefined : "INVALID_PARAMETER");
+    const isSameBody = (index % 2) + 1 === planted;
+    t.is(status, isSameBody ? 200 : 400);
+    t.is(body["code"], isSameBody ? undefined : "INVALID_PARAMETER");
   }
-  t.like(await readStoreState(t.context.db, store.id), { registrations: 1, remaining: taken });
+  t.like(await readStoreState(t.context.db, store.id), { registrations: 1, remaining: planted });
 });
 
-test("the same fields in another order, with other spaces or under another name are the same body", async (t) => {
+test("the order of fields, whitespace and aliases do not make another body", async (t) => {
   const { post } = await startStoreApi(t, t.context);
   const store = await createStockedStore(t);
   const headers = { ...store.live, "Idempotency-Key": "key" };
@@ -106,7 +105,7 @@ test("the same fields in another order, with other spaces or under another name 
   t.is(alias.headers.get("Idempotent-Replayed"), "true");
 });
 
-test("a refused write leaves its key free: bad input, a spent balance, too few units, no such charity", async (t) => {
+test("a rejected write leaves its key free: bad input, a spent balance, too few units, an unknown charity", async (t) => {
   const { db } = t.context;
   const { post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 100 });
@@ -124,17 +123,21 @@ test("a refused write leaves its key free: bad input, a spent balance, too few u
   t.like(await readStoreState(db, store.id), { responses: 3, balance: 50, remaining: 0 });
 });
 
-test("a repeat is answered when the balance is spent and the feature's price has gone up", async (t) => {
+test("a write is replayed after the balance is spent and the price has gone up", async (t) => {
   const { post } = await startStoreApi(t, t.context);
   const store = await createTestStore(t.context.db, { balanceCents: 50 });
   const headers = { ...store.live, "Idempotency-Key": "key" };
 
   const first = await post("/app/api/plant", headers, { trees: 1 });
+  await updateStore(t.context.db, store.id, { treePriceCents: 75 });
   const again = await post("/app/api/plant", headers, { trees: 1 });
 
   t.is(first.status, 200);
   t.is(again.status, 200);
   t.is(again.text, first.text);
+  t.is(again.headers.get("Idempotent-Replayed"), "true");
+  t.is((await post("/app/api/plant", store.live, { trees: 1 })).status, 402);
+  t.like(await readStoreState(t.context.db, store.id), { balance: 0, registrations: 1 });
 });
 
 for (const [path, feature, body] of [
@@ -142,15 +145,16 @@ for (const [path, feature, body] of [
   ["/app/api/plastic", "plasticRemoval", { bottles: 1 }],
   ["/app/api/charity/donate", "donations", { charity_id: EIN, amount_dollars: 0.5 }],
 ] as const) {
-  test(`${path}: a repeat is answered when the feature is switched off, a new write is not`, async (t) => {
+  test(`${path}: when the feature is disabled, earlier writes are replayed and new ones rejected`, async (t) => {
     const { db } = t.context;
-    const authenticator = createStoreAuthenticator({ db, cachedMs: 1 });
+    const clock = { nowMs: 1 };
+    const authenticator = createStoreAuthenticator({ db, nowMs: () => clock.nowMs });
     const { post } = await startStoreApi(t, { db, authenticator });
     const store = await createStockedStore(t);
     const headers = { ...store.live, "Idempotency-Key": "key" };
     const first = await post(path, headers, body);
     await updateStore(db, store.id, { [feature]: false });
-    await setTimeout(5);
+    clock.nowMs += 5000;
     const before = await readStoreState(db, store.id);
 
     const again = await post(path, headers, body);
@@ -168,7 +172,7 @@ for (const [path, feature, body] of [
   });
 }
 
-test("two keys in one request are refused, and nothing is written", async (t) => {
+test("two keys in one request are rejected, and nothing is written", async (t) => {
   const { url } = await startStoreApi(t, t.context);
   const store = await createStockedStore(t);
   const before = await readStoreState(t.context.db, store.id);
@@ -195,7 +199,7 @@ test("two keys in one request are refused, and nothing is written", async (t) =>
   t.deepEqual(await readStoreState(t.context.db, store.id), before);
 });
 
-test("keys belong to a store, a mode and an operation", async (t) => {
+test("keys are scoped to a store, a mode and an operation", async (t) => {
   const { db } = t.context;
   const { post } = await startStoreApi(t, { db });
   const [one, two] = [await createStockedStore(t), await createStockedStore(t)];
@@ -213,7 +217,7 @@ test("keys belong to a store, a mode and an operation", async (t) => {
   t.true(answers.every(({ headers }) => !headers.has("Idempotent-Replayed")));
 });
 
-test("keys are any text of 255 characters; an empty one is none", async (t) => {
+test("a key is any text of at most 255 characters; an empty one is ignored", async (t) => {
   const { db } = t.context;
   const { post } = await startStoreApi(t, { db });
   const store = await createStockedStore(t);
@@ -224,7 +228,7 @@ test("keys are any text of 255 characters; an empty one is none", async (t) => {
   t.is((await plant("k".repeat(255))).status, 200);
   t.is((await plant("")).status, 200);
   t.is((await plant("")).status, 200);
-  // The bytes of UTF-8, as clients that know more than ASCII send them.
+  // Clients send text beyond ASCII as UTF-8.
   const accented = Buffer.from("clé-é").toString("latin1");
   t.is((await plant(accented)).status, 200);
   t.is((await plant(accented)).headers.get("Idempotent-Replayed"), "true");

@@ -35,7 +35,7 @@ const plantOrders = async (
   }
 };
 
-test("every filter and alias finds what it names, and an empty one finds everything", async (t) => {
+test("each filter and alias finds the matching records, and empty filters are ignored", async (t) => {
   const api = await startStoreApi(t, t.context);
   const store = await createTestStore(t.context.db);
   await plantOrders(t, api, store);
@@ -79,7 +79,7 @@ test("every filter and alias finds what it names, and an empty one finds everyth
   );
 });
 
-test("the longest name, address and id are found by the parameter for any of them; ids keep their case", async (t) => {
+test("the parameter customer finds the longest name, email address and id; ids are case-sensitive", async (t) => {
   const { get, post } = await startStoreApi(t, t.context);
   const store = await createTestStore(t.context.db);
   const longest = {
@@ -99,7 +99,7 @@ test("the longest name, address and id are found by the parameter for any of the
   t.is((await get(`/app/api/plant?customer=${"e".repeat(321)}`, store.test)).status, 400);
 });
 
-test("a record shows all that was given, and empty texts for what was not", async (t) => {
+test("a record shows what was given, and empty texts for the rest", async (t) => {
   const clock = createMovableClock("2026-03-10T09:08:07.006Z");
   const { get, post } = await startStoreApi(t, { db: t.context.db, clock });
   const store = await createTestStore(t.context.db, { balanceCents: 1000 });
@@ -142,7 +142,7 @@ test("a record shows all that was given, and empty texts for what was not", asyn
   t.is((await get("/app/api/plant", store.live)).body["count"], 0);
 });
 
-test("start_date belongs to the list and end_date does not", async (t) => {
+test("start_date is inclusive and end_date exclusive", async (t) => {
   const clock = createMovableClock("2026-03-09T23:59:59.999Z");
   const { get, post } = await startStoreApi(t, { db: t.context.db, clock });
   const store = await createTestStore(t.context.db);
@@ -166,7 +166,7 @@ test("start_date belongs to the list and end_date does not", async (t) => {
   t.deepEqual(await find("start_date=2026-03-10&end_date=2026-03-10"), []);
 });
 
-test("pages neither skip nor repeat a record when all share one instant", async (t) => {
+test("pages neither skip nor repeat a record, even if all have the same time", async (t) => {
   const clock = createMovableClock("2026-03-10T09:08:07.006Z");
   const { get, post } = await startStoreApi(t, { db: t.context.db, clock });
   const store = await createTestStore(t.context.db);
@@ -194,7 +194,7 @@ test("pages neither skip nor repeat a record when all share one instant", async 
   t.like(exact.body, { count: 53, has_more: false, next_cursor: "" });
 });
 
-test("records that come while somebody pages do not shift the pages", async (t) => {
+test("records that are added while a client pages do not shift the pages", async (t) => {
   const { get, post } = await startStoreApi(t, t.context);
   const store = await createTestStore(t.context.db);
   for (let count = 1; count <= 4; count += 1) {
@@ -215,7 +215,7 @@ test("records that come while somebody pages do not shift the pages", async (t) 
   );
 });
 
-test("a bare instant is a cursor too: what is older follows, to the microsecond", async (t) => {
+test("a timestamp is a cursor too: the page starts with the first older record, to the microsecond", async (t) => {
   const clock = createMovableClock("2026-03-10T09:00:00.000Z");
   const { get, post } = await startStoreApi(t, { db: t.context.db, clock });
   const store = await createTestStore(t.context.db);
@@ -237,7 +237,7 @@ test("a bare instant is a cursor too: what is older follows, to the microsecond"
   t.deepEqual(await after("2026-03-10T09:00:00Z"), []);
 });
 
-test("malformed, unknown and repeated parameters are refused by name", async (t) => {
+test("malformed, unknown and repeated parameters are rejected by name", async (t) => {
   const { get } = await startStoreApi(t, t.context);
   const store = await createTestStore(t.context.db);
   const refused: Readonly<Record<string, RegExp>> = {
@@ -272,7 +272,7 @@ test("malformed, unknown and repeated parameters are refused by name", async (t)
   }
 });
 
-test("another store's records and the other mode's are never listed or counted", async (t) => {
+test("records of other stores and of the other mode are neither listed nor counted", async (t) => {
   const { get, post } = await startStoreApi(t, t.context);
   const [one, two] = [
     await createTestStore(t.context.db, { balanceCents: 1000 }),

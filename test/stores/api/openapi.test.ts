@@ -16,7 +16,7 @@ const operation = z.looseObject({
     .optional(),
 });
 
-const refusal = z.looseObject({
+const errorResponse = z.looseObject({
   content: z.looseObject({
     "application/json": z.looseObject({ example: z.looseObject({ error: z.string() }) }),
   }),
@@ -25,7 +25,7 @@ const refusal = z.looseObject({
 const readDescription = async (url: string) =>
   apiDescription.parse(await (await fetch(`${url}/openapi.json`)).json());
 
-test("every endpoint is described with its statuses, and served", async (t) => {
+test("every endpoint is served and described with its statuses", async (t) => {
   const { url } = await startStoreApi(t, t.context);
   const { paths } = await readDescription(url);
   const write = "200 400 401 402 403 413 500";
@@ -61,7 +61,7 @@ test("every endpoint is described with its statuses, and served", async (t) => {
   }
 });
 
-test("the examples of the writes are taken as they stand, one after the other", async (t) => {
+test("the examples of the writes work one after the other", async (t) => {
   const { url, post } = await startStoreApi(t, t.context);
   const store = await createTestStore(t.context.db);
   const { paths } = await readDescription(url);
@@ -85,11 +85,11 @@ test("the examples of the writes are taken as they stand, one after the other", 
   });
 });
 
-test("the examples of refusals speak of the endpoint's own parameters, fields and features", async (t) => {
+test("the examples of errors name the endpoint's own parameters, fields and features", async (t) => {
   const { url } = await startStoreApi(t, t.context);
   const { paths } = await readDescription(url);
   const exampleOf = (method: string, path: string, status: number): string => {
-    const { content } = refusal.parse(paths[path]?.[method]?.responses[status]);
+    const { content } = errorResponse.parse(paths[path]?.[method]?.responses[status]);
     return content["application/json"].example.error;
   };
 
@@ -103,11 +103,11 @@ test("the examples of refusals speak of the endpoint's own parameters, fields an
   t.regex(exampleOf("post", "/app/api/charity/donate", 403), /^donations are/u);
 });
 
-test("the page that shows the description is served without a key", async (t) => {
+test("the documentation page is served without a key", async (t) => {
   const { url } = await startStoreApi(t, t.context);
   const page = await fetch(`${url}/docs`);
   t.is(page.status, 200);
   t.regex(page.headers.get("content-type") ?? "", /^text\/html/u);
-  const led = await fetch(url, { headers: { accept: "text/html" } });
-  t.is(led.url, `${url}/docs`);
+  const redirected = await fetch(url, { headers: { accept: "text/html" } });
+  t.is(redirected.url, `${url}/docs`);
 });

@@ -9,7 +9,7 @@ const test = testWithDatabase();
 const EIN = "530196605";
 test.beforeEach((t) => insertTestCharity(t.context.db, EIN));
 
-test("the newest units are taken back first, over records, and seen everywhere at once", async (t) => {
+test("the newest units are reversed first, across records, and lists, totals and balance agree", async (t) => {
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 1000 });
@@ -38,7 +38,7 @@ test("the newest units are taken back first, over records, and seen everywhere a
   t.like(await readStoreState(db, store.id), { balance: 940, remaining: 6, totals: 6 });
 });
 
-test("a customer's or an order's units are taken where one is named, by whole names only", async (t) => {
+test("a customer or an order limits the reversal to its units, and names match as a whole only", async (t) => {
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 1000 });
@@ -80,7 +80,7 @@ test("a customer's or an order's units are taken where one is named, by whole na
   t.like(await readStoreState(db, store.id), { balance: 1000, remaining: 0, totals: 0 });
 });
 
-test("a customer or an order that is given but empty is refused by name: it must not mean the whole store", async (t) => {
+test("an empty customer or order is rejected by name, because it must not mean the whole store", async (t) => {
   const { db } = t.context;
   const { post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 1000 });
@@ -98,7 +98,7 @@ test("a customer or an order that is given but empty is refused by name: it must
   t.deepEqual(await readStoreState(db, store.id), before);
 });
 
-test("more than there is changes nothing", async (t) => {
+test("a reversal of more units than match is rejected and changes nothing", async (t) => {
   const { db } = t.context;
   const { post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 1000 });
@@ -120,7 +120,7 @@ test("more than there is changes nothing", async (t) => {
   t.deepEqual(await readStoreState(db, store.id), before);
 });
 
-test("parallel partial refunds in two processes never take back more than there is", async (t) => {
+test("parallel partial reversals in two processes never reverse more units than there are", async (t) => {
   const { db } = t.context;
   const apiOf = await startTwoStoreApis(t, { db });
   const store = await createTestStore(db, { balanceCents: 500 });
@@ -143,7 +143,7 @@ test("parallel partial refunds in two processes never take back more than there 
   });
 });
 
-test("refunds and plantings at the same time leave totals, records and balance in agreement", async (t) => {
+test("records, totals and balance agree after concurrent reversals and plantings", async (t) => {
   const { db } = t.context;
   const apiOf = await startTwoStoreApis(t, { db });
   const store = await createTestStore(db, { balanceCents: 2000 });
@@ -163,7 +163,7 @@ test("refunds and plantings at the same time leave totals, records and balance i
   t.is(state.brokenLinks, 0);
 });
 
-test("a burst of refunds of one store is answered in full and leaves connections for the others", async (t) => {
+test("a burst of reversals of one store completes and leaves connections for other stores", async (t) => {
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });
   const [store, other] = [
@@ -182,7 +182,7 @@ test("a burst of refunds of one store is answered in full and leaves connections
   t.like(await readStoreState(db, store.id), { balance: 20_000, remaining: 0, brokenLinks: 0 });
 });
 
-test("a refund lowers the month in which the units were registered", async (t) => {
+test("a reversal lowers the total of the month in which the units were registered", async (t) => {
   const { db } = t.context;
   const clock = createMovableClock("2026-01-31T23:59:59.999Z");
   const { post } = await startStoreApi(t, { db, clock });
@@ -198,7 +198,7 @@ test("a refund lowers the month in which the units were registered", async (t) =
   t.deepEqual(await readTotals(db, owner, new Date("2026-02-15T00:00:00Z")), { all: 3, month: 0 });
 });
 
-test("donations are taken back by their number, newest first, and the money stays spent", async (t) => {
+test("the quantity of a donation reversal is a number of donations, newest first, and the money stays spent", async (t) => {
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 1000 });
@@ -227,7 +227,7 @@ test("donations are taken back by their number, newest first, and the money stay
   t.is((await readStoreState(db, store.id)).balance, 300);
 });
 
-test("a refund over more records than one page adds up", async (t) => {
+test("a reversal across more records than one page is complete", async (t) => {
   const { db } = t.context;
   const { post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 100_000 });

@@ -6,7 +6,7 @@ import { readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
 
-test("a planting is answered with what was asked for, listed, counted and paid for", async (t) => {
+test("a planting is confirmed, listed, counted and paid for", async (t) => {
   const { get, post } = await startStoreApi(t, t.context);
   const store = await createTestStore(t.context.db, { balanceCents: 1000 });
 
@@ -40,7 +40,7 @@ test("a planting is answered with what was asked for, listed, counted and paid f
   });
 });
 
-test("what a write must not hold is refused by the field's name, and nothing is recorded", async (t) => {
+test("invalid fields are rejected by name, and nothing is recorded", async (t) => {
   const { get, post } = await startStoreApi(t, t.context);
   const store = await createTestStore(t.context.db);
 
@@ -71,7 +71,7 @@ test("what a write must not hold is refused by the field's name, and nothing is 
   t.is((await get("/app/api/plant", store.test)).body["count"], 0);
 });
 
-test("a planting that the database refuses fails alone; the rest of its batch is recorded", async (t) => {
+test("a planting that the database rejects fails alone; the rest of its batch is recorded", async (t) => {
   const { db } = t.context;
   const { post } = await startStoreApi(t, { db });
   const store = await createTestStore(db);
@@ -97,7 +97,7 @@ for (const [path, field] of [
   ["/app/api/plant", "trees"],
   ["/app/api/plastic", "bottles"],
 ] as const) {
-  test(`a total of ${field} beyond what JSON carries is refused by the field's name`, async (t) => {
+  test(`a total of ${field} beyond the safe integers is rejected by the field's name`, async (t) => {
     const { post } = await startStoreApi(t, t.context);
     const store = await createTestStore(t.context.db);
     await post(path, store.test, { [field]: Number.MAX_SAFE_INTEGER });
@@ -114,7 +114,7 @@ for (const [path, field] of [
   });
 }
 
-test("when more is waiting than fits, a write is OVERLOADED and told when to come back", async (t) => {
+test("a write that finds the queue full is OVERLOADED, with Retry-After", async (t) => {
   const { db } = t.context;
   const storeWriter = createStoreRegistrationWriter({ db, clock: systemClock, maximumWaiting: 0 });
   const { post } = await startStoreApi(t, { db, storeWriter });
@@ -127,7 +127,7 @@ test("when more is waiting than fits, a write is OVERLOADED and told when to com
   t.is(headers.get("Retry-After"), "1");
 });
 
-test("bottles are rescued the same way under their own names, and count no carbon", async (t) => {
+test("bottles work the same under their own names and do not count towards co2_kg", async (t) => {
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 100 });
@@ -148,7 +148,7 @@ test("bottles are rescued the same way under their own names, and count no carbo
   });
 });
 
-test("a customer's totals are told apart from the store's, refunds left out", async (t) => {
+test("totals cover the store or one customer, without refunded units", async (t) => {
   const { get, post } = await startStoreApi(t, t.context);
   const store = await createTestStore(t.context.db);
   await post("/app/api/plant", store.test, { trees: 3, customer_name: "Ann" });

@@ -1,3 +1,4 @@
+import type { QuerySqlToken } from "slonik";
 import { updateStore } from "../../../db/stores/stores.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
@@ -24,7 +25,7 @@ const WRITES = [
   },
 ] as const;
 
-test("64 parallel writers of four kinds in two processes never overspend, and the state add up", async (t) => {
+test("64 parallel writes of four kinds in two processes never overspend, and the ledger adds up", async (t) => {
   const { db } = t.context;
   const apiOf = await startTwoStoreApis(t, { db });
   const store = await createTestStore(db, { balanceCents: 1000 });
@@ -51,11 +52,11 @@ test("64 parallel writers of four kinds in two processes never overspend, and th
   t.is(state.entrySum, state.balance);
   t.is(state.lastBalance, state.balance);
   t.is(state.brokenLinks, 0);
-  // Whatever was refused would not have fitted at the end either.
+  // Every rejected write costs more than what is left.
   t.true(state.balance < 100);
 });
 
-test("a write that does not fit changes nothing; the rest of its batch and a smaller one go through", async (t) => {
+test("a write that the balance does not cover changes nothing, and the rest of its batch succeeds", async (t) => {
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 100 });
@@ -83,7 +84,7 @@ test("a write that does not fit changes nothing; the rest of its batch and a sma
   t.is((await get("/app/api/impact/stats", store.live)).body["donations"], 0);
 });
 
-test("test keys spend nothing, need no balance and see nothing of the live records", async (t) => {
+test("test keys spend nothing, need no balance and do not see live records", async (t) => {
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 50 });
@@ -108,7 +109,7 @@ test("test keys spend nothing, need no balance and see nothing of the live recor
   t.is((await readStoreState(db, store.id)).balance, 0);
 });
 
-test("a refund gives back the price that was paid, not the price of the day", async (t) => {
+test("a reversal returns the price that was paid, not the current price", async (t) => {
   const { db } = t.context;
   const { post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 1000, treePriceCents: 50 });
@@ -125,7 +126,7 @@ test("a refund gives back the price that was paid, not the price of the day", as
   t.like(state, { remaining: 3, totals: 3, brokenLinks: 0 });
 });
 
-test("the balance is told with prices, threshold and the newest entries, page by page", async (t) => {
+test("the balance comes with prices, threshold and pages of the ledger, newest first", async (t) => {
   const { db } = t.context;
   const { get, post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { balanceCents: 500, lowBalanceCents: 200 });
@@ -169,7 +170,7 @@ test("the balance is told with prices, threshold and the newest entries, page by
   t.true((await get("/app/api/balance", store.live)).body["low_balance"]);
 });
 
-test("a top-up with a reference is made once, however often it is repeated at the same time", async (t) => {
+test("concurrent top-ups with one reference add its amount once", async (t) => {
   const { db } = t.context;
   const store = await createTestStore(db);
   const topUp = { storeId: store.id, amountCents: 700, reference: "invoice-1", note: "" };
@@ -202,33 +203,53 @@ test("an adjustment cannot make the balance negative or exceed the safe integers
   t.like(await readStoreState(db, store.id), { balance: Number.MAX_SAFE_INTEGER, entries: 3 });
 });
 
-test("the database itself lets nobody change the state or overdraw a balance", async (t) => {
+test("the database rejects changed entries, negative top-ups and negative balances", async (t) => {
   const { db } = t.context;
   const store = await createTestStore(db, { balanceCents: 100 });
 
-  await t.throwsAsync(
-    db.query(sql.typeAlias("void")`
+  const before = await readStoreState(db, store.id);
+  const rejects = async (statement: QuerySqlToken, reason: RegExp): Promise<void> => {
+    const error = await t.throwsAsync(db.query(statement));
+    t.regex(
+      `${error?.message} ${error?.cause instanceof Error ? error.cause.message : ""}`,
+      reason,
+    );
+  };
+
+  await rejects(
+    sql.typeAlias("void")`
       UPDATE balance_entry
       SET amount_cents = 1
       WHERE account_id = ${store.id}
-    `),
+    `,
+    /balance entries cannot be changed/u,
   );
-  await t.throwsAsync(
-    db.query(sql.typeAlias("void")`
+  await rejects(
+    sql.typeAlias("void")`
       DELETE FROM balance_entry
       WHERE account_id = ${store.id}
-    `),
+    `,
+    /balance entries cannot be changed/u,
   );
-  await t.throwsAsync(
-    db.query(sql.typeAlias("void")`
+  await rejects(
+    sql.typeAlias("void")`
+      INSERT INTO balance_entry (account_id, kind, amount_cents, balance_cents, created_at)
+      VALUES (${store.id}, 'topup', -1, 99, now())
+    `,
+    /balance_entry_topup/u,
+  );
+  await rejects(
+    sql.typeAlias("void")`
       UPDATE store_balance
       SET balance_cents = -1
       WHERE account_id = ${store.id}
-    `),
+    `,
+    /store_balance_safe/u,
   );
+  t.deepEqual(await readStoreState(db, store.id), before);
 });
 
-test("a store's registrations make no usage facts; a price of 0 makes no entry", async (t) => {
+test("a store's registrations have no usage facts; a price of 0 makes no ledger entry", async (t) => {
   const { db } = t.context;
   const { post } = await startStoreApi(t, { db });
   const store = await createTestStore(db, { treePriceCents: 0 });

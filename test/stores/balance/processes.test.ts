@@ -103,7 +103,7 @@ const killInFlight = async <Result>(
 
 // Serial: the other test's trigger makes every commit of a registration wait.
 test.serial(
-  "a process killed before its commit has recorded nothing of it, and repeats elsewhere do each write once",
+  "a write whose process is killed before the commit is not recorded, and a repeat in another process writes it once",
   async (t) => {
     const { db } = t.context;
     const [victim, survivor] = [await startApi(t), await startApi(t)];
@@ -159,7 +159,7 @@ test.serial(
 );
 
 test.serial(
-  "a process killed during its commit has recorded the write, and a repeat elsewhere gets its response",
+  "a write whose process is killed during the commit is recorded, and a repeat in another process gets its response",
   async (t) => {
     const { db } = t.context;
     const [victim, survivor] = [await startApi(t), await startApi(t)];

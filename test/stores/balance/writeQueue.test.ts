@@ -2,8 +2,8 @@ import test from "ava";
 import { DomainError } from "../../../domain/errors.ts";
 import { createStoreWriteQueue } from "../../../services/stores/createStoreWriteQueue.ts";
 
-test("one store's work is done in its order, one at a time, and a failure holds up nobody", async (t) => {
-  const turns = createStoreWriteQueue();
+test("the work of one store runs in order, one at a time, and a failure does not stop the rest", async (t) => {
+  const queue = createStoreWriteQueue();
   const done: string[] = [];
   const work = (name: string) => async (): Promise<string> => {
     done.push(`${name} begins`);
@@ -18,7 +18,7 @@ test("one store's work is done in its order, one at a time, and a failure holds 
   };
 
   const results = await Promise.allSettled(
-    ["a", "b", "c"].map((name) => turns("store", work(name))),
+    ["a", "b", "c"].map((name) => queue("store", work(name))),
   );
 
   t.deepEqual(
@@ -31,17 +31,17 @@ test("one store's work is done in its order, one at a time, and a failure holds 
   );
 });
 
-test("another store does not wait, and a line that is too long refuses the next", async (t) => {
-  const turns = createStoreWriteQueue(2);
+test("other stores do not wait, and a full queue rejects further work", async (t) => {
+  const queue = createStoreWriteQueue(2);
   const gate = Promise.withResolvers<string>();
-  const waiting = [1, 2].map(() => turns("busy", () => gate.promise));
+  const waiting = [1, 2].map(() => queue("busy", () => gate.promise));
 
-  t.is(await turns("other", () => Promise.resolve("at once")), "at once");
+  t.is(await queue("other", () => Promise.resolve("done")), "done");
   await t.throwsAsync(
-    turns("busy", () => Promise.resolve("")),
+    queue("busy", () => Promise.resolve("")),
     { instanceOf: DomainError, code: "queue_full" },
   );
   gate.resolve("done");
   t.deepEqual(await Promise.all(waiting), ["done", "done"]);
-  t.is(await turns("busy", () => Promise.resolve("again")), "again");
+  t.is(await queue("busy", () => Promise.resolve("again")), "again");
 });
