@@ -76,7 +76,11 @@ test(usageError, ["usage", "retry", "1", "--all"], /Name what to retry/u);
 test(usageError, ["usage", "retry", "--all", "--assume", "absent"], /needs the ids/u);
 test(usageError, ["usage", "retry", "one"], /meter event or a registration/u);
 test(usageError, ["usage", "reconcile", "--from", "yesterday"], /a date/u);
-test(usageError, ["usage", "reconcile", "--from", "2025-06-02", "--to", "2025-06-01"], /Nothing/u);
+test(
+  usageError,
+  ["usage", "reconcile", "--from", "2025-06-02", "--to", "2025-06-01"],
+  /must be before --to/u,
+);
 test(usageError, ["workflow", "list", "--status", "asleep"], /Allowed choices/u);
 test(usageError, ["workflow", "terminate", "x"], /--reason/u);
 test(usageError, ["workflow", "terminate", "x", "--reason", " "], /Give the reason/u);
