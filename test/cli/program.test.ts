@@ -83,7 +83,7 @@ test(
 );
 test(usageError, ["workflow", "list", "--status", "asleep"], /Allowed choices/u);
 test(usageError, ["workflow", "terminate", "x"], /--reason/u);
-test(usageError, ["workflow", "terminate", "x", "--reason", " "], /Give the reason/u);
+test(usageError, ["workflow", "terminate", "x", "--reason", " "], /Must be 1 to 500 characters/u);
 test(usageError, ["import", "registrations", "/nonexistent", "--org", ID], /cannot be read/u);
 test(usageError, ["import", "registrations", "/", "--org", ID], /is a folder/u);
 test(usageError, ["try", "plant", "--key", "k", "--count", "0"], /whole number/u);

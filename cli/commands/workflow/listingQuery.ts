@@ -1,6 +1,6 @@
 import { usageSenderPrefix } from "../../../workflows/usageSender.ts";
 
-/** Temporal's own names in visibility queries, by what people write. */
+/** Temporal's status names in visibility queries, by the names of the command line. */
 const STATUS_NAMES: Readonly<Record<string, string>> = {
   running: "Running",
   completed: "Completed",
@@ -22,7 +22,7 @@ export type WorkflowFilter = {
 const quote = (value: string): string =>
   `'${value.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
 
-/** The visibility query of a filter; an empty one finds every workflow. */
+/** Returns the visibility query of a filter; an empty query matches every workflow. */
 export const listingQuery = ({ type, status, org }: WorkflowFilter): string =>
   [
     ...(type === undefined ? [] : [`WorkflowType = ${quote(type)}`]),

@@ -1,0 +1,49 @@
+import type { WorkflowExecutionInfo } from "@temporalio/client";
+import { callTemporal } from "../../callTemporal.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+import { printJson, printTable } from "../../output/print.ts";
+import { listingQuery } from "./listingQuery.ts";
+import type { WorkflowFilter } from "./listingQuery.ts";
+import { presentWorkflow } from "./presentWorkflow.ts";
+
+export type ListOptions = WorkflowFilter & { readonly limit: number; readonly json?: true };
+
+export const listWorkflows = async (
+  { io, connections }: Context,
+  { limit, json, ...filter }: ListOptions,
+): Promise<void> => {
+  const temporal = await connections.temporal();
+  const found: WorkflowExecutionInfo[] = [];
+  await callTemporal(temporal, async () => {
+    const pages = temporal.workflow.list({
+      query: listingQuery(filter),
+      pageSize: Math.min(limit + 1, 1000),
+    });
+    for await (const workflow of pages) {
+      found.push(workflow);
+      if (found.length > limit) {
+        break;
+      }
+    }
+  });
+  const shown = found.slice(0, limit);
+  if (json) {
+    printJson(io, shown.map(presentWorkflow));
+  } else {
+    printTable(
+      io,
+      ["workflow id", "type", "status", "started", "closed"],
+      shown.map(({ workflowId, type, status, startTime, closeTime }) => [
+        workflowId,
+        type,
+        status.name.toLowerCase(),
+        startTime,
+        closeTime,
+      ]),
+    );
+  }
+  if (found.length > limit) {
+    say(io, `Showing the first ${limit}. To see more, raise --limit.`);
+  }
+};

@@ -1,0 +1,12 @@
+import type { WorkflowExecutionInfo } from "@temporalio/client";
+
+export const presentWorkflow = (workflow: Omit<WorkflowExecutionInfo, "raw">) => ({
+  workflow_id: workflow.workflowId,
+  run_id: workflow.runId,
+  type: workflow.type,
+  status: workflow.status.name,
+  task_queue: workflow.taskQueue,
+  started_at: workflow.startTime,
+  closed_at: workflow.closeTime ?? null,
+  history_length: workflow.historyLength,
+});
