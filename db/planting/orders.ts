@@ -6,6 +6,8 @@ import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { modeColumn, orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 
+// This file reads and assigns registrations itself, because each query combines them with their planting order.
+
 const siteShares = z.array(
   z.strictObject({
     siteId: z.int(),

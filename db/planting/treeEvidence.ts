@@ -47,7 +47,7 @@ const isRefunded = sql.fragment`registration.refunded_count >= registration.coun
 /** Changes with the content of the response: the order's revision, or without an order whether all trees are refunded. */
 const revision = sql.fragment`coalesce(planting_order.revision, (${isRefunded})::integer)`;
 
-/** Finds a registration by four primary-key lookups in one round trip. */
+/** Finds a registration, its order and its cached response by primary-key lookups in one round trip. */
 export const findEvidenceTree = (
   db: CommonQueryMethods,
   owner: AccountMode,
