@@ -10,14 +10,14 @@ import type { PresentedMilestone, PresentedTreeEvidence } from "./treeEvidenceSc
 const TEXTS: Readonly<Record<MilestoneEvent, readonly [title: string, description: string]>> = {
   registered: [
     "Registered",
-    "The trees are on record and will be part of the next planting order.",
+    "The trees are registered and will be part of the next planting order.",
   ],
   funds_distributed: ["Funds distributed", "The planting partner has the order and its funds."],
   allocated: ["Allocated", "Planting sites and crews are assigned to the trees."],
   planted: ["Planted", "The trees are in the ground."],
   planted_and_verified: [
     "Planted and verified",
-    "The trees are in the ground, and somebody else has checked that they are.",
+    "The trees are in the ground, and an independent assessor has verified them.",
   ],
 };
 

@@ -71,12 +71,12 @@ export const projectGenericCo2Kg = (trees: number, at: Date): number =>
 /** Metric tons of CO2 and hectares. */
 export type ProjectedImpact = { readonly carbonTons: number; readonly areaHectares: number };
 
-/** Sums are kept to three decimals: kilograms, and a tenth of an are. */
+/** Rounds to three decimals: kilograms, and tens of square meters. */
 const round = (value: number): number => Math.round(value * 1000) / 1000;
 
 /**
- * Projects what planted trees bind and cover.
- * @param planted how many trees count by which factor
+ * Projects the carbon that planted trees store and the area that they cover.
+ * @param planted trees by impact factor
  */
 export const projectImpact = (
   planted: readonly { readonly factorId: string; readonly trees: number }[],

@@ -21,7 +21,7 @@ const splitByWeight = (total: number, weights: readonly number[]): readonly numb
   return shares.map((share, index) => (index < rest ? share + 1 : share));
 };
 
-type TalliedOrder = Pick<
+export type TalliedOrder = Pick<
   PlantingOrder,
   "treeCount" | "refundedCount" | "siteShares" | "plantedAt" | "verifiedAt"
 >;

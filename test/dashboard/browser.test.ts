@@ -163,7 +163,7 @@ test.serial("the card fits an iframe on another site and links to the page", asy
   t.teardown(() => close(1000));
   const { page: host } = await visit(t, browser, otherSite, { width: 600, height: 400 });
   t.regex(
-    await host.frameLocator("iframe").locator("main").innerText({ timeout: 10_000 }),
+    await host.frameLocator("iframe").locator("main").innerText({ timeout: 30_000 }),
     /trees registered, [\d,]+ planted and verified/u,
   );
 });

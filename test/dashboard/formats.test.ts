@@ -206,5 +206,5 @@ test.serial("the slug keeps accented letters without their accents", async (t) =
 
 test.serial("an unknown slug has no dashboard", async (t) => {
   const { setup } = await open(t);
-  t.is(await readDashboard(setup.deps, "nobody-abcdefgh"), null);
+  t.is(await readDashboard(setup.deps, "unknown-abcdefgh"), null);
 });

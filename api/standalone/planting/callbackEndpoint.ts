@@ -7,7 +7,7 @@ import { publicEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { HttpError } from "../../http/httpError.ts";
 import { parseRequest } from "../../http/parseRequest.ts";
-import { findSignatureFault } from "./verifySignature.ts";
+import { findSignatureProblem } from "./verifySignature.ts";
 
 const callbackResponse = z
   .strictObject({
@@ -24,7 +24,7 @@ const callbackResponse = z
 
 const ORDER = "po_0198c5df2b6a7d10b7c1a2d3e4f50617";
 
-/** Where the planting partner reports milestones by itself; only where a secret is agreed upon. */
+/** The planting partner's callback, which exists only if PLANTING_CALLBACK_SECRET is set. */
 export const callbackEndpoint = ({
   secret,
   ...deps
@@ -40,18 +40,18 @@ export const callbackEndpoint = ({
     description: {
       operationId: "reportPlanting",
       tag: "planting partner",
-      summary: "Report milestones of a planting order",
+      summary: "Report facts of a planting order",
       details:
-        "For the planting partner. Signed with the header `Planting-Signature: t=<unix seconds>,v1=<signature>`, the " +
-        "signature being the HMAC-SHA256 of `<t>.<body>` with the secret agreed upon, in hexadecimal. A report may be " +
-        "repeated: what is on record already changes nothing.",
+        "For the planting partner. Requests are signed with the header " +
+        "`Planting-Signature: t=<unix seconds>,v1=<signature>`. The signature is the hexadecimal HMAC-SHA256 of " +
+        "`<t>.<body>` with the shared secret. Reports may be repeated: recorded facts change nothing.",
       requestHeaders: {
         "Planting-Signature": { description: "`t=<unix seconds>,v1=<hexadecimal HMAC-SHA256>`." },
       },
       errors: [
         {
           code: "request_invalid",
-          when: "Something in the report is not as it must be; nothing of it was recorded.",
+          when: "The report is invalid; nothing of it was recorded.",
           example: "facts.0.occurred_at: must be a timestamp such as 2026-05-01T12:00:00Z",
         },
         {
@@ -61,12 +61,12 @@ export const callbackEndpoint = ({
         },
         {
           code: "record_not_found",
-          when: "There is no such planting order.",
+          when: "The planting order does not exist.",
           example: "failed to find planting order",
         },
         {
           code: "internal_error",
-          when: "An unexpected fault; send it again.",
+          when: "Unexpected error. Send the report again.",
           example: "internal server error",
         },
       ],
@@ -89,14 +89,14 @@ export const callbackEndpoint = ({
       },
     },
     handle: async (ctx) => {
-      const fault = findSignatureFault(ctx.get("Planting-Signature"), {
+      const problem = findSignatureProblem(ctx.get("Planting-Signature"), {
         secret,
-        // A request without a body has none to sign.
+        // Without a body the signature covers the empty one.
         body: typeof ctx.request.rawBody === "string" ? ctx.request.rawBody : "",
         now: deps.clock.now(),
       });
-      if (fault !== null) {
-        throw new HttpError("signature_invalid", fault);
+      if (problem !== null) {
+        throw new HttpError("signature_invalid", problem);
       }
       const report = parseRequest(plantingReport, ctx.request.body, "field");
       const recorded = await reportPlanting(deps, report, "callback");

@@ -18,7 +18,7 @@ const tree: PresentedTreeEvidence = {
       status: "completed",
       date: "2025-06-01",
       timestamp: "2025-06-01T12:00:00.000Z",
-      description: "The trees are on record and will be part of the next planting order.",
+      description: "The trees are registered and will be part of the next planting order.",
       evidence: {
         tree_id: ID,
         record_id: ID,
@@ -88,5 +88,5 @@ const summary: PresentedEvidenceSummary = {
   ],
 };
 
-/** What the API description shows. */
+/** The examples of the API description. */
 export const EVIDENCE_EXAMPLES = { tree, summary };

@@ -1,9 +1,9 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 
-/** How far the sender's clock may be from ours; older messages are taken for replayed ones. */
+/** The tolerated difference between the clocks. Older messages may be replayed ones. */
 const TOLERANCE_SECONDS = 300;
 
-/** The signature of a message at an instant: HMAC-SHA256 over `<unix seconds>.<body>`, in hexadecimal. */
+/** Returns the hexadecimal HMAC-SHA256 of `<unix seconds>.<body>`. */
 export const signCallback = (secret: string, body: string, unixSeconds: number): string =>
   createHmac("sha256", secret).update(`${unixSeconds}.${body}`).digest("hex");
 
@@ -11,10 +11,10 @@ const isEqual = (left: string, right: string): boolean =>
   left.length === right.length && timingSafeEqual(Buffer.from(left), Buffer.from(right));
 
 /**
- * Checks a header of the form `t=<unix seconds>,v1=<signature>`; several `v1` may be given while a secret is replaced.
- * @returns what is wrong; null when the message is genuine
+ * Verifies a header of the form `t=<unix seconds>,v1=<signature>`. It may have several `v1` while a secret is replaced.
+ * @returns the problem; null if the signature is valid
  */
-export const findSignatureFault = (
+export const findSignatureProblem = (
   header: string | undefined,
   { secret, body, now }: { readonly secret: string; readonly body: string; readonly now: Date },
 ): string | null => {

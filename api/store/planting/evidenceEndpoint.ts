@@ -125,7 +125,7 @@ const EXAMPLE: z.output<typeof response> = {
       status: "completed",
       date: "2025-06-01",
       timestamp: "2025-06-01T12:00:00.000Z",
-      description: "The trees are on record and will be part of the next planting order.",
+      description: "The trees are registered and will be part of the next planting order.",
       evidence: {
         tree_id: ID,
         record_id: ID,

@@ -10,7 +10,7 @@ import { unreadableFileError } from "../../input/unreadableFileError.ts";
 import { say } from "../../io.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
-const WAKE_TIMEOUT_MS = 2000;
+const WAKE_TIMEOUT_MS = 5000;
 
 const parseReport = (json: string): PlantingReport => {
   let value: unknown;

@@ -5,7 +5,7 @@ import type { DatabaseContext } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 import type { PlantingOptions, PlantingSetup } from "../setUpPlanting.ts";
 
-/** The standalone interface over an organization whose trees are planted, and a way to start it once more. */
+/** Starts the standalone interface for an organization with planting; `serve` starts another process of it. */
 export const startEvidenceApi = async (
   t: ExecutionContext<DatabaseContext>,
   options: PlantingOptions = {},
@@ -47,7 +47,7 @@ export const startEvidenceApi = async (
   return { setup, serve, ...(await serve()) };
 };
 
-/** Without a Cache-Control of the caller's own, fetch asks every cache to stand aside. */
+/** Without a Cache-Control header, fetch sends `no-cache`, which disables the 304. */
 export const revalidate = (etag: string): Record<string, string> => ({
   "If-None-Match": etag,
   "Cache-Control": "max-age=0",

@@ -8,15 +8,15 @@ import {
 
 const now = new Date("2026-05-01T00:00:00Z");
 
-test("each kind of forest has a factor of its own from the beginning of time on", (t) => {
-  for (const instant of [new Date(0), now]) {
-    t.is(factorFor("mangrove", instant).id, "mangrove-1");
-    t.is(factorFor("terrestrial", instant).id, "terrestrial-1");
+test("each type of forest has a factor for every time since 1970", (t) => {
+  for (const at of [new Date(0), now]) {
+    t.is(factorFor("mangrove", at).id, "mangrove-1");
+    t.is(factorFor("terrestrial", at).id, "terrestrial-1");
   }
   t.throws(() => factorFor("mangrove", new Date(-1)), { instanceOf: RangeError });
 });
 
-test("no two factors have one id, and those of a kind follow each other in time", (t) => {
+test("factors have unique ids, and those of one type are sorted by time", (t) => {
   t.is(new Set(IMPACT_FACTORS.map(({ id }) => id)).size, IMPACT_FACTORS.length);
   for (const kind of ["mangrove", "terrestrial"] as const) {
     const starts = IMPACT_FACTORS.filter(({ forestType }) => forestType === kind).map(
@@ -29,7 +29,7 @@ test("no two factors have one id, and those of a kind follow each other in time"
   }
 });
 
-test("tons and hectares are added up over the factors and told to three decimals", (t) => {
+test("tons and hectares are summed over the factors and rounded to three decimals", (t) => {
   t.deepEqual(projectImpact([]), { carbonTons: 0, areaHectares: 0 });
   t.deepEqual(projectImpact([{ factorId: "mangrove-1", trees: 10_000 }]), {
     carbonTons: 3080,
@@ -46,6 +46,6 @@ test("tons and hectares are added up over the factors and told to three decimals
   t.throws(() => projectImpact([{ factorId: "mangrove-0", trees: 1 }]), { instanceOf: RangeError });
 });
 
-test("trees of which no site is known count as those of an average forest", (t) => {
+test("trees without a known site count as terrestrial", (t) => {
   t.is(projectGenericCo2Kg(3, now), 600);
 });

@@ -9,27 +9,30 @@ const test = testWithDatabase();
 
 const MOST = Number.MAX_SAFE_INTEGER;
 
-// In a file of their own: what they register leaves the other tests' sums no room.
-test.serial("a registration as large as can be is planted and proven like any other", async (t) => {
-  const { setup, read } = await startEvidenceApi(t, { timeline: "sessions" });
-  const id = await setup.register(MOST);
-  for (const stage of EVIDENCE_STAGES) {
-    const { status, json } = await read(`/evidence/tree/${id}?evidence_stage=${stage}`);
+// In a file of their own, because their registrations exhaust the sums of a database.
+test.serial(
+  "a registration of the largest count is planted and verified like any other",
+  async (t) => {
+    const { setup, read } = await startEvidenceApi(t, { timeline: "sessions" });
+    const id = await setup.register(MOST);
+    for (const stage of EVIDENCE_STAGES) {
+      const { status, json } = await read(`/evidence/tree/${id}?evidence_stage=${stage}`);
+      t.is(status, 200);
+      t.is(json.status, stage);
+    }
+    await createAndPlace(setup);
+    await setup.pass(3 * STAGE_MS);
+    const { status, json } = await read(`/evidence/tree/${id}`);
     t.is(status, 200);
-    t.is(json.status, stage);
-  }
-  await createAndPlace(setup);
-  await setup.pass(3 * STAGE_MS);
-  const { status, json } = await read(`/evidence/tree/${id}`);
-  t.is(status, 200);
-  t.deepEqual(eventsOf(json), [
-    "1 registered completed",
-    "2 funds_distributed completed",
-    "3 planted_and_verified completed",
-  ]);
-});
+    t.deepEqual(eventsOf(json), [
+      "1 registered completed",
+      "2 funds_distributed completed",
+      "3 planted_and_verified completed",
+    ]);
+  },
+);
 
-test.serial("what all accounts have is told up to the largest exact number", async (t) => {
+test.serial("the summary of all accounts is limited to the largest safe integer", async (t) => {
   const { setup, read } = await startEvidenceApi(t);
   const others = [await setUpPlanting(t.context.db), await setUpPlanting(t.context.db)];
   for (const account of [setup, ...others]) {

@@ -21,9 +21,9 @@ test.serial(
     await setup.pass(3 * STAGE_MS);
     await setup.register(100);
     t.is((await read("/evidence")).text, before.text);
-    const kept = await other.read("/evidence");
-    t.is(kept.text, before.text);
-    t.is(kept.headers.get("Cache-Control"), "private, max-age=2592000");
+    const cached = await other.read("/evidence");
+    t.is(cached.text, before.text);
+    t.is(cached.headers.get("Cache-Control"), "private, max-age=2592000");
     setup.clock.set("2026-06-15T10:00:00.000Z");
     const after = evidenceSummary.parse(JSON.parse((await other.read("/evidence")).text));
     const earlier = evidenceSummary.parse(JSON.parse(before.text));
@@ -37,7 +37,7 @@ test.serial(
 );
 
 test.serial(
-  "the dashboard's address is stable, and a missing key is told from a wrong one",
+  "the dashboard URL is stable, and a missing key has another error than a wrong one",
   async (t) => {
     const { read, url, setup } = await startEvidenceApi(t, { name: "Möbel & Söhne <GmbH>" });
     const first = await read("/dashboard_url");
@@ -47,7 +47,7 @@ test.serial(
       /^https:\/\/impact\.example\/dashboard\/mobel-sohne-gmbh-[a-z2-9]{8}$/u,
     );
     t.is(address["org_id"], setup.organization.id);
-    await updateAccount(t.context.db, setup.organization.id, { name: "Somebody else" });
+    await updateAccount(t.context.db, setup.organization.id, { name: "New name" });
     t.is((await read("/dashboard_url", { mode: "test" })).text, first.text);
     const missing = await fetch(`${url}/dashboard_url`);
     t.is(missing.status, 401);

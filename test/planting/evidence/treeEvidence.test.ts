@@ -21,7 +21,7 @@ const evidenceOf = ({ timeline = [] }: Evidence, event: string): unknown =>
   timeline.find((milestone) => milestone.event === event)?.evidence;
 
 test.serial(
-  "a new registration is registered and the rest is pending, without dates or evidence",
+  "a new registration is registered; later milestones are pending, without dates or evidence",
   async (t) => {
     const { setup, read } = await startEvidenceApi(t);
     const id = await setup.register(3);
@@ -51,7 +51,7 @@ test.serial(
   },
 );
 
-test.serial("four events with every field of its type, once trees are planted", async (t) => {
+test.serial("planted trees have four events, with every field of its type", async (t) => {
   const { setup, read } = await startEvidenceApi(t);
   const id = await setup.register(3);
   await createAndPlace(setup);
@@ -122,7 +122,7 @@ test.serial("four events with every field of its type, once trees are planted", 
   t.is(headers.get("Cache-Control"), "private, no-cache");
 });
 
-test.serial("made-up evidence gives one thing one number at every stage", async (t) => {
+test.serial("simulated evidence shows the same reference ids at every stage", async (t) => {
   const { setup, read } = await startEvidenceApi(t);
   const id = await setup.register(3);
   const numbersAt = async (stage: string) => {
@@ -141,7 +141,7 @@ test.serial("made-up evidence gives one thing one number at every stage", async 
 });
 
 test.serial(
-  "three steps with coordinates as strings, from a partner that reports sessions",
+  "a partner that reports sessions has three steps, with coordinates as strings",
   async (t) => {
     const { setup, read } = await startEvidenceApi(t, { timeline: "sessions" });
     const id = await setup.register(3);
@@ -182,7 +182,7 @@ test.serial(
   },
 );
 
-test.serial("the photos of a simulated planting are served where the evidence says", async (t) => {
+test.serial("the simulated photos in the evidence can be fetched", async (t) => {
   const { setup, read, url } = await startEvidenceApi(t);
   const id = await setup.register(3);
   await createAndPlace(setup);
@@ -200,30 +200,27 @@ test.serial("the photos of a simulated planting are served where the evidence sa
   }
 });
 
-test.serial(
-  "a milestone drops the answer that was kept, and repeats are the same bytes everywhere",
-  async (t) => {
-    const { setup, read, serve } = await startEvidenceApi(t);
-    const other = await serve();
-    const id = await setup.register(3);
-    const path = `/evidence/tree/${id}`;
-    const first = await read(path);
-    const repeat = await other.read(path);
-    t.is(repeat.text, first.text);
-    t.is(repeat.headers.get("ETag"), first.headers.get("ETag"));
-    await createAndPlace(setup);
-    t.is((await other.read(path)).json.status, "funds_distributed");
-    await setup.pass(3 * STAGE_MS);
-    const verified = await read(path);
-    t.is(verified.json.status, "planted_and_verified");
-    setup.clock.set("2026-05-20T10:00:00.000Z");
-    const later = await other.read(path);
-    t.is(later.text, verified.text);
-    t.is(later.headers.get("Age"), "1641420");
-  },
-);
+test.serial("all processes return the same bytes until a milestone is reached", async (t) => {
+  const { setup, read, serve } = await startEvidenceApi(t);
+  const other = await serve();
+  const id = await setup.register(3);
+  const path = `/evidence/tree/${id}`;
+  const first = await read(path);
+  const repeat = await other.read(path);
+  t.is(repeat.text, first.text);
+  t.is(repeat.headers.get("ETag"), first.headers.get("ETag"));
+  await createAndPlace(setup);
+  t.is((await other.read(path)).json.status, "funds_distributed");
+  await setup.pass(3 * STAGE_MS);
+  const verified = await read(path);
+  t.is(verified.json.status, "planted_and_verified");
+  setup.clock.set("2026-05-20T10:00:00.000Z");
+  const later = await other.read(path);
+  t.is(later.text, verified.text);
+  t.is(later.headers.get("Age"), "1641420");
+});
 
-test.serial("a client that has the answer is told so without it", async (t) => {
+test.serial("a client with the current evidence gets a 304 without a body", async (t) => {
   const { setup, read } = await startEvidenceApi(t);
   const id = await setup.register(3);
   const path = `/evidence/tree/${id}`;
@@ -237,7 +234,7 @@ test.serial("a client that has the answer is told so without it", async (t) => {
 });
 
 test.serial(
-  "a tree of somebody else, of the other mode, a bottle and nonsense are not found",
+  "trees of another account or mode, bottles and malformed ids are not found",
   async (t) => {
     const { setup, read } = await startEvidenceApi(t);
     const other = await setUpPlanting(t.context.db);
@@ -286,12 +283,12 @@ const SIMULATED = {
 
 for (const [stage, events] of Object.entries(SIMULATED)) {
   test.serial(
-    `evidence_stage=${stage} is simulated, marked, repeatable and leaves the truth alone`,
+    `evidence_stage=${stage} is simulated, marked, repeatable and does not change the real evidence`,
     async (t) => {
       const { setup, read } = await startEvidenceApi(t);
       const id = await setup.register(3, { mode: "test" });
       const path = `/evidence/tree/${id}`;
-      const truth = await read(path, { mode: "test" });
+      const real = await read(path, { mode: "test" });
       const simulated = await read(`${path}?evidence_stage=${stage}`, { mode: "test" });
       t.is(simulated.json.status, stage);
       t.deepEqual(eventsOf(simulated.json), events);
@@ -299,13 +296,13 @@ for (const [stage, events] of Object.entries(SIMULATED)) {
       t.is(simulated.headers.get("Cache-Control"), "no-store");
       t.is((await read(`${path}?evidence_stage=${stage}`, { mode: "test" })).text, simulated.text);
       const after = await read(path, { mode: "test" });
-      t.is(after.text, truth.text);
+      t.is(after.text, real.text);
       t.is(after.headers.get("Evidence-Simulated"), null);
     },
   );
 }
 
-test.serial("an evidence_stage that does not exist is refused with those that do", async (t) => {
+test.serial("an unknown evidence_stage is rejected with the accepted ones", async (t) => {
   const { setup, read } = await startEvidenceApi(t);
   const id = await setup.register(3);
   for (const stage of ["allocated", "", "Planted"]) {

@@ -30,7 +30,7 @@ const plantedOf = async (setup: PlantingSetup) => {
 };
 
 test.serial(
-  "an order holds all trees that wait, refunded ones left out, and each tree once",
+  "an order has all unordered trees except refunded ones, and each tree once",
   async (t) => {
     const setup = await setUpPlanting(t.context.db);
     await setup.register(3);
@@ -47,7 +47,7 @@ test.serial(
   },
 );
 
-test.serial("gatherings that run at the same time put no tree into two orders", async (t) => {
+test.serial("concurrent runs put no tree into two orders", async (t) => {
   const setup = await setUpPlanting(t.context.db);
   await Promise.all(Array.from({ length: 60 }, () => setup.register(2)));
   const signal = new AbortController().signal;
@@ -68,7 +68,7 @@ test.serial("gatherings that run at the same time put no tree into two orders", 
   );
 });
 
-test.serial("the accounts whose trees wait are listed page by page, each mode once", async (t) => {
+test.serial("accounts with unordered trees are listed in pages, each mode once", async (t) => {
   const { db } = t.context;
   const waiting = new Set<string>();
   const { createOrders } = await setUpPlanting(db);
@@ -93,46 +93,46 @@ test.serial("the accounts whose trees wait are listed page by page, each mode on
   t.is(await createOrders(), 14);
 });
 
-test.serial("modes never share an order, and test keys stay in the simulation", async (t) => {
-  const setup = await setUpPlanting(t.context.db, { partner: "manual" });
-  await setup.register(3);
-  await setup.register(4, { mode: "test" });
-  t.is(await setup.createOrders(), 2);
-  const orders = await setup.orders();
-  t.deepEqual(
-    orders
-      .map(({ mode, partner, treeCount }) => [mode, partner, treeCount])
-      .toSorted((left, right) => Number(left[2]) - Number(right[2])),
-    [
-      ["live", "manual", 3],
-      ["test", "simulated", 4],
-    ],
-  );
-});
-
 test.serial(
-  "an order of the manual partner has its funds distributed by report alone",
+  "live and test trees never share an order, and test orders are always simulated",
   async (t) => {
     const setup = await setUpPlanting(t.context.db, { partner: "manual" });
     await setup.register(3);
-    await setup.createOrders();
-    const stage = async () => (await setup.orders())[0]?.stage;
-    const [order] = await setup.orders();
-    const { id = 0, publicId = "" } = order ?? {};
-    await placePlantingOrder(setup.deps, id, new AbortController().signal);
-    await setup.pass(STAGE_MS);
-    t.is(await stage(), "created");
-    await recordPlantingFacts(
-      setup.deps,
-      id,
-      [fundsDistributed(publicId, setup.clock.now())],
-      "operator",
+    await setup.register(4, { mode: "test" });
+    t.is(await setup.createOrders(), 2);
+    const orders = await setup.orders();
+    t.deepEqual(
+      orders
+        .map(({ mode, partner, treeCount }) => [mode, partner, treeCount])
+        .toSorted((left, right) => Number(left[2]) - Number(right[2])),
+      [
+        ["live", "manual", 3],
+        ["test", "simulated", 4],
+      ],
     );
-    t.is(await stage(), "funds_distributed");
   },
 );
 
-test.serial("an order goes through its stages on time and not before", async (t) => {
+test.serial("the manual partner's orders have funds distributed only by report", async (t) => {
+  const setup = await setUpPlanting(t.context.db, { partner: "manual" });
+  await setup.register(3);
+  await setup.createOrders();
+  const stage = async () => (await setup.orders())[0]?.stage;
+  const [order] = await setup.orders();
+  const { id = 0, publicId = "" } = order ?? {};
+  await placePlantingOrder(setup.deps, id, new AbortController().signal);
+  await setup.pass(STAGE_MS);
+  t.is(await stage(), "created");
+  await recordPlantingFacts(
+    setup.deps,
+    id,
+    [fundsDistributed(publicId, setup.clock.now())],
+    "operator",
+  );
+  t.is(await stage(), "funds_distributed");
+});
+
+test.serial("a simulated order reaches each stage on time, not earlier", async (t) => {
   const setup = await setUpPlanting(t.context.db);
   await setup.register(10);
   await setup.createOrders();
@@ -152,23 +152,20 @@ test.serial("an order goes through its stages on time and not before", async (t)
   t.deepEqual(await plantedOf(setup), { planted: 10, verified: 10 });
 });
 
-test.serial(
-  "stages that passed while nobody looked are recorded at their own instants",
-  async (t) => {
-    const setup = await setUpPlanting(t.context.db);
-    await setup.register(10);
-    await setup.createOrders();
-    await setup.place();
-    await setup.pass(100 * STAGE_MS);
-    const [order] = await setup.orders();
-    t.is(order?.stage, "planted_and_verified");
-    t.is(order?.plantedAt?.toISOString(), "2026-05-01T10:02:00.000Z");
-    t.is(order?.verifiedAt?.toISOString(), "2026-05-01T10:03:00.000Z");
-  },
-);
+test.serial("stages that passed between two polls are recorded with their own times", async (t) => {
+  const setup = await setUpPlanting(t.context.db);
+  await setup.register(10);
+  await setup.createOrders();
+  await setup.place();
+  await setup.pass(100 * STAGE_MS);
+  const [order] = await setup.orders();
+  t.is(order?.stage, "planted_and_verified");
+  t.is(order?.plantedAt?.toISOString(), "2026-05-01T10:02:00.000Z");
+  t.is(order?.verifiedAt?.toISOString(), "2026-05-01T10:03:00.000Z");
+});
 
 test.serial(
-  "a partner that reports only sessions has its trees planted when they are verified",
+  "trees of a partner that reports only sessions count as planted when verified",
   async (t) => {
     const setup = await setUpPlanting(t.context.db, { timeline: "sessions" });
     await setup.register(10);
@@ -181,7 +178,7 @@ test.serial(
   },
 );
 
-test.serial("refunds before and after planting leave what is still the account's", async (t) => {
+test.serial("refunds before and after planting lower the planted trees", async (t) => {
   const setup = await setUpPlanting(t.context.db);
   const id = await setup.register(3001);
   await setup.createOrders();
@@ -195,7 +192,7 @@ test.serial("refunds before and after planting leave what is still the account's
   t.deepEqual(await plantedOf(setup), { planted: 0, verified: 0 });
 });
 
-test.serial("test-mode trees are never counted among the planted", async (t) => {
+test.serial("test trees never count as planted", async (t) => {
   const setup = await setUpPlanting(t.context.db);
   const before = await sumPlantedByFactor(t.context.db);
   await setup.register(10, { mode: "test" });
@@ -207,23 +204,10 @@ test.serial("test-mode trees are never counted among the planted", async (t) => 
   t.deepEqual(await sumPlantedByFactor(t.context.db), before);
 });
 
-test.serial("an order that has not happened anywhere is refused", async (t) => {
+test.serial("facts of an unknown order are rejected", async (t) => {
   const setup = await setUpPlanting(t.context.db);
-  await t.throwsAsync(
-    recordPlantingFacts(setup.deps, 2_000_000_000, [], "operator").then(() =>
-      recordPlantingFacts(
-        setup.deps,
-        2_000_000_000,
-        [
-          {
-            stage: "funds_distributed",
-            occurred_at: "2026-05-01T10:00:00.000Z",
-            partner_reference: "x",
-          },
-        ],
-        "operator",
-      ),
-    ),
-    { message: "failed to find planting order" },
-  );
+  const facts = [fundsDistributed("po_unknown", setup.clock.now())];
+  await t.throwsAsync(recordPlantingFacts(setup.deps, 2_000_000_000, facts, "operator"), {
+    message: "failed to find planting order",
+  });
 });

@@ -37,15 +37,15 @@ const allocated = fact("allocated");
 const planted = fact("planted");
 const verified = fact("planted_and_verified");
 
+test("funds_distributed needs no earlier stage", decides, "allocations", [], distributed, accepted);
 test(
-  "an order's first fact is that it has the funds",
+  "funds_distributed needs no earlier stage with sessions either",
   decides,
-  "allocations",
+  "sessions",
   [],
   distributed,
   accepted,
 );
-test("so it is for partners with sessions", decides, "sessions", [], distributed, accepted);
 
 for (const [timeline, stage, needed] of [
   ["allocations", "allocated", ["funds_distributed"]],
@@ -57,7 +57,7 @@ for (const [timeline, stage, needed] of [
 ] as const) {
   const others = PLANTING_STAGES.filter((other) => other !== stage);
   const reachedBy = (stages: readonly PlantingStage[]) => stages.map((other) => fact(other));
-  test(`${stage} of ${timeline} takes ${needed.join(" and ")}, and nothing else`, (t) => {
+  test(`${stage} of ${timeline} requires ${needed.join(" and ")}, and nothing else`, (t) => {
     t.deepEqual(decideFact(timeline, reachedBy(needed), fact(stage)), accepted);
     for (const missing of needed) {
       const reached = reachedBy(others.filter((other) => other !== missing));
@@ -67,7 +67,7 @@ for (const [timeline, stage, needed] of [
 }
 
 test(
-  "a fact that is on record is repeated, whatever it now lacks",
+  "a recorded fact is repeated, even if an earlier stage is missing",
   decides,
   "allocations",
   [planted],
@@ -75,7 +75,7 @@ test(
   { state: "repeated" },
 );
 test(
-  "the same instant with other details contradicts",
+  "different details at the same time are a contradiction",
   decides,
   "allocations",
   [distributed, allocated],
@@ -83,7 +83,7 @@ test(
   { state: "contradiction", reason: "allocated is already recorded with different details" },
 );
 test(
-  "other details contradict before anything is missing or dated wrongly",
+  "different details are reported before missing stages and wrong dates",
   decides,
   "allocations",
   [planted],
@@ -91,7 +91,7 @@ test(
   { state: "contradiction", reason: "planted is already recorded with different details" },
 );
 test(
-  "what lacks an earlier stage waits, however wrongly it is dated",
+  "a fact without an earlier stage waits, even if its date is wrong",
   decides,
   "allocations",
   [distributed],
@@ -99,7 +99,7 @@ test(
   waiting,
 );
 test(
-  "a day before an earlier stage says nothing",
+  "a day before an earlier stage is tolerated",
   decides,
   "allocations",
   [distributed],
@@ -107,7 +107,7 @@ test(
   accepted,
 );
 test(
-  "a millisecond more contradicts",
+  "a day and a millisecond before an earlier stage is a contradiction",
   decides,
   "allocations",
   [distributed],
@@ -119,7 +119,7 @@ test(
   },
 );
 test(
-  "a day after a later stage says nothing",
+  "a day after a later stage is tolerated",
   decides,
   "allocations",
   [distributed, allocated, verified],
@@ -127,7 +127,7 @@ test(
   accepted,
 );
 test(
-  "a millisecond later contradicts",
+  "a day and a millisecond after a later stage is a contradiction",
   decides,
   "allocations",
   [distributed, allocated, verified],
@@ -139,7 +139,7 @@ test(
   },
 );
 test(
-  "years after an earlier stage and before a later one are as good",
+  "years after an earlier stage and before a later one are accepted",
   decides,
   "allocations",
   [distributed, allocated, fact("planted_and_verified", 2000 * DAY_MS)],
@@ -147,7 +147,7 @@ test(
   accepted,
 );
 test(
-  "every earlier stage counts, not the last one alone",
+  "a date is compared with every earlier stage, not only the last",
   decides,
   "allocations",
   [fact("funds_distributed", 5 * DAY_MS), fact("allocated", 4 * DAY_MS)],
@@ -166,25 +166,25 @@ const permute = <Item>(items: readonly Item[]): readonly (readonly Item[])[] =>
         permute(items.filter((other) => other !== item)).map((rest) => [item].concat(rest)),
       );
 
-/** Takes facts as they come; whenever one takes effect those that wait are looked at again. */
-const takeAll = (timeline: TimelineShape, facts: readonly ReachedStage[]) => {
+/** Applies facts in order, and retries waiting ones whenever one is accepted. */
+const applyAll = (timeline: TimelineShape, facts: readonly ReachedStage[]) => {
   const reached: ReachedStage[] = [];
-  const waits: ReachedStage[] = [];
-  const take = (given: ReachedStage): void => {
+  const pending: ReachedStage[] = [];
+  const apply = (given: ReachedStage): void => {
     const { state } = decideFact(timeline, reached, given);
     if (state === "waiting") {
-      waits.push(given);
+      pending.push(given);
     } else if (state === "accepted") {
       reached.push(given);
-      for (const again of waits.splice(0)) {
-        take(again);
+      for (const again of pending.splice(0)) {
+        apply(again);
       }
     }
   };
   for (const given of facts) {
-    take(given);
+    apply(given);
   }
-  return { reached, waits };
+  return { reached, pending };
 };
 
 for (const [timeline, stages] of [
@@ -192,17 +192,17 @@ for (const [timeline, stages] of [
   ["sessions", PLANTING_STAGES],
   ["sessions", ["funds_distributed", "planted_and_verified"]],
 ] as const) {
-  test(`${stages.length} facts of ${timeline} end the same in every order, each told twice`, (t) => {
+  test(`${stages.length} facts of ${timeline} end the same in every order, each reported twice`, (t) => {
     for (const facts of permute(stages.map((stage, index) => fact(stage, index * DAY_MS)))) {
-      const { reached, waits } = takeAll(timeline, [...facts, ...facts]);
-      t.deepEqual(waits, []);
+      const { reached, pending } = applyAll(timeline, [...facts, ...facts]);
+      t.deepEqual(pending, []);
       t.is(reached.length, stages.length);
       t.is(latestStage(reached.map(({ stage }) => stage)), "planted_and_verified");
     }
   });
 }
 
-test("the latest stage is the furthest of them, in whatever order they are told", (t) => {
+test("the latest stage is the furthest one, in any order", (t) => {
   t.is(latestStage([]), "created");
   PLANTING_STAGES.forEach((stage, index) => {
     const reached = PLANTING_STAGES.slice(0, index + 1);

@@ -8,7 +8,7 @@ import { setUpPlanting } from "../setUpPlanting.ts";
 
 const test = testWithDatabase();
 
-test("a report on an order whose workflow has ended says nothing of the workflow", async (t) => {
+test("a report on an order whose workflow has ended prints no warning", async (t) => {
   const setup = await setUpPlanting(t.context.db, { partner: "manual" });
   await setup.register(3);
   await createAndPlace(setup);
@@ -17,7 +17,7 @@ test("a report on an order whose workflow has ended says nothing of the workflow
   const workflowId = plantingOrderWorkflowId(order?.id ?? 0);
   const handle = await client.workflow.start(plantingOrder, {
     workflowId,
-    taskQueue: "nobody",
+    taskQueue: "without-workers",
     args: [order?.id ?? 0],
   });
   await handle.terminate();
@@ -35,5 +35,5 @@ test("a report on an order whose workflow has ended says nothing of the workflow
     }),
   });
   t.is(run.exitCode, 0, run.stderr);
-  t.notRegex(run.stderr, /could not be notified/u);
+  t.notRegex(run.stderr, /workflow/u);
 });

@@ -24,9 +24,9 @@ import type { ExecutionContext } from "ava";
 
 const test = testWithDatabase();
 
-const SECRET = "a secret that both sides have agreed upon";
+const SECRET = "a shared secret of both sides";
 
-/** An order with a partner that reports by itself, and the facts that it will report. */
+/** Places an order with the manual partner and returns facts to report. */
 const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
   const setup = await setUpPlanting(t.context.db, { partner: "manual" });
   await setup.register(10);
@@ -57,7 +57,7 @@ const outcomesOf = async (
   return recorded.map(({ outcome }) => outcome);
 };
 
-test.serial("facts that come in the wrong order wait and then take effect together", async (t) => {
+test.serial("facts in the wrong order wait and then take effect together", async (t) => {
   const { setup, order, facts } = await placeOrder(t);
   t.deepEqual(await outcomesOf(setup, order.id, [facts.verified, facts.planted]), [
     "waiting",
@@ -70,7 +70,7 @@ test.serial("facts that come in the wrong order wait and then take effect togeth
   t.is(after?.plantedAt?.toISOString(), "2026-06-01T08:00:00.000Z");
 });
 
-test.serial("a repeated fact changes nothing, however its instant is written", async (t) => {
+test.serial("a repeated fact changes nothing, in whatever time zone it is written", async (t) => {
   const { setup, order, facts } = await placeOrder(t);
   t.deepEqual(await outcomesOf(setup, order.id, [facts.allocated]), ["accepted"]);
   const [before] = await setup.orders();
@@ -91,50 +91,47 @@ test.serial("a repeated fact changes nothing, however its instant is written", a
   t.deepEqual((await setup.orders())[0], before);
 });
 
-test.serial(
-  "what contradicts the record is kept for the operator and takes nothing back",
-  async (t) => {
-    const { setup, order, facts } = await placeOrder(t);
-    await outcomesOf(setup, order.id, [facts.allocated, facts.planted]);
-    const [before] = await setup.orders();
-    const other = simulatePlanted(order, new Date("2026-06-15T08:00:00.000Z"));
-    t.deepEqual(await outcomesOf(setup, order.id, [other, other]), ["contradiction", "repeated"]);
-    t.deepEqual(
-      await outcomesOf(setup, order.id, [
-        simulateVerified(order, new Date("2026-05-20T08:00:00.000Z")),
-      ]),
-      ["contradiction"],
-    );
-    t.deepEqual((await setup.orders())[0], before);
-    const listed = await runImpact(["evidence", "order", "list", "--contradicted", "--json"], {
-      env: { DATABASE_URL: t.context.databaseUrl },
-    });
-    t.like(readJson(listed), { 0: { public_id: order.publicId, stage: "planted" } });
-    const shown = await runImpact(["evidence", "order", "show", order.publicId], {
-      env: { DATABASE_URL: t.context.databaseUrl },
-    });
-    t.is(shown.exitCode, 0);
-    t.regex(shown.stdout, /planted is already recorded with different details/u);
-    t.regex(shown.stdout, /planted_and_verified is dated 2026-05-20.*, but planted 2026-06-01/u);
-  },
-);
+test.serial("a contradiction is stored for operators and changes nothing", async (t) => {
+  const { setup, order, facts } = await placeOrder(t);
+  await outcomesOf(setup, order.id, [facts.allocated, facts.planted]);
+  const [before] = await setup.orders();
+  const other = simulatePlanted(order, new Date("2026-06-15T08:00:00.000Z"));
+  t.deepEqual(await outcomesOf(setup, order.id, [other, other]), ["contradiction", "repeated"]);
+  t.deepEqual(
+    await outcomesOf(setup, order.id, [
+      simulateVerified(order, new Date("2026-05-20T08:00:00.000Z")),
+    ]),
+    ["contradiction"],
+  );
+  t.deepEqual((await setup.orders())[0], before);
+  const listed = await runImpact(["evidence", "order", "list", "--contradicted", "--json"], {
+    env: { DATABASE_URL: t.context.databaseUrl },
+  });
+  t.like(readJson(listed), { 0: { public_id: order.publicId, stage: "planted" } });
+  const shown = await runImpact(["evidence", "order", "show", order.publicId], {
+    env: { DATABASE_URL: t.context.databaseUrl },
+  });
+  t.is(shown.exitCode, 0);
+  t.regex(shown.stdout, /planted is already recorded with different details/u);
+  t.regex(shown.stdout, /planted_and_verified is dated 2026-05-20.*, but planted 2026-06-01/u);
+});
 
 test.serial(
-  "an order is followed until its timeline is complete, and a verification after that is on record",
+  "an order is polled until its timeline is complete, and a later verification is recorded",
   async (t) => {
     const { setup, order, facts } = await placeOrder(t);
-    const look = () => pollPlantingOrder(setup.deps, order.id, new AbortController().signal);
+    const poll = () => pollPlantingOrder(setup.deps, order.id, new AbortController().signal);
     await outcomesOf(setup, order.id, [facts.allocated]);
-    t.false((await look()).isFinished);
+    t.false((await poll()).isFinished);
     await outcomesOf(setup, order.id, [facts.planted]);
-    t.true((await look()).isFinished);
+    t.true((await poll()).isFinished);
     t.deepEqual(await outcomesOf(setup, order.id, [facts.verified]), ["accepted"]);
     t.is((await setup.orders())[0]?.stage, "planted_and_verified");
-    t.true((await look()).isFinished);
+    t.true((await poll()).isFinished);
   },
 );
 
-test.serial("an event that lies ahead is refused, and the whole report with it", async (t) => {
+test.serial("a fact in the future is rejected, and its whole report with it", async (t) => {
   const { setup, order, facts } = await placeOrder(t);
   const ahead = simulatePlanted(order, new Date("2026-07-02T08:00:00.000Z"));
   await t.throwsAsync(outcomesOf(setup, order.id, [facts.allocated, ahead]), {
@@ -143,7 +140,7 @@ test.serial("an event that lies ahead is refused, and the whole report with it",
   t.is((await listFacts(t.context.db, order.id)).length, 1);
 });
 
-test.serial("facts that race are each recorded once", async (t) => {
+test.serial("concurrent reports record each fact once", async (t) => {
   const { setup, order, facts } = await placeOrder(t);
   const all = [facts.verified, facts.planted, facts.allocated];
   await Promise.all(
@@ -151,8 +148,8 @@ test.serial("facts that race are each recorded once", async (t) => {
       outcomesOf(setup, order.id, [all[index % 3] ?? facts.allocated]),
     ),
   );
-  const kept = await listFacts(t.context.db, order.id);
-  t.deepEqual(kept.map(({ stage, state }) => `${stage} ${state}`).toSorted(), [
+  const stored = await listFacts(t.context.db, order.id);
+  t.deepEqual(stored.map(({ stage, state }) => `${stage} ${state}`).toSorted(), [
     "allocated accepted",
     "funds_distributed accepted",
     "planted accepted",
@@ -161,7 +158,7 @@ test.serial("facts that race are each recorded once", async (t) => {
 });
 
 test.serial(
-  "an operator's file is checked field by field, and nothing of a wrong one is recorded",
+  "an invalid file is rejected with the problem of each field, and nothing of it is recorded",
   async (t) => {
     const { setup, order, facts } = await placeOrder(t);
     const env = { DATABASE_URL: t.context.databaseUrl, TEMPORAL_ADDRESS: "127.0.0.1:1" };
@@ -197,7 +194,7 @@ test.serial(
 );
 
 test.serial(
-  "a partner's signed report is recorded and wakes the order; any other is refused",
+  "a signed callback is recorded and wakes the order's workflow; any other is rejected",
   async (t) => {
     const { setup, order, facts } = await placeOrder(t);
     const woken: number[] = [];
@@ -221,15 +218,15 @@ test.serial(
         },
         body: text,
       });
-      const answer = await response.text();
+      const responseText = await response.text();
       checkAnswer({
         method: "POST",
         path: "/planting/callback",
         status: response.status,
         contentType: response.headers.get("Content-Type"),
-        text: answer,
+        text: responseText,
       });
-      return { status: response.status, json: JSON.parse(answer) as unknown };
+      return { status: response.status, json: JSON.parse(responseText) as unknown };
     };
     const sign = (text: string, second = now): string =>
       `t=${second},v1=${signCallback(SECRET, text, second)}`;
@@ -269,20 +266,20 @@ test.serial(
   },
 );
 
-test.serial("without a secret there is no callback", async (t) => {
+test.serial("without a secret the callback does not exist", async (t) => {
   const { url } = await startStandaloneApi(t, { db: t.context.db });
   const response = await fetch(`${url}/planting/callback`, { method: "POST" });
   t.is(response.status, 404);
 });
 
 test.serial(
-  "an operator can drop one tree's kept answer, the summary or all of them",
+  "an operator can clear the cached response of one tree, of the summary or all of them",
   async (t) => {
     const { db, databaseUrl } = t.context;
     const env = { DATABASE_URL: databaseUrl };
     const clear = (...options: readonly string[]) =>
       runImpact(["evidence", "cache", "clear", ...options, "--json"], { env });
-    const kept = () =>
+    const cachedKeys = () =>
       db.anyFirst(sql.type(z.strictObject({ key: z.string() }))`
       SELECT key
       FROM cached_response
@@ -298,20 +295,20 @@ test.serial(
     };
     const all = ["summary", ...[`tree/${first}`, `tree/${second}`].toSorted()];
     await readAll();
-    t.deepEqual(await kept(), all);
+    t.deepEqual(await cachedKeys(), all);
 
     t.deepEqual(readJson(await clear("--tree", first)), { dropped: 1 });
-    t.deepEqual(await kept(), ["summary", `tree/${second}`]);
+    t.deepEqual(await cachedKeys(), ["summary", `tree/${second}`]);
     t.deepEqual(readJson(await clear("--tree", first)), { dropped: 0 });
     t.deepEqual(readJson(await clear("--summary")), { dropped: 1 });
-    t.deepEqual(await kept(), [`tree/${second}`]);
+    t.deepEqual(await cachedKeys(), [`tree/${second}`]);
     await readAll();
     t.deepEqual(readJson(await clear("--all")), { dropped: 3 });
-    t.deepEqual(await kept(), []);
+    t.deepEqual(await cachedKeys(), []);
 
     await readAll();
     t.is((await clear()).exitCode, 2);
     t.is((await clear("--tree", first, "--summary")).exitCode, 2);
-    t.deepEqual(await kept(), all);
+    t.deepEqual(await cachedKeys(), all);
   },
 );

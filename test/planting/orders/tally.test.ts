@@ -1,11 +1,11 @@
 import test from "ava";
 import type { SiteShare } from "../../../domain/planting/order.ts";
 import { tallyChange } from "../../../domain/planting/tally.ts";
-import type { TallyEntry } from "../../../domain/planting/tally.ts";
+import type { TalliedOrder, TallyEntry } from "../../../domain/planting/tally.ts";
 import { createRandom } from "../../support/random.ts";
 import type { Random } from "../../support/random.ts";
 
-type Order = Parameters<typeof tallyChange>[0];
+type Order = TalliedOrder;
 
 const at = new Date("2026-05-01T00:00:00Z");
 
@@ -31,7 +31,7 @@ const entry = (
 const changes = test.macro({
   exec: (t, before: Partial<Order>, after: Partial<Order>, expected: readonly TallyEntry[]) => {
     t.deepEqual(tallyChange(order(before), order(after)), expected);
-    // The way back takes exactly that away again.
+    // The reverse change subtracts exactly the same.
     t.deepEqual(
       tallyChange(order(after), order(before)),
       expected.map(({ planted, verified, ...key }) => ({
@@ -49,45 +49,37 @@ const verified = { plantedAt: at, verifiedAt: at };
 const two = { siteShares: [share(1, 1), share(2, 3)] };
 
 test("an order that is not planted adds nothing, refunded or not", changes, {}, two, []);
-test(
-  "an order whose sites nobody knows adds nothing",
-  changes,
-  {},
-  { ...planted, siteShares: [] },
-  [],
-);
-test("planted trees are added where they stand", changes, two, { ...two, ...planted }, [
+test("an order without known sites adds nothing", changes, {}, { ...planted, siteShares: [] }, []);
+test("planted trees are added at their sites", changes, two, { ...two, ...planted }, [
   entry(1, 3),
   entry(2, 7),
 ]);
-test("what stays as it is changes nothing", changes, verified, verified, []);
-test("verification adds to the verified trees alone", changes, planted, verified, [
-  entry(1, 0, 10),
-]);
-test("verification without an earlier report adds both", changes, {}, verified, [entry(1, 10, 10)]);
+test("an unchanged order changes nothing", changes, verified, verified, []);
+test("verification adds verified trees only", changes, planted, verified, [entry(1, 0, 10)]);
+test("verification without reported planting adds both", changes, {}, verified, [entry(1, 10, 10)]);
 test(
-  "refunded trees go, from the verified ones too",
+  "refunded trees are subtracted, also from the verified ones",
   changes,
   verified,
   { ...verified, refundedCount: 4 },
   [entry(1, -4, -4)],
 );
 test(
-  "an order that is refunded as a whole leaves nothing behind",
+  "a fully refunded order leaves nothing",
   changes,
   { ...two, ...verified },
   { ...two, ...verified, refundedCount: 10 },
   [entry(1, -3, -3), entry(2, -7, -7)],
 );
 test(
-  "trees that turn out to stand elsewhere move",
+  "trees move when their site changes",
   changes,
   planted,
   { ...planted, siteShares: [share(2, 1)] },
   [entry(1, -10), entry(2, 10)],
 );
 test(
-  "each kind of forest counts by a factor of its own, in the order of sites and factors",
+  "each type of forest has its own factor, sorted by site and factor",
   changes,
   {},
   {
@@ -120,19 +112,13 @@ const MOST = Number.MAX_SAFE_INTEGER;
 
 test("evenly", splits, 9, [5, 5, 5], [3, 3, 3]);
 test("one each where the products have fractions", splits, 49, [48, 1], [48, 1]);
-test("what is left over to the first ones", splits, 11, [1, 1, 1, 1], [3, 3, 3, 2]);
+test("the remainder goes to the first sites", splits, 11, [1, 1, 1, 1], [3, 3, 3, 2]);
 test("fewer trees than sites", splits, 2, [1, 1, 1], [1, 1, 0]);
-test("no tree to a site of next to no weight", splits, 5, [MOST, 1, MOST], [3, 0, 2]);
-test("all there can be, over equal sites", splits, MOST, [7, 7], [MOST / 2 + 0.5, MOST / 2 - 0.5]);
+test("no tree goes to a site of negligible weight", splits, 5, [MOST, 1, MOST], [3, 0, 2]);
+test("the largest count, over equal sites", splits, MOST, [7, 7], [MOST / 2 + 0.5, MOST / 2 - 0.5]);
+test("the largest count, over the most unequal sites", splits, MOST, [1, MOST - 1], [1, MOST - 1]);
 test(
-  "all there can be, over sites as unequal as can be",
-  splits,
-  MOST,
-  [1, MOST - 1],
-  [1, MOST - 1],
-);
-test(
-  "all there can be, where the weights' sum is beyond the exact numbers",
+  "the largest count, with a sum of weights beyond the safe integers",
   splits,
   MOST,
   [MOST, MOST, MOST],
@@ -142,7 +128,7 @@ test(
 const sumOf = (values: readonly number[]): number =>
   values.reduce((running, value) => running + value, 0);
 
-/** Mostly extremes: small numbers, and those at the end of the exact ones. */
+/** Returns mostly extremes: small integers, and those next to the largest safe one. */
 const extreme = (random: Random): number =>
   random.pick([
     1 + random.below(3),
@@ -152,7 +138,7 @@ const extreme = (random: Random): number =>
   ]);
 
 for (const seed of [1, 2, 3]) {
-  test(`parts add up, none is negative and each is next to its share (seed ${seed})`, (t) => {
+  test(`parts add up, none is negative and each is within one of its share (seed ${seed})`, (t) => {
     const random = createRandom(seed);
     for (let round = 0; round < 2000; round += 1) {
       const total = extreme(random);
@@ -160,23 +146,23 @@ for (const seed of [1, 2, 3]) {
       const siteShares = weights.map((weight, index) => share(index, weight));
       const parts = tallyChange(order(), order({ ...planted, treeCount: total, siteShares }));
       const sum = weights.reduce((running, weight) => running + BigInt(weight), 0n);
-      const told = `${total} by ${weights.join(" ")}`;
+      const input = `${total} by ${weights.join(" ")}`;
 
       if (parts.reduce((running, part) => running + BigInt(part.planted), 0n) !== BigInt(total)) {
-        t.fail(`${told}: the parts do not add up`);
+        t.fail(`${input}: the parts do not add up`);
       }
       for (const { siteId, planted: part } of parts) {
         const exact = BigInt(total) * BigInt(weights[siteId] ?? 0);
         const off = BigInt(part) * sum - exact;
         if (part < 0 || off > sum || off <= -sum) {
-          t.fail(`${told}: site ${siteId} has ${part}`);
+          t.fail(`${input}: site ${siteId} has ${part}`);
         }
       }
     }
     t.pass();
   });
 
-  test(`an order's changes add up to what it is; taken back, to nothing (seed ${seed})`, (t) => {
+  test(`an order's changes add up to its trees, and after a full refund to nothing (seed ${seed})`, (t) => {
     const random = createRandom(seed);
     for (let round = 0; round < 500; round += 1) {
       const treeCount = extreme(random);
@@ -207,11 +193,11 @@ for (const seed of [1, 2, 3]) {
           ]),
         });
         const rows = [...tally.values()];
-        const isTold = present.plantedAt !== null && present.siteShares.length > 0;
-        const left = isTold ? treeCount - present.refundedCount : 0;
+        const isCounted = present.plantedAt !== null && present.siteShares.length > 0;
+        const left = isCounted ? treeCount - present.refundedCount : 0;
         t.is(sumOf(rows.map((row) => row.planted)), left);
         t.is(sumOf(rows.map((row) => row.verified)), present.verifiedAt === null ? 0 : left);
-        // The database refuses a tally below zero.
+        // The database rejects negative tallies.
         t.true(rows.every((row) => row.planted >= row.verified && row.verified >= 0));
       }
       become({ ...present, refundedCount: treeCount });

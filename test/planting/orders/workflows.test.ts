@@ -43,7 +43,7 @@ const HOUR_MS = 60 * 60 * 1000;
 
 Runtime.install({ logger: new DefaultLogger("ERROR") });
 
-/** An organization whose trees are planted by workflows on a Temporal server. */
+/** Creates an organization whose orders are handled by workflows on a Temporal server. */
 const setUp = async (
   t: ExecutionContext<DatabaseContext>,
   {
@@ -94,7 +94,7 @@ const setUp = async (
   return {
     temporal,
     startWorker,
-    /** Stops the last worker when the test ends. */
+    /** Registers the teardown of the last worker. */
     stopAtTheEnd: (stop: () => Promise<void>) =>
       t.teardown(async () => {
         await stop();
@@ -113,7 +113,7 @@ const setUp = async (
 };
 
 test.serial(
-  "a gathering starts one workflow per order, which survives its worker and ends with the verification",
+  "each order gets one workflow, which survives its worker and ends with the verification",
   async (t) => {
     const { temporal, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {
       clock: systemClock,
@@ -136,8 +136,9 @@ test.serial(
     for (const { id } of placed) {
       await temporal.workflow.getHandle(plantingOrderWorkflowId(id)).result();
     }
-    await eventually(async () =>
-      (await orders()).every(({ stage }) => stage === "planted_and_verified"),
+    t.deepEqual(
+      (await orders()).map(({ stage }) => stage),
+      ["planted_and_verified", "planted_and_verified"],
     );
     for (const { id } of placed) {
       const facts = await listFacts(t.context.db, id);
@@ -155,7 +156,7 @@ test.serial(
 );
 
 test.serial(
-  "an order whose workflow is lost is followed again when nobody has looked for long, one that runs goes on",
+  "a lost workflow is started again after three missed polls, a running one is left alone",
   async (t) => {
     const { db } = t.context;
     const clock = createMovableClock("2026-05-01T10:00:00.000Z");
@@ -227,7 +228,7 @@ test.serial(
 );
 
 test.serial(
-  "an order that does not exist fails its workflow, one whose partner is not set up waits for it",
+  "the workflow of an unknown order fails, one of an unconfigured partner retries",
   async (t) => {
     const { db } = t.context;
     const { temporal, startWorker, stopAtTheEnd, register, createOrders, orders } = await setUp(t, {

@@ -9,14 +9,14 @@ const ordersEvery = test.macro({
   exec: (t, env: Readonly<Record<string, string>>, intervalMs: number) => {
     t.is(plantingOrderIntervalMs(parseConfig(env)), intervalMs);
   },
-  title: (title) => `trees are ordered ${title ?? ""}`,
+  title: (title) => `planting orders are created ${title ?? ""}`,
 });
 
-test("once a minute where planting is simulated", ordersEvery, {}, MINUTE_MS);
-test("once a day by hand", ordersEvery, { PLANTING_PARTNER: "manual" }, DAY_MS);
-test("once a day from TreeMapper", ordersEvery, { PLANTING_PARTNER: "treemapper" }, DAY_MS);
+test("every minute with the simulated partner", ordersEvery, {}, MINUTE_MS);
+test("every day with the manual partner", ordersEvery, { PLANTING_PARTNER: "manual" }, DAY_MS);
+test("every day with TreeMapper", ordersEvery, { PLANTING_PARTNER: "treemapper" }, DAY_MS);
 test(
-  "as often as the setting says, whoever plants",
+  "at the configured interval with any partner",
   ordersEvery,
   { PLANTING_PARTNER: "manual", PLANTING_ORDER_INTERVAL_SECONDS: "90" },
   90_000,

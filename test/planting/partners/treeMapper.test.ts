@@ -65,7 +65,7 @@ const planting = (id: string, day: string, counts: readonly number[], site = "si
   ],
 });
 
-/** A server that speaks as TreeMapper's documentation says, and what it has been asked. */
+/** A double of TreeMapper's API, by its documentation. `state` holds what it serves. */
 const startTreeMapper = async (t: ExecutionContext) => {
   const state = {
     project: PROJECT,
@@ -75,8 +75,8 @@ const startTreeMapper = async (t: ExecutionContext) => {
   };
   const { url, close } = await startServer(
     (request, response) => {
-      const { status: _status, ...answers } = state;
-      const known = new Map<string, unknown>(Object.entries(answers)).get(
+      const { status: _status, ...resources } = state;
+      const known = new Map<string, unknown>(Object.entries(resources)).get(
         request.url?.slice(1) ?? "",
       );
       const status = request.headers["x-api-key"] === KEY ? state.status : 401;
@@ -124,13 +124,13 @@ const start = async (t: ExecutionContext<DatabaseContext>, apiKey = KEY) => {
       await placePlantingOrder(deps, order?.id ?? 0, NEVER);
       return order?.id ?? 0;
     },
-    look: (orderId: number) => pollPlantingOrder(deps, orderId, NEVER),
+    poll: (orderId: number) => pollPlantingOrder(deps, orderId, NEVER),
     factsOf: async (orderId: number) =>
       (await listFacts(db, orderId)).map(({ stage, state }) => `${stage} ${state}`),
   };
 };
 
-/** The trees of the records that are credited to orders. */
+/** Lists the trees of records that are credited to orders. */
 const credits = (t: ExecutionContext<DatabaseContext>, references: readonly string[]) =>
   t.context.db.any(sql.type(z.strictObject({ reference: z.string(), trees: z.bigint() }))`
     SELECT reference, sum(trees)::bigint AS trees
@@ -140,54 +140,57 @@ const credits = (t: ExecutionContext<DatabaseContext>, references: readonly stri
     ORDER BY reference
   `);
 
-test.serial("an order is planted when the project has recorded all its trees since", async (t) => {
-  const { state, setup, order, look, factsOf } = await start(t);
-  const id = await order(100);
-  state.interventions = [
-    planting("before", "2026-06-30", [500]),
-    planting("first", "2026-07-05", [40, 20]),
-    { id: "other", type: "fire-patrol" },
-  ];
-  setup.clock.set("2026-07-06T10:00:00.000Z");
-  t.false((await look(id)).isFinished);
-  t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
-  state.interventions = [...state.interventions, planting("second", "2026-07-08", [300], "")];
-  setup.clock.set("2026-07-09T10:00:00.000Z");
-  t.true((await look(id)).isFinished);
-  t.deepEqual(await factsOf(id), [
-    "funds_distributed accepted",
-    "allocated accepted",
-    "planted accepted",
-  ]);
-  const sites = await listPlantedSites(t.context.db, setup.organization.id);
-  t.deepEqual(
-    sites.map(({ name, country, planted }) => [name, country, planted]),
-    [
-      ["North Bank", "India", 60],
-      ["Yamuna Floodplain", "India", 40],
-    ],
-  );
-  t.true(Math.abs((sites[0]?.latitude ?? 0) - 28.617) < 0.001);
-  t.true(Math.abs((sites[0]?.longitude ?? 0) - 77.234) < 0.001);
-  await look(id);
-  t.is((await factsOf(id)).length, 3);
-});
+test.serial(
+  "an order is planted when the project has recorded all its trees since its creation",
+  async (t) => {
+    const { state, setup, order, poll, factsOf } = await start(t);
+    const id = await order(100);
+    state.interventions = [
+      planting("before", "2026-06-30", [500]),
+      planting("first", "2026-07-05", [40, 20]),
+      { id: "other", type: "fire-patrol" },
+    ];
+    setup.clock.set("2026-07-06T10:00:00.000Z");
+    t.false((await poll(id)).isFinished);
+    t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
+    state.interventions = [...state.interventions, planting("second", "2026-07-08", [300], "")];
+    setup.clock.set("2026-07-09T10:00:00.000Z");
+    t.true((await poll(id)).isFinished);
+    t.deepEqual(await factsOf(id), [
+      "funds_distributed accepted",
+      "allocated accepted",
+      "planted accepted",
+    ]);
+    const sites = await listPlantedSites(t.context.db, setup.organization.id);
+    t.deepEqual(
+      sites.map(({ name, country, planted }) => [name, country, planted]),
+      [
+        ["North Bank", "India", 60],
+        ["Yamuna Floodplain", "India", 40],
+      ],
+    );
+    t.true(Math.abs((sites[0]?.latitude ?? 0) - 28.617) < 0.001);
+    t.true(Math.abs((sites[0]?.longitude ?? 0) - 77.234) < 0.001);
+    await poll(id);
+    t.is((await factsOf(id)).length, 3);
+  },
+);
 
-test.serial("no tree is credited to two orders, whichever ask at the same time", async (t) => {
-  const { state, setup, order, look } = await start(t);
+test.serial("concurrent polls credit no tree to two orders", async (t) => {
+  const { state, setup, order, poll } = await start(t);
   const ids = [await order(70), await order(70), await order(70)];
   state.interventions = [planting("one", "2026-07-05", [100]), planting("two", "2026-07-06", [60])];
   setup.clock.set("2026-07-10T10:00:00.000Z");
-  await Promise.all([...ids, ...ids].map(look));
+  await Promise.all([...ids, ...ids].map(poll));
   const stages = (await setup.orders()).map(({ stage }) => stage);
-  t.true(stages.filter((stage) => stage === "planted").length <= 2);
+  t.is(stages.filter((stage) => stage === "planted").length, 2);
   t.deepEqual(await credits(t, ["one", "two"]), [
     { reference: "one", trees: 100n },
     { reference: "two", trees: 60n },
   ]);
   state.interventions = [...state.interventions, planting("three", "2026-07-07", [50])];
   for (const id of ids) {
-    await look(id);
+    await poll(id);
   }
   t.deepEqual(
     (await setup.orders()).map(({ stage }) => stage),
@@ -195,16 +198,16 @@ test.serial("no tree is credited to two orders, whichever ask at the same time",
   );
 });
 
-test.serial("an order is not held up by a record that is deleted or merged", async (t) => {
-  const { state, setup, order, look, factsOf } = await start(t);
+test.serial("a deleted or merged record does not block an order", async (t) => {
+  const { state, setup, order, poll, factsOf } = await start(t);
   const id = await order(100);
   setup.clock.set("2026-07-10T10:00:00.000Z");
   state.interventions = [planting("deleted", "2026-07-05", [60])];
-  t.false((await look(id)).isFinished);
+  t.false((await poll(id)).isFinished);
   state.interventions = [planting("merged", "2026-07-06", [70])];
-  t.false((await look(id)).isFinished);
+  t.false((await poll(id)).isFinished);
   state.interventions = [...state.interventions, planting("new", "2026-07-07", [50])];
-  t.true((await look(id)).isFinished);
+  t.true((await poll(id)).isFinished);
   t.is((await factsOf(id)).at(-1), "planted accepted");
   t.deepEqual(await credits(t, ["deleted", "merged", "new"]), [
     { reference: "merged", trees: 70n },
@@ -213,9 +216,9 @@ test.serial("an order is not held up by a record that is deleted or merged", asy
 });
 
 test.serial(
-  "a full order that could not be planted is credited anew when a record is deleted",
+  "a complete order that was not yet planted is credited anew when a record is deleted",
   async (t) => {
-    const { state, setup, order, look } = await start(t);
+    const { state, setup, order, poll } = await start(t);
     const id = await order(100);
     setup.clock.set("2026-07-10T10:00:00.000Z");
     await claimTrees(t.context, { id, partner: "treemapper", treeCount: 100 }, [
@@ -223,40 +226,40 @@ test.serial(
       { reference: "stays", trees: 40 },
     ]);
     state.interventions = [planting("stays", "2026-07-06", [40])];
-    t.false((await look(id)).isFinished);
+    t.false((await poll(id)).isFinished);
     state.interventions = [...state.interventions, planting("more", "2026-07-07", [60])];
-    t.true((await look(id)).isFinished);
+    t.true((await poll(id)).isFinished);
   },
 );
 
-test.serial("an order gets the trees by which a record of its own grows", async (t) => {
-  const { state, setup, order, look } = await start(t);
+test.serial("an order gets the trees by which its record grows", async (t) => {
+  const { state, setup, order, poll } = await start(t);
   const [first, second] = [await order(100), await order(20)];
   setup.clock.set("2026-07-10T10:00:00.000Z");
   state.interventions = [planting("grown", "2026-07-05", [60])];
-  t.false((await look(first)).isFinished);
+  t.false((await poll(first)).isFinished);
   state.interventions = [planting("grown", "2026-07-05", [110])];
-  t.true((await look(first)).isFinished);
-  t.false((await look(second)).isFinished);
+  t.true((await poll(first)).isFinished);
+  t.false((await poll(second)).isFinished);
   t.deepEqual(await credits(t, ["grown"]), [{ reference: "grown", trees: 110n }]);
 });
 
-test.serial("of a record that shrinks an order keeps only what is left", async (t) => {
-  const { state, setup, order, look } = await start(t);
+test.serial("an order keeps only the rest of a record that shrinks", async (t) => {
+  const { state, setup, order, poll } = await start(t);
   const [first, second] = [await order(30), await order(50)];
   setup.clock.set("2026-07-10T10:00:00.000Z");
   state.interventions = [planting("shrunk", "2026-07-05", [60])];
-  t.true((await look(first)).isFinished);
-  t.false((await look(second)).isFinished);
+  t.true((await poll(first)).isFinished);
+  t.false((await poll(second)).isFinished);
   state.interventions = [planting("shrunk", "2026-07-05", [40])];
-  t.false((await look(second)).isFinished);
+  t.false((await poll(second)).isFinished);
   t.deepEqual(await credits(t, ["shrunk"]), [{ reference: "shrunk", trees: 40n }]);
 });
 
 test.serial(
-  "names and images that cannot be shown are left out, and so are plantings that are nowhere",
+  "unusable names and images and plantings without a location are left out",
   async (t) => {
-    const { state, setup, order, look, factsOf } = await start(t);
+    const { state, setup, order, poll, factsOf } = await start(t);
     const id = await order(30);
     state.sites = [
       { ...SITE, name: " ", image: "north-bank.jpg" },
@@ -273,14 +276,14 @@ test.serial(
       },
     ];
     setup.clock.set("2026-07-06T10:00:00.000Z");
-    await look(id);
+    await poll(id);
     t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
     state.interventions = [
       ...state.interventions,
       planting("shapeless", "2026-07-07", [20], "site_2"),
     ];
     setup.clock.set("2026-07-08T10:00:00.000Z");
-    t.true((await look(id)).isFinished);
+    t.true((await poll(id)).isFinished);
     const facts = await listFacts(t.context.db, id);
     t.deepEqual(
       facts.flatMap(({ content }) =>
@@ -306,14 +309,17 @@ test.serial(
   },
 );
 
-test.serial("a partner that is down or refuses the key is asked again later", async (t) => {
-  const { state, order, look, factsOf } = await start(t);
-  const id = await order(5);
-  state.status = 503;
-  await t.throwsAsync(look(id), { message: /TreeMapper returned 503/u });
-  state.status = 200;
-  await look(id);
-  t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
-  const refused = await start(t, "tm_wrong");
-  await t.throwsAsync(refused.order(5), { message: /TreeMapper returned 401/u });
-});
+test.serial(
+  "a poll fails while TreeMapper is down or rejects the key, and a later one works",
+  async (t) => {
+    const { state, order, poll, factsOf } = await start(t);
+    const id = await order(5);
+    state.status = 503;
+    await t.throwsAsync(poll(id), { message: /TreeMapper returned 503/u });
+    state.status = 200;
+    await poll(id);
+    t.deepEqual(await factsOf(id), ["funds_distributed accepted"]);
+    const refused = await start(t, "tm_wrong");
+    await t.throwsAsync(refused.order(5), { message: /TreeMapper returned 401/u });
+  },
+);
