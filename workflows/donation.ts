@@ -10,7 +10,7 @@ const { validateCharity } = proxyActivities<DonationActivities>({
   retry: { initialInterval: "100 milliseconds", maximumAttempts: 2 },
 });
 
-/** Validates the charity of a donation with its remote provider, which stores the charity's details for later donations. */
+/** Validates a donation's charity with its remote provider. The details found are stored, for the retry and later donations. */
 export const donation = async (lookup: CharityLookup): Promise<CharityValidation> => {
   try {
     return await validateCharity(lookup);

@@ -163,6 +163,23 @@ test("concurrent donations of one account are all counted", async (t) => {
   t.deepEqual(await ledger(), { donations: 30, count: 30, cents: 465 });
 });
 
+test("a donation that would take a total beyond 2^53 - 1 is a 400 that records nothing", async (t) => {
+  const { call, test: key, ledger } = await startDonationApi(t);
+  const amounts = [Number.MAX_SAFE_INTEGER, 1];
+  const responses = [];
+  for (const amount_cents of amounts) {
+    responses.push(
+      await call("POST", "/charities/donate", { key, body: { amount_cents, ein: EIN } }),
+    );
+  }
+  t.deepEqual(
+    responses.map(({ status }) => status),
+    [200, 400],
+  );
+  t.regex(String(responses[1]?.body["error"]), /^amount_cents: /u);
+  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: Number.MAX_SAFE_INTEGER });
+});
+
 test("two organizations can use the same key", async (t) => {
   const { call, test: key } = await startDonationApi(t);
   const { apiKeyTest: other } = await createTestOrganization(t.context.db);
