@@ -63,8 +63,8 @@ const searchFailed = (cause: unknown): OutageError =>
   new OutageError("charity search failed", { cause });
 
 /**
- * Confirms the charity of a donation with the account's provider. The built-in catalogue and stored details answer from
- * the database alone; only a charity that they cannot confirm is validated remotely.
+ * Confirms the charity of a donation with the account's provider. The built-in catalogue and stored details need only the
+ * database; a remote provider's charity without stored details is validated by a workflow.
  * @throws DomainError charity_not_found, or request_invalid if the ids disagree
  * @throws OutageError if the provider, or the workflow that calls it, fails
  */

@@ -94,16 +94,16 @@ test("live donations need the subscription, and test donations do not", async (t
   const { call, live, test: testKey, ledger } = await startDonationApi(t);
   const body = { amount_cents: 100, ein: EIN, idempotency_key: "k" };
 
-  const refused = await call("POST", "/charities/donate", { key: live, body });
-  t.is(refused.status, 400);
-  t.deepEqual(refused.body, { error: "donation subscription not active" });
+  const rejected = await call("POST", "/charities/donate", { key: live, body });
+  t.is(rejected.status, 400);
+  t.deepEqual(rejected.body, { error: "donation subscription not active" });
   t.is((await call("POST", "/charities/donate", { key: testKey, body })).status, 200);
   t.is((await call("POST", "/charities/subscribe", { key: live })).status, 200);
 
-  const taken = await call("POST", "/charities/donate", { key: live, body });
-  t.is(taken.status, 200, "the error is not stored under the key");
-  t.is(taken.headers.get("Idempotent-Replayed"), null);
-  t.is(taken.body["total_donations"], 1, "each mode has its own total");
+  const recorded = await call("POST", "/charities/donate", { key: live, body });
+  t.is(recorded.status, 200, "the error is not stored under the key");
+  t.is(recorded.headers.get("Idempotent-Replayed"), null);
+  t.is(recorded.body["total_donations"], 1, "each mode has its own total");
   t.like(await ledger(), { donations: 2 });
 });
 
@@ -140,26 +140,26 @@ test("fifty concurrent requests with one key record one donation", async (t) => 
   const { call, test: key, ledger } = await startDonationApi(t);
   const body = { amount_cents: 100, ein: EIN, idempotency_key: "order-1" };
 
-  const answers = await Promise.all(
+  const responses = await Promise.all(
     Array.from({ length: 50 }, () => call("POST", "/charities/donate", { key, body })),
   );
 
-  t.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
-  t.is(new Set(answers.map((answer) => answer.body["donation_id"])).size, 1);
-  t.is(answers.filter(({ headers }) => headers.has("Idempotent-Replayed")).length, 49);
+  t.deepEqual(new Set(responses.map(({ status }) => status)), new Set([200]));
+  t.is(new Set(responses.map((response) => response.body["donation_id"])).size, 1);
+  t.is(responses.filter(({ headers }) => headers.has("Idempotent-Replayed")).length, 49);
   t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
 });
 
 test("concurrent donations of one account are all counted", async (t) => {
   const { call, test: key, ledger } = await startDonationApi(t);
 
-  const answers = await Promise.all(
+  const responses = await Promise.all(
     Array.from({ length: 30 }, (_, index) =>
       call("POST", "/charities/donate", { key, body: { amount_cents: index + 1, ein: EIN } }),
     ),
   );
 
-  t.true(answers.every(({ status }) => status === 200));
+  t.true(responses.every(({ status }) => status === 200));
   t.deepEqual(await ledger(), { donations: 30, count: 30, cents: 465 });
 });
 

@@ -118,24 +118,24 @@ test("concurrent refunds of one donation refund it once", async (t) => {
   const { donate, refund } = await stage(t);
   await donate(300);
   const id = await donate(500);
-  const answers = await Promise.all(
+  const responses = await Promise.all(
     Array.from({ length: 20 }, (_, index) => refund({ id, idempotency_key: `k${index % 4}` })),
   );
-  t.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
-  t.is(new Set(answers.map(({ body }) => JSON.stringify(body))).size, 1);
-  t.is(answers.filter(({ headers }) => !headers.has("Idempotent-Replayed")).length, 1);
+  t.deepEqual(new Set(responses.map(({ status }) => status)), new Set([200]));
+  t.is(new Set(responses.map(({ body }) => JSON.stringify(body))).size, 1);
+  t.is(responses.filter(({ headers }) => !headers.has("Idempotent-Replayed")).length, 1);
 });
 
 test("concurrent refunds of several donations with one key refund one of them", async (t) => {
   const { donate, refund, call, test: key } = await stage(t);
   const ids = [await donate(100), await donate(200), await donate(300)];
-  const answers = await Promise.all(ids.map((id) => refund({ id, idempotency_key: "k" })));
-  t.is(answers.filter(({ status }) => status === 200).length, 1);
-  t.is(answers.filter(({ status }) => status === 400).length, 2);
+  const responses = await Promise.all(ids.map((id) => refund({ id, idempotency_key: "k" })));
+  t.is(responses.filter(({ status }) => status === 200).length, 1);
+  t.is(responses.filter(({ status }) => status === 400).length, 2);
   const { body } = await call("GET", "/charities/donations", { key });
   const refunded = z.array(z.looseObject({ refunded: z.boolean() })).parse(body["donations"]);
   t.is(refunded.filter((donation) => donation.refunded).length, 1);
-  t.is(answers.find(({ status }) => status === 200)?.body["total_donations"], 2);
+  t.is(responses.find(({ status }) => status === 200)?.body["total_donations"], 2);
 });
 
 test("a donation of another organization or mode is not found", async (t) => {
@@ -156,9 +156,9 @@ test("a donation of another organization or mode is not found", async (t) => {
 test("a refund without an id is a 400 that says so", async (t) => {
   const { refund } = await stage(t);
   for (const body of [{}, { id: "" }, { id: null }]) {
-    const answer = await refund(body);
-    t.is(answer.status, 400);
-    t.deepEqual(answer.body, { error: "donation id is required" });
+    const response = await refund(body);
+    t.is(response.status, 400);
+    t.deepEqual(response.body, { error: "donation id is required" });
   }
   t.is((await refund({ id: "not-a-uuid" })).status, 400);
 });

@@ -168,13 +168,13 @@ export const EIN = RED_CROSS.ein;
 
 /** Makes the double find a charity of Every.org by its slug and by its EIN. */
 export const addEveryOrgCharity = (
-  { answers }: ProviderDouble,
+  { responses }: ProviderDouble,
   slug: string,
   ein: string,
 ): void => {
   const nonprofit = { primarySlug: slug, name: `The ${slug}`, ein, isDisbursable: true };
-  answers.set(`/everyorg/nonprofit/${slug}`, { data: { nonprofit } });
-  answers.set(`/everyorg/nonprofit/${ein}`, { data: { nonprofit } });
+  responses.set(`/everyorg/nonprofit/${slug}`, { data: { nonprofit } });
+  responses.set(`/everyorg/nonprofit/${ein}`, { data: { nonprofit } });
 };
 
 /** An organization that uses Every.org, and an API that validates charities through their workflow. */

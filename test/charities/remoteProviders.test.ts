@@ -43,7 +43,7 @@ const stage = async (
 
 /** Adds one charity to the double in the provider's own format. */
 const addCharity: Record<RemoteName, (double: ProviderDouble, id: string, ein: string) => void> = {
-  everyorg: ({ answers }, id, ein) => {
+  everyorg: ({ responses }, id, ein) => {
     const nonprofit = {
       id: "b1d5",
       name: "Tree People",
@@ -59,10 +59,10 @@ const addCharity: Record<RemoteName, (double: ProviderDouble, id: string, ein: s
       profileUrl: `https://www.every.org/${id}`,
       websiteUrl: "treepeople.example.org",
     };
-    answers.set(`/everyorg/nonprofit/${ein}`, { data: { nonprofit, nonprofitTags: [] } });
-    answers.set(`/everyorg/nonprofit/${id}`, { data: { nonprofit, nonprofitTags: [] } });
+    responses.set(`/everyorg/nonprofit/${ein}`, { data: { nonprofit, nonprofitTags: [] } });
+    responses.set(`/everyorg/nonprofit/${id}`, { data: { nonprofit, nonprofitTags: [] } });
   },
-  change: ({ answers }, id, ein) => {
+  change: ({ responses }, id, ein) => {
     const nonprofit = {
       id,
       name: "Tree People",
@@ -73,13 +73,13 @@ const addCharity: Record<RemoteName, (double: ProviderDouble, id: string, ein: s
       email: null,
       socials: {},
     };
-    answers.set(`/change/nonprofits/${id}`, nonprofit);
-    answers.set(`/change/nonprofits?search_term=${ein}`, {
+    responses.set(`/change/nonprofits/${id}`, nonprofit);
+    responses.set(`/change/nonprofits?search_term=${ein}`, {
       nonprofits: [{ id: "n_other", name: "Another", ein: null }, nonprofit],
       page: 1,
     });
   },
-  pledge: ({ answers }, id, ein) => {
+  pledge: ({ responses }, id, ein) => {
     const organization = {
       id,
       name: "Tree People",
@@ -89,15 +89,15 @@ const addCharity: Record<RemoteName, (double: ProviderDouble, id: string, ein: s
       logo_url: "https://res.example.org/logo.png",
       lat: null,
     };
-    answers.set(`/pledge/organizations/${id}`, organization);
+    responses.set(`/pledge/organizations/${id}`, organization);
     // Its documentation does not say whether its search expects the dash.
-    answers.set(`/pledge/organizations?q=${ein.slice(0, 2)}-${ein.slice(2)}`, {
+    responses.set(`/pledge/organizations?q=${ein.slice(0, 2)}-${ein.slice(2)}`, {
       page: 1,
       per: 20,
       total_count: 1,
       results: [organization],
     });
-    answers.set("/pledge/organizations", { page: 1, per: 20, total_count: 0, results: [] });
+    responses.set("/pledge/organizations", { page: 1, per: 20, total_count: 0, results: [] });
   },
 };
 
@@ -220,8 +220,8 @@ test("everyorg: a search pages through at most fifty hits and reports that there
     websiteUrl: "javascript:alert(1)",
     matchedTerms: [],
   }));
-  double.answers.set("/everyorg/search/tree & co?take=50", { nonprofits });
-  double.answers.set("/everyorg/search/few", { nonprofits: nonprofits.slice(0, 3) });
+  double.responses.set("/everyorg/search/tree & co?take=50", { nonprofits });
+  double.responses.set("/everyorg/search/few", { nonprofits: nonprofits.slice(0, 3) });
 
   const last = await provider.search({ ...query, name: "tree & co", page: 3 }, never);
   t.is(last.items.length, 10);
@@ -242,7 +242,7 @@ test("everyorg: a search pages through at most fifty hits and reports that there
 
 test("everyorg: a charity that it cannot pass donations on to is not found", async (t) => {
   const { provider, double } = await stage(t, "everyorg");
-  double.answers.set("/everyorg/nonprofit/closed", {
+  double.responses.set("/everyorg/nonprofit/closed", {
     data: { nonprofit: { name: "Closed", primarySlug: "closed", isDisbursable: false } },
   });
   t.is(await provider.findById("closed", never), null);
@@ -265,14 +265,14 @@ test("change: a full page counts one more charity than was seen", async (t) => {
     id: `n_${index}`,
     name: `Tree ${index}`,
   }));
-  double.answers.set(
+  double.responses.set(
     "/change/nonprofits?search_term=tree&page=1&limit=20&public_key=change-public",
     {
       nonprofits,
       page: 1,
     },
   );
-  double.answers.set("/change/nonprofits?search_term=tree&page=2&limit=20", {
+  double.responses.set("/change/nonprofits?search_term=tree&page=2&limit=20", {
     nonprofits: nonprofits.slice(0, 5),
     page: 2,
   });
@@ -298,18 +298,18 @@ test("pledge: a total below the number of results is raised, and one that is no 
     { id: "p-1", name: "Tree", ngo_id: "CA-123" },
     { id: "p-2", name: "Tree" },
   ];
-  double.answers.set("/pledge/organizations?q=tree", { total_count: 1, results });
+  double.responses.set("/pledge/organizations?q=tree", { total_count: 1, results });
   const page = await provider.search(query, never);
   t.like(page, { totalItems: 2, totalIsExact: false });
   t.is(page.items[0]?.ein, null, "a foreign number is not an EIN");
   t.is(double.calls[0]?.authorization, "Bearer pledge-key");
-  double.answers.set("/pledge/organizations?q=tree", { total_count: "many", results });
+  double.responses.set("/pledge/organizations?q=tree", { total_count: "many", results });
   await t.throwsAsync(provider.search(query, never), { instanceOf: CharityProviderError });
 });
 
 test("pledge: a page longer than requested is cut", async (t) => {
   const { provider, double } = await stage(t, "pledge");
   const results = Array.from({ length: 30 }, (_, index) => ({ id: `p-${index}`, name: "Tree" }));
-  double.answers.set("/pledge/organizations", { total_count: 30, results });
+  double.responses.set("/pledge/organizations", { total_count: 30, results });
   t.is((await provider.search(query, never)).items.length, 20);
 });

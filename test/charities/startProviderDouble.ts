@@ -19,7 +19,7 @@ export type Fault =
 export type ProviderDouble = {
   readonly url: string;
   /** The provider's own JSON by path. A path may end with query parameters that a call must have. */
-  readonly answers: Map<string, unknown>;
+  readonly responses: Map<string, unknown>;
   /** What happens to the next calls, whatever they request. */
   readonly faults: Fault[];
   readonly calls: ReceivedCall[];
@@ -28,23 +28,23 @@ export type ProviderDouble = {
 
 /** A double of the remote providers: it serves the given paths, responds 404 to others, and injects faults. */
 export const startProviderDouble = async (): Promise<ProviderDouble> => {
-  const answers = new Map<string, unknown>();
+  const responses = new Map<string, unknown>();
   const faults: Fault[] = [];
   const calls: ReceivedCall[] = [];
 
   /** Of several matches, the one with the most query parameters wins. */
   const find = (path: string, query: URLSearchParams): unknown => {
-    const fitting = [...answers]
-      .map(([known, answer]) => {
+    const fitting = [...responses]
+      .map(([known, body]) => {
         const [knownPath, knownQuery = ""] = known.split("?");
-        return { knownPath, wanted: [...new URLSearchParams(knownQuery)], answer };
+        return { knownPath, wanted: [...new URLSearchParams(knownQuery)], body };
       })
       .filter(
         ({ knownPath, wanted }) =>
           knownPath === path && wanted.every(([name, value]) => query.get(name) === value),
       )
       .toSorted((left, right) => right.wanted.length - left.wanted.length);
-    return fitting[0]?.answer;
+    return fitting[0]?.body;
   };
 
   const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
@@ -88,7 +88,7 @@ export const startProviderDouble = async (): Promise<ProviderDouble> => {
   }
   return {
     url: `http://127.0.0.1:${address.port}`,
-    answers,
+    responses,
     faults,
     calls,
     close: async () => {

@@ -8,7 +8,6 @@ import {
 import { systemClock } from "../../domain/clock.ts";
 import { OutageError } from "../../domain/errors.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
-import { createCharities } from "../../providers/charities/createCharities.ts";
 import { requireDonationSubscription } from "../../services/charities/requireDonationSubscription.ts";
 import { subscribeToDonations } from "../../services/charities/subscribeToDonations.ts";
 import type { Answer } from "../api/startStandaloneApi.ts";
@@ -18,12 +17,12 @@ import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { CATALOGUE_ONLY, createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization } from "../support/factories.ts";
 import { startDonationApi } from "./donationSetup.ts";
 
 const test = testWithDatabase();
 
-const answeredId = z.looseObject({ id: z.string() });
+const objectWithId = z.looseObject({ id: z.string() });
 
 type Scene = {
   readonly double: StripeDouble;
@@ -56,7 +55,7 @@ const stage = async (
       "product_data[name]": "Donations",
       ...parameters,
     });
-    return answeredId.parse(body).id;
+    return objectWithId.parse(body).id;
   };
   const flat = await createPrice({});
   const metered = await createPrice({
@@ -73,15 +72,9 @@ const stage = async (
       donationPrices: withPrices ? { flat, metered } : null,
     },
   });
-  const charities = createCharities({
-    db,
-    clock: systemClock,
-    settings: CATALOGUE_ONLY,
-  });
   const { call } = await startStandaloneApi(t, {
     db,
     billing,
-    charities,
   });
   const organization = await createTestOrganization(db, {
     stripeCustomerId: customerId,
@@ -92,7 +85,7 @@ const stage = async (
       subscription: subscriptionId,
     });
     const { data } = z
-      .looseObject({ data: z.array(z.looseObject({ price: answeredId })) })
+      .looseObject({ data: z.array(z.looseObject({ price: objectWithId })) })
       .parse(body);
     return data.map(({ price }) => price.id);
   };
@@ -141,8 +134,8 @@ test("subscribing adds both items once and enables live donations", async (t) =>
 
 test("twenty concurrent calls add the items once", async (t) => {
   const { subscribe, added, updates, flat, metered } = await stage(t);
-  const answers = await Promise.all(Array.from({ length: 20 }, () => subscribe()));
-  t.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+  const responses = await Promise.all(Array.from({ length: 20 }, () => subscribe()));
+  t.deepEqual(new Set(responses.map(({ status }) => status)), new Set([200]));
   t.deepEqual(await added(), [flat, metered]);
   t.is(updates(), 1);
 });
@@ -292,9 +285,9 @@ test("a body with fields is a 400", async (t) => {
     [{ plan: "gold" }, "plan: unknown field"],
     [[], "the body must be a JSON object"],
   ] as const) {
-    const answer = await call("POST", "/charities/subscribe", { key: live, body });
-    t.is(answer.status, 400);
-    t.deepEqual(answer.body, { error });
+    const response = await call("POST", "/charities/subscribe", { key: live, body });
+    t.is(response.status, 400);
+    t.deepEqual(response.body, { error });
   }
   t.is((await call("POST", "/charities/subscribe", { key: live, body: {} })).status, 200);
   t.is((await call("POST", "/charities/subscribe", { key: live })).status, 200);
