@@ -17,7 +17,7 @@ import { createCharities } from "../providers/charities/createCharities.ts";
 import { readPlantingSettings } from "../program/readPlantingSettings.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
-import { createRegistrationWriter } from "../services/registrations/registrationWriter.ts";
+import { createRegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
 import { createStoreAuthenticator } from "../services/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../services/stores/createStoreRegistrationWriter.ts";
 import { createCharityValidator } from "./charities/createCharityValidator.ts";

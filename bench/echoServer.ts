@@ -9,7 +9,7 @@ import { runProgram } from "../program/runProgram.ts";
 import { startServer } from "../program/startServer.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
-import type { RegistrationWriter } from "../services/registrations/registrationWriter.ts";
+import type { RegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
 
 /*
  * The baseline of the registration benchmark: the API without writes to the database. Request ids, logging, metrics,

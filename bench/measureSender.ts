@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Client } from "pg";
 import { openPool } from "../db/pool.ts";
 import { systemClock } from "../domain/clock.ts";
-import { createRegistrationWriter } from "../services/registrations/registrationWriter.ts";
+import { createRegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
 import { startStripeDouble } from "../test/stripeDouble/startStripeDouble.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";

@@ -1,5 +1,5 @@
 import { collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
-import type { BatchObserver } from "../../services/groupCommit.ts";
+import type { BatchObserver } from "../../services/createGroupCommit.ts";
 import type { RequestObserver } from "../middleware/observeRequest.ts";
 
 export type ApiMetrics = {

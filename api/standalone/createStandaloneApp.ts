@@ -6,7 +6,7 @@ import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
-import type { RegistrationWriter } from "../../services/registrations/registrationWriter.ts";
+import type { RegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";

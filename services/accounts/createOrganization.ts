@@ -11,6 +11,13 @@ export type NewOrganization = Pick<
   "name" | "fractionalCounting" | "billingDay" | "stripeCustomerId" | "stripeSubscriptionId"
 >;
 
+export type CreatedOrganization = {
+  readonly id: string;
+  readonly name: string;
+  readonly apiKeyProd: string;
+  readonly apiKeyTest: string;
+};
+
 /**
  * Creates an organization with one key for each mode. The keys are returned here and stored nowhere.
  * @throws DomainError request_invalid for a subscription without a customer, or another account's customer
@@ -18,12 +25,7 @@ export type NewOrganization = Pick<
 export const createOrganization = (
   { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
   organization: NewOrganization,
-): Promise<{
-  readonly id: string;
-  readonly name: string;
-  readonly apiKeyProd: string;
-  readonly apiKeyTest: string;
-}> =>
+): Promise<CreatedOrganization> =>
   db.transaction(async (transaction) => {
     requireCustomerOfSubscription(organization);
     const account: NewAccount = {

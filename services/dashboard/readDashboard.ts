@@ -5,7 +5,7 @@ import type { ShownMedia } from "../../db/planting/sites.ts";
 import { listLatestMedia } from "../../db/planting/sites.ts";
 import type { PlantedSite } from "../../db/planting/tallies.ts";
 import { listPlantedSites } from "../../db/planting/tallies.ts";
-import { listPeriodTotals } from "../../db/registrations/publicTotals.ts";
+import { listPeriodTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { ProjectedImpact } from "../../domain/planting/impactFactors.ts";
 import { projectImpact } from "../../domain/planting/impactFactors.ts";

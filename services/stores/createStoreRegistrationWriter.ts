@@ -15,8 +15,8 @@ import type {
   StoreWriteDecision,
 } from "../../domain/stores/storeWrites.ts";
 import { decideStoreWrites, responseKey } from "../../domain/stores/storeWrites.ts";
-import type { BatchObserver } from "../groupCommit.ts";
-import { createGroupCommit } from "../groupCommit.ts";
+import type { BatchObserver } from "../createGroupCommit.ts";
+import { createGroupCommit } from "../createGroupCommit.ts";
 
 type NewStoreRegistration = StoreRegistrationWrite & CustomerDetails;
 

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { findCaller } from "../../db/accounts/apiKeys.ts";
 import { findAccount } from "../../db/accounts/accounts.ts";
-import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { hash } from "node:crypto";

@@ -2,7 +2,7 @@ import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
 import { openPool } from "../../db/pool.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { startRelay } from "../support/relay.ts";

@@ -14,7 +14,7 @@ import type { DrainResult } from "../../services/billing/drainUsage.ts";
 import { drainUsage } from "../../services/billing/drainUsage.ts";
 import type { Refunded } from "../../services/registrations/refundRegistration.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
-import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { retryUsage } from "../../services/billing/retryUsage.ts";
 import { sealMeterEvent } from "../../services/billing/sealMeterEvent.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";

@@ -6,7 +6,7 @@ import type { Mode } from "../../domain/accounts/accounts.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { drainUsage } from "../../services/billing/drainUsage.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
-import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";

@@ -5,7 +5,7 @@ import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
-import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { usageSender, usageSenderWorkflowId } from "../../workflows/usageSender.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";

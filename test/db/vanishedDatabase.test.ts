@@ -7,7 +7,7 @@ import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
-import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { readBooks } from "../support/books.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";

@@ -10,7 +10,7 @@ import {
 import { createPlantingOrders } from "../../services/planting/createPlantingOrders.ts";
 import type { EvidenceDependencies } from "../../services/planting/cacheEvidence.ts";
 import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
-import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { createTestPlanting } from "../support/planting.ts";

@@ -10,7 +10,7 @@ import { createBilling } from "../../providers/billing/createBilling.ts";
 import { importRegistrations } from "../../services/registrations/importRegistrations.ts";
 import type { ImportLine } from "../../services/registrations/importRegistrations.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
-import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { readBooks } from "../support/books.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";

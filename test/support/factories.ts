@@ -4,13 +4,16 @@ import { systemClock } from "../../domain/clock.ts";
 import type { NewRegistration } from "../../domain/registrations/registrations.ts";
 import type { CharitySettings } from "../../providers/charities/createCharities.ts";
 import { createOrganization } from "../../services/accounts/createOrganization.ts";
-import type { NewOrganization } from "../../services/accounts/createOrganization.ts";
+import type {
+  CreatedOrganization,
+  NewOrganization,
+} from "../../services/accounts/createOrganization.ts";
 
 /** An organization of the test's own, with what the test does not care about filled in. */
 export const createTestOrganization = (
   db: DatabasePool,
   { clock = systemClock, ...given }: Partial<NewOrganization> & { readonly clock?: Clock } = {},
-): ReturnType<typeof createOrganization> =>
+): Promise<CreatedOrganization> =>
   createOrganization(
     { db, clock },
     {

@@ -7,7 +7,7 @@ import type { Clock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
 import { drainUsage } from "../../services/billing/drainUsage.ts";
-import { createRegistrationWriter } from "../../services/registrations/registrationWriter.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";

@@ -10,7 +10,7 @@ import type { Owner, RegistrationFilter } from "../../../domain/registrations/re
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { listRegistrations } from "../../../services/registrations/listRegistrations.ts";
 import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
-import type { RegistrationWriter } from "../../../services/registrations/registrationWriter.ts";
+import type { RegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { isBlankId } from "../isBlankId.ts";

@@ -17,7 +17,7 @@ import {
   simulatePlanted,
 } from "../../../providers/planting/simulated/simulatedFacts.ts";
 import { recordPlantingFacts } from "../../../services/planting/recordPlantingFacts.ts";
-import { createRegistrationWriter } from "../../../services/registrations/registrationWriter.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { bundleWorkflows } from "../../../worker/runWorker.ts";
 import {
   plantingOrderCreation,

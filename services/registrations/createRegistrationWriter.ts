@@ -13,8 +13,8 @@ import type {
   Registration,
   Totals,
 } from "../../domain/registrations/registrations.ts";
-import type { BatchObserver } from "../groupCommit.ts";
-import { createGroupCommit } from "../groupCommit.ts";
+import type { BatchObserver } from "../createGroupCommit.ts";
+import { createGroupCommit } from "../createGroupCommit.ts";
 
 /** A registration with its owner's totals, as if registrations were recorded one by one in their order of arrival. */
 type Registered = {
