@@ -48,7 +48,7 @@ export const makeDataDir = async (t: ExecutionContext): Promise<string> => {
 /** Returns the environment of a start with free ports and without the services of the test run. */
 export const buildEnvironment = (dataDir: string, settings: Settings = {}): NodeJS.ProcessEnv => {
   const own = Object.entries(process.env).filter(
-    ([name]) => !/^(?:DATABASE_|TEMPORAL_(?!CLI)|STRIPE_|NODE_)/u.test(name),
+    ([name]) => !/^(?:DATABASE_|TEMPORAL_(?!CLI)|STRIPE_|NODE_(?!COMPILE_CACHE))/u.test(name),
   );
   return { ...Object.fromEntries(own), ...ANY_PORTS, DATA_DIR: dataDir, ...settings };
 };

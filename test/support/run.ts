@@ -12,14 +12,15 @@ import { findTemporalCli } from "../../embedded/temporalCli.ts";
 import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
 
 /*
- * npm test: gives ava a PostgreSQL and a Temporal server that live as long as the run.
- * TEST_DATABASE_URL and TEST_TEMPORAL_ADDRESS, where set, name servers that are used instead.
- * Arguments go to ava.
+ * npm test: runs ava with a PostgreSQL and a Temporal server that live as long as the run. If TEST_DATABASE_URL or
+ * TEST_TEMPORAL_ADDRESS is set, that server is used instead. Arguments are passed to ava.
  */
 
 const PREFIX = "impact-test-";
-/** Where the tests make their temporary folders, so that an interrupted run leaves none. */
+/** The tests' temporary folder, so that an interrupted run leaves none of them behind. */
 const SCRATCH = "scratch";
+/** Saves each of the run's processes a third of its start-up time (0.4 of 1.1 s CPU for a test of the API). */
+const COMPILE_CACHE = fileURLToPath(new URL("../../node_modules/.cache/compile", import.meta.url));
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 const startDatabase = async (folder: string, context: StartContext): Promise<string> => {
@@ -46,7 +47,7 @@ const startTemporal = async (folder: string, context: StartContext): Promise<str
   return address;
 };
 
-/** Removes a run's folder, after ending what the run and its tests have left running. */
+/** Stops the processes that a run and its tests have left running, and removes the run's folder. */
 const clear = async (folder: string): Promise<void> => {
   const scratch = await readdir(join(folder, SCRATCH)).catch(() => []);
   for (const name of scratch) {
@@ -56,19 +57,19 @@ const clear = async (folder: string): Promise<void> => {
   await rm(folder, { recursive: true, force: true });
 };
 
-/** Ends and removes what earlier runs of this user left behind when they were killed. */
+/** Clears the folders of earlier runs of this user that were killed. */
 const sweep = async (): Promise<void> => {
   const names = (await readdir(tmpdir())).filter((name) => name.startsWith(PREFIX));
   for (const name of names) {
     const folder = join(tmpdir(), name);
     try {
-      // Only a run that has started something can be told from one that is just beginning.
+      // A run that has started no process yet cannot be distinguished from a leftover.
       await access(join(folder, "processes.json"), constants.W_OK);
       const unlock = await lockFolder(folder, 0, () => {});
       await clear(folder);
       unlock();
     } catch {
-      // It runs, or is somebody else's.
+      // It is running, or belongs to another user.
     }
   }
 };
@@ -80,7 +81,7 @@ const runAva = (services: Readonly<Record<string, string>>): Promise<number> => 
     stdio: "inherit",
     env: { ...process.env, ...services },
   });
-  // Ctrl-C reaches ava from the terminal as well; a second SIGINT of ours would cut its report short.
+  // Ctrl-C reaches ava from the terminal, too; forwarding SIGINT would cut its report short.
   for (const signal of ["SIGTERM", "SIGHUP"] as const) {
     process.on(signal, () => child.kill(signal));
   }
@@ -93,7 +94,7 @@ const runAva = (services: Readonly<Record<string, string>>): Promise<number> => 
 const main = async (): Promise<number> => {
   await sweep();
   const folder = await mkdtemp(join(tmpdir(), PREFIX));
-  // The database server may run as another user and must get through.
+  // The database server may run as another user, who must be able to enter the folder.
   await chmod(folder, 0o755);
   const unlock = await lockFolder(folder, 0, () => {});
   const { context, stopAll } = createSupervisor(folder, console.error);
@@ -109,7 +110,7 @@ const main = async (): Promise<number> => {
     for (const signal of SIGNALS) {
       process.off(signal, stop);
     }
-    // Without a handler Ctrl-C would end us before the servers; ava ends by itself.
+    // ava stops by itself on Ctrl-C; this process then stops the servers.
     process.on("SIGINT", () => {});
     const scratch = join(folder, SCRATCH);
     await mkdir(scratch);
@@ -117,6 +118,7 @@ const main = async (): Promise<number> => {
       TEST_DATABASE_URL: database,
       TEST_TEMPORAL_ADDRESS: temporal,
       TMPDIR: scratch,
+      NODE_COMPILE_CACHE: COMPILE_CACHE,
     });
   } catch (error) {
     if (context.signal.aborted) {
