@@ -8,10 +8,12 @@ import type { Readable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
+import { Client } from "pg";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { eventually } from "../support/programs.ts";
 
 const test = testWithDatabase();
 
@@ -33,7 +35,7 @@ type Ended = { readonly code: number | null; readonly stdout: string; readonly s
 const read = (stream: Readable | null): Promise<string> =>
   stream ? text(stream) : Promise.resolve("");
 
-/** Runs `api/main.ts` in a process of its own, which is killed when the test ends. */
+/** Runs `api/main.ts` in a process that is killed after the test. */
 const runApi = (
   t: ExecutionContext,
   settings: Readonly<Record<string, string>>,
@@ -41,6 +43,7 @@ const runApi = (
   const child = spawn(process.execPath, [MAIN], {
     env: {
       PATH: process.env["PATH"],
+      NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"],
       PORT: "0",
       STORE_PORT: "0",
       METRICS_PORT: "0",
@@ -49,7 +52,7 @@ const runApi = (
     },
     stdio: ["ignore", "pipe", "pipe", "ipc"],
   });
-  // Not the child's "close", which does not come when it is we who end the channel.
+  // Not "close", which is not emitted if this process closes the IPC channel.
   const ended = Promise.all([once(child, "exit"), read(child.stdout), read(child.stderr)]).then(
     ([, stdout, stderr]) => ({ code: child.exitCode, stdout, stderr }),
   );
@@ -71,7 +74,7 @@ const startApi = async (t: ExecutionContext, settings: Readonly<Record<string, s
   return { child, ended, urls: ready.parse(message).urls };
 };
 
-test("the program serves both interfaces and its metrics, and tells its parent where", async (t) => {
+test("the program serves both interfaces and its metrics and reports their URLs to its parent", async (t) => {
   const { databaseUrl: DATABASE_URL, db } = t.context;
   const { apiKeyTest } = await createTestOrganization(db);
   const { urls } = await startApi(t, { DATABASE_URL });
@@ -99,39 +102,72 @@ test("the program serves both interfaces and its metrics, and tells its parent w
   t.regex(metrics, /^impact_registration_queue_length 0$/mu);
 });
 
+/** Locks the table of registrations, so that requests stay in progress until the lock is released. */
+const holdRegistrations = async (t: ExecutionContext, databaseUrl: string) => {
+  const client = new Client({ connectionString: databaseUrl });
+  await client.connect();
+  t.teardown(() => client.end());
+  await client.query("BEGIN");
+  await client.query("LOCK TABLE registration IN SHARE ROW EXCLUSIVE MODE");
+  return { release: () => client.query("COMMIT") };
+};
+
 for (const [title, end] of [
   ["SIGTERM", (child: ChildProcess) => child.kill("SIGTERM")],
-  ["the end of its parent", (child: ChildProcess) => child.disconnect()],
+  ["a closed channel to its parent", (child: ChildProcess) => child.disconnect()],
 ] as const) {
-  test(`${title} ends the program in order: what was accepted is answered`, async (t) => {
-    const { databaseUrl: DATABASE_URL, db } = t.context;
-    const { apiKeyProd } = await createTestOrganization(db);
-    const { child, ended, urls } = await startApi(t, { DATABASE_URL });
-    const requests = Array.from({ length: 50 }, () =>
-      fetch(`${urls.standalone}/plant/trees`, {
-        method: "POST",
-        headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
-        body: '{"count":1}',
-      }).then(({ status }) => status),
-    );
-    await requests[0];
+  test.serial(
+    `after ${title} the program responds to every accepted request and exits`,
+    async (t) => {
+      const { databaseUrl: DATABASE_URL, db } = t.context;
+      const { apiKeyProd } = await createTestOrganization(db);
+      const { child, ended, urls } = await startApi(t, { DATABASE_URL });
+      const plant = (): Promise<number> =>
+        fetch(`${urls.standalone}/plant/trees`, {
+          method: "POST",
+          headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
+          body: '{"count":1}',
+        }).then(({ status }) => status);
+      const { release } = await holdRegistrations(t, DATABASE_URL);
+      // The first request waits in its transaction, the others wait behind it in the queue.
+      const first = plant();
+      await eventually(async () => {
+        const waiting = await db.one(sql.type(countRow)`
+        SELECT count(*)::int AS count FROM pg_locks
+        WHERE NOT granted AND relation = 'registration'::regclass
+      `);
+        return waiting.count === 1;
+      });
+      const others = Array.from({ length: 49 }, plant);
+      await eventually(async () => {
+        const metrics = await (await fetch(`${urls.metrics}/metrics`)).text();
+        return /^impact_registration_queue_length 49$/mu.test(metrics);
+      });
 
-    end(child);
-    const statuses = await Promise.allSettled(requests);
-    const { code, stderr, stdout } = await ended;
+      end(child);
+      await eventually(() =>
+        fetch(`${urls.standalone}/healthz`).then(
+          () => false,
+          () => true,
+        ),
+      );
+      await release();
+      const statuses = await Promise.all([first, ...others]);
+      const { code, stderr, stdout } = await ended;
 
-    t.is(code, 0);
-    t.is(stderr, "");
-    t.true(stdout.includes('"stopped"'));
-    const answered = statuses.filter(({ status }) => status === "fulfilled").length;
-    const { rows } = await t.context.db.query(sql.type(countRow)`
+      t.deepEqual([...new Set(statuses)], [200]);
+      t.is(code, 0);
+      t.is(stderr, "");
+      t.true(stdout.includes('"stopped"'));
+      const { rows } = await t.context.db.query(sql.type(countRow)`
       SELECT count(*)::int AS count
       FROM registration
       JOIN api_key ON api_key.account_id = registration.account_id
       WHERE api_key.hash = ${sql.binary(hash("sha256", apiKeyProd, "buffer"))}
     `);
-    t.is(rows[0]?.count, answered);
-  });
+      t.is(rows[0]?.count, 50);
+    },
+  );
 }
 
 const fails = test.macro(
@@ -152,31 +188,31 @@ const fails = test.macro(
 );
 
 test(
-  "without DATABASE_URL it says what to set and what to run",
+  "without DATABASE_URL the error says what to set and what to run",
   fails,
   () => ({}),
   /^DATABASE_URL is not set\. .*npm start$/mu,
 );
 test(
-  "a database that cannot be reached is named without its password",
+  "an unreachable database is reported without its password",
   fails,
   () => ({ DATABASE_URL: "postgres://user:secret@127.0.0.1:1/impact" }),
   /^The database at 127\.0\.0\.1:1\/impact cannot be used: .*ECONNREFUSED.* Check DATABASE_URL\.$/mu,
 );
 test(
-  "a database without the schema is refused with the command that helps",
+  "a database without the schema is rejected with the command to run",
   fails,
   (databaseUrl) => ({ DATABASE_URL: new URL("/template1", databaseUrl).href }),
   /impact -- migrate$/mu,
 );
 test(
-  "a malformed setting is named",
+  "a malformed setting is reported",
   fails,
   () => ({ PORT: "eighty" }),
   /PORT must be a port number/u,
 );
 
-test("a port in use is named with its setting", async (t) => {
+test("a port in use is reported with its setting", async (t) => {
   const taken = createServer().listen(0, "127.0.0.1");
   await once(taken, "listening");
   t.teardown(() => taken.close());
