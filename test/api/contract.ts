@@ -2,7 +2,7 @@ import type { ExecutionContext, TestFn } from "ava";
 import { z } from "zod";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 
-/** The contract's names, written out here so that a change of the product's own table shows. */
+/** The contract's names, repeated here so that the tests notice a change of the product's table. */
 export const KIND_NAMES = {
   tree: {
     path: "/plant/trees",
@@ -28,22 +28,22 @@ const registrations = z.array(
   z.looseObject({ id: z.string(), count: z.number(), fractional_count: z.number() }),
 );
 
-/** The registrations of an answer. */
+/** Returns the registrations in a response. */
 export const registrationsIn = (
   body: Readonly<Record<string, unknown>>,
   kind: Kind,
 ): z.output<typeof registrations> => registrations.parse(body[KIND_NAMES[kind].details]);
 
-/** The id of the first registration of an answer. */
+/** Returns the id of the first registration in a response. */
 export const idIn = (body: Readonly<Record<string, unknown>>, kind: Kind): string => {
   const [registration] = registrationsIn(body, kind);
   if (!registration) {
-    throw new Error("The answer holds no registration.");
+    throw new Error("The response has no registration.");
   }
   return registration.id;
 };
 
-/** Declares each test twice: what holds for trees holds for bottles. */
+/** Declares each test for trees and for bottles. */
 export const eachKind =
   <Context>(test: TestFn<Context>) =>
   (title: string, run: (t: ExecutionContext<Context>, kind: Kind) => Promise<void>): void => {

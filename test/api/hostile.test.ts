@@ -8,7 +8,7 @@ import { startStandaloneApi } from "./startStandaloneApi.ts";
 
 const test = testWithDatabase();
 
-/** JSON texts of values that have broken somebody's program before. */
+/** JSON texts of values that often break programs. */
 const EVIL: readonly string[] = [
   "0 -0 -1 1 1.5 1e308 -1e308 1e-320 1e400 9007199254740991 9007199254740993 1234567890123456789012345".split(
     " ",
@@ -109,7 +109,7 @@ const isWhole = (received: string): boolean => {
 };
 
 for (const seed of [1, 2, 3]) {
-  test(`nothing that a client sends gets a 500 (seed ${seed})`, async (t) => {
+  test(`no request gets a 500 (seed ${seed})`, async (t) => {
     const { url, logged } = await startStandaloneApi(t, t.context);
     const { apiKeyProd: key } = await createTestOrganization(t.context.db, {
       fractionalCounting: true,

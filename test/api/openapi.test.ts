@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { apiDescription } from "./answerChecker.ts";
+import { apiDescription } from "./responseChecker.ts";
 import { idIn, KIND_NAMES } from "./contract.ts";
 import { rawRequest } from "./rawRequest.ts";
 import { startStandaloneApi } from "./startStandaloneApi.ts";
@@ -21,7 +21,7 @@ const operation = z.looseObject({
 const readDescription = async (url: string): Promise<z.output<typeof apiDescription>> =>
   apiDescription.parse(await (await fetch(`${url}/openapi.json`)).json());
 
-test("the contract's endpoints are described with the statuses that it names", async (t) => {
+test("the API description has every endpoint and status of the contract", async (t) => {
   const { url } = await startStandaloneApi(t, t.context);
   const { openapi, paths } = await readDescription(url);
 
@@ -57,7 +57,7 @@ test("the contract's endpoints are described with the statuses that it names", a
   });
 });
 
-test("what is described is served, and what is not is unknown", async (t) => {
+test("every path serves exactly the methods that are described", async (t) => {
   const { url, call } = await startStandaloneApi(t, t.context);
   const { paths } = await readDescription(url);
   for (const [path, methods] of Object.entries(paths)) {
@@ -71,7 +71,7 @@ test("what is described is served, and what is not is unknown", async (t) => {
   }
 });
 
-test("every operation has a name of its own", async (t) => {
+test("operation ids are unique", async (t) => {
   const { url } = await startStandaloneApi(t, t.context);
   const { paths } = await readDescription(url);
   const names = Object.values(paths).flatMap((methods) =>
@@ -81,7 +81,7 @@ test("every operation has a name of its own", async (t) => {
   t.is(new Set(names).size, names.length);
 });
 
-test("the examples of requests work", async (t) => {
+test("the request examples are accepted", async (t) => {
   const { url, call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   const { paths } = await readDescription(url);
@@ -103,7 +103,7 @@ test("the examples of requests work", async (t) => {
   }
 });
 
-test("the examples of parameters work", async (t) => {
+test("the parameter examples are accepted", async (t) => {
   const { url, call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   const { paths } = await readDescription(url);
@@ -121,8 +121,8 @@ test("the examples of parameters work", async (t) => {
   t.is((await call("GET", `/plant/trees?${search}`, { key })).status, 200);
 });
 
-test("the examples of answers match their schemas", async (t) => {
-  const { url, checkAnswer } = await startStandaloneApi(t, t.context);
+test("the response examples match their schemas", async (t) => {
+  const { url, checkResponse } = await startStandaloneApi(t, t.context);
   const { paths } = await readDescription(url);
   for (const [path, methods] of Object.entries(paths)) {
     for (const [method, { responses }] of Object.entries(methods)) {
@@ -132,7 +132,7 @@ test("the examples of answers match their schemas", async (t) => {
         const { "application/json": json } = z
           .looseObject({ "application/json": z.looseObject({ example: z.unknown() }) })
           .parse(content);
-        checkAnswer({
+        checkResponse({
           method: method.toUpperCase(),
           path,
           status: Number(status),
@@ -145,7 +145,7 @@ test("the examples of answers match their schemas", async (t) => {
   t.pass();
 });
 
-test("the page loads what it needs from the service alone, under a strict policy", async (t) => {
+test("the page loads files only from the service, under a strict content security policy", async (t) => {
   const { url } = await startStandaloneApi(t, t.context);
 
   const page = await fetch(`${url}/docs`);
@@ -168,7 +168,7 @@ test("the page loads what it needs from the service alone, under a strict policy
   t.is(redirect.url, `${url}/docs`);
 });
 
-test("a browser that opens the bare address is led to the description, a client is refused", async (t) => {
+test("a browser at the base URL is redirected to the description; an API client gets a 404", async (t) => {
   const { url, call } = await startStandaloneApi(t, t.context);
   const accept = "text/html,application/xhtml+xml,*/*;q=0.8";
 
@@ -181,13 +181,13 @@ test("a browser that opens the bare address is led to the description, a client 
   t.is((await call("GET", "/plant", { headers: { accept } })).status, 404);
 });
 
-test("the page's files are not sent again to who has them", async (t) => {
+test("the page's files are revalidated by their ETag", async (t) => {
   const { url } = await startStandaloneApi(t, t.context);
   const first = await fetch(`${url}/docs/swagger-ui.css`);
   await first.text();
   const etag = first.headers.get("ETag") ?? "";
 
-  // Not fetch, which asks for the whole file when it is given an ETag by hand.
+  // Not fetch, which adds Cache-Control: no-cache if If-None-Match is set by hand.
   const again = await rawRequest(
     url,
     `GET /docs/swagger-ui.css HTTP/1.1\r\nHost: x\r\nIf-None-Match: ${etag}\r\nConnection: close\r\n\r\n`,

@@ -1,6 +1,6 @@
 import { connect } from "node:net";
 
-/** Sends bytes as they are and answers all that comes back until the server closes the connection. */
+/** Sends raw bytes and returns everything received until the server closes the connection. */
 export const rawRequest = (url: string, bytes: string | Buffer): Promise<string> =>
   new Promise((resolve, reject) => {
     const { hostname, port } = new URL(url);

@@ -27,8 +27,8 @@ import { CATALOGUE_ONLY } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { serve } from "../support/server.ts";
-import { createAnswerChecker, parseBody } from "./answerChecker.ts";
-import type { AnswerText } from "./answerChecker.ts";
+import { createResponseChecker, parseBody } from "./responseChecker.ts";
+import type { ResponseText } from "./responseChecker.ts";
 
 /** A response that has been checked against the API description. */
 export type Answer = {
@@ -53,7 +53,7 @@ export type Api = {
   readonly url: string;
   readonly call: Call;
   /** Checks a response against the API description. */
-  readonly checkAnswer: (answer: AnswerText) => void;
+  readonly checkResponse: (answer: ResponseText) => void;
   /** Returns the lines of the log, parsed. */
   readonly logged: () => readonly Record<string, unknown>[];
 };
@@ -127,7 +127,7 @@ export const startStandaloneApi = async (
   });
   const url = await serve(t, app);
   own.url = url;
-  const checkAnswer = createAnswerChecker(await (await fetch(`${url}/openapi.json`)).json());
+  const checkResponse = createResponseChecker(await (await fetch(`${url}/openapi.json`)).json());
   const call: Call = async (method, path, { key, body, headers = {} } = {}) => {
     const response = await fetch(`${url}${path}`, {
       method,
@@ -143,7 +143,7 @@ export const startStandaloneApi = async (
           }),
     });
     const text = await response.text();
-    checkAnswer(t, {
+    checkResponse(t, {
       method,
       path: new URL(url + path).pathname,
       status: response.status,
@@ -155,7 +155,7 @@ export const startStandaloneApi = async (
   return {
     url,
     call,
-    checkAnswer: (answer) => checkAnswer(t, answer),
+    checkResponse: (answer) => checkResponse(t, answer),
     logged: () => lines.map((line) => parseBody(line)),
   };
 };

@@ -17,7 +17,7 @@ import type { AuthenticateStore } from "../../services/stores/createStoreAuthent
 import { createStoreRegistrationWriter } from "../../services/stores/createStoreRegistrationWriter.ts";
 import type { StoreRegistrationWriter } from "../../services/stores/createStoreRegistrationWriter.ts";
 import { topUpStore } from "../../services/stores/topUpStore.ts";
-import { createAnswerChecker, parseBody } from "../api/answerChecker.ts";
+import { createResponseChecker, parseBody } from "../api/responseChecker.ts";
 import { CATALOGUE_ONLY } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { serve } from "../support/server.ts";
@@ -101,7 +101,7 @@ export const startStoreApi = async (
     observe: () => undefined,
   });
   const url = await serve(t, app);
-  const checkResponse = createAnswerChecker(await (await fetch(`${url}/openapi.json`)).json());
+  const checkResponse = createResponseChecker(await (await fetch(`${url}/openapi.json`)).json());
   const call = async (
     method: string,
     path: string,

@@ -14,7 +14,7 @@ import { openPool } from "../../db/pool.ts";
 const readAdminUrl = (): string => {
   const url = process.env["TEST_DATABASE_URL"];
   if (url === undefined) {
-    throw new Error("The tests need a database of their own. Run them with: npm test");
+    throw new Error("TEST_DATABASE_URL is not set. Run the tests with: npm test");
   }
   return url;
 };
@@ -28,7 +28,7 @@ const urlOf = (database: string): string => {
   return url.href;
 };
 
-/** Names a schema by its migrations' content, so that an edit makes a new template. */
+/** Returns a name derived from the migrations' content, so that an edit creates a new template. */
 const nameTemplate = async (): Promise<string> => {
   const files = (await readdir(MIGRATIONS)).filter((file) => file.endsWith(".sql")).toSorted();
   const texts = await Promise.all(files.map((file) => readFile(new URL(file, MIGRATIONS))));
@@ -39,14 +39,14 @@ const nameTemplate = async (): Promise<string> => {
   return `test_template_${hash.digest("hex").slice(0, 16)}`;
 };
 
-/** Answers the migrated template's name; test files start together, so one makes it and the others wait. */
+/** Returns the name of the migrated template. Test files start concurrently: one creates it and the others wait. */
 const ensureTemplate = async (admin: Client): Promise<string> => {
   const template = await nameTemplate();
   await admin.query("SELECT pg_advisory_lock(hashtext('test_template'))");
   try {
     const found = await admin.query("SELECT FROM pg_database WHERE datname = $1", [template]);
     if (found.rowCount === 0) {
-      // Renamed only when migrated, so that a run that was killed half-way leaves no wrong template.
+      // Renamed after the migration, so that a killed run leaves no incomplete template.
       const unfinished = `${template}_unfinished`;
       await admin.query(`DROP DATABASE IF EXISTS ${unfinished} WITH (FORCE)`);
       await admin.query(`CREATE DATABASE ${unfinished}`);
@@ -59,10 +59,9 @@ const ensureTemplate = async (admin: Client): Promise<string> => {
   return template;
 };
 
-/** What a test file with a database has in its context. */
 export type DatabaseContext = { readonly db: DatabasePool; readonly databaseUrl: string };
 
-/** Gives a test file a database of its own, cloned from the template and dropped when the file is done. */
+/** Creates a database for a test file from the template and drops it after the file's tests. */
 export const testWithDatabase = (): TestFn<DatabaseContext> => {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- ava types the context only by a cast.
   const test = anyTest as TestFn<DatabaseContext>;
@@ -85,7 +84,7 @@ export const testWithDatabase = (): TestFn<DatabaseContext> => {
   return test;
 };
 
-/** An empty database that is dropped when the test is done; the answer is its URL. */
+/** Creates an empty database that is dropped after the test, and returns its URL. */
 export const createEmptyDatabase = async (t: ExecutionContext): Promise<string> => {
   const database = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
   const admin = new Client({ connectionString: ADMIN_URL });
@@ -98,7 +97,7 @@ export const createEmptyDatabase = async (t: ExecutionContext): Promise<string> 
   return urlOf(database);
 };
 
-/** Opens the test's database for long answers until the test ends. */
+/** Opens a pool for streamed lists on the test's database until the test ends. */
 export const openTestCopies = async (t: ExecutionContext, db: DatabasePool): Promise<CopyPool> => {
   const database = await db.oneFirst(
     sql.type(z.strictObject({ name: z.string() }))`SELECT current_database() AS name`,

@@ -9,7 +9,7 @@ import type {
   NewOrganization,
 } from "../../services/accounts/createOrganization.ts";
 
-/** An organization of the test's own, with what the test does not care about filled in. */
+/** Creates an organization with defaults for everything that the test does not set. */
 export const createTestOrganization = (
   db: DatabasePool,
   { clock = systemClock, ...given }: Partial<NewOrganization> & { readonly clock?: Clock } = {},
@@ -26,7 +26,7 @@ export const createTestOrganization = (
     },
   );
 
-/** A registration as a client asks for it: one tree, with what the test does not care about filled in. */
+/** Returns a registration of one tree with defaults for everything that the test does not set. */
 export const registrationOf = (
   accountId: string,
   given: Partial<NewRegistration> = {},
@@ -42,12 +42,12 @@ export const registrationOf = (
   ...given,
 });
 
-/** Nobody is asked about charities but the built-in catalogue. */
+/** The built-in catalogue is the only charity provider. */
 export const CATALOGUE_ONLY: CharitySettings = { everyorg: null, change: null, pledge: null };
 
 let lastEin = 400_000_000;
 
-/** No two tests of a file share one: details are kept for all. */
+/** Returns an EIN that no other test of the file uses, because charity details are cached. */
 export const freshEin = (): string => {
   lastEin += 1;
   return String(lastEin);

@@ -2,7 +2,7 @@ import type { TimelineShape } from "../../domain/planting/order.ts";
 import { createPlanting } from "../../providers/planting/createPlanting.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 
-/** How long each stage of the tests' simulated partner takes. */
+/** The duration of each stage of the simulated partner. */
 export const STAGE_MS = 60_000;
 
 export const createTestPlanting = ({

@@ -9,14 +9,14 @@ import type { ExecutionContext } from "ava";
 
 export const TEMPORAL_ADDRESS = process.env["TEST_TEMPORAL_ADDRESS"] ?? "127.0.0.1:7233";
 
-/** Waits for what other processes do; the test's own time limit ends a wait in vain. */
+/** Waits until a condition holds in another process; ava's timeout ends the wait if it never does. */
 export const eventually = async (holds: () => boolean | Promise<boolean>): Promise<void> => {
   while (!(await holds())) {
     await delay(100);
   }
 };
 
-/** Makes a namespace in which no other test's worker takes tasks. */
+/** Registers a Temporal namespace for one test and returns its name. */
 export const registerNamespace = async (connection: Connection): Promise<string> => {
   const namespace = `test-${crypto.randomUUID()}`;
   await connection.workflowService.registerNamespace({
@@ -24,7 +24,7 @@ export const registerNamespace = async (connection: Connection): Promise<string>
     workflowExecutionRetentionPeriod: msToTs("1 day"),
   });
   const client = new Client({ connection, namespace });
-  // The server's parts learn of a new namespace one after the other.
+  // The server's components see a new namespace one after the other.
   await eventually(async () => {
     try {
       await client.workflow.count();
@@ -39,7 +39,7 @@ export const registerNamespace = async (connection: Connection): Promise<string>
   return namespace;
 };
 
-/** A Temporal namespace of the test's own, so that no other test's worker takes its tasks. */
+/** Opens a Temporal namespace for one test, so that no worker of another test takes its tasks. */
 export const openNamespace = async (
   t: ExecutionContext,
 ): Promise<{ readonly namespace: string; readonly client: Client }> => {
@@ -49,7 +49,7 @@ export const openNamespace = async (
   return { namespace, client: new Client({ connection, namespace }) };
 };
 
-/** A program of ours in a process of its own, which is killed when the test ends. */
+/** Starts a program of the service in a process that is killed after the test. */
 export const startProgram = async (
   t: ExecutionContext,
   module: "api/main.ts" | "worker/main.ts",
@@ -84,7 +84,7 @@ export const startProgram = async (
       throw new Error(`${module} ended with code ${String(code)} before it was ready.`);
     }),
   ]);
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what our own programs send when they are ready.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the message that our programs send when they are ready.
   const { urls } = ready as { urls: Record<string, string> };
   return { process: child, urls, kill };
 };

@@ -1,13 +1,13 @@
-/** A sequence of numbers that looks like chance. */
+/** A reproducible sequence of pseudo-random numbers. */
 export type Random = {
-  /** From 0 on, below 1. */
+  /** Returns a number from 0 (inclusive) to 1 (exclusive). */
   readonly next: () => number;
-  /** A whole number from 0 on, below the limit. */
+  /** Returns an integer from 0 (inclusive) to the limit (exclusive). */
   readonly below: (limit: number) => number;
   readonly pick: <Item>(items: readonly Item[]) => Item;
 };
 
-/** Lehmer's generator with the multiplier 48271: the same numbers for the same seed, so that a failure can be had again. */
+/** Creates Lehmer's generator with the multiplier 48271. The same seed gives the same numbers, so failures can be reproduced. */
 export const createRandom = (seed: number): Random => {
   let state = seed;
   const next = (): number => {

@@ -12,7 +12,7 @@ export const startEvidenceApi = async (
 ) => {
   const setup = await setUpPlanting(t.context.db, options);
   const serve = async () => {
-    const { url, checkAnswer } = await startStandaloneApi(t, {
+    const { url, checkResponse } = await startStandaloneApi(t, {
       db: t.context.db,
       clock: setup.clock,
       planting: setup.deps.planting,
@@ -26,7 +26,7 @@ export const startEvidenceApi = async (
       const response = await fetch(url + path, { headers: { Authorization: key, ...headers } });
       const text = await response.text();
       if (response.status !== 304) {
-        checkAnswer({
+        checkResponse({
           method: "GET",
           path: path.replace(/\?.*$/u, ""),
           status: response.status,
@@ -38,7 +38,7 @@ export const startEvidenceApi = async (
         status: response.status,
         headers: response.headers,
         text,
-        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- checkAnswer has held it to its schema.
+        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- checkResponse has held it to its schema.
         json: text === "" ? {} : (JSON.parse(text) as Evidence),
       };
     };

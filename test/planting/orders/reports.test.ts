@@ -198,7 +198,7 @@ test.serial(
   async (t) => {
     const { setup, order, facts } = await placeOrder(t);
     const woken: number[] = [];
-    const { url, checkAnswer } = await startStandaloneApi(t, {
+    const { url, checkResponse } = await startStandaloneApi(t, {
       db: t.context.db,
       clock: setup.clock,
       plantingCallbackSecret: SECRET,
@@ -219,7 +219,7 @@ test.serial(
         body: text,
       });
       const responseText = await response.text();
-      checkAnswer({
+      checkResponse({
         method: "POST",
         path: "/planting/callback",
         status: response.status,

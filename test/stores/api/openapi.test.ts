@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { apiDescription } from "../../api/answerChecker.ts";
+import { apiDescription } from "../../api/responseChecker.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestStore, startStoreApi } from "../startStoreApi.ts";
 

@@ -2,7 +2,7 @@ import { Ajv2020 } from "ajv/dist/2020.js";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 
-/** The parts of an OpenAPI document that answers are held to. */
+/** The parts of an OpenAPI document that responses are checked against. */
 export const apiDescription = z.looseObject({
   openapi: z.string(),
   paths: z.record(
@@ -11,7 +11,7 @@ export const apiDescription = z.looseObject({
   ),
 });
 
-export type AnswerText = {
+export type ResponseText = {
   readonly method: string;
   readonly path: string;
   readonly status: number;
@@ -33,43 +33,43 @@ const matches = (template: string, path: string): boolean =>
   new RegExp(`^${template.replaceAll(/\{\w+\}/gu, "[^/]+")}$`, "u").test(path);
 
 /**
- * Holds answers to the API description: the status must be one that the operation names, the body must match the
- * schema of that status. What no operation answers (unknown paths and methods) must match the error's schema.
+ * Returns a check of responses against the API description: the operation must document the status, and the body must
+ * match its schema. Responses to unknown paths and methods must match the schema of errors.
  */
-export const createAnswerChecker = (json: unknown) => {
+export const createResponseChecker = (json: unknown) => {
   const document = apiDescription.parse(json);
   const ajv = new Ajv2020({ strict: false, formats: FORMATS, allErrors: true });
   ajv.addSchema(document, "api");
 
-  const schemaOf = ({ method, path, status }: AnswerText): string => {
+  const schemaOf = ({ method, path, status }: ResponseText): string => {
     const template = Object.keys(document.paths).find((known) => matches(known, path));
     const operation = template && document.paths[template]?.[method.toLowerCase()];
     if (template === undefined || !operation) {
       return pointer("components", "schemas", "Error");
     }
     if (operation.responses[status] === undefined) {
-      throw new Error(`${method} ${path} answered ${status}, which its description does not name`);
+      throw new Error(`${method} ${path} returned ${status}, which is not documented`);
     }
     const response = pointer("paths", template, method.toLowerCase(), "responses", String(status));
     return response + pointer("content", "application/json", "schema");
   };
 
-  return (t: ExecutionContext, answer: AnswerText): void => {
-    if (answer.method === "HEAD" || answer.status === 204) {
-      t.is(answer.text, "");
+  return (t: ExecutionContext, response: ResponseText): void => {
+    if (response.method === "HEAD" || response.status === 204) {
+      t.is(response.text, "");
       return;
     }
-    const validate = ajv.getSchema(`api#${schemaOf(answer)}`);
+    const validate = ajv.getSchema(`api#${schemaOf(response)}`);
     if (!validate) {
-      throw new Error(`The description has no schema for ${answer.method} ${answer.path}`);
+      throw new Error(`The description has no schema for ${response.method} ${response.path}`);
     }
-    t.regex(answer.contentType ?? "", /^application\/json; charset=utf-8$/u);
-    t.true(validate(JSON.parse(answer.text)), ajv.errorsText(validate.errors));
+    t.regex(response.contentType ?? "", /^application\/json; charset=utf-8$/u);
+    t.true(validate(JSON.parse(response.text)), ajv.errorsText(validate.errors));
   };
 };
 
-/** The object in the body of an answer that was checked; none is an empty one. */
+/** Parses the body of a checked response; no body is an empty object. */
 export const parseBody = (text: string): Record<string, unknown> => {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the answer checker has held it to its schema.
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the response checker has validated it.
   return text === "" ? {} : (JSON.parse(text) as Record<string, unknown>);
 };
