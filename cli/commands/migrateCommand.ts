@@ -9,7 +9,7 @@ export const addMigrateCommand = (program: Command, { io, connections }: Context
   program
     .command("migrate")
     .description("Migrate the database to this release; safe to repeat")
-    .option("--json", "print JSON")
+    .option("--json", "JSON output")
     .action(async ({ json }: { readonly json?: true }) => {
       const { applied } = await migrate(await connections.databaseUrl());
       if (json) {

@@ -79,6 +79,6 @@ export const addDoctorCommand = (program: Command, context: Context): void => {
   program
     .command("doctor")
     .description("Check everything that the service depends on")
-    .option("--json", "print JSON")
+    .option("--json", "JSON output")
     .action((options: { readonly json?: true }) => diagnose(context, options));
 };
