@@ -36,10 +36,10 @@ export type CharityProvider = {
   readonly local: LocalCharities;
 };
 
-/** A provider in front of whose lookups `withDetailsCache` puts a cache. */
+/** A provider without the local lookups that `withDetailsCache` adds. */
 export type RemoteCharityProvider = Omit<CharityProvider, "local">;
 
-/** A provider did not respond, or with something unusable. The message is for the operator. */
+/** A provider did not respond, or its response was unusable. The message is for the operator. */
 export class CharityProviderError extends Error {
   override readonly name = "CharityProviderError";
 }

@@ -35,8 +35,8 @@ const record = async (
 };
 
 /**
- * Records an organization's donation once its charity is confirmed. An idempotency key that is known returns its first
- * donation. After any error nothing is recorded, and nothing will be.
+ * Records an organization's donation once its charity is confirmed. A known idempotency key returns its first donation.
+ * After a DomainError or an OutageError nothing is recorded, and nothing will be.
  * @throws DomainError charity_not_found, donations_not_subscribed or request_invalid
  * @throws OutageError if the charity cannot be validated
  */

@@ -4,7 +4,7 @@ import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 
-/** Returns since when the donation subscription of an account is active with its current processor and subscription. */
+/** Returns when an account's donation subscription became active with its current processor, or null if it is not active. */
 const readSubscribedSince = async (
   { db, billing }: { readonly db: DatabasePool; readonly billing: Billing },
   accountId: string,

@@ -21,7 +21,7 @@ export const listOrgDonations = async (
   const db = await connections.database();
   await getOrganization(db, org);
   const owner = { accountId: org, mode };
-  // The additional one shows whether there are more.
+  // One more than the limit shows whether more donations exist.
   const found = await listDonations(db, owner, {}, { offset: 0, limit: limit + 1 });
   const donations = found.slice(0, limit);
   if (json) {
