@@ -74,7 +74,6 @@ export type StandaloneApiOptions = {
   readonly planting?: Planting;
   readonly publicBaseUrl?: string | null;
   readonly plantingCallbackSecret?: string | null;
-  readonly wakeOrder?: (orderId: number) => Promise<void>;
 };
 
 /** Serves the standalone interface on a real port with a real database until the test ends. */
@@ -99,9 +98,6 @@ export const startStandaloneApi = async (
     planting = createTestPlanting(),
     publicBaseUrl = null,
     plantingCallbackSecret = null,
-    wakeOrder = async (orderId) => {
-      await wakePlantingOrder(temporal, orderId, 1000);
-    },
   }: StandaloneApiOptions,
 ): Promise<Api> => {
   const lines: string[] = [];
@@ -123,7 +119,9 @@ export const startStandaloneApi = async (
     documentBaseUrl: publicBaseUrl ?? ".",
     planting,
     plantingCallbackSecret,
-    wakeOrder,
+    wakeOrder: async (orderId) => {
+      await wakePlantingOrder(temporal, orderId, 30_000);
+    },
   });
   const url = await serve(t, app);
   own.url = url;

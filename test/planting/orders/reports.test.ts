@@ -14,10 +14,16 @@ import { pollPlantingOrder } from "../../../services/planting/pollPlantingOrder.
 import { readEvidenceSummary } from "../../../services/planting/readEvidenceSummary.ts";
 import { readTreeEvidence } from "../../../services/planting/readTreeEvidence.ts";
 import { recordPlantingFacts } from "../../../services/planting/recordPlantingFacts.ts";
+import {
+  factsRecordedSignal,
+  plantingOrder,
+  plantingOrderWorkflowId,
+} from "../../../workflows/plantingOrder.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import { openNamespace } from "../../support/programs.ts";
 import type { PlantingSetup } from "../setUpPlanting.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 import type { ExecutionContext } from "ava";
@@ -197,15 +203,22 @@ test.serial(
   "a signed callback is recorded and wakes the order's workflow; any other is rejected",
   async (t) => {
     const { setup, order, facts } = await placeOrder(t);
-    const woken: number[] = [];
+    const { client } = await openNamespace(t);
+    const workflow = await client.workflow.start(plantingOrder, {
+      workflowId: plantingOrderWorkflowId(order.id),
+      taskQueue: "without-workers",
+      args: [order.id],
+    });
+    const countSignals = async (): Promise<number> =>
+      ((await workflow.fetchHistory()).events ?? []).filter(
+        ({ workflowExecutionSignaledEventAttributes: signal }) =>
+          signal?.signalName === factsRecordedSignal.name,
+      ).length;
     const { url, checkResponse } = await startStandaloneApi(t, {
       db: t.context.db,
       clock: setup.clock,
       plantingCallbackSecret: SECRET,
-      wakeOrder: (orderId) => {
-        woken.push(orderId);
-        return Promise.resolve();
-      },
+      temporal: client,
     });
     const now = Math.floor(setup.clock.now().getTime() / 1000);
     const body = JSON.stringify({ order: order.publicId, facts: [facts.allocated] });
@@ -231,7 +244,7 @@ test.serial(
     const sign = (text: string, second = now): string =>
       `t=${second},v1=${signCallback(SECRET, text, second)}`;
 
-    const refusals: readonly (readonly [string | null, string])[] = [
+    const rejected: readonly (readonly [string | null, string])[] = [
       [null, "missing Planting-Signature header"],
       ["nonsense", "malformed Planting-Signature header"],
       [`t=${now},v1=${"0".repeat(64)}`, "invalid signature"],
@@ -239,10 +252,11 @@ test.serial(
       [sign(body, now - 301), "signature is too old"],
       [sign(body, now + 301), "signature is too old"],
     ];
-    for (const [signature, error] of refusals) {
+    for (const [signature, error] of rejected) {
       t.deepEqual(await send(signature), { status: 401, json: { error } });
     }
     t.is((await listFacts(t.context.db, order.id)).length, 1);
+    t.is(await countSignals(), 0);
 
     const accepted = {
       status: 200,
@@ -257,7 +271,7 @@ test.serial(
       accepted,
     );
     t.like(await send(sign(body)), { json: { results: [{ outcome: "repeated" }] } });
-    t.deepEqual(woken, [order.id, order.id]);
+    t.is(await countSignals(), 2);
 
     const unknown = JSON.stringify({ order: "po_unknown", facts: [facts.allocated] });
     t.is((await send(sign(unknown), unknown)).status, 404);
