@@ -43,7 +43,7 @@ export const createLogger = (
       base: { program, pid: process.pid },
       serializers: {
         err: serializeError,
-        // Temporal's SDK logs under this name: errors of its own, strings from its core.
+        // Temporal's SDK logs its errors under this name, and strings from its core.
         error: (given: unknown) => (given instanceof Error ? serializeError(given) : given),
       },
       // No code logs these; this is a second line of defense.

@@ -1,4 +1,4 @@
-/** Whether a refund does not say what to refund, for which the contract has words of its own. */
+/** Returns whether a refund names no id, for which the contract has a message. */
 export const isBlankId = (body: unknown): boolean =>
   typeof body === "object" &&
   body !== null &&

@@ -31,7 +31,7 @@ import { createResponseChecker, parseBody } from "./responseChecker.ts";
 import type { ResponseText } from "./responseChecker.ts";
 
 /** A response that has been checked against the API description. */
-export type Answer = {
+export type ApiResponse = {
   readonly status: number;
   readonly headers: Headers;
   /** The parsed JSON body; empty if there is none. */
@@ -47,13 +47,13 @@ export type Call = (
     readonly body?: unknown;
     readonly headers?: Readonly<Record<string, string>>;
   },
-) => Promise<Answer>;
+) => Promise<ApiResponse>;
 
 export type Api = {
   readonly url: string;
   readonly call: Call;
   /** Checks a response against the API description. */
-  readonly checkResponse: (answer: ResponseText) => void;
+  readonly checkResponse: (response: ResponseText) => void;
   /** Returns the lines of the log, parsed. */
   readonly logged: () => readonly Record<string, unknown>[];
 };
@@ -153,7 +153,7 @@ export const startStandaloneApi = async (
   return {
     url,
     call,
-    checkResponse: (answer) => checkResponse(t, answer),
+    checkResponse: (response) => checkResponse(t, response),
     logged: () => lines.map((line) => parseBody(line)),
   };
 };

@@ -1,7 +1,7 @@
 import { DomainError } from "../../domain/errors.ts";
 import type { Fault } from "../stripeDouble/faults.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { readBooks } from "../support/books.ts";
+import { readAccountSums } from "../support/accountSums.ts";
 import { createRandom } from "../support/random.ts";
 import { setUpBilling } from "./billingSetup.ts";
 
@@ -81,7 +81,7 @@ const keepsInvariant = test.macro({
       Object.values(billed()).reduce((sum, units) => sum + units, 0),
       [...remaining.values()].reduce((sum, units) => sum + units, 0),
     );
-    const books = await readBooks(deps.db, stream.accountId);
+    const books = await readAccountSums(deps.db, stream.accountId);
     t.is(books.usage, books.registered - books.refunded);
     t.is(books.total, books.registered - books.refunded);
     const identifiers = double.control.events().map(({ identifier }) => identifier);

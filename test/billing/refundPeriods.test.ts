@@ -1,7 +1,7 @@
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
-import { readBooks } from "../support/books.ts";
+import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 import { setUpBilling } from "./billingSetup.ts";
@@ -37,7 +37,7 @@ test("a refund fails and changes nothing if the subscription's period cannot be 
   });
 
   await t.throwsAsync(refund(id), { message: /An unknown error occurred/u });
-  t.is((await readBooks(deps.db, stream.accountId)).refunded, 0n);
+  t.is((await readAccountSums(deps.db, stream.accountId)).refunded, 0n);
 
   t.is((await refund(id)).refundedCount, 5);
 });
@@ -46,14 +46,14 @@ test("without Stripe's key, a refund uses the stored period for an hour and fail
   const { register, refund, refundWithoutKey, deps, stream, pass } = await setUpBilling(t);
   const id = await register(5);
   await t.throwsAsync(refundWithoutKey(id, 1), { message: /Stripe is not configured/u });
-  t.is((await readBooks(deps.db, stream.accountId)).refunded, 0n);
+  t.is((await readAccountSums(deps.db, stream.accountId)).refunded, 0n);
 
   await refund(id, 1);
   t.is((await refundWithoutKey(id, 1)).refundedCount, 1);
 
   pass(3600);
   await t.throwsAsync(refundWithoutKey(id, 1), { message: /Stripe is not configured/u });
-  t.is((await readBooks(deps.db, stream.accountId)).refunded, 2n);
+  t.is((await readAccountSums(deps.db, stream.accountId)).refunded, 2n);
 });
 
 test("the cycle of a Stripe customer without a subscription is the month from the billing day, with Stripe's key or without", async (t) => {
@@ -108,10 +108,10 @@ test("a period that has ended is neither used nor stored if Stripe still returns
     body: await former.json(),
   });
   control.holdClock({ second: Date.UTC(2026, 5, 15, 12) / 1000 });
-  const before = await readBooks(deps.db, stream.accountId);
+  const before = await readAccountSums(deps.db, stream.accountId);
 
   await t.throwsAsync(refund(id), { message: /no current billing period/u });
-  t.deepEqual(await readBooks(deps.db, stream.accountId), before);
+  t.deepEqual(await readAccountSums(deps.db, stream.accountId), before);
 
   const error = await t.throwsAsync(refund(id), { instanceOf: DomainError });
   t.is(error?.code, "outside_billing_cycle");
@@ -130,10 +130,10 @@ test("in a yearly period, a refund is accepted only while Stripe accepts usage o
   await drain();
 
   pass(30 * DAY);
-  const before = await readBooks(deps.db, stream.accountId);
+  const before = await readAccountSums(deps.db, stream.accountId);
   const error = await t.throwsAsync(refund(old), { instanceOf: DomainError });
   t.is(error?.code, "outside_billing_cycle");
-  t.deepEqual(await readBooks(deps.db, stream.accountId), before);
+  t.deepEqual(await readAccountSums(deps.db, stream.accountId), before);
 
   t.is((await refund(id)).refundedCount, 7);
   // Stripe is down for days.

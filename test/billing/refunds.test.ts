@@ -4,7 +4,7 @@ import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
 import { areRefundsSettled } from "../../db/billing/usageFacts.ts";
 import type { Fault } from "../stripeDouble/faults.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { readBooks } from "../support/books.ts";
+import { readAccountSums } from "../support/accountSums.ts";
 import { setUpBilling } from "./billingSetup.ts";
 import type { BillingSetup } from "./billingSetup.ts";
 
@@ -103,12 +103,12 @@ test("partial refunds add up, and a refund of more than remains is rejected and 
   t.is((await refund(id, 3)).refundedCount, 3);
   await drain();
   t.is((await refund(id, 4)).refundedCount, 4);
-  const before = await readBooks(deps.db, stream.accountId);
+  const before = await readAccountSums(deps.db, stream.accountId);
 
   const error = await t.throwsAsync(refund(id, 4), { instanceOf: DomainError });
 
   t.is(error?.code, "request_invalid");
-  t.deepEqual(await readBooks(deps.db, stream.accountId), before);
+  t.deepEqual(await readAccountSums(deps.db, stream.accountId), before);
   t.is((await refund(id)).refundedCount, 3);
   await t.throwsAsync(refund(id), { instanceOf: DomainError, message: /already fully refunded/u });
   await drain();
@@ -127,7 +127,7 @@ test("concurrent partial refunds never take back more than was registered", asyn
   for (const { reason } of rejected) {
     t.true(reason instanceof DomainError && reason.code === "request_invalid");
   }
-  const books = await readBooks(deps.db, stream.accountId);
+  const books = await readAccountSums(deps.db, stream.accountId);
   t.is(books.refunded, 48n);
   t.is(books.usage, 2n);
   t.is(books.total, 2n);

@@ -10,7 +10,7 @@ import { OutageError } from "../../domain/errors.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { requireDonationSubscription } from "../../services/charities/requireDonationSubscription.ts";
 import { subscribeToDonations } from "../../services/charities/subscribeToDonations.ts";
-import type { Answer } from "../api/startStandaloneApi.ts";
+import type { ApiResponse } from "../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { callDouble } from "../billing/stripe/doubleScene.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
@@ -31,8 +31,8 @@ type Scene = {
   readonly subscriptionId: string;
   readonly flat: string;
   readonly metered: string;
-  readonly subscribe: (mode?: "live" | "test") => Promise<Answer>;
-  readonly donate: () => Promise<Answer>;
+  readonly subscribe: (mode?: "live" | "test") => Promise<ApiResponse>;
+  readonly donate: () => Promise<ApiResponse>;
   /** Returns the prices that were added to the subscription. */
   readonly added: () => Promise<readonly string[]>;
   /** Returns how many updates of the subscription Stripe received. */

@@ -8,7 +8,7 @@ import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { readBooks } from "../support/books.ts";
+import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -56,7 +56,7 @@ test("a batch fails when its database vanishes, and the next is written over a n
   await failsInTime(t, hanging);
   await register();
 
-  t.is((await readBooks(t.context.db, accountId)).registrations, 2);
+  t.is((await readAccountSums(t.context.db, accountId)).registrations, 2);
 });
 
 test("a transaction fails when its database vanishes during a statement, and its connection is not reused", async (t) => {

@@ -4,7 +4,7 @@ import { createRegistrationWriter } from "../../services/registrations/createReg
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
-import { readBooks } from "../support/books.ts";
+import { readAccountSums } from "../support/accountSums.ts";
 
 const test = testWithDatabase();
 
@@ -51,7 +51,7 @@ test("200 parallel registrations with one key, in two writers, make one record a
   const [first] = results;
   t.true(results.every((result) => result.registration.id === first?.registration.id));
   t.is(results.filter((result) => !result.replayed).length, 1);
-  const books = await readBooks(t.context.db, id);
+  const books = await readAccountSums(t.context.db, id);
   t.is(books.registrations, 1);
   t.is(books.facts, 1);
   t.is(books.registered, books.usage);
@@ -73,7 +73,7 @@ test("two batches that share keys in opposite orders both succeed", async (t) =>
     ]);
     t.is(results.filter((result) => result.replayed).length, keys.length);
   }
-  t.is((await readBooks(t.context.db, id)).registrations, 5 * keys.length);
+  t.is((await readAccountSums(t.context.db, id)).registrations, 5 * keys.length);
 });
 
 test("a row that the database rejects fails alone; the rest of its batch is recorded", async (t) => {
@@ -98,7 +98,7 @@ test("a row that the database rejects fails alone; the rest of its batch is reco
     results.flatMap((result) => (result.status === "fulfilled" ? [result.value.totals.all] : [])),
     Array.from({ length: 20 }, (_, index) => index + 1),
   );
-  t.is((await readBooks(t.context.db, full.id)).total, BigInt(Number.MAX_SAFE_INTEGER));
+  t.is((await readAccountSums(t.context.db, full.id)).total, BigInt(Number.MAX_SAFE_INTEGER));
 });
 
 test("entries of an owner whose total is full do not split the batches of other owners", async (t) => {
@@ -137,7 +137,7 @@ test("a count with more digits than the processor accepts makes several facts th
 
   await writer.register(registrationOf(id, { count: Number.MAX_SAFE_INTEGER }));
 
-  const books = await readBooks(t.context.db, id);
+  const books = await readAccountSums(t.context.db, id);
   t.is(books.facts, 10);
   t.is(books.usage, BigInt(Number.MAX_SAFE_INTEGER));
 });
@@ -155,7 +155,7 @@ test("a request beyond the maximum queue length is rejected immediately and reco
 
   t.is(error?.code, "queue_full");
   await Promise.all(accepted);
-  t.is((await readBooks(t.context.db, id)).registrations, 3);
+  t.is((await readAccountSums(t.context.db, id)).registrations, 3);
 });
 
 test("a replay waits for another writer that is still committing the original", async (t) => {
@@ -171,7 +171,7 @@ test("a replay waits for another writer that is still committing the original", 
     );
     t.is(new Set(results.map(({ registration }) => registration.id)).size, 1);
   }
-  const books = await readBooks(db, id);
+  const books = await readAccountSums(db, id);
   t.is(books.registrations, 20);
   t.is(books.total, 60n);
 });

@@ -11,7 +11,7 @@ import { importRegistrations } from "../../services/registrations/importRegistra
 import type { ImportLine } from "../../services/registrations/importRegistrations.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { readBooks } from "../support/books.ts";
+import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
@@ -93,7 +93,7 @@ test("an imported line becomes a registration with all of its fields and no usag
     attribution: "newsletter",
     metadata: { order: 7, nested: { a: [1, null] } },
   });
-  t.like(await readBooks(t.context.db, id), { registrations: 1, total: 12n, facts: 0 });
+  t.like(await readAccountSums(t.context.db, id), { registrations: 1, total: 12n, facts: 0 });
 });
 
 test("each line counts in the totals of its mode, kind and month in UTC", async (t) => {
@@ -133,7 +133,7 @@ test("importing a file again changes nothing, however its JSON is formatted", as
   ].join("\n");
   t.like(readJson(await importText(rewritten)), { imported: 0, known: 4 });
   t.deepEqual(await readRegistrations(t.context.db, id), first);
-  t.like(await readBooks(t.context.db, id), { registrations: 4, total: 6n });
+  t.like(await readAccountSums(t.context.db, id), { registrations: 4, total: 6n });
 });
 
 test("equal lines are separate registrations, also across batches", async (t) => {
@@ -141,7 +141,7 @@ test("equal lines are separate registrations, also across batches", async (t) =>
   const same = Array.from({ length: 1501 }, () => lineOf());
   t.like(readJson(await importText(lines(...same))), { imported: 1501 });
   t.like(readJson(await importText(lines(...same, lineOf()))), { imported: 1, known: 1501 });
-  t.like(await readBooks(t.context.db, id), { registrations: 1502, total: 1502n });
+  t.like(await readAccountSums(t.context.db, id), { registrations: 1502, total: 1502n });
 });
 
 test("an idempotency key means one registration in a file and the API, for each mode and kind", async (t) => {
@@ -199,7 +199,11 @@ const rejectsLine = test.macro({
     t.regex(run.stderr, /^line 3: /mu);
     t.regex(run.stderr, reason);
     t.deepEqual(readJson(run), { lines: 3, imported: 2, known: 0, refused: 1 });
-    t.like(await readBooks(t.context.db, id), { registrations: 2, registered: 5n, total: 5n });
+    t.like(await readAccountSums(t.context.db, id), {
+      registrations: 2,
+      registered: 5n,
+      total: 5n,
+    });
   },
   title: (title) => `only the line is skipped and reported by its number: ${title ?? ""}`,
 });
@@ -251,7 +255,7 @@ test("only the line that would make a total exceed a safe integer is skipped", a
   );
   t.is(run.exitCode, 1);
   t.regex(run.stderr, /^line 21: count: would increase the account's total to more than/mu);
-  t.like(await readBooks(t.context.db, id), { registrations: 40, total: 820n });
+  t.like(await readAccountSums(t.context.db, id), { registrations: 40, total: 820n });
 });
 
 test("bytes that are not UTF-8 make a line invalid; a byte order mark does not", async (t) => {
@@ -289,7 +293,7 @@ test("two concurrent imports of one file import each registration once", async (
     runs.map(({ exitCode }) => exitCode),
     [0, 0],
   );
-  const books = await readBooks(t.context.db, id);
+  const books = await readAccountSums(t.context.db, id);
   t.is(books.registrations, 3000);
   t.is(books.total, books.registered);
 });

@@ -9,7 +9,7 @@ import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { readBooks } from "../support/books.ts";
+import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
@@ -64,13 +64,13 @@ test("an import that is killed while it writes is completed by running it again"
   // The input ends in the middle and stays open, so the import cannot finish before the kill.
   const end = Math.floor((await stat(path)).size / 2);
   createReadStream(path, { end }).pipe(child.stdin, { end: false });
-  await eventually(async () => (await readBooks(db, id)).registrations > 0);
+  await eventually(async () => (await readAccountSums(db, id)).registrations > 0);
   t.true((await countConnections(db)) > 0);
   child.kill("SIGKILL");
   t.deepEqual(await exited, [null, "SIGKILL"]);
   // The server still completes the statement that the process has sent.
   await eventually(async () => (await countConnections(db)) === 0);
-  const killed = await readBooks(db, id);
+  const killed = await readAccountSums(db, id);
   t.true(killed.registrations < count);
   t.is(killed.total, killed.registered);
 
@@ -78,7 +78,7 @@ test("an import that is killed while it writes is completed by running it again"
     env: { DATABASE_URL: databaseUrl },
   });
   t.is(run.exitCode, 0, run.stderr);
-  const after = await readBooks(db, id);
+  const after = await readAccountSums(db, id);
   t.is(after.registrations, count);
   t.is(after.total, BigInt(count));
   t.deepEqual(readJson(run), {
@@ -102,5 +102,5 @@ test("a big file is imported in a small heap", async (t) => {
   );
   t.teardown(() => child.kill("SIGKILL"));
   t.deepEqual(await once(child, "exit"), [0, null]);
-  t.is((await readBooks(db, id)).registrations, count);
+  t.is((await readAccountSums(db, id)).registrations, count);
 });

@@ -6,7 +6,7 @@ import { listWaitingStreams } from "../../db/billing/usageFacts.ts";
 import { sql } from "../../db/sql.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
-import { readBooks } from "../support/books.ts";
+import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -179,7 +179,7 @@ test.serial(
       return settled;
     });
     t.true(outcomes.every(({ status }) => status === "rejected"));
-    t.true((await readBooks(db, accountId)).registrations >= confirmed.length);
+    t.true((await readAccountSums(db, accountId)).registrations >= confirmed.length);
 
     const second = await startApi();
     const retried = await Promise.all(requests.map((body) => register(second, body)));
@@ -188,7 +188,7 @@ test.serial(
 
     const expected = requests.reduce((sum, { count }) => sum + count, 0);
     await eventually(() => billed() === expected);
-    const books = await readBooks(db, accountId);
+    const books = await readAccountSums(db, accountId);
     t.is(books.registrations, requests.length);
     t.is(books.total, BigInt(expected));
   },

@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 
-const booksRow = z.strictObject({
+const sumsRow = z.strictObject({
   registrations: z.bigint().transform(Number),
   registered: z.bigint(),
   refunded: z.bigint(),
@@ -11,12 +11,12 @@ const booksRow = z.strictObject({
   usage: z.bigint(),
 });
 
-/** What stands in the database for an account, all modes and kinds together, each sum from its own table. */
-export const readBooks = (
+/** Returns the sums of an account over all modes and kinds, each from its own table. */
+export const readAccountSums = (
   db: DatabasePool,
   accountId: string,
-): Promise<Readonly<z.output<typeof booksRow>>> =>
-  db.one(sql.type(booksRow)`
+): Promise<Readonly<z.output<typeof sumsRow>>> =>
+  db.one(sql.type(sumsRow)`
     SELECT
       (SELECT count(*) FROM registration WHERE account_id = ${accountId}) AS registrations,
       (SELECT coalesce(sum(count), 0)::bigint FROM registration WHERE account_id = ${accountId}) AS registered,
