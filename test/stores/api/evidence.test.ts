@@ -56,12 +56,12 @@ test("a date or a timestamp selects the newest record up to then", async (t) => 
   const clock = createMovableClock("2026-05-01T10:00:00.000Z");
   const api = await startStoreApi(t, { db: t.context.db, clock });
   const store = await createTestStore(t.context.db);
-  for (const instant of [
+  for (const time of [
     "2026-05-01T10:00:00.000Z",
     "2026-05-03T23:59:59.999Z",
     "2026-05-05T00:00:00.000Z",
   ]) {
-    clock.set(instant);
+    clock.set(time);
     await api.post("/app/api/plant", store.test, { trees: 1 });
   }
   const [third, second, first] = await treeIds(api, store);
@@ -174,12 +174,8 @@ test.serial(
     const [order] = await listPlantingOrders(db, { accountId: store.id, limit: 10 });
     t.is(order?.treeCount, 3);
     await placePlantingOrder(deps, order?.id ?? 0, signal);
-    for (const instant of [
-      "2026-05-02T10:00:00Z",
-      "2026-05-03T10:00:00Z",
-      "2026-05-04T10:00:00Z",
-    ]) {
-      clock.set(instant);
+    for (const time of ["2026-05-02T10:00:00Z", "2026-05-03T10:00:00Z", "2026-05-04T10:00:00Z"]) {
+      clock.set(time);
       await pollPlantingOrder(deps, order?.id ?? 0, signal);
     }
     await post("/app/api/plant", store.live, { trees: 1 });

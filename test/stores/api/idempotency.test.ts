@@ -29,18 +29,18 @@ for (const [operation, { path, body }] of Object.entries(WRITES)) {
     await apiOf(0).post("/app/api/plant", store.live, { trees: 10 });
     const before = await readStoreState(db, store.id);
 
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 60 }, (_, index) =>
         apiOf(index).post(path, { ...store.live, "Idempotency-Key": "once" }, body),
       ),
     );
 
-    const [first] = answers;
-    t.true(answers.every((answer) => answer.status === 200 && answer.text === first?.text));
-    const fresh = answers.filter((answer) => !answer.headers.has("Idempotent-Replayed"));
+    const [first] = responses;
+    t.true(responses.every((response) => response.status === 200 && response.text === first?.text));
+    const fresh = responses.filter((response) => !response.headers.has("Idempotent-Replayed"));
     t.is(fresh.length, 1);
-    const replays = answers.filter(
-      (answer) => answer.headers.get("Idempotent-Replayed") === "true",
+    const replays = responses.filter(
+      (response) => response.headers.get("Idempotent-Replayed") === "true",
     );
     t.is(replays.length, 59);
     const after = await readStoreState(db, store.id);
@@ -60,11 +60,11 @@ for (const [operation, { path, body }] of Object.entries(WRITES)) {
     const before = await readStoreState(db, store.id);
 
     const changed = { ...body, customer_name: "Somebody Else" };
-    const { status, body: answer } = await post(path, headers, changed);
+    const { status, body: response } = await post(path, headers, changed);
 
     t.is(status, 400);
-    t.is(answer["code"], "INVALID_PARAMETER");
-    t.regex(String(answer["error"]), /Idempotency-Key/u);
+    t.is(response["code"], "INVALID_PARAMETER");
+    t.regex(String(response["error"]), /Idempotency-Key/u);
     t.deepEqual(await readStoreState(db, store.id), before);
   });
 }
@@ -74,15 +74,15 @@ test("another body with the same key is rejected even in the same batch", async 
   const store = await createStockedStore(t);
   const headers = { ...store.live, "Idempotency-Key": "key" };
 
-  const answers = await Promise.all([
+  const responses = await Promise.all([
     post("/app/api/plant", headers, { trees: 1 }),
     post("/app/api/plant", headers, { trees: 2 }),
     post("/app/api/plant", headers, { trees: 1 }),
     post("/app/api/plant", headers, { trees: 2 }),
   ]);
 
-  const planted = answers.find(({ status }) => status === 200)?.body["trees_planted"];
-  for (const [index, { status, body }] of answers.entries()) {
+  const planted = responses.find(({ status }) => status === 200)?.body["trees_planted"];
+  for (const [index, { status, body }] of responses.entries()) {
     const isSameBody = (index % 2) + 1 === planted;
     t.is(status, isSameBody ? 200 : 400);
     t.is(body["code"], isSameBody ? undefined : "INVALID_PARAMETER");
@@ -178,7 +178,7 @@ test("two keys in one request are rejected, and nothing is written", async (t) =
   const before = await readStoreState(t.context.db, store.id);
   const body = '{"trees":1}';
 
-  const answer = await rawRequest(
+  const response = await rawRequest(
     url,
     [
       "POST /app/api/plant HTTP/1.1",
@@ -194,8 +194,8 @@ test("two keys in one request are rejected, and nothing is written", async (t) =
     ].join("\r\n"),
   );
 
-  t.regex(answer, /^HTTP\/1\.1 400 /u);
-  t.regex(answer, /Idempotency-Key: must be given at most once/u);
+  t.regex(response, /^HTTP\/1\.1 400 /u);
+  t.regex(response, /Idempotency-Key: must be given at most once/u);
   t.deepEqual(await readStoreState(t.context.db, store.id), before);
 });
 
@@ -205,7 +205,7 @@ test("keys are scoped to a store, a mode and an operation", async (t) => {
   const [one, two] = [await createStockedStore(t), await createStockedStore(t)];
   const key = { "Idempotency-Key": "shared" };
 
-  const answers = [
+  const responses = [
     await post("/app/api/plant", { ...one.live, ...key }, { trees: 1 }),
     await post("/app/api/plant", { ...one.test, ...key }, { trees: 2 }),
     await post("/app/api/plant", { ...two.live, ...key }, { trees: 3 }),
@@ -213,8 +213,8 @@ test("keys are scoped to a store, a mode and an operation", async (t) => {
     await post("/app/api/refund", { ...one.live, ...key }, { type: "plastic", quantity: 4 }),
   ];
 
-  t.true(answers.every(({ status }) => status === 200));
-  t.true(answers.every(({ headers }) => !headers.has("Idempotent-Replayed")));
+  t.true(responses.every(({ status }) => status === 200));
+  t.true(responses.every(({ headers }) => !headers.has("Idempotent-Replayed")));
 });
 
 test("a key is any text of at most 255 characters; an empty one is ignored", async (t) => {

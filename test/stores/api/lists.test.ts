@@ -146,13 +146,13 @@ test("start_date is inclusive and end_date exclusive", async (t) => {
   const clock = createMovableClock("2026-03-09T23:59:59.999Z");
   const { get, post } = await startStoreApi(t, { db: t.context.db, clock });
   const store = await createTestStore(t.context.db);
-  const instants = [
+  const times = [
     "2026-03-10T00:00:00.000Z",
     "2026-03-10T23:59:59.999Z",
     "2026-03-11T00:00:00.000Z",
   ];
-  for (const [index, instant] of ["2026-03-09T23:59:59.999Z", ...instants].entries()) {
-    clock.set(instant);
+  for (const [index, time] of ["2026-03-09T23:59:59.999Z", ...times].entries()) {
+    clock.set(time);
     await post("/app/api/plant", store.test, { trees: index + 1 });
   }
   const find = async (query: string) =>
@@ -219,14 +219,13 @@ test("a timestamp is a cursor too: the page starts with the first older record, 
   const clock = createMovableClock("2026-03-10T09:00:00.000Z");
   const { get, post } = await startStoreApi(t, { db: t.context.db, clock });
   const store = await createTestStore(t.context.db);
-  for (const [index, instant] of ["09:00:00.000", "09:00:00.001", "09:00:00.002"].entries()) {
-    clock.set(`2026-03-10T${instant}Z`);
+  for (const [index, time] of ["09:00:00.000", "09:00:00.001", "09:00:00.002"].entries()) {
+    clock.set(`2026-03-10T${time}Z`);
     await post("/app/api/plant", store.test, { trees: index + 1 });
   }
-  const after = async (instant: string) =>
+  const after = async (time: string) =>
     rowsIn(
-      (await get(`/app/api/plant?after_created_at=${encodeURIComponent(instant)}`, store.test))
-        .body,
+      (await get(`/app/api/plant?after_created_at=${encodeURIComponent(time)}`, store.test)).body,
       "trees",
     ).map(({ count }) => count);
 

@@ -51,12 +51,12 @@ test("a customer or an order limits the reversal to its units, and names match a
     await post("/app/api/plant", store.live, order);
   }
   const refund = async (body: object) => {
-    const answer = await post("/app/api/refund", store.live, { type: "tree", ...body });
+    const response = await post("/app/api/refund", store.live, { type: "tree", ...body });
     const { body: list } = await get("/app/api/plant", store.live);
     const left = rowsIn(list, "trees")
       .map(({ count, refunded_count: back }) => Number(count) - Number(back))
       .toReversed();
-    return { status: answer.status, left };
+    return { status: response.status, left };
   };
 
   t.deepEqual(await refund({ quantity: 6, customer_name: "ann" }), {
@@ -128,13 +128,13 @@ test("parallel partial reversals in two processes never reverse more units than 
     [1, 2, 3, 4].map((trees) => apiOf(trees).post("/app/api/plant", store.live, { trees })),
   );
 
-  const answers = await Promise.all(
+  const responses = await Promise.all(
     Array.from({ length: 20 }, (_, index) =>
       apiOf(index).post("/app/api/refund", store.live, { type: "tree", quantity: 3 }),
     ),
   );
 
-  t.is(answers.filter((answer) => answer.status === 200).length, 3);
+  t.is(responses.filter((response) => response.status === 200).length, 3);
   t.like(await readStoreState(db, store.id), {
     balance: 450,
     remaining: 1,

@@ -63,10 +63,10 @@ test("invalid fields are rejected by name, and nothing is recorded", async (t) =
     [[], "the body must be a JSON object"],
     ["[1", "the body is not a valid JSON object"],
   ] as const) {
-    const { status, body: answer } = await post("/app/api/plant", store.test, body);
+    const { status, body: response } = await post("/app/api/plant", store.test, body);
     t.is(status, 400);
-    t.is(answer["code"], "INVALID_PARAMETER");
-    t.true(String(answer["error"]).startsWith(field), String(answer["error"]));
+    t.is(response["code"], "INVALID_PARAMETER");
+    t.true(String(response["error"]).startsWith(field), String(response["error"]));
   }
   t.is((await get("/app/api/plant", store.test)).body["count"], 0);
 });
@@ -78,7 +78,7 @@ test("a planting that the database rejects fails alone; the rest of its batch is
   const other = await createTestStore(db);
   await post("/app/api/plant", store.test, { trees: Number.MAX_SAFE_INTEGER - 1 });
 
-  const answers = await Promise.all([
+  const responses = await Promise.all([
     post("/app/api/plant", other.test, { trees: 1 }),
     post("/app/api/plant", store.test, { trees: 2 }),
     post("/app/api/plant", other.test, { trees: 1 }),
@@ -86,7 +86,7 @@ test("a planting that the database rejects fails alone; the rest of its batch is
   ]);
 
   t.deepEqual(
-    answers.map(({ status }) => status),
+    responses.map(({ status }) => status),
     [200, 400, 200, 200],
   );
   t.like(await readStoreState(db, other.id), { remaining: 2, totals: 2 });
@@ -102,12 +102,14 @@ for (const [path, field] of [
     const store = await createTestStore(t.context.db);
     await post(path, store.test, { [field]: Number.MAX_SAFE_INTEGER });
 
-    const answers = await Promise.all([
+    const responses = await Promise.all([
       post("/app/api/plant", store.test, { trees: 1 }),
       post("/app/api/plastic", store.test, { bottles: 1 }),
     ]);
 
-    const refused = answers.filter(({ status }) => status === 400).map(({ body }) => body["error"]);
+    const refused = responses
+      .filter(({ status }) => status === 400)
+      .map(({ body }) => body["error"]);
     t.deepEqual(refused, [
       `${field}: would increase the account's total to more than 9007199254740991`,
     ]);

@@ -30,22 +30,22 @@ test("64 parallel writes of four kinds in two processes never overspend, and the
   const apiOf = await startTwoStoreApis(t, { db });
   const store = await createTestStore(db, { balanceCents: 1000 });
 
-  const answers = await Promise.all(
+  const responses = await Promise.all(
     Array.from({ length: 64 }, (_, index) => {
       const { path, body, cents } = WRITES[index % WRITES.length] ?? WRITES[0];
       return apiOf(index)
         .post(path, store.live, body)
-        .then(({ status, body: answer }) => ({
+        .then(({ status, body: response }) => ({
           status,
-          code: answer["code"],
+          code: response["code"],
           cents,
         }));
     }),
   );
 
-  const spent = answers.reduce((sum, { status, cents }) => sum + (status === 200 ? cents : 0), 0);
-  t.true(answers.every(({ status, code }) => status === 200 || code === "INSUFFICIENT_BUDGET"));
-  t.true(answers.some(({ status }) => status === 402));
+  const spent = responses.reduce((sum, { status, cents }) => sum + (status === 200 ? cents : 0), 0);
+  t.true(responses.every(({ status, code }) => status === 200 || code === "INSUFFICIENT_BUDGET"));
+  t.true(responses.some(({ status }) => status === 402));
   t.true(spent <= 1000);
   const state = await readStoreState(db, store.id);
   t.is(state.balance, 1000 - spent);
@@ -62,7 +62,7 @@ test("a write that the balance does not cover changes nothing, and the rest of i
   const store = await createTestStore(db, { balanceCents: 100 });
   const rich = await createTestStore(db, { balanceCents: 100_000 });
 
-  const answers = await Promise.all([
+  const responses = await Promise.all([
     post("/app/api/plant", store.live, { trees: 1 }),
     post("/app/api/plant", store.live, { trees: 5 }),
     post("/app/api/plant", rich.live, { trees: 5 }),
@@ -71,10 +71,10 @@ test("a write that the balance does not cover changes nothing, and the rest of i
   ]);
 
   t.deepEqual(
-    answers.map(({ status }) => status),
+    responses.map(({ status }) => status),
     [200, 402, 200, 200, 402],
   );
-  t.regex(String(answers[1]?.body["error"]), /2\.50 USD needed/u);
+  t.regex(String(responses[1]?.body["error"]), /2\.50 USD needed/u);
   const state = await readStoreState(db, store.id);
   t.like(state, { balance: 0, registrations: 2, remaining: 2, totals: 2, facts: 0 });
   const donation = { charity_id: EIN, amount_dollars: 0.01 };
