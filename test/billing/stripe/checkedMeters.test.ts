@@ -8,11 +8,11 @@ import { never, setUpStripe } from "./stripeSetup.ts";
 
 const known = { kind: "retry", outcomeUnknown: false } as const;
 
-/** Calls that carried usage. */
+/** Returns the number of calls that sent usage. */
 const sends = ({ control }: StripeDouble): number =>
   control.calls().filter(({ path }) => path === "/v1/billing/meter_events").length;
 
-test("without its active meter an event waits until a person has mended that", async (t) => {
+test("an event waits until an operator reactivates its meter", async (t) => {
   const { double, processor, event, billed } = await setUpStripe(t);
   const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
   const { data: meters } = await stripe.billing.meters.list();
@@ -34,7 +34,7 @@ test("without its active meter an event waits until a person has mended that", a
   t.is(billed(), 3);
 });
 
-test("a meter that is deactivated does not hold up the usage of the other", async (t) => {
+test("a deactivated meter does not delay the usage of the other meter", async (t) => {
   const { double, processor, event } = await setUpStripe(t);
   const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
   await stripe.billing.meters.deactivate(double.control.meterIds().tree);
@@ -46,14 +46,14 @@ test("a meter that is deactivated does not hold up the usage of the other", asyn
 
 const CHECK = { method: "GET", path: "/v1/billing/meters" } as const;
 
-/** A processor that has not looked at the meters yet. */
+/** Sets up a processor that has not checked the meters yet. */
 const setUpUnchecked = async (t: ExecutionContext) => {
   const { double, event } = await setUpStripe(t);
   const options = { apiBase: double.url, secretKey: double.secretKey };
   return { double, event, processor: createStripeProcessor(options) };
 };
 
-test("while the meters cannot be checked nothing is sent, and each event is known not to be there", async (t) => {
+test("while the meters cannot be checked, nothing is sent and no outcome is unknown", async (t) => {
   const { double, processor, event } = await setUpUnchecked(t);
   double.control.addFault({ ...CHECK, kind: "server_error" });
   double.control.addFault({ ...CHECK, kind: "drop" });
@@ -71,7 +71,7 @@ test("while the meters cannot be checked nothing is sent, and each event is know
   t.is((await processor.send(event(), never)).kind, "delivered");
 });
 
-test("a check that takes long leaves the event for a later attempt", async (t) => {
+test("an event is retried later if checking the meters takes too long", async (t) => {
   const { double, processor, event } = await setUpUnchecked(t);
   double.control.addFault({ ...CHECK, kind: "slow", delayMs: 4200 });
 
@@ -80,7 +80,7 @@ test("a check that takes long leaves the event for a later attempt", async (t) =
   t.is((await processor.send(event(), never)).kind, "delivered");
 });
 
-test("to a meter that overwrites nothing is sent", async (t) => {
+test("nothing is sent to a meter that keeps only the last value", async (t) => {
   const double = await startStripeDouble();
   t.teardown(double.close);
   const options = { apiBase: double.url, secretKey: double.secretKey };
@@ -107,7 +107,7 @@ test("to a meter that overwrites nothing is sent", async (t) => {
   t.is(sends(double), 0);
 });
 
-test("events that are sent at once wait for one check, which holds for later ones too", async (t) => {
+test("concurrent events share one check of the meters, which later events use too", async (t) => {
   const { double, processor, event } = await setUpUnchecked(t);
   const checks = (): number =>
     double.control.calls().filter(({ method, path }) => method === "GET" && path === CHECK.path)

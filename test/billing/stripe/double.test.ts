@@ -10,16 +10,16 @@ import { deriveRequestSchemas } from "../../stripeDouble/requests/requestSchemas
 const DAY = 86_400;
 const EVENTS = "/v1/billing/meter_events";
 
-test("the request schemas are those of the installed SDK", async (t) => {
-  const kept = await readFile(
+test("the request schemas match the installed SDK", async (t) => {
+  const stored = await readFile(
     new URL("../../stripeDouble/requests/requestSchemas.json", import.meta.url),
     "utf8",
   );
 
-  t.deepEqual(JSON.parse(kept), deriveRequestSchemas());
+  t.deepEqual(JSON.parse(stored), deriveRequestSchemas());
 });
 
-test("an identifier is refused for 24 hours, by a message without a code", async (t) => {
+test("an identifier is rejected for 24 hours, with a message and no code", async (t) => {
   const { double, sendEvent, billed } = await stageDouble(t);
   t.is((await sendEvent({ identifier: "one" })).status, 200);
   double.control.advanceClock({ seconds: DAY - 5 });
@@ -39,7 +39,7 @@ test("an identifier is refused for 24 hours, by a message without a code", async
   t.is(billed(), 2);
 });
 
-const refusesEvent = test.macro({
+const rejectsEvent = test.macro({
   exec: async (t, changes: Record<string, string>, message: RegExp) => {
     const { sendEvent, billed } = await stageDouble(t);
 
@@ -49,30 +49,40 @@ const refusesEvent = test.macro({
     t.regex(JSON.stringify(body), message);
     t.is(billed(), 0);
   },
-  title: (wrong = "") => `an event with ${wrong} is refused`,
+  title: (wrong = "") => `an event with ${wrong} is rejected`,
 });
-test("an unknown parameter", refusesEvent, { quantity: "1" }, /unknown parameter: quantity/u);
-test("no event name", refusesEvent, { event_name: "" }, /Missing required param: event_name/u);
-test("an unknown event name", refusesEvent, { event_name: "other" }, /No active meter found/u);
-test("a too long identifier", refusesEvent, { identifier: "x".repeat(101) }, /identifier/u);
-test("a fractional timestamp", refusesEvent, { timestamp: "1.5" }, /Invalid timestamp/u);
-test("no customer", refusesEvent, { "payload[stripe_customer_id]": "" }, /stripe_customer_id/u);
+test("an unknown parameter", rejectsEvent, { quantity: "1" }, /unknown parameter: quantity/u);
+test("no event name", rejectsEvent, { event_name: "" }, /Missing required param: event_name/u);
+test("an unknown event name", rejectsEvent, { event_name: "other" }, /No active meter found/u);
+test(
+  "an identifier that is too long",
+  rejectsEvent,
+  { identifier: "x".repeat(101) },
+  /identifier/u,
+);
+test("a fractional timestamp", rejectsEvent, { timestamp: "1.5" }, /Invalid timestamp/u);
+test("no customer", rejectsEvent, { "payload[stripe_customer_id]": "" }, /stripe_customer_id/u);
 test(
   "an unknown customer",
-  refusesEvent,
+  rejectsEvent,
   { "payload[stripe_customer_id]": "cus_x" },
   /No such customer/u,
 );
-test("no value", refusesEvent, { "payload[value]": "" }, /meter_event_value_not_found/u);
-test("a value in words", refusesEvent, { "payload[value]": "two" }, /meter_event_invalid_value/u);
+test("no value", rejectsEvent, { "payload[value]": "" }, /meter_event_value_not_found/u);
+test(
+  "a value that is not a number",
+  rejectsEvent,
+  { "payload[value]": "two" },
+  /meter_event_invalid_value/u,
+);
 test(
   "16 significant digits",
-  refusesEvent,
+  rejectsEvent,
   { "payload[value]": "1234567890.123456" },
   /meter_event_value_too_many_digits/u,
 );
 
-test("values may be negative, fractional and of 15 digits", async (t) => {
+test("values can be negative, fractional and have 15 digits", async (t) => {
   const { sendEvent, billed } = await stageDouble(t);
 
   for (const value of ["-3", "0.5", "999999999999999", "-999999999999999"]) {
@@ -81,7 +91,7 @@ test("values may be negative, fractional and of 15 digits", async (t) => {
   t.is(billed(), -2.5);
 });
 
-test("timestamps reach from 35 days back to 5 minutes ahead", async (t) => {
+test("timestamps can be up to 35 days old and 5 minutes ahead", async (t) => {
   const { double, sendEvent } = await stageDouble(t);
   const now = 1_800_000_000;
   double.control.holdClock({ second: now });
@@ -94,7 +104,7 @@ test("timestamps reach from 35 days back to 5 minutes ahead", async (t) => {
   t.is(await statusAt(now + 301), 400);
 });
 
-test("a key repeats its first answer for 24 hours and refuses other parameters", async (t) => {
+test("a key repeats its first response for 24 hours and rejects other parameters", async (t) => {
   const { double, customerId, call, billed } = await stageDouble(t);
   const send = (value: string): ReturnType<typeof callDouble> =>
     call(
@@ -122,7 +132,7 @@ test("a key repeats its first answer for 24 hours and refuses other parameters",
   t.is(billed(), 3);
 });
 
-test("invalid parameters are not saved under the key", async (t) => {
+test("errors for invalid parameters are not stored under the key", async (t) => {
   const { customerId, call, sendEvent } = await stageDouble(t);
   const key = { "idempotency-key": "key" };
   const wrong = await call("POST", EVENTS, { event_name: "impact_tree_planted" }, key);
@@ -142,7 +152,7 @@ test("invalid parameters are not saved under the key", async (t) => {
   t.is((await sendEvent()).status, 200);
 });
 
-test("an event that is refused later is not billed", async (t) => {
+test("an event that is rejected later is not billed", async (t) => {
   const { double, sendEvent, billed } = await stageDouble(t);
   double.control.addFault({ kind: "reject_later", code: "archived_meter" });
 
@@ -152,7 +162,7 @@ test("an event that is refused later is not billed", async (t) => {
   t.like(double.control.events()[0], { identifier: "late", rejectedWith: "archived_meter" });
 });
 
-test("summaries are aligned, by hour or day or one for all, newest first, in pages", async (t) => {
+test("summaries are sums by hour, by day or of the whole range, newest first, in pages", async (t) => {
   const { double, customerId, call, sendEvent } = await stageDouble(t);
   const day = 1_800_000_000 - (1_800_000_000 % DAY);
   double.control.holdClock({ second: day + 2 * DAY });
@@ -206,7 +216,7 @@ test("summaries are aligned, by hour or day or one for all, newest first, in pag
   });
 });
 
-test("a call that the double does not know fails and is on record", async (t) => {
+test("an unsupported call fails and is listed as a problem", async (t) => {
   const { double, call } = await stageDouble(t);
 
   t.is((await call("POST", "/v1/invoices")).status, 404);
@@ -214,14 +224,14 @@ test("a call that the double does not know fails and is on record", async (t) =>
   t.deepEqual(double.control.problems().length, 2);
 });
 
-test("a wrong key or none is refused", async (t) => {
+test("a wrong or missing key is rejected", async (t) => {
   const { double, call } = await stageDouble(t);
 
   t.is((await call("GET", "/v1/billing/meters", {}, { authorization: "Bearer sk_x" })).status, 401);
   t.is((await fetch(`${double.url}/v1/billing/meters`)).status, 401);
 });
 
-test("the double runs as a program and is steered over HTTP", async (t) => {
+test("the double runs as a program that is controlled over HTTP", async (t) => {
   const program = spawn(
     process.execPath,
     [new URL("../../stripeDouble/main.ts", import.meta.url).pathname],

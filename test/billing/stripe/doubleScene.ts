@@ -5,7 +5,7 @@ import type { StripeSetup } from "./stripeSetup.ts";
 
 const EVENTS = "/v1/billing/meter_events";
 
-/** One call as another program would make it. */
+/** Calls the double as another program would. */
 export const callDouble = async (
   { url, secretKey }: StripeDouble,
   method: "GET" | "POST" | "DELETE",
@@ -22,7 +22,7 @@ export const callDouble = async (
       ...(method === "POST" ? { body: form } : {}),
     },
   );
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- every answer is a JSON object
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- every response is a JSON object
   const body = (await response.json()) as Record<string, unknown>;
   return { status: response.status, headers: response.headers, body };
 };
@@ -36,7 +36,7 @@ export type DoubleScene = StripeSetup & {
     parameters?: Record<string, string>,
     headers?: Record<string, string>,
   ) => ReturnType<typeof callDouble>;
-  /** Sends an event of one tree now, in which a parameter may be changed, added, or left out with "". */
+  /** Sends an event of one tree with changed or added parameters; "" omits a parameter. */
   readonly sendEvent: (changes?: Record<string, string>) => ReturnType<typeof callDouble>;
 };
 
@@ -49,7 +49,7 @@ export const stageDouble = async (
   const call: DoubleScene["call"] = (...rest) => callDouble(double, ...rest);
   const { customerId, subscriptionId } = customer;
   if (customerId === null || subscriptionId === null) {
-    throw new Error("The double gave no subscriber.");
+    throw new Error("The double did not create a subscriber.");
   }
   return {
     ...setup,

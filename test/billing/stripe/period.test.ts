@@ -11,7 +11,7 @@ const at = (text: string): number => Date.parse(text) / 1000;
 type Scene = {
   readonly control: Control;
   readonly stripe: Stripe;
-  /** Makes a price: metered on our tree meter, or flat. */
+  /** Creates a price: metered on the tree meter, or flat. */
   readonly price: (on: "meter" | "flat", interval?: "month" | "year") => Promise<string>;
   readonly customer: string;
   readonly period: (subscriptionId: string | null) => Promise<Period | null>;
@@ -46,7 +46,7 @@ const span = (start: string, end: string): Period => ({
   end: new Date(end),
 });
 
-test("the period is that of the item on the meter, to the second", async (t) => {
+test("the period is that of the item with the meter, to the second", async (t) => {
   const { stripe, customer, price, period } = await stage(t, "2026-01-10T08:30:15Z");
   const { id } = await stripe.subscriptions.create({
     customer,
@@ -68,7 +68,7 @@ test("the period moves on with time", async (t) => {
   t.deepEqual(await period(id), span("2026-02-10T08:30:15Z", "2026-03-10T08:30:15Z"));
 });
 
-test("an item added within a period has the whole period", async (t) => {
+test("the period of an item that was added later is the whole period", async (t) => {
   const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
   const { id } = await stripe.subscriptions.create({
     customer,
@@ -84,7 +84,7 @@ test("an item added within a period has the whole period", async (t) => {
   t.deepEqual(await period(id), span("2026-03-10T00:00:00Z", "2026-04-10T00:00:00Z"));
 });
 
-test("a monthly item added to a yearly subscription has the whole month", async (t) => {
+test("the period of a monthly item that was added to a yearly subscription is the whole month", async (t) => {
   const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
   const { id } = await stripe.subscriptions.create({
     customer,
@@ -96,7 +96,7 @@ test("a monthly item added to a yearly subscription has the whole month", async 
   t.deepEqual(await period(id), span("2026-03-10T00:00:00Z", "2026-04-10T00:00:00Z"));
 });
 
-test("an item added early in the subscription's first period starts with the subscription", async (t) => {
+test("the period of an item that was added in the subscription's first period starts with the subscription", async (t) => {
   const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
   const { id } = await stripe.subscriptions.create({
     customer,
@@ -121,7 +121,7 @@ const monthEnds = test.macro({
 
     t.deepEqual(await period(id), span(start, end));
   },
-  title: (month = "") => `a subscription of the 31st has the whole period in ${month}`,
+  title: (month = "") => `a subscription that started on the 31st has the whole period in ${month}`,
 });
 test("February", monthEnds, "2026-02-20T00:00:00Z", "2026-01-31T06:00:00Z", "2026-02-28T06:00:00Z");
 test("March", monthEnds, "2026-03-20T00:00:00Z", "2026-02-28T06:00:00Z", "2026-03-31T06:00:00Z");
@@ -135,7 +135,7 @@ test(
   "2028-02-29T06:00:00Z",
 );
 
-test("the item is found behind many others", async (t) => {
+test("the item is found among many others", async (t) => {
   const { stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
   const items = [];
   for (let other = 0; other < 12; other += 1) {
@@ -147,7 +147,7 @@ test("the item is found behind many others", async (t) => {
   t.deepEqual(await period(id), span("2026-01-10T00:00:00Z", "2026-02-10T00:00:00Z"));
 });
 
-test("a subscription without an item on the meter has no period that could be read", async (t) => {
+test("the period of a subscription without an item on the meter is an error", async (t) => {
   const { stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
   const { id } = await stripe.subscriptions.create({
     customer,
@@ -157,7 +157,7 @@ test("a subscription without an item on the meter has no period that could be re
   await t.throwsAsync(period(id), { message: /has no item priced on the meter/u });
 });
 
-test("a canceled subscription has no period that could be read", async (t) => {
+test("the period of a canceled subscription is an error", async (t) => {
   const { stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
   const { id } = await stripe.subscriptions.create({
     customer,
@@ -168,14 +168,14 @@ test("a canceled subscription has no period that could be read", async (t) => {
   await t.throwsAsync(period(id), { message: /is canceled/u });
 });
 
-test("an unknown or missing subscription has no period that could be read", async (t) => {
+test("the period of an unknown or missing subscription is an error", async (t) => {
   const { period } = await stage(t, "2026-01-10T00:00:00Z");
 
   await t.throwsAsync(period("sub_gone"), { message: /No such subscription/u });
   await t.throwsAsync(period(null), { message: /has no Stripe subscription/u });
 });
 
-test("a period that Stripe does not answer for is not guessed", async (t) => {
+test("a lost response about the period is an error", async (t) => {
   const { control, stripe, customer, price, period } = await stage(t, "2026-01-10T00:00:00Z");
   const { id } = await stripe.subscriptions.create({
     customer,

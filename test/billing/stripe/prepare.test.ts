@@ -48,7 +48,7 @@ test("the meters are created as sums over plain events", async (t) => {
   }
 });
 
-test("meters that are there are used, also when many others come before them", async (t) => {
+test("existing meters are used, even among many others", async (t) => {
   const { double, stripe, prepare } = await start(t);
   await prepare();
   for (let other = 0; other < 120; other += 1) {
@@ -71,7 +71,7 @@ const ours: Stripe.Billing.MeterCreateParams = {
   default_aggregation: { formula: "sum" },
 };
 
-const refuses = test.macro({
+const isMismatch = test.macro({
   exec: async (t, meter: Partial<Stripe.Billing.MeterCreateParams>, message: RegExp) => {
     const { stripe, prepare } = await start(t);
     await stripe.billing.meters.create({ ...ours, ...meter });
@@ -81,34 +81,34 @@ const refuses = test.macro({
     t.is(data.filter(({ event_name: name }) => name === ours.event_name).length, 1);
   },
   title: (difference = "") =>
-    `a meter of our name ${difference} is refused, and none made beside it`,
+    `an existing meter ${difference} is an error, and no second one is created`,
 });
 test(
   "that counts events",
-  refuses,
+  isMismatch,
   { default_aggregation: { formula: "count" } },
   /aggregates by count, not sum/u,
 );
 test(
-  "that overwrites within an hour",
-  refuses,
+  "that keeps one value an hour",
+  isMismatch,
   { event_time_window: "hour" },
   /event time window is "hour"/u,
 );
 test(
   "with another customer key",
-  refuses,
+  isMismatch,
   { customer_mapping: { type: "by_id", event_payload_key: "customer" } },
   /customer key is "customer", not "stripe_customer_id"/u,
 );
 test(
   "with another value key",
-  refuses,
+  isMismatch,
   { value_settings: { event_payload_key: "amount" } },
   /value key is "amount", not "value"/u,
 );
 
-test("a deactivated meter of our name is refused", async (t) => {
+test("a deactivated meter is an error", async (t) => {
   const { stripe, prepare } = await start(t);
   const { id } = await stripe.billing.meters.create(ours);
   await stripe.billing.meters.deactivate(id);
@@ -116,7 +116,7 @@ test("a deactivated meter of our name is refused", async (t) => {
   await t.throwsAsync(prepare(), { message: new RegExp(`${id}.*it is inactive`, "u") });
 });
 
-test("a deactivated meter beside an active one of the same name does not matter", async (t) => {
+test("a deactivated meter beside an active one is ignored", async (t) => {
   const { stripe, prepare } = await start(t);
   const { id } = await stripe.billing.meters.create(ours);
   await stripe.billing.meters.deactivate(id);
@@ -125,7 +125,7 @@ test("a deactivated meter beside an active one of the same name does not matter"
   await t.notThrowsAsync(prepare());
 });
 
-test("processes that start at once make one meter of each kind and all are ready", async (t) => {
+test("processes that start simultaneously create one meter of each kind, and all are ready", async (t) => {
   const { double, stripe, prepare } = await start(t);
 
   double.control.addFault({ kind: "hold", method: "GET", path: "/v1/billing/meters", times: 4 });
@@ -139,7 +139,7 @@ test("processes that start at once make one meter of each kind and all are ready
   t.is((await stripe.billing.meters.list()).data.length, 2);
 });
 
-test("a failed preparation can be repeated", async (t) => {
+test("a failed preparation can be retried", async (t) => {
   const { double } = await start(t);
   const { prepare } = createStripeProcessor({ apiBase: double.url, secretKey: double.secretKey });
   double.control.addFault({ kind: "server_error", method: "GET", path: "/v1/billing/meters" });
@@ -158,7 +158,7 @@ test("a wrong key fails the preparation", async (t) => {
   );
 });
 
-test("no part of a key that Stripe refuses is in any error", async (t) => {
+test("no error contains a part of a rejected key", async (t) => {
   const server = createServer((_request, response) => {
     const message = "Invalid API Key provided: sk_live_****abcd";
     response
@@ -181,7 +181,7 @@ test("no part of a key that Stripe refuses is in any error", async (t) => {
     () => stripe.customers.create({}),
   ]) {
     const error = await t.throwsAsync(call(), { message: /Invalid API Key provided: \(key\)/u });
-    // All that a log or a history could take from it.
+    // Everything that a log or a workflow's history could contain.
     t.notRegex(inspect(error, { depth: null, showHidden: true }), /sk_live|abcd/u);
   }
 });

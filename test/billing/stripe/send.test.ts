@@ -3,7 +3,7 @@ import { createStripeProcessor } from "../../../providers/billing/stripe/createS
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { known, never, setUpStripe, unknown, until } from "./stripeSetup.ts";
 
-test("an event is sent with exactly its customer, value, identifier and second", async (t) => {
+test("an event is sent with its customer, value, identifier and second", async (t) => {
   const { double, processor, event, customer } = await setUpStripe(t);
   const negative = event({ meter: "bottle", quantity: -12 });
 
@@ -69,7 +69,7 @@ test("a duplicate whose idempotency key has expired is still a duplicate", async
   t.is(billed(), 3);
 });
 
-test("a saved 500 is repeated under its key and got over with the next one", async (t) => {
+test("a saved 500 is repeated under its key, and the next key succeeds", async (t) => {
   const { double, processor, event, billed } = await setUpStripe(t);
   const stuck = event();
   double.control.addFault({ kind: "server_error_saved" });
@@ -83,7 +83,7 @@ test("a saved 500 is repeated under its key and got over with the next one", asy
   t.is(billed(), 3);
 });
 
-test("a saved 500 after the event was taken is a duplicate under the next key", async (t) => {
+test("after a saved 500 for a recorded event, the next key reports a duplicate", async (t) => {
   const { double, processor, event, billed } = await setUpStripe(t);
   const stuck = event();
   double.control.addFault({ kind: "server_error_saved", applied: true });
@@ -97,7 +97,7 @@ test("a saved 500 after the event was taken is a duplicate under the next key", 
 });
 
 for (const kind of ["drop", "truncate", "bad_gateway", "broken_json", "server_error"] as const) {
-  test(`an event whose answer is lost (${kind}) is there, unknown to us, and a resend bills nothing more`, async (t) => {
+  test(`if the response to a recorded event is lost (${kind}), the outcome is unknown and a resend bills nothing`, async (t) => {
     const { double, processor, event, billed } = await setUpStripe(t);
     const lost = event();
     double.control.addFault({ kind, applied: true });
@@ -109,7 +109,7 @@ for (const kind of ["drop", "truncate", "bad_gateway", "broken_json", "server_er
   });
 }
 
-test("a reset is not repeated behind our back", async (t) => {
+test("the SDK does not retry after a reset", async (t) => {
   const { double, processor, event } = await setUpStripe(t);
   const before = double.control.calls().length;
   double.control.addFault({ kind: "drop" });
@@ -119,13 +119,14 @@ test("a reset is not repeated behind our back", async (t) => {
   t.is(double.control.calls().length, before + 1);
 });
 
-test("an answer that does not come in time is an unknown outcome", async (t) => {
+test("a timeout is an unknown outcome", async (t) => {
   const { double, processor, event, billed } = await setUpStripe(t);
   const hasty = createStripeProcessor({
     apiBase: double.url,
     secretKey: double.secretKey,
     timeoutMs: 1000,
   });
+  await hasty.prepare();
   const hanging = event();
   double.control.addFault({ kind: "hang", applied: true });
 
@@ -134,8 +135,8 @@ test("an answer that does not come in time is an unknown outcome", async (t) => 
   t.is(billed(), 3);
 });
 
-test("an aborted call ends at once with an unknown outcome", async (t) => {
-  // With this limit the test itself would time out if the signal were ignored.
+test("an aborted call ends immediately with an unknown outcome", async (t) => {
+  // If the signal were ignored, the test would time out before this call.
   const { double, processor, event } = await setUpStripe(t, { timeoutMs: 3_600_000 });
   double.control.addFault({ kind: "hang", applied: true });
   const abort = new AbortController();
@@ -155,7 +156,7 @@ test("a call that is aborted before it starts is not made", async (t) => {
   t.is(double.control.calls().length, before);
 });
 
-test("of two calls at once for one customer and meter the second is tried again", async (t) => {
+test("of two concurrent calls for one customer and meter, the second is retried", async (t) => {
   const { double, processor, event, billed } = await setUpStripe(t);
   const [first, second, other] = [event(), event(), event({ meter: "bottle" })];
   double.control.addFault({ kind: "hold" });
@@ -174,7 +175,7 @@ test("of two calls at once for one customer and meter the second is tried again"
   t.is(billed(), 9);
 });
 
-test("an address with a path is refused", async (t) => {
+test("a base URL with a path is rejected", async (t) => {
   const double = await startStripeDouble();
   t.teardown(double.close);
 

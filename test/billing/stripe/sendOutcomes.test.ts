@@ -9,10 +9,10 @@ import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { known, never, setUpStripe, unknown } from "./stripeSetup.ts";
 
 const error = (fields: Record<string, string>): { error: Record<string, string> } => ({
-  error: { type: "invalid_request_error", message: "As told.", ...fields },
+  error: { type: "invalid_request_error", message: "As given.", ...fields },
 });
 
-const answers = test.macro({
+const hasOutcome = test.macro({
   exec: async (t, fault: Fault, expected: Partial<AttemptOutcome>) => {
     const { double, processor, event } = await setUpStripe(t);
     double.control.addFault(fault);
@@ -23,88 +23,98 @@ const answers = test.macro({
   },
   title: (title = "") => title,
 });
-const answer = (status: number, body: unknown, headers: Record<string, string> = {}): Fault => ({
+const respond = (status: number, body: unknown, headers: Record<string, string> = {}): Fault => ({
   kind: "respond",
   status,
   body,
   headers,
 });
 
-test("a 400 is a rejection", answers, answer(400, error({}), { "request-id": "req_1" }), {
+test("a 400 is a rejection", hasOutcome, respond(400, error({}), { "request-id": "req_1" }), {
   kind: "rejected",
-  reason: "As told. (status 400, request req_1)",
+  reason: "As given. (status 400, request req_1)",
 });
-test("a 404 is a rejection", answers, answer(404, error({ code: "resource_missing" })), {
+test("a 404 is a rejection", hasOutcome, respond(404, error({ code: "resource_missing" })), {
   kind: "rejected",
 });
 test(
-  "a 400 that says that the identifier is there already means delivered",
-  answers,
-  answer(400, error({ message: "An event already exists with identifier x." })),
+  "a 400 with the message for a known identifier means delivered",
+  hasOutcome,
+  respond(400, error({ message: "An event already exists with identifier x." })),
   { kind: "delivered", duplicate: true },
 );
 test(
   "a 400 with the duplicate code means delivered",
-  answers,
-  answer(400, error({ code: "duplicate_meter_event" })),
+  hasOutcome,
+  respond(400, error({ code: "duplicate_meter_event" })),
   { kind: "delivered", duplicate: true },
 );
 test(
   "an idempotency error is a rejection",
-  answers,
-  answer(400, error({ type: "idempotency_error" })),
+  hasOutcome,
+  respond(400, error({ type: "idempotency_error" })),
   { kind: "rejected" },
 );
-test("a 401 means that we are misconfigured", answers, answer(401, error({})), {
+test("a 401 is a misconfiguration", hasOutcome, respond(401, error({})), {
   kind: "misconfigured",
 });
-test("a 402 is a rejection", answers, answer(402, error({ type: "card_error" })), {
+test("a 402 is a rejection", hasOutcome, respond(402, error({ type: "card_error" })), {
   kind: "rejected",
 });
-test("a 403 means that we are misconfigured", answers, answer(403, error({})), {
+test("a 403 is a misconfiguration", hasOutcome, respond(403, error({})), {
   kind: "misconfigured",
 });
-test("a 409 is tried again and known not to be there", answers, answer(409, error({})), known);
+test("a 409 is retried, and its outcome is known", hasOutcome, respond(409, error({})), known);
 test(
-  "a 409 of the idempotency key is tried again",
-  answers,
-  answer(409, error({ type: "idempotency_error", code: "idempotency_key_in_use" })),
+  "a 409 of the idempotency key is retried",
+  hasOutcome,
+  respond(409, error({ type: "idempotency_error", code: "idempotency_key_in_use" })),
   known,
 );
-test("a 429 is tried again", answers, { kind: "rate_limit" }, known);
+test("a 429 is retried", hasOutcome, { kind: "rate_limit" }, known);
 test(
-  "a 400 with the rate limit code is tried again",
-  answers,
-  answer(400, error({ code: "rate_limit" })),
+  "a 400 with the rate limit code is retried",
+  hasOutcome,
+  respond(400, error({ code: "rate_limit" })),
   known,
 );
-test("a lock timeout is tried again", answers, { kind: "lock_timeout" }, known);
+test("a lock timeout is retried", hasOutcome, { kind: "lock_timeout" }, known);
 test(
-  "a lock timeout in a 400 is tried again",
-  answers,
-  answer(400, error({ code: "lock_timeout" })),
+  "a lock timeout in a 400 is retried",
+  hasOutcome,
+  respond(400, error({ code: "lock_timeout" })),
   known,
 );
-test("a 500 that may be repeated is tried again", answers, { kind: "server_error" }, unknown);
-test("a 503 is tried again", answers, answer(503, error({ type: "api_error" })), unknown);
+test("a 500 that allows a retry is retried", hasOutcome, { kind: "server_error" }, unknown);
+test("a 503 is retried", hasOutcome, respond(503, error({ type: "api_error" })), unknown);
 test(
-  "a 500 that is saved needs a new key",
-  answers,
+  "a saved 500 needs a new key",
+  hasOutcome,
   { kind: "server_error_saved" },
   { kind: "retry_new_key" },
 );
-test("a 502 in HTML is an unknown outcome", answers, { kind: "bad_gateway" }, unknown);
-test("a 200 that cannot be read is an unknown outcome", answers, { kind: "broken_json" }, unknown);
-test("a 200 of something else is an unknown outcome", answers, answer(200, { ok: true }), unknown);
-test("a 200 that is null is an unknown outcome", answers, answer(200, "null"), unknown);
-test("a reset is an unknown outcome", answers, { kind: "drop" }, unknown);
-test("an answer that breaks off is an unknown outcome", answers, { kind: "truncate" }, unknown);
-test("a 418 is a rejection", answers, answer(418, error({})), { kind: "rejected" });
+test("a 502 in HTML is an unknown outcome", hasOutcome, { kind: "bad_gateway" }, unknown);
+test(
+  "a 200 that cannot be read is an unknown outcome",
+  hasOutcome,
+  { kind: "broken_json" },
+  unknown,
+);
+test(
+  "a 200 with another object is an unknown outcome",
+  hasOutcome,
+  respond(200, { ok: true }),
+  unknown,
+);
+test("a 200 with null is an unknown outcome", hasOutcome, respond(200, "null"), unknown);
+test("a reset is an unknown outcome", hasOutcome, { kind: "drop" }, unknown);
+test("a truncated response is an unknown outcome", hasOutcome, { kind: "truncate" }, unknown);
+test("a 418 is a rejection", hasOutcome, respond(418, error({})), { kind: "rejected" });
 
-test("a rate limit of the second interface is tried again", async (t) => {
+test("a rate limit of API v2 is retried", async (t) => {
   const { double } = await setUpStripe(t);
   const path = "/v2/billing/meter_events";
-  double.control.addFault({ ...answer(429, error({ type: "rate_limit" })), path });
+  double.control.addFault({ ...respond(429, error({ type: "rate_limit" })), path });
   const { stripe } = createStripeClient({ apiBase: double.url, secretKey: double.secretKey });
 
   const failure = await t.throwsAsync(
@@ -121,7 +131,7 @@ test("a redirect is not followed and is an unknown outcome", async (t) => {
   const elsewhere = await startStripeDouble();
   t.teardown(elsewhere.close);
   for (const status of [302, 307]) {
-    double.control.addFault(answer(status, "", { location: `${elsewhere.url}/v1/customers` }));
+    double.control.addFault(respond(status, "", { location: `${elsewhere.url}/v1/customers` }));
 
     t.like(await processor.send(event(), never), unknown);
   }
@@ -129,13 +139,13 @@ test("a redirect is not followed and is an unknown outcome", async (t) => {
   t.is(billed(), 0);
 });
 
-test("a refused connection is an unknown outcome that says why", async (t) => {
+test("a refused connection is an unknown outcome with its reason", async (t) => {
   const { event } = await setUpStripe(t);
   const gone = await startStripeDouble();
   const processor = createStripeProcessor({ apiBase: gone.url, secretKey: gone.secretKey });
   await processor.prepare();
   await gone.close();
-  // It finds the connection closed that was kept; only the next one is refused.
+  // The first call finds its idle connection closed; only the next connection is refused.
   t.like(await processor.send(event(), never), unknown);
 
   const outcome = await processor.send(event(), never);
@@ -144,13 +154,13 @@ test("a refused connection is an unknown outcome that says why", async (t) => {
   t.regex(outcome.kind === "retry" ? outcome.reason : "", /ECONNREFUSED/u);
 });
 
-test("a wrong key is a misconfiguration, and the reason does not hold it", async (t) => {
+test("a wrong key is a misconfiguration whose reason does not contain the key", async (t) => {
   const { double, processor, event } = await setUpStripe(t);
   const secretKey = "sk_test_wrong";
   const wrong = createStripeProcessor({ apiBase: double.url, secretKey });
 
   const refused = await wrong.send(event(), never);
-  double.control.addFault(answer(403, error({ message: `The key rk_live_abc**** may not.` })));
+  double.control.addFault(respond(403, error({ message: `The key rk_live_abc**** may not.` })));
   const forbidden = await processor.send(event(), never);
 
   t.is(refused.kind, "misconfigured");
@@ -159,7 +169,7 @@ test("a wrong key is a misconfiguration, and the reason does not hold it", async
   t.false(JSON.stringify(forbidden).includes("rk_live"));
 });
 
-test("another event under a used identifier is a rejection", async (t) => {
+test("another event with a used identifier is a rejection", async (t) => {
   const { processor, event, billed } = await setUpStripe(t);
   const used = event();
   await processor.send(used, never);
@@ -184,7 +194,7 @@ test("an event of an account without a customer is a rejection and makes no call
   t.is(double.control.calls().length, before);
 });
 
-test("an event of a customer whom Stripe does not know is a rejection that names it", async (t) => {
+test("an event of an unknown customer is a rejection that names the customer", async (t) => {
   const { processor, event, customer } = await setUpStripe(t);
 
   const outcome = await processor.send(
@@ -196,7 +206,7 @@ test("an event of a customer whom Stripe does not know is a rejection that names
   t.regex(outcome.kind === "rejected" ? outcome.reason : "", /No such customer: 'cus_gone'/u);
 });
 
-test("an event ahead of Stripe's clock is tried again", async (t) => {
+test("an event ahead of Stripe's clock is retried", async (t) => {
   const { double, processor, event } = await setUpStripe(t);
 
   t.like(await processor.send(event({ second: double.control.now() + 600 }), never), known);

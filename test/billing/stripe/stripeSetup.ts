@@ -11,13 +11,13 @@ import type { StripeDouble, StripeDoubleOptions } from "../../stripeDouble/start
 
 export const never = new AbortController().signal;
 
-/** The event may have arrived. */
+/** Stripe may have recorded the event. */
 export const unknown = { kind: "retry", outcomeUnknown: true } as const;
 
-/** It has not. */
+/** Stripe has not recorded the event. */
 export const known = { kind: "retry", outcomeUnknown: false } as const;
 
-/** Waits for what another party does; the test's own time limit ends a wait in vain. */
+/** Waits until the condition holds, at most until the test's timeout. */
 export const until = async (holds: () => boolean): Promise<void> => {
   while (!holds()) {
     await delay(2);
@@ -28,13 +28,13 @@ export type StripeSetup = {
   readonly double: StripeDouble;
   readonly processor: BillingProcessor;
   readonly customer: BillingCustomer;
-  /** A valid event of this customer with an identifier of its own. */
+  /** Returns a valid event of this customer with a new identifier. */
   readonly event: (changes?: Partial<MeterEvent>) => MeterEvent;
-  /** The billed units of this customer, all meters and seconds together. */
+  /** Returns the billed units of this customer, over all meters and seconds. */
   readonly billed: () => number;
 };
 
-/** A double with one subscriber, and a processor that is prepared against it. */
+/** Starts a double with one subscriber and prepares a processor that uses it. */
 export const setUpStripe = async (
   t: ExecutionContext,
   { timeoutMs = 10_000, ...options }: StripeDoubleOptions & { timeoutMs?: number } = {},

@@ -3,7 +3,7 @@ import { stageDouble } from "./doubleScene.ts";
 
 const DAY = 86_400;
 
-test("an invoice bills what arrived within the grace period, and never less than nothing", async (t) => {
+test("an invoice bills what arrived within the grace period, and never less than 0", async (t) => {
   const { double, sendEvent } = await stageDouble(t);
   const start = 1_800_000_000;
   double.control.holdClock({ second: start });
@@ -116,7 +116,7 @@ test("a declined payment is a 402 that changes nothing", async (t) => {
   t.is(JSON.stringify(after.body).match(/"si_\w+"/gu)?.length, 2);
 });
 
-test("a canceled subscription can be read and not changed", async (t) => {
+test("a canceled subscription can be read but not changed", async (t) => {
   const { subscriptionId, call } = await stageDouble(t);
   const path = `/v1/subscriptions/${subscriptionId}`;
   await call("DELETE", path);

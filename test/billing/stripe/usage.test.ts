@@ -5,7 +5,7 @@ import { never, setUpStripe } from "./stripeSetup.ts";
 const HOUR = 3600;
 const DAY = 24 * HOUR;
 
-test("usage is what was sent for the minute, less what was taken back", async (t) => {
+test("usage is what was sent for the minute, less what was refunded", async (t) => {
   const { double, processor, customer, event } = await setUpStripe(t);
   const hour = double.control.now() - (double.control.now() % HOUR) - HOUR;
   for (const [second, quantity] of [
@@ -31,13 +31,13 @@ test("usage of another meter or customer is not counted", async (t) => {
   const start = double.control.now() - (double.control.now() % HOUR) - HOUR;
   await processor.send(event({ second: start, quantity: 5 }), never);
   const span = { start, end: start + 60 };
-  const stranger = { ...customer, customerId: double.control.addCustomer({}).customerId };
+  const otherCustomer = { ...customer, customerId: double.control.addCustomer({}).customerId };
 
   t.is(await processor.sumUsage(customer, "bottle", span, never), 0);
-  t.is(await processor.sumUsage(stranger, "tree", span, never), 0);
+  t.is(await processor.sumUsage(otherCustomer, "tree", span, never), 0);
 });
 
-test("usage that Stripe has not summed up yet is not there yet", async (t) => {
+test("usage that Stripe has not yet summed is missing", async (t) => {
   const { double, processor, customer, event } = await setUpStripe(t, { summaryDelaySeconds: 120 });
   const start = double.control.now() - (double.control.now() % 60) - 60;
   const span = { start, end: start + 60 };
@@ -48,7 +48,7 @@ test("usage that Stripe has not summed up yet is not there yet", async (t) => {
   t.is(await processor.sumUsage(customer, "tree", span, never), 5);
 });
 
-test("a span that is no whole minutes is refused", async (t) => {
+test("a span of incomplete minutes is rejected", async (t) => {
   const { processor, customer } = await setUpStripe(t);
 
   await t.throwsAsync(processor.sumUsage(customer, "tree", { start: 30, end: 120 }, never), {
@@ -58,9 +58,9 @@ test("a span that is no whole minutes is refused", async (t) => {
 
 test("without a customer there is no usage", async (t) => {
   const { processor, customer } = await setUpStripe(t);
-  const nobody = { ...customer, customerId: null };
+  const withoutCustomer = { ...customer, customerId: null };
 
-  t.is(await processor.sumUsage(nobody, "tree", { start: 0, end: 60 }, never), 0);
+  t.is(await processor.sumUsage(withoutCustomer, "tree", { start: 0, end: 60 }, never), 0);
 });
 
 test("usage that cannot be read is an error, never 0", async (t) => {
