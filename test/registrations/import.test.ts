@@ -106,8 +106,8 @@ test("each line counts in the totals of its mode, kind and month in UTC", async 
   );
   t.is((await importText(text)).exitCode, 0);
   t.is((await importText(lines({ count: 100 }), "--mode", "test")).exitCode, 0);
-  const totalsOf = (mode: "live" | "test", kind: "tree" | "bottle", instant: string) =>
-    readTotals(t.context.db, { accountId: id, mode, kind }, new Date(instant));
+  const totalsOf = (mode: "live" | "test", kind: "tree" | "bottle", time: string) =>
+    readTotals(t.context.db, { accountId: id, mode, kind }, new Date(time));
   t.deepEqual(await totalsOf("live", "tree", "2024-01-15"), { all: 12, month: 0 });
   t.deepEqual(await totalsOf("live", "tree", "2024-02-15"), { all: 12, month: 7 });
   t.deepEqual(await totalsOf("live", "tree", "2024-03-15"), { all: 12, month: 5 });

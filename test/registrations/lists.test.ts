@@ -45,14 +45,14 @@ forBothKinds("a range includes both of its days in UTC, to the millisecond", asy
   const clock = createMovableClock("2026-02-27T23:59:59.999Z");
   const api = await startStandaloneApi(t, { db: t.context.db, clock });
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
-  for (const instant of [
+  for (const time of [
     "2026-02-27T23:59:59.999Z",
     "2026-02-28T00:00:00.000Z",
     "2026-02-28T23:59:59.999Z",
     "2026-03-01T00:00:00.000Z",
   ]) {
-    clock.set(instant);
-    await api.call("POST", path, { key, body: { count: 1, attribution: instant } });
+    clock.set(time);
+    await api.call("POST", path, { key, body: { count: 1, attribution: time } });
   }
   const list = (query: Readonly<Record<string, string>>) => attributionsOf(api, kind, key, query);
 
