@@ -160,7 +160,12 @@ test(
   "a,b,c\n1,2,3\n",
   /not the header of a Business Master File/u,
 );
-test("a file with an overlong line", rejects, "x".repeat(3_000_000), /line of more than/u);
+test(
+  "a file with an overlong line",
+  rejects,
+  "x".repeat(3_000_000),
+  /A line has more than 1048576 characters/u,
+);
 
 test("a missing file is reported by name", async (t) => {
   const { run } = await stage(t);
