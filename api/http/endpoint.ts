@@ -4,6 +4,7 @@ import { DomainError } from "../../domain/errors.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import type { ApiContext } from "./apiContext.ts";
 import { HttpError } from "./httpError.ts";
+import { hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
 import { bodyObject, parseQuery, parseRequest, queryObject } from "./parseRequest.ts";
 import { streamJson } from "./streamJson.ts";
 
@@ -126,6 +127,9 @@ const readRequest = <
   if (problem !== null) {
     throw new DomainError("request_invalid", problem);
   }
+  const body = hasIdempotencyKeyField(schemas.body)
+    ? withHeaderKey(ctx, ctx.request.body)
+    : ctx.request.body;
   if (method === "post" && schemas.body === undefined) {
     parseRequest(NO_FIELDS, ctx.request.body, "field");
   }
@@ -133,7 +137,7 @@ const readRequest = <
   return {
     ctx,
     query: schemas.query && parseQuery(schemas.query, ctx.query),
-    body: schemas.body && parseRequest(schemas.body, ctx.request.body, "field"),
+    body: schemas.body && parseRequest(schemas.body, body, "field"),
   } as Request<Query, Body>;
 };
 

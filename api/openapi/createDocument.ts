@@ -2,6 +2,7 @@ import { z } from "zod";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import { hasIdempotencyKeyField } from "../http/idempotencyKey.ts";
 
 type Json = { readonly [name: string]: unknown };
 
@@ -92,6 +93,14 @@ const headerParametersOf = (
     required: false,
     schema: { type: "string", ...limits },
   }));
+
+const IDEMPOTENCY_KEY_HEADER = {
+  "Idempotency-Key": {
+    description:
+      "Means the same as the field idempotency_key of the body. If both are given, they must be equal.",
+    maxLength: 255,
+  },
+};
 
 const jsonContent = (schema: Json, example: unknown): Json => ({
   "application/json": { schema, example },
@@ -188,7 +197,10 @@ const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): 
   const parameters = [
     ...pathParametersOf(description.pathParameters),
     ...parametersOf(schemas.query, collect),
-    ...headerParametersOf(description.requestHeaders),
+    ...headerParametersOf({
+      ...(hasIdempotencyKeyField(schemas.body) ? IDEMPOTENCY_KEY_HEADER : {}),
+      ...description.requestHeaders,
+    }),
   ];
   return {
     operationId: description.operationId,

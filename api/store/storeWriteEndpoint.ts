@@ -4,15 +4,13 @@ import type { z } from "zod";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { Store } from "../../db/stores/stores.ts";
 import { DomainError } from "../../domain/errors.ts";
-import { idempotencyKey } from "../../domain/registrations/registrationFields.ts";
 import type { Feature, StoreOperation } from "../../domain/stores/stores.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
 import { findEarlierResponse } from "../../services/stores/runIdempotentWrite.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";
-import { parseRequest, queryObject } from "../http/parseRequest.ts";
-import { decodeHeader } from "./decodeHeader.ts";
+import { readIdempotencyKey } from "../http/idempotencyKey.ts";
 
 const FEATURE_NAMES: Readonly<Record<Feature, string>> = {
   treePlanting: "tree planting is",
@@ -55,21 +53,6 @@ const checkFeature = async (
     return earlier;
   }
   throw new DomainError("feature_disabled", disabledMessage(feature));
-};
-
-const headerSchema = queryObject({ "Idempotency-Key": idempotencyKey() });
-
-const readIdempotencyKey = (ctx: ApiContext): string | null => {
-  // Node joins repeated headers into one value, which would be a key that the client never sent.
-  if ((ctx.req.headersDistinct["idempotency-key"] ?? []).length > 1) {
-    throw new DomainError("request_invalid", "Idempotency-Key: must be given at most once");
-  }
-  const given = ctx.req.headers["idempotency-key"];
-  if (typeof given !== "string" || given.trim() === "") {
-    return null;
-  }
-  const headers = { "Idempotency-Key": decodeHeader(given) };
-  return parseRequest(headerSchema, headers, "parameter")["Idempotency-Key"];
 };
 
 /** Returns a hash of the parsed fields, whatever their order and however they were written. */

@@ -8,7 +8,7 @@ import type {
 } from "../../../services/stores/createStoreAuthenticator.ts";
 import type { ApiState } from "../../http/apiContext.ts";
 import { HttpError } from "../../http/httpError.ts";
-import { decodeHeader } from "../decodeHeader.ts";
+import { decodeHeader } from "../../http/decodeHeader.ts";
 
 const STANDALONE_PREFIXES = Object.values(KEY_PREFIX.organization);
 

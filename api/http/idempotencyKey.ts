@@ -1,0 +1,59 @@
+import { z } from "zod";
+import { DomainError } from "../../domain/errors.ts";
+import { idempotencyKey } from "../../domain/registrations/registrationFields.ts";
+import type { ApiContext } from "./apiContext.ts";
+import type { Endpoint } from "./endpoint.ts";
+import { decodeHeader } from "./decodeHeader.ts";
+import { parseRequest, queryObject } from "./parseRequest.ts";
+
+/*
+ * The header Idempotency-Key. On the store interface it is the only way to give a key. On the standalone interface it
+ * means the same as the field `idempotency_key` of the body.
+ */
+
+const FIELD = "idempotency_key";
+
+const headerSchema = queryObject({ "Idempotency-Key": idempotencyKey() });
+
+/**
+ * Returns the key in the header; null if the header is absent or empty.
+ * @throws DomainError request_invalid
+ */
+export const readIdempotencyKey = (ctx: ApiContext): string | null => {
+  // Node joins repeated headers into one value, which would be a key that the client never sent.
+  if ((ctx.req.headersDistinct["idempotency-key"] ?? []).length > 1) {
+    throw new DomainError("request_invalid", "Idempotency-Key: must be given at most once");
+  }
+  const given = ctx.req.headers["idempotency-key"];
+  if (typeof given !== "string" || given.trim() === "") {
+    return null;
+  }
+  const headers = { "Idempotency-Key": decodeHeader(given) };
+  return parseRequest(headerSchema, headers, "parameter")["Idempotency-Key"];
+};
+
+/** Returns whether a body has the field that the header stands in for. */
+export const hasIdempotencyKeyField = (body: Endpoint["schemas"]["body"]): boolean =>
+  body instanceof z.ZodObject && FIELD in body.shape;
+
+/**
+ * Returns the body with the header's key in its field. An empty field counts as absent.
+ * @throws DomainError request_invalid if header and field differ
+ */
+export const withHeaderKey = (ctx: ApiContext, body: unknown): unknown => {
+  const key = readIdempotencyKey(ctx);
+  if (key === null || typeof body !== "object" || body === null || Array.isArray(body)) {
+    return body;
+  }
+  const given: unknown = FIELD in body ? body[FIELD] : undefined;
+  if (given === undefined || given === "") {
+    return { ...body, [FIELD]: key };
+  }
+  if (typeof given === "string" && given !== key) {
+    throw new DomainError(
+      "request_invalid",
+      `${FIELD}: must equal the header Idempotency-Key if both are given`,
+    );
+  }
+  return body;
+};
