@@ -412,6 +412,18 @@ CREATE TABLE refund (
   CONSTRAINT refund_count CHECK (count >= 1)
 ) WITH ();
 
+CREATE TABLE refund_key (
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  kind text NOT NULL,
+  idempotency_key text NOT NULL,
+  refund_id uuid NOT NULL,
+  CONSTRAINT refund_key_refund UNIQUE (refund_id),
+  CONSTRAINT refund_key_pkey PRIMARY KEY (account_id, mode, kind, idempotency_key),
+  CONSTRAINT refund_key_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT refund_key_refund_id_fkey FOREIGN KEY (refund_id) REFERENCES refund(id)
+) WITH ();
+
 CREATE TABLE registration (
   id uuid NOT NULL,
   account_id uuid NOT NULL,

@@ -81,3 +81,14 @@ CREATE TABLE refund (
 
 CREATE INDEX refund_registration ON refund (registration_id);
 CREATE INDEX refund_waiting ON refund (created_at) WHERE dispatched_at IS NULL;
+
+-- The refund that each idempotency key was first used for. The primary key decides which of several concurrent requests
+-- refunds.
+CREATE TABLE refund_key (
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL,
+  kind text NOT NULL,
+  idempotency_key text NOT NULL,
+  refund_id uuid NOT NULL CONSTRAINT refund_key_refund UNIQUE REFERENCES refund,
+  PRIMARY KEY (account_id, mode, kind, idempotency_key)
+);

@@ -1,5 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import type { Owner } from "../../domain/registrations/registrations.ts";
+import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 /** One call that refunds units of a registration. */
@@ -22,6 +24,42 @@ export const insertRefund = async (
     )
   `);
 };
+
+/**
+ * Assigns an idempotency key to a refund. Waits for a concurrent call with the key.
+ * @returns false, with nothing inserted, if the key already belongs to a refund
+ */
+export const insertRefundKey = async (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode, kind }: Owner,
+  idempotencyKey: string,
+  refundId: string,
+): Promise<boolean> => {
+  const { rowCount } = await transaction.query(sql.typeAlias("void")`
+    INSERT INTO refund_key (account_id, mode, kind, idempotency_key, refund_id)
+    VALUES (${accountId}, ${mode}, ${kind}, ${idempotencyKey}, ${refundId})
+    ON CONFLICT (account_id, mode, kind, idempotency_key) DO NOTHING
+  `);
+  return rowCount === 1;
+};
+
+const keyedRefundRow = z.strictObject({ registrationId: z.uuid(), count: safeInteger });
+
+/** Returns the refund that an idempotency key belongs to, or null. */
+export const findRefundByKey = (
+  db: CommonQueryMethods,
+  { accountId, mode, kind }: Owner,
+  idempotencyKey: string,
+): Promise<Readonly<z.output<typeof keyedRefundRow>> | null> =>
+  db.maybeOne(sql.type(keyedRefundRow)`
+    SELECT refund.registration_id AS "registrationId", refund.count
+    FROM refund_key
+    JOIN refund ON refund.id = refund_key.refund_id
+    WHERE refund_key.account_id = ${accountId}
+      AND refund_key.mode = ${mode}
+      AND refund_key.kind = ${kind}
+      AND refund_key.idempotency_key = ${idempotencyKey}
+  `);
 
 /** Lists refunds whose workflow has not been started yet, oldest first. */
 export const listWaitingRefunds = (

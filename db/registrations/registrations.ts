@@ -195,6 +195,18 @@ export const findRegistration = (
     WHERE registration.id = ${id}
   `);
 
+/** Returns one of the owner's registrations, or null. */
+export const findOwnRegistration = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  id: string,
+): Promise<Registration | null> =>
+  db.maybeOne(sql.type(registrationRow)`
+    SELECT ${registrationColumns}
+    FROM registration
+    WHERE registration.id = ${id} AND ${ownedBy(owner)}
+  `);
+
 /** Locks a registration until the transaction ends. */
 export const lockRegistration = async (
   transaction: DatabaseTransactionConnection,

@@ -1,7 +1,11 @@
-import type { DatabasePool } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
-import { insertRefund } from "../../db/registrations/refunds.ts";
-import { addRefundedCount, lockRegistration } from "../../db/registrations/registrations.ts";
+import { findRefundByKey, insertRefund, insertRefundKey } from "../../db/registrations/refunds.ts";
+import {
+  addRefundedCount,
+  findOwnRegistration,
+  lockRegistration,
+} from "../../db/registrations/registrations.ts";
 import { readTotals, subtractFromTotals } from "../../db/registrations/totals.ts";
 import { insertRefundFacts } from "../../db/billing/usageFacts.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -14,26 +18,81 @@ import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 
 export type Refunded = {
-  /** The registration after the refund. */
+  /** The registration after the refund; in a replay, as it is now. */
   readonly registration: Registration;
-  /** Units that this call refunded. */
+  /** Units of this refund. */
   readonly refundedCount: number;
   readonly totals: Totals;
   /** The id of the workflow that completes all refunds of the registration. */
   readonly refundId: string;
+  /** Whether an earlier call made the refund. */
+  readonly replayed: boolean;
+};
+
+export type RefundRequest = {
+  readonly id: string;
+  /** Null refunds all units that remain. */
+  readonly count: number | null;
+  readonly reason: string | null;
+  /** Null for a call that nobody repeats. */
+  readonly idempotencyKey: string | null;
+};
+
+const keyIsTaken = (): DomainError =>
+  new DomainError(
+    "request_invalid",
+    "idempotency_key: belongs to the refund of another registration",
+  );
+
+/**
+ * Returns the refund that an earlier call made with the key, or null.
+ * @throws DomainError request_invalid if it refunded another registration
+ */
+const findEarlierRefund = async (
+  db: CommonQueryMethods,
+  owner: Owner,
+  registration: Registration,
+  { idempotencyKey }: RefundRequest,
+  now: Date,
+): Promise<Refunded | null> => {
+  const earlier = idempotencyKey === null ? null : await findRefundByKey(db, owner, idempotencyKey);
+  if (!earlier) {
+    return null;
+  }
+  if (earlier.registrationId !== registration.id) {
+    throw keyIsTaken();
+  }
+  return {
+    registration,
+    refundedCount: earlier.count,
+    totals: await readTotals(db, owner, now),
+    refundId: refundIdOf(registration.id),
+    replayed: true,
+  };
 };
 
 /**
- * Refunds units of a registration: one transaction changes the record and the totals and adds a negative usage fact. A
- * null count refunds all units that remain.
+ * Refunds units of a registration: one transaction changes the record and the totals and adds a negative usage fact. An
+ * idempotency key belongs to the refund that it was first used for: a repeated call returns that refund, whatever else
+ * it asks for, even if the registration could no longer be refunded.
  * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
  */
 export const refundRegistration = async (
   deps: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
   owner: Owner,
-  request: { readonly id: string; readonly count: number | null; readonly reason: string | null },
+  request: RefundRequest,
 ): Promise<Refunded> => {
   const { db, clock } = deps;
+  const { idempotencyKey } = request;
+  if (idempotencyKey !== null) {
+    // Before the processor is asked for the billing cycle: a replay does not depend on it.
+    const registration = await findOwnRegistration(db, owner, request.id);
+    const earlier =
+      registration && (await findEarlierRefund(db, owner, registration, request, clock.now()));
+    if (earlier) {
+      return earlier;
+    }
+  }
   // Outside the transaction, since it may call the processor.
   const { cycle, processor } = await resolveBillingCycle(
     deps,
@@ -48,6 +107,11 @@ export const refundRegistration = async (
     }
     const { registration, hasUsage } = found;
     const now = clock.now();
+    // Under the registration's lock, a concurrent call with the key has committed.
+    const earlier = await findEarlierRefund(transaction, owner, registration, request, now);
+    if (earlier) {
+      return earlier;
+    }
     const count = decideRefund({ ...registration, kind: owner.kind, hasUsage }, request.count, {
       cycle,
       acceptedAgeMs: ACCEPTED_AGE_MS[processor],
@@ -66,6 +130,12 @@ export const refundRegistration = async (
       reason: request.reason,
       createdAt: now,
     });
+    if (
+      idempotencyKey !== null &&
+      !(await insertRefundKey(transaction, owner, idempotencyKey, refundId))
+    ) {
+      throw keyIsTaken();
+    }
     await insertRefundFacts(
       transaction,
       { accountId: owner.accountId, mode: owner.mode, meter: owner.kind },
@@ -81,6 +151,7 @@ export const refundRegistration = async (
       refundedCount: count,
       totals: await readTotals(transaction, owner, now),
       refundId: refundIdOf(registration.id),
+      replayed: false,
     };
   });
 };

@@ -99,7 +99,7 @@ export const setUpBilling = async (
     refundRegistration(
       { ...deps, billing: processors },
       { accountId, mode: "live", kind: "tree" },
-      { id, count: count ?? null, reason: null },
+      { id, count: count ?? null, reason: null, idempotencyKey: null },
     );
 
   const retryFailed = async (assumed: AssumedOutcome | null) => {

@@ -72,7 +72,7 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>): Promise<
       refundRegistration(
         { db, clock: systemClock, billing },
         { accountId: id, mode: "live", kind: "tree" },
-        { id: registrationId, count, reason: null },
+        { id: registrationId, count, reason: null, idempotencyKey: null },
       ),
     drain: async (mode = "live") => {
       await drainUsage(

@@ -168,7 +168,7 @@ test.serial(
     const { refundId } = await refundRegistration(
       { db, clock: systemClock, billing: createBilling({ db, stripe: null }) },
       { accountId: id, mode: "live", kind: "tree" },
-      { id: registration.id, count: 2, reason: null },
+      { id: registration.id, count: 2, reason: null, idempotencyKey: null },
     );
     const shown = z.looseObject({
       status: z.string(),

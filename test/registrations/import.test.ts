@@ -177,7 +177,7 @@ test("refunding an imported registration fails since no usage is on file", async
     refundRegistration(
       { db, clock: systemClock, billing: createBilling({ db, stripe: null }) },
       { accountId: id, mode: "live", kind: "tree" },
-      { id: registration?.id ?? "", count: null, reason: null },
+      { id: registration?.id ?? "", count: null, reason: null, idempotencyKey: null },
     ),
     { message: /no usage record on file/u },
   );

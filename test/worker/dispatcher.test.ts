@@ -70,6 +70,7 @@ const refundOneTree = async (
     id: registration.id,
     count: 1,
     reason: null,
+    idempotencyKey: null,
   });
   return {
     refund: refundId,

@@ -29,7 +29,7 @@ const examplesOf = (kind: Kind) => {
     },
     list: { response: listed },
     refund: {
-      body: { id: ID, reason: "order cancelled" },
+      body: { id: ID, reason: "order cancelled", idempotency_key: "return-1001-1" },
       response: {
         [refundedField]: 3,
         [totalField]: 1197,

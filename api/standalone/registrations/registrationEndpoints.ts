@@ -28,6 +28,10 @@ type Dependencies = {
   readonly writer: RegistrationWriter;
 };
 
+const REPLAY_HEADER = {
+  "Idempotent-Replayed": "`true` if an earlier request created the record.",
+};
+
 const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({ accountId, mode, kind });
 
 const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
@@ -42,9 +46,7 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
       details:
         "Records the registration and responds immediately. Its usage is reported to the payment processor later. " +
         "A known idempotency_key returns the original record and bills nothing.",
-      responseHeaders: {
-        "Idempotent-Replayed": "`true` if an earlier request created the record.",
-      },
+      responseHeaders: REPLAY_HEADER,
       errors: [
         {
           code: "request_invalid",
@@ -140,13 +142,15 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
       summary: `Refund a ${names.noun} registration, in full or in part`,
       details:
         "Subtracts units from the record, the totals and the reported usage, at the time of the registration. " +
-        "Partial refunds add up.",
+        "Partial refunds add up, so a partial refund should carry an idempotency_key: a known one returns the " +
+        "original refund and refunds nothing.",
+      responseHeaders: REPLAY_HEADER,
       errors: [
         {
           code: "request_invalid",
           when:
-            "The request is invalid, the count is more than what remains, or the registration has no usage record " +
-            "on file.",
+            "The request is invalid, the count is more than what remains, the registration has no usage record on " +
+            "file, or the idempotency_key was used for another registration.",
           example: idRequired,
         },
         {
@@ -166,12 +170,16 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
     schemas: { body: SCHEMAS[kind].refundBody, response: SCHEMAS[kind].refundResponse },
     examples: EXAMPLES[kind].refund,
     checkBody: (body) => (isBlankId(body) ? idRequired : null),
-    handle: async ({ caller, body }) => {
+    handle: async ({ ctx, caller, body }) => {
       const refund = await refundRegistration({ db, clock, billing }, ownerOf(caller, kind), {
         id: body.id,
         count: body.count ?? null,
         reason: body.reason ?? null,
+        idempotencyKey: body.idempotency_key ?? null,
       });
+      if (refund.replayed) {
+        ctx.set("Idempotent-Replayed", "true");
+      }
       return {
         [names.refundedField]: refund.refundedCount,
         [names.totalField]: refund.totals.all,

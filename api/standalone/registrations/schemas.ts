@@ -76,6 +76,14 @@ const refundBody = ({ noun, title, plural }: KindNames) =>
     count: count()
       .optional()
       .meta({ description: `Number of ${plural} to refund; all remaining ones if omitted.` }),
+    idempotency_key: idempotencyKey()
+      .optional()
+      .meta({
+        description:
+          "Belongs to the refund that it is first used for: a later request with the same key returns that refund. " +
+          "Empty means none.",
+        examples: ["return-1001-1"],
+      }),
   }).meta({ id: `New${title}Refund` });
 
 const parseJson = (json: string): { readonly value: unknown } | null => {
@@ -138,7 +146,7 @@ const refundResponse = ({ title, plural, refundedField, totalField }: KindNames)
       [refundedField]: z
         .int()
         .min(1)
-        .meta({ description: `Number of ${plural} refunded by this call.`, examples: [3] }),
+        .meta({ description: `Number of ${plural} in this refund.`, examples: [3] }),
       [totalField]: total(`All ${plural} registered and not refunded, after this refund.`),
       refund_details: z.array(registrationResponse),
       refund_id: z.string().meta({ examples: ["refund-0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),

@@ -18,7 +18,7 @@ const refund = (setup: PlantingSetup, id: string, count: number) =>
   refundRegistration(
     { ...setup.deps, billing: createBilling({ db: setup.deps.db, stripe: null }) },
     { accountId: setup.organization.id, mode: "live", kind: "tree" },
-    { id, count, reason: null },
+    { id, count, reason: null, idempotencyKey: null },
   );
 
 const plantedOf = async (setup: PlantingSetup) => {
