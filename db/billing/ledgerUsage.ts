@@ -1,29 +1,31 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../../domain/billing/usage.ts";
-import { nothing, sql } from "../sql.ts";
+import { sql } from "../sql.ts";
+
+const quantityRow = z.strictObject({ quantity: z.bigint().transform(Number) });
 
 /**
  * Records usage under its identifier; a repeated identifier changes nothing.
- * @returns whether the identifier was new
+ * @returns the quantity that is recorded under the identifier
  */
-export const insertLedgerUsage = async (
+export const recordLedgerUsage = (
   db: CommonQueryMethods,
   usage: UsageStream & {
     readonly identifier: string;
     readonly second: number;
     readonly quantity: number;
   },
-): Promise<boolean> => {
-  const { rowCount } = await db.query(sql.prepared("insert_ledger_usage", nothing)`
+): Promise<number> =>
+  db.oneFirst(sql.prepared("record_ledger_usage", quantityRow)`
     INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
     VALUES (
       ${usage.identifier}, ${usage.accountId}, ${usage.mode}, ${usage.meter}, ${usage.second}, ${usage.quantity}, now()
     )
-    ON CONFLICT (identifier) DO NOTHING
+    -- Changes nothing, but returns the existing row.
+    ON CONFLICT (identifier) DO UPDATE SET identifier = excluded.identifier
+    RETURNING quantity
   `);
-  return rowCount === 1;
-};
 
 /** Returns the units recorded in a half-open span of unix seconds. */
 export const sumLedgerUsage = async (

@@ -14,6 +14,7 @@ export const meterEventRow = z.strictObject({
   ...streamColumns,
   second: safeInteger,
   quantity: safeInteger,
+  alreadyReported: safeInteger,
   identifier: z.string(),
   processor: processorColumn,
   customerId: z.string().nullable(),
@@ -23,6 +24,7 @@ export const meterEventRow = z.strictObject({
   firstAttemptAt: z.date().nullable(),
   leasedUntil: z.date().nullable(),
   outcomeUnknown: z.boolean(),
+  inDoubtSince: z.date().nullable(),
   lastError: z.string().nullable(),
   sealedAt: z.date(),
   settledAt: z.date().nullable(),
@@ -37,6 +39,7 @@ export const meterEventColumns = sql.fragment`
   meter_event.meter,
   meter_event.second,
   meter_event.quantity,
+  meter_event.already_reported AS "alreadyReported",
   meter_event.identifier,
   meter_event.processor,
   meter_event.customer_id AS "customerId",
@@ -46,6 +49,7 @@ export const meterEventColumns = sql.fragment`
   meter_event.first_attempt_at AS "firstAttemptAt",
   meter_event.leased_until AS "leasedUntil",
   meter_event.outcome_unknown AS "outcomeUnknown",
+  meter_event.in_doubt_since AS "inDoubtSince",
   meter_event.last_error AS "lastError",
   meter_event.sealed_at AS "sealedAt",
   meter_event.settled_at AS "settledAt"
@@ -106,6 +110,7 @@ export const insertMeterEvent = (
   event: {
     readonly second: number;
     readonly quantity: bigint;
+    readonly alreadyReported: bigint;
     readonly processor: StoredMeterEvent["processor"];
     readonly customerId: string | null;
     readonly state: Extract<MeterEventState, "sealed" | "void" | "held">;
@@ -125,9 +130,12 @@ export const insertMeterEvent = (
     ),
     inserted AS (
       INSERT INTO meter_event
-        (account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state, sealed_at, settled_at)
+        (
+          account_id, mode, meter, second, sequence, quantity, already_reported, identifier, processor, customer_id,
+          state, sealed_at, settled_at
+        )
       SELECT
-        ${accountId}, ${mode}, ${meter}, ${event.second}, sequence, ${event.quantity},
+        ${accountId}, ${mode}, ${meter}, ${event.second}, sequence, ${event.quantity}, ${event.alreadyReported},
         ${meterEventIdentifierStem(stream, event.second)} || sequence, ${event.processor}, ${event.customerId},
         ${event.state}, ${sealedAt}::timestamptz, ${event.state === "sealed" ? null : sealedAt}::timestamptz
       FROM next
@@ -183,6 +191,8 @@ export const recordDelay = async (
     readonly reason: string;
     readonly outcomeUnknown: boolean;
     readonly newKey: boolean;
+    /** If given, the event is in doubt since then. */
+    readonly inDoubtSince: Date | null;
   },
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
@@ -190,6 +200,7 @@ export const recordDelay = async (
     SET
       leased_until = NULL,
       outcome_unknown = outcome_unknown OR ${delay.outcomeUnknown},
+      in_doubt_since = coalesce(${delay.inDoubtSince?.toISOString() ?? null}::timestamptz, in_doubt_since),
       key_generation = key_generation + ${delay.newKey ? 1 : 0},
       last_error = ${delay.reason}
     WHERE ${isCurrent(attempt)}
@@ -213,26 +224,36 @@ export const renewLease = async (
   return rowCount > 0;
 };
 
-/** Records the final state that an attempt led to. */
+/**
+ * Records the final state that an attempt led to.
+ * @returns false if another attempt has begun
+ */
 export const settleAttempt = async (
   db: CommonQueryMethods,
   attempt: Attempt,
   settlement: {
-    readonly state: Extract<MeterEventState, "delivered" | "rejected" | "expired" | "blocked">;
+    readonly state: Extract<
+      MeterEventState,
+      "delivered" | "superseded" | "rejected" | "expired" | "blocked"
+    >;
     /** Replaces the last error, unless it is null. */
     readonly reason: string | null;
+    /** Replaces the quantity, unless it is null: the part that the processor has. */
+    readonly acceptedQuantity: number | null;
     readonly settledAt: Date;
   },
-): Promise<void> => {
-  await db.query(sql.prepared("settle_attempt", nothing)`
+): Promise<boolean> => {
+  const { rowCount } = await db.query(sql.prepared("settle_attempt", nothing)`
     UPDATE meter_event
     SET
       state = ${settlement.state},
+      quantity = coalesce(${settlement.acceptedQuantity}::bigint, quantity),
       leased_until = NULL,
       last_error = coalesce(${settlement.reason}, last_error),
       settled_at = ${settlement.settledAt.toISOString()}
     WHERE ${isCurrent(attempt)}
   `);
+  return rowCount > 0;
 };
 
 /** Moves a failed event to the state that an operator's decision leads to. Must run under the stream's lock. */
@@ -243,6 +264,8 @@ export const settleFailedEvent = async (
     readonly state: Extract<MeterEventState, "delivered" | "superseded" | "waived">;
     /** The operator's reason, put before the last error. */
     readonly note: string | null;
+    /** Replaces the quantity, unless it is null: the part that the processor has. */
+    readonly acceptedQuantity: number | null;
     readonly settledAt: Date;
   },
 ): Promise<void> => {
@@ -250,6 +273,7 @@ export const settleFailedEvent = async (
     UPDATE meter_event
     SET
       state = ${settlement.state},
+      quantity = coalesce(${settlement.acceptedQuantity}::bigint, quantity),
       last_error = nullif(concat_ws('; before: ', ${settlement.note}::text, last_error), ''),
       settled_at = ${settlement.settledAt.toISOString()}
     WHERE id = ${id}

@@ -38,6 +38,7 @@ const unsealedRow = z.strictObject({
   second: safeInteger,
   ids: z.array(z.string()),
   quantity: z.bigint(),
+  alreadyReported: z.bigint(),
   held: z.boolean(),
   processor: processorColumn,
   customerId: z.string().nullable(),
@@ -46,7 +47,8 @@ const unsealedRow = z.strictObject({
 /**
  * Sums the unsealed facts of the stream's oldest second that has any, in groups that each become one meter event. New
  * usage is billed to the current target, a refund to the target that was billed for the registration. Refunds of usage
- * that the processor does not have are `held`. A group takes only as many facts as fit into one event.
+ * that the processor does not have are `held`. Units that the processor already has are not in a group's quantity. A group
+ * takes only as many facts as fit into one event.
  * @param lastSecond later seconds are skipped
  */
 export const listOldestUnsealedFacts = (
@@ -60,7 +62,8 @@ export const listOldestUnsealedFacts = (
       SELECT
         fact.id,
         fact.second,
-        fact.quantity,
+        fact.quantity - coalesce(fact.already_reported, 0) AS quantity,
+        coalesce(fact.already_reported, 0) AS already_reported,
         fact.quantity < 0 AND EXISTS (
           SELECT
           FROM usage_fact AS original
@@ -116,6 +119,7 @@ export const listOldestUnsealedFacts = (
       second,
       array_agg(id::text) AS ids,
       sum(quantity)::bigint AS quantity,
+      sum(already_reported)::bigint AS "alreadyReported",
       held,
       processor,
       customer_id AS "customerId"
@@ -125,15 +129,40 @@ export const listOldestUnsealedFacts = (
     ORDER BY held DESC, processor, customer_id
   `);
 
-/** Makes the facts of a failed event available for another sealing. */
+/**
+ * Makes the facts of an event available for another sealing.
+ * @param acceptedQuantity the units that the processor has of the event; they are allotted to its facts in their order, so
+ * that they are not sent again
+ */
 export const releaseFacts = async (
   transaction: DatabaseTransactionConnection,
   meterEventId: bigint,
+  acceptedQuantity: number,
 ): Promise<void> => {
+  const sign = Math.sign(acceptedQuantity);
   await transaction.query(sql.typeAlias("void")`
+    WITH fact AS (
+      SELECT
+        id,
+        greatest(0, ${sign}::bigint * (quantity - coalesce(already_reported, 0))) AS unreported
+      FROM usage_fact
+      WHERE meter_event_id = ${meterEventId}
+    ),
+    allotted AS (
+      SELECT
+        id,
+        greatest(
+          0,
+          least(unreported, ${Math.abs(acceptedQuantity)}::bigint - (sum(unreported) OVER (ORDER BY id) - unreported))
+        )::bigint AS units
+      FROM fact
+    )
     UPDATE usage_fact
-    SET meter_event_id = NULL
-    WHERE meter_event_id = ${meterEventId}
+    SET
+      meter_event_id = NULL,
+      already_reported = nullif(coalesce(already_reported, 0) + ${sign}::bigint * allotted.units, 0)
+    FROM allotted
+    WHERE usage_fact.id = allotted.id
   `);
 };
 
@@ -245,7 +274,8 @@ export const listUnsealedUsage = (
       unsealed.oldest_second AS "oldestSecond"
     FROM (
       SELECT
-        account_id, mode, meter, count(*) AS facts, sum(quantity)::bigint AS quantity, min(second) AS oldest_second
+        account_id, mode, meter, count(*) AS facts,
+        sum(quantity - coalesce(already_reported, 0))::bigint AS quantity, min(second) AS oldest_second
       FROM usage_fact
       WHERE meter_event_id IS NULL
         AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
@@ -261,14 +291,15 @@ const unsealedQuantityRow = z.strictObject({
   quantity: z.bigint().transform(Number),
 });
 
-/** Returns the unsealed units of each stream in a half-open span of unix seconds. */
+/** Returns the units of each stream that are neither sealed nor at the processor, in a half-open span of unix seconds. */
 export const sumUnsealedUsage = (
   db: CommonQueryMethods,
   span: { readonly start: number; readonly end: number },
   accountId: string | null,
 ): Promise<readonly Readonly<z.output<typeof unsealedQuantityRow>>[]> =>
   db.any(sql.type(unsealedQuantityRow)`
-    SELECT account_id AS "accountId", mode, meter, sum(quantity)::bigint AS quantity
+    SELECT
+      account_id AS "accountId", mode, meter, sum(quantity - coalesce(already_reported, 0))::bigint AS quantity
     FROM usage_fact
     WHERE meter_event_id IS NULL
       AND second >= ${span.start}

@@ -1,4 +1,5 @@
--- What is sent to the processor: the sum of usage facts of one account, mode and meter in one second.
+-- What is sent to the processor: the sum of usage facts of one account, mode and meter in one second, minus what the
+-- processor already has of them.
 CREATE TABLE meter_event (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
@@ -8,7 +9,10 @@ CREATE TABLE meter_event (
   second bigint NOT NULL,
   -- Counts the sealings of that second, not the attempts.
   sequence integer NOT NULL,
+  -- The units to send. If the processor has only a part of them, the quantity becomes that part when the event is settled.
   quantity bigint NOT NULL,
+  -- Units of the facts that the processor already had when they were sealed. The quantity does not include them.
+  already_reported bigint NOT NULL DEFAULT 0,
   identifier text NOT NULL CONSTRAINT meter_event_identifier UNIQUE,
   processor text NOT NULL CONSTRAINT meter_event_processor CHECK (processor IN ('stripe', 'ledger')),
   -- The processor's customer when the event was sealed. A later change must not bill another customer.
@@ -26,6 +30,9 @@ CREATE TABLE meter_event (
   leased_until timestamptz,
   -- Whether an attempt may have been accepted although no response arrived.
   outcome_unknown boolean NOT NULL DEFAULT false,
+  -- Since then the processor may have another quantity under the identifier. The identifier is not sent again; the
+  -- processor's sums decide once they show everything that was sent before this time.
+  in_doubt_since timestamptz,
   last_error text,
   sealed_at timestamptz NOT NULL,
   settled_at timestamptz,
@@ -40,7 +47,8 @@ CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state IN (
 -- Operators list late deliveries by their note. Most delivered events have none.
 CREATE INDEX meter_event_delivered_with_note ON meter_event (id) WHERE state = 'delivered' AND last_error IS NOT NULL;
 
--- The outbox of billing: written in the transaction of the registration or refund. Only meter_event_id ever changes.
+-- The outbox of billing: written in the transaction of the registration or refund. Only meter_event_id and
+-- already_reported ever change.
 CREATE TABLE usage_fact (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   -- No reference: the registration's own reference is enough, and checking another would slow down each insert.
@@ -54,7 +62,9 @@ CREATE TABLE usage_fact (
     CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= 999999999999999),
   -- Unix seconds of the registration, also for a refund.
   second bigint NOT NULL,
-  meter_event_id bigint REFERENCES meter_event
+  meter_event_id bigint REFERENCES meter_event,
+  -- Units that the processor's sums have shown without the fact's current meter event; null if there are none.
+  already_reported bigint
 ) WITH (
   -- Sealed facts leave the partial index. Without frequent vacuums, every search for unsealed facts would step over them.
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05

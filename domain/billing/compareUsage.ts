@@ -10,14 +10,16 @@ export const OTHER_EVENT_IN_FLIGHT: AttemptOutcome = {
 };
 
 /**
- * Concludes from the processor's sum of a minute whether it has an event. The sums lag, so missing usage proves nothing
- * until everything sent in that minute must be in them.
+ * Concludes from the processor's sum of a minute how much of an event it has. Units that no other event explains count as
+ * this event's, up to its quantity; a surplus remains visible as drift. The sums lag, so missing usage proves nothing until
+ * everything sent in that minute must be in them.
+ * @param event its quantity, and the time after which it was not sent any more
  * @param theirs the processor's units in the event's minute
  * @param others the units delivered in that minute without the event, and when the last were delivered
  * @param usageLagMs how long the processor's sums may lag
  */
 export const compareUsage = (
-  event: { readonly quantity: number; readonly settledAt: Date | null },
+  event: { readonly quantity: number; readonly lastSentAt: Date | null },
   theirs: number,
   others: { readonly delivered: number; readonly lastDeliveredAt: Date | null },
   usageLagMs: number,
@@ -26,9 +28,11 @@ export const compareUsage = (
   const lagMsAfter = (sentAt: Date | null): number =>
     sentAt === null ? 0 : Math.max(0, sentAt.getTime() + usageLagMs - now.getTime());
   const othersLagMs = lagMsAfter(others.lastDeliveredAt);
-  const lagMs = Math.max(othersLagMs, lagMsAfter(event.settledAt));
-  if (theirs === others.delivered + event.quantity && othersLagMs === 0) {
-    return { kind: "delivered", duplicate: true };
+  const lagMs = Math.max(othersLagMs, lagMsAfter(event.lastSentAt));
+  const found = theirs - others.delivered;
+  const foundShare = found / event.quantity;
+  if (foundShare >= 1 && othersLagMs === 0) {
+    return { kind: "delivered" };
   }
   if (lagMs > 0) {
     return {
@@ -37,7 +41,10 @@ export const compareUsage = (
       afterMs: lagMs,
     };
   }
-  return theirs === others.delivered
+  if (foundShare > 0) {
+    return { kind: "partial", acceptedQuantity: found };
+  }
+  return found === 0
     ? { kind: "absent" }
     : {
         kind: "unclear",

@@ -1,4 +1,4 @@
-import { DELIVERED_LATE } from "./meterEvents.ts";
+import { DELIVERED_LATE, isFailed } from "./meterEvents.ts";
 import type { FailedState } from "./meterEvents.ts";
 import { ACCEPTED_AGE_MS } from "./usage.ts";
 import type { ProcessorName } from "./usage.ts";
@@ -10,8 +10,11 @@ import type { ProcessorName } from "./usage.ts";
 /**
  * What is known of the delivery of a meter event, from the response to an attempt or from a check of the processor's
  * sums.
- * - `delivered`: the processor has the usage; `duplicate` if it had accepted it before.
+ * - `delivered`: the processor has the usage.
+ * - `duplicate`: the processor has accepted the identifier before. It does not say for which quantity.
+ * - `conflict`: the identifier was used before for other values. That shows neither delivery nor absence.
  * - `absent`: the sums show that no earlier attempt was accepted.
+ * - `partial`: the sums show that the processor has only `acceptedQuantity` of the event's units.
  * - `retry`: the attempt failed, and a later one may succeed; `outcomeUnknown` if this one may have been accepted.
  * - `retry_new_key`: a 500 was saved under the idempotency key, so the next attempt needs another key.
  * - `rejected`: the processor will never accept this event.
@@ -20,8 +23,11 @@ import type { ProcessorName } from "./usage.ts";
  * - `unclear`: the sums fit neither delivery nor absence, or cannot be read at all.
  */
 export type AttemptOutcome =
-  | { readonly kind: "delivered"; readonly duplicate: boolean }
+  | { readonly kind: "delivered" }
+  | { readonly kind: "duplicate"; readonly reason: string }
+  | { readonly kind: "conflict"; readonly reason: string }
   | { readonly kind: "absent" }
+  | { readonly kind: "partial"; readonly acceptedQuantity: number }
   | { readonly kind: "retry"; readonly reason: string; readonly outcomeUnknown: boolean }
   | { readonly kind: "retry_new_key"; readonly reason: string }
   | { readonly kind: "rejected"; readonly reason: string }
@@ -32,7 +38,7 @@ export type AttemptOutcome =
 /** The event stays in `sending` and is attempted again later. */
 export type Delay = {
   readonly kind: "delayed";
-  readonly cause: "retry" | "misconfigured" | "leased" | "early";
+  readonly cause: "retry" | "misconfigured" | "leased" | "early" | "in_doubt";
   readonly reason: string;
   /** Null leaves the delay to the caller's backoff. */
   readonly afterMs: number | null;
@@ -41,11 +47,13 @@ export type Delay = {
   readonly newKey: boolean;
 };
 
-/** The event's final state. */
+/** The event's final state. `superseded`: its facts are sealed in a new event, under an identifier that was never used. */
 export type Settlement = {
   readonly kind: "settled";
-  readonly state: "delivered" | FailedState;
+  readonly state: "delivered" | "superseded" | FailedState;
   readonly reason: string | null;
+  /** The units that the processor has if it has only a part; the rest is sealed in a new event. Null otherwise. */
+  readonly acceptedQuantity: number | null;
   /** Whether it was delivered after the invoice of its period may have been finalized. */
   readonly isLate: boolean;
 };
@@ -67,6 +75,9 @@ const ACCEPTED_LEAD_MS = 4 * 60 * 1000;
 
 const AHEAD_DELAY_MS = 60 * 1000;
 
+/** The next attempt checks the sums and returns how long they may still lag. */
+const IN_DOUBT_DELAY_MS = 1000;
+
 /**
  * Stripe rejects a duplicate identifier for 24 hours; after that a resend could count twice. Four of these hours are a
  * reserve for clock differences and for calls in flight.
@@ -87,12 +98,15 @@ const delayed = (
   ...changes,
 });
 
-const settled = (state: Settlement["state"], reason: string | null = null): Settlement => ({
-  kind: "settled",
-  state,
-  reason,
-  isLate: false,
-});
+const settled = (
+  state: Settlement["state"],
+  reason: string | null = null,
+  acceptedQuantity: number | null = null,
+): Settlement => ({ kind: "settled", state, reason, acceptedQuantity, isLate: false });
+
+/** From now on the processor's sums decide: they must first show everything that was sent until now. */
+const inDoubt = (reason: string): Delay =>
+  delayed("in_doubt", reason, { afterMs: IN_DOUBT_DELAY_MS, outcomeUnknown: true });
 
 /** The step if another attempt holds the event's lease. */
 export const LEASED = delayed("leased", "another attempt may be in progress", {
@@ -120,26 +134,49 @@ export type SendingEvent = {
   readonly firstAttemptAt: Date | null;
   /** Whether an earlier attempt may have been accepted. */
   readonly outcomeUnknown: boolean;
+  /** Since when the processor may have another quantity under the identifier, which is then never sent again. */
+  readonly inDoubtSince: Date | null;
 };
 
-const decideBeforeSending = (
-  { processor, second, firstAttemptAt, outcomeUnknown }: SendingEvent,
-  now: Date,
-): NextStep => {
-  const acceptedAgeMs = ACCEPTED_AGE_MS[processor];
-  const ageMs = now.getTime() - second * 1000;
-  const isTooOld = acceptedAgeMs !== null && ageMs > acceptedAgeMs;
+const ageOf = ({ second }: SendingEvent, now: Date): number => now.getTime() - second * 1000;
+
+const isTooOldToSend = (event: SendingEvent, now: Date): boolean => {
+  const acceptedAgeMs = ACCEPTED_AGE_MS[event.processor];
+  return acceptedAgeMs !== null && ageOf(event, now) > acceptedAgeMs;
+};
+
+const EXPIRED = settled("expired", "older than the processor accepts");
+
+const decideBeforeSending = (event: SendingEvent, now: Date): NextStep => {
+  const { firstAttemptAt, outcomeUnknown, inDoubtSince } = event;
+  const isTooOld = isTooOldToSend(event, now);
   const attemptedLongAgo =
     firstAttemptAt !== null && now.getTime() - firstAttemptAt.getTime() > IDENTIFIER_TRUSTED_MS;
-  if (outcomeUnknown && (attemptedLongAgo || isTooOld)) {
+  if (inDoubtSince !== null || (outcomeUnknown && (attemptedLongAgo || isTooOld))) {
     return { kind: "check" };
   }
   if (isTooOld) {
-    return settled("expired", "older than the processor accepts");
+    return EXPIRED;
   }
-  return ageMs < -ACCEPTED_LEAD_MS
+  return ageOf(event, now) < -ACCEPTED_LEAD_MS
     ? delayed("early", "ahead of the processor's clock", { afterMs: AHEAD_DELAY_MS })
     : { kind: "send" };
+};
+
+/** The identifier of an event in doubt may have been used, so its usage needs a new one. */
+const decideAbsent = (event: SendingEvent, now: Date): NextStep => {
+  if (event.inDoubtSince === null) {
+    return decideBeforeSending({ ...event, outcomeUnknown: false }, now);
+  }
+  return isTooOldToSend(event, now) ? EXPIRED : settled("superseded");
+};
+
+/** The rest is sent under a new identifier. Until then no attempt under this one may become visible in the sums. */
+const decidePartial = ({ inDoubtSince }: SendingEvent, acceptedQuantity: number): NextStep => {
+  const reason = `the processor has ${acceptedQuantity} of the units`;
+  return inDoubtSince === null
+    ? inDoubt(reason)
+    : settled("delivered", `${reason}; the others are sealed anew`, acceptedQuantity);
 };
 
 /** If an earlier attempt was accepted, sealing the usage anew would bill it twice. That must be known first. */
@@ -162,10 +199,17 @@ export const decideNextStep = (
   switch (outcome?.kind) {
     case undefined:
       return decideBeforeSending(event, now);
-    case "absent":
-      return decideBeforeSending({ ...event, outcomeUnknown: false }, now);
     case "delivered":
       return settled("delivered");
+    case "duplicate":
+      // Without an earlier attempt, the identifier was used before this database lost transactions.
+      return event.outcomeUnknown ? settled("delivered") : inDoubt(outcome.reason);
+    case "conflict":
+      return inDoubt(outcome.reason);
+    case "absent":
+      return decideAbsent(event, now);
+    case "partial":
+      return decidePartial(event, outcome.acceptedQuantity);
     case "retry":
       return delayed("retry", outcome.reason, { outcomeUnknown: outcome.outcomeUnknown });
     case "retry_new_key":
@@ -186,4 +230,4 @@ export const decideNextStep = (
 export const needsAttention = (result: SendResult): boolean =>
   result.kind === "delayed"
     ? result.cause === "misconfigured"
-    : result.state !== "delivered" || result.isLate;
+    : isFailed(result.state) || result.isLate;

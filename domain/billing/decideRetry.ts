@@ -9,8 +9,19 @@ type FailedEvent = {
   readonly outcomeUnknown: boolean;
 };
 
-/** The next state of an event that is retried. `superseded`: its facts are sealed again. */
-export type RetriedState = "delivered" | "superseded";
+/**
+ * The next state of an event that is retried. `superseded`: its facts are sealed again. If the processor has only a part
+ * of it, `acceptedQuantity`, the event is delivered with that quantity, and the rest is sealed again.
+ */
+export type Retried = {
+  readonly state: "delivered" | "superseded";
+  readonly acceptedQuantity: number | null;
+};
+
+const retried = (state: Retried["state"], acceptedQuantity: number | null = null): Retried => ({
+  state,
+  acceptedQuantity,
+});
 
 /** What an operator has found out about an event whose outcome is unknown. */
 export const ASSUMED_OUTCOMES = ["delivered", "absent"] as const;
@@ -24,7 +35,7 @@ export type AssumedOutcome = (typeof ASSUMED_OUTCOMES)[number];
 export const decideRetry = (
   { id, state, outcomeUnknown }: FailedEvent,
   assumed: AssumedOutcome | null,
-): RetriedState | "check" => {
+): Retried | "check" => {
   if (!isFailed(state) && state !== "waived") {
     throw new DomainError(
       "request_invalid",
@@ -38,27 +49,27 @@ export const decideRetry = (
         `meter event ${id} is ${state}: the processor does not have it`,
       );
     }
-    return "superseded";
+    return retried("superseded");
   }
   if (assumed === null) {
     return "check";
   }
-  return assumed === "delivered" ? "delivered" : "superseded";
+  return retried(assumed === "delivered" ? "delivered" : "superseded");
 };
 
 /**
  * Decides the next state of a retried event from what the processor's sums show.
  * @throws DomainError request_invalid if they do not show whether it was delivered
  */
-export const decideRetryAfterCheck = (
-  { id }: FailedEvent,
-  checked: AttemptOutcome,
-): RetriedState => {
+export const decideRetryAfterCheck = ({ id }: FailedEvent, checked: AttemptOutcome): Retried => {
   if (checked.kind === "delivered") {
-    return "delivered";
+    return retried("delivered");
   }
   if (checked.kind === "absent") {
-    return "superseded";
+    return retried("superseded");
+  }
+  if (checked.kind === "partial") {
+    return retried("delivered", checked.acceptedQuantity);
   }
   throw new DomainError("request_invalid", `meter event ${id}: ${checked.reason}`);
 };

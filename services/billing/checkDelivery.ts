@@ -37,7 +37,14 @@ export const checkDelivery = async (
       minute,
       signal,
     );
-    const outcome = compareUsage(event, theirs, others, processor.usageLagMs, now);
+    const lastSentAt = event.settledAt ?? event.inDoubtSince;
+    const outcome = compareUsage(
+      { quantity: event.quantity, lastSentAt },
+      theirs,
+      others,
+      processor.usageLagMs,
+      now,
+    );
     return { outcome, othersVersion };
   } catch (error) {
     if (error instanceof UsageUnreadableError) {

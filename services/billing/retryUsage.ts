@@ -4,7 +4,7 @@ import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
 import { findMeterEvent, lockStream, settleFailedEvent } from "../../db/billing/meterEvents.ts";
 import { releaseFacts, releaseHeldRefunds } from "../../db/billing/usageFacts.ts";
 import { decideRetry, decideRetryAfterCheck } from "../../domain/billing/decideRetry.ts";
-import type { AssumedOutcome, RetriedState } from "../../domain/billing/decideRetry.ts";
+import type { AssumedOutcome, Retried } from "../../domain/billing/decideRetry.ts";
 import { minuteOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -19,11 +19,8 @@ type Dependencies = {
   readonly billing: Billing;
 };
 
-/** The event's next state. After a check it is valid only while the version of the minute's other events is the same. */
-type Decision = {
-  readonly state: RetriedState;
-  readonly othersVersion: string | null;
-};
+/** What the retry leads to. After a check it is valid only while the version of the minute's other events is the same. */
+type Decision = Retried & { readonly othersVersion: string | null };
 
 const decide = async (
   { db, clock, billing }: Dependencies,
@@ -32,7 +29,7 @@ const decide = async (
 ): Promise<Decision> => {
   const decision = decideRetry(event, assumed);
   if (decision !== "check") {
-    return { state: decision, othersVersion: null };
+    return { ...decision, othersVersion: null };
   }
   const processor = billing.findProcessor(event.processor, event.mode);
   if (!processor) {
@@ -45,12 +42,13 @@ const decide = async (
     now: clock.now(),
     signal: AbortSignal.timeout(CHECK_TIMEOUT_MS),
   });
-  return { state: decideRetryAfterCheck(event, outcome), othersVersion };
+  return { ...decideRetryAfterCheck(event, outcome), othersVersion };
 };
 
 /**
  * Retries the usage of a failed meter event. Its facts, and the refunds that were held because of it, are released and
- * sealed in a new event, so no identifier is ever used for two sums. Usage that the processor has is not sent again.
+ * sealed in a new event, so no identifier is ever used for two sums. Usage that the processor has is not sent again: if it
+ * has a part of the event, only the difference is sent.
  * @param assumed what an operator has found out about an outcome that the processor's sums leave unclear
  * @returns `waiting` if the facts will be sent again, `delivered` if the processor has the usage
  * @throws DomainError record_not_found if there is no such event; request_invalid if it has not failed, it is unclear
@@ -66,7 +64,7 @@ export const retryUsage = async (
   if (!event) {
     throw new DomainError("record_not_found", `there is no meter event ${meterEventId}`);
   }
-  const { state, othersVersion } = await decide(deps, event, assumed);
+  const { state, acceptedQuantity, othersVersion } = await decide(deps, event, assumed);
   return db.transaction(async (transaction) => {
     await lockStream(transaction, event);
     const current = await findMeterEvent(transaction, meterEventId);
@@ -83,14 +81,15 @@ export const retryUsage = async (
     }
     await settleFailedEvent(transaction, meterEventId, {
       state,
-      note: null,
+      acceptedQuantity,
+      note: acceptedQuantity === null ? null : `the processor had ${acceptedQuantity} units of it`,
       settledAt: clock.now(),
     });
     await releaseHeldRefunds(transaction, meterEventId);
-    if (state === "delivered") {
+    if (state === "delivered" && acceptedQuantity === null) {
       return "delivered";
     }
-    await releaseFacts(transaction, meterEventId);
+    await releaseFacts(transaction, meterEventId, acceptedQuantity ?? 0);
     return "waiting";
   });
 };

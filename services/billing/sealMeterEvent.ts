@@ -61,7 +61,7 @@ export const sealMeterEvent = (
       if (parts.length === 0) {
         return { kind: "none" };
       }
-      for (const { ids, quantity, held, second, ...billed } of parts) {
+      for (const { ids, quantity, alreadyReported, held, second, ...billed } of parts) {
         const state = stateAtSealing({ held, quantity });
         if (state === "sealed" && mustWait(billed.processor)) {
           return { kind: "stripe_missing" };
@@ -69,6 +69,7 @@ export const sealMeterEvent = (
         const event = await insertMeterEvent(transaction, stream, ids, {
           second,
           quantity,
+          alreadyReported,
           ...billed,
           state,
           sealedAt,

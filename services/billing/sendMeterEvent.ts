@@ -3,10 +3,12 @@ import { listMeterEventIdsOfEndedPeriods } from "../../db/billing/meterEventRepo
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
 import {
   beginAttempt,
+  lockStream,
   recordDelay,
   renewLease,
   settleAttempt,
 } from "../../db/billing/meterEvents.ts";
+import { releaseFacts } from "../../db/billing/usageFacts.ts";
 import {
   asLate,
   decideNextStep,
@@ -100,6 +102,26 @@ const markIfLate = async (
   return isLate ? asLate(settlement) : settlement;
 };
 
+/** Records the settlement. Facts that it does not settle are released in the same transaction. */
+const settle = async (
+  db: DatabasePool,
+  event: StoredMeterEvent,
+  settlement: Settlement,
+  settledAt: Date,
+): Promise<void> => {
+  const { state, acceptedQuantity } = settlement;
+  if (state !== "superseded" && acceptedQuantity === null) {
+    await settleAttempt(db, event, { ...settlement, settledAt });
+    return;
+  }
+  await db.transaction(async (transaction) => {
+    await lockStream(transaction, event);
+    if (await settleAttempt(transaction, event, { ...settlement, settledAt })) {
+      await releaseFacts(transaction, event.id, acceptedQuantity ?? 0);
+    }
+  });
+};
+
 /** Makes one attempt to send a sealed event. The attempt is recorded before the call, and its outcome after it. */
 export const sendMeterEvent = async (
   deps: Dependencies,
@@ -114,11 +136,12 @@ export const sendMeterEvent = async (
     return LEASED;
   }
   if (result.kind === "delayed") {
-    await recordDelay(db, event, result);
+    const inDoubtSince = result.cause === "in_doubt" ? clock.now() : null;
+    await recordDelay(db, event, { ...result, inDoubtSince });
     return result;
   }
   const settledAt = clock.now();
   const settlement = await markIfLate(db, event, result, settledAt);
-  await settleAttempt(db, event, { ...settlement, settledAt });
+  await settle(db, event, settlement, settledAt);
   return settlement;
 };

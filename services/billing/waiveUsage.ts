@@ -30,6 +30,7 @@ export const waiveUsage = (
     }
     await settleFailedEvent(transaction, meterEventId, {
       state: "waived",
+      acceptedQuantity: null,
       note: `waived: ${reason}`,
       settledAt: clock.now(),
     });

@@ -13,17 +13,19 @@ const compares = test.macro({
     t,
     {
       theirs,
+      quantity = 5,
       othersDeliveredAt = visibleIn(0),
-      settledAt = null,
+      lastSentAt = null,
     }: {
       readonly theirs: number;
+      readonly quantity?: number;
       readonly othersDeliveredAt?: Date | null;
-      readonly settledAt?: Date | null;
+      readonly lastSentAt?: Date | null;
     },
     expected: Partial<AttemptOutcome>,
   ) => {
     const outcome = compareUsage(
-      { quantity: 5, settledAt },
+      { quantity, lastSentAt },
       theirs,
       { delivered: 20, lastDeliveredAt: othersDeliveredAt },
       LAG_MS,
@@ -51,14 +53,62 @@ test(
   },
 );
 test(
-  "a sum that fits neither is unclear",
+  "an event is delivered if the processor has more than all others and this one",
+  compares,
+  { theirs: 44 },
+  { kind: "delivered" },
+);
+test(
+  "units beyond all others are a part of this event",
   compares,
   { theirs: 24 },
+  { kind: "partial", acceptedQuantity: 4 },
+);
+test(
+  "a sum below all others is unclear",
+  compares,
+  { theirs: 19 },
   {
     kind: "unclear",
     reason:
-      "the processor has 24 units in that minute, but 20 were delivered without this event's 5",
+      "the processor has 19 units in that minute, but 20 were delivered without this event's 5",
   },
+);
+test(
+  "a refund is delivered if the processor has all others and the refund",
+  compares,
+  { theirs: 15, quantity: -5 },
+  { kind: "delivered" },
+);
+test(
+  "a refund is delivered if the processor has taken back more",
+  compares,
+  { theirs: 9, quantity: -5 },
+  { kind: "delivered" },
+);
+test(
+  "units that the processor has taken back are a part of the refund",
+  compares,
+  { theirs: 18, quantity: -5 },
+  { kind: "partial", acceptedQuantity: -2 },
+);
+test(
+  "a refund is absent if the processor has exactly the others",
+  compares,
+  { theirs: 20, quantity: -5 },
+  { kind: "absent" },
+);
+test(
+  "units beyond all others show nothing about a refund",
+  compares,
+  { theirs: 21, quantity: -5 },
+  { kind: "unclear" },
+);
+test(
+  "a part proves nothing while the event's own attempt may not be visible yet",
+  compares,
+  { theirs: 24, lastSentAt: visibleIn(1) },
+  { kind: "early", afterMs: 1 },
 );
 test(
   "nothing is concluded while another event of the minute may not be visible yet",
@@ -69,7 +119,7 @@ test(
 test(
   "missing usage proves nothing while the event's own attempt may not be visible yet",
   compares,
-  { theirs: 20, settledAt: visibleIn(60_001) },
+  { theirs: 20, lastSentAt: visibleIn(60_001) },
   {
     kind: "early",
     afterMs: 60_001,
@@ -79,7 +129,7 @@ test(
 test(
   "visible usage proves the delivery although the event's own attempt was recent",
   compares,
-  { theirs: 25, settledAt: visibleIn(60_000) },
+  { theirs: 25, lastSentAt: visibleIn(60_000) },
   { kind: "delivered" },
 );
 test(

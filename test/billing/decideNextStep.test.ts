@@ -29,6 +29,7 @@ type Case = {
   /** How long ago the event was first attempted. */
   readonly attemptedMs?: number | null;
   readonly outcomeUnknown?: boolean;
+  readonly inDoubt?: boolean;
   readonly processor?: "stripe" | "ledger";
   readonly outcome?: AttemptOutcome | null;
 };
@@ -37,12 +38,14 @@ const decide = ({
   ageMs,
   attemptedMs = null,
   outcomeUnknown = false,
+  inDoubt = false,
   processor = "stripe",
   outcome = null,
 }: Case): NextStep => {
   const nowMs = SECOND * 1000 + ageMs;
   const firstAttemptAt = attemptedMs === null ? null : new Date(nowMs - attemptedMs);
-  const event = { second: SECOND, firstAttemptAt, outcomeUnknown, processor };
+  const inDoubtSince = inDoubt ? new Date(nowMs) : null;
+  const event = { second: SECOND, firstAttemptAt, outcomeUnknown, inDoubtSince, processor };
   return decideNextStep(event, outcome, new Date(nowMs));
 };
 
@@ -62,12 +65,11 @@ const delayed = (fields: Pick<Delay, "cause" | "reason"> & Partial<Delay>): Dela
   newKey: false,
   ...fields,
 });
-const settled = (state: Settlement["state"], reason: string | null = null): Settlement => ({
-  kind: "settled",
-  state,
-  reason,
-  isLate: false,
-});
+const settled = (
+  state: Settlement["state"],
+  reason: string | null = null,
+  acceptedQuantity: number | null = null,
+): Settlement => ({ kind: "settled", state, reason, acceptedQuantity, isLate: false });
 const EXPIRE = settled("expired", "older than the processor accepts");
 const WAIT = delayed({
   cause: "early",
@@ -172,6 +174,32 @@ test(
   WAIT,
 );
 
+const inDoubt = { inDoubt: true, outcomeUnknown: true, attemptedMs: 0 } as const;
+
+test("an event in doubt is checked, whatever its age", (t) => {
+  for (const ageMs of [-FURTHEST_MS - 1, 0, OLDEST_MS + 1]) {
+    t.deepEqual(decide({ ...inDoubt, ageMs }), CHECK);
+  }
+});
+test(
+  "an event in doubt that is absent is superseded, because its identifier may have been used",
+  decides,
+  { ...inDoubt, ageMs: 0, outcome: ABSENT },
+  settled("superseded"),
+);
+test(
+  "an event in doubt that is absent is expired if it is too old",
+  decides,
+  { ...inDoubt, ageMs: OLDEST_MS + 1, outcome: ABSENT },
+  EXPIRE,
+);
+test(
+  "an event in doubt is delivered with the part that the processor has",
+  decides,
+  { ...inDoubt, ageMs: 0, outcome: { kind: "partial", acceptedQuantity: 4 } },
+  settled("delivered", "the processor has 4 of the units; the others are sealed anew", 4),
+);
+
 const reason = "the reason";
 
 /** The outcomes whose step does not depend on the event's age. */
@@ -184,13 +212,40 @@ const AFTER_A_CALL: readonly {
 }[] = [
   {
     title: "an accepted event is delivered",
-    outcome: { kind: "delivered", duplicate: false },
+    outcome: { kind: "delivered" },
     expected: settled("delivered"),
   },
   {
-    title: "a duplicate is delivered",
-    outcome: { kind: "delivered", duplicate: true },
-    expected: settled("delivered"),
+    title:
+      "a duplicate is delivered if an earlier attempt may have been accepted, or else in doubt",
+    outcome: { kind: "duplicate", reason: "the reason" },
+    expected: delayed({
+      cause: "in_doubt",
+      reason: "the reason",
+      afterMs: 1000,
+      outcomeUnknown: true,
+    }),
+    expectedIfUnknown: settled("delivered"),
+  },
+  {
+    title: "an identifier that was used for other values puts the event in doubt",
+    outcome: { kind: "conflict", reason: "the reason" },
+    expected: delayed({
+      cause: "in_doubt",
+      reason: "the reason",
+      afterMs: 1000,
+      outcomeUnknown: true,
+    }),
+  },
+  {
+    title: "a part of an event that could still be accepted puts the event in doubt",
+    outcome: { kind: "partial", acceptedQuantity: 4 },
+    expected: delayed({
+      cause: "in_doubt",
+      reason: "the processor has 4 of the units",
+      afterMs: 1000,
+      outcomeUnknown: true,
+    }),
   },
   {
     title: "an event that was not accepted is sent again later",
@@ -250,6 +305,7 @@ test("without its processor an event is rejected, or blocked if an attempt may h
     second: SECOND,
     firstAttemptAt: null,
     outcomeUnknown: false,
+    inDoubtSince: null,
   };
   const why = "the event was sealed for stripe, which is not configured";
 
@@ -272,6 +328,8 @@ test("an operator is needed for wrong configurations, failed events and late del
     delayed({ cause: "early", reason }),
     LEASED,
     settled("delivered"),
+    settled("superseded"),
+    settled("delivered", reason, 4),
   ];
 
   t.deepEqual(needed.filter(needsAttention), needed);

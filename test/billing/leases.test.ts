@@ -90,9 +90,19 @@ test("an attempt can no longer change its event once another attempt has begun",
   pass(15);
   const latest = await begin();
 
-  await recordDelay(db, late, { reason: "late", outcomeUnknown: false, newKey: true });
+  await recordDelay(db, late, {
+    reason: "late",
+    outcomeUnknown: false,
+    newKey: true,
+    inDoubtSince: null,
+  });
   t.false(await renewLease(db, late, clock.now()));
-  await settleAttempt(db, late, { state: "rejected", reason: "late", settledAt: clock.now() });
+  await settleAttempt(db, late, {
+    state: "rejected",
+    reason: "late",
+    acceptedQuantity: null,
+    settledAt: clock.now(),
+  });
 
   t.like(await findUnfinishedMeterEvent(db, stream), {
     state: "sending",

@@ -13,8 +13,11 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const before = (ms: number): Date => new Date(NOW.getTime() - ms);
 
 const OUTCOMES: readonly AttemptOutcome[] = [
-  { kind: "delivered", duplicate: false },
+  { kind: "delivered" },
+  { kind: "duplicate", reason: "" },
+  { kind: "conflict", reason: "" },
   { kind: "absent" },
+  { kind: "partial", acceptedQuantity: 1 },
   { kind: "retry", reason: "", outcomeUnknown: true },
   { kind: "retry_new_key", reason: "" },
   { kind: "rejected", reason: "" },
@@ -29,18 +32,21 @@ const stateAfter = (step: NextStep): MeterEventState =>
 /** Every state that an attempt can leave an event in, for all ages and outcomes. */
 const statesAfterAttempts = (): readonly MeterEventState[] =>
   [false, true].flatMap((outcomeUnknown) =>
-    [0, 40 * DAY_MS].flatMap((ageMs) => {
-      const event = {
-        processor: "stripe" as const,
-        second: before(ageMs).getTime() / 1000,
-        firstAttemptAt: before(DAY_MS),
-        outcomeUnknown,
-      };
-      return [
-        withoutProcessor(event),
-        ...[null, ...OUTCOMES].map((outcome) => decideNextStep(event, outcome, NOW)),
-      ].map(stateAfter);
-    }),
+    [null, NOW].flatMap((inDoubtSince) =>
+      [0, 40 * DAY_MS].flatMap((ageMs) => {
+        const event = {
+          processor: "stripe" as const,
+          second: before(ageMs).getTime() / 1000,
+          firstAttemptAt: before(DAY_MS),
+          outcomeUnknown,
+          inDoubtSince,
+        };
+        return [
+          withoutProcessor(event),
+          ...[null, ...OUTCOMES].map((outcome) => decideNextStep(event, outcome, NOW)),
+        ].map(stateAfter);
+      }),
+    ),
   );
 
 /** Returns what `decide` decides, or nothing if it refuses to. */
@@ -67,7 +73,8 @@ const statesAfterRetry = (state: MeterEventState): readonly MeterEventState[] =>
               unlessRefused(() => decideRetryAfterCheck(event, outcome)),
             )
           : [decision],
-      );
+      )
+      .map(({ state: next }) => next);
   });
 
 const transitionsOfTheCode = (): ReadonlySet<string> =>

@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { insertLedgerUsage, sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
+import { recordLedgerUsage, sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { BillingProcessor } from "../processor.ts";
 
@@ -15,7 +15,7 @@ export const createLedgerProcessor = ({
   prepare: () => Promise.resolve(),
   send: async ({ identifier, customer, meter, quantity, second }) => {
     const { accountId } = customer;
-    const isNew = await insertLedgerUsage(db, {
+    const recorded = await recordLedgerUsage(db, {
       accountId,
       mode,
       meter,
@@ -23,7 +23,9 @@ export const createLedgerProcessor = ({
       second,
       quantity,
     });
-    return { kind: "delivered", duplicate: !isNew };
+    return recorded === quantity
+      ? { kind: "delivered" }
+      : { kind: "conflict", reason: `${identifier} is recorded with ${recorded} units` };
   },
   usageLagMs: 0,
   sumUsage: ({ accountId }, meter, span) => sumLedgerUsage(db, { accountId, mode, meter }, span),

@@ -32,7 +32,7 @@ const outcomeOfInvalidRequest = (
   reason: string,
 ): AttemptOutcome => {
   if (code === "duplicate_meter_event" || ALREADY_EXISTS.test(message)) {
-    return { kind: "delivered", duplicate: true };
+    return { kind: "duplicate", reason };
   }
   if (code === "timestamp_in_future") {
     // Our clock is ahead of Stripe's.
@@ -66,6 +66,9 @@ export const outcomeOfError = (error: unknown): AttemptOutcome => {
   switch (error.type) {
     case "StripeInvalidRequestError":
       return outcomeOfInvalidRequest(error, reason);
+    case "StripeIdempotencyError":
+      // Another request was made with the key. It may have been accepted with another quantity.
+      return { kind: "conflict", reason };
     case "StripeConnectionError":
       return retry(true);
     case "StripeRateLimitError":

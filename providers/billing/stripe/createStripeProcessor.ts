@@ -87,7 +87,7 @@ export const createStripeProcessor = ({
       );
       // A proxy between us and Stripe may respond with a 200 of its own.
       return response.identifier === identifier
-        ? { kind: "delivered", duplicate: false }
+        ? { kind: "delivered" }
         : { kind: "retry", reason: "The response is not our meter event.", outcomeUnknown: true };
     } catch (error) {
       const outcome = outcomeOfError(error);

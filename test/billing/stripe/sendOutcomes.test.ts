@@ -38,22 +38,22 @@ test("a 404 is a rejection", hasOutcome, respond(404, error({ code: "resource_mi
   kind: "rejected",
 });
 test(
-  "a 400 with the message for a known identifier means delivered",
+  "a 400 with the message for a known identifier is a duplicate",
   hasOutcome,
   respond(400, error({ message: "An event already exists with identifier x." })),
-  { kind: "delivered", duplicate: true },
+  { kind: "duplicate" },
 );
 test(
-  "a 400 with the duplicate code means delivered",
+  "a 400 with the duplicate code is a duplicate",
   hasOutcome,
   respond(400, error({ code: "duplicate_meter_event" })),
-  { kind: "delivered", duplicate: true },
+  { kind: "duplicate" },
 );
 test(
-  "an idempotency error is a rejection",
+  "an idempotency error is a conflict",
   hasOutcome,
   respond(400, error({ type: "idempotency_error" })),
-  { kind: "rejected" },
+  { kind: "conflict" },
 );
 test("a 401 is a misconfiguration", hasOutcome, respond(401, error({})), {
   kind: "misconfigured",
@@ -174,7 +174,7 @@ test("another event with a used identifier is a rejection", async (t) => {
   const used = event();
   await processor.send(used, never);
 
-  t.is((await processor.send({ ...used, quantity: 4 }, never)).kind, "rejected");
+  t.is((await processor.send({ ...used, quantity: 4 }, never)).kind, "conflict");
   t.is(billed(), 3);
 });
 
