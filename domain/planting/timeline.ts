@@ -108,7 +108,8 @@ const plantedOf = ({ planted, verified }: ReachedStages): Reached<PlantedEvidenc
   };
 };
 
-const SHAPES = {
+/** The milestones of each timeline: four events, or three steps. */
+const MILESTONES = {
   allocations: ["registered", "funds_distributed", "allocated", "planted"],
   sessions: ["registered", "funds_distributed", "planted_and_verified"],
 } as const satisfies Record<TimelineShape, readonly MilestoneEvent[]>;
@@ -157,7 +158,7 @@ export const buildTreeEvidence = (facts: EvidenceFacts): TreeEvidence => {
       null,
     session: reached.verified?.evidence ?? null,
     isNeverOrdered: registration.isRefunded && !order,
-    timeline: SHAPES[facts.shape].map((event) => milestoneOf(event, facts)),
+    timeline: MILESTONES[facts.shape].map((event) => milestoneOf(event, facts)),
   };
 };
 
