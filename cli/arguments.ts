@@ -68,7 +68,7 @@ export const parseUrl = parserOf(
 export const parseReason = parserOf(z.string().trim().min(1).max(500), "1 to 500 characters");
 
 /** Parses a time, or a date as its start in UTC. */
-export const parseInstant = parserOf(
+export const parseTimestamp = parserOf(
   z.union([z.iso.datetime({ offset: true }), z.iso.date()]).transform((given) => new Date(given)),
   "a date in UTC (2025-06-01) or a time (2025-06-01T12:00:00Z)",
 );

@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import { Option } from "commander";
 import { ASSUMED_OUTCOMES } from "../../../domain/billing/decideRetry.ts";
 import { USAGE_STATES } from "../../../domain/billing/meterEvents.ts";
-import { parseId, parseInstant, parseLimit, parseReason } from "../../arguments.ts";
+import { parseId, parseTimestamp, parseLimit, parseReason } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import type { ListOptions } from "./listUsage.ts";
 import { listUsage } from "./listUsage.ts";
@@ -89,8 +89,8 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .command("reconcile")
     .description("Compare the processor's usage with what was delivered; corrects nothing")
     .option("--org <id>", "organization", parseId)
-    .option("--from <time>", "first minute (default: 35 days before the end)", parseInstant)
-    .option("--to <time>", "end, exclusive (default: 15 minutes ago)", parseInstant)
+    .option("--from <time>", "first minute (default: 35 days before the end)", parseTimestamp)
+    .option("--to <time>", "end, exclusive (default: 15 minutes ago)", parseTimestamp)
     .option("--json", "JSON output")
     .action((options: ReconcileOptions) => reconcile(context, options));
 };

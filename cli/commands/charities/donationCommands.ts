@@ -1,8 +1,8 @@
 import type { Command } from "commander";
 import { parseId, parseLimit, parseMode } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
-import type { ListOptions } from "./listDonations.ts";
-import { listOrgDonations } from "./listDonations.ts";
+import type { ListOptions } from "./listOrgDonations.ts";
+import { listOrgDonations } from "./listOrgDonations.ts";
 import { showDonation } from "./showDonation.ts";
 
 export const addDonationCommands = (program: Command, context: Context): void => {

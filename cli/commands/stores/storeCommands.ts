@@ -15,22 +15,22 @@ import {
   parseSwitch,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
-import type { AdjustOptions } from "./adjust.ts";
-import { adjust } from "./adjust.ts";
-import type { CreateOptions } from "./create.ts";
-import { create } from "./create.ts";
+import type { AdjustOptions } from "./adjustStore.ts";
+import { adjustStore } from "./adjustStore.ts";
+import type { CreateOptions } from "./createStore.ts";
+import { createStore } from "./createStore.ts";
 import { parseAdjustment, parseDollars, parseTopUpAmount } from "./dollars.ts";
-import { list } from "./list.ts";
+import { listStores } from "./listStores.ts";
 import type { LedgerOptions } from "./listLedger.ts";
 import { listLedger } from "./listLedger.ts";
-import { reinstall } from "./reinstall.ts";
-import { show } from "./show.ts";
+import { reinstallStore } from "./reinstallStore.ts";
+import { showStore } from "./showStore.ts";
 import { showBalance } from "./showBalance.ts";
-import type { TopUpOptions } from "./topUp.ts";
-import { topUp } from "./topUp.ts";
-import { uninstall } from "./uninstall.ts";
-import type { UpdateOptions } from "./update.ts";
-import { update } from "./update.ts";
+import type { TopUpOptions } from "./topUpStore.ts";
+import { topUpStore } from "./topUpStore.ts";
+import { uninstallStore } from "./uninstallStore.ts";
+import type { UpdateOptions } from "./updateStore.ts";
+import { updateStore } from "./updateStore.ts";
 
 type JsonOption = { readonly json?: true };
 
@@ -84,18 +84,18 @@ const addSettingCommands = (store: Command, context: Context): void => {
     .addOption(dollars("--bottle-price <dollars>", BOTTLE_PRICE, DEFAULT_BOTTLE_CENTS))
     .addOption(dollars("--low-balance <dollars>", LOW_BALANCE, 0))
     .option("--json", "JSON output")
-    .action((options: CreateOptions) => create(context, options));
+    .action((options: CreateOptions) => createStore(context, options));
   store
     .command("list")
     .description("List all stores")
     .option("--json", "JSON output")
-    .action((options: JsonOption) => list(context, options));
+    .action((options: JsonOption) => listStores(context, options));
   store
     .command("show")
     .description("Show a store's settings and the prefixes of its keys")
     .argument("<store>", STORE)
     .option("--json", "JSON output")
-    .action((named: string, options: JsonOption) => show(context, named, options));
+    .action((named: string, options: JsonOption) => showStore(context, named, options));
   store
     .command("update")
     .description("Change a store's settings; prices apply from now on")
@@ -114,19 +114,19 @@ const addSettingCommands = (store: Command, context: Context): void => {
       parseProvider,
     )
     .option("--json", "JSON output")
-    .action((named: string, options: UpdateOptions) => update(context, named, options));
+    .action((named: string, options: UpdateOptions) => updateStore(context, named, options));
   store
     .command("uninstall")
     .description("Uninstall a store: its keys are rejected within 5 seconds, its records remain")
     .argument("<store>", STORE)
     .option("--json", "JSON output")
-    .action((named: string, options: JsonOption) => uninstall(context, named, options));
+    .action((named: string, options: JsonOption) => uninstallStore(context, named, options));
   store
     .command("reinstall")
     .description("Reinstall an uninstalled store with its keys and its balance")
     .argument("<store>", STORE)
     .option("--json", "JSON output")
-    .action((named: string, options: JsonOption) => reinstall(context, named, options));
+    .action((named: string, options: JsonOption) => reinstallStore(context, named, options));
 };
 
 const addBalanceCommands = (store: Command, context: Context): void => {
@@ -142,7 +142,7 @@ const addBalanceCommands = (store: Command, context: Context): void => {
     )
     .option("--note <text>", "note to store with the ledger entry", parseNote)
     .option("--json", "JSON output")
-    .action((named: string, options: TopUpOptions) => topUp(context, named, options));
+    .action((named: string, options: TopUpOptions) => topUpStore(context, named, options));
   store
     .command("adjust")
     .description("Correct a store's balance, for example after a mistaken top-up")
@@ -154,7 +154,7 @@ const addBalanceCommands = (store: Command, context: Context): void => {
     )
     .requiredOption("--reason <text>", "reason to store with the ledger entry", parseReason)
     .option("--json", "JSON output")
-    .action((named: string, options: AdjustOptions) => adjust(context, named, options));
+    .action((named: string, options: AdjustOptions) => adjustStore(context, named, options));
   store
     .command("balance")
     .description("Show a store's balance")

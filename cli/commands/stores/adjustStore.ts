@@ -10,7 +10,7 @@ export type AdjustOptions = {
   readonly json?: true;
 };
 
-export const adjust = async (
+export const adjustStore = async (
   { io, connections, clock }: Context,
   idOrDomain: string,
   { amount, reason, json }: AdjustOptions,

@@ -5,7 +5,7 @@ import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 import { presentStore, printStore } from "./presentStore.ts";
 
-export const show = async (
+export const showStore = async (
   { io, connections }: Context,
   idOrDomain: string,
   { json }: { readonly json?: true },

@@ -1,4 +1,4 @@
-import { createStore } from "../../../services/stores/createStore.ts";
+import { createStore as create } from "../../../services/stores/createStore.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { printJson, printRecord } from "../../output/print.ts";
@@ -13,11 +13,11 @@ export type CreateOptions = {
   readonly json?: true;
 };
 
-export const create = async (
+export const createStore = async (
   { io, connections, clock }: Context,
   options: CreateOptions,
 ): Promise<void> => {
-  const { id, domain, apiKeyProd, apiKeyTest } = await createStore(
+  const { id, domain, apiKeyProd, apiKeyTest } = await create(
     { db: await connections.database(), clock },
     {
       domain: options.domain,

@@ -1,5 +1,5 @@
 import type { CharityProviderName } from "../../../domain/charities/charities.ts";
-import { updateStore } from "../../../services/stores/updateStore.ts";
+import { updateStore as update } from "../../../services/stores/updateStore.ts";
 import { NONE } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
@@ -19,7 +19,7 @@ export type UpdateOptions = {
   readonly json?: true;
 };
 
-export const update = async (
+export const updateStore = async (
   { io, connections }: Context,
   idOrDomain: string,
   { json, org, userId, treePrice, bottlePrice, lowBalance, ...rest }: UpdateOptions,
@@ -37,5 +37,5 @@ export const update = async (
   }
   const db = await connections.database();
   const { id } = await findNamedStore(db, idOrDomain);
-  printStore(io, await updateStore({ db }, id, changes), { json });
+  printStore(io, await update({ db }, id, changes), { json });
 };

@@ -1,14 +1,14 @@
-import { listStores } from "../../../db/stores/stores.ts";
+import { listStores as list } from "../../../db/stores/stores.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { presentStore } from "./presentStore.ts";
 
-export const list = async (
+export const listStores = async (
   { io, connections }: Context,
   { json }: { readonly json?: true },
 ): Promise<void> => {
-  const stores = await listStores(await connections.database());
+  const stores = await list(await connections.database());
   if (json) {
     printJson(io, stores.map(presentStore));
     return;

@@ -1,4 +1,4 @@
-import { topUpStore } from "../../../services/stores/topUpStore.ts";
+import { topUpStore as topUp } from "../../../services/stores/topUpStore.ts";
 import type { Context } from "../../context.ts";
 import { printJson } from "../../output/print.ts";
 import { describeDollars } from "./dollars.ts";
@@ -11,14 +11,14 @@ export type TopUpOptions = {
   readonly json?: true;
 };
 
-export const topUp = async (
+export const topUpStore = async (
   { io, connections, clock }: Context,
   idOrDomain: string,
   { amount, reference, note = "", json }: TopUpOptions,
 ): Promise<void> => {
   const db = await connections.database();
   const { id, domain } = await findNamedStore(db, idOrDomain);
-  const { balanceCents, replayed } = await topUpStore(
+  const { balanceCents, replayed } = await topUp(
     { db, clock },
     { storeId: id, amountCents: amount, reference: reference ?? null, note },
   );

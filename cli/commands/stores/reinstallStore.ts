@@ -3,7 +3,7 @@ import type { Context } from "../../context.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 import { printStore } from "./presentStore.ts";
 
-export const reinstall = async (
+export const reinstallStore = async (
   { io, connections }: Context,
   idOrDomain: string,
   { json }: { readonly json?: true },
