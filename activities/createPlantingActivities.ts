@@ -8,7 +8,7 @@ import { placePlantingOrder, pollPlantingOrder } from "../services/planting/poll
 import {
   findPlantingOrdersToStart,
   recordPlantingOrdersStarted,
-} from "../services/planting/startPlantingOrders.ts";
+} from "../services/planting/findPlantingOrdersToStart.ts";
 import { asNonRetryable } from "./asNonRetryable.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 

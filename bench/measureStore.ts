@@ -1,7 +1,7 @@
 import { openPool } from "../db/pool.ts";
 import { systemClock } from "../domain/clock.ts";
 import { createStore } from "../services/stores/createStore.ts";
-import { topUpStore } from "../services/stores/topUpStore.ts";
+import { topUpStore } from "../services/stores/balance/topUpStore.ts";
 import type { RegistrationSizes } from "./measureRegistrations.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";

@@ -13,17 +13,17 @@ import { createDemoOrganization } from "./createDemoOrganization.ts";
 import { lockFolder } from "./lockFolder.ts";
 import type { StartContext } from "./managedProcess.ts";
 import { requireFreePort } from "./requireFreePort.ts";
-import { startPostgres } from "./startPostgres.ts";
+import { startPostgres } from "./postgres/startPostgres.ts";
 import { identifyProcess } from "./processIdentity.ts";
 import { errorDetails } from "./errorDetails.ts";
 import { startRole } from "./startRole.ts";
 import type { Role, RunningRole } from "./startRole.ts";
 import { removeRunFile, writeRunFile } from "./runFile.ts";
-import { createSupervisor, stopLeftovers } from "./supervisor.ts";
-import type { Supervisor } from "./supervisor.ts";
-import { findTemporalCli } from "./temporalCli.ts";
-import type { TemporalCli } from "./temporalCli.ts";
-import { startTemporalServer, TEMPORAL_HOST } from "./startTemporalServer.ts";
+import { createSupervisor, stopLeftovers } from "./createSupervisor.ts";
+import type { Supervisor } from "./createSupervisor.ts";
+import { findTemporalCli } from "./temporal/findTemporalCli.ts";
+import type { TemporalCli } from "./temporal/findTemporalCli.ts";
+import { startTemporalServer, TEMPORAL_HOST } from "./temporal/startTemporalServer.ts";
 
 const run = promisify(execFile);
 

@@ -8,10 +8,10 @@ import { z } from "zod";
 import { buildChildEnvironment } from "../../config/config.ts";
 import { migrate } from "../../db/migrate.ts";
 import { manageProcess } from "../../embedded/managedProcess.ts";
-import { startPostgres } from "../../embedded/startPostgres.ts";
-import { createSupervisor } from "../../embedded/supervisor.ts";
-import { findTemporalCli } from "../../embedded/temporalCli.ts";
-import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
+import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
+import { createSupervisor } from "../../embedded/createSupervisor.ts";
+import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
+import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
 
 /** A running API, worker or echo server. */
 export type Program = {

@@ -4,10 +4,10 @@ import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import test from "ava";
 import { Client } from "pg";
-import { startPostgres } from "../../embedded/startPostgres.ts";
-import type { EmbeddedPostgres } from "../../embedded/startPostgres.ts";
+import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
+import type { EmbeddedPostgres } from "../../embedded/postgres/startPostgres.ts";
 import { isRunning } from "../../embedded/processIdentity.ts";
-import { createSupervisor } from "../../embedded/supervisor.ts";
+import { createSupervisor } from "../../embedded/createSupervisor.ts";
 
 const makeFolder = async (t: ExecutionContext): Promise<string> => {
   const folder = await mkdtemp(join(tmpdir(), "impact-postgres-"));

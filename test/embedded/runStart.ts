@@ -11,7 +11,7 @@ import { isRunning } from "../../embedded/processIdentity.ts";
 import type { ProcessIdentity } from "../../embedded/processIdentity.ts";
 import { readRunFile } from "../../embedded/runFile.ts";
 import type { RunFile } from "../../embedded/runFile.ts";
-import { stopLeftovers } from "../../embedded/supervisor.ts";
+import { stopLeftovers } from "../../embedded/createSupervisor.ts";
 
 export const START = fileURLToPath(new URL("../../embedded/main.ts", import.meta.url));
 

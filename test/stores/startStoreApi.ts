@@ -16,7 +16,7 @@ import { createStoreAuthenticator } from "../../services/stores/createStoreAuthe
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../../services/stores/createStoreRegistrationWriter.ts";
 import type { StoreRegistrationWriter } from "../../services/stores/createStoreRegistrationWriter.ts";
-import { topUpStore } from "../../services/stores/topUpStore.ts";
+import { topUpStore } from "../../services/stores/balance/topUpStore.ts";
 import { createResponseChecker, parseBody } from "../api/responseChecker.ts";
 import { CATALOGUE_ONLY } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";

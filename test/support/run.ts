@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { lockFolder } from "../../embedded/lockFolder.ts";
 import type { StartContext } from "../../embedded/managedProcess.ts";
-import { startPostgres } from "../../embedded/startPostgres.ts";
+import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
 import { StartupError } from "../../program/startupError.ts";
-import { createSupervisor, stopLeftovers } from "../../embedded/supervisor.ts";
-import { findTemporalCli } from "../../embedded/temporalCli.ts";
-import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
+import { createSupervisor, stopLeftovers } from "../../embedded/createSupervisor.ts";
+import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
+import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
 
 /*
  * npm test: runs ava with a PostgreSQL and a Temporal server that live as long as the run. If TEST_DATABASE_URL or

@@ -13,9 +13,9 @@ import type { DonationActivities } from "../../activities/createDonationActiviti
 import type { PlantingActivities } from "../../activities/createPlantingActivities.ts";
 import type { CharityValidation } from "../../domain/charities/charities.ts";
 import type { StreamReport } from "../../services/billing/reconcileUsage.ts";
-import { createSupervisor } from "../../embedded/supervisor.ts";
-import { findTemporalCli } from "../../embedded/temporalCli.ts";
-import { startTemporalServer } from "../../embedded/startTemporalServer.ts";
+import { createSupervisor } from "../../embedded/createSupervisor.ts";
+import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
+import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
 import { bundleWorkflows } from "../../worker/runWorker.ts";
 import { factsRecordedSignal, plantingOrder } from "../../workflows/plantingOrder.ts";
 import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";

@@ -1,4 +1,4 @@
-import { adjustBalance } from "../../../services/stores/adjustBalance.ts";
+import { adjustBalance } from "../../../services/stores/balance/adjustBalance.ts";
 import type { Context } from "../../context.ts";
 import { printJson } from "../../output/print.ts";
 import { describeDollars } from "./dollars.ts";

@@ -1,4 +1,4 @@
-import { topUpStore as topUp } from "../../../services/stores/topUpStore.ts";
+import { topUpStore as topUp } from "../../../services/stores/balance/topUpStore.ts";
 import type { Context } from "../../context.ts";
 import { printJson } from "../../output/print.ts";
 import { describeDollars } from "./dollars.ts";

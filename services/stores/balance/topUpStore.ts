@@ -1,8 +1,8 @@
 import type { DatabasePool } from "slonik";
-import { findBalanceEntryByReference, lockBalances } from "../../db/stores/balances.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
-import { formatCents } from "../../domain/money.ts";
+import { findBalanceEntryByReference, lockBalances } from "../../../db/stores/balances.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { formatCents } from "../../../domain/money.ts";
 import { addToBalance } from "./addToBalance.ts";
 
 export type ToppedUp = {

@@ -1,7 +1,7 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { insertBalanceEntries } from "../../db/stores/balances.ts";
-import { DomainError } from "../../domain/errors.ts";
-import { formatCents } from "../../domain/money.ts";
+import { insertBalanceEntries } from "../../../db/stores/balances.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { formatCents } from "../../../domain/money.ts";
 
 /**
  * Adds an operator's entry to the ledger of a store whose balance is locked.

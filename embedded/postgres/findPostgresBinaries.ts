@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
-import { StartupError } from "../program/startupError.ts";
+import { StartupError } from "../../program/startupError.ts";
 
 /** The user that runs PostgreSQL if it cannot be the current one. */
 export type ServerUser = { readonly uid: number; readonly gid: number };

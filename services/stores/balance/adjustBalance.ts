@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
-import { lockBalances } from "../../db/stores/balances.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
+import { lockBalances } from "../../../db/stores/balances.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
 import { addToBalance } from "./addToBalance.ts";
 
 /**

@@ -3,9 +3,9 @@ import { chmod, mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { StartupError } from "../program/startupError.ts";
-import type { StartContext } from "./managedProcess.ts";
-import { errorDetails } from "./errorDetails.ts";
+import { StartupError } from "../../program/startupError.ts";
+import type { StartContext } from "../managedProcess.ts";
+import { errorDetails } from "../errorDetails.ts";
 
 /** A Temporal CLI on this machine, with the versions that it reports. */
 export type TemporalCli = {
@@ -148,7 +148,7 @@ export const findTemporalCli = async ({
   }
 
   const platform = `${process.platform}-${process.arch}`;
-  const cache = fileURLToPath(new URL("../.bin/", import.meta.url));
+  const cache = fileURLToPath(new URL("../../.bin/", import.meta.url));
   const target = join(cache, `temporal-${PINNED_VERSION}-${platform}`);
   const cached = await describeCli(target);
   if (cached !== null) {

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import test from "ava";
-import { findTemporalCli, downloadTemporalCli } from "../../embedded/temporalCli.ts";
+import { findTemporalCli, downloadTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { StartupError } from "../../program/startupError.ts";
 
 const makeFolder = async (t: ExecutionContext): Promise<string> => {
