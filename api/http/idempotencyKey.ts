@@ -37,7 +37,7 @@ export const hasIdempotencyKeyField = (body: Endpoint["schemas"]["body"]): boole
   body instanceof z.ZodObject && FIELD in body.shape;
 
 /**
- * Returns the body with the header's key in its field. An empty field counts as absent.
+ * Returns the body with the header's key in its field. An empty field or null counts as absent.
  * @throws DomainError request_invalid if header and field differ
  */
 export const withHeaderKey = (ctx: ApiContext, body: unknown): unknown => {
@@ -46,7 +46,7 @@ export const withHeaderKey = (ctx: ApiContext, body: unknown): unknown => {
     return body;
   }
   const given: unknown = FIELD in body ? body[FIELD] : undefined;
-  if (given === undefined || given === "") {
+  if (given === undefined || given === null || given === "") {
     return { ...body, [FIELD]: key };
   }
   if (typeof given === "string" && given !== key) {

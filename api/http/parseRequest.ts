@@ -3,12 +3,27 @@ import { z } from "zod";
 import { describeIssues } from "../../domain/describeIssues.ts";
 import { DomainError } from "../../domain/errors.ts";
 
-/** A body with these fields and no others. */
+/** Reads null in an optional field as an absent field. */
+const nullAsAbsent = (field: z.core.$ZodType): z.core.$ZodType =>
+  field instanceof z.ZodOptional
+    ? field
+        .nullable()
+        .transform((given: unknown) => given ?? undefined)
+        .optional()
+    : field;
+
+/** A body with these fields and no others. Null means that an optional field is not given. */
 export const bodyObject = <Shape extends z.ZodRawShape>(shape: Shape) =>
-  z.strictObject(shape, {
-    error: (issue) =>
-      issue.code === "invalid_type" ? "the body must be a JSON object" : undefined,
-  });
+  z.strictObject(
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the fields' outputs stay the same.
+    Object.fromEntries(
+      Object.entries(shape).map(([name, field]) => [name, nullAsAbsent(field)]),
+    ) as Shape,
+    {
+      error: (issue) =>
+        issue.code === "invalid_type" ? "the body must be a JSON object" : undefined,
+    },
+  );
 
 /** Query parameters: each at most once, no others. */
 export const queryObject = <Shape extends z.ZodRawShape>(shape: Shape) => z.strictObject(shape);

@@ -26,6 +26,20 @@ export type DocumentInfo = {
 
 const COMPONENTS = "#/components/schemas/";
 
+/** Writes an alternative of a type and null as one schema: `{"type": ["string", "null"]}`. */
+const mergeNull = (schema: z.core.JSONSchema.BaseSchema): void => {
+  const [given, alternative, ...rest] = schema.anyOf ?? [];
+  if (
+    given !== undefined &&
+    given.type !== undefined &&
+    alternative?.type === "null" &&
+    rest.length === 0
+  ) {
+    delete schema.anyOf;
+    Object.assign(schema, given, { type: [given.type, "null"] });
+  }
+};
+
 const toJsonSchema = (schema: z.ZodType, io: "input" | "output"): Json => {
   const json = z.toJSONSchema(schema, {
     io,
@@ -34,6 +48,7 @@ const toJsonSchema = (schema: z.ZodType, io: "input" | "output"): Json => {
       if (jsonSchema.format !== undefined) {
         delete jsonSchema.pattern;
       }
+      mergeNull(jsonSchema);
     },
   });
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what JSON.stringify wrote of an object is one.

@@ -57,7 +57,9 @@ const checkFeature = async (
 
 /** Returns a hash of the parsed fields, whatever their order and however they were written. */
 const hashRequest = (body: object): string => {
-  const fields = Object.entries(body).toSorted(([one], [two]) => (one < two ? -1 : 1));
+  const fields = Object.entries(body)
+    .filter(([, value]) => value !== undefined)
+    .toSorted(([one], [two]) => (one < two ? -1 : 1));
   return hash("sha256", JSON.stringify(fields), "hex");
 };
 

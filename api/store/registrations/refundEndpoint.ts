@@ -21,14 +21,18 @@ const body = bodyObject({
     error: ({ input }) => (input === undefined ? "required" : `must be one of ${TYPES.join(", ")}`),
   }),
   quantity: count().meta({ description: "Trees, bottles or donations.", examples: [1] }),
-  customer_name: notEmpty(orderFields.customer_name),
-  customer_email: notEmpty(orderFields.customer_email),
-  customer_id: notEmpty(orderFields.customer_id),
-  order_id: notEmpty(orderFields.order_id),
   reason: text(1000)
     .optional()
     .meta({ description: "Stored with the refund.", examples: ["order cancelled"] }),
-}).meta({ id: "NewStoreRefund" });
+})
+  // Not among the fields above, where null means that a field is not given.
+  .extend({
+    customer_name: notEmpty(orderFields.customer_name),
+    customer_email: notEmpty(orderFields.customer_email),
+    customer_id: notEmpty(orderFields.customer_id),
+    order_id: notEmpty(orderFields.order_id),
+  })
+  .meta({ id: "NewStoreRefund" });
 
 const response = z
   .strictObject({
