@@ -18,20 +18,9 @@ export const dollarsToCents = (dollars: number): number | null => {
 /** Returns the amount in dollars, exact to the cent. */
 export const centsToDollars = (cents: number): number => cents / 100;
 
-/** Returns the sign, the whole dollars and the two digits of the cents. */
-const digitsOf = (cents: number): readonly [string, string, string] => {
-  const digits = String(Math.abs(cents)).padStart(3, "0");
-  return [cents < 0 ? "-" : "", digits.slice(0, -2), digits.slice(-2)];
-};
-
-/** Formats an amount with its currency: `1234.50 USD`. */
+/** Formats an amount with its currency: `$1,234.50`, `-$5.00`. */
 export const formatCents = (cents: number): string => {
-  const [sign, whole, fraction] = digitsOf(cents);
-  return `${sign}${whole}.${fraction} USD`;
-};
-
-/** Formats an amount without its currency: `1,234.50`. */
-export const formatDollars = (cents: number): string => {
-  const [sign, whole, fraction] = digitsOf(cents);
-  return `${sign}${Number(whole).toLocaleString("en-US")}.${fraction}`;
+  const digits = String(Math.abs(cents)).padStart(3, "0");
+  const dollars = Number(digits.slice(0, -2)).toLocaleString("en-US");
+  return `${cents < 0 ? "-" : ""}$${dollars}.${digits.slice(-2)}`;
 };

@@ -15,7 +15,7 @@ export const PARAMETER_ERROR: ErrorResponse = {
 
 export const QUEUE_ERROR: ErrorResponse = {
   code: "queue_full",
-  when: "More is waiting to be written than the database keeps up with; nothing was recorded. Try again.",
+  when: "Too many registrations are waiting; nothing was recorded. Try again.",
   example: "too many registrations are waiting, try again",
   headers: { "Retry-After": "Seconds to wait." },
 };

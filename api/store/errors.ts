@@ -70,7 +70,7 @@ export const KEY_ERROR: ErrorResponse = {
 export const BUDGET_ERROR: ErrorResponse = {
   code: "balance_insufficient",
   when: "The balance does not cover the cost; nothing was recorded.",
-  example: "top-up balance exhausted: 5.00 USD needed, 1.20 USD left",
+  example: "top-up balance exhausted: $5.00 needed, $1.20 left",
 };
 
 export const QUERY_ERROR: ErrorResponse = {

@@ -6,7 +6,7 @@ import { MODES } from "../../domain/accounts/accounts.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { DonationTotals } from "../../domain/charities/donations.ts";
-import { formatDollars } from "../../domain/money.ts";
+import { formatCents } from "../../domain/money.ts";
 import { formatTime } from "./formatTable.ts";
 
 /** An organization's donations in one mode, and its donation subscription. */
@@ -42,7 +42,7 @@ export const presentDonationSummaries = (summaries: readonly DonationSummary[]) 
     },
   }));
 
-export const DONATION_HEADINGS = ["mode", "donations", "USD", "donation subscription"];
+export const DONATION_HEADINGS = ["mode", "donations", "amount", "donation subscription"];
 
 const describeSubscription = (subscription: DonationSubscription | null): string => {
   if (subscription === null) {
@@ -59,6 +59,6 @@ export const donationRows = (summaries: readonly DonationSummary[]) =>
   summaries.map(({ mode, totals, subscription }) => [
     mode,
     totals.count,
-    formatDollars(totals.amountCents),
+    formatCents(totals.amountCents),
     describeSubscription(subscription),
   ]);

@@ -196,7 +196,7 @@ test("a key is issued to exactly one organization or store", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const { id } = await createTestOrganization(t.context.db);
   for (const [account, error] of [
-    [[], /Give --org or --store/u],
+    [[], /Pass --org or --store/u],
     [["--org", id, "--store", "demo.example"], /cannot be used with option/u],
   ] as const) {
     const run = await runImpact(["key", "issue", ...account, "--mode", "live"], { env });

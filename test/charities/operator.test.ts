@@ -9,7 +9,7 @@ test("the command line shows an organization's donations, subscription and provi
   const { call, live, accountId } = await startDonationApi(t);
   const env = { DATABASE_URL: t.context.databaseUrl };
   const run = (...args: readonly string[]) => runImpact(args, { env });
-  t.regex((await run("org", "show", accountId)).stdout, /live +0 +0\.00 +none/u);
+  t.regex((await run("org", "show", accountId)).stdout, /live +0 +\$0\.00 +none/u);
 
   await call("POST", "/charities/subscribe", { key: live });
   const { body } = await call("POST", "/charities/donate", {
@@ -19,10 +19,10 @@ test("the command line shows an organization's donations, subscription and provi
   const id = String(body["donation_id"]);
 
   const shown = await run("org", "show", accountId);
-  t.regex(shown.stdout, /live +1 +1,234\.05 +active since \S+ \S+ \(ledger\)/u);
+  t.regex(shown.stdout, /live +1 +\$1,234\.05 +active since \S+ \S+ \(ledger\)/u);
   t.regex(
     (await run("donation", "list", "--org", accountId)).stdout,
-    /1,234\.05 +American Red Cross +53-0196605/u,
+    /\$1,234\.05 +American Red Cross +53-0196605/u,
   );
   t.deepEqual(
     readJson(await run("donation", "list", "--org", accountId, "--mode", "test", "--json")),

@@ -1,5 +1,5 @@
 import test from "ava";
-import { centsToDollars, dollarsToCents, formatCents, formatDollars } from "../../domain/money.ts";
+import { centsToDollars, dollarsToCents, formatCents } from "../../domain/money.ts";
 
 test("every amount of whole cents up to 10,000 dollars survives both conversions", (t) => {
   for (let cents = 0; cents <= 1_000_000; cents += 1) {
@@ -16,24 +16,20 @@ test("fractions of a cent and numbers that are not plain amounts are null", (t) 
   }
 });
 
-test("cents are formatted with both digits and the sign", (t) => {
-  t.deepEqual([0, 5, 50, 123, -7, -12_345].map(formatCents), [
-    "0.00 USD",
-    "0.05 USD",
-    "0.50 USD",
-    "1.23 USD",
-    "-0.07 USD",
-    "-123.45 USD",
-  ]);
-});
-
-test("dollars are formatted in groups of three digits", (t) => {
-  t.deepEqual([0, 5, 99_999, 123_456, 9_007_199_254_740_991, -123_456].map(formatDollars), [
-    "0.00",
-    "0.05",
-    "999.99",
-    "1,234.56",
-    "90,071,992,547,409.91",
-    "-1,234.56",
-  ]);
+test("amounts are formatted with their sign, groups of three digits and both digits of the cents", (t) => {
+  t.deepEqual(
+    [0, 5, 50, 123, -7, -12_345, 99_999, 123_456, 9_007_199_254_740_991, -123_456].map(formatCents),
+    [
+      "$0.00",
+      "$0.05",
+      "$0.50",
+      "$1.23",
+      "-$0.07",
+      "-$123.45",
+      "$999.99",
+      "$1,234.56",
+      "$90,071,992,547,409.91",
+      "-$1,234.56",
+    ],
+  );
 });

@@ -240,7 +240,7 @@ test("an adjustment needs a reason and an amount other than 0, and cannot overdr
   t.is((await adjust("--amount", "0", "--reason", "test")).exitCode, 2);
   const overdraft = await adjust("--amount", "-5.01", "--reason", "test");
   t.is(overdraft.exitCode, 1);
-  t.is(overdraft.stderr, "impact: the balance is 5.00 USD and cannot become -0.01 USD\n");
+  t.is(overdraft.stderr, "impact: the balance is $5.00 and cannot become -$0.01\n");
   const ledger = await runImpact(["store", "ledger", domain, "--json"], { env });
   t.is(z.array(z.unknown()).parse(readJson(ledger)).length, 1);
 });

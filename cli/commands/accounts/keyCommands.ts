@@ -46,7 +46,7 @@ const findAccountOfKey = async (
   if (store !== undefined) {
     return { id: (await findNamedStore(db, store)).id, type: "store" };
   }
-  throw new CommandError(EXIT.usage, "Give --org or --store.");
+  throw new CommandError(EXIT.usage, "Pass --org or --store.");
 };
 
 const issue = async ({ io, connections, clock }: Context, options: IssueOptions): Promise<void> => {
@@ -95,8 +95,8 @@ export const addKeyCommands = (program: Command, context: Context): void => {
     .addOption(
       new Option("--org <id>", "id of the organization").argParser(parseId).conflicts("store"),
     )
-    .option("--store <domain>", "domain or id of the store")
-    .requiredOption("--mode <mode>", "live or test", parseMode)
+    .option("--store <store>", "domain or id of the store")
+    .requiredOption("--mode <live|test>", "mode of the key", parseMode)
     .option("--json", "JSON output")
     .action((options: IssueOptions) => issue(context, options));
   key

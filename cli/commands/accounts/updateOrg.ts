@@ -45,7 +45,7 @@ export const updateOrg = async (
     ...(charityProvider === undefined ? {} : { charityProvider }),
   };
   if (Object.keys(changes).length === 0) {
-    throw new CommandError(EXIT.usage, "Nothing to change. Give at least one option.");
+    throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
   }
   const account = await updateOrganization(
     { db: await context.connections.database() },

@@ -36,17 +36,17 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .addOption(
       new Option(
         "--state <state>",
-        "state; late: delivered after the billing period ended",
+        "state of the events; late: delivered after the billing period ended",
       ).choices(USAGE_STATES),
     )
-    .option("--org <id>", "organization", parseId)
+    .option("--org <id>", "id of the organization", parseId)
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--json", "JSON output")
     .action((options: ListOptions) => listUsage(context, options));
   usage
     .command("show")
-    .description("Show how far the usage of a registration has come")
-    .argument("<registration-id>", "registration", parseId)
+    .description("Show the usage of a registration and its meter events")
+    .argument("<registration-id>", "id of the registration", parseId)
     .option("--json", "JSON output")
     .action((id: string, options: { readonly json?: true }) => showUsage(context, id, options));
   usage
@@ -63,7 +63,9 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .option("--org <id>", "all failed events of this organization", parseId)
     .option("--all", "all failed events")
     .addOption(
-      new Option("--assume <outcome>", "outcome that you have found out").choices(ASSUMED_OUTCOMES),
+      new Option("--assume <outcome>", "outcome of the attempts, if you know it").choices(
+        ASSUMED_OUTCOMES,
+      ),
     )
     .option("--json", "JSON output")
     .addHelpText("after", RETRY_HELP)
@@ -88,7 +90,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
   usage
     .command("reconcile")
     .description("Compare the processor's usage with what was delivered; corrects nothing")
-    .option("--org <id>", "organization", parseId)
+    .option("--org <id>", "id of the organization", parseId)
     .option("--from <time>", "first minute (default: 35 days before the end)", parseTimestamp)
     .option("--to <time>", "end, exclusive (default: 15 minutes ago)", parseTimestamp)
     .option("--json", "JSON output")

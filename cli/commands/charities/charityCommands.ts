@@ -24,7 +24,7 @@ export const addCharityCommands = (program: Command, context: Context): void => 
   charity
     .command("import")
     .description("Import files of the IRS's Business Master File")
-    .argument("<file...>", "eo1.csv and the like, plain or gzip")
+    .argument("<file...>", "files such as eo1.csv, plain or gzipped")
     .option(
       "--extracted <date>",
       "date of the extract (default: the file's modification date)",
@@ -38,7 +38,7 @@ export const addCharityCommands = (program: Command, context: Context): void => 
     .command("search")
     .description("Search the catalogue by name or EIN")
     .argument("<name>", "words of the name, or an EIN; typos are tolerated")
-    .option("--page <number>", "page number", parseLimit, 1)
+    .option("--page <n>", "page number", parseLimit, 1)
     .option("--json", "JSON output")
     .action((name: string, options: SearchOptions) => searchCharities(context, name, options));
   charity

@@ -12,7 +12,7 @@ export const addDonationCommands = (program: Command, context: Context): void =>
     .description("List an organization's donations, newest first")
     .requiredOption("--org <id>", "id of the organization", parseId)
     .option("--mode <live|test>", "mode of the donations", parseMode, "live")
-    .option("--limit <count>", "maximum rows", parseLimit, 100)
+    .option("--limit <n>", "maximum rows", parseLimit, 100)
     .option("--json", "JSON output")
     .action((options: ListOptions) => listOrgDonations(context, options));
   donation

@@ -1,6 +1,6 @@
 import { listDonations } from "../../../db/charities/donations.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
-import { formatDollars } from "../../../domain/money.ts";
+import { formatCents } from "../../../domain/money.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
@@ -29,10 +29,10 @@ export const listOrgDonations = async (
   } else {
     printTable(
       io,
-      ["id", "USD", "charity", "EIN", "created", "refunded"],
+      ["id", "amount", "charity", "EIN", "created", "refunded"],
       donations.map((donation) => [
         donation.id,
-        formatDollars(donation.amountCents),
+        formatCents(donation.amountCents),
         donation.charityName,
         einOf(donation),
         donation.createdAt,

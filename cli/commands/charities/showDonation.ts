@@ -1,6 +1,6 @@
 import { findDonationDetails } from "../../../db/charities/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
-import { formatDollars } from "../../../domain/money.ts";
+import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import { einOf, presentDonation } from "./presentDonation.ts";
@@ -32,7 +32,7 @@ export const showDonation = async (
     id: donation.id,
     account: accountId,
     mode,
-    USD: formatDollars(donation.amountCents),
+    amount: formatCents(donation.amountCents),
     charity: donation.charityName,
     EIN: einOf(donation),
     "nonprofit id": `${donation.nonprofitId} (${donation.charityProvider})`,

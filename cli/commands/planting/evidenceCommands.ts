@@ -19,13 +19,13 @@ inspect and change nothing either.`;
 export const addEvidenceCommands = (program: Command, context: Context): void => {
   const evidence = program
     .command("evidence")
-    .description("Inspect planting orders and record their evidence");
+    .description("Inspect planting orders, record their evidence and clear its cache");
   const order = evidence.command("order").description("Inspect planting orders");
   order
     .command("list")
     .description("List planting orders, newest first")
-    .option("--org <id>", "organization", parseId)
-    .addOption(new Option("--stage <stage>", "stage").choices(ORDER_STAGES))
+    .option("--org <id>", "id of the organization", parseId)
+    .addOption(new Option("--stage <stage>", "stage of the orders").choices(ORDER_STAGES))
     .option("--contradicted", "only orders with contradictions")
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--json", "JSON output")
@@ -47,7 +47,7 @@ export const addEvidenceCommands = (program: Command, context: Context): void =>
     );
   evidence
     .command("cache")
-    .description("Manage the cached evidence responses")
+    .description("Manage the cache of evidence responses")
     .command("clear")
     .description("Delete cached responses, so that the next requests render new ones")
     .option("--tree <id>", "id of a tree registration", parseId)

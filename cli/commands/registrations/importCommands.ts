@@ -139,9 +139,9 @@ export const addImportCommands = (program: Command, context: Context): void => {
   group
     .command("registrations")
     .description("Import tree and bottle registrations that another system billed")
-    .argument("<file>", "file of JSON lines, or - for stdin")
+    .argument("<file>", "path of a file of JSON lines, or - for standard input")
     .requiredOption("--org <id>", "organization that owns the registrations", parseId)
-    .option("--mode <mode>", "live or test", parseMode, "live")
+    .option("--mode <live|test>", "mode of the registrations", parseMode, "live")
     .option("--json", "JSON output")
     .addHelpText("after", FORMAT_HELP)
     .action((path: string, options: ImportOptions) => importFile(context, path, options));

@@ -1,7 +1,7 @@
 import { adjustBalance } from "../../../services/stores/balance/adjustBalance.ts";
+import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
 import { printJson } from "../../output/print.ts";
-import { describeDollars } from "./dollars.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 
 export type AdjustOptions = {
@@ -26,6 +26,6 @@ export const adjustStore = async (
     return;
   }
   io.stdout.write(
-    `Adjusted the balance of ${domain} by ${describeDollars(amount)}; balance ${describeDollars(balanceCents)}\n`,
+    `Adjusted the balance of ${domain} by ${formatCents(amount)}; balance ${formatCents(balanceCents)}\n`,
   );
 };

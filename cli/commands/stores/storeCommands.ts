@@ -19,7 +19,7 @@ import type { AdjustOptions } from "./adjustStore.ts";
 import { adjustStore } from "./adjustStore.ts";
 import type { CreateOptions } from "./createStore.ts";
 import { createStore } from "./createStore.ts";
-import { parseAdjustment, parseDollars, parseTopUpAmount } from "./dollars.ts";
+import { parseAdjustment, parseDollars, parseTopUpAmount } from "./parseDollars.ts";
 import { listStores } from "./listStores.ts";
 import type { LedgerOptions } from "./listLedger.ts";
 import { listLedger } from "./listLedger.ts";
@@ -98,7 +98,7 @@ const addSettingCommands = (store: Command, context: Context): void => {
     .action((named: string, options: JsonOption) => showStore(context, named, options));
   store
     .command("update")
-    .description("Change a store's settings; prices apply from now on")
+    .description("Change a store's settings; new prices apply to later writes")
     .argument("<store>", STORE)
     .option("--org <id|none>", "organization that owns the store", orNone(parseId))
     .option("--user-id <text>", USER_ID, parseUserId)
@@ -165,7 +165,7 @@ const addBalanceCommands = (store: Command, context: Context): void => {
     .command("ledger")
     .description("List a store's ledger entries, newest first")
     .argument("<store>", STORE)
-    .option("--limit <number>", "maximum rows", parseLimit, DEFAULT_ENTRIES)
+    .option("--limit <n>", "maximum rows", parseLimit, DEFAULT_ENTRIES)
     .option("--before <entry>", "list entries older than this one", parseCount)
     .option("--json", "JSON output")
     .action((named: string, options: LedgerOptions) => listLedger(context, named, options));

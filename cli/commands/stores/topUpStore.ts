@@ -1,7 +1,7 @@
 import { topUpStore as topUp } from "../../../services/stores/balance/topUpStore.ts";
+import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
 import { printJson } from "../../output/print.ts";
-import { describeDollars } from "./dollars.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 
 export type TopUpOptions = {
@@ -28,6 +28,6 @@ export const topUpStore = async (
   }
   const result = replayed
     ? `Nothing added: the top-up ${reference} of ${domain} was recorded before`
-    : `Topped up ${domain} by ${describeDollars(amount)}`;
-  io.stdout.write(`${result}; balance ${describeDollars(balanceCents)}\n`);
+    : `Topped up ${domain} by ${formatCents(amount)}`;
+  io.stdout.write(`${result}; balance ${formatCents(balanceCents)}\n`);
 };

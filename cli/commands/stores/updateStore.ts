@@ -33,7 +33,7 @@ export const updateStore = async (
     lowBalanceCents: lowBalance,
   };
   if (Object.values(changes).every((value) => value === undefined)) {
-    throw new CommandError(EXIT.usage, "Nothing to change. Give at least one option.");
+    throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
   }
   const db = await connections.database();
   const { id } = await findNamedStore(db, idOrDomain);

@@ -12,8 +12,8 @@ import type { TerminateOptions } from "./terminateWorkflow.ts";
 
 const TERMINATE_HELP = `
 The data stays in the database. A usage sender is started again within a minute if
-usage is waiting, a lost planting order by a later plantingOrderCreation. A refund's
-workflow is not started again; its usage is reported all the same.`;
+usage is waiting, and a planting order when plantingOrderCreation finds it lost. A
+refund's workflow is not started again; its usage is reported nevertheless.`;
 
 export const addWorkflowCommands = (program: Command, context: Context): void => {
   const workflow = program.command("workflow").description("Inspect and terminate workflows");
@@ -21,8 +21,8 @@ export const addWorkflowCommands = (program: Command, context: Context): void =>
     .command("list")
     .description("List workflows: running ones first, then the latest closed ones")
     .option("--type <type>", "workflow type, such as usageSender or refund")
-    .addOption(new Option("--status <status>", "status").choices(STATUSES))
-    .option("--org <id>", "organization; only its usage senders", parseId)
+    .addOption(new Option("--status <status>", "status of the workflows").choices(STATUSES))
+    .option("--org <id>", "id of the organization; lists only its usage senders", parseId)
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--json", "JSON output")
     .action((options: ListOptions) => listWorkflows(context, options));

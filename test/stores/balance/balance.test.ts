@@ -74,7 +74,7 @@ test("a write that the balance does not cover changes nothing, and the rest of i
     responses.map(({ status }) => status),
     [200, 402, 200, 200, 402],
   );
-  t.regex(String(responses[1]?.body["error"]), /2\.50 USD needed/u);
+  t.regex(String(responses[1]?.body["error"]), /\$2\.50 needed/u);
   const state = await readStoreState(db, store.id);
   t.like(state, { balance: 0, registrations: 2, remaining: 2, totals: 2, facts: 0 });
   const donation = { charity_id: EIN, amount_dollars: 0.01 };
@@ -183,7 +183,7 @@ test("concurrent top-ups with one reference add its amount once", async (t) => {
   t.like(await readStoreState(db, store.id), { balance: 700, entries: 1 });
   await t.throwsAsync(topUpStore({ db, clock: systemClock }, { ...topUp, amountCents: 701 }), {
     instanceOf: DomainError,
-    message: /already used for a top-up of 7\.00 USD/u,
+    message: /already used for a top-up of \$7\.00/u,
   });
 });
 

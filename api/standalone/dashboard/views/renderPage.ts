@@ -1,6 +1,6 @@
 import { absoluteUrl } from "../../../planting/absoluteUrl.ts";
 import { IMPACT_FACTORS } from "../../../../domain/planting/impactFactors.ts";
-import { formatDollars } from "../../../../domain/money.ts";
+import { formatCents } from "../../../../domain/money.ts";
 import type { Dashboard } from "../../../../services/dashboard/readDashboard.ts";
 import { formatDay, formatTime, formatMeasure, formatMonth, formatNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
@@ -79,7 +79,7 @@ const renderFacts = (dashboard: Dashboard): Markup => {
     </div>
     <div class="sheet fact">
       <h2 class="label">Donated to charities</h2>
-      ${renderNumber(`$${formatDollars(donations.amountCents)}`)}
+      ${renderNumber(formatCents(donations.amountCents))}
       <p>in ${formatNumber(donations.count)} ${donations.count === 1 ? "donation" : "donations"}</p>
     </div>
     <div class="sheet fact">

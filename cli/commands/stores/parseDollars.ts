@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "commander";
 import { z } from "zod";
-import { dollarsToCents, formatDollars, MAXIMUM_CENTS } from "../../../domain/money.ts";
+import { dollarsToCents, MAXIMUM_CENTS } from "../../../domain/money.ts";
 import { parserOf } from "../../arguments.ts";
 
 const DOLLARS_MUST_BE = "US dollars with at most two decimals, below a billion, such as 25 or 0.50";
@@ -31,7 +31,3 @@ export const parseAdjustment = parserOf(
   cents.refine((amount) => amount !== 0),
   `${DOLLARS_MUST_BE}; negative to subtract, but not 0`,
 );
-
-/** Formats cents for a sentence: `$1,234.50`, `-$5.00`. */
-export const describeDollars = (amountCents: number): string =>
-  `${amountCents < 0 ? "-" : ""}$${formatDollars(Math.abs(amountCents))}`;
