@@ -1,11 +1,10 @@
 import { Context } from "@temporalio/activity";
 import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
-import type { DatabasePool } from "slonik";
 import type { ReportedStream } from "../db/billing/meterEventReports.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
-import type { Clock } from "../domain/clock.ts";
-import type { Billing } from "../providers/billing/createBilling.ts";
 import { drainUsage } from "../services/billing/drainUsage.ts";
+import { processProcessorEvents } from "../services/billing/processProcessorEvents.ts";
+import type { ProcessorEventDependencies } from "../services/billing/processProcessorEvents.ts";
 import { listStreamsNeedingAttention, reconcileUsage } from "../services/billing/reconcileUsage.ts";
 import type { StreamReport } from "../services/billing/reconcileUsage.ts";
 import type { SendResult } from "../domain/billing/decideNextStep.ts";
@@ -15,10 +14,7 @@ import { withHeartbeat } from "./withHeartbeat.ts";
 /** Keeps the result of a workflow small. */
 const MAX_REPORTED_STREAMS = 100;
 
-export type BillingActivityDependencies = {
-  readonly db: DatabasePool;
-  readonly clock: Clock;
-  readonly billing: Billing;
+export type BillingActivityDependencies = ProcessorEventDependencies & {
   /** Called after every attempt to send a meter event. */
   readonly observeSend: (stream: UsageStream, result: SendResult) => void;
   /** Called after every reconciliation with the streams that differ at the processor. */
@@ -60,6 +56,10 @@ export const createBillingActivities = (deps: BillingActivityDependencies) => ({
       });
     }
   },
+
+  /** Processes the due events of the processor once; those that fail become due again. */
+  processProcessorEvents: (): Promise<void> =>
+    withHeartbeat(() => processProcessorEvents(deps, Context.current().cancellationSignal)),
 
   /**
    * Compares the processor's usage with what was delivered to it. Drift is reported to `observeDrift` only by the final

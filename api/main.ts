@@ -13,6 +13,7 @@ import type { Listener, RunningServer, ServerOptions } from "../program/startSer
 import { openTemporalClient } from "../program/temporalClient.ts";
 import { wakePlantingOrder } from "../program/wakePlantingOrder.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
+import { createWebhookReader } from "../providers/billing/stripe/createWebhookReader.ts";
 import { createCharities } from "../providers/charities/createCharities.ts";
 import { readPlantingSettings } from "../program/readPlantingSettings.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
@@ -68,6 +69,10 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     documentBaseUrl: config.PUBLIC_BASE_URL ?? ".",
     planting,
     plantingCallbackSecret: config.PLANTING_CALLBACK_SECRET ?? null,
+    readStripeWebhook:
+      config.STRIPE_WEBHOOK_SECRET === undefined
+        ? null
+        : createWebhookReader(config.STRIPE_WEBHOOK_SECRET.split(",")),
     wakeOrder: async (orderId) => {
       await wakePlantingOrder(temporal, orderId, WAKE_TIMEOUT_MS);
     },

@@ -67,6 +67,8 @@ export const parseUrl = parserOf(
 
 export const parseReason = parserOf(z.string().trim().min(1).max(500), "1 to 500 characters");
 
+export const parseOperator = parserOf(z.string().trim().min(1).max(100), "1 to 100 characters");
+
 /** Parses a time, or a date as its start in UTC. */
 export const parseTimestamp = parserOf(
   z.union([z.iso.datetime({ offset: true }), z.iso.date()]).transform((given) => new Date(given)),

@@ -32,6 +32,14 @@ const stripePrice = z.string().regex(/^price_\w+$/u, "must be the id of a Stripe
 
 const secret = z.string().regex(/^[\u0021-\u007E]+$/u, "must be a key without spaces");
 
+// Four: the destinations of snapshot and thin events have a secret each, and two each during a rotation.
+const webhookSecrets = z
+  .string()
+  .regex(
+    /^whsec_[^\s,]+(?:,whsec_[^\s,]+){0,3}$/u,
+    "must be one to four signing secrets (whsec_…), separated by commas",
+  );
+
 const settings = z.object({
   HOST: z.string().min(1, "must be a host name or an IP address").default("127.0.0.1"),
   PORT: port(8080),
@@ -58,6 +66,7 @@ const settings = z.object({
     .regex(/^(sk|rk)_\S+$/u, "must be a Stripe secret or restricted key (sk_… or rk_…)")
     .optional(),
   STRIPE_API_BASE: webUrl.default("https://api.stripe.com"),
+  STRIPE_WEBHOOK_SECRET: webhookSecrets.optional(),
   STRIPE_DONATION_FLAT_PRICE: stripePrice.optional(),
   STRIPE_DONATION_METERED_PRICE: stripePrice.optional(),
   EVERYORG_API_KEY: secret.optional(),

@@ -396,6 +396,20 @@ CREATE TABLE planting_tally (
   CONSTRAINT planting_tally_verified CHECK (verified >= 0)
 ) WITH (fillfactor=50);
 
+CREATE TABLE processor_event (
+  id text NOT NULL,
+  type text NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  received_at timestamp with time zone NOT NULL,
+  attempts integer NOT NULL DEFAULT 0,
+  next_attempt_at timestamp with time zone NOT NULL,
+  state text NOT NULL DEFAULT 'pending'::text,
+  last_error text,
+  settled_at timestamp with time zone,
+  CONSTRAINT processor_event_pkey PRIMARY KEY (id),
+  CONSTRAINT processor_event_state CHECK (state = ANY (ARRAY['pending'::text, 'processed'::text, 'failed'::text]))
+) WITH ();
+
 CREATE UNLOGGED TABLE rate_limit (
   bucket text NOT NULL,
   permitted_at timestamp with time zone[] NOT NULL,
@@ -511,6 +525,17 @@ CREATE TABLE usage_fact (
   CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= '999999999999999'::bigint)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.05);
 
+CREATE TABLE usage_refusal (
+  processor_event_id text NOT NULL,
+  code text NOT NULL,
+  errors bigint NOT NULL,
+  named bigint NOT NULL,
+  window_start timestamp with time zone NOT NULL,
+  window_end timestamp with time zone NOT NULL,
+  CONSTRAINT usage_refusal_pkey PRIMARY KEY (processor_event_id, code),
+  CONSTRAINT usage_refusal_processor_event_id_fkey FOREIGN KEY (processor_event_id) REFERENCES processor_event(id)
+) WITH ();
+
 CREATE UNIQUE INDEX account_stripe_customer ON public.account USING btree (stripe_customer_id) WHERE (stripe_customer_id IS NOT NULL);
 
 CREATE INDEX api_key_account ON public.api_key USING btree (account_id, created_at);
@@ -567,6 +592,10 @@ CREATE INDEX planting_order_unfinished ON public.planting_order USING btree (GRE
 
 CREATE INDEX planting_order_waiting ON public.planting_order USING btree (id) WHERE (workflow_started_at IS NULL);
 
+CREATE INDEX processor_event_failed ON public.processor_event USING btree (id) WHERE (state = 'failed'::text);
+
+CREATE INDEX processor_event_pending ON public.processor_event USING btree (next_attempt_at) WHERE (state = 'pending'::text);
+
 CREATE INDEX refund_registration ON public.refund USING btree (registration_id);
 
 CREATE INDEX refund_waiting ON public.refund USING btree (created_at) WHERE (dispatched_at IS NULL);
@@ -596,6 +625,8 @@ CREATE INDEX usage_fact_event ON public.usage_fact USING btree (meter_event_id) 
 CREATE INDEX usage_fact_registration ON public.usage_fact USING btree (registration_id);
 
 CREATE INDEX usage_fact_unsealed ON public.usage_fact USING btree (account_id, mode, meter, second, id) WHERE (meter_event_id IS NULL);
+
+CREATE INDEX usage_refusal_window ON public.usage_refusal USING btree (window_end);
 
 CREATE OR REPLACE FUNCTION public.reject_balance_entry_change()
  RETURNS trigger

@@ -1,8 +1,10 @@
 import { collectDefaultMetrics, Counter, Gauge, Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
 import { listWaitingStreams } from "../db/billing/usageFacts.ts";
+import { countFailedProcessorEvents } from "../db/billing/processorEvents.ts";
 import { countFailedMeterEvents } from "../db/billing/meterEventReports.ts";
 import type { Clock } from "../domain/clock.ts";
+import type { LateRefusal } from "../services/billing/applyRefusalReport.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
 import type { StreamReport } from "../services/billing/reconcileUsage.ts";
 import type { SendResult } from "../domain/billing/decideNextStep.ts";
@@ -10,6 +12,7 @@ import type { SendResult } from "../domain/billing/decideNextStep.ts";
 export type WorkerMetrics = {
   readonly registry: Registry;
   readonly observeSend: (stream: UsageStream, result: SendResult) => void;
+  readonly observeRefusal: (refusal: LateRefusal) => void;
   readonly observeDrift: (streams: readonly StreamReport[]) => void;
 };
 
@@ -28,6 +31,12 @@ export const createWorkerMetrics = ({
     name: "impact_meter_event_attempts_total",
     help: "Attempts to send a meter event, by mode, meter and outcome.",
     labelNames: ["mode", "meter", "outcome"],
+    registers,
+  });
+  const refusals = new Counter({
+    name: "impact_meter_events_refused_after_delivery_total",
+    help: "Meter events that the processor refused after it had accepted them, by mode and meter.",
+    labelNames: ["mode", "meter"],
     registers,
   });
   const drift = new Gauge({
@@ -63,6 +72,16 @@ export const createWorkerMetrics = ({
       },
     }),
   );
+  registry.registerMetric(
+    new Gauge({
+      name: "impact_processor_events_failed",
+      help: "Events of the processor that could not be processed and need an operator.",
+      registers: [],
+      async collect() {
+        this.set(await countFailedProcessorEvents(db));
+      },
+    }),
+  );
   return {
     registry,
     observeSend: ({ mode, meter }, result) =>
@@ -71,6 +90,7 @@ export const createWorkerMetrics = ({
         meter,
         outcome: result.kind === "settled" ? result.state : result.cause,
       }),
+    observeRefusal: ({ event: { mode, meter } }) => refusals.inc({ mode, meter }),
     observeDrift: (streams) =>
       drift.set(streams.reduce((sum, stream) => sum + Math.abs(stream.drift ?? 0), 0)),
   };

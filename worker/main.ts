@@ -65,6 +65,17 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
           logger.error({ ...stream, result }, "usage was rejected or is too late to be billed");
         }
       },
+      observeRefusal: (refusal) => {
+        metrics.observeRefusal(refusal);
+        const { event, state, reason } = refusal;
+        logger.error(
+          { meterEventId: String(event.id), accountId: event.accountId, state, reason },
+          "the processor refused usage that it had accepted",
+        );
+      },
+      observeFailedEvent: (event) => {
+        logger.error({ processorEvent: event }, "an event of the processor cannot be processed");
+      },
       observeDrift: (streams) => {
         metrics.observeDrift(streams);
         for (const stream of streams) {

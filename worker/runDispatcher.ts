@@ -3,6 +3,7 @@ import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { releaseDispatcherLock, tryDispatcherLock } from "../db/billing/dispatcherLock.ts";
+import { listDueProcessorEvents } from "../db/billing/processorEvents.ts";
 import { listWaitingRefunds, markRefundDispatched } from "../db/registrations/refunds.ts";
 import type { WaitingStream } from "../db/billing/usageFacts.ts";
 import { listWaitingStreams } from "../db/billing/usageFacts.ts";
@@ -10,6 +11,7 @@ import type { Clock } from "../domain/clock.ts";
 import { refundIdOf } from "../domain/registrations/refund.ts";
 import { lastSealableSecond } from "../domain/billing/usage.ts";
 import { withTemporalDeadline } from "../program/temporalClient.ts";
+import { processorEvents, PROCESSOR_EVENTS_ID } from "../workflows/processorEvents.ts";
 import { refund, refundedSignal } from "../workflows/refund.ts";
 import { usageSender, usageSenderWorkflowId, wakeSignal } from "../workflows/usageSender.ts";
 import { createWakeBackoff } from "./wakeBackoff.ts";
@@ -52,8 +54,8 @@ const forEachConcurrently = async <Item>(
 };
 
 /**
- * Starts or wakes the workflows of what waits in the database: unreported usage and unsettled refunds. The rows are the
- * outbox, so nothing is lost while Temporal or this process is down. One worker process at a time dispatches; a second
+ * Starts or wakes the workflows of what waits in the database: unreported usage, unsettled refunds and events of the
+ * processor. The rows are the outbox, so nothing is lost while Temporal or this process is down. One worker process at a time dispatches; a second
  * wake would do no harm.
  * @returns a promise that resolves after the signal is aborted
  */
@@ -128,12 +130,25 @@ export const runDispatcher = async (
     );
   };
 
+  const startProcessorEvents = async (connection: CommonQueryMethods): Promise<void> => {
+    if ((await listDueProcessorEvents(connection, clock.now(), 1)).length > 0) {
+      await callTemporal(() =>
+        temporal.workflow.start(processorEvents, {
+          workflowId: PROCESSOR_EVENTS_ID,
+          workflowIdConflictPolicy: "USE_EXISTING",
+          taskQueue,
+          args: [],
+        }),
+      );
+    }
+  };
+
   /** Runs passes on the connection that holds the lock, so that losing the connection ends the leadership. */
   const lead = async (connection: CommonQueryMethods): Promise<void> => {
     while (!signal.aborted) {
-      // A failure of one does not keep the other from running.
+      // A failure of one does not keep the others from running.
       const failures: unknown[] = [];
-      for (const pass of [startRefunds, wakeSenders]) {
+      for (const pass of [startRefunds, wakeSenders, startProcessorEvents]) {
         await pass(connection).catch((error: unknown) => failures.push(error));
       }
       if (failures.length > 0) {
@@ -157,7 +172,7 @@ export const runDispatcher = async (
     } catch (error) {
       logger.warn(
         { err: error },
-        "the dispatcher failed and retries; usage and refunds wait in the database",
+        "the dispatcher failed and retries; usage, refunds and events wait in the database",
       );
     }
     await pause(LEAD_RETRY_INTERVAL_MS);

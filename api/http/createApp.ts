@@ -29,6 +29,12 @@ export type Page = {
   readonly run: (ctx: ApiContext) => Promise<void> | void;
 };
 
+/** A route that another company calls with a signed body. It is not part of the API's description. */
+export type Webhook = {
+  readonly path: string;
+  readonly run: (ctx: ApiContext) => Promise<void>;
+};
+
 const setRoute =
   (path: string): Middleware<ApiState, { params: Record<string, string> }> =>
   (ctx, next) => {
@@ -55,6 +61,7 @@ export const createApp = ({
   presentError,
   endpoints,
   pages = [],
+  webhooks = [],
   browserFallbacks = [],
 }: AppDependencies & {
   /** Rejects requests without a valid key, and sets `ctx.state.caller`. */
@@ -64,6 +71,7 @@ export const createApp = ({
   readonly presentError: PresentError;
   readonly endpoints: readonly Endpoint[];
   readonly pages?: readonly Page[];
+  readonly webhooks?: readonly Webhook[];
   readonly browserFallbacks?: readonly BrowserFallback[];
 }): Koa<ApiState> => {
   const app = new Koa<ApiState>();
@@ -92,6 +100,9 @@ export const createApp = ({
   }
   for (const { path, run } of pages) {
     router.get(path, setRoute(path), run);
+  }
+  for (const { path, run } of webhooks) {
+    router.post(path, setRoute(path), run);
   }
   app.use(router.routes());
   app.use(browserFallback(browserFallbacks));

@@ -19,6 +19,8 @@ import { authenticate } from "../middleware/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
 import type { TakePermit } from "../../db/rateLimits.ts";
+import type { ReadWebhook } from "../../providers/billing/stripe/createWebhookReader.ts";
+import { stripeWebhook } from "./billing/stripeWebhook.ts";
 import { charityEndpoints } from "./charities/charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboard/dashboardEndpoints.ts";
 import { dashboardFallback, dashboardPages } from "./dashboard/dashboardPages.ts";
@@ -56,6 +58,8 @@ type StandaloneDependencies = AppDependencies & {
   readonly documentBaseUrl: string;
   /** The secret that the planting partner signs its reports with; null if it sends none. */
   readonly plantingCallbackSecret: string | null;
+  /** Verifies Stripe's webhooks; null if there is no signing secret. */
+  readonly readStripeWebhook: ReadWebhook | null;
 };
 
 /** Creates the app of the organizations' interface. */
@@ -66,6 +70,7 @@ export const createStandaloneApp = ({
   observe,
   documentBaseUrl,
   plantingCallbackSecret,
+  readStripeWebhook,
   takePermit,
   ...dependencies
 }: StandaloneDependencies): Koa<ApiState> => {
@@ -102,6 +107,10 @@ export const createStandaloneApp = ({
     presentError,
     endpoints,
     pages: [...documentPages(document), ...dashboardPages(dependencies)],
+    webhooks:
+      readStripeWebhook === null
+        ? []
+        : [stripeWebhook({ ...dependencies, readWebhook: readStripeWebhook })],
     browserFallbacks: [documentFallback, dashboardFallback],
   });
 };

@@ -2,7 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToke
 import { z } from "zod";
 import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
 import { FAILED_STATES, UNFINISHED_STATES } from "../../domain/billing/meterEvents.ts";
-import type { UsageStream } from "../../domain/billing/usage.ts";
+import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
 import { meterEventIdentifierStem } from "../../domain/billing/usage.ts";
 import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
@@ -97,6 +97,19 @@ export const findMeterEvent = (
     SELECT ${meterEventColumns}
     FROM meter_event
     WHERE id = ${id}
+  `);
+
+/** Lists the processor's events with these identifiers; unknown ones are left out. */
+export const listMeterEventsByIdentifier = (
+  db: CommonQueryMethods,
+  processor: ProcessorName,
+  identifiers: readonly string[],
+): Promise<readonly StoredMeterEvent[]> =>
+  db.any(sql.type(meterEventRow)`
+    SELECT ${meterEventColumns}
+    FROM meter_event
+    WHERE identifier = ANY(${sql.array([...identifiers], "text")}) AND processor = ${processor}
+    ORDER BY id
   `);
 
 /**
@@ -256,13 +269,19 @@ export const settleAttempt = async (
   return rowCount > 0;
 };
 
-/** Moves a failed event to the state that an operator's decision leads to. Must run under the stream's lock. */
-export const settleFailedEvent = async (
+/**
+ * Moves a settled event to the state that a later decision leads to: an operator's, or the processor's. Must run under the
+ * stream's lock.
+ */
+export const moveSettledEvent = async (
   transaction: DatabaseTransactionConnection,
   id: bigint,
   settlement: {
-    readonly state: Extract<MeterEventState, "delivered" | "superseded" | "waived">;
-    /** The operator's reason, put before the last error. */
+    readonly state: Extract<
+      MeterEventState,
+      "delivered" | "rejected" | "blocked" | "superseded" | "waived"
+    >;
+    /** The reason, put before the last error. */
     readonly note: string | null;
     /** Replaces the quantity, unless it is null: the part that the processor has. */
     readonly acceptedQuantity: number | null;

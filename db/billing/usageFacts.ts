@@ -166,6 +166,12 @@ export const releaseFacts = async (
   `);
 };
 
+/** Returns whether an event has its facts. One that the processor has in part has released them to a later event. */
+export const hasFacts = (db: CommonQueryMethods, meterEventId: bigint): Promise<boolean> =>
+  db.oneFirst(sql.type(z.strictObject({ exist: z.boolean() }))`
+    SELECT EXISTS (SELECT FROM usage_fact WHERE meter_event_id = ${meterEventId}) AS exist
+  `);
+
 /** Makes the refunds that are held because of a failed event available for another sealing. */
 export const releaseHeldRefunds = async (
   transaction: DatabaseTransactionConnection,

@@ -98,3 +98,38 @@ CREATE TABLE billing_period (
   read_at timestamptz NOT NULL,
   PRIMARY KEY (account_id, meter)
 );
+
+-- What webhooks of the processor have announced. The endpoint only stores them; a worker processes them. Only ids and
+-- times are stored: what happened is read from the processor, which also settles the order of events.
+CREATE TABLE processor_event (
+  id text PRIMARY KEY,
+  type text NOT NULL,
+  created_at timestamptz NOT NULL,
+  received_at timestamptz NOT NULL,
+  attempts integer NOT NULL DEFAULT 0,
+  -- Set before an attempt, so that a process that dies delays the next one only.
+  next_attempt_at timestamptz NOT NULL,
+  state text NOT NULL DEFAULT 'pending'
+    CONSTRAINT processor_event_state CHECK (state IN ('pending', 'processed', 'failed')),
+  -- Why the last attempt failed.
+  last_error text,
+  settled_at timestamptz
+);
+
+CREATE INDEX processor_event_pending ON processor_event (next_attempt_at) WHERE state = 'pending';
+CREATE INDEX processor_event_failed ON processor_event (id) WHERE state = 'failed';
+
+-- Usage that the processor refused after it had accepted it, by error code. Samples name only some of the refused events.
+CREATE TABLE usage_refusal (
+  processor_event_id text NOT NULL REFERENCES processor_event,
+  code text NOT NULL,
+  -- How many events were refused, and how many of our meter events the samples name.
+  errors bigint NOT NULL,
+  named bigint NOT NULL,
+  -- When the processor received the events. It says nothing about the seconds of their usage.
+  window_start timestamptz NOT NULL,
+  window_end timestamptz NOT NULL,
+  PRIMARY KEY (processor_event_id, code)
+);
+
+CREATE INDEX usage_refusal_window ON usage_refusal (window_end);

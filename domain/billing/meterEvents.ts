@@ -28,6 +28,13 @@ export const METER_EVENT_STATES = [
 ] as const;
 export type MeterEventState = (typeof METER_EVENT_STATES)[number];
 
+/** What decisions about a stored event depend on. */
+export type StoredState = {
+  readonly state: MeterEventState;
+  /** Whether an attempt may have been accepted although no response arrived. */
+  readonly outcomeUnknown: boolean;
+};
+
 export const isFailed = (state: MeterEventState): state is FailedState =>
   FAILED_STATES.some((failed) => failed === state);
 

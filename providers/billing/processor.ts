@@ -1,6 +1,7 @@
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import type { AttemptOutcome } from "../../domain/billing/decideNextStep.ts";
+import type { RefusalReport } from "../../domain/billing/processorEvents.ts";
 import type { ProcessorName } from "../../domain/billing/usage.ts";
 
 /** The account that usage belongs to, and its ids at the processor. */
@@ -59,6 +60,11 @@ export type BillingProcessor = {
     signal: AbortSignal,
   ) => Promise<Period | null>;
   /**
+   * Returns what a report of usage that was refused after it had been accepted says. Throws a
+   * ProcessorEventUnreadableError if a repeated call would fail too, and any other error if it may succeed.
+   */
+  readonly readRefusalReport: (eventId: string, signal: AbortSignal) => Promise<RefusalReport>;
+  /**
    * Adds the items that donations need to the customer's subscription, as far as they are missing. Throws if it cannot
    * add all of them, and then adds none. `attempt` must differ from that of every earlier call for the customer. The
    * built-in ledger has no items and does nothing.
@@ -73,6 +79,11 @@ export type BillingProcessor = {
 /** The processor refuses to report usage, for example of a deleted customer. Repeating the call does not help. */
 export class UsageUnreadableError extends Error {
   override readonly name = "UsageUnreadableError";
+}
+
+/** The processor does not have an event that a webhook announced, or it is not what its type says. */
+export class ProcessorEventUnreadableError extends Error {
+  override readonly name = "ProcessorEventUnreadableError";
 }
 
 /** A meter at the processor is not configured as we need it. Repeating the call does not help. */

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { sumOtherEvents } from "../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
-import { findMeterEvent, lockStream, settleFailedEvent } from "../../db/billing/meterEvents.ts";
+import { findMeterEvent, lockStream, moveSettledEvent } from "../../db/billing/meterEvents.ts";
 import { releaseFacts, releaseHeldRefunds } from "../../db/billing/usageFacts.ts";
 import { decideRetry, decideRetryAfterCheck } from "../../domain/billing/decideRetry.ts";
 import type { AssumedOutcome, Retried } from "../../domain/billing/decideRetry.ts";
@@ -79,7 +79,7 @@ export const retryUsage = async (
         `meter event ${meterEventId}: it or another event of its minute has changed meanwhile; try again`,
       );
     }
-    await settleFailedEvent(transaction, meterEventId, {
+    await moveSettledEvent(transaction, meterEventId, {
       state,
       acceptedQuantity,
       note: acceptedQuantity === null ? null : `the processor had ${acceptedQuantity} units of it`,

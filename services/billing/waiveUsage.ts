@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { findMeterEvent, lockStream, settleFailedEvent } from "../../db/billing/meterEvents.ts";
+import { findMeterEvent, lockStream, moveSettledEvent } from "../../db/billing/meterEvents.ts";
 import { isFailed } from "../../domain/billing/meterEvents.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -28,7 +28,7 @@ export const waiveUsage = (
         `meter event ${meterEventId} is ${state}: there is nothing to waive`,
       );
     }
-    await settleFailedEvent(transaction, meterEventId, {
+    await moveSettledEvent(transaction, meterEventId, {
       state: "waived",
       acceptedQuantity: null,
       note: `waived: ${reason}`,

@@ -12,6 +12,7 @@ import { wakePlantingOrder } from "../../program/wakePlantingOrder.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
+import type { ReadWebhook } from "../../providers/billing/stripe/createWebhookReader.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import { takePermit } from "../../db/rateLimits.ts";
@@ -74,6 +75,7 @@ export type StandaloneApiOptions = {
   readonly planting?: Planting;
   readonly publicBaseUrl?: string | null;
   readonly plantingCallbackSecret?: string | null;
+  readonly readStripeWebhook?: ReadWebhook | null;
 };
 
 /** Serves the standalone interface on a real port with a real database until the test ends. */
@@ -98,6 +100,7 @@ export const startStandaloneApi = async (
     planting = createTestPlanting(),
     publicBaseUrl = null,
     plantingCallbackSecret = null,
+    readStripeWebhook = null,
   }: StandaloneApiOptions,
 ): Promise<Api> => {
   const lines: string[] = [];
@@ -119,6 +122,7 @@ export const startStandaloneApi = async (
     documentBaseUrl: publicBaseUrl ?? ".",
     planting,
     plantingCallbackSecret,
+    readStripeWebhook,
     wakeOrder: async (orderId) => {
       await wakePlantingOrder(temporal, orderId, 30_000);
     },

@@ -3,6 +3,8 @@ import test from "ava";
 import { decideNextStep, withoutProcessor } from "../../domain/billing/decideNextStep.ts";
 import type { AttemptOutcome, NextStep } from "../../domain/billing/decideNextStep.ts";
 import { decideRetry, decideRetryAfterCheck } from "../../domain/billing/decideRetry.ts";
+import { decideReopenAfterCheck, requireDelivered } from "../../domain/billing/decideReopen.ts";
+import { decideLateRefusal } from "../../domain/billing/processorEvents.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { isFailed, METER_EVENT_STATES, stateAtSealing } from "../../domain/billing/meterEvents.ts";
 import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
@@ -77,6 +79,21 @@ const statesAfterRetry = (state: MeterEventState): readonly MeterEventState[] =>
       .map(({ state: next }) => next);
   });
 
+/** Every state that a refusal after acceptance can move an event to. */
+const statesAfterLateRefusal = (state: MeterEventState): readonly MeterEventState[] =>
+  [false, true]
+    .map((outcomeUnknown) => decideLateRefusal({ state, outcomeUnknown }))
+    .filter((next) => next !== null && next !== "wait");
+
+/** Every state that reopening can move an event to. */
+const statesAfterReopening = (state: MeterEventState): readonly MeterEventState[] =>
+  OUTCOMES.flatMap((outcome) =>
+    unlessRefused(() => {
+      requireDelivered({ id: 1n, state });
+      return decideReopenAfterCheck({ id: 1n, state }, outcome);
+    }),
+  );
+
 const transitionsOfTheCode = (): ReadonlySet<string> =>
   new Set([
     ...[0n, 5n].flatMap((quantity) =>
@@ -87,7 +104,11 @@ const transitionsOfTheCode = (): ReadonlySet<string> =>
       state === "sending" ? ["sealed --> sending"] : [`sending --> ${state}`],
     ),
     ...METER_EVENT_STATES.flatMap((state) =>
-      statesAfterRetry(state).map((next) => `${state} --> ${next}`),
+      [
+        ...statesAfterRetry(state),
+        ...statesAfterLateRefusal(state),
+        ...statesAfterReopening(state),
+      ].map((next) => `${state} --> ${next}`),
     ),
     ...METER_EVENT_STATES.filter(isFailed).map((state) => `${state} --> waived`),
   ]);

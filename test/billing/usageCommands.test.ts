@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { insertProcessorEvent } from "../../db/billing/processorEvents.ts";
+import { insertUsageRefusal } from "../../db/billing/usageRefusals.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { readJson } from "../cli/runImpact.ts";
 import { setCustomer, listedEvent, setUpUsage } from "./usageSetup.ts";
@@ -113,5 +115,48 @@ test.serial(
       streams: [{ delivered: 9, processor_quantity: 14, drift: 5 }],
     });
     t.regex(drifted.stderr, /1 differ at the processor/u);
+  },
+);
+
+test.serial(
+  "usage reopen sends usage again that Stripe has lost, with --dry-run first",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    await setCustomer(scene);
+    scene.double.control.addFault({ kind: "reject_later" });
+    await scene.register(6);
+    await scene.drain();
+    const listed = await scene.impact("usage", "list", "--org", scene.id, "--json");
+    const id = String(z.array(listedEvent).parse(readJson(listed))[0]?.meter_event_id);
+    const args = ["usage", "reopen", id, "--reason", "lost", "--as", "ada"];
+    t.is((await scene.impact(...args)).exitCode, 1);
+    const checked = await scene.impactLater(...args, "--dry-run", "--json");
+    t.is(checked.exitCode, 0, checked.stderr);
+    t.deepEqual(readJson(checked), { meter_event_id: Number(id), result: "lost", quantity: 6 });
+    const reopened = await scene.impactLater(...args);
+    t.is(reopened.exitCode, 0, reopened.stderr);
+    t.regex(reopened.stderr, /will send its 6 units again/u);
+    await scene.drain();
+    t.is(scene.billed(), 6);
+    t.is((await scene.impactLater(...args)).exitCode, 1);
+  },
+);
+
+test.serial(
+  "usage list and reconcile name refusals of which Stripe named only some events",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    const { db } = t.context;
+    const now = new Date();
+    await insertProcessorEvent(db, { id: "evt_report", type: "report", createdAt: now }, now);
+    await insertUsageRefusal(
+      db,
+      "evt_report",
+      { windowStart: now, windowEnd: now, refusals: [] },
+      { code: "archived_meter", errors: 12, named: 5 },
+    );
+    const list = await scene.impact("usage", "list", "--state", "failed");
+    t.regex(list.stderr, /Stripe refused 7 events that it did not name \(archived_meter\)/u);
+    t.regex((await scene.impact("usage", "reconcile")).stderr, /Stripe refused 7 events/u);
   },
 );

@@ -3,6 +3,8 @@ import { METERS } from "../../providers/billing/stripe/meters.ts";
 import type { Fault, Faults } from "./faults.ts";
 import { invoiceLines } from "./rules/itemPeriods.ts";
 import type { InvoiceLine } from "./rules/itemPeriods.ts";
+import { createErrorReports } from "./rules/errorReports.ts";
+import type { ReportOptions } from "./rules/errorReports.ts";
 import { createMeter } from "./rules/meters.ts";
 import type { Observations, RecordedCall } from "./observations.ts";
 import type { AcceptedEvent, Meter, Settings, State } from "./rules/state.ts";
@@ -12,6 +14,7 @@ import {
   createSubscription,
   getSubscription,
 } from "./rules/subscriptions.ts";
+import { sendWebhook } from "./sendWebhook.ts";
 
 /** Billed units of one customer and meter at one second. */
 type UsageEntry = {
@@ -42,6 +45,15 @@ export type Control = {
     interval?: "month" | "year";
   }) => { customerId: string; subscriptionId: string };
   readonly declinePayments: (of: { customerId: string }) => void;
+  /** Rejects an accepted event asynchronously: it is not billed, and the next report names it. */
+  readonly rejectAccepted: (event: { identifier: string; code?: string }) => void;
+  /** Sends all webhooks to this URL, signed with this secret. */
+  readonly setWebhook: (destination: { url: string; secret: string }) => void;
+  /**
+   * Sends a thin webhook for each meter with rejected events that no report has named yet, and returns the statuses of the
+   * responses. `resend` repeats earlier webhooks, as Stripe does.
+   */
+  readonly reportErrors: (options: ReportOptions & { resend?: boolean }) => Promise<number[]>;
   readonly events: () => readonly AcceptedEvent[];
   readonly usage: (of: { customerId?: string }) => UsageEntry[];
   readonly invoices: (of: { subscriptionId: string }) => InvoiceLine[];
@@ -69,6 +81,13 @@ export const createControl = (
         default_aggregation: { formula: "sum" },
       })
     );
+  };
+  let webhook: { readonly url: string; readonly secret: string } | null = null;
+  const send = async (event: object): Promise<number> => {
+    if (webhook === null) {
+      throw new Error("The double has no URL for webhooks.");
+    }
+    return sendWebhook({ ...webhook, second: state.clock.now() }, event);
   };
   const addCustomer: Control["addCustomer"] = ({ id }) => ({
     customerId: createCustomer(state, {}, id).id,
@@ -112,6 +131,24 @@ export const createControl = (
     },
     declinePayments: ({ customerId }) => {
       state.declining.add(customerId);
+    },
+    rejectAccepted: ({ identifier, code = "archived_meter" }) => {
+      const event = state.events.find((accepted) => accepted.identifier === identifier);
+      if (!event) {
+        throw new Error(`The double has accepted no event ${identifier}.`);
+      }
+      event.rejectedWith = code;
+    },
+    setWebhook: (destination) => {
+      webhook = destination;
+    },
+    reportErrors: async ({ resend = false, ...options }) => {
+      const reports = resend ? [...state.thinEvents.values()] : createErrorReports(state, options);
+      const statuses: number[] = [];
+      for (const { data: _, ...notification } of reports) {
+        statuses.push(await send(notification));
+      }
+      return statuses;
     },
     events: () => state.events,
     usage: ({ customerId }) => {

@@ -82,6 +82,10 @@ const routes: Record<string, (call: Call) => Prepared> = {
     const request = parseRequest("meterListEventSummaries", form);
     return { execute: () => listEventSummaries(state, id, request) };
   },
+  "GET /v2/core/events/:id": ({ state, id, form }) => {
+    parseRequest("nothing", form);
+    return { execute: () => found("event", state.thinEvents, id) };
+  },
   "POST /v1/customers": ({ state, form }) => {
     const request = parseRequest("customerCreate", form);
     return { execute: () => createCustomer(state, request) };

@@ -52,15 +52,14 @@ export const startStripeDouble = async ({
   const actions = new Map<string, (argument: never) => unknown>(Object.entries(control));
   const handleCall = createCallHandler({ state, faults, observations, secretKey });
 
-  const callControl = (name: string, body: string): HttpResponse => {
+  const callControl = async (name: string, body: string): Promise<HttpResponse> => {
     const action = actions.get(name);
     if (!action) {
       return jsonResponse(404, { error: `The double has no control ${name}.` });
     }
     try {
-      return jsonResponse(200, {
-        result: Reflect.apply(action, null, [body ? JSON.parse(body) : {}]) ?? null,
-      });
+      const result: unknown = await Reflect.apply(action, null, [body ? JSON.parse(body) : {}]);
+      return jsonResponse(200, { result: result ?? null });
     } catch (error) {
       return jsonResponse(400, { error: error instanceof Error ? error.message : String(error) });
     }
@@ -70,7 +69,7 @@ export const startStripeDouble = async ({
     const { pathname: path, search } = new URL(request.url ?? "/", "http://double");
     const body = await text(request);
     if (path.startsWith(CONTROL_PATH)) {
-      const result = callControl(path.slice(CONTROL_PATH.length), body);
+      const result = await callControl(path.slice(CONTROL_PATH.length), body);
       response.writeHead(result.status, result.headers).end(result.body);
       return;
     }

@@ -86,6 +86,8 @@ test("only a stream that drifts in every poll is reported", async (t) => {
       clock,
       billing,
       observeSend: () => undefined,
+      observeRefusal: () => undefined,
+      observeFailedEvent: () => undefined,
       observeDrift: (streams) => reported.push(streams.map(({ accountName }) => accountName)),
     }),
   );

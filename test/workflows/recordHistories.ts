@@ -20,6 +20,7 @@ import { bundleWorkflows } from "../../worker/runWorker.ts";
 import { factsRecordedSignal, plantingOrder } from "../../workflows/plantingOrder.ts";
 import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";
 import { donation, donationWorkflowId } from "../../workflows/donation.ts";
+import { processorEvents } from "../../workflows/processorEvents.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { BACKGROUND_QUEUE } from "../../workflows/taskQueues.ts";
@@ -230,6 +231,17 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       }),
     },
     run: runDonation,
+  },
+  "processor-events": {
+    activities: { processProcessorEvents: inOrder<undefined>(() => undefined) },
+    run: async (client) => {
+      const handle = await client.workflow.start(processorEvents, {
+        ...options("processor-events-recorded"),
+        args: [],
+      });
+      await handle.result();
+      return handle;
+    },
   },
   "reconciliation-without-drift": {
     activities: { reconcileUsage: inOrder(() => ({ streams: 3, drifting: [] })) },

@@ -14,6 +14,8 @@ test("a sender without progress continues as new, however often it is woken, and
     createBillingActivities({
       ...deps,
       observeSend: () => undefined,
+      observeRefusal: () => undefined,
+      observeFailedEvent: () => undefined,
       observeDrift: () => undefined,
     }),
   );

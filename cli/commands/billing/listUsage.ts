@@ -2,11 +2,13 @@ import { listMeterEvents } from "../../../db/billing/meterEventReports.ts";
 import type { UnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import { listUnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import type { UsageState } from "../../../domain/billing/meterEvents.ts";
+import { defaultSpan } from "../../../services/billing/reconcileUsage.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import type { Cell } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { sayUnnamedRefusals } from "./sayUnnamedRefusals.ts";
 import { EVENT_HEADINGS, eventRow, timeOf, presentEvent } from "./presentEvent.ts";
 
 export type ListOptions = {
@@ -41,7 +43,7 @@ const unsealedCells = (unsealed: UnsealedUsage): readonly Cell[] => [
 ];
 
 export const listUsage = async (
-  { io, connections }: Context,
+  { io, connections, clock }: Context,
   { state, org, limit, json }: ListOptions,
 ): Promise<void> => {
   const db = await connections.database();
@@ -66,5 +68,9 @@ export const listUsage = async (
   }
   if (unsealed.length + events.length > limit) {
     say(io, `Showing the first ${limit}. To see more, raise --limit.`);
+  }
+  if (state === undefined || state === "failed") {
+    const { start } = defaultSpan(clock.now());
+    await sayUnnamedRefusals(io, db, timeOf(start));
   }
 };

@@ -12,6 +12,7 @@ import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { sayUnnamedRefusals } from "./sayUnnamedRefusals.ts";
 import { timeOf } from "./presentEvent.ts";
 
 export type ReconcileOptions = {
@@ -152,6 +153,7 @@ export const reconcile = async (
   if (span.end > defaultSpan(now).end) {
     say(io, "The processor's sums of the last 15 minutes may be incomplete.");
   }
+  await sayUnnamedRefusals(io, deps.db, timeOf(span.start));
   for (const { accountName, mode, meter, error } of problems) {
     if (error !== null) {
       say(io, `${accountName} (${mode}, ${meter}) could not be compared: ${error}`);

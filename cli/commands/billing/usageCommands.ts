@@ -2,12 +2,20 @@ import type { Command } from "commander";
 import { Option } from "commander";
 import { ASSUMED_OUTCOMES } from "../../../domain/billing/decideRetry.ts";
 import { USAGE_STATES } from "../../../domain/billing/meterEvents.ts";
-import { parseId, parseTimestamp, parseLimit, parseReason } from "../../arguments.ts";
+import {
+  parseId,
+  parseTimestamp,
+  parseLimit,
+  parseOperator,
+  parseReason,
+} from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import type { ListOptions } from "./listUsage.ts";
 import { listUsage } from "./listUsage.ts";
 import type { ReconcileOptions } from "./reconcile.ts";
 import { reconcile } from "./reconcile.ts";
+import type { ReopenOptions } from "./reopen.ts";
+import { reopen } from "./reopen.ts";
 import type { RetryOptions } from "./retry.ts";
 import { parseMeterEventId, parseRetryId, retry } from "./retry.ts";
 import type { RetryId } from "./retry.ts";
@@ -25,6 +33,10 @@ const WAIVE_HELP = `
 Waive only usage that the processor does not have and will never get: it was invoiced
 by hand, or can never be sent. Later refunds of it are not sent to the processor. A
 waived event can still be retried by its id.`;
+
+const REOPEN_HELP = `
+Only an event that the processor accepted and lost can be reopened: the processor's sum
+of its minute must lack exactly this event. Its usage is sealed in a new event.`;
 
 export const addUsageCommands = (program: Command, context: Context): void => {
   const usage = program
@@ -87,6 +99,16 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .option("--json", "JSON output")
     .addHelpText("after", WAIVE_HELP)
     .action((ids: readonly bigint[], options: WaiveOptions) => waive(context, ids, options));
+  usage
+    .command("reopen")
+    .description("Send a delivered meter event again that the processor has lost")
+    .argument("<id>", "id of a delivered meter event", parseMeterEventId)
+    .requiredOption("--reason <text>", "reason, recorded with the event", parseReason)
+    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
+    .option("--dry-run", "check only")
+    .option("--json", "JSON output")
+    .addHelpText("after", REOPEN_HELP)
+    .action((id: bigint, options: ReopenOptions) => reopen(context, id, options));
   usage
     .command("reconcile")
     .description("Compare the processor's usage with what was delivered; corrects nothing")

@@ -15,6 +15,7 @@ import type { FoundMeter } from "./meters.ts";
 import { provisionDonations } from "./provisionDonations.ts";
 import type { DonationPrices } from "./provisionDonations.ts";
 import { outcomeOfError, outcomeOfFailedCheck } from "./attemptOutcome.ts";
+import { readRefusalReport } from "./readRefusalReport.ts";
 import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
 import { sumUsage } from "./sumUsage.ts";
 
@@ -147,6 +148,8 @@ export const createStripeProcessor = ({
         const meterId = await findMeterId(meter);
         return readSubscriptionPeriod(stripe, subscriptionId, meterId);
       }),
+    readRefusalReport: (eventId, signal) =>
+      boundTo(signal, () => readRefusalReport(stripe, eventId)),
     provisionDonations: (customer, attempt, signal) =>
       boundTo(signal, () =>
         provisionDonations(

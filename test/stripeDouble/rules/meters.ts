@@ -147,6 +147,7 @@ export const acceptMeterEvent = (
     value,
     second,
     receivedAt: now,
+    isReported: false,
     ...extra,
   });
   return {

@@ -13,7 +13,24 @@ export type AcceptedEvent = {
   readonly second: number;
   readonly receivedAt: number;
   /** The code of a later, asynchronous rejection; such an event is not billed. */
-  readonly rejectedWith: string | null;
+  rejectedWith: string | null;
+  /** Whether a report has named or counted the rejection. */
+  isReported: boolean;
+};
+
+/** An event of API v2, as `GET /v2/core/events/:id` returns it. Its notification lacks `data`. */
+export type ThinEvent = {
+  readonly id: string;
+  readonly object: "v2.core.event";
+  readonly type: string;
+  readonly created: string;
+  readonly livemode: boolean;
+  readonly related_object: {
+    readonly id: string;
+    readonly type: string;
+    readonly url: string;
+  } | null;
+  readonly data: unknown;
 };
 
 export type Meter = Stripe.Billing.Meter;
@@ -78,6 +95,7 @@ export type State = {
   readonly prices: Map<string, Price>;
   readonly subscriptions: Map<string, StoredSubscription>;
   readonly items: Map<string, StoredItem>;
+  readonly thinEvents: Map<string, ThinEvent>;
 };
 
 export const createState = (clock: Clock, settings: Settings): State => {
@@ -99,5 +117,6 @@ export const createState = (clock: Clock, settings: Settings): State => {
     prices: new Map(),
     subscriptions: new Map(),
     items: new Map(),
+    thinEvents: new Map(),
   };
 };

@@ -1,0 +1,34 @@
+import type { DatabasePool } from "slonik";
+import type { Clock } from "../../../domain/clock.ts";
+import type { ReadWebhook } from "../../../providers/billing/stripe/createWebhookReader.ts";
+import { receiveProcessorEvent } from "../../../services/billing/receiveProcessorEvent.ts";
+import type { Webhook } from "../../http/createApp.ts";
+import { readRawBody } from "../../middleware/readRawBody.ts";
+
+/** A subscription with many items is the largest event; it takes about 1 KiB an item. */
+const LIMIT_KIB = 512;
+
+/**
+ * Stores the events that Stripe announces, and responds before anything depends on them: Stripe repeats a webhook for days
+ * if the response is slow or an error.
+ */
+export const stripeWebhook = ({
+  db,
+  clock,
+  readWebhook,
+}: {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly readWebhook: ReadWebhook;
+}): Webhook => ({
+  path: "/webhooks/stripe",
+  run: async (ctx) => {
+    const body = await readRawBody(ctx, LIMIT_KIB);
+    const event = await readWebhook({
+      body,
+      signature: ctx.get("Stripe-Signature"),
+      receivedAt: clock.now(),
+    });
+    ctx.body = { received: await receiveProcessorEvent({ db, clock }, event) };
+  },
+});

@@ -1,0 +1,101 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import type { ProcessorEvent } from "../../domain/billing/processorEvents.ts";
+import { sql } from "../sql.ts";
+
+/**
+ * Stores an event that a webhook has announced.
+ * @returns false if it was stored before
+ */
+export const insertProcessorEvent = async (
+  db: CommonQueryMethods,
+  { id, type, createdAt }: ProcessorEvent,
+  receivedAt: Date,
+): Promise<boolean> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at)
+    VALUES (${id}, ${type}, ${createdAt.toISOString()}, ${receivedAt.toISOString()}, ${receivedAt.toISOString()})
+    ON CONFLICT (id) DO NOTHING
+  `);
+  return rowCount > 0;
+};
+
+const dueRow = z.strictObject({ id: z.string(), type: z.string(), attempts: z.int() });
+
+/** Lists pending events whose next attempt is due, the longest due first. */
+export const listDueProcessorEvents = (
+  db: CommonQueryMethods,
+  now: Date,
+  limit: number,
+): Promise<readonly Readonly<z.output<typeof dueRow>>[]> =>
+  db.any(sql.type(dueRow)`
+    SELECT id, type, attempts
+    FROM processor_event
+    WHERE state = 'pending' AND next_attempt_at <= ${now.toISOString()}
+    ORDER BY next_attempt_at
+    LIMIT ${limit}
+  `);
+
+const attemptRow = z.strictObject({ id: z.string(), type: z.string(), receivedAt: z.date() });
+
+/** A pending event that an attempt has begun to process. */
+export type ProcessorEventAttempt = Readonly<z.output<typeof attemptRow>>;
+
+/**
+ * Records an attempt before it is made.
+ * @returns null if another process has begun one
+ */
+export const beginProcessing = (
+  db: CommonQueryMethods,
+  { id, attempts }: { readonly id: string; readonly attempts: number },
+  nextAttemptAt: Date,
+): Promise<ProcessorEventAttempt | null> =>
+  db.maybeOne(sql.type(attemptRow)`
+    UPDATE processor_event
+    SET attempts = attempts + 1, next_attempt_at = ${nextAttemptAt.toISOString()}
+    WHERE id = ${id} AND attempts = ${attempts} AND state = 'pending'
+    RETURNING id, type, received_at AS "receivedAt"
+  `);
+
+/** Records why an attempt failed; the next one follows. */
+export const recordProcessingError = async (
+  db: CommonQueryMethods,
+  id: string,
+  error: string,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    UPDATE processor_event
+    SET last_error = ${error}
+    WHERE id = ${id} AND state = 'pending'
+  `);
+};
+
+/** Records that an event needs no further attempt. */
+export const settleProcessorEvent = async (
+  db: CommonQueryMethods,
+  id: string,
+  settlement: {
+    readonly state: "processed" | "failed";
+    /** Replaces the last error, unless it is null. */
+    readonly error: string | null;
+    readonly settledAt: Date;
+  },
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    UPDATE processor_event
+    SET
+      state = ${settlement.state},
+      last_error = coalesce(${settlement.error}, last_error),
+      settled_at = ${settlement.settledAt.toISOString()}
+    WHERE id = ${id} AND state = 'pending'
+  `);
+};
+
+export const countFailedProcessorEvents = async (db: CommonQueryMethods): Promise<number> =>
+  Number(
+    await db.oneFirst(sql.type(z.strictObject({ failed: z.bigint() }))`
+      SELECT count(*) AS failed
+      FROM processor_event
+      WHERE state = 'failed'
+    `),
+  );

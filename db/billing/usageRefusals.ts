@@ -1,0 +1,50 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import type { RefusalReport } from "../../domain/billing/processorEvents.ts";
+import { safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+/** Stores what a report says about one error code. A repeated call changes nothing. */
+export const insertUsageRefusal = async (
+  db: CommonQueryMethods,
+  processorEventId: string,
+  { windowStart, windowEnd }: RefusalReport,
+  refusal: { readonly code: string; readonly errors: number; readonly named: number },
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO usage_refusal (processor_event_id, code, errors, named, window_start, window_end)
+    VALUES (
+      ${processorEventId}, ${refusal.code}, ${refusal.errors}, ${refusal.named}, ${windowStart.toISOString()},
+      ${windowEnd.toISOString()}
+    )
+    ON CONFLICT (processor_event_id, code) DO NOTHING
+  `);
+};
+
+const unnamedRow = z.strictObject({
+  code: z.string(),
+  unnamed: safeInteger,
+  windowStart: z.date(),
+  windowEnd: z.date(),
+});
+
+/** Refused events that no sample named: how many, and when the processor received them. */
+export type UnnamedRefusals = Readonly<z.output<typeof unnamedRow>>;
+
+/** Lists refusals of which the processor did not name every event, for usage received after a time, the latest first. */
+export const listUnnamedRefusals = (
+  db: CommonQueryMethods,
+  after: Date,
+  limit: number,
+): Promise<readonly UnnamedRefusals[]> =>
+  db.any(sql.type(unnamedRow)`
+    SELECT
+      code,
+      errors - named AS unnamed,
+      window_start AS "windowStart",
+      window_end AS "windowEnd"
+    FROM usage_refusal
+    WHERE errors > named AND window_end > ${after.toISOString()}
+    ORDER BY window_end DESC
+    LIMIT ${limit}
+  `);

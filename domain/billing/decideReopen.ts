@@ -1,0 +1,38 @@
+import { DomainError } from "../errors.ts";
+import type { AttemptOutcome } from "./decideNextStep.ts";
+import type { MeterEventState } from "./meterEvents.ts";
+
+type DeliveredEvent = { readonly id: bigint; readonly state: MeterEventState };
+
+/**
+ * Checks that an event may be reopened, before the processor's sums are read.
+ * @throws DomainError request_invalid if it was not delivered
+ */
+export const requireDelivered = ({ id, state }: DeliveredEvent): void => {
+  if (state !== "delivered") {
+    throw new DomainError(
+      "request_invalid",
+      `meter event ${id} is ${state}: only delivered events can be reopened`,
+    );
+  }
+};
+
+/**
+ * Decides from the processor's sums of its minute whether a delivered event is sealed again.
+ * @throws DomainError request_invalid unless the sums lack exactly this event
+ */
+export const decideReopenAfterCheck = (
+  { id }: DeliveredEvent,
+  checked: AttemptOutcome,
+): "superseded" => {
+  if (checked.kind === "absent") {
+    return "superseded";
+  }
+  const reason =
+    "reason" in checked
+      ? checked.reason
+      : checked.kind === "partial"
+        ? `the processor has ${checked.acceptedQuantity} units in that minute that no other event explains`
+        : "the processor has its usage";
+  throw new DomainError("request_invalid", `meter event ${id}: ${reason}`);
+};

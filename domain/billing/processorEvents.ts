@@ -1,0 +1,71 @@
+import type { StoredState } from "./meterEvents.ts";
+
+/** An event at the processor that a webhook has announced. What happened is read from the processor later. */
+export type ProcessorEvent = {
+  /** The processor's id of the event; a repeated webhook has the same. */
+  readonly id: string;
+  readonly type: string;
+  /** When it happened at the processor. */
+  readonly createdAt: Date;
+};
+
+/** Reports of usage that the processor refused after it had accepted it. */
+const REFUSAL_REPORT_TYPES = [
+  "v1.billing.meter.error_report_triggered",
+  "v1.billing.meter.no_meter_found",
+] as const;
+
+/** Returns whether events of a type change anything here; others are not stored. */
+export const isProcessed = (type: string): boolean =>
+  REFUSAL_REPORT_TYPES.some((processed) => processed === type);
+
+/** Events of one error code that the processor refused after it had accepted them. */
+type Refusal = {
+  readonly code: string;
+  /** How many events were refused, including those that no sample names. */
+  readonly errors: number;
+  readonly samples: readonly { readonly identifier: string; readonly message: string }[];
+};
+
+/** What the processor refused of the usage that it received in a window. */
+export type RefusalReport = {
+  readonly windowStart: Date;
+  readonly windowEnd: Date;
+  readonly refusals: readonly Refusal[];
+};
+
+/** Returns the identifier of a meter event from the idempotency key of an attempt, or unchanged from an identifier. */
+export const identifierOf = (identifierOrKey: string): string =>
+  identifierOrKey.split("#", 1)[0] ?? "";
+
+/**
+ * Decides what a refusal after acceptance leads to: the state of the event, `wait` while it is still being sent, or null
+ * if it changes nothing, as a repeated report does. If another attempt may have been accepted, sealing the usage anew
+ * could bill it twice, so that must be found out first.
+ */
+export const decideLateRefusal = ({
+  state,
+  outcomeUnknown,
+}: StoredState): "rejected" | "blocked" | "wait" | null => {
+  if (state === "sealed" || state === "sending") {
+    return "wait";
+  }
+  if (state !== "delivered") {
+    return null;
+  }
+  return outcomeUnknown ? "blocked" : "rejected";
+};
+
+const FIRST_DELAY_MS = 5000;
+const MAXIMUM_DELAY_MS = 60 * 60 * 1000;
+
+/** Returns the delay after an attempt to process an event, counted from 1. It also covers a process that dies meanwhile. */
+export const processingDelayMs = (attempt: number): number =>
+  Math.min(FIRST_DELAY_MS * 2 ** (attempt - 1), MAXIMUM_DELAY_MS);
+
+/** Long enough for an outage of the processor over a weekend. */
+const GIVE_UP_AFTER_MS = 7 * 24 * 60 * 60 * 1000;
+
+/** Returns whether an event that could not be processed is given up, and left to an operator. */
+export const isGivenUp = (receivedAt: Date, now: Date): boolean =>
+  now.getTime() - receivedAt.getTime() > GIVE_UP_AFTER_MS;

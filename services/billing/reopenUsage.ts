@@ -1,0 +1,80 @@
+import type { DatabasePool } from "slonik";
+import { sumOtherEvents } from "../../db/billing/meterEventReports.ts";
+import { findMeterEvent, lockStream, moveSettledEvent } from "../../db/billing/meterEvents.ts";
+import { hasFacts, releaseFacts } from "../../db/billing/usageFacts.ts";
+import { decideReopenAfterCheck, requireDelivered } from "../../domain/billing/decideReopen.ts";
+import { minuteOf } from "../../domain/billing/usage.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import type { Billing } from "../../providers/billing/createBilling.ts";
+import { checkDelivery } from "./checkDelivery.ts";
+
+const CHECK_TIMEOUT_MS = 20_000;
+
+/**
+ * Reopens a delivered meter event that the processor has lost: its facts are released and sealed in a new event. It is
+ * allowed only if the processor's sum of its minute lacks exactly this event.
+ * @returns how many units are sent again; with `isDryRun` nothing is changed
+ * @throws DomainError record_not_found if there is no such event; request_invalid if it was not delivered, the sums do not
+ * show that it is missing, or it was changed concurrently
+ */
+export const reopenUsage = async (
+  {
+    db,
+    clock,
+    billing,
+  }: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
+  meterEventId: bigint,
+  {
+    reason,
+    operator,
+    isDryRun,
+  }: { readonly reason: string; readonly operator: string; readonly isDryRun: boolean },
+): Promise<{ readonly quantity: number }> => {
+  const event = await findMeterEvent(db, meterEventId);
+  if (!event) {
+    throw new DomainError("record_not_found", `there is no meter event ${meterEventId}`);
+  }
+  requireDelivered(event);
+  if (!(await hasFacts(db, meterEventId))) {
+    throw new DomainError(
+      "request_invalid",
+      `meter event ${meterEventId}: its facts were sealed again in a later event`,
+    );
+  }
+  const processor = billing.findProcessor(event.processor, event.mode);
+  if (!processor) {
+    throw new DomainError(
+      "request_invalid",
+      `meter event ${meterEventId}: ${event.processor} is not configured, so its usage cannot be checked`,
+    );
+  }
+  const { outcome, othersVersion } = await checkDelivery(processor, db, event, {
+    now: clock.now(),
+    signal: AbortSignal.timeout(CHECK_TIMEOUT_MS),
+  });
+  const state = decideReopenAfterCheck(event, outcome);
+  const { quantity } = event;
+  if (isDryRun) {
+    return { quantity };
+  }
+  return db.transaction(async (transaction) => {
+    await lockStream(transaction, event);
+    const current = await findMeterEvent(transaction, meterEventId);
+    const others = await sumOtherEvents(transaction, event, minuteOf(event.second));
+    if (current?.state !== "delivered" || others.version !== othersVersion) {
+      throw new DomainError(
+        "request_invalid",
+        `meter event ${meterEventId}: it or another event of its minute has changed meanwhile; try again`,
+      );
+    }
+    await moveSettledEvent(transaction, meterEventId, {
+      state,
+      acceptedQuantity: null,
+      note: `reopened by ${operator}: ${reason}`,
+      settledAt: clock.now(),
+    });
+    await releaseFacts(transaction, meterEventId, 0);
+    return { quantity };
+  });
+};

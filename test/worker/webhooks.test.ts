@@ -1,0 +1,50 @@
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { eventually, openNamespace, startProgram } from "../support/programs.ts";
+
+const test = testWithDatabase();
+
+const SECRET = "whsec_of_the_tests";
+
+test("a report that the API stores is processed by a worker, also if it was stored while no worker ran", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const { control } = double;
+  const { customerId, subscriptionId } = control.addSubscriber({});
+  const organization = await createTestOrganization(db, {
+    stripeCustomerId: customerId,
+    stripeSubscriptionId: subscriptionId,
+  });
+  const { namespace } = await openNamespace(t);
+  const settings = {
+    DATABASE_URL: databaseUrl,
+    TEMPORAL_NAMESPACE: namespace,
+    STRIPE_SECRET_KEY: double.secretKey,
+    STRIPE_API_BASE: double.url,
+    STRIPE_WEBHOOK_SECRET: `whsec_old,${SECRET}`,
+    // The refusal is logged as an error.
+    LOG_LEVEL: "fatal",
+  };
+  const statesOf = (): Promise<readonly string[]> =>
+    db.anyFirst(sql.type(z.strictObject({ state: z.string() }))`SELECT state FROM meter_event`);
+  const { urls } = await startProgram(t, "api/main.ts", settings);
+  const api = urls["standalone"] ?? "";
+  control.setWebhook({ url: `${api}/webhooks/stripe`, secret: SECRET });
+  const worker = await startProgram(t, "worker/main.ts", settings);
+  control.addFault({ kind: "reject_later" });
+  await fetch(`${api}/plant/trees`, {
+    method: "POST",
+    headers: { authorization: organization.apiKeyProd, "content-type": "application/json" },
+    body: JSON.stringify({ count: 5 }),
+  });
+  await eventually(async () => (await statesOf()).includes("delivered"));
+  await worker.kill();
+  t.deepEqual(await control.reportErrors({}), [200]);
+  await startProgram(t, "worker/main.ts", settings);
+  await eventually(async () => (await statesOf()).includes("rejected"));
+  t.deepEqual(await statesOf(), ["rejected"]);
+});
