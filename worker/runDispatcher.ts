@@ -8,7 +8,7 @@ import { listWaitingRefunds, markRefundDispatched } from "../db/registrations/re
 import type { WaitingStream } from "../db/billing/usageFacts.ts";
 import { listWaitingStreams } from "../db/billing/usageFacts.ts";
 import type { Clock } from "../domain/clock.ts";
-import { refundIdOf } from "../domain/registrations/refund.ts";
+import { refundIdOf } from "../domain/registrations/decideRefund.ts";
 import { lastSealableSecond } from "../domain/billing/usage.ts";
 import { withTemporalDeadline } from "../program/temporalClient.ts";
 import { processorEvents, PROCESSOR_EVENTS_ID } from "../workflows/processorEvents.ts";

@@ -92,7 +92,7 @@ export type KeyDefinition<
   readonly handle: (request: Request<Query, Body> & { readonly caller: Caller }) => Result;
 };
 
-/** The body of a POST that takes no fields. */
+/** The body of a POST that accepts no fields. */
 const NO_FIELDS = bodyObject({});
 /** For endpoints without query parameters. */
 const NO_PARAMETERS = queryObject({});

@@ -135,7 +135,7 @@ const internalError = (when: string): ErrorResponse => ({
 
 /** Errors that every endpoint with this method and access may return. */
 const commonErrors = ({ access, method }: Endpoint): readonly ErrorResponse[] => [
-  // A body is read even if the endpoint takes none.
+  // A body is read even if the endpoint accepts none.
   ...(method === "post" ? [BODY_TOO_LARGE] : []),
   ...(access === "key"
     ? [

@@ -9,7 +9,7 @@ export const KEY_ERROR: ErrorResponse = {
 /** Of endpoints that take no parameters. */
 export const PARAMETER_ERROR: ErrorResponse = {
   code: "request_invalid",
-  when: "A parameter was given; the endpoint takes none.",
+  when: "A parameter was given; the endpoint accepts none.",
   example: "page: unknown parameter",
 };
 

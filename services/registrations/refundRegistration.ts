@@ -10,7 +10,7 @@ import { readTotals, subtractFromTotals } from "../../db/registrations/totals.ts
 import { insertRefundFacts } from "../../db/billing/usageFacts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
-import { decideRefund, refundIdOf } from "../../domain/registrations/refund.ts";
+import { decideRefund, refundIdOf } from "../../domain/registrations/decideRefund.ts";
 import type { Owner, Registration, Totals } from "../../domain/registrations/registrations.ts";
 import { ACCEPTED_AGE_MS, secondOf } from "../../domain/billing/usage.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";

@@ -81,9 +81,9 @@ const keepsInvariant = test.macro({
       Object.values(billed()).reduce((sum, units) => sum + units, 0),
       [...remaining.values()].reduce((sum, units) => sum + units, 0),
     );
-    const books = await readAccountSums(deps.db, stream.accountId);
-    t.is(books.usage, books.registered - books.refunded);
-    t.is(books.total, books.registered - books.refunded);
+    const sums = await readAccountSums(deps.db, stream.accountId);
+    t.is(sums.usage, sums.registered - sums.refunded);
+    t.is(sums.total, sums.registered - sums.refunded);
     const identifiers = double.control.events().map(({ identifier }) => identifier);
     t.is(new Set(identifiers).size, identifiers.length);
     t.is(double.control.overlaps(), 0);

@@ -127,10 +127,10 @@ test("concurrent partial refunds never take back more than was registered", asyn
   for (const { reason } of rejected) {
     t.true(reason instanceof DomainError && reason.code === "request_invalid");
   }
-  const books = await readAccountSums(deps.db, stream.accountId);
-  t.is(books.refunded, 48n);
-  t.is(books.usage, 2n);
-  t.is(books.total, 2n);
+  const sums = await readAccountSums(deps.db, stream.accountId);
+  t.is(sums.refunded, 48n);
+  t.is(sums.usage, 2n);
+  t.is(sums.total, 2n);
   await drain();
   t.deepEqual(billed(), await recorded());
 });

@@ -51,11 +51,11 @@ test("200 parallel registrations with one key, in two writers, make one record a
   const [first] = results;
   t.true(results.every((result) => result.registration.id === first?.registration.id));
   t.is(results.filter((result) => !result.replayed).length, 1);
-  const books = await readAccountSums(t.context.db, id);
-  t.is(books.registrations, 1);
-  t.is(books.facts, 1);
-  t.is(books.registered, books.usage);
-  t.is(books.registered, books.total);
+  const sums = await readAccountSums(t.context.db, id);
+  t.is(sums.registrations, 1);
+  t.is(sums.facts, 1);
+  t.is(sums.registered, sums.usage);
+  t.is(sums.registered, sums.total);
 });
 
 test("two batches that share keys in opposite orders both succeed", async (t) => {
@@ -101,7 +101,7 @@ test("a row that the database rejects fails alone; the rest of its batch is reco
   t.is((await readAccountSums(t.context.db, full.id)).total, BigInt(Number.MAX_SAFE_INTEGER));
 });
 
-test("entries of an owner whose total is full do not split the batches of other owners", async (t) => {
+test("entries of an owner at its limit do not split the batches of other owners", async (t) => {
   const batches: number[] = [];
   const writer = createRegistrationWriter({
     db: t.context.db,
@@ -137,9 +137,9 @@ test("a count with more digits than the processor accepts makes several facts th
 
   await writer.register(registrationOf(id, { count: Number.MAX_SAFE_INTEGER }));
 
-  const books = await readAccountSums(t.context.db, id);
-  t.is(books.facts, 10);
-  t.is(books.usage, BigInt(Number.MAX_SAFE_INTEGER));
+  const sums = await readAccountSums(t.context.db, id);
+  t.is(sums.facts, 10);
+  t.is(sums.usage, BigInt(Number.MAX_SAFE_INTEGER));
 });
 
 test("a request beyond the maximum queue length is rejected immediately and records nothing", async (t) => {
@@ -171,7 +171,7 @@ test("a replay waits for another writer that is still committing the original", 
     );
     t.is(new Set(results.map(({ registration }) => registration.id)).size, 1);
   }
-  const books = await readAccountSums(db, id);
-  t.is(books.registrations, 20);
-  t.is(books.total, 60n);
+  const sums = await readAccountSums(db, id);
+  t.is(sums.registrations, 20);
+  t.is(sums.total, 60n);
 });

@@ -293,9 +293,9 @@ test("two concurrent imports of one file import each registration once", async (
     runs.map(({ exitCode }) => exitCode),
     [0, 0],
   );
-  const books = await readAccountSums(t.context.db, id);
-  t.is(books.registrations, 3000);
-  t.is(books.total, books.registered);
+  const sums = await readAccountSums(t.context.db, id);
+  t.is(sums.registrations, 3000);
+  t.is(sums.total, sums.registered);
 });
 
 const registration: ImportedRegistration = {

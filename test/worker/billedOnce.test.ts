@@ -192,8 +192,8 @@ test.serial(
 
     const expected = requests.reduce((sum, { count }) => sum + count, 0);
     await eventually(() => billed() === expected);
-    const books = await readAccountSums(db, accountId);
-    t.is(books.registrations, requests.length);
-    t.is(books.total, BigInt(expected));
+    const sums = await readAccountSums(db, accountId);
+    t.is(sums.registrations, requests.length);
+    t.is(sums.total, BigInt(expected));
   },
 );

@@ -195,7 +195,7 @@ export const listQuery = queryObject({
     .meta({ description: "Only donations whose metadata has this key." }),
   metadata_value: text(4000).optional().meta({
     description:
-      "Only donations with this value of metadata_key, which is required then: a string as it is, any other value as JSON.",
+      "Only donations whose metadata_key has this value: a string as it is, any other value as JSON. Requires metadata_key.",
   }),
   start_date: date()
     .optional()

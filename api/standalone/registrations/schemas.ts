@@ -59,7 +59,7 @@ const registerBody = ({ title, plural }: KindNames) =>
     idempotency_key: idempotencyKey()
       .meta({
         description:
-          "A later request with the same key returns the record of the first. Empty means none.",
+          "A later request with the same key returns the original record. Empty is the same as omitted.",
       })
       .optional(),
   }).meta({ id: `New${title}Registration` });

@@ -35,7 +35,7 @@ export const verifyEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint 
       errors: [
         {
           ...QUERY_ERROR,
-          when: "A query parameter was given; the endpoint takes none.",
+          when: "A query parameter was given; the endpoint accepts none.",
           example: "limit: unknown parameter",
         },
         KEY_ERROR,

@@ -70,7 +70,7 @@ export const refundEndpoint = (deps: StoreWriteDependencies): Endpoint =>
       errors: [
         {
           code: "request_invalid",
-          when: "The request is malformed, or fewer units match than it asks for.",
+          when: "The request is malformed, or fewer units match than requested.",
           example: "quantity: only 2 of the matching units remain to be reversed",
         },
         KEY_ERROR,

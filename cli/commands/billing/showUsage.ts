@@ -4,7 +4,7 @@ import type { UsageFact } from "../../../db/billing/usageFacts.ts";
 import { listFactsOfRegistration } from "../../../db/billing/usageFacts.ts";
 import type { AccountRegistration } from "../../../db/registrations/registrations.ts";
 import { findRegistration } from "../../../db/registrations/registrations.ts";
-import { refundIdOf } from "../../../domain/registrations/refund.ts";
+import { refundIdOf } from "../../../domain/registrations/decideRefund.ts";
 import { isFailed } from "../../../domain/billing/meterEvents.ts";
 import { secondOf } from "../../../domain/billing/usage.ts";
 import { usageSenderWorkflowId } from "../../../workflows/usageSender.ts";

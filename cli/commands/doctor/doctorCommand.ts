@@ -20,7 +20,7 @@ const checkNode = (): Promise<Finding> =>
       Number.parseInt(node, 10) >= NODE_MAJOR
         ? ok(node)
         : wrong(
-            `${node} is too old; the service needs Node ${NODE_MAJOR}. Use \`npm run -s impact\`, which has it`,
+            `${node} is too old; the service needs Node ${NODE_MAJOR}. Use \`npm run -s impact\`, which brings its own`,
           ),
     );
   });

@@ -158,7 +158,7 @@ test("a registration of the largest count has simulated evidence of every stage"
   }
 });
 
-// Alone: it gathers the trees of every account in the database.
+// Alone: it creates planting orders of every account in the database.
 test.serial(
   "a store's trees are ordered, planted and found by their planting order and region",
   async (t) => {
