@@ -83,7 +83,7 @@ export const createApp = ({
   app.use(observeRequest({ logger, observe }));
   app.use(handleErrors({ logger, presentError }));
 
-  const router = new Router<ApiState>({ sensitive: true, strict: true });
+  const router = new Router<ApiState>({ sensitive: true, strict: false });
   const parseBody = readBody();
   for (const { method, path, access, missingKey, requestsPerSecond, run } of endpoints) {
     router[method](
@@ -98,13 +98,16 @@ export const createApp = ({
       run,
     );
   }
-  for (const { path, run } of pages) {
-    router.get(path, setRoute(path), run);
-  }
   for (const { path, run } of webhooks) {
     router.post(path, setRoute(path), run);
   }
   app.use(router.routes());
+  // The links of a page are relative, so a trailing slash would change what they mean.
+  const pageRouter = new Router<ApiState>({ sensitive: true, strict: true });
+  for (const { path, run } of pages) {
+    pageRouter.get(path, setRoute(path), run);
+  }
+  app.use(pageRouter.routes());
   app.use(browserFallback(browserFallbacks));
   app.use(rejectUnmatched);
   return app;

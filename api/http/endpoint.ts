@@ -5,7 +5,7 @@ import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import type { ApiContext } from "./apiContext.ts";
 import { HttpError } from "./httpError.ts";
 import { hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
-import { bodyObject, parseQuery, parseRequest, queryObject } from "./parseRequest.ts";
+import { bodyObject, parseQuery, parseRequest, rejectMisplacedFields } from "./parseRequest.ts";
 import { streamJson } from "./streamJson.ts";
 
 /** A documented error response of an endpoint. */
@@ -94,9 +94,6 @@ export type KeyDefinition<
 
 /** The body of a POST that accepts no fields. */
 const NO_FIELDS = bodyObject({});
-/** For endpoints without query parameters. */
-const NO_PARAMETERS = queryObject({});
-
 const isWellFormed = (querystring: string): boolean => {
   try {
     decodeURIComponent(querystring);
@@ -114,14 +111,15 @@ const readRequest = <
   { method, schemas, checkBody }: Definition<Query, Body, ResponseBody>,
   ctx: ApiContext,
 ): Request<Query, Body> => {
-  if (ctx.querystring !== "" && !isWellFormed(ctx.querystring)) {
+  const readsQuery = schemas.query !== undefined || method === "post";
+  if (readsQuery && !isWellFormed(ctx.querystring)) {
     throw new HttpError(
       "request_malformed",
       "the query string is not well-formed percent-encoded UTF-8",
     );
   }
-  if (ctx.querystring !== "" && schemas.query === undefined) {
-    parseQuery(NO_PARAMETERS, ctx.query);
+  if (method === "post") {
+    rejectMisplacedFields(schemas.body, ctx.query);
   }
   const problem = checkBody?.(ctx.request.body) ?? null;
   if (problem !== null) {

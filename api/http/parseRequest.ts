@@ -45,6 +45,9 @@ export const parseRequest = <Schema extends z.ZodType>(
   return result.data;
 };
 
+const parametersOf = (schema: z.ZodType): readonly string[] =>
+  schema instanceof z.ZodObject ? Object.keys(schema.shape) : [];
+
 /**
  * Parses a query string. A parameter that is given more than once is reported as that, whatever its values are.
  * @throws DomainError `request_invalid` that lists every problem
@@ -60,7 +63,40 @@ export const parseQuery = <Schema extends z.ZodType>(
         ? { ...issue, message: "must be given at most once" }
         : issue,
     );
-    throw new DomainError("request_invalid", describeIssues(issues, "parameter"));
+    const hasUnknown = issues.some(({ code }) => code === "unrecognized_keys");
+    throw new DomainError(
+      "request_invalid",
+      describeIssues(issues, "parameter") +
+        (hasUnknown ? `; accepted parameters: ${parametersOf(schema).join(", ")}` : ""),
+    );
   }
   return result.data;
+};
+
+const fieldsOf = (body: z.ZodType): readonly string[] => {
+  if (body instanceof z.ZodPipe && body.in instanceof z.ZodType) {
+    return fieldsOf(body.in);
+  }
+  return body instanceof z.ZodObject ? Object.keys(body.shape) : [];
+};
+
+const normalizeName = (name: string): string => name.toLowerCase().replaceAll(/[^a-z0-9]/gu, "");
+
+/**
+ * Rejects query parameters of a POST that are meant for its body or headers, in any spelling: without its idempotency key
+ * a request could be billed twice, and without its order a refund would take other units. Others, such as those of
+ * tracing, are ignored.
+ * @throws DomainError request_invalid
+ */
+export const rejectMisplacedFields = (body: z.ZodType | undefined, query: ParsedUrlQuery): void => {
+  const fields = [...(body === undefined ? [] : fieldsOf(body)), "idempotency_key"];
+  const misplaced = Object.keys(query).filter((name) =>
+    fields.some((field) => normalizeName(field) === normalizeName(name)),
+  );
+  if (misplaced.length > 0) {
+    throw new DomainError(
+      "request_invalid",
+      misplaced.map((name) => `${name}: does not belong in the query string`).join("; "),
+    );
+  }
 };

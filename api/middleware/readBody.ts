@@ -1,11 +1,10 @@
 import type { Middleware } from "koa";
 import bodyParser from "koa-bodyparser";
 import type { ApiState } from "../http/apiContext.ts";
+import { isJsonInUtf8 } from "../http/contentType.ts";
 import { HttpError } from "../http/httpError.ts";
 
 const LIMIT_KIB = 64;
-
-const CONTENT_TYPE = /^application\/json\s*(?:;\s*charset\s*=\s*"?utf-?8"?\s*)?;?\s*$/iu;
 
 /** An error of no known type comes from the bytes themselves, such as invalid gzip. */
 const asHttpError = (error: Error & { type?: string; status?: number }): HttpError => {
@@ -34,7 +33,7 @@ const asHttpError = (error: Error & { type?: string; status?: number }): HttpErr
 };
 
 const requireJson = (contentType: string | undefined, hasBody: boolean): void => {
-  if (hasBody && (contentType === undefined || !CONTENT_TYPE.test(contentType))) {
+  if (hasBody && (contentType === undefined || !isJsonInUtf8(contentType))) {
     throw new HttpError(
       "request_malformed",
       "the body must be JSON in UTF-8, sent with the header Content-Type: application/json",
@@ -46,6 +45,8 @@ const requireJson = (contentType: string | undefined, hasBody: boolean): void =>
 export const readBody = (): Middleware<ApiState> => {
   const parse = bodyParser({
     enableTypes: ["json"],
+    // The type was checked by requireJson, which accepts more spellings.
+    detectJSON: () => true,
     jsonLimit: `${LIMIT_KIB}kb`,
     onerror: (error) => {
       throw asHttpError(error);

@@ -92,7 +92,7 @@ export const createStandaloneApp = ({
     securitySchemes: {
       apiKey: {
         header: "Authorization",
-        description: "The API key without a prefix such as `Bearer`.",
+        description: "The API key as it is, or after the prefix `Bearer `.",
       },
     },
     security: [["apiKey"]],

@@ -6,13 +6,6 @@ export const KEY_ERROR: ErrorResponse = {
   example: "invalid API key",
 };
 
-/** Of endpoints that take no parameters. */
-export const PARAMETER_ERROR: ErrorResponse = {
-  code: "request_invalid",
-  when: "A parameter was given; the endpoint accepts none.",
-  example: "page: unknown parameter",
-};
-
 export const QUEUE_ERROR: ErrorResponse = {
   code: "queue_full",
   when: "Too many registrations are waiting; nothing was recorded. Try again.",

@@ -23,7 +23,10 @@ test("a missing key and a wrong key are a 403 on every endpoint", async (t) => {
     undefined,
     "",
     "x",
-    `Bearer ${apiKeyProd}`,
+    "Bearer",
+    `Bearer ${apiKeyProd}x`,
+    `Bearer Bearer ${apiKeyProd}`,
+    `Token ${apiKeyProd}`,
     `${apiKeyProd}x`,
     apiKeyProd.slice(0, -1),
     apiKeyProd.toUpperCase(),
@@ -39,6 +42,16 @@ test("a missing key and a wrong key are a 403 on every endpoint", async (t) => {
       t.is(response.status, 403, `${method} ${path} with ${key}`);
       t.deepEqual(response.body, { error: "invalid API key" });
     }
+  }
+});
+
+test("a key works with and without the prefix Bearer", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd } = await createTestOrganization(t.context.db);
+
+  for (const key of [apiKeyProd, `Bearer ${apiKeyProd}`, `bearer  ${apiKeyProd}`]) {
+    t.is((await call("GET", "/plant/trees", { key })).status, 200);
+    t.is((await call("GET", "/dashboard_url", { key })).status, 200);
   }
 });
 

@@ -1,5 +1,6 @@
 import { connect } from "node:net";
 import { gzipSync } from "node:zlib";
+import { isJsonInUtf8 } from "../../api/http/contentType.ts";
 import { openPool } from "../../db/pool.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
@@ -17,7 +18,8 @@ test("an unknown path is a 404 in JSON for every method", async (t) => {
     for (const path of [
       "/",
       "/plant",
-      "/plant/trees/",
+      "/plant/trees//",
+      "/docs/start.js/",
       "/Plant/trees",
       "/plant/trees/1",
       "//plant/trees",
@@ -37,14 +39,61 @@ test("a query string without names and values has no parameters; an empty name i
   const { call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
 
-  for (const path of ["/dashboard_url", "/plant/trees"]) {
-    t.is((await call("GET", `${path}?&&&`, { key })).status, 200, path);
-    for (const query of ["=", "=x", "&=&"]) {
-      const { status, body } = await call("GET", `${path}?${query}`, { key });
-      t.is(status, 400, path + query);
-      t.is(body["error"], "(empty name): unknown parameter");
+  t.is((await call("GET", "/plant/trees?&&&", { key })).status, 200);
+  for (const query of ["=", "=x", "&=&"]) {
+    const { status, body } = await call("GET", `/plant/trees?${query}`, { key });
+    t.is(status, 400, query);
+    t.regex(String(body["error"]), /^\(empty name\): unknown parameter; /u);
+  }
+});
+
+test("query parameters of an endpoint that has none are ignored", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  for (const path of ["/dashboard_url", "/evidence"]) {
+    for (const query of ["utm_source=mail", "_=1&_=2", "=x", "%ff", "__proto__=1"]) {
+      t.is((await call("GET", `${path}?${query}`, { key })).status, 200, path + query);
     }
   }
+});
+
+test("a POST ignores query parameters, except those that belong in its body or headers", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const post = (query: string) =>
+    call("POST", `/plant/trees?${query}`, { key, body: { count: 1 } });
+
+  for (const query of ["traceparent=00-1", "_=1&_=2", "utm_source=mail", "=x"]) {
+    t.is((await post(query)).status, 200, query);
+  }
+  for (const name of [
+    "idempotency_key",
+    "Idempotency-Key",
+    "idempotencyKey",
+    "idempotency_key[]",
+    "count",
+    "Attribution",
+  ]) {
+    const { status, body } = await post(`${name}=k`);
+    t.is(status, 400, name);
+    t.is(body["error"], `${name}: does not belong in the query string`);
+  }
+  t.is((await post("idempotency_key=%ff")).status, 400);
+  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 4);
+});
+
+test("a path with a slash at the end is the same endpoint", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  const { body } = await call("POST", "/plant/trees/", { key, body: { count: 2 } });
+  t.is(body["total_planted_trees"], 2);
+  t.is((await call("GET", "/plant/trees/", { key })).body["total_planted_trees"], 2);
+  t.is((await call("GET", "/healthz/")).status, 200);
+  const wrongMethod = await call("PUT", "/plant/trees/");
+  t.is(wrongMethod.status, 405);
+  t.is(wrongMethod.headers.get("Allow"), "GET, HEAD, OPTIONS, POST");
 });
 
 test("a wrong method is a 405 that lists the allowed ones, with or without a key", async (t) => {
@@ -121,6 +170,12 @@ test("a wrong or missing content type is a 400 that says what to send", async (t
     "application/json; charset=utf-16",
     "application/xml",
     "application/jsonp",
+    "application/vnd.api+json",
+    "application/json, application/json",
+    "application/json; charset",
+    "application/json; charset=",
+    'application/json; charset="utf-8',
+    "application/json; charset=utf-8; charset=latin1",
     "json",
     "",
   ]) {
@@ -150,6 +205,12 @@ test("every spelling of a JSON content type in UTF-8 is accepted", async (t) => 
     "application/json; charset=UTF-8",
     'application/json; charset="utf-8"',
     "application/json;",
+    "application/json ; charset=utf-8 ;",
+    "application/json;\tcharset=utf-8",
+    "application/json; version=1; charset=utf-8",
+    'application/json; profile="a;b=\\"c\\""; Charset="UTF\\-8"',
+    "application/json; odata.metadata=minimal",
+    "application/json;;charset=utf-8",
   ]) {
     const { status } = await call("POST", "/plant/trees", {
       key,
@@ -158,6 +219,22 @@ test("every spelling of a JSON content type in UTF-8 is accepted", async (t) => 
     });
     t.is(status, 200, contentType);
   }
+});
+
+test("a content type is read in time proportional to its length", (t) => {
+  const long = 100_000;
+  const startedAt = performance.now();
+  for (const header of [
+    `application/json${" ".repeat(long)}x`,
+    `application/json;${" ".repeat(long)}=`,
+    `application/json;${"a".repeat(long)}`,
+    `application/json;a="${"\\a".repeat(long)}`,
+    `application/json${"; ".repeat(long)}=`,
+  ]) {
+    t.false(isJsonInUtf8(header));
+  }
+  // Quadratic time would be minutes.
+  t.true(performance.now() - startedAt < 30_000);
 });
 
 test("a body that does not match its Content-Encoding is a 400", async (t) => {

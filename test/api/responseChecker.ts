@@ -30,7 +30,7 @@ const pointer = (...names: readonly string[]): string =>
   names.map((name) => `/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
 
 const matches = (template: string, path: string): boolean =>
-  new RegExp(`^${template.replaceAll(/\{\w+\}/gu, "[^/]+")}$`, "u").test(path);
+  new RegExp(`^${template.replaceAll(/\{\w+\}/gu, "[^/]+")}/?$`, "u").test(path);
 
 /**
  * Returns a check of responses against the API description: the operation must document the status, and the body must

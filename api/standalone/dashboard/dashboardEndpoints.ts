@@ -4,7 +4,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import { getDashboardSlug } from "../../../services/dashboard/getDashboardSlug.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import { KEY_ERROR, PARAMETER_ERROR } from "../errorResponses.ts";
+import { KEY_ERROR } from "../errorResponses.ts";
 
 const MISSING_KEY = "missing Authorization header";
 
@@ -37,7 +37,6 @@ export const dashboardEndpoints = ({
         "(`<dashboard_url>.json`), as a badge (`<dashboard_url>/badge.svg`) and as a card for an iframe " +
         "(`<dashboard_url>/card`).",
       errors: [
-        PARAMETER_ERROR,
         { code: "key_missing", when: "There is no Authorization header.", example: MISSING_KEY },
         { ...KEY_ERROR, when: "The key is invalid." },
       ],

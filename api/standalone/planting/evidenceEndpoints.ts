@@ -21,7 +21,7 @@ import { pathParameter } from "../../http/apiContext.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";
-import { KEY_ERROR, PARAMETER_ERROR } from "../errorResponses.ts";
+import { KEY_ERROR } from "../errorResponses.ts";
 import { EVIDENCE_EXAMPLES } from "./examples.ts";
 
 const KEY_HEADERS = "Authorization";
@@ -37,7 +37,7 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
       details:
         "Carbon and area are projected from planted trees only. The response stays the same for 30 days.",
       responseHeaders: CACHE_HEADERS,
-      errors: [PARAMETER_ERROR, KEY_ERROR],
+      errors: [KEY_ERROR],
     },
     schemas: { response: evidenceSummary },
     examples: { response: EVIDENCE_EXAMPLES.summary },

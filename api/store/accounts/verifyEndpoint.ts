@@ -4,7 +4,7 @@ import { isBalanceLow } from "../../../domain/stores/stores.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { getStore } from "../../../services/stores/getStore.ts";
-import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
+import { KEY_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, SUCCESS } from "../fields.ts";
 
 const response = z
@@ -32,14 +32,7 @@ export const verifyEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint 
       operationId: "verifyKey",
       tag: "store",
       summary: "Check a key",
-      errors: [
-        {
-          ...QUERY_ERROR,
-          when: "A query parameter was given; the endpoint accepts none.",
-          example: "limit: unknown parameter",
-        },
-        KEY_ERROR,
-      ],
+      errors: [KEY_ERROR],
     },
     schemas: { response },
     examples: {

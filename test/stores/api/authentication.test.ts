@@ -167,14 +167,32 @@ test("a query string without names and values has no parameters; an empty name i
   const { get } = await startStoreApi(t, t.context);
   const store = await createTestStore(t.context.db);
 
-  for (const path of ["/app/api/verify", "/app/api/plant"]) {
-    t.is((await get(`${path}?&&&`, store.live)).status, 200, path);
-    for (const query of ["=", "=x", "&=&"]) {
-      const { status, body } = await get(`${path}?${query}`, store.live);
-      t.is(status, 400, path + query);
-      t.deepEqual(body, { error: "(empty name): unknown parameter", code: "INVALID_PARAMETER" });
-    }
+  t.is((await get("/app/api/plant?&&&", store.live)).status, 200);
+  for (const query of ["=", "=x", "&=&"]) {
+    const { status, body } = await get(`/app/api/plant?${query}`, store.live);
+    t.is(status, 400, query);
+    t.is(body["code"], "INVALID_PARAMETER");
+    t.regex(String(body["error"]), /^\(empty name\): unknown parameter; accepted parameters: /u);
+    t.is((await get(`/app/api/verify?${query}`, store.live)).status, 200, query);
   }
+});
+
+test("a refund rejects selectors and the idempotency key in the query, because they would change its effect", async (t) => {
+  const { post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db);
+  await post("/app/api/plant?trace=1", store.test, { trees: 2 });
+  const refund = { type: "tree", quantity: 1 };
+
+  for (const name of ["order_id", "orderId", "customer-name", "Idempotency-Key"]) {
+    const { status, body } = await post(`/app/api/refund?${name}=1`, store.test, refund);
+    t.is(status, 400, name);
+    t.is(body["error"], `${name}: does not belong in the query string`);
+  }
+  const donation = await post("/app/api/charity/donate?amount=1", store.test, {
+    charity_id: "53-0196605",
+    amount_dollars: 1,
+  });
+  t.is(donation.status, 400);
 });
 
 test("errors of HTTP itself have a code too", async (t) => {
