@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { Command } from "commander";
 import { addCharityCommands } from "./commands/charities/charityCommands.ts";
 import { addDonationCommands } from "./commands/charities/donationCommands.ts";
+import { addDeploymentCommands } from "./commands/deployment/deploymentCommands.ts";
 import { addDoctorCommand } from "./commands/doctor/doctorCommand.ts";
 import { addEvidenceCommands } from "./commands/planting/evidenceCommands.ts";
 import { addImportCommands } from "./commands/registrations/importCommands.ts";
@@ -73,6 +74,7 @@ export const buildProgram = (context: Context): Command => {
   program.commandsGroup("Operations:");
   addDoctorCommand(program, context);
   addMigrateCommand(program, context);
+  addDeploymentCommands(program, context);
   addWorkflowCommands(program, context);
   addTryCommands(program, context);
   // Again, because it joins the group of the commands before it.

@@ -127,6 +127,22 @@ CREATE TABLE dashboard (
   CONSTRAINT dashboard_slug_check CHECK (slug ~ '^[a-z0-9-]{8,60}$'::text)
 ) WITH ();
 
+CREATE TABLE deployment (
+  id uuid NOT NULL DEFAULT gen_random_uuid(),
+  is_only boolean NOT NULL DEFAULT true,
+  created_at timestamp with time zone NOT NULL DEFAULT now(),
+  processor text,
+  stripe_account_id text,
+  stripe_livemode boolean,
+  processor_recorded_at timestamp with time zone,
+  processor_recorded_by text,
+  CONSTRAINT deployment_only UNIQUE (is_only),
+  CONSTRAINT deployment_pkey PRIMARY KEY (id),
+  CONSTRAINT deployment_account CHECK ((NOT processor IS DISTINCT FROM 'stripe'::text) = (stripe_account_id IS NOT NULL AND stripe_livemode IS NOT NULL)),
+  CONSTRAINT deployment_is_only_check CHECK (is_only),
+  CONSTRAINT deployment_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text]))
+) WITH ();
+
 CREATE TABLE donation (
   id uuid NOT NULL,
   account_id uuid NOT NULL,

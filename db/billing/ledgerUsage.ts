@@ -44,3 +44,23 @@ export const sumLedgerUsage = async (
   `);
   return Number(quantity);
 };
+
+/** Returns whether the ledger has ever recorded live usage. */
+export const hasLiveLedgerUsage = (db: CommonQueryMethods): Promise<boolean> =>
+  db.oneFirst(sql.type(z.strictObject({ found: z.boolean() }))`
+    SELECT EXISTS (SELECT FROM ledger_usage WHERE mode = 'live') AS found
+  `);
+
+/** Takes the usage of a delivered meter event back, under an identifier of its own. */
+export const revokeLedgerUsage = async (
+  db: CommonQueryMethods,
+  identifier: string,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
+    SELECT identifier || ':revoked', account_id, mode, meter, second, -quantity, now()
+    FROM ledger_usage
+    WHERE identifier = ${identifier}
+    ON CONFLICT (identifier) DO NOTHING
+  `);
+};

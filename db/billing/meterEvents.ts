@@ -298,3 +298,24 @@ export const moveSettledEvent = async (
     WHERE id = ${id}
   `);
 };
+
+/**
+ * Lists a live stream's events in the built-in ledger, from a unix second on, that are delivered or will be. Must run
+ * under the stream's lock.
+ */
+export const listLiveLedgerEvents = (
+  transaction: DatabaseTransactionConnection,
+  { accountId, meter }: Pick<UsageStream, "accountId" | "meter">,
+  fromSecond: number,
+): Promise<readonly StoredMeterEvent[]> =>
+  transaction.any(sql.type(meterEventRow)`
+    SELECT ${meterEventColumns}
+    FROM meter_event
+    WHERE account_id = ${accountId}
+      AND mode = 'live'
+      AND meter = ${meter}
+      AND second >= ${fromSecond}
+      AND processor = 'ledger'
+      AND state IN ('delivered', ${UNFINISHED})
+    ORDER BY second, sequence
+  `);

@@ -1,3 +1,23 @@
+-- What belongs to this database as a whole. It has one row, which this migration creates.
+CREATE TABLE deployment (
+  id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+  -- Always true, so that there is at most one row.
+  is_only boolean NOT NULL DEFAULT true CONSTRAINT deployment_only UNIQUE CHECK (is_only),
+  created_at timestamptz NOT NULL DEFAULT now(),
+  -- Who bills live usage, and whose Stripe account that is. NULL until a worker has started.
+  processor text CONSTRAINT deployment_processor CHECK (processor IN ('stripe', 'ledger')),
+  stripe_account_id text,
+  stripe_livemode boolean,
+  processor_recorded_at timestamptz,
+  -- The operator who moved the deployment from the ledger to Stripe.
+  processor_recorded_by text,
+  CONSTRAINT deployment_account CHECK (
+    (processor IS NOT DISTINCT FROM 'stripe') = (stripe_account_id IS NOT NULL AND stripe_livemode IS NOT NULL)
+  )
+);
+
+INSERT INTO deployment DEFAULT VALUES;
+
 -- What is sent to the processor: the sum of usage facts of one account, mode and meter in one second, minus what the
 -- processor already has of them.
 CREATE TABLE meter_event (

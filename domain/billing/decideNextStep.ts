@@ -120,6 +120,10 @@ export const STRIPE_MISSING = delayed(
   { afterMs: MISCONFIGURED_DELAY_MS },
 );
 
+/** The step if this process is set up for another processor than the deployment's. */
+export const wrongProcessor = (problem: string): Delay =>
+  delayed("misconfigured", problem, { afterMs: MISCONFIGURED_DELAY_MS });
+
 /** Records that a delivery was late. */
 export const asLate = (settlement: Settlement): Settlement => ({
   ...settlement,

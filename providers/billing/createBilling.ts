@@ -3,6 +3,10 @@ import type { Mode } from "../../domain/accounts/accounts.ts";
 import { createLedgerProcessor } from "./ledger/createLedgerProcessor.ts";
 import type { ProcessorName } from "../../domain/billing/usage.ts";
 import type { BillingProcessor } from "./processor.ts";
+import type { StripeAccount } from "../../domain/billing/deployment.ts";
+import { requireProcessor } from "./requireProcessor.ts";
+import { createStripeClient } from "./stripe/createStripeClient.ts";
+import { readStripeAccount } from "./stripe/readStripeAccount.ts";
 import { createStripeProcessor } from "./stripe/createStripeProcessor.ts";
 import type { StripeOptions } from "./stripe/createStripeProcessor.ts";
 
@@ -19,7 +23,14 @@ export type Billing = {
   ) => ProcessorName;
   /** Returns null if that processor is not configured. */
   readonly findProcessor: (name: ProcessorName, mode: Mode) => BillingProcessor | null;
-  /** Prepares every processor. Throws a ProcessorMismatchError if a meter counts differently than expected. */
+  /** Who bills live usage as far as this process is set up. */
+  readonly liveProcessor: ProcessorName;
+  /** Returns the account of Stripe's key; null if Stripe is not configured. */
+  readonly findStripeAccount: () => Promise<StripeAccount | null>;
+  /**
+   * Prepares every processor. Throws a ProcessorMismatchError if the deployment has another processor, or a meter counts
+   * differently than expected.
+   */
   readonly prepare: () => Promise<void>;
 };
 
@@ -35,15 +46,26 @@ export const createBilling = ({
     live: createLedgerProcessor({ db, mode: "live" }),
     test: createLedgerProcessor({ db, mode: "test" }),
   };
-  const stripeProcessor = stripe ? createStripeProcessor(stripe) : null;
+  const stripeProcessor = stripe
+    ? createStripeProcessor(stripe, {
+        requireAccount: (account) => requireProcessor(db, { name: "stripe", account }),
+      })
+    : null;
   return {
+    liveProcessor: stripe ? "stripe" : "ledger",
+    findStripeAccount: () =>
+      stripe
+        ? readStripeAccount(createStripeClient(stripe).stripe, stripe.secretKey)
+        : Promise.resolve(null),
     processorFor: ({ stripeCustomerId }, mode) =>
       mode === "live" && (stripeProcessor !== null || stripeCustomerId !== null)
         ? "stripe"
         : "ledger",
     findProcessor: (name, mode) => (name === "stripe" ? stripeProcessor : ledgers[mode]),
     prepare: async () => {
-      await stripeProcessor?.prepare();
+      await (stripeProcessor
+        ? stripeProcessor.prepare()
+        : requireProcessor(db, { name: "ledger" }));
     },
   };
 };

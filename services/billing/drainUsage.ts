@@ -1,10 +1,11 @@
 import type { DatabasePool } from "slonik";
-import { STRIPE_MISSING } from "../../domain/billing/decideNextStep.ts";
+import { STRIPE_MISSING, wrongProcessor } from "../../domain/billing/decideNextStep.ts";
 import type { Delay, SendResult } from "../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { sealMeterEvent } from "./sealMeterEvent.ts";
+import type { Sealing } from "./sealMeterEvent.ts";
 import { sendMeterEvent } from "./sendMeterEvent.ts";
 
 /** Enough to make an activity worth its overhead, and few enough to end well before a worker's shutdown times out. */
@@ -14,13 +15,34 @@ const BUDGET_MS = 20_000;
 /** `done`: nothing more is ready. `more`: the budget is spent. `delayed`: the current event must wait. */
 export type DrainResult = { readonly kind: "done" | "more" } | Delay;
 
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+const attempt = (
+  deps: Dependencies,
+  sealing: Exclude<Sealing, { readonly kind: "none" }>,
+  signal: AbortSignal,
+): Promise<SendResult> | SendResult => {
+  switch (sealing.kind) {
+    case "event":
+      return sendMeterEvent(deps, sealing.event.id, signal);
+    case "stripe_missing":
+      return STRIPE_MISSING;
+    case "wrong_processor":
+      return wrongProcessor(sealing.problem);
+  }
+};
+
 /**
  * Seals and sends a stream's usage, first in, first out and one call at a time, until nothing is ready, an event must
  * wait, or the budget is spent. A failed event does not delay the next one.
  * @param onResult called after each attempt
  */
 export const drainUsage = async (
-  deps: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
+  deps: Dependencies,
   stream: UsageStream,
   {
     signal,
@@ -36,10 +58,7 @@ export const drainUsage = async (
     if (sealing.kind === "none") {
       return { kind: "done" };
     }
-    const result =
-      sealing.kind === "event"
-        ? await sendMeterEvent(deps, sealing.event.id, signal)
-        : STRIPE_MISSING;
+    const result = await attempt(deps, sealing, signal);
     onResult(result);
     if (result.kind === "delayed") {
       return result;

@@ -6,17 +6,24 @@ import {
   insertMeterEvent,
   lockStream,
 } from "../../db/billing/meterEvents.ts";
+import { readDeployment } from "../../db/billing/deployment.ts";
 import { listOldestUnsealedFacts } from "../../db/billing/usageFacts.ts";
+import { findSealingProblem } from "../../domain/billing/deployment.ts";
 import { stateAtSealing } from "../../domain/billing/meterEvents.ts";
 import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
 import { lastSealableSecond } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 
-/** The event to send next. `none`: nothing is ready. `stripe_missing`: the usage waits until Stripe is configured. */
+/**
+ * The event to send next. `none`: nothing is ready. `stripe_missing`: the usage waits until Stripe is configured.
+ * `wrong_processor`: this process must not seal the deployment's live usage.
+ */
 export type Sealing =
   | { readonly kind: "event"; readonly event: StoredMeterEvent }
-  | { readonly kind: "none" | "stripe_missing" };
+  | { readonly kind: "none" }
+  | { readonly kind: "stripe_missing" }
+  | { readonly kind: "wrong_processor"; readonly problem: string };
 
 /**
  * Returns the stream's event to send next: the unfinished one, or else the oldest second's facts, sealed now. Void and
@@ -44,6 +51,13 @@ export const sealMeterEvent = (
       return mustWait(unfinished.processor)
         ? { kind: "stripe_missing" }
         : { kind: "event", event: unfinished };
+    }
+    if (stream.mode === "live") {
+      const deployment = await readDeployment(transaction);
+      const problem = findSealingProblem(deployment.processor, billing.liveProcessor);
+      if (problem !== null && stripeCustomerId === null) {
+        return { kind: "wrong_processor", problem };
+      }
     }
     const processor = billing.processorFor({ stripeCustomerId }, stream.mode);
     const current = {

@@ -38,6 +38,8 @@ export type BillingSetup = {
   /** Advances our clock and Stripe's. */
   readonly pass: (seconds: number) => void;
   readonly drainOnce: () => Promise<DrainResult>;
+  /** Makes it a deployment whose processor is not recorded, so that workers without Stripe's key use the ledger. */
+  readonly forgetProcessor: () => Promise<void>;
   /** Drains through a worker without Stripe's key. */
   readonly drainWithoutKey: () => Promise<DrainResult>;
   /** Seals the next event; null if nothing is ready. */
@@ -124,6 +126,12 @@ export const setUpBilling = async (
     refundWithoutKey: refundWith(billingWithoutKey),
     pass: (seconds) => control.advanceClock({ seconds }),
     drainOnce,
+    forgetProcessor: async () => {
+      await db.query(sql.typeAlias("void")`
+        UPDATE deployment
+        SET processor = NULL, stripe_account_id = NULL, stripe_livemode = NULL
+      `);
+    },
     drainWithoutKey: () => drainWith(billingWithoutKey),
     seal: async (mode = "live") => {
       const sealing = await sealMeterEvent(deps, { ...stream, mode });

@@ -250,30 +250,44 @@ test("usage of an organization with a Stripe customer waits while Stripe is not 
   t.deepEqual(billed(), await recorded());
 });
 
-test("after an organization has left Stripe, events sealed for Stripe fail and the ledger bills the rest", async (t) => {
-  const { deps, stream, register, pass, drainOnce, drainWithoutKey, double, events, sends } =
-    await setUpBilling(t);
-  await register(7);
-  pass(5);
-  double.control.addFault({ kind: "server_error" });
-  await drainOnce();
-  await register(2);
-  pass(20);
-  const before = sends();
-  await updateAccount(deps.db, stream.accountId, {
-    stripeCustomerId: null,
-    stripeSubscriptionId: null,
-  });
+test.serial(
+  "after an organization has left Stripe, events sealed for Stripe fail and the ledger bills the rest",
+  async (t) => {
+    const {
+      forgetProcessor,
+      deps,
+      stream,
+      register,
+      pass,
+      drainOnce,
+      drainWithoutKey,
+      double,
+      events,
+      sends,
+    } = await setUpBilling(t);
+    await forgetProcessor();
+    await register(7);
+    pass(5);
+    double.control.addFault({ kind: "server_error" });
+    await drainOnce();
+    await register(2);
+    pass(20);
+    const before = sends();
+    await updateAccount(deps.db, stream.accountId, {
+      stripeCustomerId: null,
+      stripeSubscriptionId: null,
+    });
 
-  t.deepEqual(await drainWithoutKey(), { kind: "done" });
+    t.deepEqual(await drainWithoutKey(), { kind: "done" });
 
-  t.deepEqual(await events(), [
-    { state: "blocked", quantity: 7 },
-    { state: "delivered", quantity: 2 },
-  ]);
-  t.is(await sumLedgerUsage(deps.db, stream, EVER), 2);
-  t.is(sends(), before);
-});
+    t.deepEqual(await events(), [
+      { state: "blocked", quantity: 7 },
+      { state: "delivered", quantity: 2 },
+    ]);
+    t.is(await sumLedgerUsage(deps.db, stream, EVER), 2);
+    t.is(sends(), before);
+  },
+);
 
 test("usage that is too old for Stripe expires and does not delay the next event", async (t) => {
   const { register, drain, pass, billed, events } = await setUpBilling(t);
@@ -290,8 +304,10 @@ test("usage that is too old for Stripe expires and does not delay the next event
   t.deepEqual(Object.values(billed()), [8]);
 });
 
-test("the ledger accepts usage of any age", async (t) => {
-  const { deps, stream, register, drainWithoutKey, pass, events } = await setUpBilling(t);
+test.serial("the ledger accepts usage of any age", async (t) => {
+  const { forgetProcessor, deps, stream, register, drainWithoutKey, pass, events } =
+    await setUpBilling(t);
+  await forgetProcessor();
   await updateAccount(deps.db, stream.accountId, { stripeCustomerId: null });
   await register(5);
   pass(40 * DAY);

@@ -48,6 +48,10 @@ const found = <T>(what: string, map: ReadonlyMap<string, T>, id: string): T => {
 };
 
 const routes: Record<string, (call: Call) => Prepared> = {
+  "GET /v1/account": ({ state, form }) => {
+    parseRequest("nothing", form);
+    return { execute: () => ({ id: state.settings.accountId, object: "account" }) };
+  },
   "POST /v1/billing/meter_events": ({ state, form, event }) => {
     const request = parseRequest("meterEventCreate", form);
     return {

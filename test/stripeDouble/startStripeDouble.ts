@@ -44,6 +44,7 @@ export const startStripeDouble = async ({
     summaryDelaySeconds: 0,
     gracePeriodSeconds: 3600,
     latencyMs: 1,
+    accountId: "acct_double",
     ...settings,
   });
   const faults = createFaults();

@@ -7,6 +7,7 @@ import { check, ok, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 import { checkApi } from "./checkApi.ts";
 import { checkDatabase } from "./checkDatabase.ts";
+import { checkDeployment } from "./checkDeployment.ts";
 import { checkStripe } from "./checkStripe.ts";
 import { checkTemporal } from "./checkTemporal.ts";
 
@@ -51,6 +52,7 @@ const diagnose = async (context: Context, { json }: { readonly json?: true }): P
           await Promise.all([
             checkDatabase(context),
             checkTemporal(context),
+            checkDeployment(context),
             checkStripe(context),
             checkApi(context),
           ])

@@ -17,6 +17,8 @@ import type { DonationPrices } from "./provisionDonations.ts";
 import { outcomeOfError, outcomeOfFailedCheck } from "./attemptOutcome.ts";
 import { readRefusalReport } from "./readRefusalReport.ts";
 import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
+import { readStripeAccount } from "./readStripeAccount.ts";
+import type { StripeAccount } from "../../../domain/billing/deployment.ts";
 import { sumUsage } from "./sumUsage.ts";
 
 /** An attempt that waited longer for the check of the meters could outlast its lease. */
@@ -34,15 +36,28 @@ export type StripeOptions = StripeClientOptions & {
   readonly donationPrices?: DonationPrices | null;
 };
 
+type StripeDependencies = {
+  /**
+   * Called with the key's account before the first call that depends on it, until it resolves.
+   * @throws ProcessorMismatchError if the deployment bills through another account
+   */
+  readonly requireAccount?: (account: StripeAccount) => Promise<void>;
+};
+
 /** Creates the processor that bills through Stripe's billing meters. */
-export const createStripeProcessor = ({
-  donationPrices = null,
-  ...options
-}: StripeOptions): BillingProcessor => {
+export const createStripeProcessor = (
+  { donationPrices = null, ...options }: StripeOptions,
+  { requireAccount }: StripeDependencies = {},
+): BillingProcessor => {
   const { stripe, boundTo } = createStripeClient(options);
   let meters: Promise<Record<Kind, FoundMeter>> | null = null;
+  const checkMeters = async (): Promise<Record<Kind, FoundMeter>> => {
+    // First, because missing meters are created.
+    await requireAccount?.(await readStripeAccount(stripe, options.secretKey));
+    return findOrCreateMeters(stripe);
+  };
   const findMeters = (): Promise<Record<Kind, FoundMeter>> => {
-    meters ??= findOrCreateMeters(stripe).catch((error: unknown) => {
+    meters ??= checkMeters().catch((error: unknown) => {
       meters = null;
       throw error;
     });

@@ -2,6 +2,8 @@ import { Stripe } from "stripe";
 import { createStripeClient } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
 import { inspectMeters, listMeterIds } from "./meters.ts";
+import type { StripeAccount } from "../../../domain/billing/deployment.ts";
+import { readStripeAccount } from "./readStripeAccount.ts";
 import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
 
 /**
@@ -9,6 +11,8 @@ import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
  * Stripe cannot be reached or refuses the key.
  */
 export type StripeInspector = {
+  /** Returns the account that the key belongs to. */
+  readonly readAccount: () => Promise<StripeAccount>;
   /** Returns what prevents usage from being sent. */
   readonly inspectMeters: () => Promise<readonly string[]>;
   /**
@@ -69,6 +73,7 @@ const inspectSubscription = async (
 export const createStripeInspector = (options: StripeClientOptions): StripeInspector => {
   const { stripe } = createStripeClient(options);
   return {
+    readAccount: () => readStripeAccount(stripe, options.secretKey),
     inspectMeters: () => inspectMeters(stripe),
     inspectSubscription: (customerId, subscriptionId) =>
       inspectSubscription(stripe, customerId, subscriptionId),

@@ -79,6 +79,8 @@ export type Settings = {
   gracePeriodSeconds: number;
   /** The duration of each call; at 0, overlapping calls cannot be noticed. */
   latencyMs: number;
+  /** The id of the Stripe account. */
+  accountId: string;
 };
 
 export type State = {

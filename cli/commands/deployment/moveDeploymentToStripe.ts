@@ -1,0 +1,64 @@
+import { describeAccount } from "../../../domain/billing/deployment.ts";
+import { moveToStripe } from "../../../services/billing/moveToStripe.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+import { operatorOf } from "../../operator.ts";
+import { printJson, printTable } from "../../output/print.ts";
+
+export type MoveOptions = {
+  readonly dryRun?: true;
+  readonly as?: string;
+  readonly json?: true;
+};
+
+export const moveDeploymentToStripe = async (
+  { io, connections, clock }: Context,
+  { dryRun, as, json }: MoveOptions,
+): Promise<void> => {
+  const isDryRun = dryRun === true;
+  const { account, isRepeated, usage } = await moveToStripe(
+    { db: await connections.database(), clock, billing: await connections.billing() },
+    { isDryRun, operator: operatorOf(as) },
+  );
+  if (json) {
+    printJson(io, {
+      dry_run: isDryRun,
+      stripe_account_id: account.id,
+      stripe_livemode: account.isLive,
+      repeated: isRepeated,
+      usage: usage.map((moved) => ({
+        account_id: moved.accountId,
+        account_name: moved.accountName,
+        meter: moved.meter,
+        since: moved.since,
+        events: moved.events,
+        quantity: moved.quantity,
+        unfinished: moved.unfinished,
+      })),
+    });
+  } else if (usage.length > 0) {
+    printTable(
+      io,
+      ["organization", "meter", "since", "events", "quantity", "unfinished"],
+      usage.map(({ accountName, meter, since, events, quantity, unfinished }) => [
+        accountName,
+        meter,
+        since,
+        events,
+        quantity,
+        unfinished,
+      ]),
+    );
+  }
+  if (isDryRun) {
+    say(io, "Nothing was changed. Run the command without --dry-run to move the usage.");
+    return;
+  }
+  say(
+    io,
+    `This deployment ${isRepeated ? "already billed" : "now bills"} through ${describeAccount(account)}. Moved ${usage.reduce((sum, { events }) => sum + events, 0)} meter event(s); the workers send them.`,
+  );
+  if (usage.some(({ unfinished }) => unfinished > 0)) {
+    say(io, "Some usage was being recorded in the ledger. Repeat the command to move it.");
+  }
+};

@@ -1,0 +1,34 @@
+import { readDeployment } from "../../../db/billing/deployment.ts";
+import type { Context } from "../../context.ts";
+import { printJson, printRecord } from "../../output/print.ts";
+
+export const showDeployment = async (
+  { io, connections }: Context,
+  { json }: { readonly json?: true },
+): Promise<void> => {
+  const { id, createdAt, processor, ...recorded } = await readDeployment(
+    await connections.database(),
+  );
+  const account = processor?.name === "stripe" ? processor.account : null;
+  const fields = {
+    deployment_id: id,
+    created_at: createdAt,
+    processor: processor?.name ?? null,
+    stripe_account_id: account?.id ?? null,
+    stripe_livemode: account?.isLive ?? null,
+    processor_recorded_at: recorded.processorRecordedAt,
+    processor_recorded_by: recorded.processorRecordedBy,
+  };
+  if (json) {
+    printJson(io, fields);
+    return;
+  }
+  printRecord(io, {
+    deployment: id,
+    created: createdAt,
+    processor: processor?.name ?? "not recorded; no worker has started yet",
+    "Stripe account": account && `${account.id} (${account.isLive ? "live" : "test"} mode)`,
+    "processor recorded": recorded.processorRecordedAt,
+    "recorded by": recorded.processorRecordedBy,
+  });
+};

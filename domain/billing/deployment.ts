@@ -1,0 +1,65 @@
+import type { ProcessorName } from "./usage.ts";
+
+/** A Stripe account as a key opens it: in live mode or in test mode. */
+export type StripeAccount = { readonly id: string; readonly isLive: boolean };
+
+/** Who bills live usage. The account is null exactly for the ledger. */
+export type LiveProcessor =
+  | { readonly name: "ledger" }
+  | { readonly name: "stripe"; readonly account: StripeAccount };
+
+export const describeAccount = ({ id, isLive }: StripeAccount): string =>
+  `the Stripe account ${id} (${isLive ? "live" : "test"} mode)`;
+
+/**
+ * Decides whether a process may bill with its configured processor: `same` as recorded, `record` it as the deployment's
+ * processor, or the problem, in a sentence that says what to do.
+ *
+ * Usage that one processor has must not be billed by another, so a recorded processor changes by an operator's command
+ * only. A ledger that never recorded live usage has nothing to lose.
+ */
+export const decideProcessor = (
+  recorded: LiveProcessor | null,
+  configured: LiveProcessor,
+  { ledgerHasLiveUsage }: { readonly ledgerHasLiveUsage: boolean },
+):
+  | { readonly kind: "same" | "record" }
+  | { readonly kind: "mismatch"; readonly problem: string } => {
+  if (recorded === null) {
+    return { kind: "record" };
+  }
+  if (recorded.name === "ledger") {
+    if (configured.name === "ledger") {
+      return { kind: "same" };
+    }
+    return ledgerHasLiveUsage
+      ? {
+          kind: "mismatch",
+          problem:
+            "The built-in ledger bills this deployment's live usage, and STRIPE_SECRET_KEY is set. Run `impact deployment move-to-stripe`, or unset the key.",
+        }
+      : { kind: "record" };
+  }
+  const { account } = recorded;
+  if (configured.name === "ledger") {
+    return {
+      kind: "mismatch",
+      problem: `This deployment bills through ${describeAccount(account)}, and STRIPE_SECRET_KEY is not set. Set it to a key of that account.`,
+    };
+  }
+  return configured.account.id === account.id && configured.account.isLive === account.isLive
+    ? { kind: "same" }
+    : {
+        kind: "mismatch",
+        problem: `This deployment bills through ${describeAccount(account)}, and STRIPE_SECRET_KEY belongs to ${describeAccount(configured.account)}. Set it to a key of the former, or use another database.`,
+      };
+};
+
+/** Returns the problem of a process that seals live usage for another processor than the deployment's, or null. */
+export const findSealingProblem = (
+  recorded: LiveProcessor | null,
+  configured: ProcessorName,
+): string | null =>
+  recorded === null || recorded.name === configured
+    ? null
+    : `this deployment bills live usage with ${recorded.name}, and this process is set up for ${configured}; see \`impact deployment show\``;

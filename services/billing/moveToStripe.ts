@@ -1,0 +1,139 @@
+import type { DatabasePool } from "slonik";
+import { listAccounts } from "../../db/accounts/accounts.ts";
+import type { Account } from "../../db/accounts/accounts.ts";
+import { lockDeployment, readDeployment, recordProcessor } from "../../db/billing/deployment.ts";
+import { revokeLedgerUsage } from "../../db/billing/ledgerUsage.ts";
+import {
+  listLiveLedgerEvents,
+  lockStream,
+  moveSettledEvent,
+} from "../../db/billing/meterEvents.ts";
+import { releaseFacts } from "../../db/billing/usageFacts.ts";
+import { KINDS } from "../../domain/accounts/accounts.ts";
+import type { Kind } from "../../domain/accounts/accounts.ts";
+import { monthlyCycle } from "../../domain/billing/billingCycle.ts";
+import { decideProcessor } from "../../domain/billing/deployment.ts";
+import type { StripeAccount } from "../../domain/billing/deployment.ts";
+import { secondOf } from "../../domain/billing/usage.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import type { Billing } from "../../providers/billing/createBilling.ts";
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+/** The usage of one organization and meter that moves from the ledger to Stripe. */
+type MovedUsage = {
+  readonly accountId: string;
+  readonly accountName: string;
+  readonly meter: Kind;
+  /** The start of the ledger's current billing cycle; earlier usage has been invoiced. */
+  readonly since: Date;
+  readonly events: number;
+  readonly quantity: number;
+  /** Events that the ledger has not settled yet. They move when the command is repeated. */
+  readonly unfinished: number;
+};
+
+export type MoveToStripe = {
+  readonly account: StripeAccount;
+  /** Whether the deployment had been moved before. */
+  readonly isRepeated: boolean;
+  readonly usage: readonly MovedUsage[];
+};
+
+const requireAccount = async (billing: Billing): Promise<StripeAccount> => {
+  const account = await billing.findStripeAccount();
+  if (!account) {
+    throw new DomainError("request_invalid", "STRIPE_SECRET_KEY is not set");
+  }
+  return account;
+};
+
+const recordStripe = (db: DatabasePool, account: StripeAccount, operator: string): Promise<void> =>
+  db.transaction(async (transaction) => {
+    const { processor } = await lockDeployment(transaction);
+    if (processor?.name !== "stripe") {
+      await recordProcessor(transaction, { name: "stripe", account }, operator);
+    }
+  });
+
+/** Moves a stream's ledger usage of the current cycle in one transaction: its facts are sealed again, for Stripe. */
+const moveStream = (
+  { db, clock }: Dependencies,
+  { id: accountId, name: accountName, billingDay }: Account,
+  meter: Kind,
+  { isDryRun, operator }: { readonly isDryRun: boolean; readonly operator: string },
+): Promise<MovedUsage> =>
+  db.transaction(async (transaction) => {
+    await lockStream(transaction, { accountId, mode: "live", meter });
+    const now = clock.now();
+    const { start: since } = monthlyCycle(billingDay, now);
+    const events = await listLiveLedgerEvents(transaction, { accountId, meter }, secondOf(since));
+    const delivered = events.filter(({ state }) => state === "delivered");
+    if (!isDryRun) {
+      for (const { id, identifier } of delivered) {
+        await revokeLedgerUsage(transaction, identifier);
+        await moveSettledEvent(transaction, id, {
+          state: "superseded",
+          note: `moved to Stripe by ${operator}`,
+          acceptedQuantity: null,
+          settledAt: now,
+        });
+        await releaseFacts(transaction, id, 0);
+      }
+    }
+    return {
+      accountId,
+      accountName,
+      meter,
+      since,
+      events: delivered.length,
+      quantity: delivered.reduce((sum, { quantity }) => sum + quantity, 0),
+      unfinished: events.length - delivered.length,
+    };
+  });
+
+/**
+ * Makes Stripe the processor of a deployment that the built-in ledger has billed, and moves the usage that was not
+ * invoiced: that of the ledger's current billing cycle, of organizations with a Stripe customer. A repeated call moves
+ * what has been left since, such as the usage of an organization that has a customer now.
+ * @throws DomainError request_invalid if Stripe is not configured, or the deployment has another Stripe account
+ */
+export const moveToStripe = async (
+  deps: Dependencies,
+  options: { readonly isDryRun: boolean; readonly operator: string },
+): Promise<MoveToStripe> => {
+  const { db, billing } = deps;
+  const account = await requireAccount(billing);
+  const { processor } = await readDeployment(db);
+  const isRepeated = processor?.name === "stripe";
+  const decision = decideProcessor(
+    processor,
+    { name: "stripe", account },
+    { ledgerHasLiveUsage: false },
+  );
+  if (decision.kind === "mismatch") {
+    throw new DomainError("request_invalid", decision.problem);
+  }
+  if (!options.isDryRun) {
+    // First, so that no process seals more live usage for the ledger.
+    await recordStripe(db, account, options.operator);
+  }
+  const usage: MovedUsage[] = [];
+  for (const organization of await listAccounts(db, "organization")) {
+    if (organization.stripeCustomerId !== null) {
+      for (const meter of KINDS) {
+        usage.push(await moveStream(deps, organization, meter, options));
+      }
+    }
+  }
+  return {
+    account,
+    isRepeated,
+    usage: usage.filter(({ events, unfinished }) => events + unfinished > 0),
+  };
+};
