@@ -2,6 +2,7 @@ import { InvalidArgumentError } from "commander";
 import { z } from "zod";
 import { MODES } from "../domain/accounts/accounts.ts";
 import type { Mode } from "../domain/accounts/accounts.ts";
+import { text } from "../domain/fields.ts";
 
 /*
  * Parsers of arguments. Commander shows their error messages after the name of the argument.
@@ -34,6 +35,14 @@ export const parseMode = parserOf<Mode>(z.enum(MODES), "live or test");
 export const parseBillingDay = parserOf(wholeNumber(1, 31), "a day of the month, 1 to 31");
 
 export const parseLimit = parserOf(wholeNumber(1, 100_000), "a number from 1 to 100000");
+
+/** Each record that is found costs queries of its own. */
+export const parseFindLimit = parserOf(wholeNumber(1, 1000), "a number from 1 to 1000");
+
+export const parseSearchText = parserOf(
+  text(500).refine((given) => given.trim() !== ""),
+  "1 to 500 characters",
+);
 
 export const parseCount = parserOf(
   wholeNumber(1, Number.MAX_SAFE_INTEGER),

@@ -6,6 +6,7 @@ import { addDeploymentCommands } from "./commands/deployment/deploymentCommands.
 import { addDoctorCommand } from "./commands/doctor/doctorCommand.ts";
 import { addEvidenceCommands } from "./commands/planting/evidenceCommands.ts";
 import { addImportCommands } from "./commands/registrations/importCommands.ts";
+import { addFindCommand } from "./commands/lookup/findCommand.ts";
 import { addKeyCommands } from "./commands/accounts/keyCommands.ts";
 import { addMigrateCommand } from "./commands/migrateCommand.ts";
 import { addOrgCommands } from "./commands/accounts/orgCommands.ts";
@@ -19,6 +20,7 @@ import { EXIT_CODES_HELP } from "./exitCodes.ts";
 const EXAMPLES_HELP = `
 Examples:
   impact org create --name "Green Shop"   create an organization and print its API keys
+  impact find '#1001'                     find an order, customer, key or id
   impact usage list --state failed        list usage that needs attention
   impact doctor                           check everything that the service depends on`;
 
@@ -66,6 +68,7 @@ export const buildProgram = (context: Context): Command => {
   addStoreCommands(program, context);
   addKeyCommands(program, context);
   program.commandsGroup("Records:");
+  addFindCommand(program, context);
   addUsageCommands(program, context);
   addCharityCommands(program, context);
   addDonationCommands(program, context);

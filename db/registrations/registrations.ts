@@ -171,8 +171,10 @@ const accountRegistrationRow = z.strictObject({
   ...coreRow,
   accountId: z.uuid(),
   accountName: z.string(),
+  accountType: z.enum(["organization", "store"]),
   mode: modeColumn,
   kind: kindColumn,
+  isPrepaid: z.boolean(),
 });
 
 /** A registration and the account that owns it. */
@@ -188,8 +190,10 @@ export const findRegistration = (
       ${coreColumns},
       registration.account_id AS "accountId",
       account.name AS "accountName",
+      account.type AS "accountType",
       registration.mode,
-      registration.kind
+      registration.kind,
+      registration.unit_price_cents IS NOT NULL AS "isPrepaid"
     FROM registration
     JOIN account ON account.id = registration.account_id
     WHERE registration.id = ${id}

@@ -4,7 +4,7 @@ import { normalizeCustomerId } from "../../domain/stores/customers.ts";
 import { sql } from "../sql.ts";
 
 /** Escapes the characters that have a meaning in LIKE patterns. */
-const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.raw`\$&`);
+export const escapeLike = (text: string): string => text.replaceAll(/[\\%_]/gu, String.raw`\$&`);
 
 const column = (table: string, name: string): FragmentSqlToken =>
   sql.fragment`${sql.identifier([table, name])}`;

@@ -2,6 +2,8 @@ import { z } from "zod";
 import { insertProcessorEvent } from "../../db/billing/processorEvents.ts";
 import { insertUsageRefusal } from "../../db/billing/usageRefusals.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { sql } from "../../db/sql.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { readJson } from "../cli/runImpact.ts";
 import { setCustomer, listedEvent, setUpUsage } from "./usageSetup.ts";
 
@@ -160,3 +162,25 @@ test.serial(
     t.regex((await scene.impact("usage", "reconcile")).stderr, /Stripe refused 7 events/u);
   },
 );
+
+test.serial("usage show says why a registration has no usage", async (t) => {
+  const scene = await setUpUsage(t);
+  const { post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  await post("/app/api/plant", store.live, { trees: 3 });
+  const id = await t.context.db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT id FROM registration WHERE account_id = ${store.id}
+  `);
+  const prepaid = await scene.impact("usage", "show", id);
+  t.regex(prepaid.stdout, /billing +prepaid/u);
+  t.regex(prepaid.stderr, /paid from the store's balance/u);
+  t.notRegex(prepaid.stderr, /imported/u);
+
+  const importedId = crypto.randomUUID();
+  await t.context.db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at)
+    VALUES (${importedId}, ${scene.id}, 'live', 'tree', 1, now())
+  `);
+  const imported = await scene.impact("usage", "show", importedId);
+  t.regex(imported.stderr, /it was imported, so it is not billed and cannot be refunded/u);
+});

@@ -1,12 +1,10 @@
 import type { ListedMeterEvent } from "../../../db/billing/meterEventReports.ts";
-import { listSealingsOfSecond } from "../../../db/billing/meterEventReports.ts";
 import type { UsageFact } from "../../../db/billing/usageFacts.ts";
-import { listFactsOfRegistration } from "../../../db/billing/usageFacts.ts";
 import type { AccountRegistration } from "../../../db/registrations/registrations.ts";
 import { findRegistration } from "../../../db/registrations/registrations.ts";
 import { refundIdOf } from "../../../domain/registrations/decideRefund.ts";
-import { isFailed } from "../../../domain/billing/meterEvents.ts";
-import { secondOf } from "../../../domain/billing/usage.ts";
+import type { RegistrationUsage } from "../../../services/billing/readUsage.ts";
+import { readUsage } from "../../../services/billing/readUsage.ts";
 import { usageSenderWorkflowId } from "../../../workflows/usageSender.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
@@ -69,16 +67,16 @@ const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void => {
   }
 };
 
-const advise = (io: Io, facts: readonly UsageFact[], events: readonly ListedMeterEvent[]): void => {
-  if (facts.length === 0) {
+const advise = (io: Io, { status, failedEventIds }: RegistrationUsage): void => {
+  if (status === "imported") {
     say(io, "It has no usage: it was imported, so it is not billed and cannot be refunded.");
+    return;
   }
-  const failed = events.filter(
-    ({ id, state }) =>
-      isFailed(state) && facts.some(({ meterEventId }) => meterEventId === Number(id)),
-  );
-  for (const { id } of failed) {
-    say(io, `Event ${id} failed. Fix the cause, then run: impact usage retry ${id}`);
+  if (status === "prepaid") {
+    say(io, "It has no usage: it was paid from the store's balance.");
+  }
+  for (const eventId of failedEventIds) {
+    say(io, `Event ${eventId} failed. Fix the cause, then run: impact usage retry ${eventId}`);
   }
 };
 
@@ -92,11 +90,10 @@ export const showUsage = async (
   if (!registration) {
     throw new CommandError(EXIT.notFound, `There is no registration ${id}.`);
   }
-  const { accountId, mode, kind: meter, refundedCount, createdAt } = registration;
+  const { accountId, mode, kind: meter, refundedCount } = registration;
   const stream = { accountId, mode, meter };
-  const facts = await listFactsOfRegistration(db, id);
-  const events =
-    facts.length === 0 ? [] : await listSealingsOfSecond(db, stream, secondOf(createdAt));
+  const usage = await readUsage(db, registration);
+  const { facts, events } = usage;
   const workflows = {
     sender: facts.length === 0 ? null : usageSenderWorkflowId(stream),
     refund: refundedCount === 0 ? null : refundIdOf(id),
@@ -104,6 +101,7 @@ export const showUsage = async (
   if (json) {
     printJson(io, {
       ...presentRegistration(registration),
+      billing: usage.status,
       facts: facts.map(presentFact),
       meter_events: events.map(presentEvent),
       workflows,
@@ -112,12 +110,13 @@ export const showUsage = async (
   }
   printRecord(io, {
     registration: id,
-    organization: `${registration.accountName} (${accountId})`,
+    [registration.accountType]: `${registration.accountName} (${accountId})`,
     mode,
     kind: meter,
     count: registration.count,
     refunded: refundedCount,
-    created: createdAt,
+    created: registration.createdAt,
+    billing: usage.status,
     "sender workflow": workflows.sender,
     "refund workflow": workflows.refund,
   });
@@ -126,5 +125,5 @@ export const showUsage = async (
     printFacts(io, facts);
   }
   printEvents(io, events);
-  advise(io, facts, events);
+  advise(io, usage);
 };

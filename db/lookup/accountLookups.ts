@@ -1,0 +1,72 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { MODES } from "../../domain/accounts/accounts.ts";
+import { STORE_OPERATIONS } from "../../domain/stores/stores.ts";
+import { modeColumn } from "../columns.ts";
+import { sql } from "../sql.ts";
+import type { LookupOptions } from "./lookupOptions.ts";
+import { inAccount, ownerColumns, ownerRow, values } from "./lookupOptions.ts";
+
+const eventRow = z.strictObject({ id: z.bigint() });
+
+/** Finds a meter event by its number or its identifier. */
+export const findMeterEventId = (
+  db: CommonQueryMethods,
+  { text, accountId }: LookupOptions,
+): Promise<bigint | null> =>
+  db.maybeOneFirst(sql.type(eventRow)`
+    SELECT meter_event.id
+    FROM meter_event
+    JOIN account ON account.id = meter_event.account_id
+    WHERE ${/^\d{1,18}$/u.test(text) ? sql.fragment`meter_event.id = ${text}::bigint` : sql.fragment`meter_event.identifier = ${text}`}
+      AND ${inAccount(accountId)}
+  `);
+
+const accountRow = z.strictObject({ ...ownerRow, stripeCustomerId: z.string().nullable() });
+export type FoundAccount = Readonly<z.output<typeof accountRow>>;
+
+/** Finds an account by its own id or its Stripe customer. */
+export const listAccountsByReference = (
+  db: CommonQueryMethods,
+  by: "id" | "stripe_customer",
+  { text, accountId }: LookupOptions,
+): Promise<readonly FoundAccount[]> =>
+  db.any(sql.type(accountRow)`
+    SELECT ${ownerColumns}, account.stripe_customer_id AS "stripeCustomerId"
+    FROM account
+    WHERE ${by === "id" ? sql.fragment`account.id = ${text}::uuid` : sql.fragment`account.stripe_customer_id = ${text}`}
+      AND ${inAccount(accountId)}
+  `);
+
+const storeWriteRow = z.strictObject({
+  ...ownerRow,
+  mode: modeColumn,
+  operation: z.enum(STORE_OPERATIONS),
+  key: z.string(),
+  createdAt: z.date(),
+});
+export type FoundStoreWrite = Readonly<z.output<typeof storeWriteRow>>;
+
+/** Lists the stores' writes with an idempotency key. */
+export const listStoreWritesByKey = (
+  db: CommonQueryMethods,
+  { text, accountId, limit }: LookupOptions,
+): Promise<readonly FoundStoreWrite[]> =>
+  db.any(sql.type(storeWriteRow)`
+    SELECT ${ownerColumns}, stored.mode, stored.operation, stored.key, stored.created_at AS "createdAt"
+    FROM account
+    CROSS JOIN ${values(MODES)} AS mode
+    CROSS JOIN ${values(STORE_OPERATIONS)} AS operation
+    CROSS JOIN LATERAL (
+      SELECT *
+      FROM idempotent_response
+      WHERE idempotent_response.account_id = account.id
+        AND idempotent_response.mode = mode.mode
+        AND idempotent_response.operation = operation.operation
+        AND idempotent_response.key = ${text}
+      LIMIT 1
+    ) AS stored
+    WHERE account.type = 'store' AND ${inAccount(accountId)}
+    ORDER BY stored.created_at DESC
+    LIMIT ${limit}
+  `);

@@ -1,0 +1,30 @@
+import type { FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import { sql } from "../sql.ts";
+
+/** What every look-up takes. */
+export type LookupOptions = {
+  readonly text: string;
+  /** Null looks in all accounts. */
+  readonly accountId: string | null;
+  readonly limit: number;
+};
+
+export const ownerRow = {
+  accountId: z.uuid(),
+  accountName: z.string(),
+  accountType: z.enum(["organization", "store"]),
+};
+
+export const ownerColumns = sql.fragment`
+  account.id AS "accountId",
+  account.name AS "accountName",
+  account.type AS "accountType"
+`;
+
+export const inAccount = (accountId: string | null): FragmentSqlToken =>
+  accountId === null ? sql.fragment`true` : sql.fragment`account.id = ${accountId}`;
+
+/** Rows of names, to search for each of them. */
+export const values = (names: readonly string[]): FragmentSqlToken =>
+  sql.fragment`unnest(${sql.array([...names], "text")})`;

@@ -1,0 +1,58 @@
+import type { MeterEventState } from "./meterEvents.ts";
+import { DELIVERED_LATE, isFailed, UNFINISHED_STATES } from "./meterEvents.ts";
+
+/**
+ * How far the billing of a registration, with its refunds, has come.
+ * - `prepaid`: a store paid for it from its balance, so there is no usage.
+ * - `imported`: another system billed it, so there is no usage.
+ * - `pending`: usage is still to be reported.
+ * - `reported`: the processor has the usage.
+ * - `late`: it has the usage, but got it after the invoice of its period may have been finalized.
+ * - `cancelled_out`: a refund took all usage back before it was reported.
+ * - `failed`: usage needs an operator.
+ * - `waived`: an operator decided that usage is never sent.
+ */
+export type BillingStatus =
+  | "prepaid"
+  | "imported"
+  | "pending"
+  | "reported"
+  | "late"
+  | "cancelled_out"
+  | "failed"
+  | "waived";
+
+/** The meter event of a usage fact. */
+export type FactEvent = { readonly state: MeterEventState; readonly lastError: string | null };
+
+const isUnfinished = (state: MeterEventState): boolean =>
+  UNFINISHED_STATES.some((unfinished) => unfinished === state);
+
+/**
+ * Returns the status of a registration from the meter events of its usage facts: what needs attention first comes first.
+ * @param events one for each fact; null for a fact that is not sealed yet
+ */
+export const billingStatusOf = (
+  { isPrepaid }: { readonly isPrepaid: boolean },
+  events: readonly (FactEvent | null)[],
+): BillingStatus => {
+  if (events.length === 0) {
+    return isPrepaid ? "prepaid" : "imported";
+  }
+  const sealed = events.filter((event) => event !== null);
+  if (sealed.some(({ state }) => isFailed(state))) {
+    return "failed";
+  }
+  if (sealed.length < events.length || sealed.some(({ state }) => isUnfinished(state))) {
+    return "pending";
+  }
+  if (sealed.some(({ state }) => state === "waived")) {
+    return "waived";
+  }
+  if (
+    sealed.some(({ state, lastError }) => state === "delivered" && lastError === DELIVERED_LATE)
+  ) {
+    return "late";
+  }
+  return sealed.some(({ state }) => state === "delivered") ? "reported" : "cancelled_out";
+};

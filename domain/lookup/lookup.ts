@@ -1,0 +1,54 @@
+import { z } from "zod";
+import { normalizeCustomerId } from "../stores/customers.ts";
+
+/** The fields that registrations and donations have in common. */
+export const COMMON_FIELDS = [
+  "idempotency_key",
+  "attribution",
+  "order",
+  "customer_email",
+  "customer_id",
+] as const;
+export type CommonField = (typeof COMMON_FIELDS)[number];
+
+/** What a text was found to be. */
+export type FoundBy =
+  | CommonField
+  | "id"
+  | "refund_idempotency_key"
+  | "customer_name"
+  | "stripe_customer"
+  | "meter_event";
+
+/** What an operator's text may be. */
+export type Lookup = {
+  readonly text: string;
+  /** The id of a record, an account or a refund; null if the text is none. */
+  readonly id: string | null;
+  readonly customerId: string;
+  readonly mayBeName: boolean;
+  readonly mayBeStripeCustomer: boolean;
+  readonly mayBeMeterEvent: boolean;
+};
+
+/** The index of names consists of groups of three characters: a shorter part would read all of it. */
+const SHORTEST_NAME = 3;
+
+/** Decides what a text may be, so that nothing is searched for in vain. */
+export const parseLookup = (given: string): Lookup => {
+  const text = given.trim();
+  const id = z.guid().safeParse(text.replace(/^refund-/u, ""));
+  const mayBeStripeCustomer = /^cus_\w+$/u.test(text);
+  const isIdentifier = text.startsWith("u1:");
+  return {
+    text,
+    id: id.success ? id.data.toLowerCase() : null,
+    customerId: normalizeCustomerId(text),
+    mayBeName:
+      Array.from(text).length >= SHORTEST_NAME &&
+      /\p{L}/u.test(text) &&
+      !(id.success || mayBeStripeCustomer || isIdentifier || text.includes("@")),
+    mayBeStripeCustomer,
+    mayBeMeterEvent: isIdentifier || /^\d{1,18}$/u.test(text),
+  };
+};

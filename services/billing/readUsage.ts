@@ -1,0 +1,51 @@
+import type { CommonQueryMethods } from "slonik";
+import type { ListedMeterEvent } from "../../db/billing/meterEventReports.ts";
+import { listSealingsOfSecond } from "../../db/billing/meterEventReports.ts";
+import type { UsageFact } from "../../db/billing/usageFacts.ts";
+import { listFactsOfRegistration } from "../../db/billing/usageFacts.ts";
+import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
+import type { BillingStatus } from "../../domain/billing/billingStatus.ts";
+import { billingStatusOf } from "../../domain/billing/billingStatus.ts";
+import { isFailed } from "../../domain/billing/meterEvents.ts";
+import { secondOf } from "../../domain/billing/usage.ts";
+
+export type RegistrationUsage = {
+  readonly status: BillingStatus;
+  readonly facts: readonly UsageFact[];
+  /** Every sealing of the registration's second, also those without its facts. */
+  readonly events: readonly ListedMeterEvent[];
+  /** The failed events that have facts of the registration. */
+  readonly failedEventIds: readonly bigint[];
+};
+
+/** Reads how far the usage of a registration has come. */
+export const readUsage = async (
+  db: CommonQueryMethods,
+  registration: AccountMode & {
+    readonly id: string;
+    readonly kind: Kind;
+    readonly createdAt: Date;
+    readonly isPrepaid: boolean;
+  },
+): Promise<RegistrationUsage> => {
+  const facts = await listFactsOfRegistration(db, registration.id);
+  const events =
+    facts.length === 0
+      ? []
+      : await listSealingsOfSecond(
+          db,
+          { ...registration, meter: registration.kind },
+          secondOf(registration.createdAt),
+        );
+  const eventOf = ({ meterEventId }: UsageFact): ListedMeterEvent | null =>
+    events.find(({ id }) => Number(id) === meterEventId) ?? null;
+  return {
+    status: billingStatusOf(registration, facts.map(eventOf)),
+    facts,
+    events,
+    failedEventIds: events
+      .filter(({ state }) => isFailed(state))
+      .map(({ id }) => id)
+      .filter((id) => facts.some(({ meterEventId }) => meterEventId === Number(id))),
+  };
+};
