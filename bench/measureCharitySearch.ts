@@ -127,7 +127,7 @@ export const measureCharitySearch = async (
       const bare: number[] = [];
       for (let round = 0; round < sizes.searches / SEARCHES.length; round += 1) {
         const key = keys[round % KEYS] ?? "";
-        measured.push(await timeMs(() => search(api.address, name, key)));
+        measured.push(await timeMs(() => search(api.url, name, key)));
         bare.push(await timeMs(() => searchBySql(client, name)));
       }
       const ordered = [measured, bare].map((times) => times.toSorted((a, b) => a - b));

@@ -125,7 +125,7 @@ export const measureEvidence = async (
     [large, TREES_READ],
   );
   const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
-  const urls = rows.map(({ id }) => `${api.address}/evidence/tree/${id}`);
+  const urls = rows.map(({ id }) => `${api.url}/evidence/tree/${id}`);
   const headers = { Authorization: largeKey };
 
   const first = await timeCalls(urls.length, (index) =>
@@ -152,7 +152,7 @@ export const measureEvidence = async (
     large: await timeCalls(DASHBOARD_READS, () => readDashboard(deps, slugs.large)),
     small: await timeCalls(DASHBOARD_READS, () => readDashboard(deps, slugs.small)),
   }));
-  const page = `${api.address}/dashboard/${slugs.large}`;
+  const page = `${api.url}/dashboard/${slugs.large}`;
   const plain = await serveText(await (await fetch(page)).text());
   const pages = await repeat(rounds, async () => {
     const load = { connections, warmUpMs: WARM_UP_MS, durationMs: roundMs };

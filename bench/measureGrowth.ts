@@ -59,7 +59,7 @@ export const measureGrowth = async (
       for (const { keys, api } of setups) {
         reports.push(
           await runLoad({
-            url: `${api.address}/plant/trees`,
+            url: `${api.url}/plant/trees`,
             keys,
             connections,
             warmUpMs: WARM_UP_MS,

@@ -114,7 +114,7 @@ export const measureList = async (
   // A new process each time, because memory left over from one list would hide the growth by the next.
   const fetchFromNewProcess = async (): Promise<Fetched> => {
     const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
-    const url = `${api.address}/plant/trees`;
+    const url = `${api.url}/plant/trees`;
     await fetchList(`${url}?created_at=2100-01-01`, key, api.pid);
     const fetched = await fetchList(url, key, api.pid);
     await api.stop();

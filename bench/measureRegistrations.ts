@@ -147,8 +147,8 @@ export const measureRegistrations = async (
     const measuredRounds = await repeatUndisturbed(
       rounds,
       async (): Promise<Round> => ({
-        echo: await runLoad({ ...load, url: `${echo.address}/plant/trees` }),
-        api: await runLoad({ ...load, url: `${api.address}/plant/trees` }),
+        echo: await runLoad({ ...load, url: `${echo.url}/plant/trees` }),
+        api: await runLoad({ ...load, url: `${api.url}/plant/trees` }),
         rowByRow: await rowByRow(connections),
         rowByRowPool: await rowByRow(POOL_CLIENTS),
       }),

@@ -191,7 +191,7 @@ const measureManyAccounts = async (
   const readOtherShare = await watchMachine();
   const loading = api
     ? runLoad({
-        url: `${api.address}/plant/trees`,
+        url: `${api.url}/plant/trees`,
         keys: await createAccounts(databaseUrl, accountIds(1)),
         connections: LOAD_CONNECTIONS,
         warmUpMs: 0,

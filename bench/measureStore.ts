@@ -81,12 +81,12 @@ export const measureStore = async (
   const results = await repeatUndisturbed(
     rounds,
     async (): Promise<Round> => ({
-      standalone: await runLoad({ ...load, keys: [key], url: `${api.address}/plant/trees` }),
+      standalone: await runLoad({ ...load, keys: [key], url: `${api.url}/plant/trees` }),
       store: await runLoad({
         ...load,
         keys: [apiKeyProd],
         shopName: domain,
-        url: `${api.storeAddress}/app/api/plant`,
+        url: `${api.storeUrl}/app/api/plant`,
       }),
     }),
     ({ store, standalone }) =>

@@ -6,7 +6,7 @@ import { isRunning, stopProcess } from "./processIdentity.ts";
 
 export type Supervisor = {
   readonly context: StartContext;
-  /** Resolves when a process ends that was not asked to stop. */
+  /** Resolves when a process ends unexpectedly. */
   readonly firstExit: Promise<{ readonly name: string; readonly how: string }>;
   /** Stops all processes one after the other, the last started first. */
   readonly stopAll: () => Promise<void>;

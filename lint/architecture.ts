@@ -82,7 +82,7 @@ const EXCEPTIONS: readonly {
   {
     file: "cli/",
     imports: ["embedded/runFile.ts"],
-    reason: "the address of a running `npm start`",
+    reason: "the URLs of a running `npm start`",
   },
   {
     file: "api/store/",
@@ -102,7 +102,7 @@ const EXCEPTIONS: readonly {
       "db/registrations/",
       "services/dashboard/",
     ],
-    reason: "`impact org show` is an overview of all that an organization has",
+    reason: "`impact org show` is an overview of everything that an organization has",
   },
   {
     file: "cli/commands/accounts/keyCommands.ts",

@@ -5,7 +5,7 @@ import type { CharityLookup, CharityValidation } from "../domain/charities/chari
 export const donationWorkflowId = (donationId: string): string => `donation-${donationId}`;
 
 const { validateCharity } = proxyActivities<DonationActivities>({
-  // The provider has shorter timeouts of its own; this limit and the second attempt cover a lost worker.
+  // Calls of the provider have shorter timeouts; this limit and the second attempt cover a lost worker.
   startToCloseTimeout: "5 seconds",
   retry: { initialInterval: "100 milliseconds", maximumAttempts: 2 },
 });

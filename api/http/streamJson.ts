@@ -35,7 +35,7 @@ async function* withGarbageCollection(
   }
 }
 
-/** Yields the chunks and remembers an error of their source, to tell it from a connection that the client closed. */
+/** Yields the chunks and records an error of their source, to distinguish it from a connection that the client closed. */
 const trackFailure = (
   first: IteratorResult<string | Buffer>,
   rest: AsyncIterator<string | Buffer>,

@@ -35,7 +35,7 @@ const HTML = `<!doctype html>
 </html>
 `;
 
-/** Without `validatorUrl` the page would ask swagger.io for a badge. */
+/** Without `validatorUrl`, the page would load a badge from swagger.io. */
 const START_SCRIPT = `SwaggerUIBundle({
   url: "openapi.json",
   dom_id: "#description",

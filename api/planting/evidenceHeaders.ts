@@ -33,7 +33,7 @@ export const setSimulatedHeaders = (ctx: ApiContext): void => {
 
 /**
  * Sets the headers by which clients cache evidence.
- * @param options.keyHeaders the request headers that carry a key, because each key has responses of its own
+ * @param options.keyHeaders the request headers that carry a key, because responses differ by key
  * @param options.isLasting clients may cache the response for 30 days, less its age; otherwise they must revalidate it
  */
 export const setCacheHeaders = (

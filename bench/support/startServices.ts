@@ -15,9 +15,9 @@ import { startTemporalServer } from "../../embedded/temporal/startTemporalServer
 
 /** A running API, worker or echo server. */
 export type Program = {
-  readonly address: string;
+  readonly url: string;
   /** URL of the store-platform interface, empty if the program has none. */
-  readonly storeAddress: string;
+  readonly storeUrl: string;
   readonly pid: number;
   readonly stop: () => Promise<void>;
 };
@@ -126,8 +126,8 @@ export const startServices = async (): Promise<Services> => {
           child.once("exit", (code) => reject(new Error(`${module} exited with code ${code}.`)));
         });
         return {
-          address: urls["standalone"] ?? "",
-          storeAddress: urls["store"] ?? "",
+          url: urls["standalone"] ?? "",
+          storeUrl: urls["store"] ?? "",
           pid: managed.identity.pid,
           stop: managed.stop,
         };

@@ -88,7 +88,7 @@ CREATE TABLE donation_subscription (
   active_since timestamptz,
   -- When the processor was last seen to have the items.
   verified_at timestamptz,
-  -- The number of attempts at the processor; each has an idempotency key of its own.
+  -- The number of attempts at the processor; each has its own idempotency key.
   attempt integer NOT NULL DEFAULT 0,
   -- Until then another call may be adding the items.
   leased_until timestamptz,

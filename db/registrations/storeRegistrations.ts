@@ -160,7 +160,7 @@ type Reversal = {
   readonly count: number;
 };
 
-/** Subtracts the units from their records and inserts the refunds as dispatched: no processor needs to be told. */
+/** Subtracts the units from their records and inserts the refunds as dispatched: they have no usage to report to a processor. */
 export const insertReversals = async (
   transaction: DatabaseTransactionConnection,
   reversals: readonly Reversal[],

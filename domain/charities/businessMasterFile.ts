@@ -3,7 +3,7 @@ import { parseEin } from "./charities.ts";
 
 /*
  * The IRS's Exempt Organizations Business Master File: comma-separated, one record a line, 28 columns
- * (irs.gov/pub/irs-soi/eo_info.pdf). ICO and STREET are not read, because they name and locate private persons.
+ * (irs.gov/pub/irs-soi/eo_info.pdf). ICO and STREET are not read, because they name and locate private individuals.
  */
 
 const COLUMNS = [

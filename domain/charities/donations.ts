@@ -24,7 +24,7 @@ export type NewDonation = Pick<
   Donation,
   "id" | "amountCents" | "idempotencyKey" | "attribution" | "metadata"
 > & {
-  /** Null stands for the charity's own name. */
+  /** Null for the charity's own name. */
   readonly charityName: string | null;
 };
 

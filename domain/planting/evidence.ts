@@ -1,7 +1,7 @@
 import type { PlantingFactOf } from "./fact.ts";
 
 /*
- * The proof that an accepted fact of a stage adds to a timeline. Partners identify their records by names of their own;
+ * The proof that an accepted fact of a stage adds to a timeline. Partners identify their records by their own names;
  * evidence shows our reference ids. Links may be paths on this service. Times are ISO 8601 in UTC.
  */
 

@@ -8,7 +8,7 @@ export type Prices = Readonly<Record<Kind, number>>;
 /** Kinds of writes that an operator can disable for a store. */
 export type Feature = "treePlanting" | "plasticRemoval" | "donations";
 
-/** The operations that have idempotency keys of their own. */
+/** The operations, each with its own idempotency keys. */
 export const STORE_OPERATIONS = ["plant", "plastic", "donate", "refund"] as const;
 export type StoreOperation = (typeof STORE_OPERATIONS)[number];
 

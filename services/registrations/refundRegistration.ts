@@ -34,7 +34,7 @@ export type RefundRequest = {
   /** Null refunds all units that remain. */
   readonly count: number | null;
   readonly reason: string | null;
-  /** Null for a call that nobody repeats. */
+  /** Null for a refund without a key. */
   readonly idempotencyKey: string | null;
 };
 
@@ -74,7 +74,7 @@ const findEarlierRefund = async (
 /**
  * Refunds units of a registration: one transaction changes the record and the totals and adds a negative usage fact. An
  * idempotency key belongs to the refund that it was first used for: a repeated call returns that refund, whatever else
- * it asks for, even if the registration could no longer be refunded.
+ * it contains, even if the registration could no longer be refunded.
  * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
  */
 export const refundRegistration = async (
@@ -85,7 +85,7 @@ export const refundRegistration = async (
   const { db, clock } = deps;
   const { idempotencyKey } = request;
   if (idempotencyKey !== null) {
-    // Before the processor is asked for the billing cycle: a replay does not depend on it.
+    // Before the billing cycle is read from the processor: a replay does not depend on it.
     const registration = await findOwnRegistration(db, owner, request.id);
     const earlier =
       registration && (await findEarlierRefund(db, owner, registration, request, clock.now()));

@@ -94,7 +94,7 @@ test("usage whose identifier conflicts is never refused or sent again before Str
   t.deepEqual(await listFailedMeterEventIds(deps.db, stream), []);
 });
 
-test("a duplicate that no earlier attempt explains may stand for another quantity", async (t) => {
+test("a duplicate that no earlier attempt explains may have another quantity", async (t) => {
   const setup = await setUpBilling(t);
   const { register, drain, billed, events, double } = setup;
   const second = double.control.now();

@@ -14,29 +14,29 @@ test.before(async () => {
 });
 test.after.always(() => browser.close());
 
-const LOOKS = [
+const VIEWS = [
   { title: "a desktop in light mode", width: 1280, height: 900, colorScheme: "light" },
   { title: "a desktop in dark mode", width: 1280, height: 900, colorScheme: "dark" },
   { title: "a phone in light mode", width: 360, height: 740, colorScheme: "light" },
   { title: "a phone in dark mode", width: 360, height: 740, colorScheme: "dark" },
 ] as const;
 
-for (const { title, ...look } of LOOKS) {
+for (const { title, ...view } of VIEWS) {
   test.serial(
     `on ${title} the page is complete, accessible, free of console messages and loads from no other host`,
     async (t) => {
       const scene = await openDashboard(t, { name: "North Sea Outfitters" });
       await fillYear(t, scene);
-      const { page, problems, origins } = await visit(t, browser, scene.page, look);
+      const { page, problems, origins } = await visit(t, browser, scene.page, view);
       const shots = process.env["TEST_SCREENSHOTS"];
       if (shots !== undefined) {
-        const name = `page-${look.width}-${look.colorScheme}.png`;
+        const name = `page-${view.width}-${view.colorScheme}.png`;
         await page.screenshot({ path: `${shots}/${name}`, fullPage: true });
         // docs/images/dashboard.png is the top of the desktop page in light mode.
         await page.screenshot({
-          path: `${shots}/top-${look.width}-${look.colorScheme}.png`,
+          path: `${shots}/top-${view.width}-${view.colorScheme}.png`,
           fullPage: true,
-          clip: { x: 0, y: 0, width: look.width, height: 860 },
+          clip: { x: 0, y: 0, width: view.width, height: 860 },
         });
       }
       t.deepEqual(problems, []);

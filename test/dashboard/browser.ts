@@ -23,8 +23,8 @@ export type Visit = {
 export const visit = async (
   t: ExecutionContext,
   browser: Browser,
-  address: string,
-  look: {
+  url: string,
+  view: {
     readonly width: number;
     readonly height: number;
     readonly colorScheme?: "light" | "dark";
@@ -32,9 +32,9 @@ export const visit = async (
   },
 ): Promise<Visit> => {
   const context = await browser.newContext({
-    viewport: { width: look.width, height: look.height },
-    colorScheme: look.colorScheme ?? "light",
-    javaScriptEnabled: look.javaScript ?? true,
+    viewport: { width: view.width, height: view.height },
+    colorScheme: view.colorScheme ?? "light",
+    javaScriptEnabled: view.javaScript ?? true,
     reducedMotion: "reduce",
   });
   t.teardown(() => context.close());
@@ -54,7 +54,7 @@ export const visit = async (
     }
   });
   page.on("request", (request) => origins.add(new URL(request.url()).origin));
-  await page.goto(address, { waitUntil: "load" });
+  await page.goto(url, { waitUntil: "load" });
   for (const picture of await page.locator("img").all()) {
     await picture.scrollIntoViewIfNeeded();
   }

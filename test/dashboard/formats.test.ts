@@ -113,10 +113,10 @@ test.serial("beside trees of a real partner only the simulated ones are labelled
   });
 });
 
-const tagsOf = async (address: string): Promise<readonly unknown[]> =>
+const tagsOf = async (url: string): Promise<readonly unknown[]> =>
   Promise.all(
     ["", ".json", "/badge.svg", "/card"].map(async (suffix) =>
-      (await fetch(address + suffix)).headers.get("ETag"),
+      (await fetch(url + suffix)).headers.get("ETag"),
     ),
   );
 
@@ -165,17 +165,17 @@ test.serial(
   "an unknown path below /dashboard is a page for browsers and JSON for clients",
   async (t) => {
     const { url, page } = await open(t);
-    const addresses = [`${url}/dashboard`, `${url}/dashboard/`, `${page}/`, `${page}/other`];
-    for (const address of addresses) {
-      const shown = await fetch(address, { headers: BROWSER });
-      t.is(shown.status, 404, address);
+    const targets = [`${url}/dashboard`, `${url}/dashboard/`, `${page}/`, `${page}/other`];
+    for (const target of targets) {
+      const shown = await fetch(target, { headers: BROWSER });
+      t.is(shown.status, 404, target);
       t.is(shown.headers.get("Content-Type"), "text/html; charset=utf-8");
       t.regex(shown.headers.get("Content-Security-Policy") ?? "", /^default-src 'none'; /u);
       t.is(shown.headers.get("Vary"), "Accept");
       t.regex(await shown.text(), /<h1>No such page<\/h1>/u);
       for (const headers of [{}, { Accept: "application/json" }]) {
-        const refused = await fetch(address, { headers });
-        t.is(refused.status, 404, address);
+        const refused = await fetch(target, { headers });
+        t.is(refused.status, 404, target);
         t.is(refused.headers.get("Vary"), "Accept");
         t.deepEqual(await refused.json(), { error: "not found" });
       }
@@ -188,7 +188,7 @@ test.serial("concurrent visitors share one read of the database", async (t) => {
   let reads = 0;
   const { url: busyUrl } = await startStandaloneApi(t, {
     db: t.context.db,
-    // Every read of the database gets a time of its own, which is its `updated_at`.
+    // Every read of the database gets its own time, which is its `updated_at`.
     clock: { now: () => new Date(setup.clock.now().getTime() + 1000 * (reads += 1)) },
     planting: setup.deps.planting,
   });

@@ -66,7 +66,7 @@ test.serial(
     const { namespace } = await openNamespace(t);
     const stopping = Promise.withResolvers<void>();
     const [host, port] = TEMPORAL_ADDRESS.split(":");
-    // Every connection waits until the worker has been told to stop.
+    // Every connection waits until the worker has received a signal to stop.
     const { address, firstConnection } = await startProxy(t, (client) => {
       void stopping.promise.then(() => {
         const server = connect({ host, port: Number(port) });

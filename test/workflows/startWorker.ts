@@ -6,7 +6,7 @@ import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 Runtime.install({ logger: new DefaultLogger("ERROR") });
 
-/** Runs a Temporal worker for the task queue `test`, in a namespace of its own, until the test ends. */
+/** Runs a Temporal worker for the task queue `test`, in its own namespace, until the test ends. */
 export const startWorker = async (t: ExecutionContext, activities: object): Promise<Client> => {
   const { client, namespace } = await openNamespace(t);
   const connection = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });

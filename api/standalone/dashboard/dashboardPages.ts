@@ -136,7 +136,7 @@ const NOT_FOUND = tag({
       <body>
         <main>
           <h1>No such page</h1>
-          <p>There is no impact record at this address. Please check the link.</p>
+          <p>There is no dashboard at this URL. Check the link.</p>
         </main>
       </body>
     </html> `.markup,

@@ -101,7 +101,7 @@ export const createStripeProcessor = (
         },
         { idempotencyKey: keyGeneration === 0 ? identifier : `${identifier}#${keyGeneration}` },
       );
-      // A proxy between us and Stripe may respond with a 200 of its own.
+      // A proxy between us and Stripe may respond with its own 200.
       return response.identifier === identifier
         ? { kind: "delivered" }
         : { kind: "retry", reason: "The response is not our meter event.", outcomeUnknown: true };

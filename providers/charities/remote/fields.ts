@@ -27,7 +27,7 @@ export const looseEin = () =>
     .nullish()
     .transform((text) => (text ? parseEin(text) : null));
 
-/** A web address; empty if missing or not HTTP. */
+/** An HTTP URL; empty if missing or of another scheme. */
 export const looseUrl = () =>
   looseText().transform((text) => {
     const url = text === "" || /^[a-z][a-z0-9+.-]*:/iu.test(text) ? text : `https://${text}`;

@@ -50,7 +50,7 @@ export const simulateAllocated = (order: SimulatedOrder, at: Date): PlantingFact
             : Math.floor(order.treeCount / sites.length),
         planting_site: withoutSpecies(site),
         crew: {
-          // There is no such person, so no name is made up.
+          // The crew is simulated, so its leader has a number and no name.
           leader: `Crew leader ${choice.between(1, 40)}`,
           style: choice.pick(CREW_STYLES),
           total_members: members,

@@ -16,7 +16,7 @@ const countryOf = (code: string | null | undefined): string =>
     ? (countries.of(code) ?? code)
     : "Unknown";
 
-/** Names are typed in by people, and may be blank or too long. */
+/** Names are entered by hand, and may be blank or too long. */
 const isName = (text: string | undefined): text is string => nameOf().safeParse(text).success;
 
 /** Image fields may hold file names. Paths are rejected too, because they would refer to this service. */

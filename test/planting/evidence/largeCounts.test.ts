@@ -9,7 +9,7 @@ const test = testWithDatabase();
 
 const MOST = Number.MAX_SAFE_INTEGER;
 
-// In a file of their own, because their registrations exhaust the sums of a database.
+// In their own file, because their registrations exhaust the sums of a database.
 test.serial(
   "a registration of the largest count is planted and verified like any other",
   async (t) => {

@@ -41,12 +41,12 @@ test.serial(
   async (t) => {
     const { read, url, setup } = await startEvidenceApi(t, { name: "Möbel & Söhne <GmbH>" });
     const first = await read("/dashboard_url");
-    const address = z.record(z.string(), z.string()).parse(JSON.parse(first.text));
+    const body = z.record(z.string(), z.string()).parse(JSON.parse(first.text));
     t.regex(
-      address["dashboard_url"] ?? "",
+      body["dashboard_url"] ?? "",
       /^https:\/\/impact\.example\/dashboard\/mobel-sohne-gmbh-[a-z2-9]{8}$/u,
     );
-    t.is(address["org_id"], setup.organization.id);
+    t.is(body["org_id"], setup.organization.id);
     await updateAccount(t.context.db, setup.organization.id, { name: "New name" });
     t.is((await read("/dashboard_url", { mode: "test" })).text, first.text);
     const missing = await fetch(`${url}/dashboard_url`);

@@ -188,11 +188,9 @@ test.serial("the simulated photos in the evidence can be fetched", async (t) => 
   await createAndPlace(setup);
   await setup.pass(2 * STAGE_MS);
   const { text } = await read(`/evidence/tree/${id}`);
-  const addresses = [...text.matchAll(/https:\/\/impact\.example(\/[^"]+)/gu)].map(
-    ([, path]) => path,
-  );
-  t.true(addresses.length >= 5);
-  for (const path of addresses) {
+  const paths = [...text.matchAll(/https:\/\/impact\.example(\/[^"]+)/gu)].map(([, path]) => path);
+  t.true(paths.length >= 5);
+  for (const path of paths) {
     const response = await fetch(`${url}${path ?? ""}`);
     t.is(response.status, 200);
     t.is(response.headers.get("Content-Type"), "image/svg+xml");

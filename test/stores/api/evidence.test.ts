@@ -46,7 +46,7 @@ test("evidence is of the newest tree, or of the one that tree_id or an alias sel
   const cached = await api.get(PATH, {
     ...store.test,
     "If-None-Match": headers.get("ETag") ?? "",
-    // Without it fetch asks for a copy that is not from a cache.
+    // Without it, fetch requests a copy that is not from a cache.
     "Cache-Control": "max-age=0",
   });
   t.is(cached.status, 304);
