@@ -40,7 +40,8 @@ export const createBillingActivities = (deps: BillingActivityDependencies) => ({
         ...(result.cause === "misconfigured"
           ? {}
           : { category: ApplicationFailureCategory.BENIGN }),
-        ...(result.afterMs === null ? {} : { nextRetryDelay: result.afterMs }),
+        // Temporal counts the attempts of the activity, which may have sent other events meanwhile.
+        nextRetryDelay: result.afterMs,
       });
     }
     return { moreIsReady: result.kind === "more" };

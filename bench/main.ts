@@ -7,7 +7,7 @@ import { measureCharitySearch } from "./measureCharitySearch.ts";
 import { measureGrowth } from "./measureGrowth.ts";
 import { measureList } from "./measureList.ts";
 import { measureRegistrations } from "./measureRegistrations.ts";
-import { measureSender } from "./measureSender.ts";
+import { measureRetries, measureSender } from "./measureSender.ts";
 import { measureStore } from "./measureStore.ts";
 import type { Result } from "./support/result.ts";
 import { formatTable } from "./support/result.ts";
@@ -27,6 +27,8 @@ table of results to stdout.
                   --listed 1000000  --rounds 3
   sender          usage of one busy account, and of many accounts
                   --facts 100000  --accounts 1000  --traffic-seconds 30
+  retries         usage of one account while 15 % of Stripe's responses are a 500
+                  --failing-seconds 120
   evidence        evidence and dashboard of an account with many trees
                   --listed 1000000  --rounds 3  --seconds 4
   charities       GET /charities/search, compared with plain SQL, on generated charities or real files
@@ -54,6 +56,7 @@ const readArguments = () => {
       facts: { type: "string", default: "100000" },
       accounts: { type: "string", default: "1000" },
       "traffic-seconds": { type: "string", default: "30" },
+      "failing-seconds": { type: "string", default: "120" },
       charities: { type: "string", default: "260000" },
       "charity-files": { type: "string", default: "" },
       searches: { type: "string", default: "600" },
@@ -80,6 +83,7 @@ const readArguments = () => {
       accounts: parseInteger("accounts", values.accounts),
       trafficSeconds: parseInteger("traffic-seconds", values["traffic-seconds"]),
     },
+    failingSeconds: parseInteger("failing-seconds", values["failing-seconds"]),
     growth: {
       ...repeated,
       existing: values.existing.split(",").map((count) => parseInteger("existing", count)),
@@ -93,6 +97,7 @@ const createBenchmarks = ({
   repeated,
   list,
   sender,
+  failingSeconds,
   charities,
   growth,
 }: ReturnType<typeof readArguments>): ReadonlyMap<
@@ -104,6 +109,7 @@ const createBenchmarks = ({
     ["store", (services, report) => measureStore(services, repeated, report)],
     ["list", (services, report) => measureList(services, list, report)],
     ["sender", (services, report) => measureSender(services, sender, report)],
+    ["retries", (services, report) => measureRetries(services, failingSeconds, report)],
     [
       "evidence",
       (services, report) =>

@@ -224,6 +224,52 @@ const measureManyAccounts = async (
   };
 };
 
+/** The goal allows the two seconds before a second is sealed, and some retries. */
+const UP_TO_DATE_WITHIN_SECONDS = 10;
+const FAILING_SHARE = 0.15;
+
+/** Measures whether a stream with one event a second keeps up while some of Stripe's responses are a 500. */
+export const measureRetries = async (
+  services: Services,
+  trafficSeconds: number,
+  report: (line: string) => void,
+): Promise<readonly Result[]> => {
+  const databaseUrl = await services.createDatabase("failing_calls");
+  const accounts = accountIds(1);
+  const double = await startStripeDouble({ latencyMs: STRIPE_LATENCY_MS });
+  await createAccounts(databaseUrl, accounts, [double.control.addSubscriber({}).customerId]);
+  const worker = await services.startProgram("worker/main.ts", {
+    DATABASE_URL: databaseUrl,
+    TEMPORAL_ADDRESS: await services.startTemporal(),
+    STRIPE_SECRET_KEY: double.secretKey,
+    STRIPE_API_BASE: double.url,
+  });
+  double.control.addFault({
+    kind: "server_error",
+    probability: FAILING_SHARE,
+    times: Number.MAX_SAFE_INTEGER,
+  });
+  const endedAt = await runTraffic(databaseUrl, accounts, trafficSeconds);
+  const drained = await waitUntilDrained(databaseUrl, accounts);
+  await worker.stop();
+  await double.close();
+  await services.dropDatabase("failing_calls");
+  requireUnits(drained, trafficSeconds);
+  const afterSeconds = (drained.lastSettledAt.getTime() - endedAt.getTime()) / 1000;
+  const lags = `last event ${afterSeconds.toFixed(1)} s after the end; median ${median(drained.lagsSeconds).toFixed(1)} s, at most ${Math.max(...drained.lagsSeconds).toFixed(1)} s`;
+  report(`sender, ${FAILING_SHARE * 100} % of calls fail: ${lags}`);
+  return [
+    {
+      what: `sender: one account, 1 fact/s, ${trafficSeconds} s, ${FAILING_SHARE * 100} % of Stripe's responses a 500`,
+      measured: lags,
+      baseline: `${trafficSeconds} facts`,
+      ratio: `${drained.attempts} calls`,
+      goal: `last event at most ${UP_TO_DATE_WITHIN_SECONDS} s after the end`,
+      isReached: afterSeconds <= UP_TO_DATE_WITHIN_SECONDS,
+    },
+  ];
+};
+
 /** Measures how fast usage reaches the built-in ledger and the Stripe double, with a real worker and Temporal server. */
 export const measureSender = async (
   services: Services,

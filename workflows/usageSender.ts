@@ -41,8 +41,8 @@ export const usageSender = async (
     startToCloseTimeout: "2 minutes",
     scheduleToCloseTimeout: maxDrainTime,
     heartbeatTimeout: "10 seconds",
-    // At most a minute, because later usage waits behind the current event.
-    retry: { initialInterval: "1 second", backoffCoefficient: 2, maximumInterval: "1 minute" },
+    // The activity returns the delay of an event that must wait. This one follows an unavailable database or a lost worker.
+    retry: { initialInterval: "3 seconds", backoffCoefficient: 1 },
   });
   const restart = () => continueAsNew<typeof usageSender>(stream, maxDrainTime);
   let workIsWaiting = true;

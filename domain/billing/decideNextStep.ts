@@ -40,8 +40,7 @@ export type Delay = {
   readonly kind: "delayed";
   readonly cause: "retry" | "misconfigured" | "leased" | "early" | "in_doubt";
   readonly reason: string;
-  /** Null leaves the delay to the caller's backoff. */
-  readonly afterMs: number | null;
+  readonly afterMs: number;
   readonly outcomeUnknown: boolean;
   /** Whether the next attempt needs another idempotency key. */
   readonly newKey: boolean;
@@ -84,15 +83,32 @@ const IN_DOUBT_DELAY_MS = 1000;
  */
 const IDENTIFIER_TRUSTED_MS = 20 * 60 * 60 * 1000;
 
+const FIRST_RETRY_DELAY_MS = 1000;
+
+/** Later usage of the stream waits behind the event. */
+const MAXIMUM_RETRY_DELAY_MS = 60 * 1000;
+
+/** Returns the delay before an event is sent again. It doubles with each of the event's own attempts. */
+const retryDelayMs = ({ attempts }: SendingEvent): number =>
+  Math.min(FIRST_RETRY_DELAY_MS * 2 ** (attempts - 1), MAXIMUM_RETRY_DELAY_MS);
+
+/**
+ * Shortens the delay of a retry by up to a half, so that streams that failed together do not all retry at the same time.
+ * @param random from 0 (inclusive) to 1 (exclusive)
+ */
+export const withJitter = (delay: Delay, random: number): Delay =>
+  delay.cause === "retry"
+    ? { ...delay, afterMs: Math.ceil(delay.afterMs * (1 - random / 2)) }
+    : delay;
+
 const delayed = (
   cause: Delay["cause"],
   reason: string,
-  changes: Partial<Pick<Delay, "afterMs" | "outcomeUnknown" | "newKey">> = {},
+  changes: Pick<Delay, "afterMs"> & Partial<Pick<Delay, "outcomeUnknown" | "newKey">>,
 ): Delay => ({
   kind: "delayed",
   cause,
   reason,
-  afterMs: null,
   outcomeUnknown: false,
   newKey: false,
   ...changes,
@@ -135,6 +151,8 @@ export const asLate = (settlement: Settlement): Settlement => ({
 export type SendingEvent = {
   readonly processor: ProcessorName;
   readonly second: number;
+  /** The attempts so far, this one included. */
+  readonly attempts: number;
   readonly firstAttemptAt: Date | null;
   /** Whether an earlier attempt may have been accepted. */
   readonly outcomeUnknown: boolean;
@@ -215,10 +233,17 @@ export const decideNextStep = (
     case "partial":
       return decidePartial(event, outcome.acceptedQuantity);
     case "retry":
-      return delayed("retry", outcome.reason, { outcomeUnknown: outcome.outcomeUnknown });
+      return delayed("retry", outcome.reason, {
+        afterMs: retryDelayMs(event),
+        outcomeUnknown: outcome.outcomeUnknown,
+      });
     case "retry_new_key":
       // The usage may have been accepted before the 500 was saved. The identifier prevents a second acceptance.
-      return delayed("retry", outcome.reason, { outcomeUnknown: true, newKey: true });
+      return delayed("retry", outcome.reason, {
+        afterMs: retryDelayMs(event),
+        outcomeUnknown: true,
+        newKey: true,
+      });
     case "misconfigured":
       return delayed("misconfigured", outcome.reason, { afterMs: MISCONFIGURED_DELAY_MS });
     case "early":

@@ -14,6 +14,7 @@ import {
   decideNextStep,
   LEASE_MS,
   LEASED,
+  withJitter,
   withoutProcessor,
 } from "../../domain/billing/decideNextStep.ts";
 import type {
@@ -138,7 +139,7 @@ export const sendMeterEvent = async (
   if (result.kind === "delayed") {
     const inDoubtSince = result.cause === "in_doubt" ? clock.now() : null;
     await recordDelay(db, event, { ...result, inDoubtSince });
-    return result;
+    return withJitter(result, Math.random());
   }
   const settledAt = clock.now();
   const settlement = await markIfLate(db, event, result, settledAt);

@@ -145,7 +145,7 @@ export const setUpBilling = async (
           return;
         }
         if (result.kind === "delayed") {
-          control.advanceClock({ seconds: Math.ceil((result.afterMs ?? 1000) / 1000) });
+          control.advanceClock({ seconds: Math.ceil(result.afterMs / 1000) });
         }
       }
       throw new Error("The usage was not drained after 200 rounds.");

@@ -5,6 +5,7 @@ import {
   LEASED,
   needsAttention,
   STRIPE_MISSING,
+  withJitter,
   withoutProcessor,
 } from "../../domain/billing/decideNextStep.ts";
 import type {
@@ -28,6 +29,7 @@ type Case = {
   readonly ageMs: number;
   /** How long ago the event was first attempted. */
   readonly attemptedMs?: number | null;
+  readonly attempts?: number;
   readonly outcomeUnknown?: boolean;
   readonly inDoubt?: boolean;
   readonly processor?: "stripe" | "ledger";
@@ -37,6 +39,7 @@ type Case = {
 const decide = ({
   ageMs,
   attemptedMs = null,
+  attempts = 1,
   outcomeUnknown = false,
   inDoubt = false,
   processor = "stripe",
@@ -45,7 +48,14 @@ const decide = ({
   const nowMs = SECOND * 1000 + ageMs;
   const firstAttemptAt = attemptedMs === null ? null : new Date(nowMs - attemptedMs);
   const inDoubtSince = inDoubt ? new Date(nowMs) : null;
-  const event = { second: SECOND, firstAttemptAt, outcomeUnknown, inDoubtSince, processor };
+  const event = {
+    second: SECOND,
+    attempts,
+    firstAttemptAt,
+    outcomeUnknown,
+    inDoubtSince,
+    processor,
+  };
   return decideNextStep(event, outcome, new Date(nowMs));
 };
 
@@ -60,7 +70,7 @@ const SEND: NextStep = { kind: "send" };
 const CHECK: NextStep = { kind: "check" };
 const delayed = (fields: Pick<Delay, "cause" | "reason"> & Partial<Delay>): Delay => ({
   kind: "delayed",
-  afterMs: null,
+  afterMs: 1000,
   outcomeUnknown: false,
   newKey: false,
   ...fields,
@@ -299,10 +309,33 @@ for (const { title, outcome, expected, expectedIfUnknown = expected } of AFTER_A
   });
 }
 
+test("the delay of a retry doubles with the event's own attempts, up to a minute", (t) => {
+  const outcome = { kind: "retry", reason, outcomeUnknown: false } as const;
+  const delayAfter = (attempts: number): unknown => {
+    const step = decide({ ageMs: 0, attempts, outcome });
+    return step.kind === "delayed" ? step.afterMs : step;
+  };
+
+  t.deepEqual(
+    [1, 2, 3, 6, 7, 8, 100_000].map(delayAfter),
+    [1000, 2000, 4000, 32_000, 60_000, 60_000, 60_000],
+  );
+});
+
+test("jitter shortens the delay of a retry by up to a half, and no other delay", (t) => {
+  const retry = delayed({ cause: "retry", reason, afterMs: 4000 });
+
+  t.is(withJitter(retry, 0).afterMs, 4000);
+  t.is(withJitter(retry, 0.5).afterMs, 3000);
+  t.is(withJitter(retry, 0.999_999).afterMs, 2001);
+  t.deepEqual(withJitter(LEASED, 0.5), LEASED);
+});
+
 test("without its processor an event is rejected, or blocked if an attempt may have been accepted", (t) => {
   const event: SendingEvent = {
     processor: "stripe",
     second: SECOND,
+    attempts: 1,
     firstAttemptAt: null,
     outcomeUnknown: false,
     inDoubtSince: null,

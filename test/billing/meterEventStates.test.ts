@@ -39,6 +39,7 @@ const statesAfterAttempts = (): readonly MeterEventState[] =>
         const event = {
           processor: "stripe" as const,
           second: before(ageMs).getTime() / 1000,
+          attempts: 1,
           firstAttemptAt: before(DAY_MS),
           outcomeUnknown,
           inDoubtSince,

@@ -1,3 +1,4 @@
+import { createRandom } from "../support/random.ts";
 import { jsonResponse } from "./httpResponse.ts";
 import type { HttpResponse } from "./httpResponse.ts";
 
@@ -36,6 +37,8 @@ export type Fault = {
   readonly path?: string;
   /** Affects only calls of this method, by default `POST`. */
   readonly method?: string;
+  /** Affects each call with this probability, always in the same pattern; 1 by default. */
+  readonly probability?: number;
   /** Affects only calls whose parameters contain this text: a customer, an identifier, a meter's event name. */
   readonly mentioning?: string;
   readonly delayMs?: number;
@@ -113,6 +116,7 @@ export type Faults = {
 
 export const createFaults = (): Faults => {
   let active: { fault: Fault; left: number }[] = [];
+  const random = createRandom(1);
   return {
     add: (fault) => {
       active.push({ fault, left: fault.times ?? 1 });
@@ -126,7 +130,8 @@ export const createFaults = (): Faults => {
           left > 0 &&
           method === (fault.method ?? "POST") &&
           path === (fault.path ?? "/v1/billing/meter_events") &&
-          (fault.mentioning === undefined || form.includes(encodeURIComponent(fault.mentioning))),
+          (fault.mentioning === undefined || form.includes(encodeURIComponent(fault.mentioning))) &&
+          (fault.probability === undefined || random.next() < fault.probability),
       );
       if (!entry) {
         return null;

@@ -46,3 +46,35 @@ test("a sender without progress continues as new, however often it is woken, and
   );
   t.is((await current.describe()).status.name, "RUNNING");
 });
+
+test("each event's delay counts its own failures, so a stream whose calls often fail does not fall behind", async (t) => {
+  const { deps, double, stream, register, pass, billed, recorded } = await setUpBilling(t);
+  const client = await startWorker(
+    t,
+    createBillingActivities({
+      ...deps,
+      observeSend: () => undefined,
+      observeRefusal: () => undefined,
+      observeFailedEvent: () => undefined,
+      observeDrift: () => undefined,
+    }),
+  );
+  for (let count = 1; count <= 8; count += 1) {
+    double.control.addFault({ kind: "server_error", mentioning: `:${double.control.now()}:` });
+    await register(count);
+    pass(1);
+  }
+  pass(5);
+  const startedAtMs = performance.now();
+
+  await client.workflow.start(usageSender, {
+    workflowId: usageSenderWorkflowId(stream),
+    taskQueue: "test",
+    args: [stream],
+  });
+  await eventually(() => double.control.events().length === 8);
+
+  // Delays that count the activity's attempts add up to more than three minutes.
+  t.true(performance.now() - startedAtMs < 90_000);
+  t.deepEqual(billed(), await recorded());
+});
