@@ -36,8 +36,14 @@ export type BillingProcessor = {
   /**
    * Makes one attempt, without retries, once the event's meter has been checked. Never throws because of the processor's
    * response.
+   * @param mayCall asked immediately before the call, because the process may have been frozen meanwhile. If it returns
+   * false, no call is made. The built-in ledger ignores it: an identifier is there for ever, so a late call does no harm
    */
-  readonly send: (event: MeterEvent, signal: AbortSignal) => Promise<AttemptOutcome>;
+  readonly send: (
+    event: MeterEvent,
+    signal: AbortSignal,
+    mayCall?: () => boolean,
+  ) => Promise<AttemptOutcome>;
   /** How long after sending `sumUsage` may not include the usage, in milliseconds. */
   readonly usageLagMs: number;
   /**

@@ -32,6 +32,28 @@ type Dependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly billing: Billing;
+  /** Milliseconds of a clock that nobody sets. */
+  readonly monotonicMs?: () => number;
+};
+
+/** When an attempt's lease began, by two clocks: setting one moves it, and the other may stop with the machine. */
+type LeaseStart = { readonly at: Date; readonly monotonicMs: number };
+
+const startLease = ({
+  clock,
+  monotonicMs = () => performance.now(),
+}: Dependencies): LeaseStart => ({
+  at: clock.now(),
+  monotonicMs: monotonicMs(),
+});
+
+const isLeaseOver = (start: LeaseStart, deps: Dependencies): boolean => {
+  const now = startLease(deps);
+  const elapsedMs = Math.max(
+    now.at.getTime() - start.at.getTime(),
+    now.monotonicMs - start.monotonicMs,
+  );
+  return elapsedMs >= LEASE_MS;
 };
 
 const leaseFrom = (now: Date): Date => new Date(now.getTime() + LEASE_MS);
@@ -40,6 +62,7 @@ const callProcessor = (
   processor: BillingProcessor,
   event: StoredMeterEvent,
   signal: AbortSignal,
+  mayCall: () => boolean,
 ): Promise<AttemptOutcome> =>
   processor.send(
     {
@@ -51,6 +74,7 @@ const callProcessor = (
       keyGeneration: event.keyGeneration,
     },
     signal,
+    mayCall,
   );
 
 /**
@@ -58,26 +82,32 @@ const callProcessor = (
  * @returns null if the lease was lost: another attempt has begun
  */
 const makeAttempt = async (
-  { db, clock, billing }: Dependencies,
+  deps: Dependencies,
   event: StoredMeterEvent,
-  { startedAt, signal }: { readonly startedAt: Date; readonly signal: AbortSignal },
+  { started, signal }: { readonly started: LeaseStart; readonly signal: AbortSignal },
 ): Promise<SendResult | null> => {
+  const { db, billing } = deps;
+  const { at: startedAt } = started;
   const processor = billing.findProcessor(event.processor, event.mode);
   if (!processor) {
     return withoutProcessor(event);
   }
   let outcome: AttemptOutcome | null = null;
+  let lease = started;
   for (;;) {
     const step = decideNextStep(event, outcome, startedAt);
     switch (step.kind) {
       case "send":
-        outcome = await callProcessor(processor, event, signal);
+        outcome = await callProcessor(processor, event, signal, () => !isLeaseOver(lease, deps));
         break;
       case "check":
         ({ outcome } = await checkDelivery(processor, db, event, { now: startedAt, signal }));
         // The check took time, and the lease must outlast the attempt.
-        if (outcome.kind === "absent" && !(await renewLease(db, event, leaseFrom(clock.now())))) {
-          return null;
+        if (outcome.kind === "absent") {
+          lease = startLease(deps);
+          if (!(await renewLease(db, event, leaseFrom(lease.at)))) {
+            return null;
+          }
         }
         break;
       case "delayed":
@@ -130,9 +160,9 @@ export const sendMeterEvent = async (
   signal: AbortSignal,
 ): Promise<SendResult> => {
   const { db, clock } = deps;
-  const startedAt = clock.now();
-  const event = await beginAttempt(db, id, { now: startedAt, until: leaseFrom(startedAt) });
-  const result = event && (await makeAttempt(deps, event, { startedAt, signal }));
+  const started = startLease(deps);
+  const event = await beginAttempt(db, id, { now: started.at, until: leaseFrom(started.at) });
+  const result = event && (await makeAttempt(deps, event, { started, signal }));
   if (!result) {
     return LEASED;
   }

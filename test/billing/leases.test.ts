@@ -1,3 +1,4 @@
+import type { ExecutionContext } from "ava";
 import {
   beginAttempt,
   findUnfinishedMeterEvent,
@@ -6,6 +7,8 @@ import {
   settleAttempt,
 } from "../../db/billing/meterEvents.ts";
 import { until } from "./stripe/stripeSetup.ts";
+import { sendMeterEvent } from "../../services/billing/sendMeterEvent.ts";
+import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { setUpBilling } from "./billingSetup.ts";
 
@@ -141,3 +144,36 @@ test("an attempt does not send if another one began during its check", async (t)
   await drain();
   t.deepEqual(billed(), await recorded());
 });
+
+const sendsNothingAfterItsLease = test.macro({
+  exec: async (t: ExecutionContext<DatabaseContext>, clock: "monotonic" | "wall") => {
+    const { register, pass, deps, seal, drain, sends, billed, recorded } = await setUpBilling(t);
+    await register(4);
+    pass(5);
+    const { id = 0n } = (await seal()) ?? {};
+    // Each reading but the first is that of a process that continues after 15 seconds.
+    let readings = 0;
+    const frozenMs = (): number => {
+      readings += 1;
+      return readings > 1 ? 15_000 : 0;
+    };
+    const startedMs = deps.clock.now().getTime();
+    const frozen =
+      clock === "monotonic"
+        ? { ...deps, monotonicMs: frozenMs }
+        : { ...deps, clock: { now: () => new Date(startedMs + frozenMs()) } };
+
+    const result = await sendMeterEvent(frozen, id, new AbortController().signal);
+
+    t.like(result, { kind: "delayed", cause: "retry", outcomeUnknown: false });
+    t.is(sends(), 0);
+    await drain();
+    t.is(sends(), 1);
+    t.deepEqual(billed(), await recorded());
+  },
+  title: (_, clock) =>
+    `a process that was frozen after acquiring the lease does not send when the lease is over by its ${clock} clock`,
+});
+
+test(sendsNothingAfterItsLease, "monotonic");
+test(sendsNothingAfterItsLease, "wall");

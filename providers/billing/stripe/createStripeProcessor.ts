@@ -122,7 +122,7 @@ export const createStripeProcessor = (
         await findMeterId(kind);
       }
     },
-    send: async (event, signal) => {
+    send: async (event, signal, mayCall = () => true) => {
       const { accountId, customerId } = event.customer;
       if (customerId === null) {
         return {
@@ -135,9 +135,16 @@ export const createStripeProcessor = (
         if (obstacle) {
           return obstacle;
         }
-        return signal.aborted
-          ? { kind: "retry", reason: "Aborted before the call.", outcomeUnknown: false }
-          : post(event, customerId);
+        if (signal.aborted) {
+          return { kind: "retry", reason: "Aborted before the call.", outcomeUnknown: false };
+        }
+        return mayCall()
+          ? post(event, customerId)
+          : {
+              kind: "retry",
+              reason: "The lease ended before the call: the process was stopped or too slow.",
+              outcomeUnknown: false,
+            };
       });
     },
     usageLagMs: LONGEST_USAGE_LAG_MS,
