@@ -8,7 +8,7 @@ import type {
 } from "../../domain/stores/customers.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
-import type { EvidenceSelection } from "../../domain/stores/storeEvidence.ts";
+import type { EvidenceSelection } from "../../domain/stores/evidenceSelection.ts";
 import { safeInteger } from "../columns.ts";
 import { nothing, sql } from "../sql.ts";
 import { customerConditions } from "../stores/customerConditions.ts";

@@ -7,7 +7,7 @@ import { DomainError } from "../../domain/errors.ts";
 export const getOrganization = async (db: CommonQueryMethods, id: string): Promise<Account> => {
   const account = await findAccount(db, id);
   if (account?.type !== "organization") {
-    throw new DomainError("record_not_found", `organization not found: ${id}`);
+    throw new DomainError("record_not_found", `organization ${id} not found`);
   }
   return account;
 };

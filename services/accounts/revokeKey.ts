@@ -20,7 +20,7 @@ export const revokeKey = async (
 ): Promise<RevokedKey> => {
   const key = await revokeApiKey(db, id, clock.now());
   if (!key) {
-    throw new DomainError("record_not_found", `key not found: ${id}`);
+    throw new DomainError("record_not_found", `key ${id} not found`);
   }
   const keys = await listApiKeys(db, key.accountId);
   return {

@@ -33,7 +33,7 @@ export const reopenUsage = async (
 ): Promise<{ readonly quantity: number }> => {
   const event = await findMeterEvent(db, meterEventId);
   if (!event) {
-    throw new DomainError("record_not_found", `there is no meter event ${meterEventId}`);
+    throw new DomainError("record_not_found", `meter event ${meterEventId} not found`);
   }
   requireDelivered(event);
   if (!(await hasFacts(db, meterEventId))) {

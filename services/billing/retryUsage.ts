@@ -62,7 +62,7 @@ export const retryUsage = async (
   const { db, clock } = deps;
   const event = await findMeterEvent(db, meterEventId);
   if (!event) {
-    throw new DomainError("record_not_found", `there is no meter event ${meterEventId}`);
+    throw new DomainError("record_not_found", `meter event ${meterEventId} not found`);
   }
   const { state, acceptedQuantity, othersVersion } = await decide(deps, event, assumed);
   return db.transaction(async (transaction) => {

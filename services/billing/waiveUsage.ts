@@ -18,7 +18,7 @@ export const waiveUsage = (
   db.transaction(async (transaction) => {
     const event = await findMeterEvent(transaction, meterEventId);
     if (!event) {
-      throw new DomainError("record_not_found", `there is no meter event ${meterEventId}`);
+      throw new DomainError("record_not_found", `meter event ${meterEventId} not found`);
     }
     await lockStream(transaction, event);
     const state = (await findMeterEvent(transaction, meterEventId))?.state ?? event.state;

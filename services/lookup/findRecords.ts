@@ -145,7 +145,7 @@ export const findRecords = async (
   }: { readonly text: string; readonly accountId: string | null; readonly limit: number },
 ): Promise<FoundRecords> => {
   if (accountId !== null && !(await findAccount(db, accountId))) {
-    throw new DomainError("record_not_found", `there is no organization or store ${accountId}`);
+    throw new DomainError("record_not_found", `account ${accountId} not found`);
   }
   const lookup = parseLookup(text);
   // One more than is shown reveals whether there are more.

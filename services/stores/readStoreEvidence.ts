@@ -1,7 +1,7 @@
 import { findMatchingTreeId } from "../../db/registrations/storeRegistrations.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
-import type { EvidenceSelection } from "../../domain/stores/storeEvidence.ts";
+import type { EvidenceSelection } from "../../domain/stores/evidenceSelection.ts";
 import type { EvidenceStage, TreeEvidence } from "../../domain/planting/timeline.ts";
 import type { EvidenceDependencies, EvidenceRenderer } from "../planting/cacheEvidence.ts";
 import { readTreeEvidence, simulateTreeEvidence } from "../planting/readTreeEvidence.ts";

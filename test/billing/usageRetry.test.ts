@@ -177,7 +177,7 @@ test.serial(
     t.is(run.exitCode, 1);
     t.deepEqual(readJson(run), [
       { id: failed, result: "waived", reason: null },
-      { id: "999999", result: "failed", reason: "there is no meter event 999999" },
+      { id: "999999", result: "failed", reason: "meter event 999999 not found" },
     ]);
     t.deepEqual(await scene.failedEvents(), []);
     const listed = await scene.impact(

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { toMicroseconds } from "../cursor.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { date, id, text } from "../../../domain/fields.ts";
-import type { EvidenceSelection } from "../../../domain/stores/storeEvidence.ts";
+import type { EvidenceSelection } from "../../../domain/stores/evidenceSelection.ts";
 import type { TreeEvidence } from "../../../domain/planting/timeline.ts";
 import {
   readStoreEvidence,

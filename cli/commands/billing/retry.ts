@@ -77,7 +77,7 @@ const findEvents = async ({ connections }: Context, id: RetryId): Promise<readon
   }
   throw (await findRegistration(db, id.registrationId))
     ? new DomainError("request_invalid", "none of its usage has failed; there is nothing to retry")
-    : new DomainError("record_not_found", `there is no registration ${id.registrationId}`);
+    : new DomainError("record_not_found", `registration ${id.registrationId} not found`);
 };
 
 const failure = (id: string, error: unknown): Result => ({

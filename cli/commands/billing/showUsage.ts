@@ -88,7 +88,7 @@ export const showUsage = async (
   const db = await connections.database();
   const registration = await findRegistration(db, id);
   if (!registration) {
-    throw new CommandError(EXIT.notFound, `There is no registration ${id}.`);
+    throw new CommandError(EXIT.notFound, `Registration ${id} not found.`);
   }
   const { accountId, mode, kind: meter, refundedCount } = registration;
   const stream = { accountId, mode, meter };

@@ -11,7 +11,7 @@ export const showCharity = async (
 ): Promise<void> => {
   const charity = await findCharityRecord(await connections.database(), ein);
   if (!charity) {
-    throw new CommandError(EXIT.notFound, `The catalogue has no EIN ${formatEin(ein)}.`);
+    throw new CommandError(EXIT.notFound, `EIN ${formatEin(ein)} not found in the catalogue.`);
   }
   if (json) {
     printJson(io, {

@@ -12,7 +12,7 @@ export const showDonation = async (
 ): Promise<void> => {
   const donation = await findDonationDetails(await connections.database(), id);
   if (!donation) {
-    throw new DomainError("record_not_found", `donation not found: ${id}`);
+    throw new DomainError("record_not_found", `donation ${id} not found`);
   }
   const { accountId, mode, refundedAt, refundReason, refundIdempotencyKey, refundMetadata } =
     donation;

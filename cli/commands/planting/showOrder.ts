@@ -27,7 +27,10 @@ export const showOrder = async (
     ? await findPlantingOrder(db, Number(id))
     : await findPlantingOrderByPublicId(db, id);
   if (!order) {
-    throw new CommandError(EXIT.notFound, `There is no planting order ${id}.`);
+    throw new CommandError(
+      EXIT.notFound,
+      `Planting order ${id} not found. See impact evidence order list.`,
+    );
   }
   const facts = await listFacts(db, order.id);
   if (json) {
