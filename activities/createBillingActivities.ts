@@ -1,23 +1,22 @@
 import { Context } from "@temporalio/activity";
 import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
-import type { ReportedStream } from "../db/billing/meterEventReports.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
 import { drainUsage } from "../services/billing/drainUsage.ts";
 import { processProcessorEvents } from "../services/billing/processProcessorEvents.ts";
 import type { ProcessorEventDependencies } from "../services/billing/processProcessorEvents.ts";
-import { listStreamsNeedingAttention, reconcileUsage } from "../services/billing/reconcileUsage.ts";
 import type { StreamReport } from "../services/billing/reconcileUsage.ts";
+import {
+  recordReconciliationFailure,
+  runReconciliation,
+} from "../services/billing/runReconciliation.ts";
 import type { SendResult } from "../domain/billing/decideNextStep.ts";
 import { isRefundSettled } from "../services/registrations/isRefundSettled.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
-/** Keeps the result of a workflow small. */
-const MAX_REPORTED_STREAMS = 100;
-
 export type BillingActivityDependencies = ProcessorEventDependencies & {
   /** Called after every attempt to send a meter event. */
   readonly observeSend: (stream: UsageStream, result: SendResult) => void;
-  /** Called after every reconciliation with the streams that differ at the processor. */
+  /** Called after the final poll of a reconciliation with the streams that differ or could not be read. */
   readonly observeDrift: (streams: readonly StreamReport[]) => void;
 };
 
@@ -63,28 +62,30 @@ export const createBillingActivities = (deps: BillingActivityDependencies) => ({
     withHeartbeat(() => processProcessorEvents(deps, Context.current().cancellationSignal)),
 
   /**
-   * Compares the processor's usage with what was delivered to it. Drift is reported to `observeDrift` only by the final
-   * poll, because the processor's sums lag.
-   * @param candidates the streams that drifted in every earlier poll; null in the first poll
+   * Makes and stores one poll of a reconciliation. Drift is reported to `observeDrift` only by the final poll, because
+   * the processor's sums lag.
+   * @param id a UUID; the later polls of a reconciliation compare only what the poll before found
    */
   reconcileUsage: async ({
+    id,
     isFinal,
-    candidates = null,
   }: {
+    readonly id: string;
     readonly isFinal: boolean;
-    readonly candidates?: readonly ReportedStream[] | null;
-  }): Promise<{ readonly streams: number; readonly drifting: readonly StreamReport[] }> => {
-    const report = await withHeartbeat(() =>
-      reconcileUsage(deps, {}, Context.current().cancellationSignal),
+  }): Promise<{ readonly compared: number; readonly drifting: number }> => {
+    const { streams, drifting } = await withHeartbeat(() =>
+      runReconciliation(deps, { id, isFinal }, Context.current().cancellationSignal),
     );
-    // A list at the maximum may have been cut off, so it excludes nothing.
-    const isComplete = candidates !== null && candidates.length < MAX_REPORTED_STREAMS;
-    const drifting = listStreamsNeedingAttention(report.streams, isComplete ? candidates : null);
-    if (isFinal || drifting.length === 0) {
+    if (isFinal) {
       deps.observeDrift(drifting);
     }
-    return { streams: report.streams.length, drifting: drifting.slice(0, MAX_REPORTED_STREAMS) };
+    return { compared: streams.length, drifting: drifting.length };
   },
+
+  recordReconciliationFailure: (failure: {
+    readonly id: string;
+    readonly error: string;
+  }): Promise<void> => recordReconciliationFailure(deps, failure),
 });
 
 export type BillingActivities = ReturnType<typeof createBillingActivities>;

@@ -21,6 +21,19 @@ CREATE TABLE account (
   CONSTRAINT account_type CHECK (type = ANY (ARRAY['organization'::text, 'store'::text]))
 ) WITH ();
 
+CREATE TABLE acknowledged_drift (
+  processor text NOT NULL,
+  mode text NOT NULL,
+  meter text NOT NULL,
+  customer text NOT NULL,
+  minute bigint NOT NULL,
+  units bigint NOT NULL,
+  reason text NOT NULL,
+  acknowledged_by text NOT NULL,
+  acknowledged_at timestamp with time zone NOT NULL,
+  CONSTRAINT acknowledged_drift_pkey PRIMARY KEY (processor, mode, meter, customer, minute)
+) WITH ();
+
 CREATE TABLE api_key (
   id uuid NOT NULL,
   account_id uuid NOT NULL,
@@ -432,6 +445,54 @@ CREATE UNLOGGED TABLE rate_limit (
   CONSTRAINT rate_limit_pkey PRIMARY KEY (bucket)
 ) WITH (fillfactor=50, autovacuum_vacuum_scale_factor=0.01);
 
+CREATE TABLE reconciliation (
+  id uuid NOT NULL,
+  is_complete boolean NOT NULL,
+  start_second bigint NOT NULL,
+  end_second bigint NOT NULL,
+  started_at timestamp with time zone NOT NULL,
+  ended_at timestamp with time zone,
+  streams integer,
+  drifting integer,
+  unreadable integer,
+  drift_units bigint,
+  error text,
+  CONSTRAINT reconciliation_pkey PRIMARY KEY (id),
+  CONSTRAINT reconciliation_span CHECK (start_second < end_second)
+) WITH ();
+
+CREATE TABLE reconciliation_difference (
+  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  reconciliation_stream_id bigint NOT NULL,
+  minute bigint NOT NULL,
+  delivered bigint NOT NULL,
+  processor_quantity bigint NOT NULL,
+  may_lag boolean NOT NULL,
+  CONSTRAINT reconciliation_difference_pkey PRIMARY KEY (id),
+  CONSTRAINT reconciliation_difference_reconciliation_stream_id_fkey FOREIGN KEY (reconciliation_stream_id) REFERENCES reconciliation_stream(id)
+) WITH ();
+
+CREATE TABLE reconciliation_stream (
+  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  reconciliation_id uuid NOT NULL,
+  processor text NOT NULL,
+  mode text NOT NULL,
+  meter text NOT NULL,
+  customer_id text,
+  account_ids uuid[] NOT NULL,
+  account_name text NOT NULL,
+  delivered bigint NOT NULL,
+  pending bigint NOT NULL,
+  failed bigint NOT NULL,
+  processor_quantity bigint,
+  acknowledged bigint NOT NULL,
+  error text,
+  error_is_temporary boolean NOT NULL,
+  CONSTRAINT reconciliation_stream_pkey PRIMARY KEY (id),
+  CONSTRAINT reconciliation_stream_reconciliation_id_fkey FOREIGN KEY (reconciliation_id) REFERENCES reconciliation(id),
+  CONSTRAINT reconciliation_stream_accounts CHECK (cardinality(account_ids) > 0)
+) WITH ();
+
 CREATE TABLE refund (
   id uuid NOT NULL,
   registration_id uuid NOT NULL,
@@ -586,9 +647,13 @@ CREATE UNIQUE INDEX donation_refund_idempotency_key ON public.donation_refund US
 
 CREATE INDEX ledger_usage_time ON public.ledger_usage USING btree (account_id, meter, second);
 
+CREATE INDEX meter_event_customer ON public.meter_event USING btree (customer_id, meter, second) WHERE (customer_id IS NOT NULL);
+
 CREATE INDEX meter_event_delivered_with_note ON public.meter_event USING btree (id) WHERE ((state = 'delivered'::text) AND (last_error IS NOT NULL));
 
 CREATE INDEX meter_event_failed ON public.meter_event USING btree (account_id, id) WHERE (state = ANY (ARRAY['rejected'::text, 'expired'::text, 'blocked'::text]));
+
+CREATE INDEX meter_event_second ON public.meter_event USING brin (second) WITH (autosummarize='on');
 
 CREATE UNIQUE INDEX meter_event_unfinished ON public.meter_event USING btree (account_id, mode, meter) WHERE (state = ANY (ARRAY['sealed'::text, 'sending'::text]));
 
@@ -611,6 +676,12 @@ CREATE INDEX planting_order_waiting ON public.planting_order USING btree (id) WH
 CREATE INDEX processor_event_failed ON public.processor_event USING btree (id) WHERE (state = 'failed'::text);
 
 CREATE INDEX processor_event_pending ON public.processor_event USING btree (next_attempt_at) WHERE (state = 'pending'::text);
+
+CREATE INDEX reconciliation_started ON public.reconciliation USING btree (started_at) WHERE is_complete;
+
+CREATE INDEX reconciliation_difference_stream ON public.reconciliation_difference USING btree (reconciliation_stream_id);
+
+CREATE INDEX reconciliation_stream_run ON public.reconciliation_stream USING btree (reconciliation_id);
 
 CREATE INDEX refund_registration ON public.refund USING btree (registration_id);
 

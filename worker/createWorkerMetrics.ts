@@ -2,18 +2,17 @@ import { collectDefaultMetrics, Counter, Gauge, Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
 import { listWaitingStreams } from "../db/billing/usageFacts.ts";
 import { countFailedProcessorEvents } from "../db/billing/processorEvents.ts";
+import { readReconciliationStatus } from "../db/billing/reconciliations.ts";
 import { countFailedMeterEvents } from "../db/billing/meterEventReports.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { LateRefusal } from "../services/billing/applyRefusalReport.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
-import type { StreamReport } from "../services/billing/reconcileUsage.ts";
 import type { SendResult } from "../domain/billing/decideNextStep.ts";
 
 export type WorkerMetrics = {
   readonly registry: Registry;
   readonly observeSend: (stream: UsageStream, result: SendResult) => void;
   readonly observeRefusal: (refusal: LateRefusal) => void;
-  readonly observeDrift: (streams: readonly StreamReport[]) => void;
 };
 
 /** Creates the Prometheus metrics of a worker process. Metrics of the database's state are queried on each scrape. */
@@ -41,7 +40,12 @@ export const createWorkerMetrics = ({
   });
   const drift = new Gauge({
     name: "impact_usage_drift_units",
-    help: "Units by which the processor's usage differed from the delivered usage in this process's last reconciliation.",
+    help: "Units by which the processor's usage differs from the delivered usage and that nobody has acknowledged, at the last reconciliation.",
+    registers,
+  });
+  const unreadable = new Gauge({
+    name: "impact_reconciliation_unreadable_streams",
+    help: "Streams whose usage the processor did not return at the last reconciliation.",
     registers,
   });
   const waitingStreams = new Gauge({
@@ -82,6 +86,19 @@ export const createWorkerMetrics = ({
       },
     }),
   );
+  registry.registerMetric(
+    new Gauge({
+      name: "impact_reconciliation_last_success_timestamp_seconds",
+      help: "Unix time at which the last successful reconciliation ended; before the first, that of the installation.",
+      registers: [],
+      async collect() {
+        const status = await readReconciliationStatus(db);
+        drift.set(status.driftUnits);
+        unreadable.set(status.unreadable);
+        this.set((status.lastSuccessAt ?? status.installedAt).getTime() / 1000);
+      },
+    }),
+  );
   return {
     registry,
     observeSend: ({ mode, meter }, result) =>
@@ -91,7 +108,5 @@ export const createWorkerMetrics = ({
         outcome: result.kind === "settled" ? result.state : result.cause,
       }),
     observeRefusal: ({ event: { mode, meter } }) => refusals.inc({ mode, meter }),
-    observeDrift: (streams) =>
-      drift.set(streams.reduce((sum, stream) => sum + Math.abs(stream.drift ?? 0), 0)),
   };
 };

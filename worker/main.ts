@@ -77,11 +77,10 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
         logger.error({ processorEvent: event }, "an event of the processor cannot be processed");
       },
       observeDrift: (streams) => {
-        metrics.observeDrift(streams);
         for (const stream of streams) {
           logger.error(
             { stream },
-            "the processor's usage differs from the delivered usage, or could not be read",
+            "the processor's usage differs from the delivered usage, or could not be read; see `impact usage reconcile --last`",
           );
         }
       },

@@ -1,5 +1,11 @@
 import type { Duration } from "@temporalio/common";
-import { proxyActivities, sleep } from "@temporalio/workflow";
+import {
+  ActivityFailure,
+  proxyActivities,
+  rootCause,
+  sleep,
+  workflowInfo,
+} from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
 
 export const RECONCILIATION_ID = "reconciliation";
@@ -10,30 +16,36 @@ const { reconcileUsage } = proxyActivities<BillingActivities>({
   retry: { initialInterval: "1 minute", backoffCoefficient: 2, maximumAttempts: 5 },
 });
 
+const { recordReconciliationFailure } = proxyActivities<BillingActivities>({
+  startToCloseTimeout: "1 minute",
+  // A database that is down may be the failure. The next night's reconciliation starts afterwards.
+  scheduleToCloseTimeout: "20 hours",
+});
+
 const POLLS = 3;
 
-type Report = Awaited<ReturnType<typeof reconcileUsage>>;
+type Poll = Awaited<ReturnType<typeof reconcileUsage>>;
 
-/** Returns which stream a report is about, without the findings. */
-const streamOf = ({
-  accountId,
-  accountName,
-  mode,
-  meter,
-  processor,
-  customerId,
-}: Report["drifting"][number]) => ({ accountId, accountName, mode, meter, processor, customerId });
+const poll = async (id: string, pollInterval: Duration): Promise<Poll> => {
+  for (let made = 1; ; made += 1) {
+    const isFinal = made === POLLS;
+    const result = await reconcileUsage({ id, isFinal });
+    if (isFinal || result.drifting === 0) {
+      return result;
+    }
+    await sleep(pollInterval);
+  }
+};
 
 /** Compares the processor's usage with ours. A stream is reported only if it drifts in each of three polls. */
-export const reconciliation = async (pollInterval: Duration = "5 minutes"): Promise<Report> => {
-  let candidates: readonly ReturnType<typeof streamOf>[] | null = null;
-  for (let poll = 1; ; poll += 1) {
-    const isFinal = poll === POLLS;
-    const report: Report = await reconcileUsage({ isFinal, candidates });
-    if (isFinal || report.drifting.length === 0) {
-      return report;
+export const reconciliation = async (pollInterval: Duration = "5 minutes"): Promise<Poll> => {
+  const id = workflowInfo().runId;
+  try {
+    return await poll(id, pollInterval);
+  } catch (error) {
+    if (error instanceof ActivityFailure) {
+      await recordReconciliationFailure({ id, error: rootCause(error) ?? error.message });
     }
-    candidates = report.drifting.map(streamOf);
-    await sleep(pollInterval);
+    throw error;
   }
 };

@@ -3,7 +3,6 @@ import { z } from "zod";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
 import type { UsageState } from "../../domain/billing/meterEvents.ts";
-import { kindColumn, modeColumn, processorColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
@@ -182,84 +181,4 @@ export const sumOtherEvents = (
       AND second >= ${span.start}
       AND second < ${span.end}
       AND id <> ${id}
-  `);
-
-const reportedStreamRow = z.strictObject({
-  accountId: z.uuid(),
-  accountName: z.string(),
-  mode: modeColumn,
-  meter: kindColumn,
-  processor: processorColumn,
-  customerId: z.string().nullable(),
-});
-
-/** A usage stream and the processor's customer that was billed for it. One stream may have had several customers. */
-export type ReportedStream = Readonly<z.output<typeof reportedStreamRow>>;
-
-/** Lists the streams with meter events in a span that were sent or are still to be sent. */
-export const listReportedStreams = (
-  db: CommonQueryMethods,
-  span: Span,
-  accountId: string | null,
-): Promise<readonly ReportedStream[]> =>
-  db.any(sql.type(reportedStreamRow)`
-    SELECT DISTINCT
-      meter_event.account_id AS "accountId",
-      account.name AS "accountName",
-      meter_event.mode,
-      meter_event.meter,
-      meter_event.processor,
-      meter_event.customer_id AS "customerId"
-    FROM meter_event
-    JOIN account ON account.id = meter_event.account_id
-    WHERE meter_event.second >= ${span.start}
-      AND meter_event.second < ${span.end}
-      AND meter_event.state NOT IN ('void', 'held', 'superseded', 'waived')
-      AND (${accountId}::uuid IS NULL OR meter_event.account_id = ${accountId})
-    ORDER BY account.name, meter_event.account_id, meter_event.mode, meter_event.meter
-  `);
-
-const minuteSumsRow = z.strictObject({
-  minute: z.bigint().transform(Number),
-  delivered: z.bigint().transform(Number),
-  unfinished: z.bigint().transform(Number),
-  failed: z.bigint().transform(Number),
-  recentlyAdded: z.bigint().transform(Number),
-  recentlyRefunded: z.bigint().transform(Number),
-});
-
-/**
- * The units in a stream's meter events of one minute, by state. `minute` is the unix second at which it starts.
- * `recentlyAdded` and `recentlyRefunded` (0 or below) are parts of `delivered`.
- */
-export type MinuteSums = Readonly<z.output<typeof minuteSumsRow>>;
-
-/** @param recentAfter what was delivered after this time counts as recent */
-export const sumMeterEventsByMinute = (
-  db: CommonQueryMethods,
-  stream: ReportedStream,
-  span: Span,
-  recentAfter: Date,
-): Promise<readonly MinuteSums[]> =>
-  db.any(sql.type(minuteSumsRow)`
-    SELECT
-      second - second % 60 AS minute,
-      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS delivered,
-      coalesce(sum(quantity) FILTER (WHERE state IN (${UNFINISHED})), 0)::bigint AS unfinished,
-      coalesce(sum(quantity) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed,
-      coalesce(sum(greatest(quantity, 0)) FILTER (WHERE recent), 0)::bigint AS "recentlyAdded",
-      coalesce(sum(least(quantity, 0)) FILTER (WHERE recent), 0)::bigint AS "recentlyRefunded"
-    FROM meter_event
-    CROSS JOIN LATERAL (
-      SELECT state = 'delivered' AND settled_at > ${recentAfter.toISOString()} AS recent
-    ) AS delivery
-    WHERE account_id = ${stream.accountId}
-      AND mode = ${stream.mode}
-      AND meter = ${stream.meter}
-      AND processor = ${stream.processor}
-      AND customer_id IS NOT DISTINCT FROM ${stream.customerId}
-      AND second >= ${span.start}
-      AND second < ${span.end}
-    GROUP BY 1
-    ORDER BY 1
   `);

@@ -62,6 +62,11 @@ CREATE TABLE meter_event (
 -- At most one unfinished event per stream: one call in flight, first in, first out.
 CREATE UNIQUE INDEX meter_event_unfinished
   ON meter_event (account_id, mode, meter) WHERE state IN ('sealed', 'sending');
+-- For the sums of a processor's customer, which may have belonged to several accounts.
+CREATE INDEX meter_event_customer ON meter_event (customer_id, meter, second) WHERE customer_id IS NOT NULL;
+-- For the sums of all accounts in a span. Events are sealed nearly in the order of their seconds, so the blocks of a
+-- span are few; a B-tree would cost each event another entry.
+CREATE INDEX meter_event_second ON meter_event USING brin (second) WITH (autosummarize = on);
 CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state IN ('rejected', 'expired', 'blocked');
 
 -- Operators list late deliveries by their note. Most delivered events have none.
@@ -153,3 +158,77 @@ CREATE TABLE usage_refusal (
 );
 
 CREATE INDEX usage_refusal_window ON usage_refusal (window_end);
+
+-- A comparison of the processor's sums with what was delivered.
+CREATE TABLE reconciliation (
+  id uuid PRIMARY KEY,
+  -- Whether it covers all accounts and the default span. Only these count for the metrics.
+  is_complete boolean NOT NULL,
+  -- The compared span, half-open, in unix seconds.
+  start_second bigint NOT NULL,
+  end_second bigint NOT NULL,
+  started_at timestamptz NOT NULL,
+  ended_at timestamptz,
+  -- The compared streams. The results are null before the first poll has ended.
+  streams integer,
+  drifting integer,
+  -- Streams whose usage the processor did not return.
+  unreadable integer,
+  -- The differences of the drifting streams that nobody has acknowledged, without signs.
+  drift_units bigint,
+  -- Why the reconciliation failed; null if it succeeded.
+  error text,
+  CONSTRAINT reconciliation_span CHECK (start_second < end_second)
+);
+
+CREATE INDEX reconciliation_started ON reconciliation (started_at) WHERE is_complete;
+
+-- A stream that drifts or could not be read. A customer of Stripe may have been billed for several accounts.
+CREATE TABLE reconciliation_stream (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  reconciliation_id uuid NOT NULL REFERENCES reconciliation,
+  processor text NOT NULL,
+  mode text NOT NULL,
+  meter text NOT NULL,
+  customer_id text,
+  account_ids uuid[] NOT NULL CONSTRAINT reconciliation_stream_accounts CHECK (cardinality(account_ids) > 0),
+  account_name text NOT NULL,
+  delivered bigint NOT NULL,
+  pending bigint NOT NULL,
+  failed bigint NOT NULL,
+  processor_quantity bigint,
+  acknowledged bigint NOT NULL,
+  error text,
+  error_is_temporary boolean NOT NULL
+);
+
+CREATE INDEX reconciliation_stream_run ON reconciliation_stream (reconciliation_id);
+
+-- A minute in which a stream drifts.
+CREATE TABLE reconciliation_difference (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  reconciliation_stream_id bigint NOT NULL REFERENCES reconciliation_stream,
+  -- The first unix second of the minute.
+  minute bigint NOT NULL,
+  delivered bigint NOT NULL,
+  processor_quantity bigint NOT NULL,
+  may_lag boolean NOT NULL
+);
+
+CREATE INDEX reconciliation_difference_stream ON reconciliation_difference (reconciliation_stream_id);
+
+-- A difference of one minute that an operator has explained. It is reported again only if it changes.
+CREATE TABLE acknowledged_drift (
+  processor text NOT NULL,
+  mode text NOT NULL,
+  meter text NOT NULL,
+  -- The processor's customer; the account's id where the processor has no customer.
+  customer text NOT NULL,
+  minute bigint NOT NULL,
+  -- The processor's units minus the delivered ones.
+  units bigint NOT NULL,
+  reason text NOT NULL,
+  acknowledged_by text NOT NULL,
+  acknowledged_at timestamptz NOT NULL,
+  PRIMARY KEY (processor, mode, meter, customer, minute)
+);

@@ -1,10 +1,22 @@
 import type { DatabasePool } from "slonik";
-import type { MinuteSums, ReportedStream } from "../../db/billing/meterEventReports.ts";
-import { listReportedStreams, sumMeterEventsByMinute } from "../../db/billing/meterEventReports.ts";
+import type { AcknowledgedDrift } from "../../db/billing/acknowledgedDrift.ts";
+import { customerOf, listAcknowledgedDrift } from "../../db/billing/acknowledgedDrift.ts";
+import type {
+  MinuteEvent,
+  MinuteSums,
+  ReportedStream,
+  StreamTotals,
+} from "../../db/billing/reportedStreams.ts";
+import {
+  listMinuteEvents,
+  sumMeterEventsByMinute,
+  sumReportedStreams,
+} from "../../db/billing/reportedStreams.ts";
 import { sumUnsealedUsage } from "../../db/billing/usageFacts.ts";
+import { minuteOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import { LONGEST_USAGE_LAG_MS } from "../../providers/billing/processor.ts";
+import { LONGEST_USAGE_LAG_MS, UsageUnreadableError } from "../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../providers/billing/processor.ts";
 
 const MINUTE = 60;
@@ -27,6 +39,9 @@ type Difference = {
   readonly mayLag: boolean;
 };
 
+/** A difference with the meter events and registrations of its minute. */
+type NamedDifference = Difference & { readonly events: readonly MinuteEvent[] };
+
 /** The sums of one stream, in units. */
 export type StreamReport = ReportedStream & {
   readonly delivered: number;
@@ -38,9 +53,13 @@ export type StreamReport = ReportedStream & {
   readonly processorQuantity: number | null;
   /** The processor's sum minus what was delivered, or null. */
   readonly drift: number | null;
-  /** The first minutes that differ, at most MAXIMUM_DIFFERENCES. */
-  readonly differences: readonly Difference[];
+  /** The part of the drift that operators have acknowledged. */
+  readonly acknowledged: number;
+  /** The first minutes that differ and are not acknowledged, at most MAXIMUM_DIFFERENCES. */
+  readonly differences: readonly NamedDifference[];
   readonly error: string | null;
+  /** Whether reading the processor's sum may succeed later. */
+  readonly errorIsTemporary: boolean;
 };
 
 const STEPS = [DAY, HOUR, MINUTE] as const;
@@ -53,6 +72,12 @@ const split = ({ start, end }: Span, step: number): readonly Span[] => {
   }
   return starts.map((from, index) => ({ start: from, end: starts[index + 1] ?? end }));
 };
+
+const acknowledgedIn = (acknowledged: readonly AcknowledgedDrift[], { start, end }: Span): number =>
+  acknowledged.reduce(
+    (sum, { minute, units }) => (minute >= start && minute < end ? sum + units : sum),
+    0,
+  );
 
 const sumIn = (minutes: readonly MinuteSums[], { start, end }: Span): number =>
   minutes.reduce(
@@ -67,9 +92,10 @@ const canBeLag = (
   { recentlyAdded, recentlyRefunded }: MinuteSums,
 ): boolean => theirs >= ours - recentlyAdded && theirs <= ours - recentlyRefunded;
 
-/** Our sums, and a way to read the processor's. */
+/** Our sums, what operators have acknowledged, and a way to read the processor's sums. */
 type Sums = {
   readonly minutes: readonly MinuteSums[];
+  readonly acknowledged: readonly AcknowledgedDrift[];
   readonly readTheirs: (part: Span) => Promise<number>;
 };
 
@@ -80,12 +106,14 @@ async function* findDifferences(
   [step = MINUTE, ...finerSteps]: readonly number[] = STEPS,
 ): AsyncGenerator<Difference, void, void> {
   for (const part of split(span, step)) {
-    const [ours, processor] = [sumIn(sums.minutes, part), await sums.readTheirs(part)];
-    if (ours !== processor && finerSteps.length === 0) {
+    const ours = sumIn(sums.minutes, part);
+    const expected = ours + acknowledgedIn(sums.acknowledged, part);
+    const processor = await sums.readTheirs(part);
+    if (expected !== processor && finerSteps.length === 0) {
       const minute = sums.minutes.find((own) => own.minute === part.start);
-      const mayLag = minute !== undefined && canBeLag(ours, processor, minute);
+      const mayLag = minute !== undefined && canBeLag(expected, processor, minute);
       yield { minute: part.start, ours, processor, mayLag };
-    } else if (ours !== processor) {
+    } else if (expected !== processor) {
       yield* findDifferences(part, sums, finerSteps);
     }
   }
@@ -118,6 +146,23 @@ type Dependencies = {
   readonly billing: Billing;
 };
 
+/** Returns which stream it is, without sums. */
+const streamOf = ({
+  processor,
+  mode,
+  meter,
+  customerId,
+  accountIds,
+  accountName,
+}: ReportedStream): ReportedStream => ({
+  processor,
+  mode,
+  meter,
+  customerId,
+  accountIds,
+  accountName,
+});
+
 const createUsageReader = (
   processor: BillingProcessor | null,
   stream: ReportedStream,
@@ -126,89 +171,171 @@ const createUsageReader = (
   if (!processor) {
     throw new Error(`Usage was reported to ${stream.processor}, which is not configured.`);
   }
-  return (part) =>
-    processor.sumUsage({ ...stream, subscriptionId: null }, stream.meter, part, signal);
+  const customer = {
+    accountId: stream.accountIds[0],
+    customerId: stream.customerId,
+    subscriptionId: null,
+  };
+  return (part) => processor.sumUsage(customer, stream.meter, part, signal);
+};
+
+type Comparison = {
+  readonly stream: ReportedStream;
+  readonly span: Span;
+  /** Our sums, if they were read for all streams together. */
+  readonly totals: StreamTotals | null;
+  /** Units that are in no meter event yet. */
+  readonly unsealed: number;
+  readonly acknowledged: readonly AcknowledgedDrift[];
+};
+
+/** Our sums of a stream, in units. */
+type OwnSums = Pick<StreamReport, "delivered" | "pending" | "failed">;
+
+const readMinutes = async (
+  { db, clock }: Dependencies,
+  { stream, span }: Comparison,
+  usageLagMs: number,
+): Promise<OwnSums & { readonly minutes: readonly MinuteSums[] }> => {
+  const recentAfter = new Date(clock.now().getTime() - usageLagMs);
+  const minutes = await sumMeterEventsByMinute(db, stream, span, recentAfter);
+  return {
+    minutes,
+    delivered: sumIn(minutes, span),
+    pending: minutes.reduce((sum, { unfinished }) => sum + unfinished, 0),
+    failed: minutes.reduce((sum, { failed }) => sum + failed, 0),
+  };
+};
+
+const nameEvents = async (
+  db: DatabasePool,
+  stream: ReportedStream,
+  differences: readonly Difference[],
+): Promise<readonly NamedDifference[]> => {
+  const named: NamedDifference[] = [];
+  for (const difference of differences) {
+    const events = await listMinuteEvents(db, stream, minuteOf(difference.minute));
+    named.push({ ...difference, events });
+  }
+  return named;
 };
 
 const compareStream = async (
   deps: Dependencies,
-  stream: ReportedStream,
-  span: Span,
-  unsealedQuantity: number,
+  comparison: Comparison,
   signal: AbortSignal,
 ): Promise<StreamReport> => {
+  const { stream, span, totals, unsealed, acknowledged } = comparison;
   const processor = deps.billing.findProcessor(stream.processor, stream.mode);
-  const recentAfter = new Date(deps.clock.now().getTime() - (processor?.usageLagMs ?? 0));
-  const minutes = await sumMeterEventsByMinute(deps.db, stream, span, recentAfter);
-  const delivered = sumIn(minutes, span);
-  const ours = {
-    ...stream,
+  const acknowledgedUnits = acknowledgedIn(acknowledged, span);
+  const readOurs = () => readMinutes(deps, comparison, processor?.usageLagMs ?? 0);
+  const report = (
+    { delivered, pending, failed }: OwnSums,
+    processorQuantity: number | null,
+    differences: readonly NamedDifference[] = [],
+  ): StreamReport => ({
+    ...streamOf(stream),
     delivered,
-    pending: minutes.reduce((sum, { unfinished }) => sum + unfinished, unsealedQuantity),
-    failed: minutes.reduce((sum, { failed }) => sum + failed, 0),
-  };
+    pending: pending + unsealed,
+    failed,
+    processorQuantity,
+    drift: processorQuantity === null ? null : processorQuantity - delivered,
+    acknowledged: acknowledgedUnits,
+    differences,
+    error: null,
+    errorIsTemporary: false,
+  });
+  const initial = totals ?? (await readOurs());
   try {
     const readTheirs = createUsageReader(processor, stream, signal);
-    const processorQuantity = await readTheirs(span);
-    const drift = processorQuantity - delivered;
-    const differences = drift === 0 ? [] : await listDifferences(span, { minutes, readTheirs });
-    return { ...ours, processorQuantity, drift, differences, error: null };
+    const quantity = await readTheirs(span);
+    if (quantity === initial.delivered + acknowledgedUnits) {
+      return report(initial, quantity);
+    }
+    // The sums of all streams are read first, so these may be minutes old.
+    const ours = await readOurs();
+    const theirs = await readTheirs(span);
+    const differences =
+      theirs === ours.delivered + acknowledgedUnits
+        ? []
+        : await listDifferences(span, { minutes: ours.minutes, acknowledged, readTheirs });
+    return report(ours, theirs, await nameEvents(deps.db, stream, differences));
   } catch (cause) {
     signal.throwIfAborted();
     // One customer that is unknown to the processor must not hide the drift of the others.
-    const error = cause instanceof Error ? cause.message : String(cause);
-    return { ...ours, processorQuantity: null, drift: null, differences: [], error };
+    return {
+      ...report(initial, null),
+      error: cause instanceof Error ? cause.message : String(cause),
+      errorIsTemporary: !(cause instanceof UsageUnreadableError),
+    };
   }
 };
 
-const isSameStream = (one: ReportedStream, other: ReportedStream): boolean =>
-  one.accountId === other.accountId &&
-  one.mode === other.mode &&
-  one.meter === other.meter &&
-  one.processor === other.processor &&
-  one.customerId === other.customerId;
-
 /** Lag alone needs no attention, unless the list of differences is full: it may lack others. */
-const needsAttention = ({ drift, differences }: StreamReport): boolean =>
-  drift !== 0 &&
+const needsAttention = ({ drift, acknowledged, differences }: StreamReport): boolean =>
+  drift !== acknowledged &&
   (differences.length === 0 ||
     differences.length === MAXIMUM_DIFFERENCES ||
     differences.some(({ mayLag }) => !mayLag));
 
-/**
- * Returns the streams that differ from the processor, or could not be compared.
- * @param among if given, only these streams are returned
- */
+/** Returns the streams that differ from the processor, or could not be compared. */
 export const listStreamsNeedingAttention = (
   streams: readonly StreamReport[],
-  among: readonly ReportedStream[] | null = null,
-): readonly StreamReport[] =>
-  streams.filter(
-    (stream) =>
-      needsAttention(stream) && (among?.some((other) => isSameStream(other, stream)) ?? true),
-  );
+): readonly StreamReport[] => streams.filter(needsAttention);
+
+/** Calls to the processor at the same time, far below its rate limits. */
+const CONCURRENT_STREAMS = 4;
 
 /**
- * Compares the processor's usage with what was delivered, stream by stream, and corrects nothing. Differences that add
- * up to zero within the span are not found.
+ * Compares the processor's usage with what was delivered, stream by stream, and corrects nothing. Differences that add up
+ * to zero within the span are not found.
+ * @param options.among compares only these streams
+ * @param options.accountId compares only the streams of this account
  */
 export const reconcileUsage = async (
   deps: Dependencies,
   {
     accountId = null,
+    among = null,
     span = defaultSpan(deps.clock.now()),
-  }: { readonly accountId?: string | null; readonly span?: Span },
+  }: {
+    readonly accountId?: string | null;
+    readonly among?: readonly ReportedStream[] | null;
+    readonly span?: Span;
+  },
   signal: AbortSignal,
 ): Promise<{ readonly streams: readonly StreamReport[] }> => {
   const unsealed = await sumUnsealedUsage(deps.db, span, accountId);
-  const streams: StreamReport[] = [];
-  for (const stream of await listReportedStreams(deps.db, span, accountId)) {
-    signal.throwIfAborted();
-    const own = unsealed.find(
-      ({ accountId: id, mode, meter }) =>
-        id === stream.accountId && mode === stream.mode && meter === stream.meter,
-    );
-    streams.push(await compareStream(deps, stream, span, own?.quantity ?? 0, signal));
-  }
-  return { streams };
+  const acknowledged = await listAcknowledgedDrift(deps.db, span);
+  const totals = among === null ? await sumReportedStreams(deps.db, span, accountId) : null;
+  const comparisons = (among ?? totals ?? []).map((stream, index): Comparison => ({
+    stream,
+    span,
+    // Those of one account lack what the customer used in other accounts.
+    totals: accountId === null ? (totals?.[index] ?? null) : null,
+    unsealed: unsealed
+      .filter(
+        ({ accountId: id, mode, meter }) =>
+          stream.accountIds.includes(id) && mode === stream.mode && meter === stream.meter,
+      )
+      .reduce((sum, { quantity }) => sum + quantity, 0),
+    acknowledged: acknowledged.filter(
+      ({ processor, mode, meter, customer }) =>
+        processor === stream.processor &&
+        mode === stream.mode &&
+        meter === stream.meter &&
+        customer === customerOf(stream),
+    ),
+  }));
+  const streams = new Map<Comparison, StreamReport>();
+  // The runners share one iterator, so each comparison is made once.
+  const queue = comparisons.values();
+  const run = async (): Promise<void> => {
+    for (const comparison of queue) {
+      signal.throwIfAborted();
+      streams.set(comparison, await compareStream(deps, comparison, signal));
+    }
+  };
+  await Promise.all(Array.from({ length: CONCURRENT_STREAMS }, run));
+  return { streams: comparisons.flatMap((comparison) => streams.get(comparison) ?? []) };
 };

@@ -184,3 +184,38 @@ test.serial("usage show says why a registration has no usage", async (t) => {
   const imported = await scene.impact("usage", "show", importedId);
   t.regex(imported.stderr, /it was imported, so it is not billed and cannot be refunded/u);
 });
+
+test.serial(
+  "usage reconcile names the events and registrations of drift, stores them, and acknowledges them",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    await setCustomer(scene);
+    scene.double.control.addFault({ kind: "reject_later" });
+    const registration = await scene.register(9);
+    await scene.drain();
+
+    const drifted = await scene.impactLater("usage", "reconcile");
+    const last = await scene.impact("usage", "reconcile", "--last");
+    const id = /acknowledge-drift (?<id>\d+)/u.exec(last.stderr)?.groups?.["id"] ?? "";
+    const note = ["--reason", "credit note 17", "--as", "ada"];
+    const acknowledged = await scene.impact("usage", "acknowledge-drift", id, ...note);
+    const again = await scene.impactLater("usage", "reconcile");
+    const cleared = await scene.impact("usage", "reconcile", "--last", "--json");
+    const unknown = await scene.impact("usage", "acknowledge-drift", "999999", ...note);
+
+    t.is(drifted.exitCode, 1);
+    for (const run of [drifted, last]) {
+      t.is(run.exitCode, 1);
+      t.regex(run.stdout, new RegExp(`delivered .* 9 +${registration}`, "u"));
+      t.regex(run.stderr, new RegExp(`impact usage show ${registration}`, "u"));
+    }
+    t.is(acknowledged.exitCode, 0, acknowledged.stderr);
+    t.regex(acknowledged.stdout, / -9\n/u);
+    t.regex(acknowledged.stderr, /Acknowledged by ada/u);
+    // The customers of the other tests' organizations are unknown to this test's Stripe.
+    t.regex(again.stdout, / 9 +0 +-9 +-9 +0 +0\n/u);
+    t.regex(again.stderr, /: 0 differ at the processor/u);
+    t.like(readJson(cleared), { result: "succeeded", drifting: 0, drift_units: 0 });
+    t.is(unknown.exitCode, 3);
+  },
+);

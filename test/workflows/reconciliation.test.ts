@@ -1,8 +1,13 @@
-import { defaultPayloadConverter } from "@temporalio/common";
+import { ApplicationFailure, defaultPayloadConverter } from "@temporalio/common";
+import type { Payload } from "@temporalio/common";
 import type { WorkflowHandle } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createBillingActivities } from "../../activities/createBillingActivities.ts";
+import {
+  findLastReconciliation,
+  readReconciliationStatus,
+} from "../../db/billing/reconciliations.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
@@ -16,27 +21,29 @@ import { startWorker } from "./startWorker.ts";
 
 const test = testWithDatabase();
 
-const pollInput = z.object({
-  isFinal: z.boolean(),
-  candidates: z.array(z.object({ accountName: z.string() })).nullable(),
-});
+const pollInput = z.object({ isFinal: z.boolean() });
+const pollResult = z.object({ compared: z.int(), drifting: z.int() });
 
-/** Returns what each poll of the workflow was given, from its history. */
-const listPolls = async (
-  handle: WorkflowHandle,
-): Promise<readonly { readonly isFinal: boolean; readonly candidates: string[] | null }[]> => {
+/** Returns the first payload as a list of one, or an empty list. */
+const firstOf = <Value>(
+  schema: z.ZodType<Value>,
+  payloads: readonly Payload[] | null | undefined,
+): readonly Value[] =>
+  payloads?.[0] ? [schema.parse(defaultPayloadConverter.fromPayload(payloads[0]))] : [];
+
+/** Returns each poll of the workflow, from its history: whether it was the final one, and its result. */
+const listPolls = async (handle: WorkflowHandle) => {
   const { events } = await handle.fetchHistory();
-  return (events ?? []).flatMap(({ activityTaskScheduledEventAttributes: scheduled }) => {
-    const payload = scheduled?.input?.payloads?.[0];
-    if (!payload) {
-      return [];
-    }
-    const { isFinal, candidates } = pollInput.parse(defaultPayloadConverter.fromPayload(payload));
-    return [{ isFinal, candidates: candidates?.map(({ accountName }) => accountName) ?? null }];
-  });
+  const inputs = (events ?? []).flatMap(({ activityTaskScheduledEventAttributes: scheduled }) =>
+    firstOf(pollInput, scheduled?.input?.payloads),
+  );
+  const results = (events ?? []).flatMap(({ activityTaskCompletedEventAttributes: completed }) =>
+    firstOf(pollResult, completed?.result?.payloads),
+  );
+  return inputs.map(({ isFinal }, index) => [isFinal, results[index]]);
 };
 
-test("only a stream that drifts in every poll is reported", async (t) => {
+test.serial("only a stream that drifts in every poll is reported", async (t) => {
   const { db }: { readonly db: DatabasePool } = t.context;
   const double = await startStripeDouble();
   t.teardown(double.close);
@@ -69,15 +76,17 @@ test("only a stream that drifts in every poll is reported", async (t) => {
     payload: { stripe_customer_id: drifting, value: "1" },
   });
   control.advanceClock({ seconds: 24 * 3600 });
-  // The first poll does not see the usage yet.
-  control.addFault({
-    kind: "respond",
-    method: "GET",
-    path: `/v1/billing/meters/${control.meterIds().tree}/event_summaries`,
-    mentioning: lagging,
-    status: 200,
-    body: { object: "list", url: "", has_more: false, data: [] },
-  });
+  // The first poll, which reads a differing sum twice, does not see the usage yet.
+  for (let read = 1; read <= 2; read += 1) {
+    control.addFault({
+      kind: "respond",
+      method: "GET",
+      path: `/v1/billing/meters/${control.meterIds().tree}/event_summaries`,
+      mentioning: lagging,
+      status: 200,
+      body: { object: "list", url: "", has_more: false, data: [] },
+    });
+  }
   const reported: string[][] = [];
   const client = await startWorker(
     t,
@@ -100,14 +109,50 @@ test("only a stream that drifts in every poll is reported", async (t) => {
   const report = await handle.result();
 
   t.deepEqual(await listPolls(handle), [
-    { isFinal: false, candidates: null },
-    { isFinal: false, candidates: ["Drifting", "Lagging"] },
-    { isFinal: true, candidates: ["Drifting"] },
+    [false, { compared: 3, drifting: 2 }],
+    [false, { compared: 2, drifting: 1 }],
+    [true, { compared: 1, drifting: 1 }],
   ]);
-  t.is(report.streams, 3);
-  t.deepEqual(
-    report.drifting.map(({ accountName, drift }) => [accountName, drift]),
-    [["Drifting", 1]],
-  );
+  t.deepEqual(report, { compared: 1, drifting: 1 });
   t.deepEqual(reported, [["Drifting"]]);
+  const stored = await findLastReconciliation(db);
+  t.like(stored, { streams: 3, drifting: 1, unreadable: 0, driftUnits: 1, error: null });
+  t.truthy(stored?.endedAt);
+  t.like(await readReconciliationStatus(db), { lastSuccessAt: stored?.endedAt, driftUnits: 1 });
 });
+
+test.serial(
+  "a reconciliation that fails is stored with its error, and leaves the last success and its drift",
+  async (t) => {
+    const { db }: { readonly db: DatabasePool } = t.context;
+    const clock: Clock = { now: () => new Date(Date.UTC(2030, 0, 1)) };
+    const before = await readReconciliationStatus(db);
+    const client = await startWorker(t, {
+      ...createBillingActivities({
+        db,
+        clock,
+        billing: createBilling({ db, stripe: null }),
+        observeSend: () => undefined,
+        observeDrift: () => undefined,
+        observeRefusal: () => undefined,
+        observeFailedEvent: () => undefined,
+      }),
+      reconcileUsage: () => Promise.reject(ApplicationFailure.nonRetryable("out of memory")),
+    });
+
+    const handle = await client.workflow.start(reconciliation, {
+      workflowId: "reconciliation/failing",
+      taskQueue: "test",
+      args: [],
+    });
+    await t.throwsAsync(handle.result());
+
+    t.like(await findLastReconciliation(db), {
+      startedAt: clock.now(),
+      endedAt: clock.now(),
+      streams: null,
+      error: "out of memory",
+    });
+    t.deepEqual(await readReconciliationStatus(db), before);
+  },
+);

@@ -12,7 +12,6 @@ import type { BillingActivities } from "../../activities/createBillingActivities
 import type { DonationActivities } from "../../activities/createDonationActivities.ts";
 import type { PlantingActivities } from "../../activities/createPlantingActivities.ts";
 import type { CharityValidation } from "../../domain/charities/charities.ts";
-import type { StreamReport } from "../../services/billing/reconcileUsage.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
@@ -68,20 +67,6 @@ const activitiesCompleted = async (handle: WorkflowHandle, count: number): Promi
     }
     await delay(50);
   }
-};
-
-const DRIFTING: StreamReport = {
-  ...STREAM,
-  accountName: "Growers",
-  processor: "stripe",
-  customerId: "cus_recorded",
-  delivered: 7,
-  pending: 0,
-  failed: 0,
-  processorQuantity: 8,
-  drift: 1,
-  differences: [],
-  error: null,
 };
 
 const unsettled = (): never => {
@@ -244,7 +229,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     },
   },
   "reconciliation-without-drift": {
-    activities: { reconcileUsage: inOrder(() => ({ streams: 3, drifting: [] })) },
+    activities: { reconcileUsage: inOrder(() => ({ compared: 3, drifting: 0 })) },
     run: async (client) => {
       const handle = await client.workflow.start(reconciliation, {
         ...options("reconciliation/recorded"),
@@ -255,13 +240,29 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     },
   },
   "reconciliation-drift-at-each-poll": {
-    activities: { reconcileUsage: inOrder(() => ({ streams: 3, drifting: [DRIFTING] })) },
+    activities: { reconcileUsage: inOrder(() => ({ compared: 3, drifting: 1 })) },
     run: async (client) => {
       const handle = await client.workflow.start(reconciliation, {
         ...options("reconciliation/drifting"),
         args: ["1 second"],
       });
       await handle.result();
+      return handle;
+    },
+  },
+  "reconciliation-failed": {
+    activities: {
+      reconcileUsage: inOrder<never>(() => {
+        throw ApplicationFailure.nonRetryable("the database is gone");
+      }),
+      recordReconciliationFailure: () => Promise.resolve(),
+    },
+    run: async (client) => {
+      const handle = await client.workflow.start(reconciliation, {
+        ...options("reconciliation/failed"),
+        args: [],
+      });
+      await handle.result().catch(() => undefined);
       return handle;
     },
   },

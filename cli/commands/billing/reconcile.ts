@@ -1,31 +1,34 @@
-import {
-  defaultSpan,
-  listStreamsNeedingAttention,
-  reconcileUsage,
-} from "../../../services/billing/reconcileUsage.ts";
-import type { Span, StreamReport } from "../../../services/billing/reconcileUsage.ts";
-import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
+import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import type { DriftingStream } from "../../../services/billing/readReconciliation.ts";
+import { readReconciliation } from "../../../services/billing/readReconciliation.ts";
+import { defaultSpan } from "../../../services/billing/reconcileUsage.ts";
+import type { Span, StreamReport } from "../../../services/billing/reconcileUsage.ts";
+import {
+  recordReconciliationFailure,
+  runReconciliation,
+} from "../../../services/billing/runReconciliation.ts";
 import type { Context } from "../../context.ts";
-import { CommandError, EXIT } from "../../exitCodes.ts";
-import type { Io } from "../../io.ts";
+import { CommandError, describeError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
-import { printJson, printTable } from "../../output/print.ts";
 import { sayUnnamedRefusals } from "./sayUnnamedRefusals.ts";
+import { printJson } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
+import type { ComparedStream } from "./presentReconciliation.ts";
+import { presentStream, printReconciliation, sayCompared } from "./presentReconciliation.ts";
+import { showLastReconciliation } from "./showLastReconciliation.ts";
 
 export type ReconcileOptions = {
   readonly org?: string;
   readonly from?: Date;
   readonly to?: Date;
+  readonly last?: true;
   readonly json?: true;
 };
 
 /** As long as a nightly run may take. */
 const TIMEOUT_MS = 60 * 60 * 1000;
-/** JSON has the differences of every stream. */
-const SHOWN_DIFFERENCES = 20;
 
 const minuteStartOf = (time: Date): number => minuteOf(secondOf(time)).start;
 
@@ -42,99 +45,63 @@ const chooseSpan = (now: Date, { from, to }: ReconcileOptions): Span => {
   return { start, end };
 };
 
-const presentStream = (stream: StreamReport) => ({
-  account_id: stream.accountId,
-  account_name: stream.accountName,
-  mode: stream.mode,
-  meter: stream.meter,
-  processor: stream.processor,
-  customer_id: stream.customerId,
-  delivered: stream.delivered,
-  processor_quantity: stream.processorQuantity,
-  drift: stream.drift,
-  pending: stream.pending,
-  failed: stream.failed,
-  differences: stream.differences.map(({ minute, ours, processor, mayLag }) => ({
-    minute: timeOf(minute),
-    delivered: ours,
-    processor_quantity: processor,
-    may_lag: mayLag,
-  })),
-  fault: stream.error,
+/** Gives the differences of a stream their ids, if they were stored. */
+const withIds = (stream: StreamReport, stored: readonly DriftingStream[]): ComparedStream => ({
+  ...stream,
+  differences:
+    stored.find(
+      ({ processor, mode, meter, customerId, accountIds }) =>
+        processor === stream.processor &&
+        mode === stream.mode &&
+        meter === stream.meter &&
+        customerId === stream.customerId &&
+        accountIds[0] === stream.accountIds[0],
+    )?.differences ?? stream.differences.map((difference) => ({ ...difference, id: null })),
 });
 
-const printStreams = (io: Io, streams: readonly StreamReport[]): void => {
-  printTable(
-    io,
-    [
-      "organization",
-      "mode",
-      "meter",
-      "processor",
-      "customer",
-      "delivered",
-      "at processor",
-      "drift",
-      "pending",
-      "failed",
-    ],
-    streams.map((stream) => [
-      stream.accountName,
-      stream.mode,
-      stream.meter,
-      stream.processor,
-      stream.customerId,
-      stream.delivered,
-      stream.processorQuantity ?? "?",
-      stream.drift ?? "?",
-      stream.pending,
-      stream.failed,
-    ]),
-  );
-};
-
-const printDifferences = (io: Io, differing: readonly StreamReport[]): void => {
-  const rows = differing.flatMap((stream) =>
-    stream.differences.map(({ minute, ours, processor, mayLag }) => [
-      stream.accountName,
-      stream.mode,
-      stream.meter,
-      timeOf(minute),
-      ours,
-      processor,
-      mayLag ? "may lag" : null,
-    ]),
-  );
-  io.stdout.write("\n");
-  printTable(
-    io,
-    ["organization", "mode", "meter", "minute", "delivered", "at processor", "note"],
-    rows.slice(0, SHOWN_DIFFERENCES),
-  );
-  if (rows.length > SHOWN_DIFFERENCES) {
-    say(
-      io,
-      `${rows.length - SHOWN_DIFFERENCES} more minutes differ. To see all of them, use --json.`,
+/** Runs and stores a reconciliation of one poll. One that breaks off is stored as failed. */
+const runOnce = async (
+  { connections, clock }: Context,
+  { org, from, to }: ReconcileOptions,
+  span: Span,
+): Promise<{
+  readonly streams: readonly ComparedStream[];
+  readonly problems: readonly StreamReport[];
+}> => {
+  const deps = { db: await connections.database(), clock, billing: await connections.billing() };
+  if (org !== undefined) {
+    await getOrganization(deps.db, org);
+  }
+  const id = crypto.randomUUID();
+  const isPartial = org !== undefined || from !== undefined || to !== undefined;
+  try {
+    const { streams, drifting } = await runReconciliation(
+      deps,
+      { id, isFinal: true, accountId: org ?? null, span: isPartial ? span : null },
+      AbortSignal.timeout(TIMEOUT_MS),
     );
+    const stored = await readReconciliation(deps.db, id);
+    return { streams: streams.map((stream) => withIds(stream, stored)), problems: drifting };
+  } catch (error) {
+    if (!isPartial) {
+      await recordReconciliationFailure(deps, { id, error: describeError(error) });
+    }
+    throw error;
   }
 };
 
-export const reconcile = async (
-  { io, connections, clock }: Context,
-  options: ReconcileOptions,
-): Promise<void> => {
+export const reconcile = async (context: Context, options: ReconcileOptions): Promise<void> => {
+  const { io, clock, connections } = context;
+  if (options.last) {
+    if (options.org !== undefined || options.from !== undefined || options.to !== undefined) {
+      throw new CommandError(EXIT.usage, "--last takes no --org, --from or --to.");
+    }
+    await showLastReconciliation(context, options);
+    return;
+  }
   const now = clock.now();
   const span = chooseSpan(now, options);
-  const deps = { db: await connections.database(), clock, billing: await connections.billing() };
-  if (options.org !== undefined) {
-    await getOrganization(deps.db, options.org);
-  }
-  const { streams } = await reconcileUsage(
-    deps,
-    { accountId: options.org ?? null, span },
-    AbortSignal.timeout(TIMEOUT_MS),
-  );
-  const problems = listStreamsNeedingAttention(streams);
+  const { streams, problems } = await runOnce(context, options, span);
   const drifting = problems.filter(({ error }) => error === null);
   if (options.json) {
     printJson(io, {
@@ -143,22 +110,13 @@ export const reconcile = async (
       streams: streams.map(presentStream),
     });
   } else {
-    printStreams(io, streams);
-    const differing = streams.filter(({ differences }) => differences.length > 0);
-    if (differing.length > 0) {
-      printDifferences(io, differing);
-    }
+    printReconciliation(io, streams);
   }
-  say(io, `Compared from ${formatTime(timeOf(span.start))} to ${formatTime(timeOf(span.end))}.`);
+  sayCompared(io, span.start, span.end);
   if (span.end > defaultSpan(now).end) {
     say(io, "The processor's sums of the last 15 minutes may be incomplete.");
   }
-  await sayUnnamedRefusals(io, deps.db, timeOf(span.start));
-  for (const { accountName, mode, meter, error } of problems) {
-    if (error !== null) {
-      say(io, `${accountName} (${mode}, ${meter}) could not be compared: ${error}`);
-    }
-  }
+  await sayUnnamedRefusals(io, await connections.database(), timeOf(span.start));
   if (problems.length > 0) {
     throw new CommandError(
       EXIT.failed,

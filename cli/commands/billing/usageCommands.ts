@@ -10,6 +10,8 @@ import {
   parseReason,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
+import type { AcknowledgeOptions } from "./acknowledgeDrift.ts";
+import { acknowledge, parseDifferenceId } from "./acknowledgeDrift.ts";
 import type { ListOptions } from "./listUsage.ts";
 import { listUsage } from "./listUsage.ts";
 import type { ReconcileOptions } from "./reconcile.ts";
@@ -37,6 +39,10 @@ waived event can still be retried by its id.`;
 const REOPEN_HELP = `
 Only an event that the processor accepted and lost can be reopened: the processor's sum
 of its minute must lack exactly this event. Its usage is sealed in a new event.`;
+
+const ACKNOWLEDGE_HELP = `
+An acknowledged difference of a minute changes nothing at the processor. It is reported
+again only if it changes.`;
 
 export const addUsageCommands = (program: Command, context: Context): void => {
   const usage = program
@@ -115,6 +121,25 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .option("--org <id>", "id of the organization", parseId)
     .option("--from <time>", "first minute (default: 35 days before the end)", parseTimestamp)
     .option("--to <time>", "end, exclusive (default: 15 minutes ago)", parseTimestamp)
+    .option("--last", "show the last complete reconciliation instead of running one")
     .option("--json", "JSON output")
     .action((options: ReconcileOptions) => reconcile(context, options));
+  usage
+    .command("acknowledge-drift")
+    .description("Acknowledge differences that are explained or settled")
+    .argument(
+      "<ids...>",
+      "ids of differences that a reconciliation listed",
+      (given: string, earlier: readonly bigint[] | undefined) => [
+        ...(earlier ?? []),
+        parseDifferenceId(given),
+      ],
+    )
+    .requiredOption("--reason <text>", "reason, recorded with the differences", parseReason)
+    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
+    .option("--json", "JSON output")
+    .addHelpText("after", ACKNOWLEDGE_HELP)
+    .action((ids: readonly bigint[], options: AcknowledgeOptions) =>
+      acknowledge(context, ids, options),
+    );
 };

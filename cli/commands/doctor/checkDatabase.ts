@@ -1,5 +1,6 @@
 import { readServerStatus } from "../../../db/serverStatus.ts";
 import { findOldestUnreportedSecond } from "../../../db/billing/usageFacts.ts";
+import { readReconciliationStatus } from "../../../db/billing/reconciliations.ts";
 import { countFailedMeterEvents } from "../../../db/billing/meterEventReports.ts";
 import type { Context } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";
@@ -46,6 +47,28 @@ const checkFailed = ({ connections }: Context): Promise<Finding> =>
         );
   });
 
+/** A nightly reconciliation that failed once, and some hours to repair it. */
+const TOLERATED_RECONCILIATION_AGE_MS = 36 * 60 * 60 * 1000;
+
+const checkReconciliation = ({ connections, clock }: Context): Promise<Finding> =>
+  check("reconciliation", async () => {
+    const status = await readReconciliationStatus(await connections.database());
+    const { lastSuccessAt, installedAt, driftUnits, unreadable } = status;
+    const detail =
+      lastSuccessAt === null
+        ? "none has succeeded yet"
+        : `the last success was at ${formatTime(lastSuccessAt)}`;
+    const ageMs = clock.now().getTime() - (lastSuccessAt ?? installedAt).getTime();
+    const problems = [
+      ...(ageMs > TOLERATED_RECONCILIATION_AGE_MS ? [detail] : []),
+      ...(driftUnits > 0 ? [`the processor differs by ${driftUnits} units`] : []),
+      ...(unreadable > 0 ? [`${unreadable} streams could not be read`] : []),
+    ];
+    return problems.length === 0
+      ? ok(detail)
+      : wrong(`${problems.join("; ")}; see \`impact usage reconcile --last\``);
+  });
+
 /** Checks the database, its clock, and usage that is late or needs an operator. */
 export const checkDatabase = async (context: Context): Promise<readonly Finding[]> => {
   const reachable = await check("database", async () => {
@@ -59,6 +82,7 @@ export const checkDatabase = async (context: Context): Promise<readonly Finding[
       { check: "clock", ...unknown },
       { check: "unreported usage", ...unknown },
       { check: "failed usage", ...unknown },
+      { check: "reconciliation", ...unknown },
     ];
   }
   return [
@@ -66,5 +90,6 @@ export const checkDatabase = async (context: Context): Promise<readonly Finding[
     await checkClock(context),
     await checkBacklog(context),
     await checkFailed(context),
+    await checkReconciliation(context),
   ];
 };

@@ -1,0 +1,183 @@
+import type { MinuteEvent, ReportedStream } from "../../../db/billing/reportedStreams.ts";
+import type { Io } from "../../io.ts";
+import { say } from "../../io.ts";
+import { formatTime } from "../../output/formatTable.ts";
+import { printTable } from "../../output/print.ts";
+import { timeOf } from "./presentEvent.ts";
+
+/** A compared stream. Its differences have ids if they are stored. */
+export type ComparedStream = ReportedStream & {
+  readonly delivered: number;
+  readonly pending: number;
+  readonly failed: number;
+  readonly processorQuantity: number | null;
+  readonly acknowledged: number;
+  readonly differences: readonly {
+    readonly id: number | null;
+    readonly minute: number;
+    readonly ours: number;
+    readonly processor: number;
+    readonly mayLag: boolean;
+    readonly events: readonly MinuteEvent[];
+  }[];
+  readonly error: string | null;
+};
+
+type Difference = ComparedStream["differences"][number];
+
+/** JSON has the differences of every stream. */
+const SHOWN_DIFFERENCES = 20;
+
+const driftOf = ({ processorQuantity, delivered }: ComparedStream): number | null =>
+  processorQuantity === null ? null : processorQuantity - delivered;
+
+export const presentStream = (stream: ComparedStream) => ({
+  account_ids: stream.accountIds,
+  account_name: stream.accountName,
+  mode: stream.mode,
+  meter: stream.meter,
+  processor: stream.processor,
+  customer_id: stream.customerId,
+  delivered: stream.delivered,
+  processor_quantity: stream.processorQuantity,
+  drift: driftOf(stream),
+  acknowledged: stream.acknowledged,
+  pending: stream.pending,
+  failed: stream.failed,
+  differences: stream.differences.map(({ id, minute, ours, processor, mayLag, events }) => ({
+    difference_id: id,
+    minute: timeOf(minute),
+    delivered: ours,
+    processor_quantity: processor,
+    may_lag: mayLag,
+    meter_events: events.map((event) => ({
+      meter_event_id: event.id,
+      account_id: event.accountId,
+      state: event.state,
+      at: timeOf(event.second),
+      quantity: event.quantity,
+      registration_ids: event.registrationIds,
+    })),
+  })),
+  fault: stream.error,
+});
+
+const printStreams = (io: Io, streams: readonly ComparedStream[]): void => {
+  printTable(
+    io,
+    [
+      "organization",
+      "mode",
+      "meter",
+      "processor",
+      "customer",
+      "delivered",
+      "at processor",
+      "drift",
+      "acknowledged",
+      "pending",
+      "failed",
+    ],
+    streams.map((stream) => [
+      stream.accountName,
+      stream.mode,
+      stream.meter,
+      stream.processor,
+      stream.customerId,
+      stream.delivered,
+      stream.processorQuantity ?? "?",
+      driftOf(stream) ?? "?",
+      stream.acknowledged,
+      stream.pending,
+      stream.failed,
+    ]),
+  );
+};
+
+const printDifferences = (
+  io: Io,
+  differing: readonly (readonly [ComparedStream, Difference])[],
+): void => {
+  io.stdout.write("\n");
+  printTable(
+    io,
+    ["difference", "organization", "mode", "meter", "minute", "delivered", "at processor", "note"],
+    differing.map(([stream, { id, minute, ours, processor, mayLag }]) => [
+      id,
+      stream.accountName,
+      stream.mode,
+      stream.meter,
+      timeOf(minute),
+      ours,
+      processor,
+      mayLag ? "may lag" : null,
+    ]),
+  );
+  const events = differing.flatMap(([, difference]) =>
+    difference.events.map((event) => [difference.id, event] as const),
+  );
+  if (events.length > 0) {
+    io.stdout.write("\n");
+    printTable(
+      io,
+      ["difference", "event", "state", "at", "quantity", "registrations"],
+      events.map(([id, event]) => [
+        id,
+        String(event.id),
+        event.state,
+        timeOf(event.second),
+        event.quantity,
+        event.registrationIds.join(" "),
+      ]),
+    );
+  }
+};
+
+const printNextCommands = (
+  io: Io,
+  differing: readonly (readonly [ComparedStream, Difference])[],
+): void => {
+  const stored = differing.filter(([, { id, mayLag }]) => id !== null && !mayLag);
+  if (stored.length === 0) {
+    return;
+  }
+  const registration = stored
+    .flatMap(([, { events }]) => events)
+    .flatMap(({ registrationIds }) => registrationIds)[0];
+  if (registration !== undefined) {
+    say(io, `To see what was sent, run: impact usage show ${registration}`);
+  }
+  const ids = stored.map(([, { id }]) => id).join(" ");
+  say(
+    io,
+    `Once a difference is explained or settled, run: impact usage acknowledge-drift ${ids} --reason TEXT`,
+  );
+};
+
+/** Prints the streams, their differing minutes with events and registrations, and the next commands. */
+export const printReconciliation = (io: Io, streams: readonly ComparedStream[]): void => {
+  printStreams(io, streams);
+  const differing = streams.flatMap((stream) =>
+    stream.differences.map((difference) => [stream, difference] as const),
+  );
+  if (differing.length > 0) {
+    const shown = differing.slice(0, SHOWN_DIFFERENCES);
+    printDifferences(io, shown);
+    if (differing.length > shown.length) {
+      say(
+        io,
+        `${differing.length - shown.length} more minutes differ. To see all of them, use --json.`,
+      );
+    }
+    printNextCommands(io, shown);
+  }
+  for (const { accountName, mode, meter, error } of streams) {
+    if (error !== null) {
+      say(io, `${accountName} (${mode}, ${meter}) could not be compared: ${error}`);
+    }
+  }
+};
+
+export const sayCompared = (io: Io, start: number, end: number): void => {
+  say(io, `Compared from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}.`);
+};

@@ -1,0 +1,75 @@
+import type { StoredReconciliation } from "../../../db/billing/reconciliations.ts";
+import {
+  findLastReconciliation,
+  readReconciliationStatus,
+} from "../../../db/billing/reconciliations.ts";
+import { readReconciliation } from "../../../services/billing/readReconciliation.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { printJson, printRecord } from "../../output/print.ts";
+import { timeOf } from "./presentEvent.ts";
+import { presentStream, printReconciliation } from "./presentReconciliation.ts";
+
+const describe = ({ endedAt, error }: StoredReconciliation): string =>
+  error === null ? (endedAt === null ? "not ended" : "succeeded") : "failed";
+
+/** Shows the stored result of the last complete reconciliation, and fails like the reconciliation itself. */
+export const showLastReconciliation = async (
+  { io, connections }: Context,
+  { json }: { readonly json?: true },
+): Promise<void> => {
+  const db = await connections.database();
+  const last = await findLastReconciliation(db);
+  if (!last) {
+    throw new CommandError(
+      EXIT.notFound,
+      "There was no reconciliation yet. A worker runs it every night; to run it now: impact usage reconcile",
+    );
+  }
+  const { lastSuccessAt } = await readReconciliationStatus(db);
+  const streams = await readReconciliation(db, last.id);
+  if (json) {
+    printJson(io, {
+      id: last.id,
+      result: describe(last),
+      started_at: last.startedAt,
+      ended_at: last.endedAt,
+      last_success_at: lastSuccessAt,
+      from: timeOf(last.startSecond),
+      to: timeOf(last.endSecond),
+      compared: last.streams,
+      drifting: last.drifting,
+      unreadable: last.unreadable,
+      drift_units: last.driftUnits,
+      fault: last.error,
+      streams: streams.map(presentStream),
+    });
+  } else {
+    printRecord(io, {
+      reconciliation: last.id,
+      result: describe(last),
+      started: last.startedAt,
+      ended: last.endedAt,
+      "last success": lastSuccessAt,
+      from: timeOf(last.startSecond),
+      to: timeOf(last.endSecond),
+      compared: last.streams,
+      drifting: last.drifting,
+      unreadable: last.unreadable,
+      "drift units": last.driftUnits,
+      error: last.error,
+    });
+    if (streams.length > 0) {
+      io.stdout.write("\n");
+      printReconciliation(io, streams);
+    }
+  }
+  if (last.error !== null || streams.length > 0) {
+    throw new CommandError(
+      EXIT.failed,
+      last.error === null
+        ? `${streams.length} of ${last.streams} streams need attention.`
+        : `The reconciliation failed: ${last.error}`,
+    );
+  }
+};

@@ -1,0 +1,56 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { kindColumn, modeColumn, processorColumn, safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+import type { ReportedStream } from "./reportedStreams.ts";
+
+const acknowledgedRow = z.strictObject({
+  processor: processorColumn,
+  mode: modeColumn,
+  meter: kindColumn,
+  customer: z.string(),
+  minute: safeInteger,
+  units: safeInteger,
+});
+
+/** A minute's difference that an operator has explained: the processor's units minus the delivered ones. */
+export type AcknowledgedDrift = Readonly<z.output<typeof acknowledgedRow>>;
+
+/** Returns the processor's customer, or the account's id where the processor has no customer. */
+export const customerOf = ({
+  customerId,
+  accountIds,
+}: Pick<ReportedStream, "customerId" | "accountIds">): string => customerId ?? accountIds[0];
+
+/** Lists what was acknowledged in a half-open span of unix seconds. */
+export const listAcknowledgedDrift = (
+  db: CommonQueryMethods,
+  span: { readonly start: number; readonly end: number },
+): Promise<readonly AcknowledgedDrift[]> =>
+  db.any(sql.type(acknowledgedRow)`
+    SELECT processor, mode, meter, customer, minute, units
+    FROM acknowledged_drift
+    WHERE minute >= ${span.start} AND minute < ${span.end}
+  `);
+
+/** Stores the acknowledgement. It replaces that of another difference of the same minute. */
+export const saveAcknowledgedDrift = async (
+  db: CommonQueryMethods,
+  { processor, mode, meter, customer, minute, units }: AcknowledgedDrift,
+  note: { readonly reason: string; readonly operator: string; readonly now: Date },
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO acknowledged_drift
+      (processor, mode, meter, customer, minute, units, reason, acknowledged_by, acknowledged_at)
+    VALUES (
+      ${processor}, ${mode}, ${meter}, ${customer}, ${minute}, ${units}, ${note.reason}, ${note.operator},
+      ${note.now.toISOString()}
+    )
+    ON CONFLICT (processor, mode, meter, customer, minute) DO UPDATE
+    SET
+      units = excluded.units,
+      reason = excluded.reason,
+      acknowledged_by = excluded.acknowledged_by,
+      acknowledged_at = excluded.acknowledged_at
+  `);
+};

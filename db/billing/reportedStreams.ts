@@ -1,0 +1,178 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import {
+  kindColumn,
+  meterEventStateColumn,
+  modeColumn,
+  processorColumn,
+  safeInteger,
+} from "../columns.ts";
+import { sql } from "../sql.ts";
+import { FAILED, UNFINISHED } from "./meterEvents.ts";
+
+/** A half-open span of unix seconds. */
+type Span = { readonly start: number; readonly end: number };
+
+export const reportedStreamColumns = {
+  processor: processorColumn,
+  mode: modeColumn,
+  meter: kindColumn,
+  customerId: z.string().nullable(),
+  accountIds: z.tuple([z.uuid()], z.uuid()),
+  accountName: z.string(),
+};
+
+const reportedStreamRow = z.strictObject(reportedStreamColumns);
+
+/**
+ * A customer's usage of one meter at the processor, which is what the processor can sum. A customer of Stripe may have
+ * belonged to several accounts, which are named together. Without a customer, the stream is of one account.
+ */
+export type ReportedStream = Readonly<z.output<typeof reportedStreamRow>>;
+
+const sum = z.bigint().transform(Number);
+
+const totalsRow = reportedStreamRow.extend({ delivered: sum, pending: sum, failed: sum });
+
+/** The units of a stream's meter events in a span. */
+export type StreamTotals = Readonly<z.output<typeof totalsRow>>;
+
+/** Sums the streams with meter events in a span that were sent or are still to be sent. */
+export const sumReportedStreams = (
+  db: CommonQueryMethods,
+  span: Span,
+  accountId: string | null,
+): Promise<readonly StreamTotals[]> =>
+  db.any(sql.type(totalsRow)`
+    WITH account_stream AS (
+      SELECT
+        processor,
+        mode,
+        meter,
+        customer_id,
+        account_id,
+        coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0) AS delivered,
+        coalesce(sum(quantity) FILTER (WHERE state IN (${UNFINISHED})), 0) AS pending,
+        coalesce(sum(quantity) FILTER (WHERE state IN (${FAILED})), 0) AS failed
+      FROM meter_event
+      WHERE second >= ${span.start}
+        AND second < ${span.end}
+        AND state NOT IN ('void', 'held', 'superseded', 'waived')
+        AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
+      GROUP BY processor, mode, meter, customer_id, account_id
+    )
+    SELECT
+      processor,
+      mode,
+      meter,
+      customer_id AS "customerId",
+      array_agg(account_id ORDER BY account.name, account_id) AS "accountIds",
+      string_agg(account.name, ', ' ORDER BY account.name, account_id) AS "accountName",
+      sum(delivered)::bigint AS delivered,
+      sum(pending)::bigint AS pending,
+      sum(failed)::bigint AS failed
+    FROM account_stream
+    JOIN account ON account.id = account_stream.account_id
+    GROUP BY processor, mode, meter, customer_id, CASE WHEN customer_id IS NULL THEN account_id END
+    ORDER BY "accountName", "accountIds", mode, meter, processor, customer_id
+  `);
+
+/** Through the customer's index, or else the account's. */
+const isOfStream = ({
+  processor,
+  mode,
+  meter,
+  customerId,
+  accountIds,
+}: ReportedStream): FragmentSqlToken => sql.fragment`
+  meter_event.processor = ${processor}
+  AND meter_event.mode = ${mode}
+  AND meter_event.meter = ${meter}
+  AND ${
+    customerId === null
+      ? sql.fragment`meter_event.account_id = ${accountIds[0]} AND meter_event.customer_id IS NULL`
+      : sql.fragment`meter_event.customer_id = ${customerId}`
+  }
+`;
+
+const minuteSumsRow = z.strictObject({
+  minute: sum,
+  delivered: sum,
+  unfinished: sum,
+  failed: sum,
+  recentlyAdded: sum,
+  recentlyRefunded: sum,
+});
+
+/**
+ * The units in a stream's meter events of one minute, by state. `minute` is the unix second at which it starts.
+ * `recentlyAdded` and `recentlyRefunded` (0 or below) are parts of `delivered`.
+ */
+export type MinuteSums = Readonly<z.output<typeof minuteSumsRow>>;
+
+/** @param recentAfter what was delivered after this time counts as recent */
+export const sumMeterEventsByMinute = (
+  db: CommonQueryMethods,
+  stream: ReportedStream,
+  span: Span,
+  recentAfter: Date,
+): Promise<readonly MinuteSums[]> =>
+  db.any(sql.type(minuteSumsRow)`
+    SELECT
+      second - second % 60 AS minute,
+      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS delivered,
+      coalesce(sum(quantity) FILTER (WHERE state IN (${UNFINISHED})), 0)::bigint AS unfinished,
+      coalesce(sum(quantity) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed,
+      coalesce(sum(greatest(quantity, 0)) FILTER (WHERE recent), 0)::bigint AS "recentlyAdded",
+      coalesce(sum(least(quantity, 0)) FILTER (WHERE recent), 0)::bigint AS "recentlyRefunded"
+    FROM meter_event
+    CROSS JOIN LATERAL (
+      SELECT state = 'delivered' AND settled_at > ${recentAfter.toISOString()} AS recent
+    ) AS delivery
+    WHERE ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end}
+    GROUP BY 1
+    ORDER BY 1
+  `);
+
+const minuteEventRow = z.strictObject({
+  id: safeInteger,
+  accountId: z.uuid(),
+  state: meterEventStateColumn,
+  second: safeInteger,
+  quantity: safeInteger,
+  registrationIds: z.array(z.uuid()),
+});
+
+/** A meter event of a minute, with the first of the registrations that it bills. */
+export type MinuteEvent = Readonly<z.output<typeof minuteEventRow>>;
+
+/** Enough to start with. `usage list` and `usage show` have the rest. */
+const MAXIMUM_EVENTS = 20;
+const MAXIMUM_REGISTRATIONS = 5;
+
+/** Lists a stream's first meter events of a span, in order. */
+export const listMinuteEvents = (
+  db: CommonQueryMethods,
+  stream: ReportedStream,
+  span: Span,
+): Promise<readonly MinuteEvent[]> =>
+  db.any(sql.type(minuteEventRow)`
+    SELECT
+      meter_event.id,
+      meter_event.account_id AS "accountId",
+      meter_event.state,
+      meter_event.second,
+      meter_event.quantity,
+      ARRAY(
+        SELECT registration_id
+        FROM usage_fact
+        WHERE meter_event_id = meter_event.id
+        GROUP BY registration_id
+        ORDER BY min(usage_fact.id)
+        LIMIT ${MAXIMUM_REGISTRATIONS}
+      ) AS "registrationIds"
+    FROM meter_event
+    WHERE ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end}
+    ORDER BY meter_event.second, meter_event.id
+    LIMIT ${MAXIMUM_EVENTS}
+  `);
