@@ -2,6 +2,8 @@ import { InvalidArgumentError } from "commander";
 import { z } from "zod";
 import { MODES } from "../domain/accounts/accounts.ts";
 import type { Mode } from "../domain/accounts/accounts.ts";
+import type { Period } from "../domain/billing/billingCycle.ts";
+import { monthlyCycle } from "../domain/billing/billingCycle.ts";
 import { text } from "../domain/fields.ts";
 
 /*
@@ -82,4 +84,19 @@ export const parseOperator = parserOf(z.string().trim().min(1).max(100), "1 to 1
 export const parseTimestamp = parserOf(
   z.union([z.iso.datetime({ offset: true }), z.iso.date()]).transform((given) => new Date(given)),
   "a date in UTC (2025-06-01) or a time (2025-06-01T12:00:00Z)",
+);
+
+/** Stands for the billing cycle of the account and the meter. */
+export const CURRENT = "current";
+
+/** Parses a month in UTC. Not null for the current cycle, because commander turns that into an empty string. */
+export const parsePeriod = parserOf(
+  z.union([
+    z.literal(CURRENT),
+    z
+      .string()
+      .regex(/^[1-9]\d{3}-(?:0[1-9]|1[0-2])$/u)
+      .transform((month): Period => monthlyCycle(1, new Date(`${month}-01T00:00:00Z`))),
+  ]),
+  "a month (2025-06) or current",
 );

@@ -10,6 +10,7 @@ import { addFindCommand } from "./commands/lookup/findCommand.ts";
 import { addKeyCommands } from "./commands/accounts/keyCommands.ts";
 import { addMigrateCommand } from "./commands/migrateCommand.ts";
 import { addOrgCommands } from "./commands/accounts/orgCommands.ts";
+import { addStatementCommand } from "./commands/billing/statementCommand.ts";
 import { addStoreCommands } from "./commands/stores/storeCommands.ts";
 import { addTryCommands } from "./commands/tryCommands.ts";
 import { addUsageCommands } from "./commands/billing/usageCommands.ts";
@@ -69,6 +70,7 @@ export const buildProgram = (context: Context): Command => {
   addKeyCommands(program, context);
   program.commandsGroup("Records:");
   addFindCommand(program, context);
+  addStatementCommand(program, context);
   addUsageCommands(program, context);
   addCharityCommands(program, context);
   addDonationCommands(program, context);

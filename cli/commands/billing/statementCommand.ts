@@ -1,0 +1,223 @@
+import { once } from "node:events";
+import type { Command } from "commander";
+import { Option } from "commander";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
+import type { Period } from "../../../domain/billing/billingCycle.ts";
+import type { MeterStatement } from "../../../services/billing/readStatement.ts";
+import { readStatement, readStatementDetails } from "../../../services/billing/readStatement.ts";
+import { CURRENT, parseId, parseMode, parsePeriod } from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import type { Io } from "../../io.ts";
+import { say } from "../../io.ts";
+import { formatCsvLine } from "../../output/formatCsv.ts";
+import { formatTime } from "../../output/formatTable.ts";
+import { printJson, printTable } from "../../output/print.ts";
+
+const STATEMENT_HELP = `
+Days are those of the registrations, UTC; a refund counts on the day of its registration,
+as at the processor. registered - refunded = reported + late + failed + waived + held +
+pending. held are refunds of usage that the processor does not have.
+--detail prints one line for each registration: JSON, or CSV with --csv.`;
+
+type StatementOptions = {
+  readonly org: string;
+  readonly period: Period | typeof CURRENT;
+  readonly mode: Mode;
+  readonly csv?: true;
+  readonly json?: true;
+  readonly detail?: true;
+};
+
+/** As long as comparing with the processor may take. */
+const TIMEOUT_MS = 10 * 60 * 1000;
+
+const USAGE_SUMS = [
+  "registered",
+  "refunded",
+  "reported",
+  "late",
+  "failed",
+  "waived",
+  "held",
+  "pending",
+] as const;
+const PREPAID_SUMS = ["registered", "refunded", "paidCents", "returnedCents"] as const;
+
+type Day = { readonly day: string; readonly sums: readonly number[] };
+
+/** The days of a statement with their sums in the order of its columns. */
+const daysOf = (statement: MeterStatement): readonly Day[] =>
+  statement.paidFrom === "usage"
+    ? statement.days.map((day) => ({ day: day.day, sums: USAGE_SUMS.map((name) => day[name]) }))
+    : statement.days.map((day) => ({ day: day.day, sums: PREPAID_SUMS.map((name) => day[name]) }));
+
+const columnsOf = ({ paidFrom }: MeterStatement): readonly string[] =>
+  (paidFrom === "usage" ? USAGE_SUMS : PREPAID_SUMS).map((name) => name.replace("Cents", "_cents"));
+
+const totalsOf = (statement: MeterStatement): readonly number[] =>
+  columnsOf(statement).map((_name, column) =>
+    daysOf(statement).reduce((total, { sums }) => total + (sums[column] ?? 0), 0),
+  );
+
+const named = (statement: MeterStatement, sums: readonly number[]) =>
+  Object.fromEntries(columnsOf(statement).map((name, column) => [name, sums[column] ?? 0]));
+
+const rowOf = (
+  { meter }: MeterStatement,
+  day: string,
+  sums: readonly number[],
+): readonly (string | number)[] => [meter, day, ...sums];
+
+const presentMeter = (statement: MeterStatement) => ({
+  meter: statement.meter,
+  from: statement.period.start,
+  to: statement.period.end,
+  days: daysOf(statement).map(({ day, sums }) => Object.assign({ day }, named(statement, sums))),
+  totals: named(statement, totalsOf(statement)),
+  ...(statement.paidFrom === "balance"
+    ? {}
+    : {
+        processors: statement.comparisons.map((compared) => ({
+          processor: compared.processor,
+          customer_id: compared.customerId,
+          delivered: compared.delivered,
+          processor_quantity: compared.processorQuantity,
+          agrees: compared.drift === null ? null : compared.drift === 0,
+          fault: compared.error,
+        })),
+      }),
+});
+
+/** Says for each processor whether its sum agrees with what was delivered. */
+const sayComparisons = (io: Io, statement: MeterStatement): void => {
+  if (statement.paidFrom === "balance") {
+    return;
+  }
+  for (const { processor, delivered, processorQuantity, drift, error } of statement.comparisons) {
+    say(
+      io,
+      error === null
+        ? `${statement.meter}: ${processor} has ${processorQuantity}, delivered ${delivered}: ${drift === 0 ? "they agree" : "they differ; run impact usage reconcile"}.`
+        : `${statement.meter}: the sum of ${processor} could not be read: ${error}`,
+    );
+  }
+};
+
+const printStatement = (io: Io, meters: readonly MeterStatement[], isCsv: boolean): void => {
+  const [first] = meters;
+  if (!first) {
+    return;
+  }
+  const headings = ["meter", "day", ...columnsOf(first)];
+  const rows = meters.flatMap((statement) => [
+    ...daysOf(statement).map(({ day, sums }) => rowOf(statement, day, sums)),
+    rowOf(statement, "total", totalsOf(statement)),
+  ]);
+  if (isCsv) {
+    for (const row of [headings, ...rows]) {
+      io.stdout.write(formatCsvLine(row));
+    }
+  } else {
+    printTable(io, headings, rows);
+  }
+};
+
+/** Writes a line and waits if its reader is slower. */
+const writeLine = async ({ stdout }: Io, line: string): Promise<void> => {
+  if (!stdout.write(line)) {
+    await once(stdout, "drain");
+  }
+};
+
+const printDetails = async (
+  io: Io,
+  details: ReturnType<typeof readStatementDetails>,
+  isCsv: boolean,
+): Promise<void> => {
+  const headings = [
+    "registration_id",
+    "meter",
+    "created_at",
+    "count",
+    "refunded_count",
+    "usage_states",
+    "idempotency_key",
+    "attribution",
+    "order_id",
+    "customer_email",
+  ];
+  if (isCsv) {
+    await writeLine(io, formatCsvLine(headings));
+  }
+  for await (const detail of details) {
+    const values = [
+      detail.id,
+      detail.meter,
+      detail.createdAt,
+      detail.count,
+      detail.refundedCount,
+      detail.usageStates,
+      detail.idempotencyKey,
+      detail.attribution,
+      detail.orderId,
+      detail.customerEmail,
+    ];
+    const line = isCsv
+      ? formatCsvLine(values)
+      : `${JSON.stringify(Object.fromEntries(headings.map((name, column) => [name, values[column]])))}\n`;
+    await writeLine(io, line);
+  }
+};
+
+const showStatement = async (
+  { io, connections, clock }: Context,
+  { org: accountId, period: given, mode, csv, json, detail }: StatementOptions,
+): Promise<void> => {
+  const period = given === CURRENT ? null : given;
+  const deps = { db: await connections.database(), clock, billing: await connections.billing() };
+  const owner = { accountId, mode };
+  if (detail) {
+    await printDetails(io, readStatementDetails(deps, owner, period), csv === true);
+    return;
+  }
+  const { account, meters } = await readStatement(
+    deps,
+    owner,
+    period,
+    AbortSignal.timeout(TIMEOUT_MS),
+  );
+  if (json) {
+    printJson(io, {
+      account_id: account.id,
+      account_name: account.name,
+      mode,
+      paid_from: account.type === "store" ? "balance" : "usage",
+      meters: meters.map(presentMeter),
+    });
+    return;
+  }
+  printStatement(io, meters, csv === true);
+  for (const statement of meters) {
+    const { start, end } = statement.period;
+    say(io, `${statement.meter}: from ${formatTime(start)} to ${formatTime(end)}.`);
+    sayComparisons(io, statement);
+  }
+};
+
+export const addStatementCommand = (program: Command, context: Context): void => {
+  program
+    .command("statement")
+    .description("Show what an organization or store registered and how far it was billed")
+    .requiredOption("--org <id>", "id of the organization or store", parseId)
+    .requiredOption(
+      "--period <period>",
+      "YYYY-MM (a month, UTC) or current (the billing cycle)",
+      parsePeriod,
+    )
+    .option("--mode <live|test>", "mode", parseMode, "live")
+    .addOption(new Option("--csv", "CSV output").conflicts("json"))
+    .option("--json", "JSON output")
+    .option("--detail", "list the registrations")
+    .addHelpText("after", STATEMENT_HELP)
+    .action((options: StatementOptions) => showStatement(context, options));
+};

@@ -1,0 +1,165 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { Period } from "../../domain/billing/billingCycle.ts";
+import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
+import type { UsageStream } from "../../domain/billing/usage.ts";
+import { secondOf } from "../../domain/billing/usage.ts";
+import { safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+import { FAILED, UNFINISHED } from "./meterEvents.ts";
+
+const sum = z.bigint().transform(Number);
+
+const usageDayRow = z.strictObject({
+  day: z.string(),
+  registered: sum,
+  refunded: sum,
+  reported: sum,
+  late: sum,
+  failed: sum,
+  waived: sum,
+  held: sum,
+  pending: sum,
+});
+
+/**
+ * The units of a meter by the day of their registration, UTC, `YYYY-MM-DD`. Registered minus refunded units are the sum
+ * of the others. `held` are refunds (0 or below) of usage that the processor does not have.
+ */
+export type UsageDay = Readonly<z.output<typeof usageDayRow>>;
+
+/** Sums the usage facts of a stream in a period. Refunds count on the day of their registration, as at the processor. */
+export const listUsageDays = (
+  db: CommonQueryMethods,
+  { accountId, mode, meter }: UsageStream,
+  { start, end }: Period,
+): Promise<readonly UsageDay[]> =>
+  db.any(sql.type(usageDayRow)`
+    WITH fact AS (
+      SELECT meter_event.second, usage_fact.quantity, meter_event.state, meter_event.last_error
+      FROM meter_event
+      JOIN usage_fact ON usage_fact.meter_event_id = meter_event.id
+      WHERE meter_event.account_id = ${accountId}
+        AND meter_event.mode = ${mode}
+        AND meter_event.meter = ${meter}
+        AND meter_event.second >= ${secondOf(start)}
+        AND meter_event.second < ${secondOf(end)}
+      UNION ALL
+      SELECT second, quantity, NULL, NULL
+      FROM usage_fact
+      WHERE account_id = ${accountId}
+        AND mode = ${mode}
+        AND meter = ${meter}
+        AND second >= ${secondOf(start)}
+        AND second < ${secondOf(end)}
+        AND meter_event_id IS NULL
+    )
+    SELECT
+      to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
+      coalesce(sum(quantity) FILTER (WHERE quantity > 0), 0)::bigint AS registered,
+      coalesce(-sum(quantity) FILTER (WHERE quantity < 0), 0)::bigint AS refunded,
+      coalesce(sum(quantity) FILTER (
+        WHERE state = 'delivered' AND last_error IS DISTINCT FROM ${DELIVERED_LATE}
+      ), 0)::bigint AS reported,
+      coalesce(sum(quantity) FILTER (WHERE state = 'delivered' AND last_error = ${DELIVERED_LATE}), 0)::bigint AS late,
+      coalesce(sum(quantity) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed,
+      coalesce(sum(quantity) FILTER (WHERE state = 'waived'), 0)::bigint AS waived,
+      coalesce(sum(quantity) FILTER (WHERE state = 'held'), 0)::bigint AS held,
+      coalesce(sum(quantity) FILTER (WHERE state IS NULL OR state IN (${UNFINISHED})), 0)::bigint AS pending
+    FROM fact
+    GROUP BY 1
+    ORDER BY 1
+  `);
+
+const prepaidDayRow = z.strictObject({
+  day: z.string(),
+  registered: sum,
+  refunded: sum,
+  paidCents: sum,
+  returnedCents: sum,
+});
+
+/** The units of a store by the day of their registration, UTC, and what was paid for them and returned. */
+export type PrepaidDay = Readonly<z.output<typeof prepaidDayRow>>;
+
+export const listPrepaidDays = (
+  db: CommonQueryMethods,
+  { accountId, mode, meter }: UsageStream,
+  { start, end }: Period,
+): Promise<readonly PrepaidDay[]> =>
+  db.any(sql.type(prepaidDayRow)`
+    SELECT
+      to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
+      sum(count)::bigint AS registered,
+      sum(refunded_count)::bigint AS refunded,
+      sum(count * unit_price_cents)::bigint AS "paidCents",
+      sum(refunded_count * unit_price_cents)::bigint AS "returnedCents"
+    FROM registration
+    WHERE account_id = ${accountId}
+      AND mode = ${mode}
+      AND kind = ${meter}
+      AND created_at >= ${start.toISOString()}::timestamptz
+      AND created_at < ${end.toISOString()}::timestamptz
+      AND unit_price_cents IS NOT NULL
+    GROUP BY 1
+    ORDER BY 1
+  `);
+
+const detailRow = z.strictObject({
+  position: z.string(),
+  id: z.uuid(),
+  createdAt: z.date(),
+  count: safeInteger,
+  refundedCount: safeInteger,
+  usageStates: z.string(),
+  idempotencyKey: z.string().nullable(),
+  attribution: z.string(),
+  orderId: z.string().nullable(),
+  customerEmail: z.string().nullable(),
+});
+
+/** A registration of a statement. `usageStates` are those of its usage, separated by spaces; empty without usage. */
+export type StatementDetail = Readonly<z.output<typeof detailRow>>;
+
+/** Returns a page of the registrations of a stream in a period, oldest first. */
+export const listStatementDetails = (
+  db: CommonQueryMethods,
+  { accountId, mode, meter }: AccountMode & Pick<UsageStream, "meter">,
+  { start, end }: Period,
+  { after, limit }: { readonly after: StatementDetail | null; readonly limit: number },
+): Promise<readonly StatementDetail[]> =>
+  db.any(sql.type(detailRow)`
+    SELECT
+      registration.created_at::text AS position,
+      registration.id,
+      registration.created_at AS "createdAt",
+      registration.count,
+      registration.refunded_count AS "refundedCount",
+      coalesce(
+        (
+          SELECT string_agg(DISTINCT coalesce(meter_event.state, 'unsealed'), ' ')
+          FROM usage_fact
+          LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
+          WHERE usage_fact.registration_id = registration.id
+        ),
+        ''
+      ) AS "usageStates",
+      registration.idempotency_key AS "idempotencyKey",
+      registration.attribution,
+      registration.order_id AS "orderId",
+      registration.customer_email AS "customerEmail"
+    FROM registration
+    WHERE registration.account_id = ${accountId}
+      AND registration.mode = ${mode}
+      AND registration.kind = ${meter}
+      AND registration.created_at >= ${start.toISOString()}::timestamptz
+      AND registration.created_at < ${end.toISOString()}::timestamptz
+      ${
+        after === null
+          ? sql.fragment``
+          : sql.fragment`AND (registration.created_at, registration.id) > (${after.position}::timestamptz, ${after.id}::uuid)`
+      }
+    ORDER BY registration.created_at, registration.id
+    LIMIT ${limit}
+  `);

@@ -1,0 +1,127 @@
+import type { DatabasePool } from "slonik";
+import { findAccount } from "../../db/accounts/accounts.ts";
+import type { Account } from "../../db/accounts/accounts.ts";
+import type { PrepaidDay, StatementDetail, UsageDay } from "../../db/billing/statements.ts";
+import {
+  listPrepaidDays,
+  listStatementDetails,
+  listUsageDays,
+} from "../../db/billing/statements.ts";
+import { KINDS } from "../../domain/accounts/accounts.ts";
+import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
+import type { Period } from "../../domain/billing/billingCycle.ts";
+import { minuteOf, secondOf } from "../../domain/billing/usage.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import type { Billing } from "../../providers/billing/createBilling.ts";
+import type { StreamReport } from "./reconcileUsage.ts";
+import { reconcileUsage } from "./reconcileUsage.ts";
+import { resolveBillingCycle } from "./resolveBillingCycle.ts";
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+/** The statement of one meter. A store's usage is prepaid, so it has days of another kind and no comparison. */
+export type MeterStatement = { readonly meter: Kind; readonly period: Period } & (
+  | {
+      readonly paidFrom: "usage";
+      readonly days: readonly UsageDay[];
+      /** What was delivered to each processor and customer in the period's whole minutes, and the processor's own sum. */
+      readonly comparisons: readonly StreamReport[];
+    }
+  | { readonly paidFrom: "balance"; readonly days: readonly PrepaidDay[] }
+);
+
+/** @throws DomainError record_not_found if there is no such account */
+const getOwner = async (db: DatabasePool, accountId: string): Promise<Account> => {
+  const account = await findAccount(db, accountId);
+  if (!account) {
+    throw new DomainError("record_not_found", `there is no organization or store ${accountId}`);
+  }
+  return account;
+};
+
+/** Returns a meter's period: the given one, or else the account's current billing cycle. */
+const periodOf = async (
+  deps: Dependencies,
+  { accountId, mode }: AccountMode,
+  meter: Kind,
+  period: Period | null,
+): Promise<Period> => period ?? (await resolveBillingCycle(deps, accountId, mode, meter)).cycle;
+
+/** The processor's sums cover whole minutes, and nothing that is yet to come. */
+const comparedSpan = ({ start, end }: Period, now: Date) => {
+  const from = minuteOf(secondOf(start)).start;
+  const lastSecond = Math.min(secondOf(end) - 1, secondOf(now));
+  return { start: from, end: Math.max(minuteOf(lastSecond).end, from + 60) };
+};
+
+/**
+ * Reads what an account registered in a period, by day and meter, and how far it was billed. The processor's own sums are
+ * beside it.
+ * @param period null for the current billing cycle
+ * @throws DomainError record_not_found if there is no such account
+ */
+export const readStatement = async (
+  deps: Dependencies,
+  owner: AccountMode,
+  period: Period | null,
+  signal: AbortSignal,
+): Promise<{ readonly account: Account; readonly meters: readonly MeterStatement[] }> => {
+  const { db, clock } = deps;
+  const account = await getOwner(db, owner.accountId);
+  const meters: MeterStatement[] = [];
+  for (const meter of KINDS) {
+    const stream = { ...owner, meter };
+    const span = await periodOf(deps, owner, meter, period);
+    if (account.type === "store") {
+      const days = await listPrepaidDays(db, stream, span);
+      meters.push({ meter, period: span, paidFrom: "balance", days });
+    } else {
+      const { streams } = await reconcileUsage(
+        deps,
+        { accountId: owner.accountId, span: comparedSpan(span, clock.now()) },
+        signal,
+      );
+      const days = await listUsageDays(db, stream, span);
+      const comparisons = streams.filter(
+        (compared) => compared.mode === owner.mode && compared.meter === meter,
+      );
+      meters.push({ meter, period: span, paidFrom: "usage", days, comparisons });
+    }
+  }
+  return { account, meters };
+};
+
+const PAGE_ROWS = 1000;
+
+/**
+ * Reads the registrations behind a statement, oldest first. Memory use is constant.
+ * @throws DomainError record_not_found if there is no such account
+ */
+export async function* readStatementDetails(
+  deps: Dependencies,
+  owner: AccountMode,
+  period: Period | null,
+): AsyncGenerator<StatementDetail & { readonly meter: Kind }, void, void> {
+  await getOwner(deps.db, owner.accountId);
+  for (const meter of KINDS) {
+    const span = await periodOf(deps, owner, meter, period);
+    let after: StatementDetail | null = null;
+    do {
+      const page: readonly StatementDetail[] = await listStatementDetails(
+        deps.db,
+        { ...owner, meter },
+        span,
+        { after, limit: PAGE_ROWS },
+      );
+      for (const detail of page) {
+        yield { ...detail, meter };
+      }
+      after = page.length < PAGE_ROWS ? null : (page.at(-1) ?? null);
+    } while (after !== null);
+  }
+}
