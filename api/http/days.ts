@@ -6,3 +6,7 @@ export const startOfDay = (date: string): Date => new Date(`${date}T00:00:00.000
 /** Returns the start of the day after; undefined for 9999-12-31, because no later day can be written. */
 export const startOfNextDay = (date: string): Date | undefined =>
   date === "9999-12-31" ? undefined : new Date(startOfDay(date).getTime() + DAY_MS);
+
+/** Returns whether a range of days, `YYYY-MM-DD`, does not end before it begins; either may be open. */
+export const isRange = (first: string | undefined, last: string | undefined): boolean =>
+  first === undefined || last === undefined || first <= last;

@@ -25,7 +25,7 @@ export const bodyObject = <Shape extends z.ZodRawShape>(shape: Shape) =>
     },
   );
 
-/** Query parameters: each at most once, no others. */
+/** Query parameters: each at most once, no others. An empty one is read as absent. */
 export const queryObject = <Shape extends z.ZodRawShape>(shape: Shape) => z.strictObject(shape);
 
 /**
@@ -48,6 +48,11 @@ export const parseRequest = <Schema extends z.ZodType>(
 const parametersOf = (schema: z.ZodType): readonly string[] =>
   schema instanceof z.ZodObject ? Object.keys(schema.shape) : [];
 
+const withoutEmpty = (query: ParsedUrlQuery, names: readonly string[]): ParsedUrlQuery =>
+  Object.fromEntries(
+    Object.entries(query).filter(([name, value]) => value !== "" || !names.includes(name)),
+  );
+
 /**
  * Parses a query string. A parameter that is given more than once is reported as that, whatever its values are.
  * @throws DomainError `request_invalid` that lists every problem
@@ -56,7 +61,8 @@ export const parseQuery = <Schema extends z.ZodType>(
   schema: Schema,
   query: ParsedUrlQuery,
 ): z.output<Schema> => {
-  const result = schema.safeParse(query);
+  const names = parametersOf(schema);
+  const result = schema.safeParse(withoutEmpty(query, names));
   if (!result.success) {
     const issues = result.error.issues.map((issue) =>
       Array.isArray(query[String(issue.path[0])])
@@ -67,7 +73,7 @@ export const parseQuery = <Schema extends z.ZodType>(
     throw new DomainError(
       "request_invalid",
       describeIssues(issues, "parameter") +
-        (hasUnknown ? `; accepted parameters: ${parametersOf(schema).join(", ")}` : ""),
+        (hasUnknown ? `; accepted parameters: ${names.join(", ")}` : ""),
     );
   }
   return result.data;

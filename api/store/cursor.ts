@@ -1,6 +1,7 @@
 import type { ImpactPosition } from "../../domain/stores/customers.ts";
 
-const TIME = /^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(Z|[+-]\d{2}:\d{2})$/u;
+/** RFC 3339. A `+` that is not percent-encoded in a URL arrives as a space. */
+const TIME = /^(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d+))?([Zz]|[ +-]\d{2}:\d{2})$/u;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/iu;
 
 /** Returns a time in UTC to the microsecond, which a Date cannot hold; null if the text is not a time. */
@@ -9,8 +10,8 @@ export const toMicroseconds = (text: string): string | null => {
   if (!parts) {
     return null;
   }
-  const [, seconds = "", fraction = "", zone = ""] = parts;
-  const whole = new Date(`${seconds}${zone}`);
+  const [, day = "", time = "", fraction = "", zone = ""] = parts;
+  const whole = new Date(`${day}T${time}${zone.toUpperCase().replace(" ", "+")}`);
   if (Number.isNaN(whole.getTime())) {
     return null;
   }

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { ApiErrorCode, PresentError } from "../../program/apiErrors.ts";
 import type { ErrorResponse } from "../http/endpoint.ts";
+import { LIMIT_MUST_BE } from "./pagination.ts";
 
 export const errorBody = z
   .strictObject({
@@ -76,7 +77,7 @@ export const BUDGET_ERROR: ErrorResponse = {
 export const QUERY_ERROR: ErrorResponse = {
   code: "request_invalid",
   when: "A query parameter is unknown, repeated or malformed; the message names it.",
-  example: "limit: must be an integer from 1 to 100",
+  example: `limit: ${LIMIT_MUST_BE}`,
 };
 
 export const QUEUE_ERROR: ErrorResponse = {

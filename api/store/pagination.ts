@@ -2,14 +2,16 @@ import { z } from "zod";
 
 const DEFAULT_LIMIT = 20;
 const MAXIMUM_LIMIT = 100;
-const LIMIT_MUST_BE = `must be an integer from 1 to ${MAXIMUM_LIMIT}`;
+export const LIMIT_MUST_BE = "must be an integer of at least 1";
 
 export const limitParameter = z
   .string({ error: LIMIT_MUST_BE })
-  .regex(/^(?:[1-9]\d?|100)?$/u, LIMIT_MUST_BE)
-  .transform((given) => (given === "" ? DEFAULT_LIMIT : Number(given)))
+  .regex(/^0*[1-9]\d*$/u, LIMIT_MUST_BE)
+  .transform((given) => Math.min(Number(given), MAXIMUM_LIMIT))
   .default(DEFAULT_LIMIT)
-  .meta({ description: `Page size; ${DEFAULT_LIMIT} by default, at most ${MAXIMUM_LIMIT}.` });
+  .meta({
+    description: `Page size; ${DEFAULT_LIMIT} by default. More than ${MAXIMUM_LIMIT} is read as ${MAXIMUM_LIMIT}.`,
+  });
 
 /** The fields of a response that point to the next page. */
 export const pageFields = {

@@ -1,15 +1,19 @@
-import type { ListSqlToken } from "slonik";
+import type { FragmentSqlToken, ListSqlToken } from "slonik";
+import { isUuid } from "../../domain/fields.ts";
 import type { Owner, RegistrationFilter } from "../../domain/registrations/registrations.ts";
 import type { CopyPool } from "../copyPool.ts";
 import { COLUMN_END } from "../copyPool.ts";
 import { ownedBy } from "./registrations.ts";
 import { sql } from "../sql.ts";
 
+const idCondition = (id: string): FragmentSqlToken =>
+  isUuid(id) ? sql.fragment`registration.id = ${id}` : sql.fragment`FALSE`;
+
 const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
   sql.join(
     [
       ownedBy(owner),
-      ...(filter.id === undefined ? [] : [sql.fragment`registration.id = ${filter.id}`]),
+      ...(filter.id === undefined ? [] : [idCondition(filter.id)]),
       ...(filter.attribution === undefined
         ? []
         : [sql.fragment`registration.attribution = ${filter.attribution}`]),

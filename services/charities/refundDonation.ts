@@ -7,6 +7,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Donation } from "../../domain/charities/donations.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { isUuid } from "../../domain/fields.ts";
 
 export type RefundedDonation = {
   readonly donation: Donation;
@@ -47,9 +48,9 @@ export const refundDonation = (
   db.transaction(async (transaction) => {
     const now = clock.now();
     const { idempotencyKey } = request;
-    const donation = await lockDonation(transaction, owner, id);
+    const donation = isUuid(id) ? await lockDonation(transaction, owner, id) : null;
     if (!donation) {
-      throw new DomainError("record_not_found", "failed to find donation");
+      throw new DomainError("record_not_found", "donation not found");
     }
     if (
       idempotencyKey !== null &&

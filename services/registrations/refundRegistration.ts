@@ -10,6 +10,7 @@ import { readTotals, subtractFromTotals } from "../../db/registrations/totals.ts
 import { insertRefundFacts } from "../../db/billing/usageFacts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { isUuid } from "../../domain/fields.ts";
 import { decideRefund, refundIdOf } from "../../domain/registrations/decideRefund.ts";
 import type { Owner, Registration, Totals } from "../../domain/registrations/registrations.ts";
 import { ACCEPTED_AGE_MS, secondOf } from "../../domain/billing/usage.ts";
@@ -37,6 +38,9 @@ export type RefundRequest = {
   /** Null for a refund without a key. */
   readonly idempotencyKey: string | null;
 };
+
+const notFound = ({ kind }: Owner): DomainError =>
+  new DomainError("record_not_found", `failed to find ${kind} registration`);
 
 const keyIsTaken = (): DomainError =>
   new DomainError(
@@ -84,6 +88,9 @@ export const refundRegistration = async (
 ): Promise<Refunded> => {
   const { db, clock } = deps;
   const { idempotencyKey } = request;
+  if (!isUuid(request.id)) {
+    throw notFound(owner);
+  }
   if (idempotencyKey !== null) {
     // Before the billing cycle is read from the processor: a replay does not depend on it.
     const registration = await findOwnRegistration(db, owner, request.id);
@@ -103,7 +110,7 @@ export const refundRegistration = async (
   return db.transaction(async (transaction) => {
     const found = await lockRegistration(transaction, owner, request.id);
     if (!found) {
-      throw new DomainError("record_not_found", `failed to find ${owner.kind} registration`);
+      throw notFound(owner);
     }
     const { registration, hasUsage } = found;
     const now = clock.now();

@@ -115,7 +115,7 @@ test("the parameter examples are accepted", async (t) => {
     return example === undefined ? [] : [[name, example] as const];
   });
 
-  t.is(parameters.length, 5);
+  t.is(parameters.length, 6);
   t.is(examples.length, 4);
   const search = new URLSearchParams(Object.fromEntries(examples)).toString();
   t.is((await call("GET", `/plant/trees?${search}`, { key })).status, 200);

@@ -12,6 +12,7 @@ import { refundDonation } from "../../../services/charities/refundDonation.ts";
 import { startOfDay, startOfNextDay } from "../../http/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import { attributionOf } from "../attributionFilter.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { EXAMPLES } from "./examples.ts";
@@ -110,8 +111,9 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
     throw new DomainError("request_invalid", "metadata_value: requires metadata_key");
   }
   const until = query.end_date === undefined ? undefined : startOfNextDay(query.end_date);
+  const attribution = attributionOf(query.attribution, query.without_attribution);
   return {
-    ...(query.attribution === undefined ? {} : { attribution: query.attribution }),
+    ...(attribution === undefined ? {} : { attribution }),
     ...(query.metadata_key === undefined ? {} : { metadataKey: query.metadata_key }),
     ...(query.metadata_value === undefined ? {} : { metadataValue: query.metadata_value }),
     ...(query.start_date === undefined ? {} : { from: startOfDay(query.start_date) }),
@@ -183,7 +185,7 @@ const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
         {
           code: "record_not_found",
           when: "The organization has no such donation in the key's mode.",
-          example: "failed to find donation",
+          example: "donation not found",
         },
       ],
     },

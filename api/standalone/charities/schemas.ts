@@ -2,9 +2,11 @@ import { z } from "zod";
 import type { Charity, Ein } from "../../../domain/charities/charities.ts";
 import { formatEin, parseEin } from "../../../domain/charities/charities.ts";
 import type { Donation } from "../../../domain/charities/donations.ts";
-import { count, date, emptyAsNull, id, metadata, text } from "../../../domain/fields.ts";
+import { count, date, emptyAsNull, metadata, recordId, text } from "../../../domain/fields.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
+import { isRange } from "../../http/days.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
+import { isOneAttribution, withoutAttribution } from "../attributionFilter.ts";
 
 const MAXIMUM_PAGE = 999_999_999;
 
@@ -190,6 +192,7 @@ export const listQuery = queryObject({
   attribution: attribution()
     .optional()
     .meta({ description: "Only donations with this attribution.", examples: ["newsletter"] }),
+  without_attribution: withoutAttribution(),
   metadata_key: text(500)
     .optional()
     .meta({ description: "Only donations whose metadata has this key." }),
@@ -205,7 +208,18 @@ export const listQuery = queryObject({
     .meta({ description: "Last day, UTC.", examples: ["2025-06-30"] }),
   page: page(),
   page_size: pageSize(100),
-});
+})
+  .refine(
+    ({ attribution: given, without_attribution }) => isOneAttribution(given, without_attribution),
+    {
+      path: ["without_attribution"],
+      error: "excludes attribution",
+    },
+  )
+  .refine(({ start_date, end_date }) => isRange(start_date, end_date), {
+    path: ["end_date"],
+    error: "must not be before start_date",
+  });
 
 export const listResponse = z
   .strictObject({
@@ -222,7 +236,7 @@ export const subscribeResponse = z
   .meta({ id: "DonationSubscription" });
 
 export const refundBody = bodyObject({
-  id: id().meta({ description: "The donation's id." }),
+  id: recordId().meta({ description: "The donation's id." }),
   reason: text(1000)
     .optional()
     .meta({ description: "Stored with the refund.", examples: ["order cancelled"] }),

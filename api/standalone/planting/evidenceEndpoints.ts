@@ -1,5 +1,5 @@
 import { DomainError } from "../../../domain/errors.ts";
-import { id } from "../../../domain/fields.ts";
+import { isUuid } from "../../../domain/fields.ts";
 import type { EvidenceDependencies } from "../../../services/planting/cacheEvidence.ts";
 import { readEvidenceSummary } from "../../../services/planting/readEvidenceSummary.ts";
 import {
@@ -88,14 +88,14 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
     schemas: { query: treeQuery, response: treeEvidence },
     examples: { response: EVIDENCE_EXAMPLES.tree },
     handle: async ({ ctx, caller, query }) => {
-      const registrationId = id().safeParse(pathParameter(ctx, "id"));
-      if (!registrationId.success) {
+      const registrationId = pathParameter(ctx, "id");
+      if (!isUuid(registrationId)) {
         throw new DomainError("record_not_found", "failed to find tree");
       }
       const selection = {
         accountId: caller.accountId,
         mode: caller.mode,
-        id: registrationId.data,
+        id: registrationId,
       };
       if (query.evidence_stage !== undefined) {
         const evidence = await simulateTreeEvidence(deps, selection, query.evidence_stage);

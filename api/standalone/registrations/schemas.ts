@@ -1,12 +1,14 @@
 import { z } from "zod";
-import { count, date, id, metadata, text } from "../../../domain/fields.ts";
+import { count, date, metadata, recordId, text } from "../../../domain/fields.ts";
 import {
   attribution,
   fractionalCount,
   idempotencyKey,
 } from "../../../domain/registrations/registrationFields.ts";
 import type { Metadata, Registration } from "../../../domain/registrations/registrations.ts";
+import { isRange } from "../../http/days.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
+import { isOneAttribution, withoutAttribution } from "../attributionFilter.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import type { KindNames } from "./kinds.ts";
 
@@ -66,7 +68,7 @@ const registerBody = ({ title, plural }: KindNames) =>
 
 const refundBody = ({ noun, title, plural }: KindNames) =>
   bodyObject({
-    id: id().meta({ description: `Id of the ${noun} registration.` }),
+    id: recordId().meta({ description: `Id of the ${noun} registration.` }),
     reason: text(1000)
       .optional()
       .meta({
@@ -115,7 +117,8 @@ export const listQuery = queryObject({
   attribution_key: attribution()
     .optional()
     .meta({ description: "Attribution to match.", examples: ["newsletter"] }),
-  id: id().optional().meta({ description: "Id of one registration." }),
+  without_attribution: withoutAttribution(),
+  id: recordId().optional().meta({ description: "Id of one registration." }),
   created_at: date()
     .optional()
     .meta({ description: "First day, UTC.", examples: ["2025-06-01"] }),
@@ -123,7 +126,19 @@ export const listQuery = queryObject({
     .optional()
     .meta({ description: "Last day, UTC.", examples: ["2025-06-30"] }),
   metadata: metadataParameter.optional(),
-});
+})
+  .refine(
+    ({ attribution_key: given, without_attribution }) =>
+      isOneAttribution(given, without_attribution),
+    {
+      path: ["without_attribution"],
+      error: "excludes attribution_key",
+    },
+  )
+  .refine(({ created_at, end_at }) => isRange(created_at, end_at), {
+    path: ["end_at"],
+    error: "must not be before created_at",
+  });
 
 const total = (description: string) =>
   z

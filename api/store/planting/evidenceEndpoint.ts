@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { toMicroseconds } from "../cursor.ts";
 import { DomainError } from "../../../domain/errors.ts";
-import { date, id, text } from "../../../domain/fields.ts";
+import { date, isUuid, text } from "../../../domain/fields.ts";
 import type { EvidenceSelection } from "../../../domain/stores/evidenceSelection.ts";
 import type { TreeEvidence } from "../../../domain/planting/timeline.ts";
 import {
@@ -34,7 +34,7 @@ const query = queryObject({
   id: parameter().optional().meta({ description: "Alias of tree_id." }),
   tree: parameter().optional().meta({ description: "Alias of tree_id." }),
   impact_type: z
-    .enum(["trees", ""], { error: TYPE_MUST_BE })
+    .literal("trees", { error: TYPE_MUST_BE })
     .optional()
     .meta({ description: "Only trees have evidence." }),
   created_at: parameter()
@@ -97,7 +97,7 @@ const upperBoundOf = (given: string): NonNullable<EvidenceSelection["upTo"]> => 
 
 const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
   const treeId = valueOf({ tree_id: given.tree_id, id: given.id, tree: given.tree });
-  if (treeId !== null && !id().safeParse(treeId).success) {
+  if (treeId !== null && !isUuid(treeId)) {
     throw new DomainError("record_not_found", "failed to find tree");
   }
   const createdAt = valueOf({ created_at: given.created_at, tree_date: given.tree_date });

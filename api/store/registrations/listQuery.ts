@@ -2,7 +2,7 @@ import { z } from "zod";
 import { date } from "../../../domain/fields.ts";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { orderId } from "../../../domain/stores/customers.ts";
-import { startOfDay } from "../../http/days.ts";
+import { isRange, startOfDay } from "../../http/days.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { readCursor } from "../cursor.ts";
 import { customerFilterOf, customerParameters } from "../fields.ts";
@@ -11,8 +11,8 @@ import { limitParameter } from "../pagination.ts";
 const cursorParameter = z
   .string()
   .transform((given, context) => {
-    const position = given === "" ? null : readCursor(given);
-    if (given !== "" && position === null) {
+    const position = readCursor(given);
+    if (position === null) {
       context.addIssue({
         code: "custom",
         message: "must be a next_cursor or a timestamp such as 2025-06-01T12:00:00.000Z",
@@ -27,12 +27,6 @@ const cursorParameter = z
       "The next_cursor of the previous page, or a timestamp: the page starts with the first older record.",
   });
 
-const DAY_MUST_BE = "must be a calendar date in the form YYYY-MM-DD";
-const day = () =>
-  z
-    .string({ error: DAY_MUST_BE })
-    .refine((given) => given === "" || date().safeParse(given).success, DAY_MUST_BE);
-
 export const listQuery = queryObject({
   ...customerParameters,
   order_id: orderId()
@@ -41,10 +35,10 @@ export const listQuery = queryObject({
       description: "The order, with or without its #. In a URL, write # as %23.",
       examples: ["1001"],
     }),
-  start_date: day()
+  start_date: date()
     .optional()
     .meta({ description: "The first day, UTC.", examples: ["2025-06-01"] }),
-  end_date: day()
+  end_date: date()
     .optional()
     .meta({
       description: "The day after the last one, UTC; its records are not included.",
@@ -52,6 +46,9 @@ export const listQuery = queryObject({
     }),
   limit: limitParameter,
   after_created_at: cursorParameter,
+}).refine(({ start_date, end_date }) => isRange(start_date, end_date), {
+  path: ["end_date"],
+  error: "must not be before start_date",
 });
 
 /** Returns the filter that a list's query describes; empty parameters are ignored. */

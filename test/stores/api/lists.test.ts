@@ -190,6 +190,11 @@ test("pages neither skip nor repeat a record, even if all have the same time", a
 
   t.deepEqual(sizes, [10, 10, 10, 10, 10, 3]);
   t.is(new Set(ids).size, 53);
+  for (const limit of ["53", "101", "99999999999999999999"]) {
+    const { status, body } = await get(`/app/api/plant?limit=${limit}`, store.test);
+    t.is(status, 200);
+    t.is(body["count"], 53, "a limit over 100 means 100");
+  }
   const exact = await get("/app/api/plant?limit=53", store.test);
   t.like(exact.body, { count: 53, has_more: false, next_cursor: "" });
 });
@@ -234,6 +239,10 @@ test("a timestamp is a cursor too: the page starts with the first older record, 
   t.deepEqual(await after("2026-03-10T09:00:00.001Z"), [1]);
   t.deepEqual(await after("2026-03-10T11:00:00.001+02:00"), [1]);
   t.deepEqual(await after("2026-03-10T09:00:00Z"), []);
+  t.deepEqual(await after("2026-03-10t09:00:00.001000000000z"), [1]);
+  t.deepEqual(await after("2026-03-10 09:00:00.001Z"), [1]);
+  const unencoded = "after_created_at=2026-03-10T11:00:00.001+02:00";
+  t.is((await get(`/app/api/plant?${unencoded}`, store.test)).body["count"], 1);
 });
 
 test("malformed, unknown and repeated parameters are rejected by name", async (t) => {
@@ -241,7 +250,8 @@ test("malformed, unknown and repeated parameters are rejected by name", async (t
   const store = await createTestStore(t.context.db);
   const refused: Readonly<Record<string, RegExp>> = {
     "limit=0": /limit/u,
-    "limit=101": /limit: must be an integer from 1 to 100/u,
+    "limit=00": /limit: must be an integer of at least 1/u,
+    "start_date=2026-01-02&end_date=2026-01-01": /^end_date: must not be before start_date$/u,
     "limit=-1": /limit/u,
     "limit=1.5": /limit/u,
     "limit=ten": /limit/u,
