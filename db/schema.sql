@@ -67,7 +67,7 @@ CREATE TABLE balance_entry (
   CONSTRAINT balance_entry_registration_id_fkey FOREIGN KEY (registration_id) REFERENCES registration(id),
   CONSTRAINT balance_entry_amount CHECK (amount_cents <> 0),
   CONSTRAINT balance_entry_balance CHECK (balance_cents >= 0),
-  CONSTRAINT balance_entry_kind CHECK (kind = ANY (ARRAY['topup'::text, 'correction'::text, 'tree'::text, 'bottle'::text, 'donation'::text, 'refund'::text])),
+  CONSTRAINT balance_entry_kind CHECK (kind = ANY (ARRAY['topup'::text, 'adjustment'::text, 'tree'::text, 'bottle'::text, 'donation'::text, 'refund'::text])),
   CONSTRAINT balance_entry_topup CHECK (kind <> 'topup'::text OR amount_cents > 0)
 ) WITH ();
 
@@ -720,7 +720,7 @@ CREATE OR REPLACE FUNCTION public.reject_balance_entry_change()
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-  RAISE EXCEPTION 'balance entries cannot be changed; add a correction' USING ERRCODE = 'restrict_violation';
+  RAISE EXCEPTION 'balance entries cannot be changed; add an adjustment' USING ERRCODE = 'restrict_violation';
 END
 $function$;
 

@@ -24,7 +24,7 @@ import { statsEndpoint } from "./registrations/statsEndpoint.ts";
 import { verifyEndpoint } from "./accounts/verifyEndpoint.ts";
 
 const DESCRIPTION = `Plants trees, rescues plastic bottles and donates for the customers and orders of an online store,
-paid from a top-up balance. Each store has production and test keys: records made with one are not visible to the other,
+paid from a prepaid balance. Each store has production and test keys: records made with one are not visible to the other,
 and test keys spend nothing. Days are in UTC.`;
 
 type StoreAppDependencies = AppDependencies &

@@ -32,7 +32,7 @@ CREATE TABLE balance_entry (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,
   kind text NOT NULL CONSTRAINT balance_entry_kind CHECK (
-    kind IN ('topup', 'correction', 'tree', 'bottle', 'donation', 'refund')
+    kind IN ('topup', 'adjustment', 'tree', 'bottle', 'donation', 'refund')
   ),
   -- Negative for what was spent.
   amount_cents bigint NOT NULL CONSTRAINT balance_entry_amount CHECK (amount_cents <> 0),
@@ -54,7 +54,7 @@ CREATE UNIQUE INDEX balance_entry_reference ON balance_entry (account_id, refere
 
 CREATE FUNCTION reject_balance_entry_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  RAISE EXCEPTION 'balance entries cannot be changed; add a correction' USING ERRCODE = 'restrict_violation';
+  RAISE EXCEPTION 'balance entries cannot be changed; add an adjustment' USING ERRCODE = 'restrict_violation';
 END
 $$;
 

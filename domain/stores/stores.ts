@@ -12,10 +12,10 @@ export type Feature = "treePlanting" | "plasticRemoval" | "donations";
 export const STORE_OPERATIONS = ["plant", "plastic", "donate", "refund"] as const;
 export type StoreOperation = (typeof STORE_OPERATIONS)[number];
 
-/** What a balance entry records; `correction` is an operator's adjustment. */
+/** What a balance entry records. */
 export const BALANCE_ENTRY_KINDS = [
   "topup",
-  "correction",
+  "adjustment",
   "tree",
   "bottle",
   "donation",

@@ -146,8 +146,8 @@ test("every subcommand accepts the id and the domain of a store", async (t) => {
   t.deepEqual(
     ledger.map(({ kind, amount_cents: amount, note }) => [kind, amount, note]),
     [
-      ["correction", 25, "goodwill"],
-      ["correction", -75, "typing error"],
+      ["adjustment", 25, "goodwill"],
+      ["adjustment", -75, "typing error"],
       ["topup", 10_050, "first"],
     ],
   );

@@ -72,7 +72,7 @@ export const balanceEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint
     description: {
       operationId: "balance",
       tag: "store",
-      summary: "Read the top-up balance, the prices and the ledger",
+      summary: "Read the balance, the prices and the ledger",
       errors: [QUERY_ERROR, KEY_ERROR],
     },
     schemas: { query, response },

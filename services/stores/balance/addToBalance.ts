@@ -12,7 +12,7 @@ export const addToBalance = async (
   transaction: DatabaseTransactionConnection,
   balance: { readonly accountId: string; readonly balanceCents: number },
   entry: {
-    readonly kind: "topup" | "correction";
+    readonly kind: "topup" | "adjustment";
     readonly amountCents: number;
     readonly reference: string | null;
     readonly note: string;

@@ -23,6 +23,6 @@ export const adjustBalance = (
     if (!balance) {
       throw new DomainError("record_not_found", `store ${storeId} not found`);
     }
-    const entry = { kind: "correction", amountCents, reference: null, note: reason } as const;
+    const entry = { kind: "adjustment", amountCents, reference: null, note: reason } as const;
     return addToBalance(transaction, balance, entry, clock.now());
   });
