@@ -11,9 +11,9 @@ import type { Clock } from "../domain/clock.ts";
 import { refundIdOf } from "../domain/registrations/decideRefund.ts";
 import { lastSealableSecond } from "../domain/billing/usage.ts";
 import { withTemporalDeadline } from "../program/temporalClient.ts";
+import { findSender, restartSender, wakeSender } from "../program/usageSenders.ts";
 import { processorEvents, PROCESSOR_EVENTS_ID } from "../workflows/processorEvents.ts";
 import { refund, refundedSignal } from "../workflows/refund.ts";
-import { usageSender, usageSenderWorkflowId, wakeSignal } from "../workflows/usageSender.ts";
 import { createWakeBackoff } from "./wakeBackoff.ts";
 
 /** Facts wait some seconds before they may be sealed, so more frequent passes would not report usage earlier. */
@@ -67,6 +67,7 @@ export const runDispatcher = async (
     taskQueue,
     logger,
     leaderIdleTimeoutMs = LEADER_IDLE_TIMEOUT_MS,
+    wakesUntilStuck,
   }: {
     readonly db: DatabasePool;
     readonly clock: Clock;
@@ -74,6 +75,8 @@ export const runDispatcher = async (
     readonly taskQueue: string;
     readonly logger: Logger;
     readonly leaderIdleTimeoutMs?: number;
+    /** After how many wakes without progress a sender is restarted, unless it waits for its next attempt. */
+    readonly wakesUntilStuck?: number;
   },
   signal: AbortSignal,
 ): Promise<void> => {
@@ -82,18 +85,6 @@ export const runDispatcher = async (
 
   const pause = (delayMs: number): Promise<void> =>
     sleep(delayMs, undefined, { signal }).catch(() => undefined);
-
-  const wakeSender = async ({ accountId, mode, meter }: WaitingStream): Promise<void> => {
-    const stream = { accountId, mode, meter };
-    await callTemporal(() =>
-      temporal.workflow.signalWithStart(usageSender, {
-        workflowId: usageSenderWorkflowId(stream),
-        taskQueue,
-        args: [stream],
-        signal: wakeSignal,
-      }),
-    );
-  };
 
   const startRefund = async (
     connection: CommonQueryMethods,
@@ -111,7 +102,24 @@ export const runDispatcher = async (
   };
 
   // Survives a failed pass, so that the failure does not wake every sender again.
-  const backoff = createWakeBackoff();
+  const backoff = createWakeBackoff(wakesUntilStuck);
+
+  /** Restarts a sender that is stuck: a Temporal server that lost its latest state may never run its next task. */
+  const restartStuckSender = async (stream: WaitingStream): Promise<void> => {
+    const sender = await findSender(temporal, stream, clock.now());
+    if (sender?.state === "idle") {
+      await restartSender(temporal, taskQueue, stream, {
+        runId: sender.runId,
+        reason: "woken several times without progress",
+      });
+      const { accountId, mode, meter, second } = stream;
+      logger.warn(
+        { accountId, mode, meter, second, runId: sender.runId },
+        "a usage sender made no progress and was restarted",
+      );
+    }
+    backoff.recordRestart(stream);
+  };
 
   const wakeSenders = async (connection: CommonQueryMethods): Promise<void> => {
     const now = clock.now();
@@ -119,7 +127,10 @@ export const runDispatcher = async (
       ({ second }) => second <= lastSealableSecond(now),
     );
     await forEachConcurrently(backoff.due(ready, now), async (stream) => {
-      await wakeSender(stream);
+      if (backoff.isStuck(stream)) {
+        await callTemporal(() => restartStuckSender(stream));
+      }
+      await callTemporal(() => wakeSender(temporal, taskQueue, stream));
       backoff.recordWake(stream, now);
     });
   };

@@ -14,12 +14,26 @@ const MAX_DELAY_MS = 60 * 1000;
  */
 const MAX_WAKES_PER_PASS = 40;
 
-type Wake = { readonly second: number; readonly atMs: number; readonly delayMs: number };
+/** The wakes without progress, in about three minutes, after which a sender may be stuck. */
+const WAKES_UNTIL_STUCK = 7;
+
+type Wake = {
+  readonly second: number;
+  readonly attempts: number;
+  readonly atMs: number;
+  readonly delayMs: number;
+  /** How often the stream was woken since it last made progress or was restarted. */
+  readonly wakes: number;
+};
 
 export type WakeBackoff = {
   /** Returns the streams to wake now, the longest waiting first. */
   readonly due: (streams: readonly WaitingStream[], now: Date) => readonly WaitingStream[];
   readonly recordWake: (stream: WaitingStream, now: Date) => void;
+  /** Returns whether the stream has been woken several times without an attempt or a settled event. */
+  readonly isStuck: (stream: WaitingStream) => boolean;
+  /** Records that the stream's sender was restarted or found to be waiting, so that it is not stuck for now. */
+  readonly recordRestart: (stream: WaitingStream) => void;
 };
 
 const keyOf = ({ accountId, mode, meter }: UsageStream): string => `${accountId}/${mode}/${meter}`;
@@ -28,8 +42,13 @@ const keyOf = ({ accountId, mode, meter }: UsageStream): string => `${accountId}
  * Decides when the sender of a waiting stream is woken: immediately when the stream's oldest second has changed, because
  * the sender has made progress; otherwise with exponential backoff.
  */
-export const createWakeBackoff = (): WakeBackoff => {
+export const createWakeBackoff = (wakesUntilStuck = WAKES_UNTIL_STUCK): WakeBackoff => {
   let wakes = new Map<string, Wake>();
+  /** Returns the last wake of a stream that has made no progress since then. */
+  const findFruitlessWake = (stream: WaitingStream): Wake | undefined => {
+    const wake = wakes.get(keyOf(stream));
+    return wake?.second === stream.second && wake.attempts === stream.attempts ? wake : undefined;
+  };
   return {
     due: (streams, now) => {
       const earlierWakes = wakes;
@@ -59,7 +78,20 @@ export const createWakeBackoff = (): WakeBackoff => {
         earlier?.second === stream.second
           ? Math.min(earlier.delayMs * 2, MAX_DELAY_MS)
           : INITIAL_DELAY_MS;
-      wakes.set(keyOf(stream), { second: stream.second, atMs: now.getTime(), delayMs });
+      wakes.set(keyOf(stream), {
+        second: stream.second,
+        attempts: stream.attempts,
+        atMs: now.getTime(),
+        delayMs,
+        wakes: (findFruitlessWake(stream)?.wakes ?? 0) + 1,
+      });
+    },
+    isStuck: (stream) => (findFruitlessWake(stream)?.wakes ?? 0) >= wakesUntilStuck,
+    recordRestart: (stream) => {
+      const wake = wakes.get(keyOf(stream));
+      if (wake) {
+        wakes.set(keyOf(stream), { ...wake, wakes: 0 });
+      }
     },
   };
 };

@@ -188,10 +188,10 @@ export const releaseHeldRefunds = async (
   `);
 };
 
-const streamRow = z.strictObject({ ...streamColumns, second: z.bigint() });
+const streamRow = z.strictObject({ ...streamColumns, second: z.bigint(), attempts: z.int() });
 
-/** A stream with unreported usage, and the oldest second of it. */
-export type WaitingStream = UsageStream & { readonly second: number };
+/** A stream with unreported usage, the oldest second of it, and the attempts of its unfinished event. */
+export type WaitingStream = UsageStream & { readonly second: number; readonly attempts: number };
 
 /**
  * Lists every stream with unsealed facts or an unfinished event. The query steps through the index from stream to
@@ -221,20 +221,21 @@ export const listWaitingStreams = async (
         LIMIT 1
       ) AS following
     )
-    SELECT account_id AS "accountId", mode, meter, min(second) AS second
+    SELECT account_id AS "accountId", mode, meter, min(second) AS second, max(attempts) AS attempts
     FROM (
-      SELECT account_id, mode, meter, second FROM unsealed
+      SELECT account_id, mode, meter, second, 0 AS attempts FROM unsealed
       UNION ALL
-      SELECT account_id, mode, meter, second FROM meter_event WHERE state IN (${UNFINISHED})
+      SELECT account_id, mode, meter, second, attempts FROM meter_event WHERE state IN (${UNFINISHED})
     ) AS waiting
     GROUP BY account_id, mode, meter
     ORDER BY second
   `);
-  return rows.map(({ accountId, mode, meter, second }) => ({
+  return rows.map(({ accountId, mode, meter, second, attempts }) => ({
     accountId,
     mode,
     meter,
     second: Number(second),
+    attempts,
   }));
 };
 

@@ -1,21 +1,27 @@
 import type { ExecutionContext } from "ava";
 import { WorkflowNotFoundError } from "@temporalio/client";
+import { ApplicationFailure } from "@temporalio/common";
 import type { Client } from "@temporalio/client";
 import { pino } from "pino";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
 import { releaseDispatcherLock, tryDispatcherLock } from "../../db/billing/dispatcherLock.ts";
+import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { createBillingActivities } from "../../activities/createBillingActivities.ts";
+import { findSender } from "../../program/usageSenders.ts";
+import { usageSender, usageSenderWorkflowId } from "../../workflows/usageSender.ts";
 import { runDispatcher } from "../../worker/runDispatcher.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { createTestOrganization } from "../support/factories.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { eventually, openNamespace } from "../support/programs.ts";
+import { startWorker } from "../workflows/startWorker.ts";
 import { startRelay } from "../support/relay.ts";
 
 // Serial, because only one dispatcher of a database leads.
@@ -28,7 +34,13 @@ const startDispatcher = (
     db,
     temporal,
     leaderIdleTimeoutMs,
-  }: { db: DatabasePool; temporal: Client; leaderIdleTimeoutMs?: number },
+    wakesUntilStuck,
+  }: {
+    db: DatabasePool;
+    temporal: Client;
+    leaderIdleTimeoutMs?: number;
+    wakesUntilStuck?: number;
+  },
 ): { readonly stop: () => Promise<void> } => {
   const shutdown = new AbortController();
   const running = runDispatcher(
@@ -39,6 +51,7 @@ const startDispatcher = (
       taskQueue: "test",
       logger: pino({ enabled: false }),
       ...(leaderIdleTimeoutMs === undefined ? {} : { leaderIdleTimeoutMs }),
+      ...(wakesUntilStuck === undefined ? {} : { wakesUntilStuck }),
     },
     shutdown.signal,
   );
@@ -164,3 +177,72 @@ test.serial(
   "sender",
   "refund",
 );
+
+/** Registers a tree. Returns the id of the sender of its usage. */
+const registerTree = async (db: DatabasePool) => {
+  const { id: accountId } = await createTestOrganization(db);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  await writer.register(registrationOf(accountId, { mode: "test", count: 1 }));
+  const stream = { accountId, mode: "test", meter: "tree" } as const;
+  return { stream, workflowId: usageSenderWorkflowId(stream) };
+};
+
+test.serial("a sender that makes no progress however often it is woken is restarted", async (t) => {
+  const { db } = t.context;
+  const billing = createBilling({ db, stripe: null });
+  const temporal = await startWorker(
+    t,
+    createBillingActivities({
+      db,
+      clock: systemClock,
+      billing,
+      observeSend: () => undefined,
+      observeRefusal: () => undefined,
+      observeFailedEvent: () => undefined,
+      observeDrift: () => undefined,
+    }),
+  );
+  const { stream, workflowId } = await registerTree(db);
+  const stuck = await temporal.workflow.start(usageSender, {
+    workflowId,
+    taskQueue: "without-workers",
+    args: [stream],
+  });
+
+  startDispatcher(t, { db, temporal, wakesUntilStuck: 2 });
+
+  await eventually(
+    async () => (await sumLedgerUsage(db, stream, { start: 0, end: 4_000_000_000 })) === 1,
+  );
+  const first = temporal.workflow.getHandle(workflowId, stuck.firstExecutionRunId);
+  t.is((await first.describe()).status.name, "TERMINATED");
+});
+
+test.serial("a sender that waits for its next attempt is not restarted", async (t) => {
+  const { db } = t.context;
+  const temporal = await startWorker(t, {
+    drainUsage: () => {
+      throw ApplicationFailure.create({ message: "later", nextRetryDelay: "10 minutes" });
+    },
+  });
+  const { stream, workflowId } = await registerTree(db);
+  const { firstExecutionRunId } = await temporal.workflow.start(usageSender, {
+    workflowId,
+    taskQueue: "test",
+    args: [stream],
+  });
+  const current = temporal.workflow.getHandle(workflowId);
+  const isDelayed = async (): Promise<boolean> =>
+    (await findSender(temporal, stream, new Date()))?.state === "delayed";
+  await eventually(isDelayed);
+
+  startDispatcher(t, { db, temporal, wakesUntilStuck: 1 });
+
+  await eventually(async () => {
+    const { events } = await current.fetchHistory();
+    const signals = events?.filter((event) => event.workflowExecutionSignaledEventAttributes);
+    return (signals?.length ?? 0) >= 3;
+  });
+  t.is((await current.describe()).runId, firstExecutionRunId);
+  t.true(await isDelayed());
+});

@@ -7,6 +7,7 @@ const streamOf = (accountId: string, second = 100): WaitingStream => ({
   mode: "live",
   meter: "tree",
   second,
+  attempts: 0,
 });
 
 const START_MS = Date.UTC(2026, 0, 1);
@@ -76,4 +77,27 @@ test("if there are more streams than one pass may wake, the following passes wak
     }
   }
   t.is(woken.size, streams.length);
+});
+
+test("a stream is stuck after seven wakes without an attempt or a settled event", (t) => {
+  const backoff = createWakeBackoff();
+  const stream = streamOf("one");
+  const wake = (times: number, woken = stream): void => {
+    for (let count = 0; count < times; count += 1) {
+      backoff.recordWake(woken, after(count));
+    }
+  };
+
+  wake(6);
+  t.false(backoff.isStuck(stream));
+  wake(1);
+  t.true(backoff.isStuck(stream));
+  t.false(backoff.isStuck({ ...stream, second: 101 }));
+  t.false(backoff.isStuck({ ...stream, attempts: 1 }));
+  backoff.recordRestart(stream);
+  t.false(backoff.isStuck(stream));
+  wake(7);
+  t.true(backoff.isStuck(stream));
+  wake(6, { ...stream, attempts: 1 });
+  t.false(backoff.isStuck({ ...stream, attempts: 1 }));
 });
