@@ -21,6 +21,8 @@ import { reopen } from "./reopen.ts";
 import type { RetryOptions } from "./retry.ts";
 import { parseMeterEventId, parseRetryId, retry } from "./retry.ts";
 import type { RetryId } from "./retry.ts";
+import type { SendNowOptions } from "./sendNow.ts";
+import { sendNow } from "./sendNow.ts";
 import { showUsage } from "./showUsage.ts";
 import type { WaiveOptions } from "./waive.ts";
 import { waive } from "./waive.ts";
@@ -90,6 +92,12 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .action((ids: readonly RetryId[] | undefined, options: RetryOptions) =>
       retry(context, ids ?? [], options),
     );
+  usage
+    .command("send-now")
+    .description("Send pending usage now, without waiting for the next attempt")
+    .option("--org <id>", "id of the organization", parseId)
+    .option("--json", "JSON output")
+    .action((options: SendNowOptions) => sendNow(context, options));
   usage
     .command("waive")
     .description("Close failed meter events whose usage will never be sent")
