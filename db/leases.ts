@@ -1,7 +1,7 @@
 import type { FragmentSqlToken } from "slonik";
 import { sql } from "./sql.ts";
 
-/** A time during which no other process works on a row. It expires by itself if the process that took it dies. */
+/** A time during which no other process works on a row. It expires if the process that acquired it dies. */
 export type Lease = { readonly now: Date; readonly until: Date };
 
 /**

@@ -11,7 +11,7 @@ CREATE TABLE planting_order (
   -- What the partner reports: allocations and planting, or only verified planting sessions.
   timeline text NOT NULL CONSTRAINT planting_order_timeline CHECK (timeline IN ('allocations', 'sessions')),
   tree_count bigint NOT NULL CONSTRAINT planting_order_tree_count CHECK (tree_count >= 1),
-  -- Trees refunded since the order was created. They are planted all the same, but no longer count for the account.
+  -- Trees refunded since the order was created. They are planted anyway, but no longer count for the account.
   refunded_count bigint NOT NULL DEFAULT 0
     CONSTRAINT planting_order_refunded_count CHECK (refunded_count BETWEEN 0 AND tree_count),
   partner_reference text,

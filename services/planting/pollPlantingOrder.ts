@@ -67,7 +67,7 @@ export const placePlantingOrder = async (
   );
 };
 
-/** Returns whether polls of an order return nothing more. Later reports are recorded all the same. */
+/** Returns whether polls of an order return nothing more. Later reports are recorded nevertheless. */
 const isPollingDone = (
   { timeline, stage }: PlantingOrder,
   { isVerificationPolled }: PlantingPartner,

@@ -64,3 +64,18 @@ test("every name in CONTRIBUTING.md's table of rules occurs in the file beside i
   }
   t.deepEqual(missing, []);
 });
+
+test("the list of decisions has every decision with its title", async (t) => {
+  const list = await readFile(join(ROOT, "docs/adr/README.md"), "utf8");
+  const links: string[] = [];
+  for await (const page of glob("0*.md", { cwd: join(ROOT, "docs/adr") })) {
+    const text = await readFile(join(ROOT, "docs/adr", page), "utf8");
+    const title = /^# \d+\. (?<title>.+)$/mu.exec(text)?.groups?.["title"] ?? "";
+    links.push(`[${title}](${page})`);
+  }
+  t.true(links.length >= 15);
+  t.deepEqual(
+    links.filter((link) => !list.includes(link)),
+    [],
+  );
+});
