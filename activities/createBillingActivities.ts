@@ -10,12 +10,16 @@ import {
   runReconciliation,
 } from "../services/billing/runReconciliation.ts";
 import type { SendResult } from "../domain/billing/decideNextStep.ts";
+import { sweepSubscriptions } from "../services/billing/sweepSubscriptions.ts";
+import type { SubscriptionSweep } from "../services/billing/sweepSubscriptions.ts";
 import { isRefundSettled } from "../services/registrations/isRefundSettled.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 export type BillingActivityDependencies = ProcessorEventDependencies & {
   /** Called after every attempt to send a meter event. */
   readonly observeSend: (stream: UsageStream, result: SendResult) => void;
+  /** Called for each subscription that the nightly sweep could not read. */
+  readonly observeUnreadSubscription: (accountId: string, error: unknown) => void;
   /** Called after the final poll of a reconciliation with the streams that differ or could not be read. */
   readonly observeDrift: (streams: readonly StreamReport[]) => void;
 };
@@ -60,6 +64,15 @@ export const createBillingActivities = (deps: BillingActivityDependencies) => ({
   /** Processes the due events of the processor once; those that fail become due again. */
   processProcessorEvents: (): Promise<void> =>
     withHeartbeat(() => processProcessorEvents(deps, Context.current().cancellationSignal)),
+
+  /** Reads the subscriptions that have not been read since a time, in milliseconds of the Unix epoch. */
+  sweepSubscriptions: (readBeforeMs: number): Promise<SubscriptionSweep> =>
+    withHeartbeat(() =>
+      sweepSubscriptions(deps, new Date(readBeforeMs), {
+        signal: Context.current().cancellationSignal,
+        onFailure: deps.observeUnreadSubscription,
+      }),
+    ),
 
   /**
    * Makes and stores one poll of a reconciliation. Drift is reported to `observeDrift` only by the final poll, because

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from "commander";
 import { z } from "zod";
-import { MODES } from "../domain/accounts/accounts.ts";
+import { MODES, SUBSCRIPTION_POLICIES } from "../domain/accounts/accounts.ts";
 import type { Mode } from "../domain/accounts/accounts.ts";
 import type { Period } from "../domain/billing/billingCycle.ts";
 import { monthlyCycle } from "../domain/billing/billingCycle.ts";
@@ -69,6 +69,11 @@ export const orNone =
 export const parseSwitch = parserOf(
   z.enum(["on", "off"]).transform((given) => given === "on"),
   "on or off",
+);
+
+export const parseSubscriptionPolicy = parserOf(
+  z.enum(SUBSCRIPTION_POLICIES),
+  `one of ${SUBSCRIPTION_POLICIES.join(", ")}`,
 );
 
 export const parseUrl = parserOf(

@@ -42,6 +42,7 @@ const EXIT_CODE_OF = {
   queue_full: EXIT.failed,
   charity_not_found: EXIT.notFound,
   donations_not_subscribed: EXIT.failed,
+  subscription_inactive: EXIT.failed,
   rate_limited: EXIT.failed,
   balance_insufficient: EXIT.failed,
   feature_disabled: EXIT.failed,

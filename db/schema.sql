@@ -13,11 +13,13 @@ CREATE TABLE account (
   stripe_customer_id text,
   stripe_subscription_id text,
   charity_provider text NOT NULL DEFAULT 'catalogue'::text,
+  subscription_policy text NOT NULL DEFAULT 'alert'::text,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT account_pkey PRIMARY KEY (id),
   CONSTRAINT account_billing_day CHECK (billing_day >= 1 AND billing_day <= 31),
   CONSTRAINT account_charity_provider CHECK (charity_provider = ANY (ARRAY['catalogue'::text, 'everyorg'::text, 'change'::text, 'pledge'::text])),
   CONSTRAINT account_name CHECK (length(name) >= 1 AND length(name) <= 200),
+  CONSTRAINT account_subscription_policy CHECK (subscription_policy = ANY (ARRAY['alert'::text, 'suspend'::text, 'keep'::text])),
   CONSTRAINT account_type CHECK (type = ANY (ARRAY['organization'::text, 'store'::text]))
 ) WITH ();
 
@@ -78,7 +80,7 @@ CREATE TABLE billing_period (
   starts_at timestamp with time zone NOT NULL,
   ends_at timestamp with time zone NOT NULL,
   read_at timestamp with time zone NOT NULL,
-  CONSTRAINT billing_period_pkey PRIMARY KEY (account_id, meter),
+  CONSTRAINT billing_period_pkey PRIMARY KEY (account_id, meter, subscription_id, starts_at),
   CONSTRAINT billing_period_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT billing_period_span CHECK (starts_at < ends_at)
 ) WITH ();
@@ -428,6 +430,7 @@ CREATE TABLE planting_tally (
 CREATE TABLE processor_event (
   id text NOT NULL,
   type text NOT NULL,
+  object_id text,
   created_at timestamp with time zone NOT NULL,
   received_at timestamp with time zone NOT NULL,
   attempts integer NOT NULL DEFAULT 0,
@@ -584,6 +587,17 @@ CREATE TABLE store_balance (
   CONSTRAINT store_balance_safe CHECK (balance_cents >= 0 AND balance_cents <= '9007199254740991'::bigint)
 ) WITH (fillfactor=50);
 
+CREATE TABLE stripe_subscription (
+  account_id uuid NOT NULL,
+  subscription_id text NOT NULL,
+  status text NOT NULL,
+  metered_kinds text[] NOT NULL,
+  has_donation_items boolean,
+  read_at timestamp with time zone NOT NULL,
+  CONSTRAINT stripe_subscription_pkey PRIMARY KEY (account_id),
+  CONSTRAINT stripe_subscription_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id)
+) WITH ();
+
 CREATE TABLE usage_fact (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
@@ -614,6 +628,8 @@ CREATE TABLE usage_refusal (
 ) WITH ();
 
 CREATE UNIQUE INDEX account_stripe_customer ON public.account USING btree (stripe_customer_id) WHERE (stripe_customer_id IS NOT NULL);
+
+CREATE INDEX account_stripe_subscription ON public.account USING btree (stripe_subscription_id) WHERE (stripe_subscription_id IS NOT NULL);
 
 CREATE INDEX api_key_account ON public.api_key USING btree (account_id, created_at);
 

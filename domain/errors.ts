@@ -8,6 +8,7 @@ export type ErrorCode =
   | "queue_full"
   | "charity_not_found"
   | "donations_not_subscribed"
+  | "subscription_inactive"
   | "rate_limited"
   | "balance_insufficient"
   | "feature_disabled";

@@ -99,6 +99,7 @@ const EXCEPTIONS: readonly {
     imports: [
       "domain/charities/",
       "domain/registrations/",
+      "db/billing/",
       "db/registrations/",
       "services/dashboard/",
     ],

@@ -34,6 +34,7 @@ export const ERROR_STATUS = {
   balance_insufficient: 402,
   key_invalid: 403,
   outside_billing_cycle: 403,
+  subscription_inactive: 403,
   feature_disabled: 403,
   record_not_found: 404,
   path_not_found: 404,

@@ -3,6 +3,7 @@ import type { DatabasePool } from "slonik";
 import { listWaitingStreams } from "../db/billing/usageFacts.ts";
 import { countFailedProcessorEvents } from "../db/billing/processorEvents.ts";
 import { readReconciliationStatus } from "../db/billing/reconciliations.ts";
+import { countSubscriptionsByStatus } from "../db/billing/stripeSubscriptions.ts";
 import { countFailedMeterEvents } from "../db/billing/meterEventReports.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { LateRefusal } from "../services/billing/applyRefusalReport.ts";
@@ -96,6 +97,20 @@ export const createWorkerMetrics = ({
         drift.set(status.driftUnits);
         unreadable.set(status.unreadable);
         this.set((status.lastSuccessAt ?? status.installedAt).getTime() / 1000);
+      },
+    }),
+  );
+  registry.registerMetric(
+    new Gauge({
+      name: "impact_subscriptions",
+      help: "Stripe subscriptions of organizations, by status and policy, as they were last read.",
+      labelNames: ["status", "policy"],
+      registers: [],
+      async collect() {
+        this.reset();
+        for (const { status, policy, subscriptions } of await countSubscriptionsByStatus(db)) {
+          this.set({ status, policy }, subscriptions);
+        }
       },
     }),
   );

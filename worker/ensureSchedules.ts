@@ -8,6 +8,7 @@ import {
   PLANTING_ORDER_CREATION_ID,
 } from "../workflows/plantingOrderCreation.ts";
 import { reconciliation, RECONCILIATION_ID } from "../workflows/reconciliation.ts";
+import { subscriptionSweep, SUBSCRIPTION_SWEEP_ID } from "../workflows/subscriptionSweep.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 
 const CALL_TIMEOUT_MS = 4000;
@@ -28,6 +29,19 @@ const schedulesOf = (
       type: "startWorkflow",
       workflowType: reconciliation,
       workflowId: RECONCILIATION_ID,
+      taskQueue,
+      args: [],
+    },
+  },
+  {
+    scheduleId: `${SUBSCRIPTION_SWEEP_ID}-nightly`,
+    // After the reconciliation, so that the two share Stripe's rate limit less.
+    spec: { calendars: [{ hour: 3, minute: 30 }] },
+    policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 day" },
+    action: {
+      type: "startWorkflow",
+      workflowType: subscriptionSweep,
+      workflowId: SUBSCRIPTION_SWEEP_ID,
       taskQueue,
       args: [],
     },

@@ -76,6 +76,9 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
       observeFailedEvent: (event) => {
         logger.error({ processorEvent: event }, "an event of the processor cannot be processed");
       },
+      observeUnreadSubscription: (accountId, error) => {
+        logger.warn({ accountId, err: error }, "a subscription could not be read at Stripe");
+      },
       observeDrift: (streams) => {
         for (const stream of streams) {
           logger.error(

@@ -4,4 +4,5 @@ export { plantingOrderCreation } from "./plantingOrderCreation.ts";
 export { processorEvents } from "./processorEvents.ts";
 export { reconciliation } from "./reconciliation.ts";
 export { refund } from "./refund.ts";
+export { subscriptionSweep } from "./subscriptionSweep.ts";
 export { usageSender } from "./usageSender.ts";

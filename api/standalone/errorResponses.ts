@@ -6,6 +6,12 @@ export const KEY_ERROR: ErrorResponse = {
   example: "invalid API key",
 };
 
+export const SUSPENDED_ERROR: ErrorResponse = {
+  code: "subscription_inactive",
+  when: "The organization's subscription is not active, and its registrations are suspended until it is.",
+  example: "registrations are suspended because the organization's subscription is past_due",
+};
+
 export const QUEUE_ERROR: ErrorResponse = {
   code: "queue_full",
   when: "Too many registrations are waiting; nothing was recorded. Try again.",

@@ -36,6 +36,7 @@ const STORE_CODES = {
   outside_billing_cycle: "INVALID_PARAMETER",
   charity_not_found: "INVALID_PARAMETER",
   donations_not_subscribed: "INVALID_PARAMETER",
+  subscription_inactive: "INVALID_PARAMETER",
   key_missing: "UNAUTHORIZED",
   signature_invalid: "UNAUTHORIZED",
   key_type_wrong: "WRONG_KEY_TYPE",

@@ -1,6 +1,7 @@
 import { UniqueIntegrityConstraintViolationError } from "slonik";
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { SUBSCRIPTION_POLICIES } from "../../domain/accounts/accounts.ts";
 import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { sql } from "../sql.ts";
@@ -14,6 +15,7 @@ const accountRow = z.strictObject({
   stripeCustomerId: z.string().nullable(),
   stripeSubscriptionId: z.string().nullable(),
   charityProvider: z.enum(CHARITY_PROVIDERS),
+  subscriptionPolicy: z.enum(SUBSCRIPTION_POLICIES),
   createdAt: z.date(),
 });
 export type Account = Readonly<z.output<typeof accountRow>>;
@@ -27,6 +29,7 @@ const columns = sql.fragment`
   account.stripe_customer_id AS "stripeCustomerId",
   account.stripe_subscription_id AS "stripeSubscriptionId",
   account.charity_provider AS "charityProvider",
+  account.subscription_policy AS "subscriptionPolicy",
   account.created_at AS "createdAt"
 `;
 
@@ -62,8 +65,10 @@ const rethrowDuplicateCustomer = (error: unknown): never => {
   throw error;
 };
 
-/** An account to insert; its charity provider is the built-in catalogue until it is changed. */
-export type NewAccount = Omit<Account, "charityProvider">;
+/**
+ * An account to insert. Its charity provider is the built-in catalogue, and its policy is to alert, until they are changed.
+ */
+export type NewAccount = Omit<Account, "charityProvider" | "subscriptionPolicy">;
 
 /** @throws DomainError request_invalid if another account has the same Stripe customer */
 export const insertAccount = async (db: CommonQueryMethods, account: NewAccount): Promise<void> => {
@@ -88,6 +93,7 @@ export type AccountChanges = Partial<
     | "stripeCustomerId"
     | "stripeSubscriptionId"
     | "charityProvider"
+    | "subscriptionPolicy"
   >
 >;
 
@@ -112,6 +118,9 @@ export const updateAccount = async (
     changes.charityProvider === undefined
       ? null
       : sql.fragment`charity_provider = ${changes.charityProvider}`,
+    changes.subscriptionPolicy === undefined
+      ? null
+      : sql.fragment`subscription_policy = ${changes.subscriptionPolicy}`,
   ].filter((assignment) => assignment !== null);
   if (assignments.length === 0) {
     return;

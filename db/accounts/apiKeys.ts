@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
+import { ACTIVE_STATUSES } from "../../domain/accounts/accounts.ts";
 import { modeColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 
@@ -28,6 +29,8 @@ const callerRow = z.strictObject({
   accountId: z.uuid(),
   mode: modeColumn,
   fractionalCounting: z.boolean(),
+  /** The status of a subscription because of which live registrations are rejected; null if they are accepted. */
+  suspendedBy: z.string().nullable(),
 });
 
 /** The account and mode that a key authenticates. */
@@ -44,9 +47,16 @@ export const findCaller = (
       api_key.id AS "keyId",
       account.id AS "accountId",
       api_key.mode,
-      account.fractional_counting AS "fractionalCounting"
+      account.fractional_counting AS "fractionalCounting",
+      stripe_subscription.status AS "suspendedBy"
     FROM api_key
     JOIN account ON account.id = api_key.account_id
+    LEFT JOIN stripe_subscription
+      ON stripe_subscription.account_id = account.id
+      AND stripe_subscription.subscription_id = account.stripe_subscription_id
+      AND account.subscription_policy = 'suspend'
+      AND api_key.mode = 'live'
+      AND stripe_subscription.status <> ALL(${sql.array([...ACTIVE_STATUSES], "text")})
     WHERE api_key.hash = ${sql.binary(hash)}
       AND api_key.revoked_at IS NULL
       AND account.type = ${accountType}

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
@@ -12,7 +12,7 @@ export type Subscription = {
 
 const periodRow = z.strictObject({ start: z.date(), end: z.date(), readAt: z.date() });
 
-/** Returns the subscription's billing period as Stripe last reported it, and when that was. */
+/** Returns the subscription's latest billing period as Stripe last reported it, and when that was. */
 export const findBillingPeriod = (
   db: CommonQueryMethods,
   { accountId, subscriptionId, meter }: Subscription,
@@ -21,25 +21,34 @@ export const findBillingPeriod = (
     SELECT starts_at AS start, ends_at AS "end", read_at AS "readAt"
     FROM billing_period
     WHERE account_id = ${accountId} AND meter = ${meter} AND subscription_id = ${subscriptionId}
+    ORDER BY starts_at DESC
+    LIMIT 1
   `);
 
-/** Stores the period for the account and meter. It replaces a stored one, even if that is of another subscription. */
+/**
+ * Stores a period. Earlier periods stay; one that a change of the billing day has cut short ends where the new one starts.
+ */
 export const saveBillingPeriod = async (
-  db: CommonQueryMethods,
+  transaction: DatabaseTransactionConnection,
   { accountId, subscriptionId, meter }: Subscription,
   { start, end }: Period,
   readAt: Date,
 ): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
+  const [startsAt, endsAt] = [start.toISOString(), end.toISOString()];
+  const own = sql.fragment`account_id = ${accountId} AND meter = ${meter} AND subscription_id = ${subscriptionId}`;
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM billing_period
+    WHERE ${own} AND starts_at > ${startsAt}
+  `);
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE billing_period
+    SET ends_at = ${startsAt}
+    WHERE ${own} AND starts_at < ${startsAt} AND ends_at > ${startsAt}
+  `);
+  await transaction.query(sql.typeAlias("void")`
     INSERT INTO billing_period (account_id, meter, subscription_id, starts_at, ends_at, read_at)
-    VALUES (
-      ${accountId}, ${meter}, ${subscriptionId}, ${start.toISOString()}, ${end.toISOString()}, ${readAt.toISOString()}
-    )
-    ON CONFLICT (account_id, meter) DO UPDATE
-    SET
-      subscription_id = excluded.subscription_id,
-      starts_at = excluded.starts_at,
-      ends_at = excluded.ends_at,
-      read_at = excluded.read_at
+    VALUES (${accountId}, ${meter}, ${subscriptionId}, ${startsAt}, ${endsAt}, ${readAt.toISOString()})
+    ON CONFLICT (account_id, meter, subscription_id, starts_at) DO UPDATE
+    SET ends_at = excluded.ends_at, read_at = excluded.read_at
   `);
 };

@@ -134,16 +134,19 @@ export const listMeterEventIdsOfEndedPeriods = (
     SELECT meter_event.id
     FROM meter_event
     JOIN account ON account.id = meter_event.account_id
-    JOIN billing_period
-      ON billing_period.account_id = account.id
-      AND billing_period.meter = meter_event.meter
-      AND billing_period.subscription_id = account.stripe_subscription_id
     WHERE meter_event.id = ANY(${sql.array([...meterEventIds], "int8")})
       AND meter_event.mode = 'live'
       AND meter_event.processor = 'stripe'
-      AND (
-        (ends_at <= ${before.toISOString()} AND to_timestamp(meter_event.second) < ends_at)
-        OR (starts_at <= ${before.toISOString()} AND to_timestamp(meter_event.second) < starts_at)
+      AND EXISTS (
+        SELECT
+        FROM billing_period
+        WHERE billing_period.account_id = account.id
+          AND billing_period.meter = meter_event.meter
+          AND billing_period.subscription_id = account.stripe_subscription_id
+          AND (
+            (ends_at <= ${before.toISOString()} AND to_timestamp(meter_event.second) < ends_at)
+            OR (starts_at <= ${before.toISOString()} AND to_timestamp(meter_event.second) < starts_at)
+          )
       )
     ORDER BY meter_event.id
   `);

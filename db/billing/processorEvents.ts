@@ -9,12 +9,14 @@ import { sql } from "../sql.ts";
  */
 export const insertProcessorEvent = async (
   db: CommonQueryMethods,
-  { id, type, createdAt }: ProcessorEvent,
+  { id, type, objectId, createdAt }: ProcessorEvent,
   receivedAt: Date,
 ): Promise<boolean> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`
-    INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at)
-    VALUES (${id}, ${type}, ${createdAt.toISOString()}, ${receivedAt.toISOString()}, ${receivedAt.toISOString()})
+    INSERT INTO processor_event (id, type, object_id, created_at, received_at, next_attempt_at)
+    VALUES (
+      ${id}, ${type}, ${objectId}, ${createdAt.toISOString()}, ${receivedAt.toISOString()}, ${receivedAt.toISOString()}
+    )
     ON CONFLICT (id) DO NOTHING
   `);
   return rowCount > 0;
@@ -36,7 +38,12 @@ export const listDueProcessorEvents = (
     LIMIT ${limit}
   `);
 
-const attemptRow = z.strictObject({ id: z.string(), type: z.string(), receivedAt: z.date() });
+const attemptRow = z.strictObject({
+  id: z.string(),
+  type: z.string(),
+  objectId: z.string().nullable(),
+  receivedAt: z.date(),
+});
 
 /** A pending event that an attempt has begun to process. */
 export type ProcessorEventAttempt = Readonly<z.output<typeof attemptRow>>;
@@ -54,7 +61,7 @@ export const beginProcessing = (
     UPDATE processor_event
     SET attempts = attempts + 1, next_attempt_at = ${nextAttemptAt.toISOString()}
     WHERE id = ${id} AND attempts = ${attempts} AND state = 'pending'
-    RETURNING id, type, received_at AS "receivedAt"
+    RETURNING id, type, object_id AS "objectId", received_at AS "receivedAt"
   `);
 
 /** Records why an attempt failed; the next one follows. */

@@ -1,5 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { ACTIVE_STATUSES } from "../../domain/accounts/accounts.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { processorColumn } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
@@ -13,6 +14,11 @@ const subscriptionRow = z.strictObject({
   verifiedAt: z.date().nullable(),
 });
 
+const watchedRow = subscriptionRow.extend({
+  /** Whether Stripe has reported since then that the subscription is not active, or has lost the items. */
+  hasEnded: z.boolean(),
+});
+
 /** Whether the processor has the donation items of an account in one mode. */
 export type DonationSubscription = Readonly<z.output<typeof subscriptionRow>>;
 
@@ -22,15 +28,26 @@ type Carrier = Pick<DonationSubscription, "processor" | "subscriptionId">;
 export const findDonationSubscription = (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
-): Promise<DonationSubscription | null> =>
-  db.maybeOne(sql.type(subscriptionRow)`
+): Promise<Readonly<z.output<typeof watchedRow>> | null> =>
+  db.maybeOne(sql.type(watchedRow)`
     SELECT
-      processor,
-      subscription_id AS "subscriptionId",
-      active_since AS "activeSince",
-      verified_at AS "verifiedAt"
-    FROM donation_subscription
-    WHERE account_id = ${accountId} AND mode = ${mode}
+      subscription.processor,
+      subscription.subscription_id AS "subscriptionId",
+      subscription.active_since AS "activeSince",
+      subscription.verified_at AS "verifiedAt",
+      EXISTS (
+        SELECT
+        FROM stripe_subscription AS reported
+        WHERE reported.account_id = subscription.account_id
+          AND reported.subscription_id = subscription.subscription_id
+          AND reported.read_at >= subscription.verified_at
+          AND (
+            reported.status <> ALL(${sql.array([...ACTIVE_STATUSES], "text")})
+            OR reported.has_donation_items IS false
+          )
+      ) AS "hasEnded"
+    FROM donation_subscription AS subscription
+    WHERE subscription.account_id = ${accountId} AND subscription.mode = ${mode}
   `);
 
 /**

@@ -11,8 +11,14 @@ CREATE TABLE account (
   -- The charity provider that searches and donations use.
   charity_provider text NOT NULL DEFAULT 'catalogue'
     CONSTRAINT account_charity_provider CHECK (charity_provider IN ('catalogue', 'everyorg', 'change', 'pledge')),
+  -- What follows if the Stripe subscription is not active.
+  subscription_policy text NOT NULL DEFAULT 'alert'
+    CONSTRAINT account_subscription_policy CHECK (subscription_policy IN ('alert', 'suspend', 'keep')),
   created_at timestamptz NOT NULL
 );
+
+-- Webhooks name the subscription.
+CREATE INDEX account_stripe_subscription ON account (stripe_subscription_id) WHERE stripe_subscription_id IS NOT NULL;
 
 -- A Stripe customer belongs to one account: reconciliation compares the usage of the two, and one sender reports it.
 CREATE UNIQUE INDEX account_stripe_customer ON account (stripe_customer_id) WHERE stripe_customer_id IS NOT NULL;

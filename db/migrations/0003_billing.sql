@@ -112,7 +112,7 @@ CREATE TABLE ledger_usage (
 
 CREATE INDEX ledger_usage_time ON ledger_usage (account_id, meter, second);
 
--- The billing period that Stripe last returned for an account's meter.
+-- The billing periods that Stripe has returned for an account's meter. The latest is the current one.
 CREATE TABLE billing_period (
   account_id uuid NOT NULL REFERENCES account,
   meter text NOT NULL,
@@ -121,7 +121,20 @@ CREATE TABLE billing_period (
   starts_at timestamptz NOT NULL,
   ends_at timestamptz NOT NULL CONSTRAINT billing_period_span CHECK (starts_at < ends_at),
   read_at timestamptz NOT NULL,
-  PRIMARY KEY (account_id, meter)
+  PRIMARY KEY (account_id, meter, subscription_id, starts_at)
+);
+
+-- What Stripe last returned of an account's subscription. It counts only while the account has that subscription.
+CREATE TABLE stripe_subscription (
+  account_id uuid PRIMARY KEY REFERENCES account,
+  subscription_id text NOT NULL,
+  -- Stripe's own word, or 'missing' if Stripe does not know the subscription.
+  status text NOT NULL,
+  -- The meters that it has a price for.
+  metered_kinds text[] NOT NULL,
+  -- Null if the prices of donations are not configured.
+  has_donation_items boolean,
+  read_at timestamptz NOT NULL
 );
 
 -- What webhooks of the processor have announced. The endpoint only stores them; a worker processes them. Only ids and
@@ -129,6 +142,8 @@ CREATE TABLE billing_period (
 CREATE TABLE processor_event (
   id text PRIMARY KEY,
   type text NOT NULL,
+  -- What it is about, such as a subscription or a customer.
+  object_id text,
   created_at timestamptz NOT NULL,
   received_at timestamptz NOT NULL,
   attempts integer NOT NULL DEFAULT 0,

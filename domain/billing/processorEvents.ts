@@ -5,6 +5,8 @@ export type ProcessorEvent = {
   /** The processor's id of the event; a repeated webhook has the same. */
   readonly id: string;
   readonly type: string;
+  /** What it is about, such as a subscription or a customer. */
+  readonly objectId: string | null;
   /** When it happened at the processor. */
   readonly createdAt: Date;
 };
@@ -15,9 +17,16 @@ const REFUSAL_REPORT_TYPES = [
   "v1.billing.meter.no_meter_found",
 ] as const;
 
+const isRefusalReport = (type: string): boolean =>
+  REFUSAL_REPORT_TYPES.some((report) => report === type);
+
+/** Returns whether an event may have changed a subscription; its object is the subscription or the customer. */
+export const isSubscriptionChange = (type: string): boolean =>
+  type.startsWith("customer.subscription.") || type === "customer.deleted";
+
 /** Returns whether events of a type change anything here; others are not stored. */
 export const isProcessed = (type: string): boolean =>
-  REFUSAL_REPORT_TYPES.some((processed) => processed === type);
+  isRefusalReport(type) || isSubscriptionChange(type);
 
 /** Events of one error code that the processor refused after it had accepted them. */
 type Refusal = {

@@ -2,6 +2,7 @@ import type { Kind } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import type { AttemptOutcome } from "../../domain/billing/decideNextStep.ts";
 import type { RefusalReport } from "../../domain/billing/processorEvents.ts";
+import type { SubscriptionState } from "../../domain/billing/subscriptions.ts";
 import type { ProcessorName } from "../../domain/billing/usage.ts";
 
 /** The account that usage belongs to, and its ids at the processor. */
@@ -65,6 +66,11 @@ export type BillingProcessor = {
     meter: Kind,
     signal: AbortSignal,
   ) => Promise<Period | null>;
+  /** Returns the state of a subscription, whatever it is. */
+  readonly readSubscription: (
+    subscriptionId: string,
+    signal: AbortSignal,
+  ) => Promise<SubscriptionState>;
   /**
    * Returns what a report of usage that was refused after it had been accepted says. Throws a
    * ProcessorEventUnreadableError if a repeated call would fail too, and any other error if it may succeed.

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
 import type { Account, NewAccount } from "../../db/accounts/accounts.ts";
-import { insertAccount } from "../../db/accounts/accounts.ts";
+import { insertAccount, updateAccount } from "../../db/accounts/accounts.ts";
 import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { issueKey } from "./issueKey.ts";
@@ -9,7 +9,8 @@ import { issueKey } from "./issueKey.ts";
 export type NewOrganization = Pick<
   Account,
   "name" | "fractionalCounting" | "billingDay" | "stripeCustomerId" | "stripeSubscriptionId"
->;
+> &
+  Partial<Pick<Account, "subscriptionPolicy">>;
 
 export type CreatedOrganization = {
   readonly id: string;
@@ -27,14 +28,18 @@ export const createOrganization = (
   organization: NewOrganization,
 ): Promise<CreatedOrganization> =>
   db.transaction(async (transaction) => {
-    requireCustomerOfSubscription(organization);
+    const { subscriptionPolicy, ...settings } = organization;
+    requireCustomerOfSubscription(settings);
     const account: NewAccount = {
-      ...organization,
+      ...settings,
       id: newId(),
       type: "organization",
       createdAt: clock.now(),
     };
     await insertAccount(transaction, account);
+    if (subscriptionPolicy !== undefined) {
+      await updateAccount(transaction, account.id, { subscriptionPolicy });
+    }
     const live = await issueKey({ db: transaction, clock }, account, "live");
     const test = await issueKey({ db: transaction, clock }, account, "test");
     return { id: account.id, name: account.name, apiKeyProd: live.key, apiKeyTest: test.key };

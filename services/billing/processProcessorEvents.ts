@@ -6,12 +6,18 @@ import {
   recordProcessingError,
   settleProcessorEvent,
 } from "../../db/billing/processorEvents.ts";
-import { isGivenUp, processingDelayMs } from "../../domain/billing/processorEvents.ts";
+import { listAccountsOfStripeObject } from "../../db/billing/stripeSubscriptions.ts";
+import {
+  isGivenUp,
+  isSubscriptionChange,
+  processingDelayMs,
+} from "../../domain/billing/processorEvents.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { ProcessorEventUnreadableError } from "../../providers/billing/processor.ts";
 import { applyRefusalReport } from "./applyRefusalReport.ts";
 import type { LateRefusal } from "./applyRefusalReport.ts";
+import { refreshSubscription } from "./refreshSubscription.ts";
 
 const PAGE = 100;
 const CALL_TIMEOUT_MS = 20_000;
@@ -34,14 +40,21 @@ export type ProcessorEventDependencies = {
 
 const apply = async (
   deps: ProcessorEventDependencies,
-  { id }: ProcessorEventAttempt,
+  { id, type, objectId }: ProcessorEventAttempt,
   signal: AbortSignal,
 ): Promise<void> => {
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]);
+  if (isSubscriptionChange(type)) {
+    // The event is only the reason to read the current state, so the order of events does not matter.
+    for (const accountId of await listAccountsOfStripeObject(deps.db, objectId ?? "")) {
+      await refreshSubscription(deps, accountId, limit);
+    }
+    return;
+  }
   const stripe = deps.billing.findProcessor("stripe", "live");
   if (!stripe) {
     throw new Error("Stripe is not configured.");
   }
-  const limit = AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]);
   await applyRefusalReport(deps, id, await stripe.readRefusalReport(id, limit));
 };
 

@@ -59,6 +59,6 @@ export const resolveBillingCycle = async (
   if (!period || !isWithin(period, clock.now())) {
     throw new Error(`Stripe returned no current billing period for account ${accountId}.`);
   }
-  await saveBillingPeriod(db, subscription, period, now);
+  await db.transaction((transaction) => saveBillingPeriod(transaction, subscription, period, now));
   return { processor, cycle: period };
 };

@@ -17,7 +17,7 @@ const readSubscribedSince = async (
   const isCurrent =
     subscription?.processor === processor &&
     (processor === "ledger" || subscription.subscriptionId === account.stripeSubscriptionId);
-  return isCurrent ? subscription.activeSince : null;
+  return isCurrent && !subscription.hasEnded ? subscription.activeSince : null;
 };
 
 /** @throws DomainError donations_not_subscribed */

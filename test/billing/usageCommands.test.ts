@@ -150,7 +150,11 @@ test.serial(
     const scene = await setUpUsage(t);
     const { db } = t.context;
     const now = new Date();
-    await insertProcessorEvent(db, { id: "evt_report", type: "report", createdAt: now }, now);
+    await insertProcessorEvent(
+      db,
+      { id: "evt_report", type: "report", objectId: null, createdAt: now },
+      now,
+    );
     await insertUsageRefusal(
       db,
       "evt_report",

@@ -8,6 +8,7 @@ import {
 import { systemClock } from "../../domain/clock.ts";
 import { OutageError } from "../../domain/errors.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
+import { refreshSubscription } from "../../services/billing/refreshSubscription.ts";
 import { requireDonationSubscription } from "../../services/charities/requireDonationSubscription.ts";
 import { subscribeToDonations } from "../../services/charities/subscribeToDonations.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
@@ -33,6 +34,8 @@ type Scene = {
   readonly metered: string;
   readonly subscribe: (mode?: "live" | "test") => Promise<ApiResponse>;
   readonly donate: () => Promise<ApiResponse>;
+  /** Reads the subscription at Stripe, as a worker does after a webhook. */
+  readonly refresh: () => Promise<void>;
   /** Returns the prices that were added to the subscription. */
   readonly added: () => Promise<readonly string[]>;
   /** Returns how many updates of the subscription Stripe received. */
@@ -106,6 +109,12 @@ const stage = async (
         key: organization.apiKeyProd,
         body: { amount_cents: 100, ein: "530196605" },
       }),
+    refresh: () =>
+      refreshSubscription(
+        { db, clock: systemClock, billing },
+        organization.id,
+        AbortSignal.timeout(10_000),
+      ),
     added: async () => (await items()).filter((price) => !before.includes(price)),
     updates: () =>
       control
@@ -227,6 +236,26 @@ test("after a change of its Stripe subscription an organization must subscribe a
   await updateAccount(t.context.db, accountId, { stripeSubscriptionId: other });
   t.is((await donate()).status, 400);
   t.is((await subscribe()).status, 200);
+  t.is((await donate()).status, 200);
+});
+
+test("live donations stop when the subscription is not active or its items are gone, until it subscribes again", async (t) => {
+  const { subscribe, donate, double, accountId, subscriptionId, flat, refresh } = await stage(t);
+  await subscribe();
+  const stops = async (): Promise<void> => {
+    await refresh();
+    const { status, body } = await donate();
+    t.is(status, 400);
+    t.deepEqual(body, { error: "donation subscription not active" });
+  };
+  double.control.changeSubscription({ subscriptionId, status: "past_due" });
+  await stops();
+  double.control.changeSubscription({ subscriptionId, status: "active" });
+  await refresh();
+  t.is((await donate()).status, 200);
+  double.control.changeSubscription({ subscriptionId, removePrices: [flat] });
+  await stops();
+  t.is((await subscribe()).status, 200, accountId);
   t.is((await donate()).status, 200);
 });
 

@@ -7,7 +7,7 @@ import { createErrorReports } from "./rules/errorReports.ts";
 import type { ReportOptions } from "./rules/errorReports.ts";
 import { createMeter } from "./rules/meters.ts";
 import type { Observations, RecordedCall } from "./observations.ts";
-import type { AcceptedEvent, Meter, Settings, State } from "./rules/state.ts";
+import type { AcceptedEvent, Meter, Settings, State, StoredSubscription } from "./rules/state.ts";
 import {
   createCustomer,
   createPrice,
@@ -44,6 +44,16 @@ export type Control = {
     billingCycleAnchor?: number;
     interval?: "month" | "year";
   }) => { customerId: string; subscriptionId: string };
+  /** Changes a subscription as its owner or Stripe does: its status, or the prices that it has. */
+  readonly changeSubscription: (change: {
+    subscriptionId: string;
+    status?: StoredSubscription["status"];
+    removePrices?: readonly string[];
+  }) => void;
+  /** Deletes a customer and cancels its subscriptions. */
+  readonly deleteCustomer: (customer: { customerId: string }) => void;
+  /** Sends a snapshot webhook about a subscription or a customer, and returns the status of the response. */
+  readonly announce: (event: { type: string; objectId: string }) => Promise<number>;
   readonly declinePayments: (of: { customerId: string }) => void;
   /** Rejects an accepted event asynchronously: it is not billed, and the next report names it. */
   readonly rejectAccepted: (event: { identifier: string; code?: string }) => void;
@@ -129,6 +139,33 @@ export const createControl = (
       });
       return { customerId, subscriptionId };
     },
+    changeSubscription: ({ subscriptionId, status, removePrices = [] }) => {
+      const subscription = getSubscription(state, subscriptionId);
+      subscription.status = status ?? subscription.status;
+      for (const { id, price, ...item } of state.items.values()) {
+        if (item.subscriptionId === subscriptionId && removePrices.includes(price.id)) {
+          state.items.delete(id);
+        }
+      }
+    },
+    deleteCustomer: ({ customerId }) => {
+      state.customers.delete(customerId);
+      for (const subscription of state.subscriptions.values()) {
+        if (subscription.customerId === customerId) {
+          subscription.status = "canceled";
+          subscription.canceledAt = state.clock.now();
+        }
+      }
+    },
+    announce: ({ type, objectId }) =>
+      send({
+        id: state.nextId("evt"),
+        object: "event",
+        type,
+        created: state.clock.now(),
+        livemode: false,
+        data: { object: { id: objectId } },
+      }),
     declinePayments: ({ customerId }) => {
       state.declining.add(customerId);
     },

@@ -199,6 +199,7 @@ test.serial("a sender that makes no progress however often it is woken is restar
       observeSend: () => undefined,
       observeRefusal: () => undefined,
       observeFailedEvent: () => undefined,
+      observeUnreadSubscription: () => undefined,
       observeDrift: () => undefined,
     }),
   );

@@ -97,6 +97,7 @@ test.serial("only a stream that drifts in every poll is reported", async (t) => 
       observeSend: () => undefined,
       observeRefusal: () => undefined,
       observeFailedEvent: () => undefined,
+      observeUnreadSubscription: () => undefined,
       observeDrift: (streams) => reported.push(streams.map(({ accountName }) => accountName)),
     }),
   );
@@ -136,6 +137,7 @@ test.serial(
         observeDrift: () => undefined,
         observeRefusal: () => undefined,
         observeFailedEvent: () => undefined,
+        observeUnreadSubscription: () => undefined,
       }),
       reconcileUsage: () => Promise.reject(ApplicationFailure.nonRetryable("out of memory")),
     });

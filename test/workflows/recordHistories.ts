@@ -23,6 +23,7 @@ import { processorEvents } from "../../workflows/processorEvents.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { BACKGROUND_QUEUE } from "../../workflows/taskQueues.ts";
+import { subscriptionSweep } from "../../workflows/subscriptionSweep.ts";
 import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
 
 /*
@@ -222,6 +223,17 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     run: async (client) => {
       const handle = await client.workflow.start(processorEvents, {
         ...options("processor-events-recorded"),
+        args: [],
+      });
+      await handle.result();
+      return handle;
+    },
+  },
+  "subscription-sweep": {
+    activities: { sweepSubscriptions: inOrder(() => ({ read: 3, failed: 0 })) },
+    run: async (client) => {
+      const handle = await client.workflow.start(subscriptionSweep, {
+        ...options("subscription-sweep-recorded"),
         args: [],
       });
       await handle.result();

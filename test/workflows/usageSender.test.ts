@@ -16,6 +16,7 @@ test("a sender without progress continues as new, however often it is woken, and
       observeSend: () => undefined,
       observeRefusal: () => undefined,
       observeFailedEvent: () => undefined,
+      observeUnreadSubscription: () => undefined,
       observeDrift: () => undefined,
     }),
   );
@@ -56,6 +57,7 @@ test("each event's delay counts its own failures, so a stream whose calls often 
       observeSend: () => undefined,
       observeRefusal: () => undefined,
       observeFailedEvent: () => undefined,
+      observeUnreadSubscription: () => undefined,
       observeDrift: () => undefined,
     }),
   );

@@ -4,6 +4,7 @@ import type { CopyPool } from "../../../db/copyPool.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { requireNotSuspended } from "../../../domain/accounts/accounts.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { findFractionalCountProblem } from "../../../domain/registrations/registrationFields.ts";
 import type { Owner, RegistrationFilter } from "../../../domain/registrations/registrations.ts";
@@ -14,7 +15,7 @@ import type { RegistrationWriter } from "../../../services/registrations/createR
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { isBlankId } from "../isBlankId.ts";
-import { KEY_ERROR, QUEUE_ERROR } from "../errorResponses.ts";
+import { KEY_ERROR, QUEUE_ERROR, SUSPENDED_ERROR } from "../errorResponses.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { listFilter } from "./listFilter.ts";
 import { EXAMPLES } from "./examples.ts";
@@ -54,12 +55,14 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
           example: "count: must be an integer from 1 to 9007199254740991",
         },
         KEY_ERROR,
+        SUSPENDED_ERROR,
         QUEUE_ERROR,
       ],
     },
     schemas: { body: SCHEMAS[kind].registerBody, response: SCHEMAS[kind].registerResponse },
     examples: EXAMPLES[kind].register,
     handle: async ({ ctx, caller, body }) => {
+      requireNotSuspended(caller);
       const problem = findFractionalCountProblem(body.fractional_count, caller);
       if (problem !== null) {
         throw new DomainError("request_invalid", problem);

@@ -1,3 +1,4 @@
+import type { SubscriptionPolicy } from "../../../domain/accounts/accounts.ts";
 import { createOrganization } from "../../../services/accounts/createOrganization.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
@@ -11,6 +12,7 @@ export type CreateOptions = {
   readonly billingDay: number;
   readonly stripeCustomer?: string;
   readonly stripeSubscription?: string;
+  readonly subscriptionPolicy: SubscriptionPolicy;
   readonly json?: true;
 };
 
@@ -28,6 +30,7 @@ export const createOrg = async (context: Context, options: CreateOptions): Promi
       billingDay: options.billingDay,
       stripeCustomerId: stripeCustomer,
       stripeSubscriptionId: stripeSubscription,
+      subscriptionPolicy: options.subscriptionPolicy,
     },
   );
   const created = { id, name, api_key_prod: apiKeyProd, api_key_test: apiKeyTest };

@@ -9,6 +9,7 @@ import {
   parserOf,
   parseStripeCustomer,
   parseStripeSubscription,
+  parseSubscriptionPolicy,
   parseSwitch,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
@@ -35,6 +36,9 @@ const BILLING_DAY = "day of the month on which the built-in ledger's billing cyc
 const STRIPE_CUSTOMER = "Stripe customer that is billed for live usage";
 const STRIPE_SUBSCRIPTION = "Stripe subscription whose period is the billing cycle";
 
+const SUBSCRIPTION_POLICY =
+  "what follows if the subscription is not active: alert, suspend (reject registrations) or keep";
+
 export const addOrgCommands = (program: Command, context: Context): void => {
   const org = program
     .command("org")
@@ -47,6 +51,7 @@ export const addOrgCommands = (program: Command, context: Context): void => {
     .option("--billing-day <day>", BILLING_DAY, parseBillingDay, 1)
     .option("--stripe-customer <id>", `${STRIPE_CUSTOMER}, cus_…`, parseStripeCustomer)
     .option("--stripe-subscription <id>", `${STRIPE_SUBSCRIPTION}, sub_…`, parseStripeSubscription)
+    .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy, "alert")
     .option("--json", "JSON output")
     .action((options: CreateOptions) => createOrg(context, options));
   org
@@ -74,6 +79,7 @@ export const addOrgCommands = (program: Command, context: Context): void => {
       `charity provider: ${CHARITY_PROVIDERS.join(", ")}`,
       parseCharityProvider,
     )
+    .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy)
     .option("--json", "JSON output")
     .action((id: string, options: UpdateOptions) => updateOrg(context, id, options));
 };

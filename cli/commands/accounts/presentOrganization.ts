@@ -11,6 +11,7 @@ export const presentOrganization = (account: Account) => ({
   stripe_customer_id: account.stripeCustomerId,
   stripe_subscription_id: account.stripeSubscriptionId,
   charity_provider: account.charityProvider,
+  subscription_policy: account.subscriptionPolicy,
   created_at: account.createdAt,
 });
 
@@ -23,6 +24,7 @@ export const printOrganization = ({ io }: Context, account: Account): void => {
     "stripe customer": account.stripeCustomerId,
     "stripe subscription": account.stripeSubscriptionId,
     "charity provider": account.charityProvider,
+    "subscription policy": account.subscriptionPolicy,
     created: account.createdAt,
   });
 };

@@ -1,5 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
+import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscriptions.ts";
+import type { WatchedSubscription } from "../../../db/billing/stripeSubscriptions.ts";
 import { readTotals } from "../../../db/registrations/totals.ts";
 import { KINDS, MODES } from "../../../domain/accounts/accounts.ts";
 import { monthOf } from "../../../domain/registrations/registrations.ts";
@@ -16,6 +18,13 @@ import {
 import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
+
+const presentSubscription = (subscription: WatchedSubscription) => ({
+  status: subscription.status,
+  priced_meters: subscription.meteredKinds,
+  has_donation_items: subscription.hasDonationItems,
+  read_at: subscription.readAt,
+});
 
 /** Reads an account's totals of each mode and kind. */
 const readAllTotals = (
@@ -39,14 +48,16 @@ export const showOrg = async (
   const now = clock.now();
   const account = await getOrganization(db, id);
   const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
-  const [owned, donations, keys] = await Promise.all([
+  const [owned, donations, keys, [subscription]] = await Promise.all([
     readAllTotals(db, id, now),
     readDonationSummaries(db, clock, id),
     listApiKeys(db, id),
+    listWatchedSubscriptions(db, id),
   ]);
   if (json) {
     printJson(io, {
       ...presentOrganization(account),
+      subscription: subscription ? presentSubscription(subscription) : null,
       dashboard_url: dashboardUrl,
       totals: owned.map(({ owner: { mode, kind }, totals: { all, month } }) => ({
         mode,
@@ -61,6 +72,16 @@ export const showOrg = async (
   }
   printOrganization(context, account);
   io.stdout.write("\n");
+  if (subscription) {
+    const { status, meteredKinds, hasDonationItems, readAt } = subscription;
+    printRecord(io, {
+      subscription: status,
+      "priced meters": meteredKinds.join(", "),
+      "donation items": hasDonationItems,
+      read: readAt,
+    });
+    io.stdout.write("\n");
+  }
   printTable(
     io,
     ["mode", "kind", "all time", monthOf(now)],

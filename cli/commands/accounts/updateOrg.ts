@@ -1,4 +1,5 @@
 import type { AccountChanges } from "../../../db/accounts/accounts.ts";
+import type { SubscriptionPolicy } from "../../../domain/accounts/accounts.ts";
 import type { CharityProviderName } from "../../../domain/charities/charities.ts";
 import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
 import { NONE } from "../../arguments.ts";
@@ -17,6 +18,7 @@ export type UpdateOptions = {
   readonly stripeCustomer?: string;
   readonly stripeSubscription?: string;
   readonly charityProvider?: CharityProviderName;
+  readonly subscriptionPolicy?: SubscriptionPolicy;
   readonly json?: true;
 };
 
@@ -32,6 +34,7 @@ export const updateOrg = async (
     stripeCustomer,
     stripeSubscription,
     charityProvider,
+    subscriptionPolicy,
     json,
   } = options;
   const changes: AccountChanges = {
@@ -43,6 +46,7 @@ export const updateOrg = async (
       ? {}
       : { stripeSubscriptionId: nullIfNone(stripeSubscription) }),
     ...(charityProvider === undefined ? {} : { charityProvider }),
+    ...(subscriptionPolicy === undefined ? {} : { subscriptionPolicy }),
   };
   if (Object.keys(changes).length === 0) {
     throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");

@@ -9,6 +9,7 @@ import { checkApi } from "./checkApi.ts";
 import { checkDatabase } from "./checkDatabase.ts";
 import { checkDeployment } from "./checkDeployment.ts";
 import { checkStripe } from "./checkStripe.ts";
+import { checkWatchedSubscriptions } from "./checkWatchedSubscriptions.ts";
 import { checkTemporal } from "./checkTemporal.ts";
 
 /** The release that the service is tested with. */
@@ -54,6 +55,7 @@ const diagnose = async (context: Context, { json }: { readonly json?: true }): P
             checkTemporal(context),
             checkDeployment(context),
             checkStripe(context),
+            checkWatchedSubscriptions(context),
             checkApi(context),
           ])
         ).flat()

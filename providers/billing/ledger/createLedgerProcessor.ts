@@ -30,6 +30,7 @@ export const createLedgerProcessor = ({
   usageLagMs: 0,
   sumUsage: ({ accountId }, meter, span) => sumLedgerUsage(db, { accountId, mode, meter }, span),
   findCurrentPeriod: () => Promise.resolve(null),
+  readSubscription: () => Promise.reject(new Error("The built-in ledger has no subscriptions.")),
   readRefusalReport: (eventId) =>
     Promise.reject(new Error(`The built-in ledger has no event ${eventId}.`)),
   provisionDonations: () => Promise.resolve(),

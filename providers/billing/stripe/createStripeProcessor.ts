@@ -13,10 +13,10 @@ import type { StripeClientOptions } from "./createStripeClient.ts";
 import { CUSTOMER_KEY, METERS, VALUE_KEY, findOrCreateMeters } from "./meters.ts";
 import type { FoundMeter } from "./meters.ts";
 import { provisionDonations } from "./provisionDonations.ts";
-import type { DonationPrices } from "./provisionDonations.ts";
+import type { DonationPrices } from "./donationPrices.ts";
 import { outcomeOfError, outcomeOfFailedCheck } from "./attemptOutcome.ts";
 import { readRefusalReport } from "./readRefusalReport.ts";
-import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
+import { readSubscriptionPeriod, readSubscriptionState } from "./subscriptionPeriod.ts";
 import { readStripeAccount } from "./readStripeAccount.ts";
 import type { StripeAccount } from "../../../domain/billing/deployment.ts";
 import { sumUsage } from "./sumUsage.ts";
@@ -170,6 +170,15 @@ export const createStripeProcessor = (
         const meterId = await findMeterId(meter);
         return readSubscriptionPeriod(stripe, subscriptionId, meterId);
       }),
+    readSubscription: (subscriptionId, signal) =>
+      boundTo(signal, async () =>
+        readSubscriptionState(
+          stripe,
+          subscriptionId,
+          { tree: await findMeterId("tree"), bottle: await findMeterId("bottle") },
+          donationPrices,
+        ),
+      ),
     readRefusalReport: (eventId, signal) =>
       boundTo(signal, () => readRefusalReport(stripe, eventId)),
     provisionDonations: (customer, attempt, signal) =>

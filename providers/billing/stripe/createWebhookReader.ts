@@ -24,6 +24,16 @@ const announcedEvent = z.object({
   ]),
 });
 
+/** Snapshot events contain their object, thin events name it. */
+const announcedObject = z.union([
+  z
+    .object({ data: z.object({ object: z.object({ id: z.string().max(255) }) }) })
+    .transform(({ data }) => data.object.id),
+  z
+    .object({ related_object: z.object({ id: z.string().max(255) }) })
+    .transform(({ related_object: { id } }) => id),
+]);
+
 const envelope = z.object({ object: z.enum(["event", "v2.core.event"]) });
 
 const parseBody = (body: string): z.output<typeof envelope> => {
@@ -67,8 +77,10 @@ export const createWebhookReader = (secrets: readonly string[]): ReadWebhook => 
     let problem = "there is no signature";
     for (const secret of secrets) {
       try {
-        const event = announcedEvent.parse(await verify(parsed, secret, webhook));
-        return { id: event.id, type: event.type, createdAt: new Date(event.created) };
+        const verified = await verify(parsed, secret, webhook);
+        const event = announcedEvent.parse(verified);
+        const objectId = announcedObject.safeParse(verified).data ?? null;
+        return { id: event.id, type: event.type, objectId, createdAt: new Date(event.created) };
       } catch (error) {
         if (error instanceof z.ZodError) {
           throw new DomainError("request_invalid", "the body is not an event of Stripe", {

@@ -1,8 +1,6 @@
 import type { Stripe } from "stripe";
+import type { DonationPrices } from "./donationPrices.ts";
 import { NOT_BILLED } from "./subscriptionPeriod.ts";
-
-/** Stripe's ids of the prices of donations: a flat monthly one and a metered one. */
-export type DonationPrices = { readonly flat: string; readonly metered: string };
 
 type NewItem = Stripe.SubscriptionUpdateParams.Item;
 

@@ -1,5 +1,9 @@
-import type { Stripe } from "stripe";
+import { Stripe } from "stripe";
+import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Period } from "../../../domain/billing/billingCycle.ts";
+import { MISSING } from "../../../domain/billing/subscriptions.ts";
+import type { SubscriptionState } from "../../../domain/billing/subscriptions.ts";
+import type { DonationPrices } from "./donationPrices.ts";
 
 /** States in which a subscription bills nothing. */
 export const NOT_BILLED = new Set(["canceled", "incomplete", "incomplete_expired"]);
@@ -30,37 +34,42 @@ const oneIntervalBefore = (
   return target.getTime() / 1000;
 };
 
+type ReadSubscription = {
+  readonly subscription: Stripe.Subscription;
+  /** All items; the subscription object contains only its first ten. */
+  readonly items: readonly Stripe.SubscriptionItem[];
+};
+
+const retrieveSubscription = async (
+  stripe: Stripe,
+  subscriptionId: string,
+): Promise<ReadSubscription> => ({
+  subscription: await stripe.subscriptions.retrieve(subscriptionId),
+  items: await stripe.subscriptionItems
+    .list({ subscription: subscriptionId, limit: 100 })
+    .autoPagingToArray({ limit: 10_000 }),
+});
+
 /**
- * Returns the current billing period of the item that is priced on the meter.
+ * Returns the current period of the items that are priced on the meter; null if there is none.
  *
  * At Stripe, the period of an item that was added later starts when it was added. Usage reported before that belongs to
  * the same invoice, so the period returned starts one interval before its end, but not before the subscription.
- * @throws Error if the subscription has ended, has no such item, or has several with different periods
+ * @throws Error if there are several such items with different periods
  */
-export const readSubscriptionPeriod = async (
-  stripe: Stripe,
-  subscriptionId: string,
+const periodOfMeter = (
+  { subscription, items }: ReadSubscription,
   meterId: string,
-): Promise<Period> => {
-  const subscription = await stripe.subscriptions.retrieve(subscriptionId);
-  if (NOT_BILLED.has(subscription.status)) {
-    throw new Error(`Stripe's subscription ${subscriptionId} is ${subscription.status}.`);
-  }
-  // The subscription object contains only its first ten items.
-  const items = await stripe.subscriptionItems
-    .list({ subscription: subscriptionId, limit: 100 })
-    .autoPagingToArray({ limit: 10_000 });
+): Period | null => {
   const metered = items.filter(({ price }) => price.recurring?.meter === meterId);
   const [item] = metered;
   if (!item?.price.recurring) {
-    throw new Error(
-      `Stripe's subscription ${subscriptionId} has no item priced on the meter ${meterId}.`,
-    );
+    return null;
   }
   const end = item.current_period_end;
   if (metered.some(({ current_period_end: other }) => other !== end)) {
     throw new Error(
-      `Stripe's subscription ${subscriptionId} has items of different periods on the meter ${meterId}.`,
+      `Stripe's subscription ${subscription.id} has items of different periods on the meter ${meterId}.`,
     );
   }
   const anchorDay =
@@ -72,4 +81,62 @@ export const readSubscriptionPeriod = async (
     Math.max(regularStart ?? item.current_period_start, subscription.start_date),
   );
   return { start: new Date(start * 1000), end: new Date(end * 1000) };
+};
+
+/**
+ * Returns the current billing period of the subscription for the meter.
+ * @throws Error if the subscription has ended, has no price on the meter, or has several with different periods
+ */
+export const readSubscriptionPeriod = async (
+  stripe: Stripe,
+  subscriptionId: string,
+  meterId: string,
+): Promise<Period> => {
+  const read = await retrieveSubscription(stripe, subscriptionId);
+  const { status } = read.subscription;
+  if (NOT_BILLED.has(status)) {
+    throw new Error(`Stripe's subscription ${subscriptionId} is ${status}.`);
+  }
+  const period = periodOfMeter(read, meterId);
+  if (period === null) {
+    throw new Error(
+      `Stripe's subscription ${subscriptionId} has no item priced on the meter ${meterId}.`,
+    );
+  }
+  return period;
+};
+
+const isMissing = (error: unknown): boolean =>
+  error instanceof Stripe.errors.StripeInvalidRequestError && error.code === "resource_missing";
+
+/** Returns the state of a subscription, whatever it is. */
+export const readSubscriptionState = async (
+  stripe: Stripe,
+  subscriptionId: string,
+  meterIds: Readonly<Record<Kind, string>>,
+  donationPrices: DonationPrices | null,
+): Promise<SubscriptionState> => {
+  const read = await retrieveSubscription(stripe, subscriptionId).catch((error: unknown) => {
+    if (isMissing(error)) {
+      return null;
+    }
+    throw error;
+  });
+  if (read === null) {
+    return {
+      status: MISSING,
+      periods: { tree: null, bottle: null },
+      hasDonationItems: donationPrices && false,
+    };
+  }
+  const prices = new Set(read.items.map(({ price }) => price.id));
+  return {
+    status: read.subscription.status,
+    periods: {
+      tree: periodOfMeter(read, meterIds.tree),
+      bottle: periodOfMeter(read, meterIds.bottle),
+    },
+    hasDonationItems:
+      donationPrices && prices.has(donationPrices.flat) && prices.has(donationPrices.metered),
+  };
 };

@@ -67,7 +67,7 @@ export type StoredSubscription = {
   readonly created: number;
   /** Every period of every item ends a whole number of intervals after this unix second. */
   readonly anchor: number;
-  status: "active" | "canceled";
+  status: Stripe.Subscription.Status;
   canceledAt: number | null;
   metadata: Stripe.Metadata;
 };

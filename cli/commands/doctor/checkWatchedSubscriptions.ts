@@ -1,0 +1,29 @@
+import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscriptions.ts";
+import { listSubscriptionProblems } from "../../../domain/billing/subscriptions.ts";
+import type { Context } from "../../context.ts";
+import { check, ok, skipped, wrong } from "./check.ts";
+import type { Finding } from "./check.ts";
+
+const SHOWN = 10;
+
+/** Reports the subscriptions that were not active, or lacked a price, when a webhook or the nightly sweep last read them. */
+export const checkWatchedSubscriptions = ({ connections }: Context): Promise<Finding> =>
+  check("subscriptions as last read", async () => {
+    const watched = await listWatchedSubscriptions(await connections.database(), null);
+    if (watched.length === 0) {
+      return skipped("no subscription has been read yet");
+    }
+    const problems = watched
+      .filter(({ policy }) => policy !== "keep")
+      .flatMap((subscription) =>
+        listSubscriptionProblems(subscription).map(
+          (problem) => `${subscription.accountName}: its subscription ${problem}.`,
+        ),
+      );
+    const hidden = problems.length - SHOWN;
+    return problems.length === 0
+      ? ok(`${watched.length} read, and none needs attention`)
+      : wrong(
+          [...problems.slice(0, SHOWN), ...(hidden > 0 ? [`And ${hidden} more.`] : [])].join(" "),
+        );
+  });

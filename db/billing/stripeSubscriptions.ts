@@ -1,0 +1,124 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { SUBSCRIPTION_POLICIES } from "../../domain/accounts/accounts.ts";
+import { KINDS } from "../../domain/accounts/accounts.ts";
+import type { SubscriptionState } from "../../domain/billing/subscriptions.ts";
+import { kindColumn, safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+/** Stores what Stripe returned of an account's subscription; it replaces an earlier state. */
+export const saveSubscriptionState = async (
+  db: CommonQueryMethods,
+  { accountId, subscriptionId }: { readonly accountId: string; readonly subscriptionId: string },
+  { status, periods, hasDonationItems }: SubscriptionState,
+  readAt: Date,
+): Promise<void> => {
+  const meteredKinds = KINDS.filter((kind) => periods[kind] !== null);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO stripe_subscription (account_id, subscription_id, status, metered_kinds, has_donation_items, read_at)
+    VALUES (
+      ${accountId}, ${subscriptionId}, ${status}, ${sql.array(meteredKinds, "text")}, ${hasDonationItems},
+      ${readAt.toISOString()}
+    )
+    ON CONFLICT (account_id) DO UPDATE
+    SET
+      subscription_id = excluded.subscription_id,
+      status = excluded.status,
+      metered_kinds = excluded.metered_kinds,
+      has_donation_items = excluded.has_donation_items,
+      read_at = excluded.read_at
+  `);
+};
+
+const watchedRow = z.strictObject({
+  accountId: z.uuid(),
+  accountName: z.string(),
+  policy: z.enum(SUBSCRIPTION_POLICIES),
+  status: z.string(),
+  meteredKinds: z.array(kindColumn),
+  hasDonationItems: z.boolean().nullable(),
+  readAt: z.date(),
+});
+
+/** An organization's subscription as Stripe last returned it. */
+export type WatchedSubscription = Readonly<z.output<typeof watchedRow>>;
+
+/** Lists the current subscriptions of all organizations (null) or of one, as far as they have been read. */
+export const listWatchedSubscriptions = (
+  db: CommonQueryMethods,
+  accountId: string | null,
+): Promise<readonly WatchedSubscription[]> =>
+  db.any(sql.type(watchedRow)`
+    SELECT
+      account.id AS "accountId",
+      account.name AS "accountName",
+      account.subscription_policy AS policy,
+      stripe_subscription.status,
+      stripe_subscription.metered_kinds AS "meteredKinds",
+      stripe_subscription.has_donation_items AS "hasDonationItems",
+      stripe_subscription.read_at AS "readAt"
+    FROM stripe_subscription
+    JOIN account
+      ON account.id = stripe_subscription.account_id
+      AND account.stripe_subscription_id = stripe_subscription.subscription_id
+    WHERE ${accountId}::uuid IS NULL OR account.id = ${accountId}
+    ORDER BY account.created_at, account.id
+  `);
+
+const countRow = z.strictObject({
+  status: z.string(),
+  policy: z.enum(SUBSCRIPTION_POLICIES),
+  subscriptions: safeInteger,
+});
+
+/** Counts the subscriptions by status and policy. */
+export const countSubscriptionsByStatus = (
+  db: CommonQueryMethods,
+): Promise<readonly Readonly<z.output<typeof countRow>>[]> =>
+  db.any(sql.type(countRow)`
+    SELECT stripe_subscription.status, account.subscription_policy AS policy, count(*) AS subscriptions
+    FROM stripe_subscription
+    JOIN account
+      ON account.id = stripe_subscription.account_id
+      AND account.stripe_subscription_id = stripe_subscription.subscription_id
+    GROUP BY 1, 2
+  `);
+
+const idRow = z.strictObject({ id: z.uuid() });
+
+/** Lists the next accounts whose subscription has not been read since a time, in the order of their ids. */
+export const listSubscriptionsToRead = (
+  db: CommonQueryMethods,
+  {
+    readBefore,
+    after,
+    limit,
+  }: { readonly readBefore: Date; readonly after: string | null; readonly limit: number },
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(idRow)`
+    SELECT account.id
+    FROM account
+    LEFT JOIN stripe_subscription
+      ON stripe_subscription.account_id = account.id
+      AND stripe_subscription.subscription_id = account.stripe_subscription_id
+    WHERE account.stripe_subscription_id IS NOT NULL
+      AND (${after}::uuid IS NULL OR account.id > ${after})
+      AND (stripe_subscription.read_at IS NULL OR stripe_subscription.read_at < ${readBefore.toISOString()})
+    ORDER BY account.id
+    LIMIT ${limit}
+  `);
+
+/** Lists the accounts that have a subscription or a customer of Stripe. */
+export const listAccountsOfStripeObject = (
+  db: CommonQueryMethods,
+  objectId: string,
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(idRow)`
+    SELECT id
+    FROM account
+    WHERE stripe_subscription_id = ${objectId}
+    UNION
+    SELECT id
+    FROM account
+    WHERE stripe_customer_id = ${objectId}
+  `);
