@@ -40,7 +40,7 @@ const sendBeforeLoss = async (
 };
 
 const driftOf = async ({ deps, stream }: BillingSetup): Promise<number | null | undefined> => {
-  const { streams } = await reconcileUsage(deps, stream, AbortSignal.timeout(20_000));
+  const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
   return streams[0]?.drift;
 };
 

@@ -156,7 +156,7 @@ test("neither waived usage nor its refunds are sent, and they are no drift", asy
   const report = await reconcileUsage(
     deps,
     { accountId: setup.stream.accountId },
-    AbortSignal.timeout(20_000),
+    new AbortController().signal,
   );
   t.deepEqual(report.streams, []);
   await t.throwsAsync(waiveUsage(deps, failed, "again"), { message: /is waived/u });
@@ -191,7 +191,7 @@ test("a customer for which nothing was accepted is not compared", async (t) => {
   await drain();
   pass(LAG_SECONDS);
 
-  const { streams } = await reconcileUsage(deps, stream, AbortSignal.timeout(20_000));
+  const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
 
   t.deepEqual(
     streams.map((report) => [report.customerId, report.drift]),
