@@ -46,6 +46,9 @@ export const parseSearchText = parserOf(
   "1 to 500 characters",
 );
 
+/** Leaves room for the prefix of operators' keys. */
+export const parseRefundKey = parserOf(text(200).min(1), "1 to 200 characters");
+
 export const parseCount = parserOf(
   wholeNumber(1, Number.MAX_SAFE_INTEGER),
   `a whole number from 1 to ${Number.MAX_SAFE_INTEGER}`,

@@ -10,6 +10,7 @@ import { addFindCommand } from "./commands/lookup/findCommand.ts";
 import { addKeyCommands } from "./commands/accounts/keyCommands.ts";
 import { addMigrateCommand } from "./commands/migrateCommand.ts";
 import { addOrgCommands } from "./commands/accounts/orgCommands.ts";
+import { addRefundCommands } from "./commands/refunds/refundCommands.ts";
 import { addStatementCommand } from "./commands/billing/statementCommand.ts";
 import { addStoreCommands } from "./commands/stores/storeCommands.ts";
 import { addTryCommands } from "./commands/tryCommands.ts";
@@ -71,6 +72,7 @@ export const buildProgram = (context: Context): Command => {
   program.commandsGroup("Records:");
   addFindCommand(program, context);
   addStatementCommand(program, context);
+  addRefundCommands(program, context);
   addUsageCommands(program, context);
   addCharityCommands(program, context);
   addDonationCommands(program, context);

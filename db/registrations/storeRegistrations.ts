@@ -55,7 +55,16 @@ export const insertStoreRegistrations = async (
 };
 
 const recordConditions = (owner: Owner, filter: ImpactFilter) =>
-  sql.join([ownedBy(owner), ...customerConditions("registration", filter)], sql.fragment` AND `);
+  sql.join(
+    [
+      ownedBy(owner),
+      ...(filter.registrationId === undefined
+        ? []
+        : [sql.fragment`registration.id = ${filter.registrationId}`]),
+      ...customerConditions("registration", filter),
+    ],
+    sql.fragment` AND `,
+  );
 
 const recordRow = z.strictObject({
   ...coreRow,

@@ -67,13 +67,20 @@ const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void => {
   }
 };
 
-const advise = (io: Io, { status, failedEventIds }: RegistrationUsage): void => {
+const advise = (
+  io: Io,
+  registration: AccountRegistration,
+  { status, failedEventIds }: RegistrationUsage,
+): void => {
   if (status === "imported") {
     say(io, "It has no usage: it was imported, so it is not billed and cannot be refunded.");
     return;
   }
   if (status === "prepaid") {
     say(io, "It has no usage: it was paid from the store's balance.");
+  }
+  if (registration.refundedCount < registration.count) {
+    say(io, `To refund it, run: impact refund registration ${registration.id} --reason TEXT`);
   }
   for (const eventId of failedEventIds) {
     say(io, `Event ${eventId} failed. Fix the cause, then run: impact usage retry ${eventId}`);
@@ -125,5 +132,5 @@ export const showUsage = async (
     printFacts(io, facts);
   }
   printEvents(io, events);
-  advise(io, usage);
+  advise(io, registration, usage);
 };

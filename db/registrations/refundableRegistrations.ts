@@ -1,0 +1,71 @@
+import type { CommonQueryMethods, ListSqlToken } from "slonik";
+import { z } from "zod";
+import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
+import { KINDS } from "../../domain/accounts/accounts.ts";
+import { safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+/** Selects an account's registrations of all kinds; null stands for any. `from` is inclusive, `until` exclusive. */
+export type RefundFilter = AccountMode & {
+  readonly attribution: string | null;
+  readonly from: Date | null;
+  readonly until: Date | null;
+};
+
+const conditions = ({ accountId, mode, attribution, from, until }: RefundFilter): ListSqlToken =>
+  sql.join(
+    [
+      sql.fragment`registration.account_id = ${accountId} AND registration.mode = ${mode}`,
+      sql.fragment`registration.kind = ANY(${sql.array([...KINDS], "text")})`,
+      sql.fragment`registration.refunded_count < registration.count`,
+      ...(attribution === null
+        ? []
+        : [
+            sql.fragment`registration.attribution = ${attribution} AND registration.attribution <> ''`,
+          ]),
+      ...(from === null ? [] : [sql.fragment`registration.created_at >= ${from.toISOString()}`]),
+      ...(until === null ? [] : [sql.fragment`registration.created_at < ${until.toISOString()}`]),
+    ],
+    sql.fragment` AND `,
+  );
+
+const sizeRow = z.strictObject({ registrations: safeInteger, units: safeInteger });
+
+/** Returns how many registrations match and have units left, and those units. */
+export const sumRefundable = (
+  db: CommonQueryMethods,
+  filter: RefundFilter,
+): Promise<Readonly<z.output<typeof sizeRow>>> =>
+  db.one(sql.type(sizeRow)`
+    SELECT
+      count(*) AS registrations,
+      coalesce(sum(registration.count - registration.refunded_count), 0)::bigint AS units
+    FROM registration
+    WHERE ${conditions(filter)}
+  `);
+
+const refundableRow = z.strictObject({ id: z.uuid(), position: z.string() });
+
+/** A registration with units left. `position` is its time in the precision of the database. */
+export type RefundableRecord = Readonly<z.output<typeof refundableRow>>;
+
+/** Lists a page of the matching registrations of a kind that have units left, oldest first. */
+export const listRefundable = (
+  db: CommonQueryMethods,
+  filter: RefundFilter,
+  kind: Kind,
+  { after, limit }: { readonly after: RefundableRecord | null; readonly limit: number },
+): Promise<readonly RefundableRecord[]> =>
+  db.any(sql.type(refundableRow)`
+    SELECT registration.id, registration.created_at::text AS position
+    FROM registration
+    WHERE ${conditions(filter)}
+      AND registration.kind = ${kind}
+      ${
+        after === null
+          ? sql.fragment``
+          : sql.fragment`AND (registration.created_at, registration.id) > (${after.position}::timestamptz, ${after.id}::uuid)`
+      }
+    ORDER BY registration.created_at, registration.id
+    LIMIT ${limit}
+  `);

@@ -1,0 +1,119 @@
+import { createHash } from "node:crypto";
+import type { DatabasePool } from "slonik";
+import type { AccountRegistration } from "../../db/registrations/registrations.ts";
+import { findRegistration, lockRegistration } from "../../db/registrations/registrations.ts";
+import { ACCEPTED_AGE_MS } from "../../domain/billing/usage.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { decideRefund } from "../../domain/registrations/decideRefund.ts";
+import type { Billing } from "../../providers/billing/createBilling.ts";
+import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
+import { refundRegistration } from "../registrations/refundRegistration.ts";
+import { reverseStoreRegistrations } from "../stores/reverseStoreRegistrations.ts";
+
+export type RefundDependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+export type OperatorRefund = {
+  readonly id: string;
+  /** Null refunds all units that remain. */
+  readonly count: number | null;
+  readonly reason: string;
+  /** Null for a refund that is not repeated. */
+  readonly idempotencyKey: string | null;
+  readonly isDryRun: boolean;
+};
+
+export type AnyRefund = {
+  readonly registration: AccountRegistration;
+  readonly refundedCount: number;
+  readonly replayed: boolean;
+};
+
+const fullyRefunded = ({ kind }: AccountRegistration): DomainError =>
+  new DomainError("request_invalid", `${kind} registration is already fully refunded`);
+
+/** Returns the units that a refund would take, without refunding. */
+const checkRefund = async (
+  deps: RefundDependencies,
+  registration: AccountRegistration,
+  count: number | null,
+): Promise<number> => {
+  const { accountId, mode, kind, id } = registration;
+  const { cycle, processor } = await resolveBillingCycle(deps, accountId, mode, kind);
+  return deps.db.transaction(async (transaction) => {
+    const found = await lockRegistration(transaction, { accountId, mode, kind }, id);
+    return decideRefund({ ...registration, hasUsage: found?.hasUsage === true }, count, {
+      cycle,
+      acceptedAgeMs: ACCEPTED_AGE_MS[processor],
+      now: deps.clock.now(),
+    });
+  });
+};
+
+/** Reverses units of a store's registration, whose price returns to the balance. */
+const refundStoreRegistration = async (
+  { db, clock }: RefundDependencies,
+  registration: AccountRegistration,
+  { count, reason, idempotencyKey, isDryRun }: OperatorRefund,
+): Promise<AnyRefund> => {
+  const { accountId, mode, kind, id } = registration;
+  const remaining = registration.count - registration.refundedCount;
+  // A replay may find nothing left; then any quantity finds its stored response first.
+  const quantity = count ?? Math.max(remaining, 1);
+  if (idempotencyKey === null && remaining === 0) {
+    throw fullyRefunded(registration);
+  }
+  if (idempotencyKey === null && quantity > remaining) {
+    throw new DomainError("request_invalid", `count: only ${remaining} can still be refunded`);
+  }
+  if (isDryRun) {
+    return { registration, refundedCount: quantity, replayed: false };
+  }
+  const { responseBody, replayed } = await reverseStoreRegistrations(
+    // One write at a time: the balance's own lock is enough.
+    { db, clock, writeQueue: (_accountId, work) => work() },
+    {
+      accountId,
+      mode,
+      operation: "refund",
+      idempotency:
+        idempotencyKey === null
+          ? null
+          : {
+              key: `impact-refund/${idempotencyKey}`,
+              requestHash: createHash("sha256").update(id).digest("hex"),
+            },
+      responseBody: String(quantity),
+    },
+    { kind, quantity, filter: { registrationId: id }, reason },
+  );
+  return { registration, refundedCount: Number(responseBody), replayed };
+};
+
+/**
+ * Refunds units of any account's registration for an operator: an organization's usage is taken back, a store gets the
+ * price back.
+ * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
+ */
+export const refundAnyRegistration = async (
+  deps: RefundDependencies,
+  refund: OperatorRefund,
+): Promise<AnyRefund> => {
+  const registration = await findRegistration(deps.db, refund.id);
+  if (!registration) {
+    throw new DomainError("record_not_found", `there is no registration ${refund.id}`);
+  }
+  if (registration.accountType === "store") {
+    return refundStoreRegistration(deps, registration, refund);
+  }
+  if (refund.isDryRun) {
+    const refundedCount = await checkRefund(deps, registration, refund.count);
+    return { registration, refundedCount, replayed: false };
+  }
+  const { refundedCount, replayed } = await refundRegistration(deps, registration, refund);
+  return { registration, refundedCount, replayed };
+};

@@ -1,0 +1,60 @@
+import type {
+  RefundableRecord,
+  RefundFilter,
+} from "../../db/registrations/refundableRegistrations.ts";
+import { listRefundable } from "../../db/registrations/refundableRegistrations.ts";
+import { KINDS } from "../../domain/accounts/accounts.ts";
+import { DomainError } from "../../domain/errors.ts";
+import type { RefundDependencies } from "./refundAnyRegistration.ts";
+import { refundAnyRegistration } from "./refundAnyRegistration.ts";
+
+export type MatchingRefund = {
+  readonly id: string;
+  /** 0 if it could not be refunded; `error` has the reason. */
+  readonly refundedCount: number;
+  readonly error: string | null;
+};
+
+const PAGE_ROWS = 500;
+
+async function* readRefundable(
+  { db }: RefundDependencies,
+  filter: RefundFilter,
+): AsyncGenerator<RefundableRecord, void, void> {
+  for (const kind of KINDS) {
+    let page: readonly RefundableRecord[] = [];
+    do {
+      const after = page.at(-1) ?? null;
+      page = await listRefundable(db, filter, kind, { after, limit: PAGE_ROWS });
+      yield* page;
+    } while (page.length === PAGE_ROWS);
+  }
+}
+
+/**
+ * Refunds what remains of every matching registration, one after the other and each with a key of its own, so that an
+ * interrupted run can be repeated. One that cannot be refunded does not stop the others.
+ */
+export async function* refundMatching(
+  deps: RefundDependencies,
+  filter: RefundFilter,
+  { reason, isDryRun }: { readonly reason: string; readonly isDryRun: boolean },
+): AsyncGenerator<MatchingRefund, void, void> {
+  for await (const { id } of readRefundable(deps, filter)) {
+    try {
+      const { refundedCount } = await refundAnyRegistration(deps, {
+        id,
+        count: null,
+        reason,
+        idempotencyKey: isDryRun ? null : `remainder/${id}`,
+        isDryRun,
+      });
+      yield { id, refundedCount, error: null };
+    } catch (error) {
+      if (!(error instanceof DomainError)) {
+        throw error;
+      }
+      yield { id, refundedCount: 0, error: error.message };
+    }
+  }
+}
