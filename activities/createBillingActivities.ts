@@ -12,7 +12,7 @@ import {
 import type { SendResult } from "../domain/billing/decideNextStep.ts";
 import { sweepSubscriptions } from "../services/billing/sweepSubscriptions.ts";
 import type { SubscriptionSweep } from "../services/billing/sweepSubscriptions.ts";
-import { isRefundSettled } from "../services/registrations/isRefundSettled.ts";
+import { checkRefund } from "../services/registrations/checkRefund.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 export type BillingActivityDependencies = ProcessorEventDependencies & {
@@ -50,9 +50,21 @@ export const createBillingActivities = (deps: BillingActivityDependencies) => ({
     return { moreIsReady: result.kind === "more" };
   },
 
-  /** Fails, so that Temporal retries, until all refunds of the registration are settled. */
+  /**
+   * Fails, so that Temporal retries, until all refunds of the registration are settled. Fails for good if the usage of one
+   * has failed: only an operator can settle that, and then the dispatcher starts the workflow again.
+   */
   confirmRefund: async (registrationId: string): Promise<void> => {
-    if (!(await isRefundSettled(deps, registrationId))) {
+    const state = await checkRefund(deps, registrationId);
+    if (state === "failed") {
+      throw ApplicationFailure.create({
+        message: `the refunded usage has failed; see: impact usage show ${registrationId}`,
+        type: "refund_failed",
+        nonRetryable: true,
+        category: ApplicationFailureCategory.BENIGN,
+      });
+    }
+    if (state === "pending") {
       throw ApplicationFailure.create({
         message: "the refunded usage is not settled yet",
         type: "refund_unsettled",

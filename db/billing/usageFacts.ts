@@ -239,21 +239,41 @@ export const listWaitingStreams = async (
   }));
 };
 
-/** Returns whether all usage that the registration's refunds take back has been sent or never will be. */
-export const areRefundsSettled = (
+const refundProgressRow = z.strictObject({ pending: z.boolean(), failed: z.boolean() });
+
+/**
+ * Returns how far the usage is that a registration's refunds take back: whether some of it is still to be sent, and whether
+ * some of it is in a failed event. If neither, it has been sent or never will be.
+ */
+export const findRefundProgress = (
   db: CommonQueryMethods,
   registrationId: string,
-): Promise<boolean> =>
-  db.oneFirst(sql.type(z.strictObject({ settled: z.boolean() }))`
-    SELECT NOT EXISTS (
-      SELECT
-      FROM usage_fact
-      LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
-      WHERE usage_fact.registration_id = ${registrationId}
-        AND usage_fact.refund_id IS NOT NULL
-        AND coalesce(meter_event.state, 'unsealed') NOT IN ('delivered', 'void', 'held', 'waived')
-    ) AS settled
+): Promise<Readonly<z.output<typeof refundProgressRow>>> =>
+  db.one(sql.type(refundProgressRow)`
+    SELECT
+      coalesce(
+        bool_or(meter_event.state IS NULL OR meter_event.state IN (${UNFINISHED}, 'superseded')), false
+      ) AS pending,
+      coalesce(bool_or(meter_event.state IN (${FAILED})), false) AS failed
+    FROM usage_fact
+    LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
+    WHERE usage_fact.registration_id = ${registrationId}
+      AND usage_fact.refund_id IS NOT NULL
   `);
+
+/** Lets the dispatcher start the workflows of the refunds in a meter event again. */
+export const redispatchRefunds = async (
+  transaction: DatabaseTransactionConnection,
+  meterEventId: bigint,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE refund
+    SET dispatched_at = NULL
+    FROM usage_fact
+    WHERE usage_fact.refund_id = refund.id
+      AND usage_fact.meter_event_id = ${meterEventId}
+  `);
+};
 
 const unsealedUsageRow = z.strictObject({
   ...streamColumns,

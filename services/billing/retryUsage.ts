@@ -2,7 +2,11 @@ import type { DatabasePool } from "slonik";
 import { sumOtherEvents } from "../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
 import { findMeterEvent, lockStream, moveSettledEvent } from "../../db/billing/meterEvents.ts";
-import { releaseFacts, releaseHeldRefunds } from "../../db/billing/usageFacts.ts";
+import {
+  redispatchRefunds,
+  releaseFacts,
+  releaseHeldRefunds,
+} from "../../db/billing/usageFacts.ts";
 import { decideRetry, decideRetryAfterCheck } from "../../domain/billing/decideRetry.ts";
 import type { AssumedOutcome, Retried } from "../../domain/billing/decideRetry.ts";
 import { minuteOf } from "../../domain/billing/usage.ts";
@@ -85,6 +89,7 @@ export const retryUsage = async (
       note: acceptedQuantity === null ? null : `the processor had ${acceptedQuantity} units of it`,
       settledAt: clock.now(),
     });
+    await redispatchRefunds(transaction, meterEventId);
     await releaseHeldRefunds(transaction, meterEventId);
     if (state === "delivered" && acceptedQuantity === null) {
       return "delivered";

@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { findMeterEvent, lockStream, moveSettledEvent } from "../../db/billing/meterEvents.ts";
+import { redispatchRefunds } from "../../db/billing/usageFacts.ts";
 import { isFailed } from "../../domain/billing/meterEvents.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -34,4 +35,5 @@ export const waiveUsage = (
       note: `waived: ${reason}`,
       settledAt: clock.now(),
     });
+    await redispatchRefunds(transaction, meterEventId);
   });

@@ -1,7 +1,7 @@
 import { DomainError } from "../../domain/errors.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
-import { areRefundsSettled } from "../../db/billing/usageFacts.ts";
+import { checkRefund } from "../../services/registrations/checkRefund.ts";
 import type { Fault } from "../stripeDouble/faults.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { readAccountSums } from "../support/accountSums.ts";
@@ -14,14 +14,14 @@ test("usage that is refunded before it is sent is never sent", async (t) => {
   const { register, refund, drain, sends, events, billed, deps } = await setUpBilling(t);
   const id = await register(8);
   await refund(id);
-  t.false(await areRefundsSettled(deps.db, id));
+  t.is(await checkRefund(deps, id), "pending");
 
   await drain();
 
   t.is(sends(), 0);
   t.deepEqual(await events(), [{ state: "void", quantity: 0 }]);
   t.deepEqual(billed(), {});
-  t.true(await areRefundsSettled(deps.db, id));
+  t.is(await checkRefund(deps, id), "settled");
 });
 
 test("a refund of reported usage is billed at the registration's second", async (t) => {
@@ -190,7 +190,7 @@ test("the refund of usage that Stripe refused is held, and both are sent on a re
   await register(1);
   await drain();
   t.deepEqual(Object.values(billed()), [1]);
-  t.true(await areRefundsSettled(deps.db, id));
+  t.is(await checkRefund(deps, id), "settled");
 
   t.deepEqual(await retryFailed(), ["waiting"]);
   await drain();

@@ -1,7 +1,7 @@
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
 import { beginAttempt, findMeterEvent } from "../../db/billing/meterEvents.ts";
-import { areRefundsSettled } from "../../db/billing/usageFacts.ts";
+import { checkRefund } from "../../services/registrations/checkRefund.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { reconcileUsage } from "../../services/billing/reconcileUsage.ts";
 import { retryUsage } from "../../services/billing/retryUsage.ts";
@@ -147,7 +147,7 @@ test("neither waived usage nor its refunds are sent, and they are no drift", asy
     { state: "held", quantity: -4 },
   ]);
   t.deepEqual(billed(), {});
-  t.true(await areRefundsSettled(deps.db, id));
+  t.is(await checkRefund(deps, id), "settled");
   t.regex(
     (await findMeterEvent(deps.db, failed))?.lastError ?? "",
     /^waived: invoiced by hand; before: No such customer: 'cus_gone'/u,

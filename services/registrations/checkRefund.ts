@@ -1,0 +1,17 @@
+import type { CommonQueryMethods } from "slonik";
+import { findRefundProgress } from "../../db/billing/usageFacts.ts";
+
+/** `failed`: an operator must retry or waive its usage. */
+export type RefundState = "pending" | "settled" | "failed";
+
+/** Returns how far the refunds of a registration are with the processor, all of them together. */
+export const checkRefund = async (
+  { db }: { readonly db: CommonQueryMethods },
+  registrationId: string,
+): Promise<RefundState> => {
+  const { pending, failed } = await findRefundProgress(db, registrationId);
+  if (pending) {
+    return "pending";
+  }
+  return failed ? "failed" : "settled";
+};
