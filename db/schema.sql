@@ -151,11 +151,23 @@ CREATE TABLE deployment (
   stripe_livemode boolean,
   processor_recorded_at timestamp with time zone,
   processor_recorded_by text,
+  system_identifier text,
+  timeline text,
+  database_oid bigint,
+  table_oid bigint,
+  held_at timestamp with time zone,
+  hold_reason text,
+  held_by text,
+  released_at timestamp with time zone,
+  released_by text,
+  released_hold text,
   CONSTRAINT deployment_only UNIQUE (is_only),
   CONSTRAINT deployment_pkey PRIMARY KEY (id),
   CONSTRAINT deployment_account CHECK ((NOT processor IS DISTINCT FROM 'stripe'::text) = (stripe_account_id IS NOT NULL AND stripe_livemode IS NOT NULL)),
+  CONSTRAINT deployment_hold CHECK (num_nulls(held_at, hold_reason, held_by) = ANY (ARRAY[0, 3])),
   CONSTRAINT deployment_is_only_check CHECK (is_only),
-  CONSTRAINT deployment_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text]))
+  CONSTRAINT deployment_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
+  CONSTRAINT deployment_server CHECK (num_nulls(system_identifier, timeline, database_oid, table_oid) = ANY (ARRAY[0, 4]))
 ) WITH ();
 
 CREATE TABLE donation (

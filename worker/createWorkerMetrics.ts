@@ -5,6 +5,8 @@ import { countFailedProcessorEvents } from "../db/billing/processorEvents.ts";
 import { readReconciliationStatus } from "../db/billing/reconciliations.ts";
 import { countSubscriptionsByStatus } from "../db/billing/stripeSubscriptions.ts";
 import { countFailedMeterEvents } from "../db/billing/meterEventReports.ts";
+import { readDeployment } from "../db/billing/deployment.ts";
+import { findHold } from "../domain/billing/deployment.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { LateRefusal } from "../services/billing/applyRefusalReport.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
@@ -64,6 +66,16 @@ export const createWorkerMetrics = ({
         waitingStreams.set(waiting.length);
         const nowSeconds = clock.now().getTime() / 1000;
         this.set(Math.max(0, ...waiting.map(({ second }) => nowSeconds - second)));
+      },
+    }),
+  );
+  registry.registerMetric(
+    new Gauge({
+      name: "impact_usage_held",
+      help: "1 while usage is held, so that nothing is sealed or sent; otherwise 0.",
+      registers: [],
+      async collect() {
+        this.set(findHold(await readDeployment(db)) ? 1 : 0);
       },
     }),
   );

@@ -27,6 +27,7 @@ import { ensureSchedules } from "./ensureSchedules.ts";
 import { installTemporalRuntime } from "./installTemporalRuntime.ts";
 import { prepareProcessor } from "./prepareProcessor.ts";
 import { runDispatcher } from "./runDispatcher.ts";
+import { watchHold } from "./watchHold.ts";
 import { bundleWorkflows, runWorker } from "./runWorker.ts";
 
 /** The Temporal workers take up to 20 s to finish their tasks, before the database is closed. */
@@ -37,9 +38,10 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   const clock = systemClock;
   const temporal = openTemporalClient();
   const metrics = createWorkerMetrics({ db, clock });
-  const billing = createBilling({ db, stripe: readStripeOptions(config) });
-  const { readMetrics } = await installTemporalRuntime(logger);
   const shutdown = new AbortController();
+  const billing = createBilling({ db, stripe: readStripeOptions(config) });
+  const guard = await watchHold({ db, clock, logger }, shutdown.signal);
+  const { readMetrics } = await installTemporalRuntime(logger);
   const workflowBundle = bundleWorkflows();
   const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
   // Clients wait for donations, so their worker starts before anything that waits for other services.
@@ -131,7 +133,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     ]),
     stop: async () => {
       shutdown.abort();
-      await Promise.all([workers, dispatcher, schedules, server?.close(1000)]);
+      await Promise.all([workers, dispatcher, schedules, guard.ended, server?.close(1000)]);
       await db.end();
     },
   };

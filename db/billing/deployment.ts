@@ -13,18 +13,50 @@ const deploymentRow = z
     stripeLivemode: z.boolean().nullable(),
     processorRecordedAt: z.date().nullable(),
     processorRecordedBy: z.string().nullable(),
+    systemIdentifier: z.string().nullable(),
+    timeline: z.string().nullable(),
+    isServerChanged: z.boolean(),
+    releasedAt: z.date().nullable(),
+    releasedBy: z.string().nullable(),
+    releasedHold: z.string().nullable(),
+    heldAt: z.date().nullable(),
+    holdReason: z.string().nullable(),
+    heldBy: z.string().nullable(),
   })
-  .transform(({ processor, stripeAccountId, stripeLivemode, ...row }) => ({
-    ...row,
-    processor: ((): LiveProcessor | null => {
-      if (stripeAccountId !== null && stripeLivemode !== null) {
-        return { name: "stripe", account: { id: stripeAccountId, isLive: stripeLivemode } };
-      }
-      return processor === null ? null : { name: "ledger" };
-    })(),
-  }));
+  .transform(
+    ({ processor, stripeAccountId, stripeLivemode, heldAt, holdReason, heldBy, ...row }) => ({
+      ...row,
+      hold:
+        heldAt !== null && holdReason !== null && heldBy !== null
+          ? { at: heldAt, reason: holdReason, by: heldBy }
+          : null,
+      processor: ((): LiveProcessor | null => {
+        if (stripeAccountId !== null && stripeLivemode !== null) {
+          return { name: "stripe", account: { id: stripeAccountId, isLive: stripeLivemode } };
+        }
+        return processor === null ? null : { name: "ledger" };
+      })(),
+    }),
+  );
 
 export type Deployment = Readonly<z.output<typeof deploymentRow>>;
+
+/**
+ * The server, history and database of this connection, in the order of the columns of `deployment`. PUBLIC may call all
+ * of these functions. The timeline is the first part of a WAL file's name: that of pg_control_checkpoint() lags behind a
+ * promotion. A copy within a server has another database, and a restored dump has another table.
+ */
+const server = sql.fragment`(
+  (SELECT system_identifier::text FROM pg_control_system()),
+  left(pg_walfile_name(pg_current_wal_insert_lsn()), 8),
+  (SELECT oid::bigint FROM pg_database WHERE datname = current_database()),
+  'deployment'::regclass::oid::bigint
+)`;
+
+/** Whether the row was recorded on another server, history or database. */
+const isServerChanged = sql.fragment`(
+  system_identifier IS NOT NULL AND (system_identifier, timeline, database_oid, table_oid) IS DISTINCT FROM ${server}
+)`;
 
 const columns = sql.fragment`
   id,
@@ -33,7 +65,21 @@ const columns = sql.fragment`
   stripe_account_id AS "stripeAccountId",
   stripe_livemode AS "stripeLivemode",
   processor_recorded_at AS "processorRecordedAt",
-  processor_recorded_by AS "processorRecordedBy"
+  processor_recorded_by AS "processorRecordedBy",
+  system_identifier AS "systemIdentifier",
+  timeline,
+  ${isServerChanged} AS "isServerChanged",
+  released_at AS "releasedAt",
+  released_by AS "releasedBy",
+  released_hold AS "releasedHold",
+  held_at AS "heldAt",
+  hold_reason AS "holdReason",
+  held_by AS "heldBy"
+`;
+
+/** The condition that usage may be sealed and sent. */
+export const isUsageFlowing = sql.fragment`
+  EXISTS (SELECT FROM deployment WHERE held_at IS NULL AND NOT ${isServerChanged})
 `;
 
 export const readDeployment = (db: CommonQueryMethods): Promise<Deployment> =>
@@ -65,5 +111,44 @@ export const recordProcessor = async (
       stripe_livemode = ${account?.isLive ?? null},
       processor_recorded_at = now(),
       processor_recorded_by = ${by}
+  `);
+};
+
+/** Records the server of this connection as the deployment's. */
+export const recordServer = async (transaction: DatabaseTransactionConnection): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE deployment
+    SET (system_identifier, timeline, database_oid, table_oid) = ${server}
+  `);
+};
+
+export const recordHold = async (
+  transaction: DatabaseTransactionConnection,
+  hold: { readonly at: Date; readonly reason: string; readonly by: string },
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE deployment
+    SET held_at = ${hold.at.toISOString()}, hold_reason = ${hold.reason}, held_by = ${hold.by}
+  `);
+};
+
+/** Ends the hold, and keeps a note of it. */
+export const recordRelease = async (
+  transaction: DatabaseTransactionConnection,
+  {
+    at,
+    by,
+    hold,
+  }: { readonly at: Date; readonly by: string; readonly hold: { readonly reason: string } },
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE deployment
+    SET
+      held_at = NULL,
+      hold_reason = NULL,
+      held_by = NULL,
+      released_at = ${at.toISOString()},
+      released_by = ${by},
+      released_hold = ${hold.reason}
   `);
 };

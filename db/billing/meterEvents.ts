@@ -5,6 +5,7 @@ import { FAILED_STATES, UNFINISHED_STATES } from "../../domain/billing/meterEven
 import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
 import { meterEventIdentifierStem } from "../../domain/billing/usage.ts";
 import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "../columns.ts";
+import { isUsageFlowing } from "./deployment.ts";
 import { isLeaseFree } from "../leases.ts";
 import type { Lease } from "../leases.ts";
 import { nothing, sql } from "../sql.ts";
@@ -167,7 +168,7 @@ export const insertMeterEvent = (
 
 /**
  * Records an attempt before it is made, and leases the meter event to it.
- * @returns null if another attempt holds the lease, or the event is settled
+ * @returns null if another attempt holds the lease, the event is settled, or usage is held
  */
 export const beginAttempt = (
   db: CommonQueryMethods,
@@ -186,6 +187,7 @@ export const beginAttempt = (
     WHERE id = ${id}
       AND state IN (${UNFINISHED})
       AND ${isLeaseFree(sql.fragment`leased_until`, lease)}
+      AND ${isUsageFlowing}
     RETURNING ${meterEventColumns}
   `);
 
@@ -222,7 +224,7 @@ export const recordDelay = async (
 
 /**
  * Extends an attempt's lease.
- * @returns false if another attempt has begun; this one must then not call the processor
+ * @returns false if another attempt has begun, or usage is held; this one must then not call the processor
  */
 export const renewLease = async (
   db: CommonQueryMethods,
@@ -232,7 +234,7 @@ export const renewLease = async (
   const { rowCount } = await db.query(sql.typeAlias("void")`
     UPDATE meter_event
     SET leased_until = ${leasedUntil.toISOString()}
-    WHERE ${isCurrent(attempt)}
+    WHERE ${isCurrent(attempt)} AND ${isUsageFlowing}
   `);
   return rowCount > 0;
 };
@@ -318,4 +320,35 @@ export const listLiveLedgerEvents = (
       AND processor = 'ledger'
       AND state IN ('delivered', ${UNFINISHED})
     ORDER BY second, sequence
+  `);
+
+/** Returns when the last lease of an attempt ends, or null if no call can be in progress. */
+export const findLastLease = (db: CommonQueryMethods): Promise<Date | null> =>
+  db.oneFirst(sql.type(z.strictObject({ leasedUntil: z.date().nullable() }))`
+    SELECT max(leased_until) AS "leasedUntil"
+    FROM meter_event
+    WHERE state IN (${UNFINISHED})
+  `);
+
+/** Makes a retry of failed usage check the processor's sums first. */
+export const doubtFailedEvents = async (
+  transaction: DatabaseTransactionConnection,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE meter_event
+    SET outcome_unknown = true
+    WHERE state IN (${FAILED}) AND processor = 'stripe'
+  `);
+};
+
+/** Lists the blocked live events that were settled at a time: usage first, then refunds, oldest first. */
+export const listBlockedEventsSettledAt = (
+  db: CommonQueryMethods,
+  settledAt: Date,
+): Promise<readonly StoredMeterEvent[]> =>
+  db.any(sql.type(meterEventRow)`
+    SELECT ${meterEventColumns}
+    FROM meter_event
+    WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${settledAt.toISOString()}
+    ORDER BY account_id, meter, quantity < 0, second, sequence
   `);

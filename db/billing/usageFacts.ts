@@ -371,3 +371,25 @@ export const findOldestUnreportedSecond = (db: CommonQueryMethods): Promise<numb
       (SELECT min(second) FROM meter_event WHERE state IN (${UNFINISHED}))
     ) AS second
   `);
+
+const signedRow = z.strictObject({
+  ids: z.array(z.string()),
+  quantity: z.bigint(),
+  alreadyReported: z.bigint(),
+});
+
+/** Sums facts apart by sign, usage first: the processor may have the usage without its refund. */
+export const sumFactsBySign = (
+  transaction: DatabaseTransactionConnection,
+  factIds: readonly string[],
+): Promise<readonly Readonly<z.output<typeof signedRow>>[]> =>
+  transaction.any(sql.type(signedRow)`
+    SELECT
+      array_agg(id::text) AS ids,
+      sum(quantity - coalesce(already_reported, 0))::bigint AS quantity,
+      sum(coalesce(already_reported, 0))::bigint AS "alreadyReported"
+    FROM usage_fact
+    WHERE id = ANY(${sql.array([...factIds], "int8")})
+    GROUP BY quantity > 0
+    ORDER BY quantity > 0 DESC
+  `);

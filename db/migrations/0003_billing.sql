@@ -11,6 +11,21 @@ CREATE TABLE deployment (
   processor_recorded_at timestamptz,
   -- The operator who moved the deployment from the ledger to Stripe.
   processor_recorded_by text,
+  -- Which server, history and database hold this row. They differ after a restore, a promotion or a copy.
+  system_identifier text,
+  timeline text,
+  database_oid bigint,
+  table_oid bigint,
+  -- While it is held, no usage is sealed or sent.
+  held_at timestamptz,
+  hold_reason text,
+  held_by text,
+  -- The last hold that ended, and the operator who ended it.
+  released_at timestamptz,
+  released_by text,
+  released_hold text,
+  CONSTRAINT deployment_server CHECK (num_nulls(system_identifier, timeline, database_oid, table_oid) IN (0, 4)),
+  CONSTRAINT deployment_hold CHECK (num_nulls(held_at, hold_reason, held_by) IN (0, 3)),
   CONSTRAINT deployment_account CHECK (
     (processor IS NOT DISTINCT FROM 'stripe') = (stripe_account_id IS NOT NULL AND stripe_livemode IS NOT NULL)
   )

@@ -51,3 +51,13 @@ export const compareUsage = (
         reason: `the processor has ${theirs} units in that minute, but ${others.delivered} were delivered without this event's ${event.quantity}`,
       };
 };
+
+/**
+ * Returns how many of an event's units the processor has, if everything that was sent is in its sums.
+ * @param found the processor's units in the event's minute that no delivered event explains; those of the other sign are
+ * not this event's
+ */
+export const shareOf = (quantity: number, found: number): number =>
+  Math.sign(quantity) === Math.sign(found)
+    ? Math.sign(quantity) * Math.min(Math.abs(quantity), Math.abs(found))
+    : 0;

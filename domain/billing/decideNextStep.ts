@@ -38,7 +38,7 @@ export type AttemptOutcome =
 /** The event stays in `sending` and is attempted again later. */
 export type Delay = {
   readonly kind: "delayed";
-  readonly cause: "retry" | "misconfigured" | "leased" | "early" | "in_doubt";
+  readonly cause: "retry" | "misconfigured" | "leased" | "early" | "in_doubt" | "held";
   readonly reason: string;
   readonly afterMs: number;
   readonly outcomeUnknown: boolean;
@@ -68,6 +68,8 @@ export const LEASE_MS = 15_000;
 
 /** Only an operator can fix a configuration, so frequent attempts are useless. */
 const MISCONFIGURED_DELAY_MS = 5 * 60 * 1000;
+
+const HELD_DELAY_MS = 30 * 1000;
 
 /** Stripe accepts timestamps at most five minutes ahead of its clock. */
 const ACCEPTED_LEAD_MS = 4 * 60 * 1000;
@@ -139,6 +141,10 @@ export const STRIPE_MISSING = delayed(
 /** The step if this process is set up for another processor than the deployment's. */
 export const wrongProcessor = (problem: string): Delay =>
   delayed("misconfigured", problem, { afterMs: MISCONFIGURED_DELAY_MS });
+
+/** The step while usage is held: an operator ends the hold. */
+export const usageHeld = (reason: string): Delay =>
+  delayed("held", reason, { afterMs: HELD_DELAY_MS });
 
 /** Records that a delivery was late. */
 export const asLate = (settlement: Settlement): Settlement => ({

@@ -63,3 +63,27 @@ export const findSealingProblem = (
   recorded === null || recorded.name === configured
     ? null
     : `this deployment bills live usage with ${recorded.name}, and this process is set up for ${configured}; see \`impact deployment show\``;
+
+/** Why no usage is sealed or sent. `at` is null if no program has noticed the changed database yet. */
+export type Hold = { readonly at: Date | null; readonly reason: string; readonly by: string };
+
+/** The hold of a database that was restored, promoted or copied. */
+export const RESTORE_HOLD = {
+  reason: "the database was restored, promoted or copied",
+  by: "restore guard",
+} as const;
+
+/** Returns why usage is held, or null. A hold that an operator has set is named before a change of the database. */
+export const findHold = ({
+  hold,
+  isServerChanged,
+}: {
+  readonly hold: Hold | null;
+  readonly isServerChanged: boolean;
+}): Hold | null => hold ?? (isServerChanged ? { at: null, ...RESTORE_HOLD } : null);
+
+export const describeHold = ({ reason, by }: Hold): string => `usage is held by ${by}: ${reason}`;
+
+/** The next steps of an operator. */
+export const HOLD_ADVICE =
+  "After a restore or an unplanned failover, run `impact usage reconcile --after-restore`. If nothing was lost, run `impact usage release`.";

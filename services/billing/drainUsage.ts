@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { STRIPE_MISSING, wrongProcessor } from "../../domain/billing/decideNextStep.ts";
+import { STRIPE_MISSING, usageHeld, wrongProcessor } from "../../domain/billing/decideNextStep.ts";
 import type { Delay, SendResult } from "../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -31,6 +31,8 @@ const attempt = (
       return sendMeterEvent(deps, sealing.event.id, signal);
     case "stripe_missing":
       return STRIPE_MISSING;
+    case "held":
+      return usageHeld(sealing.reason);
     case "wrong_processor":
       return wrongProcessor(sealing.problem);
   }

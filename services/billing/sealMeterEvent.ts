@@ -8,7 +8,7 @@ import {
 } from "../../db/billing/meterEvents.ts";
 import { readDeployment } from "../../db/billing/deployment.ts";
 import { listOldestUnsealedFacts } from "../../db/billing/usageFacts.ts";
-import { findSealingProblem } from "../../domain/billing/deployment.ts";
+import { describeHold, findHold, findSealingProblem } from "../../domain/billing/deployment.ts";
 import { stateAtSealing } from "../../domain/billing/meterEvents.ts";
 import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
 import { lastSealableSecond } from "../../domain/billing/usage.ts";
@@ -17,12 +17,13 @@ import type { Billing } from "../../providers/billing/createBilling.ts";
 
 /**
  * The event to send next. `none`: nothing is ready. `stripe_missing`: the usage waits until Stripe is configured.
- * `wrong_processor`: this process must not seal the deployment's live usage.
+ * `held`: nothing is sealed or sent until an operator ends the hold. `wrong_processor`: this process must not seal the deployment's live usage.
  */
 export type Sealing =
   | { readonly kind: "event"; readonly event: StoredMeterEvent }
   | { readonly kind: "none" }
   | { readonly kind: "stripe_missing" }
+  | { readonly kind: "held"; readonly reason: string }
   | { readonly kind: "wrong_processor"; readonly problem: string };
 
 /**
@@ -42,6 +43,11 @@ export const sealMeterEvent = (
 ): Promise<Sealing> =>
   db.transaction(async (transaction) => {
     await lockStream(transaction, stream);
+    const deployment = await readDeployment(transaction);
+    const hold = findHold(deployment);
+    if (hold) {
+      return { kind: "held", reason: describeHold(hold) };
+    }
     const account = await findAccount(transaction, stream.accountId);
     const stripeCustomerId = account?.stripeCustomerId ?? null;
     const mustWait = (processor: ProcessorName): boolean =>
@@ -53,7 +59,6 @@ export const sealMeterEvent = (
         : { kind: "event", event: unfinished };
     }
     if (stream.mode === "live") {
-      const deployment = await readDeployment(transaction);
       const problem = findSealingProblem(deployment.processor, billing.liveProcessor);
       if (problem !== null && stripeCustomerId === null) {
         return { kind: "wrong_processor", problem };

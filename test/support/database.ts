@@ -106,3 +106,18 @@ export const openTestCopies = async (t: ExecutionContext, db: DatabasePool): Pro
   t.teardown(copies.end);
   return copies;
 };
+
+/** Creates a database from the template, or a copy of one without connections, and drops it after the test. */
+export const copyDatabase = async (t: ExecutionContext, source?: string): Promise<string> => {
+  const database = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
+  const admin = new Client({ connectionString: ADMIN_URL });
+  await admin.connect();
+  const template =
+    source === undefined ? await ensureTemplate(admin) : new URL(source).pathname.slice(1);
+  await admin.query(`CREATE DATABASE ${database} TEMPLATE ${template}`);
+  t.teardown(async () => {
+    await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
+    await admin.end();
+  });
+  return urlOf(database);
+};

@@ -4,7 +4,7 @@ import { acknowledgeDrift } from "../../../services/billing/acknowledgeDrift.ts"
 import type { Context } from "../../context.ts";
 import { CommandError, describeError, EXIT, exitCodeOf } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
-import { operatorOf } from "../../operator.ts";
+import { operatorName } from "../../operatorName.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
 
@@ -31,7 +31,7 @@ export const acknowledge = async (
   { reason, as, json }: AcknowledgeOptions,
 ): Promise<void> => {
   const deps = { db: await connections.database(), clock };
-  const operator = operatorOf(as);
+  const operator = operatorName(as);
   const acknowledged: object[] = [];
   const rows: (readonly (string | number | Date)[])[] = [];
   const errors: unknown[] = [];

@@ -1,6 +1,8 @@
 import { listMeterEvents } from "../../../db/billing/meterEventReports.ts";
 import type { UnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import { listUnsealedUsage } from "../../../db/billing/usageFacts.ts";
+import { readDeployment } from "../../../db/billing/deployment.ts";
+import { describeHold, findHold, HOLD_ADVICE } from "../../../domain/billing/deployment.ts";
 import type { UsageState } from "../../../domain/billing/meterEvents.ts";
 import { defaultSpan } from "../../../services/billing/reconcileUsage.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
@@ -65,6 +67,10 @@ export const listUsage = async (
       EVENT_HEADINGS,
       [...unsealed.map(unsealedCells), ...events.map(eventRow)].slice(0, limit),
     );
+  }
+  const hold = findHold(await readDeployment(db));
+  if (hold) {
+    say(io, `Nothing is sent: ${describeHold(hold)}. ${HOLD_ADVICE}`);
   }
   if (unsealed.length + events.length > limit) {
     say(io, `Showing the first ${limit}. To see more, raise --limit.`);

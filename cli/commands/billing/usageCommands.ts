@@ -12,10 +12,14 @@ import {
 import type { Context } from "../../context.ts";
 import type { AcknowledgeOptions } from "./acknowledgeDrift.ts";
 import { acknowledge, parseDifferenceId } from "./acknowledgeDrift.ts";
+import type { HoldOptions } from "./holdUsage.ts";
+import { holdAllUsage, releaseAllUsage } from "./holdUsage.ts";
 import type { ListOptions } from "./listUsage.ts";
 import { listUsage } from "./listUsage.ts";
 import type { ReconcileOptions } from "./reconcile.ts";
 import { reconcile } from "./reconcile.ts";
+import type { AfterRestoreOptions } from "./reconcileAfterRestore.ts";
+import { reconcileAfterRestore } from "./reconcileAfterRestore.ts";
 import type { ReopenOptions } from "./reopen.ts";
 import { reopen } from "./reopen.ts";
 import type { RetryOptions } from "./retry.ts";
@@ -45,6 +49,12 @@ of its minute must lack exactly this event. Its usage is sealed in a new event.`
 const ACKNOWLEDGE_HELP = `
 An acknowledged difference of a minute changes nothing at the processor. It is reported
 again only if it changes.`;
+
+const AFTER_RESTORE_HELP = `
+After a restore or an unplanned failover, --after-restore compares all live usage from
+before the hold that is not delivered with the processor's sums of its minute. What the
+processor has counts as delivered; the workers send the rest. It needs 15 minutes of
+hold, because the sums lag, and may be repeated.`;
 
 export const addUsageCommands = (program: Command, context: Context): void => {
   const usage = program
@@ -130,8 +140,17 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .option("--from <time>", "first minute (default: 35 days before the end)", parseTimestamp)
     .option("--to <time>", "end, exclusive (default: 15 minutes ago)", parseTimestamp)
     .option("--last", "show the last complete reconciliation instead of running one")
+    .option("--after-restore", "settle the usage that a restore has put in doubt, and end the hold")
+    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
     .option("--json", "JSON output")
-    .action((options: ReconcileOptions) => reconcile(context, options));
+    .addHelpText("after", AFTER_RESTORE_HELP)
+    .action(
+      ({
+        afterRestore,
+        ...options
+      }: ReconcileOptions & AfterRestoreOptions & { readonly afterRestore?: true }) =>
+        afterRestore ? reconcileAfterRestore(context, options) : reconcile(context, options),
+    );
   usage
     .command("acknowledge-drift")
     .description("Acknowledge differences that are explained or settled")
@@ -150,4 +169,15 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .action((ids: readonly bigint[], options: AcknowledgeOptions) =>
       acknowledge(context, ids, options),
     );
+  usage
+    .command("hold")
+    .description("Hold all usage: nothing is sealed or sent")
+    .requiredOption("--reason <text>", "reason, recorded with the hold", parseReason)
+    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
+    .action((options: HoldOptions) => holdAllUsage(context, options));
+  usage
+    .command("release")
+    .description("End a hold, if nothing was lost: usage is sent again")
+    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
+    .action((options: Pick<HoldOptions, "as">) => releaseAllUsage(context, options));
 };

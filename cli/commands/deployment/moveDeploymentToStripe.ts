@@ -2,7 +2,7 @@ import { describeAccount } from "../../../domain/billing/deployment.ts";
 import { moveToStripe } from "../../../services/billing/moveToStripe.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
-import { operatorOf } from "../../operator.ts";
+import { operatorName } from "../../operatorName.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
 export type MoveOptions = {
@@ -18,7 +18,7 @@ export const moveDeploymentToStripe = async (
   const isDryRun = dryRun === true;
   const { account, isRepeated, usage } = await moveToStripe(
     { db: await connections.database(), clock, billing: await connections.billing() },
-    { isDryRun, operator: operatorOf(as) },
+    { isDryRun, operator: operatorName(as) },
   );
   if (json) {
     printJson(io, {

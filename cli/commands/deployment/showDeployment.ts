@@ -1,4 +1,5 @@
 import { readDeployment } from "../../../db/billing/deployment.ts";
+import { describeHold, findHold } from "../../../domain/billing/deployment.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 
@@ -9,6 +10,7 @@ export const showDeployment = async (
   const { id, createdAt, processor, ...recorded } = await readDeployment(
     await connections.database(),
   );
+  const hold = findHold(recorded);
   const account = processor?.name === "stripe" ? processor.account : null;
   const fields = {
     deployment_id: id,
@@ -18,6 +20,13 @@ export const showDeployment = async (
     stripe_livemode: account?.isLive ?? null,
     processor_recorded_at: recorded.processorRecordedAt,
     processor_recorded_by: recorded.processorRecordedBy,
+    system_identifier: recorded.systemIdentifier,
+    timeline: recorded.timeline,
+    server_changed: recorded.isServerChanged,
+    usage_held: hold,
+    released_at: recorded.releasedAt,
+    released_by: recorded.releasedBy,
+    released_hold: recorded.releasedHold,
   };
   if (json) {
     printJson(io, fields);
@@ -30,5 +39,10 @@ export const showDeployment = async (
     "Stripe account": account && `${account.id} (${account.isLive ? "live" : "test"} mode)`,
     "processor recorded": recorded.processorRecordedAt,
     "recorded by": recorded.processorRecordedBy,
+    "database system": recorded.systemIdentifier,
+    timeline: recorded.timeline,
+    "usage held": hold && describeHold(hold),
+    "last release": recorded.releasedAt,
+    "released by": recorded.releasedBy,
   });
 };

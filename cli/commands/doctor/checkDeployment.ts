@@ -1,5 +1,11 @@
 import { readDeployment } from "../../../db/billing/deployment.ts";
-import { decideProcessor, describeAccount } from "../../../domain/billing/deployment.ts";
+import {
+  decideProcessor,
+  describeAccount,
+  describeHold,
+  findHold,
+  HOLD_ADVICE,
+} from "../../../domain/billing/deployment.ts";
 import type { LiveProcessor } from "../../../domain/billing/deployment.ts";
 import type { Context } from "../../context.ts";
 import { check, ok, wrong } from "./check.ts";
@@ -10,8 +16,14 @@ const readConfigured = async ({ connections }: Context): Promise<LiveProcessor> 
   return stripe ? { name: "stripe", account: await stripe.readAccount() } : { name: "ledger" };
 };
 
+const checkHold = ({ connections }: Context): Promise<Finding> =>
+  check("usage hold", async () => {
+    const hold = findHold(await readDeployment(await connections.database()));
+    return hold ? wrong(`${describeHold(hold)}. ${HOLD_ADVICE}`) : ok("none");
+  });
+
 /** Checks that this process would bill with the deployment's processor and Stripe account. */
-export const checkDeployment = (context: Context): Promise<Finding> =>
+const checkProcessor = (context: Context): Promise<Finding> =>
   check("billing processor", async () => {
     const { processor } = await readDeployment(await context.connections.database());
     if (processor === null) {
@@ -27,3 +39,9 @@ export const checkDeployment = (context: Context): Promise<Finding> =>
       processor.name === "stripe" ? describeAccount(processor.account) : "the built-in ledger",
     );
   });
+
+/** Checks the deployment's processor, and whether usage is held. */
+export const checkDeployment = async (context: Context): Promise<readonly Finding[]> => [
+  await checkProcessor(context),
+  await checkHold(context),
+];

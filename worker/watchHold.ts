@@ -1,0 +1,41 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Logger } from "pino";
+import type { DatabasePool } from "slonik";
+import { describeHold, HOLD_ADVICE } from "../domain/billing/deployment.ts";
+import type { Clock } from "../domain/clock.ts";
+import { guardUsage } from "../services/billing/holdUsage.ts";
+
+const INTERVAL_MS = 60_000;
+
+/**
+ * Records the database server of a new deployment, holds usage if the server has changed, and logs a hold once a minute.
+ * The first check has ended when this resolves.
+ * @returns `ended`, which resolves after the signal is aborted
+ */
+export const watchHold = async (
+  {
+    db,
+    clock,
+    logger,
+  }: { readonly db: DatabasePool; readonly clock: Clock; readonly logger: Logger },
+  signal: AbortSignal,
+): Promise<{ readonly ended: Promise<void> }> => {
+  const check = async (): Promise<void> => {
+    const hold = await guardUsage({ db, clock });
+    if (hold) {
+      logger.error({ hold }, `${describeHold(hold)}. ${HOLD_ADVICE}`);
+    }
+  };
+  await check();
+  const watch = async (): Promise<void> => {
+    while (!signal.aborted) {
+      await sleep(INTERVAL_MS, undefined, { signal }).catch(() => undefined);
+      if (!signal.aborted) {
+        await check().catch((error: unknown) => {
+          logger.warn({ err: error }, "the hold of usage could not be checked; retrying");
+        });
+      }
+    }
+  };
+  return { ended: watch() };
+};
