@@ -1,18 +1,28 @@
 /** The maximum of one payment: $999,999,999.99. */
 export const MAXIMUM_CENTS = 99_999_999_999;
 
+/** Noise of floating-point sums, as in 0.1 + 0.2, is far below this fraction of a cent. */
+const NOISE_CENTS = 0.001;
+
 /**
  * Converts dollars to whole cents; null for an amount with a fraction of a cent. It reads the number's decimal digits,
- * because 1.15 * 100 is 114.99999999999999.
+ * because 1.15 * 100 is 114.99999999999999. A fraction within a thousandth of a cent is noise and rounded.
  */
 export const dollarsToCents = (dollars: number): number | null => {
-  const digits = /^(-?\d+)(?:\.(\d{1,2}))?$/u.exec(String(dollars));
+  const digits = /^(-?)(\d+)(?:\.(\d{1,2})(\d*))?$/u.exec(String(dollars));
   if (!digits) {
     return null;
   }
-  const [, whole = "", fraction = ""] = digits;
-  const cents = Number(`${whole}${fraction.padEnd(2, "0")}`);
-  return Number.isSafeInteger(cents) ? cents : null;
+  const [, sign = "", whole = "", hundredths = "", rest = ""] = digits;
+  const remainder = Number(`0.${rest}0`);
+  if (remainder >= NOISE_CENTS && remainder <= 1 - NOISE_CENTS) {
+    return null;
+  }
+  const cents = Number(`${whole}${hundredths.padEnd(2, "0")}`) + Math.round(remainder);
+  if (!Number.isSafeInteger(cents)) {
+    return null;
+  }
+  return sign === "-" && cents !== 0 ? -cents : cents;
 };
 
 /** Returns the amount in dollars, exact to the cent. */

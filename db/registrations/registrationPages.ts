@@ -79,7 +79,7 @@ export const readPage = async (
         registration.id,
         registration.created_at,
         format(
-          '{"id":"%s","count":%s,"fractional_count":%s,"created_at":"%s","idempotency_key":%s,"metadata":%s,"attribution":%s,"refunded":%s}',
+          '{"id":"%s","count":%s,"fractional_count":%s,"created_at":"%s","idempotency_key":%s,"metadata":%s,"attribution":%s,"refunded":%s,"refunded_count":%s}',
           registration.id,
           registration.count,
           registration.fractional_count,
@@ -87,7 +87,8 @@ export const readPage = async (
           to_json(coalesce(registration.idempotency_key, '')),
           registration.metadata,
           to_json(registration.attribution),
-          to_json(registration.refunded_count > 0)
+          to_json(registration.refunded_count > 0),
+          registration.refunded_count
         ) AS json
       FROM registration
       WHERE ${conditions(owner, filter)}

@@ -16,6 +16,13 @@ export const findFractionalCountProblem = (
     ? null
     : "fractional_count: fractional counting is not enabled for this organization";
 
+/** Returns what to store: an organization with fractional counting counts whole units unless it says otherwise. */
+export const fractionalCountOf = (
+  given: number | undefined,
+  count: number,
+  organization: { readonly fractionalCounting: boolean },
+): number => given ?? (organization.fractionalCounting ? count : 0);
+
 /** A tag to filter by; an empty one is no tag. */
 export const attribution = () => text(500);
 

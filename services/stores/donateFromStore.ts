@@ -1,6 +1,7 @@
 import { v7 as newId } from "uuid";
 import { insertBalanceEntries } from "../../db/stores/balances.ts";
 import { setDonationCustomer } from "../../db/stores/storeDonations.ts";
+import { DomainError } from "../../domain/errors.ts";
 import { parseEin } from "../../domain/charities/charities.ts";
 import type { CustomerDetails } from "../../domain/stores/customers.ts";
 import { balanceInsufficient } from "../../domain/stores/stores.ts";
@@ -44,7 +45,13 @@ export const donateFromStore = async (
     write.accountId,
     id,
     ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null },
-  );
+  ).catch((error: unknown) => {
+    throw error instanceof DomainError && error.code === "charity_not_found"
+      ? new DomainError(error.code, `no charity found for the charity_id ${charityId}`, {
+          cause: error,
+        })
+      : error;
+  });
   return runIdempotentWrite(deps, write, async (transaction, { balanceCents }, now) => {
     const isPaid = write.mode === "live";
     if (isPaid && amountCents > balanceCents) {

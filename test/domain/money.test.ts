@@ -11,9 +11,31 @@ test("every amount of whole cents up to 10,000 dollars survives both conversions
 });
 
 test("fractions of a cent and numbers that are not plain amounts are null", (t) => {
-  for (const dollars of [1.005, 0.001, 0.1 + 0.2, 1e21, 1e-7, Number.NaN, Infinity, 2 ** 60]) {
+  for (const dollars of [
+    1.005,
+    0.001,
+    0.30001,
+    0.29999,
+    1.23001,
+    1e21,
+    1e-7,
+    Number.NaN,
+    Infinity,
+    2 ** 60,
+  ]) {
     t.is(dollarsToCents(dollars), null, String(dollars));
   }
+});
+
+test("floating-point noise under a thousandth of a cent is rounded", (t) => {
+  t.is(dollarsToCents(0.1 + 0.2), 30);
+  t.is(dollarsToCents(0.7 + 0.1), 80);
+  t.is(dollarsToCents(1.1 * 3), 330);
+  t.is(dollarsToCents(4.35 * 100 - 434), 100);
+  t.is(dollarsToCents(0.300009), 30);
+  t.is(dollarsToCents(0.299991), 30);
+  t.is(dollarsToCents(9.999999), 1000);
+  t.is(dollarsToCents(-9.999999), -1000);
 });
 
 test("amounts are formatted with their sign, groups of three digits and both digits of the cents", (t) => {

@@ -29,12 +29,14 @@ forBothKinds("a refund without a count refunds the whole registration", async (t
   t.deepEqual(body, {
     [refunded]: 3,
     [total]: 10,
-    refund_details: [{ ...registration, refunded: true }],
+    refund_details: [{ ...registration, refunded: true, refunded_count: 3 }],
     refund_id: `refund-${id}`,
   });
   const list = await call("GET", `${path}?id=${id}`, { key });
   t.like(list.body, { [total]: 10, [month]: 10 });
-  t.deepEqual(registrationsIn(list.body, kind), [{ ...registration, refunded: true }]);
+  t.deepEqual(registrationsIn(list.body, kind), [
+    { ...registration, refunded: true, refunded_count: 3 },
+  ]);
 });
 
 forBothKinds(

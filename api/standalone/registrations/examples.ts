@@ -12,6 +12,7 @@ const registration = {
   metadata: { campaign: "spring" },
   attribution: "newsletter",
   refunded: false,
+  refunded_count: 0,
 };
 
 const examplesOf = (kind: Kind) => {
@@ -33,7 +34,7 @@ const examplesOf = (kind: Kind) => {
       response: {
         [refundedField]: 3,
         [totalField]: 1197,
-        refund_details: [{ ...registration, refunded: true }],
+        refund_details: [{ ...registration, refunded: true, refunded_count: 3 }],
         refund_id: `refund-${ID}`,
       },
     },

@@ -6,7 +6,10 @@ import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { requireNotSuspended } from "../../../domain/accounts/accounts.ts";
 import { DomainError } from "../../../domain/errors.ts";
-import { findFractionalCountProblem } from "../../../domain/registrations/registrationFields.ts";
+import {
+  findFractionalCountProblem,
+  fractionalCountOf,
+} from "../../../domain/registrations/registrationFields.ts";
 import type { Owner, RegistrationFilter } from "../../../domain/registrations/registrations.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { listRegistrations } from "../../../services/registrations/listRegistrations.ts";
@@ -70,7 +73,7 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
       const { registration, totals, replayed } = await writer.register({
         ...ownerOf(caller, kind),
         count: body.count,
-        fractionalCount: body.fractional_count ?? 0,
+        fractionalCount: fractionalCountOf(body.fractional_count, body.count, caller),
         idempotencyKey: body.idempotency_key ?? null,
         attribution: body.attribution ?? "",
         metadata: body.metadata ?? {},

@@ -30,6 +30,10 @@ const registrationResponse = z
     metadata: z.record(z.string(), z.unknown()).meta({ examples: [{ campaign: "spring" }] }),
     attribution: z.string().meta({ examples: ["newsletter"] }),
     refunded: z.boolean().meta({ description: "True after any refund, full or partial." }),
+    refunded_count: z
+      .int()
+      .min(0)
+      .meta({ description: "Units refunded so far.", examples: [0] }),
   })
   .meta({ id: "Registration" });
 
@@ -44,13 +48,15 @@ export const presentRegistration = (
   metadata: registration.metadata,
   attribution: registration.attribution,
   refunded: registration.refundedCount > 0,
+  refunded_count: registration.refundedCount,
 });
 
 const registerBody = ({ title, plural }: KindNames) =>
   bodyObject({
     count: count().meta({ description: `Number of ${plural}.`, examples: [3] }),
     fractional_count: fractionalCount().optional().meta({
-      description: "Only for organizations with fractional counting; never billed. 0 by default.",
+      description:
+        "Only for organizations with fractional counting; never billed. Defaults to count.",
     }),
     attribution: attribution()
       .optional()

@@ -1,5 +1,4 @@
 import { z } from "zod";
-import { DomainError } from "../../../domain/errors.ts";
 import { text } from "../../../domain/fields.ts";
 import { centsToDollars, dollarsToCents, MAXIMUM_CENTS } from "../../../domain/money.ts";
 import type { DonateFromStoreDependencies } from "../../../services/stores/donateFromStore.ts";
@@ -13,13 +12,19 @@ import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 const AMOUNT_NAMES = ["amount_dollars", "amount", "donation_amount"] as const;
 const AMOUNT_MUST_BE = `must be a number of US dollars from 0.01 to ${centsToDollars(MAXIMUM_CENTS)} with at most two decimals`;
 
-const isAmount = (dollars: number): boolean => {
-  const cents = dollarsToCents(dollars);
-  return cents !== null && cents >= 1 && cents <= MAXIMUM_CENTS;
-};
-
+/** An amount in dollars, read as cents. */
 const amount = () =>
-  z.number({ error: AMOUNT_MUST_BE }).refine(isAmount, AMOUNT_MUST_BE).optional();
+  z
+    .number({ error: AMOUNT_MUST_BE })
+    .transform((dollars, context): number => {
+      const cents = dollarsToCents(dollars);
+      if (cents === null || cents < 1 || cents > MAXIMUM_CENTS) {
+        context.addIssue({ code: "custom", message: AMOUNT_MUST_BE });
+        return z.NEVER;
+      }
+      return cents;
+    })
+    .optional();
 
 const fields = bodyObject({
   charity_id: text(200)
@@ -42,12 +47,12 @@ const fields = bodyObject({
 const body = fields
   .transform(({ amount_dollars, amount: short, donation_amount, ...rest }, context) => {
     const given = [amount_dollars, short, donation_amount].filter((value) => value !== undefined);
-    const [dollars] = given;
-    if (dollars === undefined) {
+    const [cents] = given;
+    if (cents === undefined) {
       context.addIssue({ code: "custom", path: ["amount_dollars"], message: "required" });
       return z.NEVER;
     }
-    if (given.some((value) => value !== dollars)) {
+    if (given.some((value) => value !== cents)) {
       context.addIssue({
         code: "custom",
         path: ["amount_dollars"],
@@ -55,7 +60,7 @@ const body = fields
       });
       return z.NEVER;
     }
-    return { ...rest, dollars };
+    return { ...rest, cents };
   })
   .meta({ id: "NewStoreDonation" });
 
@@ -67,14 +72,6 @@ const response = z
     mode: keyMode(),
   })
   .meta({ id: "StoreDonation" });
-
-const centsOf = (dollars: number): number => {
-  const cents = dollarsToCents(dollars);
-  if (cents === null) {
-    throw new DomainError("request_invalid", `amount_dollars: ${AMOUNT_MUST_BE}`);
-  }
-  return cents;
-};
 
 export const donateEndpoint = (deps: DonateFromStoreDependencies): Endpoint =>
   storeWriteEndpoint({
@@ -103,17 +100,17 @@ export const donateEndpoint = (deps: DonateFromStoreDependencies): Endpoint =>
       body: { charity_id: "53-0196605", amount_dollars: 12.5, customer_name: "Ann Lee" },
       response: { status: SUCCESS, charity_id: "53-0196605", amount: 12.5, mode: "PROD" },
     },
-    responseBody: ({ charity_id, dollars }, { mode }) => ({
+    responseBody: ({ charity_id, cents }, { mode }) => ({
       status: SUCCESS,
       charity_id,
-      amount: dollars,
+      amount: centsToDollars(cents),
       mode: KEY_MODES[mode],
     }),
     write: (write, given) => {
       const { customerName, customerEmail, customerId, orderId } = customerDetailsOf(given);
       return donateFromStore(deps, write, {
         charityId: given.charity_id,
-        amountCents: centsOf(given.dollars),
+        amountCents: given.cents,
         customerName,
         customerEmail,
         customerId,

@@ -21,13 +21,14 @@ test("a donation is recorded to the cent under each alias of its amount", async 
     [{ donation_amount: 19.99 }, 19.99],
     [{ amount_dollars: 4.35, amount: 4.35, donation_amount: 4.35 }, 4.35],
     [{ amount: 5 }, 5],
+    [{ amount: 0.1 + 0.2, amount_dollars: 0.3 }, 0.3],
   ] as const) {
     const { status, body } = await post(PATH, store.live, { charity_id: EIN, ...fields });
     t.is(status, 200);
     t.deepEqual(body, { status: "success", charity_id: EIN, amount, mode: "PROD" });
   }
-  t.is((await get("/app/api/impact/stats", store.live)).body["donations"], 30.78);
-  t.is((await readStoreState(db, store.id)).balance, 10_000 - 3078);
+  t.is((await get("/app/api/impact/stats", store.live)).body["donations"], 31.08);
+  t.is((await readStoreState(db, store.id)).balance, 10_000 - 3108);
 });
 
 test("an amount that is missing, has fractions of a cent or differs between its aliases is rejected", async (t) => {
@@ -41,7 +42,7 @@ test("an amount that is missing, has fractions of a cent or differs between its 
     { amount_dollars: -5 },
     { amount_dollars: 0.001 },
     { amount_dollars: 1.005 },
-    { amount_dollars: 0.1 + 0.2 },
+    { amount_dollars: 0.30001 },
     { amount_dollars: "5" },
     { amount_dollars: null },
     { amount_dollars: 1e21 },
@@ -71,6 +72,7 @@ test("a charity is found by its EIN, with or without the dash, or its id; an unk
     const { status, body } = await post(PATH, store.live, { charity_id: id, amount: 1 });
     t.is(status, 400);
     t.is(body["code"], "INVALID_PARAMETER");
+    t.regex(String(body["error"]), /charity_id/u);
   }
   t.is((await readStoreState(db, store.id)).balance, 9700);
 });
