@@ -226,6 +226,7 @@ CREATE TABLE donation_subscription (
   active_since timestamp with time zone,
   verified_at timestamp with time zone,
   attempt integer NOT NULL DEFAULT 0,
+  key_generation integer NOT NULL DEFAULT 0,
   leased_until timestamp with time zone,
   CONSTRAINT donation_subscription_pkey PRIMARY KEY (account_id, mode),
   CONSTRAINT donation_subscription_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),

@@ -50,17 +50,22 @@ export const findDonationSubscription = (
     WHERE subscription.account_id = ${accountId} AND subscription.mode = ${mode}
   `);
 
+const attemptRow = z.strictObject({ attempt: z.int(), keyGeneration: z.int() });
+
+/** An attempt to provision the items, and the generation of its idempotency key. */
+export type ProvisioningAttempt = Readonly<z.output<typeof attemptRow>>;
+
 /**
  * Acquires the lease to provision the items.
- * @returns the number of the attempt, or null if another caller holds the lease
+ * @returns null if another caller holds the lease
  */
 export const leaseDonationSubscription = (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
   { processor, subscriptionId }: Carrier,
   lease: Lease,
-): Promise<number | null> =>
-  db.maybeOneFirst(sql.type(z.strictObject({ attempt: z.int() }))`
+): Promise<ProvisioningAttempt | null> =>
+  db.maybeOne(sql.type(attemptRow)`
     INSERT INTO donation_subscription AS known (account_id, mode, processor, subscription_id, attempt, leased_until)
     VALUES (${accountId}, ${mode}, ${processor}, ${subscriptionId}, 1, ${lease.until.toISOString()})
     ON CONFLICT (account_id, mode) DO UPDATE
@@ -75,21 +80,28 @@ export const leaseDonationSubscription = (
       attempt = known.attempt + 1,
       leased_until = excluded.leased_until
     WHERE ${isLeaseFree(sql.fragment`known.leased_until`, lease)}
-    RETURNING attempt
+    RETURNING attempt, key_generation AS "keyGeneration"
   `);
 
-/** Releases a lease. `verifiedAt` is when the processor was seen to have the items, null if that is unknown. */
+/**
+ * Releases a lease. `verifiedAt` is when the processor was seen to have the items, null if that is unknown. After a known
+ * outcome the next attempt has another idempotency key.
+ */
 export const releaseDonationSubscription = async (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
-  attempt: number,
-  verifiedAt: Date | null,
+  { attempt }: ProvisioningAttempt,
+  {
+    verifiedAt,
+    isOutcomeKnown,
+  }: { readonly verifiedAt: Date | null; readonly isOutcomeKnown: boolean },
 ): Promise<void> => {
   const verified = verifiedAt?.toISOString() ?? null;
   await db.query(sql.typeAlias("void")`
     UPDATE donation_subscription
     SET
       leased_until = NULL,
+      key_generation = key_generation + ${isOutcomeKnown ? 1 : 0},
       active_since = coalesce(active_since, ${verified}::timestamptz),
       verified_at = coalesce(${verified}::timestamptz, verified_at)
     WHERE account_id = ${accountId} AND mode = ${mode} AND attempt = ${attempt}

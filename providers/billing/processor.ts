@@ -78,12 +78,13 @@ export type BillingProcessor = {
   readonly readRefusalReport: (eventId: string, signal: AbortSignal) => Promise<RefusalReport>;
   /**
    * Adds the items that donations need to the customer's subscription, as far as they are missing. Throws if it cannot
-   * add all of them, and then adds none. `attempt` must differ from that of every earlier call for the customer. The
-   * built-in ledger has no items and does nothing.
+   * add all of them, and then adds none: a ProvisioningRejectedError if the processor's answer is final for the key, and
+   * any other error if the outcome is unknown. `keyGeneration` repeats that of an earlier call whose outcome is unknown,
+   * and differs from that of all others. The built-in ledger has no items and does nothing.
    */
   readonly provisionDonations: (
     customer: BillingCustomer,
-    attempt: number,
+    keyGeneration: number,
     signal: AbortSignal,
   ) => Promise<void>;
 };
@@ -96,6 +97,11 @@ export class UsageUnreadableError extends Error {
 /** The processor does not have an event that a webhook announced, or it is not what its type says. */
 export class ProcessorEventUnreadableError extends Error {
   override readonly name = "ProcessorEventUnreadableError";
+}
+
+/** The processor has answered that it does not add the items of donations. The same idempotency key repeats that answer. */
+export class ProvisioningRejectedError extends Error {
+  override readonly name = "ProvisioningRejectedError";
 }
 
 /** A meter at the processor is not configured as we need it. Repeating the call does not help. */

@@ -6,10 +6,12 @@ import {
   leaseDonationSubscription,
   releaseDonationSubscription,
 } from "../../db/charities/donationSubscriptions.ts";
+import type { ProvisioningAttempt } from "../../db/charities/donationSubscriptions.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError, OutageError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
+import { ProvisioningRejectedError } from "../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../providers/billing/processor.ts";
 import { getAccount } from "../accounts/getAccount.ts";
 
@@ -33,9 +35,10 @@ const provision = async (
   owner: AccountMode,
   account: Account,
   processor: BillingProcessor,
-  attempt: number,
+  attempt: ProvisioningAttempt,
 ): Promise<void> => {
   let verifiedAt: Date | null = null;
+  let isOutcomeKnown = false;
   try {
     await processor.provisionDonations(
       {
@@ -43,14 +46,16 @@ const provision = async (
         customerId: account.stripeCustomerId,
         subscriptionId: account.stripeSubscriptionId,
       },
-      attempt,
+      attempt.keyGeneration,
       AbortSignal.timeout(PROVISION_WITHIN_MS),
     );
     verifiedAt = clock.now();
+    isOutcomeKnown = true;
   } catch (error) {
+    isOutcomeKnown = error instanceof ProvisioningRejectedError;
     throw outage(error);
   } finally {
-    await releaseDonationSubscription(db, owner, attempt, verifiedAt);
+    await releaseDonationSubscription(db, owner, attempt, { verifiedAt, isOutcomeKnown });
   }
 };
 

@@ -239,6 +239,35 @@ test("after a change of its Stripe subscription an organization must subscribe a
   t.is((await donate()).status, 200);
 });
 
+test("the idempotency key is repeated while the outcome is unknown, and changes once it is known", async (t) => {
+  const { subscribe, double, accountId, customerId, subscriptionId, flat, added, metered } =
+    await stage(t);
+  const { control } = double;
+  const path = `/v1/subscriptions/${subscriptionId}`;
+  const keys = (): readonly (string | null)[] =>
+    control
+      .calls()
+      .filter((call) => call.method === "POST" && call.path === path)
+      .map(({ idempotencyKey }) => idempotencyKey);
+  control.addFault({ path, kind: "drop" });
+  control.addFault({ path, kind: "server_error" });
+  t.is((await subscribe()).status, 500);
+  t.is((await subscribe()).status, 500);
+  t.is((await subscribe()).status, 200);
+  t.is(keys().length, 3);
+  t.is(new Set(keys()).size, 1);
+  t.true(keys()[0]?.startsWith(`donations:${accountId}:${subscriptionId}:`));
+
+  // Stripe would repeat its first answer under the same key.
+  control.changeSubscription({ subscriptionId, removePrices: [flat, metered] });
+  control.declinePayments({ customerId });
+  t.is((await subscribe()).status, 500);
+  control.acceptPayments({ customerId });
+  t.is((await subscribe()).status, 200);
+  t.deepEqual(await added(), [flat, metered]);
+  t.is(new Set(keys()).size, 3);
+});
+
 test("live donations stop when the subscription is not active or its items are gone, until it subscribes again", async (t) => {
   const { subscribe, donate, double, accountId, subscriptionId, flat, refresh } = await stage(t);
   await subscribe();

@@ -55,6 +55,7 @@ export type Control = {
   /** Sends a snapshot webhook about a subscription or a customer, and returns the status of the response. */
   readonly announce: (event: { type: string; objectId: string }) => Promise<number>;
   readonly declinePayments: (of: { customerId: string }) => void;
+  readonly acceptPayments: (of: { customerId: string }) => void;
   /** Rejects an accepted event asynchronously: it is not billed, and the next report names it. */
   readonly rejectAccepted: (event: { identifier: string; code?: string }) => void;
   /** Sends all webhooks to this URL, signed with this secret. */
@@ -168,6 +169,9 @@ export const createControl = (
       }),
     declinePayments: ({ customerId }) => {
       state.declining.add(customerId);
+    },
+    acceptPayments: ({ customerId }) => {
+      state.declining.delete(customerId);
     },
     rejectAccepted: ({ identifier, code = "archived_meter" }) => {
       const event = state.events.find((accepted) => accepted.identifier === identifier);

@@ -181,13 +181,13 @@ export const createStripeProcessor = (
       ),
     readRefusalReport: (eventId, signal) =>
       boundTo(signal, () => readRefusalReport(stripe, eventId)),
-    provisionDonations: (customer, attempt, signal) =>
+    provisionDonations: (customer, keyGeneration, signal) =>
       boundTo(signal, () =>
         provisionDonations(
           stripe,
-          subscriptionOf(customer),
+          { accountId: customer.accountId, subscriptionId: subscriptionOf(customer) },
           donationPrices,
-          `donations:${customer.accountId}:${attempt}`,
+          keyGeneration,
         ),
       ),
   };
