@@ -56,7 +56,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const shared = {
     logger,
     observe: metrics.observeRequest,
-    checks: createHealthChecks({ db, temporal }),
+    checks: createHealthChecks({ db, temporal, clock, logger }),
   };
   const running: RunningServer[] = [];
   const publicBaseUrl = (): string =>

@@ -4,7 +4,7 @@ import type { Endpoint } from "../http/endpoint.ts";
 
 /** Each check rejects when its dependency does not respond within the check's own timeout. */
 export type HealthChecks = {
-  readonly database: () => Promise<unknown>;
+  readonly database: () => Promise<{ readonly isClockRight: boolean }>;
   readonly temporal: () => Promise<unknown>;
 };
 
@@ -16,6 +16,10 @@ const readyResponse = z
   .strictObject({
     status: z.enum(["ok", "unavailable"]),
     database: part,
+    clock: z.enum(["ok", "off", "unknown"]).meta({
+      description:
+        "`off`: this machine's clock differs from the database's by more than 2 seconds, so usage could be billed in another period. `unknown`: the database is unreachable.",
+    }),
     temporal: part.meta({
       description:
         "While Temporal is unreachable, registrations are accepted; billing and planting wait.",
@@ -24,7 +28,18 @@ const readyResponse = z
   .meta({ id: "Readiness" });
 type Ready = z.output<typeof readyResponse>;
 
-const runCheck = (check: () => Promise<unknown>): Promise<Ready["database"]> =>
+type DatabaseStatus = Pick<Ready, "database" | "clock">;
+
+const checkDatabase = (check: HealthChecks["database"]): Promise<DatabaseStatus> =>
+  check().then(
+    ({ isClockRight }): DatabaseStatus => ({
+      database: "ok",
+      clock: isClockRight ? "ok" : "off",
+    }),
+    (): DatabaseStatus => ({ database: "unreachable", clock: "unknown" }),
+  );
+
+const runCheck = (check: () => Promise<unknown>): Promise<Ready["temporal"]> =>
   check().then(
     () => "ok",
     () => "unreachable",
@@ -32,12 +47,12 @@ const runCheck = (check: () => Promise<unknown>): Promise<Ready["database"]> =>
 
 const checkReadiness = async ({ database, temporal }: HealthChecks): Promise<Ready> => {
   const [databaseStatus, temporalStatus] = await Promise.all([
-    runCheck(database),
+    checkDatabase(database),
     runCheck(temporal),
   ]);
   return {
-    status: databaseStatus === "ok" ? "ok" : "unavailable",
-    database: databaseStatus,
+    status: databaseStatus.clock === "ok" ? "ok" : "unavailable",
+    ...databaseStatus,
     temporal: temporalStatus,
   };
 };
@@ -67,11 +82,11 @@ export const healthEndpoints = (checks: HealthChecks): readonly Endpoint[] => {
         operationId: "readiness",
         tag: "operations",
         summary: "Check that requests can be served, and which dependencies respond",
-        otherStatuses: { 503: "The database is unreachable." },
+        otherStatuses: { 503: "The database is unreachable, or the clock is off." },
         errors: [],
       },
       schemas: { response: readyResponse },
-      examples: { response: { status: "ok", database: "ok", temporal: "ok" } },
+      examples: { response: { status: "ok", database: "ok", clock: "ok", temporal: "ok" } },
       handle: async (ctx) => {
         checking ??= checkReadiness(checks).finally(() => {
           checking = null;

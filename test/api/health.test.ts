@@ -1,4 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
+import { pino } from "pino";
+import { systemClock } from "../../domain/clock.ts";
 import { createHealthChecks } from "../../api/health/createHealthChecks.ts";
 import { openPool } from "../../db/pool.ts";
 import { openTemporalClient } from "../../program/temporalClient.ts";
@@ -10,6 +12,8 @@ import { startStandaloneApi } from "./startStandaloneApi.ts";
 import type { Call } from "./startStandaloneApi.ts";
 
 const test = testWithDatabase();
+
+const healthy = { clock: systemClock, logger: pino({ level: "silent" }) };
 
 const reachableTemporal = () => openTemporalClient({ address: TEMPORAL_ADDRESS });
 
@@ -36,7 +40,7 @@ test("a process is alive without its database and Temporal", async (t) => {
   t.teardown(() => db.end());
   const { call } = await startStandaloneApi(t, {
     db: t.context.db,
-    checks: createHealthChecks({ db, temporal: unreachableTemporal() }),
+    checks: createHealthChecks({ db, temporal: unreachableTemporal(), ...healthy }),
   });
   relay.cut();
 
@@ -49,7 +53,7 @@ test("a process is alive without its database and Temporal", async (t) => {
 test("the service is ready if the database and Temporal respond", async (t) => {
   const { call } = await startStandaloneApi(t, { db: t.context.db });
 
-  const ready = { status: "ok", database: "ok", temporal: "ok" };
+  const ready = { status: "ok", database: "ok", clock: "ok", temporal: "ok" };
   t.deepEqual(await pollReadiness(call, 200, ready), ready);
 });
 
@@ -57,10 +61,10 @@ test("the service is ready without Temporal and reports it as unreachable", asyn
   const { db } = t.context;
   const { call } = await startStandaloneApi(t, {
     db,
-    checks: createHealthChecks({ db, temporal: unreachableTemporal() }),
+    checks: createHealthChecks({ db, temporal: unreachableTemporal(), ...healthy }),
   });
 
-  const ready = { status: "ok", database: "ok", temporal: "unreachable" };
+  const ready = { status: "ok", database: "ok", clock: "ok", temporal: "unreachable" };
   t.deepEqual(await pollReadiness(call, 200, ready), ready);
 });
 
@@ -70,15 +74,43 @@ test("the service is not ready without its database", async (t) => {
   t.teardown(() => db.end());
   const { call } = await startStandaloneApi(t, {
     db: t.context.db,
-    checks: createHealthChecks({ db, temporal: reachableTemporal() }),
+    checks: createHealthChecks({ db, temporal: reachableTemporal(), ...healthy }),
   });
-  await pollReadiness(call, 200, { status: "ok", database: "ok", temporal: "ok" });
+  await pollReadiness(call, 200, { status: "ok", database: "ok", clock: "ok", temporal: "ok" });
 
   relay.cut();
 
   t.is((await call("GET", "/readyz")).status, 503);
-  const unavailable = { status: "unavailable", database: "unreachable", temporal: "ok" };
+  const unavailable = {
+    status: "unavailable",
+    database: "unreachable",
+    clock: "unknown",
+    temporal: "ok",
+  };
   t.deepEqual(await pollReadiness(call, 503, unavailable), unavailable);
+});
+
+test("the service is not ready while its clock is off", async (t) => {
+  const { db } = t.context;
+  const logged: string[] = [];
+  let aheadMs = 2 * 60 * 1000;
+  const { call } = await startStandaloneApi(t, {
+    db,
+    checks: createHealthChecks({
+      db,
+      temporal: reachableTemporal(),
+      clock: { now: () => new Date(Date.now() + aheadMs) },
+      logger: pino({ level: "error" }, { write: (line) => logged.push(line) }),
+    }),
+  });
+
+  const off = { status: "unavailable", database: "ok", clock: "off", temporal: "ok" };
+  t.deepEqual(await pollReadiness(call, 503, off), off);
+  t.regex(logged[0] ?? "", /clock differs from the database's by more than 2 s/u);
+
+  aheadMs = 1000;
+  const ready = { status: "ok", database: "ok", clock: "ok", temporal: "ok" };
+  t.deepEqual(await pollReadiness(call, 200, ready), ready);
 });
 
 test("concurrent readiness requests share one check", async (t) => {
@@ -87,7 +119,7 @@ test("concurrent readiness requests share one check", async (t) => {
   t.teardown(() => db.end());
   const { url } = await startStandaloneApi(t, {
     db: t.context.db,
-    checks: createHealthChecks({ db, temporal: reachableTemporal() }),
+    checks: createHealthChecks({ db, temporal: reachableTemporal(), ...healthy }),
   });
 
   const connectionsBefore = relay.connectionCount();

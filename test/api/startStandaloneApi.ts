@@ -88,7 +88,12 @@ export const startStandaloneApi = async (
     authenticator = createAuthenticator({ db, accountType: "organization" }),
     writer = createRegistrationWriter({ db, clock }),
     temporal = openTemporalClient({ address: TEMPORAL_ADDRESS }),
-    checks = createHealthChecks({ db, temporal }),
+    checks = createHealthChecks({
+      db,
+      temporal,
+      clock: systemClock,
+      logger: pino({ level: "silent" }),
+    }),
     billing = createBilling({ db, stripe: null }),
     charities = createCharities({
       db,

@@ -96,7 +96,10 @@ export const startStoreApi = async (
     planting,
     publicBaseUrl: () => "https://impact.example",
     authenticator,
-    checks: { database: () => Promise.resolve(), temporal: () => Promise.resolve() },
+    checks: {
+      database: () => Promise.resolve({ isClockRight: true }),
+      temporal: () => Promise.resolve(),
+    },
     logger: pino({ level: "silent" }),
     observe: () => undefined,
   });
