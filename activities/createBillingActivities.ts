@@ -17,7 +17,11 @@ import { withHeartbeat } from "./withHeartbeat.ts";
 
 export type BillingActivityDependencies = ProcessorEventDependencies & {
   /** Called after every attempt to send a meter event. */
-  readonly observeSend: (stream: UsageStream, result: SendResult) => void;
+  readonly observeSend: (
+    stream: UsageStream,
+    result: SendResult,
+    meterEventId: bigint | null,
+  ) => void;
   /** Called for each subscription that the nightly sweep could not read. */
   readonly observeUnreadSubscription: (accountId: string, error: unknown) => void;
   /** Called after the final poll of a reconciliation with the streams that differ or could not be read. */
@@ -32,7 +36,7 @@ export const createBillingActivities = (deps: BillingActivityDependencies) => ({
     const result = await withHeartbeat(() =>
       drainUsage(deps, stream, {
         signal,
-        onResult: (sent) => deps.observeSend(stream, sent),
+        onResult: (sent, meterEventId) => deps.observeSend(stream, sent, meterEventId),
       }),
     );
     if (result.kind === "delayed") {

@@ -21,8 +21,10 @@ const POOL_SIZE = 4;
 export type Connections = {
   /** @throws ConfigError if a setting is malformed */
   readonly config: () => Config;
-  /** The `npm start` that runs with the data folder, or null. */
+  /** The `npm start` that runs with the data folder and, if DATABASE_URL is set, with that database; or null. */
   readonly running: () => Promise<RunFile | null>;
+  /** The `npm start` that runs with the data folder and another database than DATABASE_URL; or null. */
+  readonly otherRunning: () => Promise<RunFile | null>;
   /** The base URL of the standalone interface, from the settings or a running `npm start`. */
   readonly publicBaseUrl: () => Promise<string>;
   /** @throws StartupError if there is neither a setting nor a running `npm start` */
@@ -55,7 +57,16 @@ const notRunningError = (config: Config, setting: string): StartupError =>
 export const createConnections = (readConfig: () => Config): Connections => {
   const closing: (() => Promise<unknown>)[] = [];
   const config = once(readConfig);
-  const running = once(() => readRunFile(config().DATA_DIR));
+  const anyRunning = once(() => readRunFile(config().DATA_DIR));
+  const isOurs = ({ databaseUrl: url }: RunFile): boolean => (config().DATABASE_URL ?? url) === url;
+  const running = once(async () => {
+    const found = await anyRunning();
+    return found && isOurs(found) ? found : null;
+  });
+  const otherRunning = once(async () => {
+    const found = await anyRunning();
+    return found && !isOurs(found) ? found : null;
+  });
 
   const publicBaseUrl = once(async () => {
     const { PUBLIC_BASE_URL, DATABASE_URL, HOST, PORT } = config();
@@ -117,6 +128,7 @@ export const createConnections = (readConfig: () => Config): Connections => {
   return {
     config,
     running,
+    otherRunning,
     publicBaseUrl,
     databaseUrl,
     database,

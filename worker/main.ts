@@ -61,10 +61,18 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
       db,
       clock,
       billing,
-      observeSend: (stream, result) => {
+      observeSend: (stream, result, meterEventId) => {
         metrics.observeSend(stream, result);
         if (needsAttention(result)) {
-          logger.error({ ...stream, result }, "usage was rejected or is too late to be billed");
+          logger.error(
+            {
+              ...stream,
+              meterEventId: meterEventId === null ? null : String(meterEventId),
+              reason: result.reason,
+              result,
+            },
+            "usage was rejected or is too late to be billed",
+          );
         }
       },
       observeRefusal: (refusal) => {

@@ -41,7 +41,7 @@ const attempt = (
 /**
  * Seals and sends a stream's usage, first in, first out and one call at a time, until nothing is ready, an event must
  * wait, or the budget is spent. A failed event does not delay the next one.
- * @param onResult called after each attempt
+ * @param onResult called after each attempt; the id is null if Stripe is not configured and nothing was sealed
  */
 export const drainUsage = async (
   deps: Dependencies,
@@ -49,7 +49,10 @@ export const drainUsage = async (
   {
     signal,
     onResult,
-  }: { readonly signal: AbortSignal; readonly onResult: (result: SendResult) => void },
+  }: {
+    readonly signal: AbortSignal;
+    readonly onResult: (result: SendResult, meterEventId: bigint | null) => void;
+  },
 ): Promise<DrainResult> => {
   const startedAtMs = performance.now();
   for (let sent = 0; sent < BUDGET_EVENTS; sent += 1) {
@@ -61,7 +64,7 @@ export const drainUsage = async (
       return { kind: "done" };
     }
     const result = await attempt(deps, sealing, signal);
-    onResult(result);
+    onResult(result, sealing.kind === "event" ? sealing.event.id : null);
     if (result.kind === "delayed") {
       return result;
     }

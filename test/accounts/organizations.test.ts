@@ -143,7 +143,7 @@ test("setting a subscription that bills nothing prints a warning", async (t) => 
   await double.close();
   t.regex(
     await setTo(customerId, subscriptionId),
-    /^Warning: Stripe could not check the subscription: /u,
+    /^Warning: Stripe could not check the customer and the subscription: /u,
   );
 });
 
@@ -190,6 +190,43 @@ test("a key is rotated without a gap", async (t) => {
   t.is(await findCaller(db, digest(apiKeyProd), "organization"), null);
   t.not(await findCaller(db, digest(key), "organization"), null);
   t.notRegex(revoked.stderr, /no valid live key/u);
+});
+
+test("org create and org update warn about a customer that Stripe does not know", async (t) => {
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const env = {
+    DATABASE_URL: t.context.databaseUrl,
+    STRIPE_SECRET_KEY: double.secretKey,
+    STRIPE_API_BASE: double.url,
+  };
+  const { id } = await createTestOrganization(t.context.db);
+
+  const createdRun = await runImpact(
+    ["org", "create", "--name", "Unknown", "--stripe-customer", "cus_unknown1"],
+    { env },
+  );
+  const updatedRun = await runImpact(["org", "update", id, "--stripe-customer", "cus_unknown2"], {
+    env,
+  });
+
+  t.is(createdRun.exitCode, 0);
+  t.regex(createdRun.stderr, /Warning: No such customer: 'cus_unknown1'.* live usage is rejected/u);
+  t.is(updatedRun.exitCode, 0);
+  t.regex(updatedRun.stderr, /Warning: No such customer: 'cus_unknown2'.* live usage is rejected/u);
+});
+
+test("org update warns about a charity provider without its API key", async (t) => {
+  const { id } = await createTestOrganization(t.context.db);
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const update = ["org", "update", id, "--charity-provider", "everyorg"];
+
+  const without = await runImpact(update, { env });
+  const withKey = await runImpact(update, { env: { ...env, EVERYORG_API_KEY: "key" } });
+
+  t.is(without.exitCode, 0);
+  t.regex(without.stderr, /Warning: EVERYORG_API_KEY is not set here/u);
+  t.notRegex(withKey.stderr, /Warning/u);
 });
 
 test("a key is issued to exactly one organization or store", async (t) => {

@@ -1,3 +1,5 @@
+import { drainUsage } from "../../services/billing/drainUsage.ts";
+import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
 import { findUnfinishedMeterEvent } from "../../db/billing/meterEvents.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
@@ -316,4 +318,32 @@ test.serial("the ledger accepts usage of any age", async (t) => {
 
   t.deepEqual(await events(), [{ state: "delivered", quantity: 5 }]);
   t.is(await sumLedgerUsage(deps.db, stream, EVER), 5);
+});
+
+test("what happened to usage is reported with its meter event", async (t) => {
+  const { register, deps, stream, double, pass } = await setUpBilling(t);
+  await register(5);
+  pass(60);
+  double.control.addFault({
+    kind: "respond",
+    path: "/v1/billing/meter_events",
+    status: 400,
+    body: { error: { type: "invalid_request_error", message: "refused" } },
+  });
+  const reported: unknown[] = [];
+
+  await drainUsage(deps, stream, {
+    signal: new AbortController().signal,
+    onResult: (result, id) => reported.push([id, result]),
+  });
+
+  const ids = await listFailedMeterEventIds(deps.db, { accountId: stream.accountId });
+  t.is(ids.length, 1);
+  t.like(reported[0], [ids[0], { state: "rejected" }]);
+  t.regex(
+    JSON.stringify(reported[0], (_, value: unknown) =>
+      typeof value === "bigint" ? String(value) : value,
+    ),
+    /"reason":"refused/u,
+  );
 });

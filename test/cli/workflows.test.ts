@@ -1,9 +1,15 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import type { Client } from "@temporalio/client";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
+import { identifyProcess } from "../../embedded/processIdentity.ts";
+import { writeRunFile } from "../../embedded/runFile.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
+import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { usageSender, usageSenderWorkflowId } from "../../workflows/usageSender.ts";
@@ -237,6 +243,73 @@ test.serial("doctor reports usage that waits for a Stripe key", async (t) => {
     (await diagnose(impact)).of("Stripe") ?? "",
     /^wrong: STRIPE_SECRET_KEY is not set here, and \d+ organizations? ha.* a Stripe customer/u,
   );
+});
+
+test.serial(
+  "doctor reports customers, charity providers and prices with which usage or requests would fail",
+  async (t) => {
+    const { db } = t.context;
+    const { settings } = await setUp(t);
+    const double = await startStripeDouble();
+    t.teardown(double.close);
+    await createBilling({
+      db,
+      stripe: { secretKey: double.secretKey, apiBase: double.url },
+    }).prepare();
+    await createTestOrganization(db, { name: "Unknown", stripeCustomerId: "cus_nobody" });
+    const { id } = await createTestOrganization(db, { name: "Bare" });
+    await updateOrganization({ db }, id, { charityProvider: "pledge" });
+    const env = {
+      ...settings,
+      STRIPE_SECRET_KEY: double.secretKey,
+      STRIPE_API_BASE: double.url,
+      STRIPE_DONATION_FLAT_PRICE: "price_flat",
+    };
+
+    const found = await diagnose((...args) => runImpact(args, { env }));
+
+    t.regex(found.of("Stripe customers") ?? "", /^wrong: .*Unknown: No such customer/u);
+    t.regex(found.of("Stripe customers") ?? "", /no Stripe customer.* Live usage is rejected/u);
+    t.regex(found.of("charity providers") ?? "", /^wrong: PLEDGE_API_KEY is not set here/u);
+    t.regex(found.of("donation prices") ?? "", /^wrong: STRIPE_DONATION_FLAT_PRICE/u);
+  },
+);
+
+test.serial("doctor does not check the APIs of an npm start with another database", async (t) => {
+  const { settings } = await setUp(t);
+  const folder = await mkdtemp(join(tmpdir(), "impact-doctor-"));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const identity = identifyProcess(process.pid);
+  if (!identity) {
+    t.fail("the test's process is not found");
+    return;
+  }
+  await writeRunFile(folder, {
+    ...identity,
+    temporalUiUrl: null,
+    apiUrl: "http://127.0.0.1:1",
+    storeUrl: "http://127.0.0.1:1",
+    databaseUrl: "postgres://impact@127.0.0.1:1/other",
+    temporalAddress: "127.0.0.1:1",
+    temporalNamespace: "default",
+  });
+
+  const found = await diagnose((...args) =>
+    runImpact(args, { env: { ...settings, DATA_DIR: folder } }),
+  );
+
+  t.regex(found.of("APIs") ?? "", /^skipped/u);
+  t.regex(found.of("settings") ?? "", /DATABASE_URL is another database's/u);
+});
+
+test.serial("doctor says that Stripe is not configured even if the database is down", async (t) => {
+  const { settings } = await setUp(t);
+  const env = { ...settings, DATABASE_URL: "postgres://impact@127.0.0.1:1/impact" };
+
+  const found = await diagnose((...args) => runImpact(args, { env }));
+
+  t.regex(found.of("database") ?? "", /^wrong/u);
+  t.regex(found.of("Stripe") ?? "", /^skipped: STRIPE_SECRET_KEY is not set here/u);
 });
 
 test.serial("doctor reports every unreachable service, not only the first", async (t) => {

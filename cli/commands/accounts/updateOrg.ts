@@ -7,6 +7,7 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printJson } from "../../output/print.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
+import { warnAboutCharityProvider } from "./warnAboutCharityProvider.ts";
 import { warnAboutStripe } from "./warnAboutStripe.ts";
 
 const nullIfNone = (given: string): string | null => (given === NONE ? null : given);
@@ -63,5 +64,8 @@ export const updateOrg = async (
   }
   if (stripeCustomer !== undefined || stripeSubscription !== undefined) {
     await warnAboutStripe(context, account.stripeCustomerId, account.stripeSubscriptionId);
+  }
+  if (charityProvider !== undefined) {
+    warnAboutCharityProvider(context, charityProvider);
   }
 };

@@ -21,14 +21,21 @@ export const warnAboutStripe = async (
       "Warning: The organization has no Stripe customer. Its live usage is rejected until it has one.",
     );
   }
-  if (subscriptionId === null) {
-    return;
-  }
   try {
+    const customerProblem = customerId === null ? null : await stripe.inspectCustomer(customerId);
+    if (customerProblem !== null) {
+      say(io, `Warning: ${customerProblem} The organization's live usage is rejected.`);
+    }
+    if (subscriptionId === null) {
+      return;
+    }
     for (const problem of await stripe.inspectSubscription(customerId, subscriptionId)) {
       say(io, `Warning: ${problem}`);
     }
   } catch (error) {
-    say(io, `Warning: Stripe could not check the subscription: ${describeError(error)}`);
+    say(
+      io,
+      `Warning: Stripe could not check the customer and the subscription: ${describeError(error)}`,
+    );
   }
 };

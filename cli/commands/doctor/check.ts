@@ -1,4 +1,5 @@
 import { withTimeout } from "../../../domain/withTimeout.ts";
+import type { Context } from "../../context.ts";
 import { describeError } from "../../exitCodes.ts";
 
 /** The result of one check. `skipped`: the part is not configured or cannot be checked from here. */
@@ -25,3 +26,22 @@ export const check = async (name: string, run: () => Promise<Result>): Promise<F
     return { check: name, ...wrong(describeError(error)) };
   }
 };
+
+export const isDatabaseReachable = async ({ connections }: Context): Promise<boolean> => {
+  try {
+    await connections.database();
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+/** Runs a check that needs the database. If that is down, the check of the database itself says why. */
+export const checkWithDatabase = async (
+  context: Context,
+  name: string,
+  run: () => Promise<Result>,
+): Promise<Finding> =>
+  (await isDatabaseReachable(context))
+    ? check(name, run)
+    : { check: name, ...skipped("the database cannot be reached") };

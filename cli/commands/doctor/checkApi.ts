@@ -20,7 +20,9 @@ export const checkApi = async ({ connections }: Context): Promise<readonly Findi
     return [
       {
         check: "APIs",
-        ...skipped("only the APIs of a running `npm start` are checked; use /readyz of others"),
+        ...skipped(
+          "only the APIs of an `npm start` with this database are checked; use /readyz of others",
+        ),
       },
     ];
   }

@@ -8,7 +8,7 @@ import {
 } from "../../../domain/billing/deployment.ts";
 import type { LiveProcessor } from "../../../domain/billing/deployment.ts";
 import type { Context } from "../../context.ts";
-import { check, ok, wrong } from "./check.ts";
+import { checkWithDatabase, ok, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
 const readConfigured = async ({ connections }: Context): Promise<LiveProcessor> => {
@@ -16,15 +16,15 @@ const readConfigured = async ({ connections }: Context): Promise<LiveProcessor> 
   return stripe ? { name: "stripe", account: await stripe.readAccount() } : { name: "ledger" };
 };
 
-const checkHold = ({ connections }: Context): Promise<Finding> =>
-  check("usage hold", async () => {
-    const hold = findHold(await readDeployment(await connections.database()));
+const checkHold = (context: Context): Promise<Finding> =>
+  checkWithDatabase(context, "usage hold", async () => {
+    const hold = findHold(await readDeployment(await context.connections.database()));
     return hold ? wrong(`${describeHold(hold)}. ${HOLD_ADVICE}`) : ok("none");
   });
 
 /** Checks that this process would bill with the deployment's processor and Stripe account. */
 const checkProcessor = (context: Context): Promise<Finding> =>
-  check("billing processor", async () => {
+  checkWithDatabase(context, "billing processor", async () => {
     const { processor } = await readDeployment(await context.connections.database());
     if (processor === null) {
       return ok("not recorded yet; the first worker records its own");

@@ -1,10 +1,42 @@
 import { listAccounts } from "../../../db/accounts/accounts.ts";
 import type { Context } from "../../context.ts";
-import { check, ok, skipped, wrong } from "./check.ts";
+import { check, isDatabaseReachable, ok, skipped, wrong } from "./check.ts";
 import type { Finding, Result } from "./check.ts";
 
 /** Each subscription takes a handful of calls. */
 const MAXIMUM_SUBSCRIPTIONS = 20;
+
+/** Each customer takes one call. */
+const MAXIMUM_CUSTOMERS = 100;
+
+const checkCustomers = ({ connections }: Context): Promise<Finding> =>
+  check("Stripe customers", async () => {
+    const stripe = connections.stripe();
+    const organizations = await listAccounts(await connections.database(), "organization");
+    if (stripe === null || organizations.length === 0) {
+      return skipped("there are no organizations, or STRIPE_SECRET_KEY is not set");
+    }
+    const without = organizations.filter(({ stripeCustomerId }) => stripeCustomerId === null);
+    const customers = organizations.flatMap(({ name, stripeCustomerId }) =>
+      stripeCustomerId === null ? [] : [{ name, stripeCustomerId }],
+    );
+    const newest = customers.slice(-MAXIMUM_CUSTOMERS);
+    const problems: string[] = [];
+    for (const { name, stripeCustomerId } of newest) {
+      const problem = await stripe.inspectCustomer(stripeCustomerId);
+      if (problem !== null) {
+        problems.push(`${name}: ${problem}`);
+      }
+    }
+    if (without.length > 0) {
+      problems.push(
+        `${without.length} organization${without.length === 1 ? " has" : "s have"} no Stripe customer, such as ${without[0]?.name}. Live usage is rejected until \`impact org update ID --stripe-customer cus_…\` sets one.`,
+      );
+    }
+    return problems.length === 0
+      ? ok(`Stripe knows the newest ${newest.length} of ${customers.length}`)
+      : wrong(problems.join(" "));
+  });
 
 const checkSubscriptions = ({ connections }: Context): Promise<Finding> =>
   check("Stripe subscriptions", async () => {
@@ -41,25 +73,32 @@ const checkWithoutKey = async ({ connections }: Context): Promise<Result> => {
       );
 };
 
-/** Checks that Stripe accepts the key and that its meters and the organizations' subscriptions fit. It is read-only. */
+/** Checks that Stripe accepts the key and that its meters, customers and subscriptions fit. It is read-only. */
 export const checkStripe = async (context: Context): Promise<readonly Finding[]> => {
+  const hasDatabase = await isDatabaseReachable(context);
   const reachable = await check("Stripe", async () => {
     const stripe = context.connections.stripe();
     if (stripe === null) {
-      return checkWithoutKey(context);
+      return hasDatabase
+        ? checkWithoutKey(context)
+        : skipped("STRIPE_SECRET_KEY is not set here, and the database cannot be reached");
     }
     const problems = await stripe.inspectMeters();
     return problems.length === 0
       ? ok("the key is accepted, and both meters are set up")
       : wrong(problems.join(" "));
   });
+  if (reachable.status === "ok" && hasDatabase) {
+    return [reachable, await checkCustomers(context), await checkSubscriptions(context)];
+  }
+  const unknown = skipped(
+    hasDatabase
+      ? "Stripe is not configured or cannot be reached"
+      : "the database cannot be reached",
+  );
   return [
     reachable,
-    reachable.status === "ok"
-      ? await checkSubscriptions(context)
-      : {
-          check: "Stripe subscriptions",
-          ...skipped("Stripe is not configured or cannot be reached"),
-        },
+    { check: "Stripe customers", ...unknown },
+    { check: "Stripe subscriptions", ...unknown },
   ];
 };

@@ -1,15 +1,15 @@
 import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscriptions.ts";
 import { listSubscriptionProblems } from "../../../domain/billing/subscriptions.ts";
 import type { Context } from "../../context.ts";
-import { check, ok, skipped, wrong } from "./check.ts";
+import { checkWithDatabase, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
 const SHOWN = 10;
 
 /** Reports the subscriptions that were not active, or lacked a price, when a webhook or the nightly sweep last read them. */
-export const checkWatchedSubscriptions = ({ connections }: Context): Promise<Finding> =>
-  check("subscriptions as last read", async () => {
-    const watched = await listWatchedSubscriptions(await connections.database(), null);
+export const checkWatchedSubscriptions = (context: Context): Promise<Finding> =>
+  checkWithDatabase(context, "subscriptions as last read", async () => {
+    const watched = await listWatchedSubscriptions(await context.connections.database(), null);
     if (watched.length === 0) {
       return skipped("no subscription has been read yet");
     }

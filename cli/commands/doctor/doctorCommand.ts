@@ -8,6 +8,7 @@ import type { Finding } from "./check.ts";
 import { checkApi } from "./checkApi.ts";
 import { checkDatabase } from "./checkDatabase.ts";
 import { checkDeployment } from "./checkDeployment.ts";
+import { checkDonations } from "./checkDonations.ts";
 import { checkStripe } from "./checkStripe.ts";
 import { checkWatchedSubscriptions } from "./checkWatchedSubscriptions.ts";
 import { checkTemporal } from "./checkTemporal.ts";
@@ -35,9 +36,12 @@ const checkSettings = ({ connections }: Context): Promise<Finding> =>
     );
     const started = await connections.running();
     const folder = resolve(DATA_DIR);
-    const source = started
-      ? `\`npm start\` is running with ${folder} (process ${started.pid})`
-      : `no \`npm start\` is running with ${folder}`;
+    const other = started === null ? await connections.otherRunning() : null;
+    const source = other
+      ? `\`npm start\` is running with ${folder} (process ${other.pid}), but DATABASE_URL is another database's, so it is not checked`
+      : started
+        ? `\`npm start\` is running with ${folder} (process ${started.pid})`
+        : `no \`npm start\` is running with ${folder}`;
     return ok([source, ...given.map((name) => `${name} is set`)].join("; "));
   });
 
@@ -56,6 +60,7 @@ const diagnose = async (context: Context, { json }: { readonly json?: true }): P
             checkDeployment(context),
             checkStripe(context),
             checkWatchedSubscriptions(context),
+            checkDonations(context),
             checkApi(context),
           ])
         ).flat()

@@ -15,6 +15,8 @@ export type StripeInspector = {
   readonly readAccount: () => Promise<StripeAccount>;
   /** Returns what prevents usage from being sent. */
   readonly inspectMeters: () => Promise<readonly string[]>;
+  /** Returns why usage of a customer is refused: Stripe does not know it, or it was deleted. Null if nothing is wrong. */
+  readonly inspectCustomer: (customerId: string) => Promise<string | null>;
   /**
    * Returns what keeps a customer's usage off its invoices: a subscription that has ended, belongs to another customer,
    * or has no price on one of our meters.
@@ -55,6 +57,13 @@ const requireCustomer = async (
   }
 };
 
+const requireExistingCustomer = async (stripe: Stripe, customerId: string): Promise<void> => {
+  const customer = await stripe.customers.retrieve(customerId);
+  if (customer.deleted === true) {
+    throw new Error(`Stripe's customer ${customerId} was deleted.`);
+  }
+};
+
 const inspectSubscription = async (
   stripe: Stripe,
   customerId: string | null,
@@ -75,6 +84,7 @@ export const createStripeInspector = (options: StripeClientOptions): StripeInspe
   return {
     readAccount: () => readStripeAccount(stripe, options.secretKey),
     inspectMeters: () => inspectMeters(stripe),
+    inspectCustomer: (customerId) => findProblem(requireExistingCustomer(stripe, customerId)),
     inspectSubscription: (customerId, subscriptionId) =>
       inspectSubscription(stripe, customerId, subscriptionId),
   };

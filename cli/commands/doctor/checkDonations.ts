@@ -1,0 +1,53 @@
+import { listAccounts } from "../../../db/accounts/accounts.ts";
+import type { Context } from "../../context.ts";
+import { missingCharitySettings } from "../../missingCharitySettings.ts";
+import { check, checkWithDatabase, ok, skipped, wrong } from "./check.ts";
+import type { Finding } from "./check.ts";
+
+const checkProviders = (context: Context): Promise<Finding> =>
+  checkWithDatabase(context, "charity providers", async () => {
+    const { connections } = context;
+    const db = await connections.database();
+    const accounts = [
+      ...(await listAccounts(db, "organization")),
+      ...(await listAccounts(db, "store")),
+    ];
+    const selected = [...new Set(accounts.map(({ charityProvider }) => charityProvider))];
+    const missing = selected.flatMap((provider) => {
+      const setting = missingCharitySettings(connections.config(), provider);
+      const users = accounts.filter(({ charityProvider }) => charityProvider === provider).length;
+      return setting === null
+        ? []
+        : [`${setting} is not set here, and ${users} account(s) use ${provider}`];
+    });
+    return missing.length === 0
+      ? ok(selected.length === 0 ? "no accounts" : selected.toSorted().join(", "))
+      : wrong(`${missing.join("; ")}. Their searches and donations fail`);
+  });
+
+const checkPrices = ({ connections }: Context): Promise<Finding> =>
+  check("donation prices", () => {
+    const {
+      STRIPE_SECRET_KEY,
+      STRIPE_DONATION_FLAT_PRICE: flat,
+      STRIPE_DONATION_METERED_PRICE: metered,
+    } = connections.config();
+    if (flat !== undefined && metered !== undefined) {
+      return Promise.resolve(ok("both are set"));
+    }
+    const detail =
+      "STRIPE_DONATION_FLAT_PRICE and STRIPE_DONATION_METERED_PRICE are not both set here; POST /charities/subscribe fails without them for live keys";
+    return Promise.resolve(
+      STRIPE_SECRET_KEY === undefined
+        ? skipped("STRIPE_SECRET_KEY is not set here")
+        : flat === metered
+          ? skipped(detail)
+          : wrong(detail),
+    );
+  });
+
+/** Checks that donations have the settings that they need. */
+export const checkDonations = async (context: Context): Promise<readonly Finding[]> => [
+  await checkProviders(context),
+  await checkPrices(context),
+];
