@@ -65,8 +65,14 @@ export const findCharityRecord = (
     WHERE charity.ein = ${ein}
   `);
 
-/** How a name must match: by containing every word, or by similarity, which tolerates typos. */
-export type NameMatch = { readonly by: "words" | "similarity"; readonly search: SearchWords };
+/**
+ * How a name must match: by containing every word, by containing every word as a whole, or by similarity, which tolerates
+ * typos.
+ */
+export type NameMatch = {
+  readonly by: "similarity" | "wholeWords" | "words";
+  readonly search: SearchWords;
+};
 
 /** A word of one or two letters contains no trigram; the index covers it only at the start of a word. */
 const wordPattern = (word: string): string => (word.length < 3 ? `% ${word}%` : `%${word}%`);
@@ -74,7 +80,10 @@ const wordPattern = (word: string): string => (word.length < 3 ? `% ${word}%` : 
 const nameConditions = ({ by, search }: NameMatch): readonly FragmentSqlToken[] =>
   by === "similarity"
     ? [sql.fragment`${search.phrase} <% charity.search_text`]
-    : search.words.map((word) => sql.fragment`charity.search_text LIKE ${wordPattern(word)}`);
+    : search.words.map(
+        (word) =>
+          sql.fragment`charity.search_text LIKE ${by === "wholeWords" ? `% ${word} %` : wordPattern(word)}`,
+      );
 
 type CatalogueQuery = { readonly name: NameMatch | null; readonly ein: Ein | null };
 

@@ -4,7 +4,7 @@ import { parseEin } from "./charities.ts";
 /** The words of a normalized name, and the name itself with single spaces between its words. */
 export type SearchWords = { readonly words: readonly string[]; readonly phrase: string };
 
-/** Shorter names match too many charities, and no index supports them. */
+/** Parts of words that are shorter match too many charities, and no index supports them. */
 export const MINIMUM_SEARCH_LENGTH = 3;
 
 /** Whether a name has too few letters and digits, of any script, to search for. */

@@ -1,11 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { parseEin } from "../../domain/charities/charities.ts";
-import {
-  isTooShort,
-  MINIMUM_SEARCH_LENGTH,
-  readSearchName,
-} from "../../domain/charities/charitySearch.ts";
-import { DomainError, OutageError } from "../../domain/errors.ts";
+import { nameWords, readSearchName } from "../../domain/charities/charitySearch.ts";
+import { OutageError } from "../../domain/errors.ts";
 import { TimeoutError, withTimeout } from "../../domain/withTimeout.ts";
 import { createCatalogue } from "../../providers/charities/catalogue/createCatalogue.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
@@ -21,8 +17,8 @@ const OPERATOR_TIMEOUT_MS = 60_000;
 const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
 
 /**
- * Searches with the account's provider. A malformed EIN matches nothing; a name that is an EIN is searched as one.
- * @throws DomainError request_invalid for a name of fewer than three letters and digits
+ * Searches with the account's provider. A malformed EIN and a name without letters and digits match nothing; a name
+ * that is an EIN is searched as one.
  * @throws OutageError if the provider fails
  */
 export const searchCharities = async (
@@ -37,11 +33,8 @@ export const searchCharities = async (
 ): Promise<CharityPage> => {
   const name = query.name?.trim() || null;
   const read = readSearchName(name);
-  if (name !== null && isTooShort(name)) {
-    throw new DomainError(
-      "request_invalid",
-      `name: must have at least ${MINIMUM_SEARCH_LENGTH} letters or digits`,
-    );
+  if (name !== null && nameWords(name).phrase === "") {
+    return NO_MATCHES;
   }
   const writtenEin = query.ein?.trim() || null;
   const ein = writtenEin === null ? read.ein : parseEin(writtenEin);

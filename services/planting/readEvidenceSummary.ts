@@ -34,20 +34,24 @@ const summarize = async (db: CommonQueryMethods): Promise<EvidenceSummary> => {
   };
 };
 
-/** Returns the rendered summary: the same text from every process for 30 days. */
+/** Returns the rendered summary: the same text from every process for 30 days, once trees are planted. */
 export const readEvidenceSummary = async (
   deps: EvidenceDependencies,
   render: EvidenceRenderer<EvidenceSummary>,
-): Promise<CachedResponse> => {
+): Promise<CachedResponse & { readonly isLasting: boolean }> => {
   const { db, clock } = deps;
   const baseUrl = deps.publicBaseUrl();
-  return (
-    (await findCachedResponse(db, SUMMARY_KEY, baseUrl, clock.now())) ??
-    cacheEvidence(deps, {
-      key: SUMMARY_KEY,
-      baseUrl,
-      revision: 0,
-      body: render(await summarize(db), baseUrl),
-    })
-  );
+  const now = clock.now();
+  const cached = await findCachedResponse(db, SUMMARY_KEY, baseUrl, now);
+  if (cached) {
+    return { ...cached, isLasting: true };
+  }
+  const summary = await summarize(db);
+  const body = render(summary, baseUrl);
+  // A new deployment must not show for 30 days that nothing is planted.
+  if (summary.plantedTrees === 0) {
+    return { body, storedAt: now, isLasting: false };
+  }
+  const stored = await cacheEvidence(deps, { key: SUMMARY_KEY, baseUrl, revision: 0, body });
+  return { ...stored, isLasting: true };
 };

@@ -45,7 +45,7 @@ export const searchQuery = queryObject({
     .optional()
     .meta({
       description:
-        "Words of the name, at least three letters or digits in all; typos are tolerated.",
+        "Words of the name; typos are tolerated. One or two letters match whole words only.",
       examples: ["red cross"],
     }),
   ein: text(50)

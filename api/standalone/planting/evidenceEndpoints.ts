@@ -35,7 +35,7 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
       tag: "evidence",
       summary: "Read what all organizations have planted",
       details:
-        "Carbon and area are projected from planted trees only. The response stays the same for 30 days.",
+        "Carbon and area are projected from planted trees only. Once trees are planted, the response stays the same for 30 days.",
       responseHeaders: CACHE_HEADERS,
       errors: [KEY_ERROR],
     },
@@ -45,7 +45,7 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
       const response = await readEvidenceSummary(deps, renderEvidenceSummary);
       setCacheHeaders(ctx, response, {
         keyHeaders: KEY_HEADERS,
-        isLasting: true,
+        isLasting: response.isLasting,
         now: deps.clock.now(),
       });
       return response.body;

@@ -8,7 +8,11 @@ import {
 } from "../../../db/charities/charities.ts";
 import type { Charity } from "../../../domain/charities/charities.ts";
 import { parseEin } from "../../../domain/charities/charities.ts";
-import { catalogueWords, MINIMUM_SEARCH_LENGTH } from "../../../domain/charities/charitySearch.ts";
+import {
+  catalogueWords,
+  MINIMUM_SEARCH_LENGTH,
+  nameWords,
+} from "../../../domain/charities/charitySearch.ts";
 import type { CharityPage, CharityProvider, CharityQuery, LocalCharities } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
 import { describeNtee } from "./nteeGroups.ts";
@@ -61,8 +65,13 @@ const search = async (
     return list(null);
   }
   const words = catalogueWords(name);
-  if (words.phrase.length < MINIMUM_SEARCH_LENGTH) {
+  const isShort = words.words.join("").length < MINIMUM_SEARCH_LENGTH;
+  // Letters of other scripts are not among the words: without them, a short rest would match anything.
+  if (words.phrase === "" || (isShort && words.phrase !== nameWords(name).phrase)) {
     return NO_MATCHES;
+  }
+  if (isShort) {
+    return list({ by: "wholeWords", search: words });
   }
   const found = await list({ by: "words", search: words });
   // Similar names would only add noise to exact matches.

@@ -9,16 +9,18 @@ import { createAndPlace, startEvidenceApi } from "./evidenceApi.ts";
 const test = testWithDatabase();
 
 test.serial(
-  "the summary counts all organizations' live trees and stays the same for 30 days",
+  "the summary counts all organizations' live trees and, once trees are planted, stays the same for 30 days",
   async (t) => {
     const { setup, read, serve } = await startEvidenceApi(t);
     const other = await serve();
     await deleteCachedResponses(t.context.db, null);
     await setup.register(3, { mode: "test" });
     await setup.register(7);
-    const before = await read("/evidence");
+    const nothing = await read("/evidence");
+    t.is(nothing.headers.get("Cache-Control"), "private, no-cache");
     await createAndPlace(setup);
     await setup.pass(3 * STAGE_MS);
+    const before = await read("/evidence");
     await setup.register(100);
     t.is((await read("/evidence")).text, before.text);
     const cached = await other.read("/evidence");
@@ -26,7 +28,7 @@ test.serial(
     t.is(cached.headers.get("Cache-Control"), "private, max-age=2592000");
     setup.clock.set("2026-06-15T10:00:00.000Z");
     const after = evidenceSummary.parse(JSON.parse((await other.read("/evidence")).text));
-    const earlier = evidenceSummary.parse(JSON.parse(before.text));
+    const earlier = evidenceSummary.parse(JSON.parse(nothing.text));
     t.is(after.summary.total_trees, earlier.summary.total_trees + 100);
     t.is(after.summary.trees_planted, earlier.summary.trees_planted + 7);
     t.true(after.summary.carbon_offset_tons > earlier.summary.carbon_offset_tons);
