@@ -69,6 +69,7 @@ test("registrations are accepted while Temporal is down and billed when it is ba
   t.deepEqual(await readiness.json(), {
     status: "ok",
     database: "ok",
+    clock: "ok",
     temporal: "unreachable",
   });
 
