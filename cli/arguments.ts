@@ -46,6 +46,9 @@ export const parseSearchText = parserOf(
   "1 to 500 characters",
 );
 
+/** The id of a document at the processor. */
+export const parseDocument = parserOf(z.string().trim().min(1).max(200), "1 to 200 characters");
+
 /** Leaves room for the prefix of operators' keys. */
 export const parseRefundKey = parserOf(text(200).min(1), "1 to 200 characters");
 

@@ -307,11 +307,15 @@ CREATE TABLE meter_event (
   last_error text,
   sealed_at timestamp with time zone NOT NULL,
   settled_at timestamp with time zone,
+  settlement_kind text,
+  settlement_reference text,
   CONSTRAINT meter_event_identifier UNIQUE (identifier),
   CONSTRAINT meter_event_sealing UNIQUE (account_id, mode, meter, second, sequence),
   CONSTRAINT meter_event_pkey PRIMARY KEY (id),
   CONSTRAINT meter_event_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT meter_event_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
+  CONSTRAINT meter_event_settlement CHECK ((settlement_kind IS NULL) = (settlement_reference IS NULL)),
+  CONSTRAINT meter_event_settlement_kind CHECK (settlement_kind = ANY (ARRAY['invoice_item'::text, 'credit_note'::text])),
   CONSTRAINT meter_event_state CHECK (state = ANY (ARRAY['sealed'::text, 'sending'::text, 'delivered'::text, 'void'::text, 'held'::text, 'rejected'::text, 'expired'::text, 'blocked'::text, 'superseded'::text, 'waived'::text]))
 ) WITH (fillfactor=80);
 

@@ -1,5 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import type { HandSettlement } from "../../domain/billing/decideHandSettlement.ts";
+import { SETTLEMENT_KINDS } from "../../domain/billing/decideHandSettlement.ts";
 import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
 import { FAILED_STATES, UNFINISHED_STATES } from "../../domain/billing/meterEvents.ts";
 import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
@@ -29,6 +31,8 @@ export const meterEventRow = z.strictObject({
   lastError: z.string().nullable(),
   sealedAt: z.date(),
   settledAt: z.date().nullable(),
+  settlementKind: z.enum(SETTLEMENT_KINDS).nullable(),
+  settlementReference: z.string().nullable(),
 });
 
 export type StoredMeterEvent = Readonly<z.output<typeof meterEventRow>>;
@@ -53,7 +57,9 @@ export const meterEventColumns = sql.fragment`
   meter_event.in_doubt_since AS "inDoubtSince",
   meter_event.last_error AS "lastError",
   meter_event.sealed_at AS "sealedAt",
-  meter_event.settled_at AS "settledAt"
+  meter_event.settled_at AS "settledAt",
+  meter_event.settlement_kind AS "settlementKind",
+  meter_event.settlement_reference AS "settlementReference"
 `;
 
 /** States for `state IN (…)`. PostgreSQL uses the partial indexes over states only if they are constants. */
@@ -352,3 +358,26 @@ export const listBlockedEventsSettledAt = (
     WHERE state = 'blocked' AND mode = 'live' AND settled_at = ${settledAt.toISOString()}
     ORDER BY account_id, meter, quantity < 0, second, sequence
   `);
+
+/** Records how an operator settled an event by hand. Must run under the stream's lock. */
+export const recordHandSettlement = async (
+  transaction: DatabaseTransactionConnection,
+  id: bigint,
+  settlement: HandSettlement & {
+    readonly state: Extract<MeterEventState, "delivered" | "waived">;
+    /** The operator and the reason, put before the last error. */
+    readonly note: string;
+    readonly settledAt: Date;
+  },
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE meter_event
+    SET
+      state = ${settlement.state},
+      settlement_kind = ${settlement.kind},
+      settlement_reference = ${settlement.reference},
+      last_error = concat_ws('; before: ', ${settlement.note}::text, last_error),
+      settled_at = ${settlement.settledAt.toISOString()}
+    WHERE id = ${id}
+  `);
+};

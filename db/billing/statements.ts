@@ -19,6 +19,7 @@ const usageDayRow = z.strictObject({
   late: sum,
   failed: sum,
   waived: sum,
+  settled: sum,
   held: sum,
   pending: sum,
 });
@@ -37,7 +38,14 @@ export const listUsageDays = (
 ): Promise<readonly UsageDay[]> =>
   db.any(sql.type(usageDayRow)`
     WITH fact AS (
-      SELECT meter_event.second, usage_fact.quantity, meter_event.state, meter_event.last_error
+      SELECT
+        meter_event.second,
+        usage_fact.quantity,
+        coalesce(usage_fact.already_reported, 0) AS already_reported,
+        usage_fact.quantity - coalesce(usage_fact.already_reported, 0) AS rest,
+        meter_event.settlement_reference IS NOT NULL AS is_settled,
+        meter_event.state,
+        meter_event.last_error
       FROM meter_event
       JOIN usage_fact ON usage_fact.meter_event_id = meter_event.id
       WHERE meter_event.account_id = ${accountId}
@@ -46,7 +54,8 @@ export const listUsageDays = (
         AND meter_event.second >= ${secondOf(start)}
         AND meter_event.second < ${secondOf(end)}
       UNION ALL
-      SELECT second, quantity, NULL, NULL
+      SELECT
+        second, quantity, coalesce(already_reported, 0), quantity - coalesce(already_reported, 0), false, NULL, NULL
       FROM usage_fact
       WHERE account_id = ${accountId}
         AND mode = ${mode}
@@ -59,14 +68,17 @@ export const listUsageDays = (
       to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
       coalesce(sum(quantity) FILTER (WHERE quantity > 0), 0)::bigint AS registered,
       coalesce(-sum(quantity) FILTER (WHERE quantity < 0), 0)::bigint AS refunded,
-      coalesce(sum(quantity) FILTER (
-        WHERE state = 'delivered' AND last_error IS DISTINCT FROM ${DELIVERED_LATE}
+      coalesce(sum(already_reported), 0)::bigint + coalesce(sum(rest) FILTER (
+        WHERE state = 'delivered' AND NOT is_settled AND last_error IS DISTINCT FROM ${DELIVERED_LATE}
       ), 0)::bigint AS reported,
-      coalesce(sum(quantity) FILTER (WHERE state = 'delivered' AND last_error = ${DELIVERED_LATE}), 0)::bigint AS late,
-      coalesce(sum(quantity) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed,
-      coalesce(sum(quantity) FILTER (WHERE state = 'waived'), 0)::bigint AS waived,
-      coalesce(sum(quantity) FILTER (WHERE state = 'held'), 0)::bigint AS held,
-      coalesce(sum(quantity) FILTER (WHERE state IS NULL OR state IN (${UNFINISHED})), 0)::bigint AS pending
+      coalesce(sum(rest) FILTER (
+        WHERE state = 'delivered' AND NOT is_settled AND last_error = ${DELIVERED_LATE}
+      ), 0)::bigint AS late,
+      coalesce(sum(rest) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed,
+      coalesce(sum(rest) FILTER (WHERE state = 'waived' AND NOT is_settled), 0)::bigint AS waived,
+      coalesce(sum(rest) FILTER (WHERE is_settled), 0)::bigint AS settled,
+      coalesce(sum(rest) FILTER (WHERE state = 'held'), 0)::bigint AS held,
+      coalesce(sum(rest) FILTER (WHERE state IS NULL OR state IN (${UNFINISHED})), 0)::bigint AS pending
     FROM fact
     GROUP BY 1
     ORDER BY 1

@@ -71,6 +71,10 @@ CREATE TABLE meter_event (
   last_error text,
   sealed_at timestamptz NOT NULL,
   settled_at timestamptz,
+  -- The document at the processor with which an operator settled the usage by hand. It is never sent again.
+  settlement_kind text CONSTRAINT meter_event_settlement_kind CHECK (settlement_kind IN ('invoice_item', 'credit_note')),
+  settlement_reference text,
+  CONSTRAINT meter_event_settlement CHECK ((settlement_kind IS NULL) = (settlement_reference IS NULL)),
   CONSTRAINT meter_event_sealing UNIQUE (account_id, mode, meter, second, sequence)
 ) WITH (fillfactor = 80);
 

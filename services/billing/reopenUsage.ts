@@ -2,6 +2,7 @@ import type { DatabasePool } from "slonik";
 import { sumOtherEvents } from "../../db/billing/meterEventReports.ts";
 import { findMeterEvent, lockStream, moveSettledEvent } from "../../db/billing/meterEvents.ts";
 import { hasFacts, releaseFacts } from "../../db/billing/usageFacts.ts";
+import { requireNoHandSettlement } from "../../domain/billing/decideHandSettlement.ts";
 import { decideReopenAfterCheck, requireDelivered } from "../../domain/billing/decideReopen.ts";
 import { minuteOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -36,6 +37,7 @@ export const reopenUsage = async (
     throw new DomainError("record_not_found", `meter event ${meterEventId} not found`);
   }
   requireDelivered(event);
+  requireNoHandSettlement(event);
   if (!(await hasFacts(db, meterEventId))) {
     throw new DomainError(
       "request_invalid",
@@ -62,7 +64,11 @@ export const reopenUsage = async (
     await lockStream(transaction, event);
     const current = await findMeterEvent(transaction, meterEventId);
     const others = await sumOtherEvents(transaction, event, minuteOf(event.second));
-    if (current?.state !== "delivered" || others.version !== othersVersion) {
+    if (
+      current?.state !== "delivered" ||
+      current.settlementReference !== null ||
+      others.version !== othersVersion
+    ) {
       throw new DomainError(
         "request_invalid",
         `meter event ${meterEventId}: it or another event of its minute has changed meanwhile; try again`,

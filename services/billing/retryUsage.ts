@@ -7,6 +7,7 @@ import {
   releaseFacts,
   releaseHeldRefunds,
 } from "../../db/billing/usageFacts.ts";
+import { requireNoHandSettlement } from "../../domain/billing/decideHandSettlement.ts";
 import { decideRetry, decideRetryAfterCheck } from "../../domain/billing/decideRetry.ts";
 import type { AssumedOutcome, Retried } from "../../domain/billing/decideRetry.ts";
 import { minuteOf } from "../../domain/billing/usage.ts";
@@ -68,6 +69,7 @@ export const retryUsage = async (
   if (!event) {
     throw new DomainError("record_not_found", `meter event ${meterEventId} not found`);
   }
+  requireNoHandSettlement(event);
   const { state, acceptedQuantity, othersVersion } = await decide(deps, event, assumed);
   return db.transaction(async (transaction) => {
     await lockStream(transaction, event);
@@ -75,6 +77,7 @@ export const retryUsage = async (
     const others = await sumOtherEvents(transaction, event, minuteOf(event.second));
     if (
       current?.state !== event.state ||
+      current.settlementReference !== null ||
       current?.attempts !== event.attempts ||
       (othersVersion ?? others.version) !== others.version
     ) {

@@ -112,6 +112,7 @@ const transitionsOfTheCode = (): ReadonlySet<string> =>
       ].map((next) => `${state} --> ${next}`),
     ),
     ...METER_EVENT_STATES.filter(isFailed).map((state) => `${state} --> waived`),
+    "held --> waived",
   ]);
 
 /** The arrows of the state diagram, without their labels and without the ends. */

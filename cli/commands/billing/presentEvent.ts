@@ -24,6 +24,8 @@ export const presentEvent = (event: ListedMeterEvent) => ({
   last_error: event.lastError,
   sealed_at: event.sealedAt,
   settled_at: event.settledAt,
+  settlement: event.settlementKind,
+  settlement_reference: event.settlementReference,
 });
 
 export const EVENT_HEADINGS = [

@@ -63,6 +63,11 @@ const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void => {
       "last error": event.lastError,
       sealed: event.sealedAt,
       settled: event.settledAt,
+      ...(event.settlementReference === null
+        ? {}
+        : {
+            "settled by hand": `${event.settlementKind?.replace("_", " ")} ${event.settlementReference}`,
+          }),
     });
   }
 };

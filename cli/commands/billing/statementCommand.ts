@@ -15,8 +15,9 @@ import { printJson, printTable } from "../../output/print.ts";
 
 const STATEMENT_HELP = `
 Days are those of the registrations, UTC; a refund counts on the day of its registration,
-as at the processor. registered - refunded = reported + late + failed + waived + held +
-pending. held are refunds of usage that the processor does not have.
+as at the processor. registered - refunded = reported + late + failed + waived + settled
++ held + pending. settled was invoiced or credited by hand; held are refunds of usage
+that the processor does not have.
 --detail prints one line for each registration: JSON, or CSV with --csv.`;
 
 type StatementOptions = {
@@ -38,6 +39,7 @@ const USAGE_SUMS = [
   "late",
   "failed",
   "waived",
+  "settled",
   "held",
   "pending",
 ] as const;

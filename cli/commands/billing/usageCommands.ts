@@ -3,6 +3,7 @@ import { Option } from "commander";
 import { ASSUMED_OUTCOMES } from "../../../domain/billing/decideRetry.ts";
 import { USAGE_STATES } from "../../../domain/billing/meterEvents.ts";
 import {
+  parseDocument,
   parseId,
   parseTimestamp,
   parseLimit,
@@ -27,6 +28,8 @@ import { parseMeterEventId, parseRetryId, retry } from "./retry.ts";
 import type { RetryId } from "./retry.ts";
 import type { SendNowOptions } from "./sendNow.ts";
 import { sendNow } from "./sendNow.ts";
+import type { SettleOptions } from "./settle.ts";
+import { settle } from "./settle.ts";
 import { showUsage } from "./showUsage.ts";
 import type { WaiveOptions } from "./waive.ts";
 import { waive } from "./waive.ts";
@@ -55,6 +58,10 @@ After a restore or an unplanned failover, --after-restore compares all live usag
 before the hold that is not delivered with the processor's sums of its minute. What the
 processor has counts as delivered; the workers send the rest. It needs 15 minutes of
 hold, because the sums lag, and may be repeated.`;
+
+const SETTLE_HELP = `
+The usage counts as settled, neither as failed nor as late, and is never sent again.
+Repeating the command with the same reference changes nothing; another is refused.`;
 
 export const addUsageCommands = (program: Command, context: Context): void => {
   const usage = program
@@ -123,6 +130,25 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .option("--json", "JSON output")
     .addHelpText("after", WAIVE_HELP)
     .action((ids: readonly bigint[], options: WaiveOptions) => waive(context, ids, options));
+  usage
+    .command("settle")
+    .description("Record that a failed, held or late meter event was settled by hand")
+    .argument("<id>", "id of the meter event", parseMeterEventId)
+    .addOption(
+      new Option("--invoice-item <reference>", "invoice item that billed its usage")
+        .argParser(parseDocument)
+        .conflicts("creditNote"),
+    )
+    .addOption(
+      new Option("--credit-note <reference>", "credit note that returned its usage").argParser(
+        parseDocument,
+      ),
+    )
+    .requiredOption("--reason <text>", "reason, recorded with the event", parseReason)
+    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
+    .option("--json", "JSON output")
+    .addHelpText("after", SETTLE_HELP)
+    .action((id: bigint, options: SettleOptions) => settle(context, id, options));
   usage
     .command("reopen")
     .description("Send a delivered meter event again that the processor has lost")

@@ -1,0 +1,37 @@
+import type { DatabasePool } from "slonik";
+import { findMeterEvent, lockStream, recordHandSettlement } from "../../db/billing/meterEvents.ts";
+import type { HandSettlement } from "../../domain/billing/decideHandSettlement.ts";
+import { decideHandSettlement } from "../../domain/billing/decideHandSettlement.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+
+/**
+ * Records that an operator has settled a meter event by hand, with an invoice item or a credit note, so that it counts
+ * neither as failed nor as late. Its usage is never sent again.
+ * @returns whether it was settled with this reference before
+ * @throws DomainError record_not_found if there is no such event; request_invalid if it needs no settlement or has another
+ */
+export const settleUsage = (
+  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  meterEventId: bigint,
+  settlement: HandSettlement,
+  { reason, operator }: { readonly reason: string; readonly operator: string },
+): Promise<{ readonly replayed: boolean }> =>
+  db.transaction(async (transaction) => {
+    const found = await findMeterEvent(transaction, meterEventId);
+    if (!found) {
+      throw new DomainError("record_not_found", `meter event ${meterEventId} not found`);
+    }
+    await lockStream(transaction, found);
+    const event = (await findMeterEvent(transaction, meterEventId)) ?? found;
+    const state = decideHandSettlement(event, settlement);
+    if (state !== "settled") {
+      await recordHandSettlement(transaction, meterEventId, {
+        ...settlement,
+        state,
+        note: `settled by ${operator}: ${reason}`,
+        settledAt: clock.now(),
+      });
+    }
+    return { replayed: state === "settled" };
+  });
