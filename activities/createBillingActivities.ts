@@ -1,17 +1,17 @@
 import { Context } from "@temporalio/activity";
 import { ApplicationFailure, ApplicationFailureCategory } from "@temporalio/common";
 import type { UsageStream } from "../domain/billing/usage.ts";
-import { drainUsage } from "../services/billing/drainUsage.ts";
-import { processProcessorEvents } from "../services/billing/processProcessorEvents.ts";
-import type { ProcessorEventDependencies } from "../services/billing/processProcessorEvents.ts";
-import type { StreamReport } from "../services/billing/reconcileUsage.ts";
+import { drainUsage } from "../services/billing/sending/drainUsage.ts";
+import { processProcessorEvents } from "../services/billing/processorEvents/processProcessorEvents.ts";
+import type { ProcessorEventDependencies } from "../services/billing/processorEvents/processProcessorEvents.ts";
+import type { StreamReport } from "../services/billing/reconciliation/reconcileUsage.ts";
 import {
   recordReconciliationFailure,
   runReconciliation,
-} from "../services/billing/runReconciliation.ts";
+} from "../services/billing/reconciliation/runReconciliation.ts";
 import type { SendResult } from "../domain/billing/decideNextStep.ts";
-import { sweepSubscriptions } from "../services/billing/sweepSubscriptions.ts";
-import type { SubscriptionSweep } from "../services/billing/sweepSubscriptions.ts";
+import { sweepSubscriptions } from "../services/billing/processorEvents/sweepSubscriptions.ts";
+import type { SubscriptionSweep } from "../services/billing/processorEvents/sweepSubscriptions.ts";
 import { checkRefund } from "../services/registrations/checkRefund.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 

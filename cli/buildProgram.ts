@@ -6,11 +6,11 @@ import { addDeploymentCommands } from "./commands/deployment/deploymentCommands.
 import { addDoctorCommand } from "./commands/doctor/doctorCommand.ts";
 import { addEvidenceCommands } from "./commands/planting/evidenceCommands.ts";
 import { addImportCommands } from "./commands/registrations/importCommands.ts";
-import { addFindCommand } from "./commands/lookup/findCommand.ts";
+import { addFindCommand } from "./commands/support/findCommand.ts";
 import { addKeyCommands } from "./commands/accounts/keyCommands.ts";
 import { addMigrateCommand } from "./commands/migrateCommand.ts";
 import { addOrgCommands } from "./commands/accounts/orgCommands.ts";
-import { addRefundCommands } from "./commands/refunds/refundCommands.ts";
+import { addRefundCommands } from "./commands/support/refundCommands.ts";
 import { addStatementCommand } from "./commands/billing/statementCommand.ts";
 import { addStoreCommands } from "./commands/stores/storeCommands.ts";
 import { addTryCommands } from "./commands/tryCommands.ts";

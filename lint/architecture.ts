@@ -61,6 +61,8 @@ const CAPABILITIES: Readonly<Record<string, readonly string[]>> = {
   charities: ["billing", "registrations"],
   stores: ["charities", "planting", "registrations"],
   dashboard: ["charities", "planting", "registrations"],
+  /** What support staff do across capabilities: find any record, refund any registration. */
+  support: ["billing", "charities", "planting", "registrations", "stores"],
 };
 
 /** Files that may import more than their folder, with the reason. A path that ends in `/` is a folder. */

@@ -8,7 +8,7 @@ import { countFailedMeterEvents } from "../db/billing/meterEventReports.ts";
 import { readDeployment } from "../db/billing/deployment.ts";
 import { findHold } from "../domain/billing/deployment.ts";
 import type { Clock } from "../domain/clock.ts";
-import type { LateRefusal } from "../services/billing/applyRefusalReport.ts";
+import type { LateRefusal } from "../services/billing/processorEvents/applyRefusalReport.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
 import type { SendResult } from "../domain/billing/decideNextStep.ts";
 

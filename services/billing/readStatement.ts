@@ -14,8 +14,8 @@ import { minuteOf, secondOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import type { StreamReport } from "./reconcileUsage.ts";
-import { reconcileUsage } from "./reconcileUsage.ts";
+import type { StreamReport } from "./reconciliation/reconcileUsage.ts";
+import { reconcileUsage } from "./reconciliation/reconcileUsage.ts";
 import { resolveBillingCycle } from "./resolveBillingCycle.ts";
 
 type Dependencies = {

@@ -14,7 +14,7 @@ import { minuteOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import { checkDelivery } from "./checkDelivery.ts";
+import { checkDelivery } from "./sending/checkDelivery.ts";
 
 const CHECK_TIMEOUT_MS = 20_000;
 

@@ -8,7 +8,7 @@ import {
 import { systemClock } from "../../domain/clock.ts";
 import { OutageError } from "../../domain/errors.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
-import { refreshSubscription } from "../../services/billing/refreshSubscription.ts";
+import { refreshSubscription } from "../../services/billing/processorEvents/refreshSubscription.ts";
 import { requireDonationSubscription } from "../../services/charities/requireDonationSubscription.ts";
 import { subscribeToDonations } from "../../services/charities/subscribeToDonations.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";

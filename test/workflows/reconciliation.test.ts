@@ -11,7 +11,7 @@ import {
 import type { Clock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
-import { drainUsage } from "../../services/billing/drainUsage.ts";
+import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../../../domain/clock.ts";
 import type { ReadWebhook } from "../../../providers/billing/stripe/createWebhookReader.ts";
-import { receiveProcessorEvent } from "../../../services/billing/receiveProcessorEvent.ts";
+import { receiveProcessorEvent } from "../../../services/billing/processorEvents/receiveProcessorEvent.ts";
 import type { Webhook } from "../../http/createApp.ts";
 import { readRawBody } from "../../middleware/readRawBody.ts";
 

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { parserOf } from "../../arguments.ts";
-import { acknowledgeDrift } from "../../../services/billing/acknowledgeDrift.ts";
+import { acknowledgeDrift } from "../../../services/billing/reconciliation/acknowledgeDrift.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, describeError, EXIT, exitCodeOf } from "../../exitCodes.ts";
 import { say } from "../../io.ts";

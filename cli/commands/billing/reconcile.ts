@@ -1,13 +1,16 @@
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
-import type { DriftingStream } from "../../../services/billing/readReconciliation.ts";
-import { readReconciliation } from "../../../services/billing/readReconciliation.ts";
-import { defaultSpan } from "../../../services/billing/reconcileUsage.ts";
-import type { Span, StreamReport } from "../../../services/billing/reconcileUsage.ts";
+import type { DriftingStream } from "../../../services/billing/reconciliation/readReconciliation.ts";
+import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
+import { defaultSpan } from "../../../services/billing/reconciliation/reconcileUsage.ts";
+import type {
+  Span,
+  StreamReport,
+} from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import {
   recordReconciliationFailure,
   runReconciliation,
-} from "../../../services/billing/runReconciliation.ts";
+} from "../../../services/billing/reconciliation/runReconciliation.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, describeError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";

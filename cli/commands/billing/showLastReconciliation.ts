@@ -3,7 +3,7 @@ import {
   findLastReconciliation,
   readReconciliationStatus,
 } from "../../../db/billing/reconciliations.ts";
-import { readReconciliation } from "../../../services/billing/readReconciliation.ts";
+import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printJson, printRecord } from "../../output/print.ts";

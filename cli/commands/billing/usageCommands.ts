@@ -13,26 +13,26 @@ import {
 import type { Context } from "../../context.ts";
 import type { AcknowledgeOptions } from "./acknowledgeDrift.ts";
 import { acknowledge, parseDifferenceId } from "./acknowledgeDrift.ts";
-import type { HoldOptions } from "./holdUsage.ts";
-import { holdAllUsage, releaseAllUsage } from "./holdUsage.ts";
+import type { HoldOptions } from "./repair/holdUsage.ts";
+import { holdAllUsage, releaseAllUsage } from "./repair/holdUsage.ts";
 import type { ListOptions } from "./listUsage.ts";
 import { listUsage } from "./listUsage.ts";
 import type { ReconcileOptions } from "./reconcile.ts";
 import { reconcile } from "./reconcile.ts";
-import type { AfterRestoreOptions } from "./reconcileAfterRestore.ts";
-import { reconcileAfterRestore } from "./reconcileAfterRestore.ts";
-import type { ReopenOptions } from "./reopen.ts";
-import { reopen } from "./reopen.ts";
-import type { RetryOptions } from "./retry.ts";
-import { parseMeterEventId, parseRetryId, retry } from "./retry.ts";
-import type { RetryId } from "./retry.ts";
-import type { SendNowOptions } from "./sendNow.ts";
-import { sendNow } from "./sendNow.ts";
-import type { SettleOptions } from "./settle.ts";
-import { settle } from "./settle.ts";
+import type { AfterRestoreOptions } from "./repair/reconcileAfterRestore.ts";
+import { reconcileAfterRestore } from "./repair/reconcileAfterRestore.ts";
+import type { ReopenOptions } from "./repair/reopen.ts";
+import { reopen } from "./repair/reopen.ts";
+import type { RetryOptions } from "./repair/retry.ts";
+import { parseMeterEventId, parseRetryId, retry } from "./repair/retry.ts";
+import type { RetryId } from "./repair/retry.ts";
+import type { SendNowOptions } from "./repair/sendNow.ts";
+import { sendNow } from "./repair/sendNow.ts";
+import type { SettleOptions } from "./repair/settle.ts";
+import { settle } from "./repair/settle.ts";
 import { showUsage } from "./showUsage.ts";
-import type { WaiveOptions } from "./waive.ts";
-import { waive } from "./waive.ts";
+import type { WaiveOptions } from "./repair/waive.ts";
+import { waive } from "./repair/waive.ts";
 
 const RETRY_HELP = `
 Usage that was refused is sent again in a new event. If an attempt may have been

@@ -1,0 +1,31 @@
+import { describeHold } from "../../../../domain/billing/deployment.ts";
+import { holdUsage, releaseUsage } from "../../../../services/billing/holdUsage.ts";
+import type { Context } from "../../../context.ts";
+import { operatorName } from "../../../operatorName.ts";
+
+export type HoldOptions = { readonly reason: string; readonly as?: string };
+
+export const holdAllUsage = async (
+  { io, connections, clock }: Context,
+  { reason, as }: HoldOptions,
+): Promise<void> => {
+  const hold = await holdUsage(
+    { db: await connections.database(), clock },
+    { reason, by: operatorName(as) },
+  );
+  io.stdout.write(
+    `Nothing is sealed or sent: ${describeHold(hold)}. Calls that have begun end within 15 seconds.\n`,
+  );
+};
+
+export const releaseAllUsage = async (
+  { io, connections, clock }: Context,
+  { as }: Pick<HoldOptions, "as">,
+): Promise<void> => {
+  const hold = await releaseUsage({ db: await connections.database(), clock }, operatorName(as));
+  io.stdout.write(
+    hold
+      ? `Released: ${describeHold(hold)}. The workers send usage within 30 seconds.\n`
+      : "Usage was not held.\n",
+  );
+};

@@ -1,0 +1,48 @@
+import { listMeterEventIdsOfEndedPeriods } from "../../../../db/billing/meterEventReports.ts";
+import { reopenUsage } from "../../../../services/billing/reopenUsage.ts";
+import type { Context } from "../../../context.ts";
+import { say } from "../../../io.ts";
+import { operatorName } from "../../../operatorName.ts";
+import { printJson } from "../../../output/print.ts";
+
+export type ReopenOptions = {
+  readonly reason: string;
+  readonly as?: string;
+  readonly dryRun?: true;
+  readonly json?: true;
+};
+
+/** @throws DomainError if the processor's sums do not show that it lost exactly this event */
+export const reopen = async (
+  { io, connections, clock }: Context,
+  meterEventId: bigint,
+  { reason, as, dryRun, json }: ReopenOptions,
+): Promise<void> => {
+  const deps = { db: await connections.database(), clock, billing: await connections.billing() };
+  const isDryRun = dryRun === true;
+  const { quantity } = await reopenUsage(deps, meterEventId, {
+    reason,
+    operator: operatorName(as),
+    isDryRun,
+  });
+  if (json) {
+    printJson(io, {
+      meter_event_id: Number(meterEventId),
+      result: isDryRun ? "lost" : "waiting",
+      quantity,
+    });
+  }
+  const ended = await listMeterEventIdsOfEndedPeriods(deps.db, [meterEventId], clock.now());
+  if (ended.length > 0) {
+    say(
+      io,
+      `The billing period of event ${meterEventId} has ended: its usage may not be on any invoice.`,
+    );
+  }
+  say(
+    io,
+    isDryRun
+      ? `The processor has lost event ${meterEventId}. Without --dry-run, its ${quantity} units are sent again.`
+      : `Reopened event ${meterEventId}. The worker will send its ${quantity} units again.`,
+  );
+};

@@ -1,0 +1,69 @@
+import { listWaitingStreams } from "../../../../db/billing/usageFacts.ts";
+import type { WaitingStream } from "../../../../db/billing/usageFacts.ts";
+import { findSender, restartSender, wakeSender } from "../../../../program/usageSenders.ts";
+import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
+import { BACKGROUND_QUEUE } from "../../../../workflows/taskQueues.ts";
+import { callTemporal } from "../../../callTemporal.ts";
+import type { Context } from "../../../context.ts";
+import { say } from "../../../io.ts";
+import { printJson, printTable } from "../../../output/print.ts";
+import { timeOf } from "../presentEvent.ts";
+
+export type SendNowOptions = { readonly org?: string; readonly json?: true };
+
+/** Wakes a sender. If it waits for its next attempt, a wake would not shorten the wait, so it is restarted. */
+const sendStreamNow = async (
+  { connections, clock }: Context,
+  stream: WaitingStream,
+): Promise<"woken" | "restarted"> => {
+  const temporal = await connections.temporal();
+  return callTemporal(temporal, async () => {
+    const sender = await findSender(temporal, stream, clock.now());
+    if (sender?.state === "delayed") {
+      await restartSender(temporal, BACKGROUND_QUEUE, stream, {
+        runId: sender.runId,
+        reason: "impact usage send-now",
+      });
+      return "restarted";
+    }
+    await wakeSender(temporal, BACKGROUND_QUEUE, stream);
+    return "woken";
+  });
+};
+
+export const sendNow = async (context: Context, { org, json }: SendNowOptions): Promise<void> => {
+  const { io, connections } = context;
+  const db = await connections.database();
+  if (org !== undefined) {
+    await getOrganization(db, org);
+  }
+  const streams = (await listWaitingStreams(db)).filter(
+    ({ accountId }) => org === undefined || accountId === org,
+  );
+  const results = [];
+  for (const stream of streams) {
+    const { accountId, mode, meter, second } = stream;
+    const sender = await sendStreamNow(context, stream);
+    results.push({ account_id: accountId, mode, meter, oldest: timeOf(second), sender });
+  }
+  if (json) {
+    printJson(io, results);
+    return;
+  }
+  if (results.length === 0) {
+    say(io, "No usage is pending.");
+    return;
+  }
+  printTable(
+    io,
+    ["account", "mode", "meter", "oldest", "sender"],
+    results.map((result) => [
+      result.account_id,
+      result.mode,
+      result.meter,
+      result.oldest,
+      result.sender,
+    ]),
+  );
+  say(io, `A worker sends the usage of ${results.length} stream(s) now.`);
+};

@@ -1,0 +1,53 @@
+import type { HandSettlement } from "../../../../domain/billing/decideHandSettlement.ts";
+import { settleUsage } from "../../../../services/billing/settleUsage.ts";
+import type { Context } from "../../../context.ts";
+import { CommandError, EXIT } from "../../../exitCodes.ts";
+import { say } from "../../../io.ts";
+import { operatorName } from "../../../operatorName.ts";
+import { printJson } from "../../../output/print.ts";
+
+export type SettleOptions = {
+  readonly invoiceItem?: string;
+  readonly creditNote?: string;
+  readonly reason: string;
+  readonly as?: string;
+  readonly json?: true;
+};
+
+const settlementOf = ({ invoiceItem, creditNote }: SettleOptions): HandSettlement => {
+  if (invoiceItem !== undefined) {
+    return { kind: "invoice_item", reference: invoiceItem };
+  }
+  if (creditNote !== undefined) {
+    return { kind: "credit_note", reference: creditNote };
+  }
+  throw new CommandError(EXIT.usage, "Say how it was settled: --invoice-item or --credit-note.");
+};
+
+export const settle = async (
+  { io, connections, clock }: Context,
+  meterEventId: bigint,
+  options: SettleOptions,
+): Promise<void> => {
+  const settlement = settlementOf(options);
+  const { replayed } = await settleUsage(
+    { db: await connections.database(), clock },
+    meterEventId,
+    settlement,
+    { reason: options.reason, operator: operatorName(options.as) },
+  );
+  if (options.json) {
+    printJson(io, {
+      meter_event_id: Number(meterEventId),
+      settlement: settlement.kind,
+      reference: settlement.reference,
+      replayed,
+    });
+  }
+  say(
+    io,
+    replayed
+      ? `Event ${meterEventId} was settled with ${settlement.reference} before.`
+      : `Settled event ${meterEventId} with ${settlement.reference}. Its usage is never sent again.`,
+  );
+};

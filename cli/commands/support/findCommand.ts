@@ -1,0 +1,192 @@
+import type { Command } from "commander";
+import { isFailed } from "../../../domain/billing/meterEvents.ts";
+import { formatCents } from "../../../domain/money.ts";
+import type { FoundRecords } from "../../../services/support/findRecords.ts";
+import { findRecords } from "../../../services/support/findRecords.ts";
+import { parseFindLimit, parseId, parseSearchText } from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { say } from "../../io.ts";
+import type { Cell } from "../../output/formatTable.ts";
+import { printJson, printRecord } from "../../output/print.ts";
+
+const FIND_HELP = `
+TEXT is an id of a registration, refund, donation or account, an idempotency key, an
+attribution, a shop's order (1001 also finds #1001), a customer's email, id or part of
+the name, a Stripe customer, or the number or identifier of a meter event. Each record is
+shown with its owner, billing, evidence and the next command to run.`;
+
+type FindOptions = { readonly org?: string; readonly limit: number; readonly json?: true };
+
+/** A record as it is printed, with the same names in JSON. */
+type Shown = Readonly<Record<string, Cell | readonly string[]>>;
+
+type Owned = {
+  readonly accountId: string;
+  readonly accountName: string;
+  readonly accountType: "organization" | "store";
+};
+
+const ownerOf = ({ accountId, accountName, accountType }: Owned) => ({
+  owner: accountName,
+  owner_type: accountType,
+  owner_id: accountId,
+});
+
+const customerOf = (record: {
+  readonly attribution: string;
+  readonly idempotencyKey: string | null;
+  readonly customerName: string | null;
+  readonly customerEmail: string | null;
+  readonly customerId: string | null;
+  readonly orderId: string | null;
+}) => ({
+  idempotency_key: record.idempotencyKey,
+  attribution: record.attribution === "" ? null : record.attribution,
+  order: record.orderId,
+  customer_name: record.customerName,
+  customer_email: record.customerEmail,
+  customer_id: record.customerId,
+});
+
+/** An account's overview: the command of an organization or of a store. */
+const accountCommand = ({ accountType, accountId }: Owned): string =>
+  accountType === "store" ? `impact store show ${accountId}` : `impact org show ${accountId}`;
+
+const evidenceOf = ({ record }: FoundRecords["registrations"][number]): string | null => {
+  if (record.kind === "bottle") {
+    return null;
+  }
+  return record.orderStage ?? "registered";
+};
+
+const presentRegistration = (found: FoundRecords["registrations"][number]): Shown => {
+  const { record, foundBy, usage } = found;
+  const [failed] = usage.failedEventIds;
+  return {
+    record: "registration",
+    id: record.id,
+    found_by: foundBy,
+    ...ownerOf(record),
+    mode: record.mode,
+    kind: record.kind,
+    count: record.count,
+    refunded_count: record.refundedCount,
+    remaining_count: record.count - record.refundedCount,
+    created_at: record.createdAt,
+    ...customerOf(record),
+    billing: usage.status,
+    evidence: evidenceOf(found),
+    planting_order: record.plantingOrder,
+    next: failed === undefined ? `impact usage show ${record.id}` : `impact usage retry ${failed}`,
+  };
+};
+
+const presentDonation = ({ record, foundBy }: FoundRecords["donations"][number]): Shown => ({
+  record: "donation",
+  id: record.id,
+  found_by: foundBy,
+  ...ownerOf(record),
+  mode: record.mode,
+  amount_cents: record.amountCents,
+  amount: formatCents(record.amountCents),
+  charity: record.charityName,
+  created_at: record.createdAt,
+  refunded_at: record.refundedAt,
+  ...customerOf(record),
+  next: `impact donation show ${record.id}`,
+});
+
+const presentMeterEvent = ({ record }: FoundRecords["meterEvents"][number]): Shown => ({
+  record: "meter event",
+  id: String(record.id),
+  identifier: record.identifier,
+  owner_id: record.accountId,
+  mode: record.mode,
+  meter: record.meter,
+  at: new Date(record.second * 1000),
+  quantity: record.quantity,
+  state: record.state,
+  last_error: record.lastError,
+  next: isFailed(record.state)
+    ? `impact usage retry ${record.id}`
+    : `impact usage list --org ${record.accountId}`,
+});
+
+const presentAccount = ({ record, foundBy }: FoundRecords["accounts"][number]): Shown => ({
+  record: record.accountType,
+  id: record.accountId,
+  found_by: foundBy,
+  owner: record.accountName,
+  stripe_customer: record.stripeCustomerId,
+  next: accountCommand(record),
+});
+
+const presentStoreWrite = ({ record, foundBy }: FoundRecords["storeWrites"][number]): Shown => ({
+  record: "store request",
+  id: record.key,
+  found_by: foundBy,
+  ...ownerOf(record),
+  mode: record.mode,
+  operation: record.operation,
+  created_at: record.createdAt,
+  next: `impact store ledger ${record.accountId}`,
+});
+
+const present = (found: FoundRecords): readonly Shown[] => [
+  ...found.accounts.map(presentAccount),
+  ...found.meterEvents.map(presentMeterEvent),
+  ...found.registrations.map(presentRegistration),
+  ...found.donations.map(presentDonation),
+  ...found.storeWrites.map(presentStoreWrite),
+];
+
+const isList = (value: Cell | readonly string[]): value is readonly string[] =>
+  Array.isArray(value);
+
+/** Names and values for people: without what is absent. */
+const forPeople = (shown: Shown): Readonly<Record<string, Cell>> =>
+  Object.fromEntries(
+    Object.entries(shown)
+      .filter(([name, value]) => value !== null && name !== "amount_cents")
+      .map(([name, value]) => [
+        name.replaceAll("_", " "),
+        isList(value) ? value.map((by) => by.replaceAll("_", " ")).join(", ") : value,
+      ]),
+  );
+
+const find = async (
+  { io, connections }: Context,
+  text: string,
+  { org, limit, json }: FindOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  const found = await findRecords({ db }, { text, accountId: org ?? null, limit });
+  const records = present(found);
+  if (json) {
+    printJson(io, { records, has_more: found.hasMore });
+  } else {
+    for (const [index, shown] of records.entries()) {
+      io.stdout.write(index === 0 ? "" : "\n");
+      printRecord(io, forPeople(shown));
+    }
+  }
+  if (records.length === 0) {
+    throw new CommandError(EXIT.notFound, `Nothing found for ${JSON.stringify(text)}.`);
+  }
+  if (found.hasMore) {
+    say(io, `There are more records; these are the newest ${limit} of each kind. Raise --limit.`);
+  }
+};
+
+export const addFindCommand = (program: Command, context: Context): void => {
+  program
+    .command("find")
+    .description("Find records by an id, key, order, customer or meter event")
+    .argument("<text>", "what a customer or a log names", parseSearchText)
+    .option("--org <id>", "only this organization or store", parseId)
+    .option("--limit <n>", "maximum records of each kind", parseFindLimit, 20)
+    .option("--json", "JSON output")
+    .addHelpText("after", FIND_HELP)
+    .action((text: string, options: FindOptions) => find(context, text, options));
+};

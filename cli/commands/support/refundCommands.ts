@@ -1,0 +1,220 @@
+import type { Command } from "commander";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
+import { sumRefundable } from "../../../db/registrations/refundableRegistrations.ts";
+import { findDonationDetails } from "../../../db/charities/donations.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { formatCents } from "../../../domain/money.ts";
+import { refundDonation } from "../../../services/charities/refundDonation.ts";
+import type { RefundDependencies } from "../../../services/support/refundAnyRegistration.ts";
+import { refundAnyRegistration } from "../../../services/support/refundAnyRegistration.ts";
+import { refundMatching } from "../../../services/support/refundMatching.ts";
+import {
+  parseCount,
+  parseId,
+  parseMode,
+  parseOperator,
+  parseReason,
+  parseRefundKey,
+  parseTimestamp,
+} from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { say } from "../../io.ts";
+import { operatorName } from "../../operatorName.ts";
+import { createProgressBar } from "../../output/createProgressBar.ts";
+import { printJson, printTable } from "../../output/print.ts";
+
+const REFUND_HELP = `
+Partial refunds add up: give --idempotency-key to be able to repeat the command. A
+store's units are returned to its balance at the price that was paid.`;
+
+type RefundOptions = {
+  readonly reason: string;
+  readonly as?: string;
+  readonly dryRun?: true;
+  readonly json?: true;
+};
+
+const openDependencies = async ({ connections, clock }: Context): Promise<RefundDependencies> => ({
+  db: await connections.database(),
+  clock,
+  billing: await connections.billing(),
+});
+
+/** The reason as it is stored, with who refunded. */
+const reasonOf = ({ reason, as }: RefundOptions): string =>
+  `${reason} (refunded by ${operatorName(as)})`;
+
+const refundOne = async (
+  context: Context,
+  id: string,
+  options: RefundOptions & { readonly count?: number; readonly idempotencyKey?: string },
+): Promise<void> => {
+  const isDryRun = options.dryRun === true;
+  const { registration, refundedCount, replayed } = await refundAnyRegistration(
+    await openDependencies(context),
+    {
+      id,
+      count: options.count ?? null,
+      reason: reasonOf(options),
+      idempotencyKey: options.idempotencyKey ?? null,
+      isDryRun,
+    },
+  );
+  if (options.json) {
+    printJson(context.io, {
+      registration_id: registration.id,
+      refunded_count: refundedCount,
+      replayed,
+      dry_run: isDryRun,
+    });
+  }
+  const units = `${refundedCount} ${registration.kind}${refundedCount === 1 ? "" : "s"} of ${registration.accountName}`;
+  say(
+    context.io,
+    isDryRun
+      ? `Without --dry-run, ${units} are refunded.`
+      : `${replayed ? "Refunded before with this key" : "Refunded"}: ${units}. See impact usage show ${id}`,
+  );
+};
+
+const refundOneDonation = async (
+  context: Context,
+  id: string,
+  options: RefundOptions,
+): Promise<void> => {
+  const { db, clock } = await openDependencies(context);
+  const donation = await findDonationDetails(db, id);
+  if (!donation) {
+    throw new DomainError("record_not_found", `there is no donation ${id}`);
+  }
+  const isDryRun = options.dryRun === true;
+  const replayed = isDryRun
+    ? donation.refunded
+    : (
+        await refundDonation({ db, clock }, donation, {
+          id,
+          reason: reasonOf(options),
+          idempotencyKey: null,
+          metadata: {},
+        })
+      ).replayed;
+  if (options.json) {
+    printJson(context.io, {
+      donation_id: id,
+      refunded_amount_cents: donation.amountCents,
+      replayed,
+      dry_run: isDryRun,
+    });
+  }
+  const amount = `the donation of ${formatCents(donation.amountCents)} to ${donation.charityName}`;
+  if (replayed) {
+    say(context.io, `Refunded before: ${amount}.`);
+  } else {
+    say(context.io, isDryRun ? `Without --dry-run, ${amount} is refunded.` : `Refunded ${amount}.`);
+  }
+};
+
+type FilterOptions = RefundOptions & {
+  readonly org: string;
+  readonly mode: Mode;
+  readonly attribution?: string;
+  readonly from?: Date;
+  readonly to?: Date;
+  readonly yes?: true;
+};
+
+const refundByFilter = async (context: Context, options: FilterOptions): Promise<void> => {
+  const { io } = context;
+  const { org: accountId, mode, attribution = null, from = null, to: until = null } = options;
+  if (attribution === null && (from === null || until === null)) {
+    throw new CommandError(EXIT.usage, "Give --attribution, or --from and --to.");
+  }
+  const deps = await openDependencies(context);
+  const filter = { accountId, mode, attribution, from, until };
+  const { registrations, units } = await sumRefundable(deps.db, filter);
+  say(io, `${registrations} registrations with ${units} units can be selected.`);
+  const isDryRun = options.dryRun === true;
+  if (!isDryRun && options.yes !== true) {
+    throw new CommandError(EXIT.usage, "Check with --dry-run, then refund them with --yes.");
+  }
+  const bar = createProgressBar(io);
+  const failures: { readonly id: string; readonly reason: string }[] = [];
+  const done = { registrations: 0, units: 0 };
+  for await (const { id, refundedCount, error } of refundMatching(deps, filter, {
+    reason: reasonOf(options),
+    isDryRun,
+  })) {
+    if (error === null) {
+      done.registrations += 1;
+      done.units += refundedCount;
+    } else {
+      failures.push({ id, reason: error });
+    }
+    const handled = done.registrations + failures.length;
+    bar.update(handled / Math.max(registrations, 1), `${handled} of ${registrations}`);
+  }
+  bar.clear();
+  if (options.json) {
+    printJson(io, {
+      dry_run: isDryRun,
+      refunded_registrations: done.registrations,
+      refunded_units: done.units,
+      failures,
+    });
+  } else if (failures.length > 0) {
+    printTable(
+      io,
+      ["registration", "not refunded because"],
+      failures.map(({ id, reason }) => [id, reason]),
+    );
+  }
+  const summary = `${done.units} units of ${done.registrations} registrations`;
+  say(io, isDryRun ? `Without --dry-run, ${summary} are refunded.` : `Refunded ${summary}.`);
+  if (failures.length > 0) {
+    throw new CommandError(
+      EXIT.failed,
+      `${failures.length} registrations ${isDryRun ? "cannot" : "could not"} be refunded.`,
+    );
+  }
+};
+
+const addCommonOptions = (command: Command): Command =>
+  command
+    .requiredOption("--reason <text>", "reason, recorded with the refund", parseReason)
+    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
+    .option("--dry-run", "check only")
+    .option("--json", "JSON output");
+
+export const addRefundCommands = (program: Command, context: Context): void => {
+  const refund = program
+    .command("refund")
+    .description("Refund registrations and donations for a customer");
+  addCommonOptions(
+    refund
+      .command("registration")
+      .description("Refund a registration of an organization or a store, in full or in part")
+      .argument("<id>", "id of the registration", parseId)
+      .option("--count <n>", "units (default: all that remain)", parseCount)
+      .option("--idempotency-key <key>", "makes repeating the command safe", parseRefundKey),
+  )
+    .addHelpText("after", REFUND_HELP)
+    .action((id: string, options: RefundOptions) => refundOne(context, id, options));
+  addCommonOptions(
+    refund
+      .command("donation")
+      .description("Mark a donation as refunded; the charity keeps the money")
+      .argument("<id>", "id of the donation", parseId),
+  ).action((id: string, options: RefundOptions) => refundOneDonation(context, id, options));
+  addCommonOptions(
+    refund
+      .command("registrations")
+      .description("Refund all that remains of the matching registrations")
+      .requiredOption("--org <id>", "id of the organization or store", parseId)
+      .option("--mode <live|test>", "mode", parseMode, "live")
+      .option("--attribution <text>", "attribution of the registrations")
+      .option("--from <time>", "first time", parseTimestamp)
+      .option("--to <time>", "end, exclusive", parseTimestamp)
+      .option("--yes", "refund without asking"),
+  ).action((options: FilterOptions) => refundByFilter(context, options));
+};

@@ -1,0 +1,96 @@
+import type { DatabasePool } from "slonik";
+import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import {
+  findMeterEvent,
+  listMeterEventsByIdentifier,
+  lockStream,
+  moveSettledEvent,
+} from "../../../db/billing/meterEvents.ts";
+import { hasFacts } from "../../../db/billing/usageFacts.ts";
+import { insertUsageRefusal } from "../../../db/billing/usageRefusals.ts";
+import { decideLateRefusal, identifierOf } from "../../../domain/billing/processorEvents.ts";
+import type { RefusalReport } from "../../../domain/billing/processorEvents.ts";
+import type { Clock } from "../../../domain/clock.ts";
+
+/** A delivered meter event that the processor turned out to have refused. */
+export type LateRefusal = {
+  readonly event: StoredMeterEvent;
+  readonly state: "rejected" | "blocked";
+  readonly reason: string;
+};
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  /** Called for every meter event that the report has changed. */
+  readonly observeRefusal: (refusal: LateRefusal) => void;
+};
+
+/** `unknown`: its facts were released to a later event, so nothing can be sent again; reconciliation shows the drift. */
+type Result = "known" | "unknown" | "wait";
+
+const refuseDelivered = async (
+  { db, clock, observeRefusal }: Dependencies,
+  event: StoredMeterEvent,
+  reason: string,
+): Promise<Result> => {
+  if (!(await hasFacts(db, event.id)) && event.state === "delivered") {
+    return "unknown";
+  }
+  const decision = await db.transaction(async (transaction) => {
+    await lockStream(transaction, event);
+    const current = await findMeterEvent(transaction, event.id);
+    const decided = current && decideLateRefusal(current);
+    if (decided === "rejected" || decided === "blocked") {
+      const deliveredAt = current?.settledAt?.toISOString() ?? "an unknown time";
+      await moveSettledEvent(transaction, event.id, {
+        state: decided,
+        acceptedQuantity: null,
+        note: `refused after it was delivered at ${deliveredAt}: ${reason}`,
+        settledAt: clock.now(),
+      });
+    }
+    return decided;
+  });
+  if (decision === "rejected" || decision === "blocked") {
+    observeRefusal({ event, state: decision, reason });
+  }
+  return decision === "wait" ? "wait" : "known";
+};
+
+/**
+ * Applies a report of usage that the processor refused after it had accepted it: the delivered meter events that its
+ * samples name become failed ones, and the counts of all others are stored for operators. A repeated call changes nothing.
+ * Samples of other programs that use the same processor are skipped.
+ * @throws Error if a named meter event is still being sent; all others have been changed by then
+ */
+export const applyRefusalReport = async (
+  deps: Dependencies,
+  processorEventId: string,
+  report: RefusalReport,
+): Promise<void> => {
+  const unsettled: string[] = [];
+  for (const { code, errors, samples } of report.refusals) {
+    const reasons = new Map(
+      samples.map(({ identifier, message }) => [identifierOf(identifier), message]),
+    );
+    const events = await listMeterEventsByIdentifier(deps.db, "stripe", [...reasons.keys()]);
+    let named = 0;
+    for (const event of events) {
+      const reason = `${code}: ${reasons.get(event.identifier)}`;
+      const result = await refuseDelivered(deps, event, reason);
+      if (result === "wait") {
+        unsettled.push(String(event.id));
+      }
+      named += result === "unknown" ? 0 : 1;
+    }
+    await insertUsageRefusal(deps.db, processorEventId, report, {
+      code,
+      errors,
+      named: Math.min(named, errors),
+    });
+  }
+  if (unsettled.length > 0) {
+    throw new Error(`These refused meter events are still being sent: ${unsettled.join(", ")}.`);
+  }
+};

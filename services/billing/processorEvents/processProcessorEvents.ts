@@ -1,0 +1,103 @@
+import type { DatabasePool } from "slonik";
+import type { ProcessorEventAttempt } from "../../../db/billing/processorEvents.ts";
+import {
+  beginProcessing,
+  listDueProcessorEvents,
+  recordProcessingError,
+  settleProcessorEvent,
+} from "../../../db/billing/processorEvents.ts";
+import { listAccountsOfStripeObject } from "../../../db/billing/stripeSubscriptions.ts";
+import {
+  isGivenUp,
+  isSubscriptionChange,
+  processingDelayMs,
+} from "../../../domain/billing/processorEvents.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { ProcessorEventUnreadableError } from "../../../providers/billing/processor.ts";
+import { applyRefusalReport } from "./applyRefusalReport.ts";
+import type { LateRefusal } from "./applyRefusalReport.ts";
+import { refreshSubscription } from "./refreshSubscription.ts";
+
+const PAGE = 100;
+const CALL_TIMEOUT_MS = 20_000;
+
+/** An event that will not be processed any more; an operator has to find out what it means. */
+export type FailedProcessorEvent = {
+  readonly id: string;
+  readonly type: string;
+  readonly reason: string;
+};
+
+export type ProcessorEventDependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+  /** Called for every delivered meter event that turned out to be refused. */
+  readonly observeRefusal: (refusal: LateRefusal) => void;
+  readonly observeFailedEvent: (event: FailedProcessorEvent) => void;
+};
+
+const apply = async (
+  deps: ProcessorEventDependencies,
+  { id, type, objectId }: ProcessorEventAttempt,
+  signal: AbortSignal,
+): Promise<void> => {
+  const limit = AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]);
+  if (isSubscriptionChange(type)) {
+    // The event is only the reason to read the current state, so the order of events does not matter.
+    for (const accountId of await listAccountsOfStripeObject(deps.db, objectId ?? "")) {
+      await refreshSubscription(deps, accountId, limit);
+    }
+    return;
+  }
+  const stripe = deps.billing.findProcessor("stripe", "live");
+  if (!stripe) {
+    throw new Error("Stripe is not configured.");
+  }
+  await applyRefusalReport(deps, id, await stripe.readRefusalReport(id, limit));
+};
+
+const processOne = async (
+  deps: ProcessorEventDependencies,
+  event: ProcessorEventAttempt,
+  signal: AbortSignal,
+): Promise<void> => {
+  const { db, clock } = deps;
+  const { id, type, receivedAt } = event;
+  try {
+    await apply(deps, event, signal);
+    await settleProcessorEvent(db, id, {
+      state: "processed",
+      error: null,
+      settledAt: clock.now(),
+    });
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    if (!(error instanceof ProcessorEventUnreadableError) && !isGivenUp(receivedAt, clock.now())) {
+      await recordProcessingError(db, id, reason);
+      return;
+    }
+    await settleProcessorEvent(db, id, { state: "failed", error: reason, settledAt: clock.now() });
+    deps.observeFailedEvent({ id, type, reason });
+  }
+};
+
+/**
+ * Processes the due events of the processor once. Those that fail become due again later; one that never succeeds is
+ * recorded as failed. Every effect is idempotent, so an attempt that dies does no harm.
+ */
+export const processProcessorEvents = async (
+  deps: ProcessorEventDependencies,
+  signal: AbortSignal,
+): Promise<void> => {
+  const { db, clock } = deps;
+  for (const due of await listDueProcessorEvents(db, clock.now(), PAGE)) {
+    signal.throwIfAborted();
+    const nextAttemptAt = new Date(clock.now().getTime() + processingDelayMs(due.attempts + 1));
+    const event = await beginProcessing(db, due, nextAttemptAt);
+    if (event) {
+      await processOne(deps, event, signal);
+    }
+  }
+};

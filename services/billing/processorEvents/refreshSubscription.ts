@@ -1,0 +1,43 @@
+import type { DatabasePool } from "slonik";
+import { saveBillingPeriod } from "../../../db/billing/billingPeriods.ts";
+import { saveSubscriptionState } from "../../../db/billing/stripeSubscriptions.ts";
+import { KINDS } from "../../../domain/accounts/accounts.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { getAccount } from "../../accounts/getAccount.ts";
+
+/**
+ * Reads an account's subscription at Stripe, and stores its state and its current billing periods. An account without a
+ * subscription is skipped.
+ * @throws Error if Stripe is not configured or cannot be reached
+ */
+export const refreshSubscription = async (
+  {
+    db,
+    clock,
+    billing,
+  }: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
+  accountId: string,
+  signal: AbortSignal,
+): Promise<void> => {
+  const { stripeSubscriptionId: subscriptionId } = await getAccount(db, accountId);
+  if (subscriptionId === null) {
+    return;
+  }
+  const stripe = billing.findProcessor("stripe", "live");
+  if (!stripe) {
+    throw new Error("Stripe is not configured.");
+  }
+  // Read before the call: a change during the call makes the state older than it may be, never newer.
+  const readAt = clock.now();
+  const state = await stripe.readSubscription(subscriptionId, signal);
+  await db.transaction(async (transaction) => {
+    await saveSubscriptionState(transaction, { accountId, subscriptionId }, state, readAt);
+    for (const meter of KINDS) {
+      const period = state.periods[meter];
+      if (period !== null) {
+        await saveBillingPeriod(transaction, { accountId, subscriptionId, meter }, period, readAt);
+      }
+    }
+  });
+};

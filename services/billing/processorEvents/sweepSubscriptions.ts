@@ -1,0 +1,69 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { DatabasePool } from "slonik";
+import { listSubscriptionsToRead } from "../../../db/billing/stripeSubscriptions.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { refreshSubscription } from "./refreshSubscription.ts";
+
+const PAGE = 100;
+const CALL_TIMEOUT_MS = 20_000;
+
+/** Each subscription takes two calls; usage needs the rest of Stripe's rate limit. */
+const INTERVAL_MS = 100;
+
+export type SubscriptionSweep = {
+  readonly read: number;
+  /** The accounts whose subscription could not be read. */
+  readonly failed: number;
+};
+
+/**
+ * Reads every organization's subscription at Stripe that has not been read since a time. What has been read is stored, so a
+ * repeated call continues.
+ * @param onFailure called for each subscription that cannot be read; the others follow
+ */
+export const sweepSubscriptions = async (
+  deps: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
+  readBefore: Date,
+  {
+    signal,
+    onFailure,
+    intervalMs = INTERVAL_MS,
+  }: {
+    readonly signal: AbortSignal;
+    readonly onFailure: (accountId: string, error: unknown) => void;
+    readonly intervalMs?: number;
+  },
+): Promise<SubscriptionSweep> => {
+  let [read, failed] = [0, 0];
+  if (deps.billing.findProcessor("stripe", "live") === null) {
+    return { read, failed };
+  }
+  let after: string | null = null;
+  for (;;) {
+    const ids: readonly string[] = await listSubscriptionsToRead(deps.db, {
+      readBefore,
+      after,
+      limit: PAGE,
+    });
+    if (ids.length === 0) {
+      return { read, failed };
+    }
+    for (const id of ids) {
+      try {
+        await refreshSubscription(
+          deps,
+          id,
+          AbortSignal.any([signal, AbortSignal.timeout(CALL_TIMEOUT_MS)]),
+        );
+        read += 1;
+      } catch (error) {
+        signal.throwIfAborted();
+        failed += 1;
+        onFailure(id, error);
+      }
+      after = id;
+      await sleep(intervalMs, undefined, { signal });
+    }
+  }
+};

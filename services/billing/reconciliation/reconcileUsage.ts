@@ -1,0 +1,344 @@
+import type { DatabasePool } from "slonik";
+import type { AcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
+import { customerOf, listAcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
+import type {
+  MinuteEvent,
+  MinuteSums,
+  ReportedStream,
+  StreamTotals,
+} from "../../../db/billing/reportedStreams.ts";
+import {
+  listMinuteEvents,
+  sumMeterEventsByMinute,
+  sumReportedStreams,
+} from "../../../db/billing/reportedStreams.ts";
+import { sumUnsealedUsage } from "../../../db/billing/usageFacts.ts";
+import { minuteOf } from "../../../domain/billing/usage.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import {
+  LONGEST_USAGE_LAG_MS,
+  UsageUnreadableError,
+} from "../../../providers/billing/processor.ts";
+import type { BillingProcessor } from "../../../providers/billing/processor.ts";
+
+const MINUTE = 60;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** The longest monthly cycle, and the days in which Stripe still accepts a correction. */
+const DEFAULT_SPAN = 35 * DAY;
+const LAG = LONGEST_USAGE_LAG_MS / 1000;
+
+/** A half-open span of unix seconds. Both ends are whole minutes. */
+export type Span = { readonly start: number; readonly end: number };
+
+/** A minute in which the processor's sum differs from what was delivered. `minute` is its first unix second. */
+type Difference = {
+  readonly minute: number;
+  readonly ours: number;
+  readonly processor: number;
+  /** Whether recent deliveries, which the processor's sums may not contain yet, can explain it. */
+  readonly mayLag: boolean;
+};
+
+/** A difference with the meter events and registrations of its minute. */
+type NamedDifference = Difference & { readonly events: readonly MinuteEvent[] };
+
+/** The sums of one stream, in units. */
+export type StreamReport = ReportedStream & {
+  readonly delivered: number;
+  /** Not settled yet, so not compared. */
+  readonly pending: number;
+  /** In failed events, so not compared. */
+  readonly failed: number;
+  /** Null if the processor's sum could not be read; `error` has the reason. */
+  readonly processorQuantity: number | null;
+  /** The processor's sum minus what was delivered, or null. */
+  readonly drift: number | null;
+  /** The part of the drift that operators have acknowledged. */
+  readonly acknowledged: number;
+  /** The first minutes that differ and are not acknowledged, at most MAXIMUM_DIFFERENCES. */
+  readonly differences: readonly NamedDifference[];
+  readonly error: string | null;
+  /** Whether reading the processor's sum may succeed later. */
+  readonly errorIsTemporary: boolean;
+};
+
+const STEPS = [DAY, HOUR, MINUTE] as const;
+
+const split = ({ start, end }: Span, step: number): readonly Span[] => {
+  const firstBoundary = Math.floor(start / step) * step + step;
+  const starts = [start];
+  for (let boundary = firstBoundary; boundary < end; boundary += step) {
+    starts.push(boundary);
+  }
+  return starts.map((from, index) => ({ start: from, end: starts[index + 1] ?? end }));
+};
+
+const acknowledgedIn = (acknowledged: readonly AcknowledgedDrift[], { start, end }: Span): number =>
+  acknowledged.reduce(
+    (sum, { minute, units }) => (minute >= start && minute < end ? sum + units : sum),
+    0,
+  );
+
+const sumIn = (minutes: readonly MinuteSums[], { start, end }: Span): number =>
+  minutes.reduce(
+    (sum, { minute, delivered }) => (minute >= start && minute < end ? sum + delivered : sum),
+    0,
+  );
+
+/** Returns whether the processor's sum lacks only usage and refunds that were delivered recently. */
+const canBeLag = (
+  ours: number,
+  theirs: number,
+  { recentlyAdded, recentlyRefunded }: MinuteSums,
+): boolean => theirs >= ours - recentlyAdded && theirs <= ours - recentlyRefunded;
+
+/** Our sums, what operators have acknowledged, and a way to read the processor's sums. */
+type Sums = {
+  readonly minutes: readonly MinuteSums[];
+  readonly acknowledged: readonly AcknowledgedDrift[];
+  readonly readTheirs: (part: Span) => Promise<number>;
+};
+
+/** Finds the minutes that differ by comparing days, then the hours of differing days, then their minutes. */
+async function* findDifferences(
+  span: Span,
+  sums: Sums,
+  [step = MINUTE, ...finerSteps]: readonly number[] = STEPS,
+): AsyncGenerator<Difference, void, void> {
+  for (const part of split(span, step)) {
+    const ours = sumIn(sums.minutes, part);
+    const expected = ours + acknowledgedIn(sums.acknowledged, part);
+    const processor = await sums.readTheirs(part);
+    if (expected !== processor && finerSteps.length === 0) {
+      const minute = sums.minutes.find((own) => own.minute === part.start);
+      const mayLag = minute !== undefined && canBeLag(expected, processor, minute);
+      yield { minute: part.start, ours, processor, mayLag };
+    } else if (expected !== processor) {
+      yield* findDifferences(part, sums, finerSteps);
+    }
+  }
+}
+
+/** Enough to see what is wrong. Each difference costs calls to the processor. */
+const MAXIMUM_DIFFERENCES = 20;
+
+const listDifferences = async (span: Span, sums: Sums): Promise<readonly Difference[]> => {
+  const found: Difference[] = [];
+  for await (const difference of findDifferences(span, sums)) {
+    found.push(difference);
+    if (found.length === MAXIMUM_DIFFERENCES) {
+      break;
+    }
+  }
+  return found;
+};
+
+/** Returns the span of a reconciliation for which none is given. */
+export const defaultSpan = (now: Date): Span => {
+  const end = Math.floor(now.getTime() / 1000) - LAG;
+  const lastMinute = end - (end % MINUTE);
+  return { start: lastMinute - DEFAULT_SPAN, end: lastMinute };
+};
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+/** Returns which stream it is, without sums. */
+const streamOf = ({
+  processor,
+  mode,
+  meter,
+  customerId,
+  accountIds,
+  accountName,
+}: ReportedStream): ReportedStream => ({
+  processor,
+  mode,
+  meter,
+  customerId,
+  accountIds,
+  accountName,
+});
+
+const createUsageReader = (
+  processor: BillingProcessor | null,
+  stream: ReportedStream,
+  signal: AbortSignal,
+): ((part: Span) => Promise<number>) => {
+  if (!processor) {
+    throw new Error(`Usage was reported to ${stream.processor}, which is not configured.`);
+  }
+  const customer = {
+    accountId: stream.accountIds[0],
+    customerId: stream.customerId,
+    subscriptionId: null,
+  };
+  return (part) => processor.sumUsage(customer, stream.meter, part, signal);
+};
+
+type Comparison = {
+  readonly stream: ReportedStream;
+  readonly span: Span;
+  /** Our sums, if they were read for all streams together. */
+  readonly totals: StreamTotals | null;
+  /** Units that are in no meter event yet. */
+  readonly unsealed: number;
+  readonly acknowledged: readonly AcknowledgedDrift[];
+};
+
+/** Our sums of a stream, in units. */
+type OwnSums = Pick<StreamReport, "delivered" | "pending" | "failed">;
+
+const readMinutes = async (
+  { db, clock }: Dependencies,
+  { stream, span }: Comparison,
+  usageLagMs: number,
+): Promise<OwnSums & { readonly minutes: readonly MinuteSums[] }> => {
+  const recentAfter = new Date(clock.now().getTime() - usageLagMs);
+  const minutes = await sumMeterEventsByMinute(db, stream, span, recentAfter);
+  return {
+    minutes,
+    delivered: sumIn(minutes, span),
+    pending: minutes.reduce((sum, { unfinished }) => sum + unfinished, 0),
+    failed: minutes.reduce((sum, { failed }) => sum + failed, 0),
+  };
+};
+
+const nameEvents = async (
+  db: DatabasePool,
+  stream: ReportedStream,
+  differences: readonly Difference[],
+): Promise<readonly NamedDifference[]> => {
+  const named: NamedDifference[] = [];
+  for (const difference of differences) {
+    const events = await listMinuteEvents(db, stream, minuteOf(difference.minute));
+    named.push({ ...difference, events });
+  }
+  return named;
+};
+
+const compareStream = async (
+  deps: Dependencies,
+  comparison: Comparison,
+  signal: AbortSignal,
+): Promise<StreamReport> => {
+  const { stream, span, totals, unsealed, acknowledged } = comparison;
+  const processor = deps.billing.findProcessor(stream.processor, stream.mode);
+  const acknowledgedUnits = acknowledgedIn(acknowledged, span);
+  const readOurs = () => readMinutes(deps, comparison, processor?.usageLagMs ?? 0);
+  const report = (
+    { delivered, pending, failed }: OwnSums,
+    processorQuantity: number | null,
+    differences: readonly NamedDifference[] = [],
+  ): StreamReport => ({
+    ...streamOf(stream),
+    delivered,
+    pending: pending + unsealed,
+    failed,
+    processorQuantity,
+    drift: processorQuantity === null ? null : processorQuantity - delivered,
+    acknowledged: acknowledgedUnits,
+    differences,
+    error: null,
+    errorIsTemporary: false,
+  });
+  const initial = totals ?? (await readOurs());
+  try {
+    const readTheirs = createUsageReader(processor, stream, signal);
+    const quantity = await readTheirs(span);
+    if (quantity === initial.delivered + acknowledgedUnits) {
+      return report(initial, quantity);
+    }
+    // The sums of all streams are read first, so these may be minutes old.
+    const ours = await readOurs();
+    const theirs = await readTheirs(span);
+    const differences =
+      theirs === ours.delivered + acknowledgedUnits
+        ? []
+        : await listDifferences(span, { minutes: ours.minutes, acknowledged, readTheirs });
+    return report(ours, theirs, await nameEvents(deps.db, stream, differences));
+  } catch (cause) {
+    signal.throwIfAborted();
+    // One customer that is unknown to the processor must not hide the drift of the others.
+    return {
+      ...report(initial, null),
+      error: cause instanceof Error ? cause.message : String(cause),
+      errorIsTemporary: !(cause instanceof UsageUnreadableError),
+    };
+  }
+};
+
+/** Lag alone needs no attention, unless the list of differences is full: it may lack others. */
+const needsAttention = ({ drift, acknowledged, differences }: StreamReport): boolean =>
+  drift !== acknowledged &&
+  (differences.length === 0 ||
+    differences.length === MAXIMUM_DIFFERENCES ||
+    differences.some(({ mayLag }) => !mayLag));
+
+/** Returns the streams that differ from the processor, or could not be compared. */
+export const listStreamsNeedingAttention = (
+  streams: readonly StreamReport[],
+): readonly StreamReport[] => streams.filter(needsAttention);
+
+/** Calls to the processor at the same time, far below its rate limits. */
+const CONCURRENT_STREAMS = 4;
+
+/**
+ * Compares the processor's usage with what was delivered, stream by stream, and corrects nothing. Differences that add up
+ * to zero within the span are not found.
+ * @param options.among compares only these streams
+ * @param options.accountId compares only the streams of this account
+ */
+export const reconcileUsage = async (
+  deps: Dependencies,
+  {
+    accountId = null,
+    among = null,
+    span = defaultSpan(deps.clock.now()),
+  }: {
+    readonly accountId?: string | null;
+    readonly among?: readonly ReportedStream[] | null;
+    readonly span?: Span;
+  },
+  signal: AbortSignal,
+): Promise<{ readonly streams: readonly StreamReport[] }> => {
+  const unsealed = await sumUnsealedUsage(deps.db, span, accountId);
+  const acknowledged = await listAcknowledgedDrift(deps.db, span);
+  const totals = among === null ? await sumReportedStreams(deps.db, span, accountId) : null;
+  const comparisons = (among ?? totals ?? []).map((stream, index): Comparison => ({
+    stream,
+    span,
+    // Those of one account lack what the customer used in other accounts.
+    totals: accountId === null ? (totals?.[index] ?? null) : null,
+    unsealed: unsealed
+      .filter(
+        ({ accountId: id, mode, meter }) =>
+          stream.accountIds.includes(id) && mode === stream.mode && meter === stream.meter,
+      )
+      .reduce((sum, { quantity }) => sum + quantity, 0),
+    acknowledged: acknowledged.filter(
+      ({ processor, mode, meter, customer }) =>
+        processor === stream.processor &&
+        mode === stream.mode &&
+        meter === stream.meter &&
+        customer === customerOf(stream),
+    ),
+  }));
+  const streams = new Map<Comparison, StreamReport>();
+  // The runners share one iterator, so each comparison is made once.
+  const queue = comparisons.values();
+  const run = async (): Promise<void> => {
+    for (const comparison of queue) {
+      signal.throwIfAborted();
+      streams.set(comparison, await compareStream(deps, comparison, signal));
+    }
+  };
+  await Promise.all(Array.from({ length: CONCURRENT_STREAMS }, run));
+  return { streams: comparisons.flatMap((comparison) => streams.get(comparison) ?? []) };
+};

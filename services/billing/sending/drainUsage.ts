@@ -1,0 +1,77 @@
+import type { DatabasePool } from "slonik";
+import {
+  STRIPE_MISSING,
+  usageHeld,
+  wrongProcessor,
+} from "../../../domain/billing/decideNextStep.ts";
+import type { Delay, SendResult } from "../../../domain/billing/decideNextStep.ts";
+import type { UsageStream } from "../../../domain/billing/usage.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { sealMeterEvent } from "./sealMeterEvent.ts";
+import type { Sealing } from "./sealMeterEvent.ts";
+import { sendMeterEvent } from "./sendMeterEvent.ts";
+
+/** Enough to make an activity worth its overhead, and few enough to end well before a worker's shutdown times out. */
+const BUDGET_EVENTS = 200;
+const BUDGET_MS = 20_000;
+
+/** `done`: nothing more is ready. `more`: the budget is spent. `delayed`: the current event must wait. */
+export type DrainResult = { readonly kind: "done" | "more" } | Delay;
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+const attempt = (
+  deps: Dependencies,
+  sealing: Exclude<Sealing, { readonly kind: "none" }>,
+  signal: AbortSignal,
+): Promise<SendResult> | SendResult => {
+  switch (sealing.kind) {
+    case "event":
+      return sendMeterEvent(deps, sealing.event.id, signal);
+    case "stripe_missing":
+      return STRIPE_MISSING;
+    case "held":
+      return usageHeld(sealing.reason);
+    case "wrong_processor":
+      return wrongProcessor(sealing.problem);
+  }
+};
+
+/**
+ * Seals and sends a stream's usage, first in, first out and one call at a time, until nothing is ready, an event must
+ * wait, or the budget is spent. A failed event does not delay the next one.
+ * @param onResult called after each attempt; the id is null if Stripe is not configured and nothing was sealed
+ */
+export const drainUsage = async (
+  deps: Dependencies,
+  stream: UsageStream,
+  {
+    signal,
+    onResult,
+  }: {
+    readonly signal: AbortSignal;
+    readonly onResult: (result: SendResult, meterEventId: bigint | null) => void;
+  },
+): Promise<DrainResult> => {
+  const startedAtMs = performance.now();
+  for (let sent = 0; sent < BUDGET_EVENTS; sent += 1) {
+    if (signal.aborted || performance.now() - startedAtMs > BUDGET_MS) {
+      return { kind: "more" };
+    }
+    const sealing = await sealMeterEvent(deps, stream);
+    if (sealing.kind === "none") {
+      return { kind: "done" };
+    }
+    const result = await attempt(deps, sealing, signal);
+    onResult(result, sealing.kind === "event" ? sealing.event.id : null);
+    if (result.kind === "delayed") {
+      return result;
+    }
+  }
+  return { kind: "more" };
+};

@@ -1,0 +1,344 @@
+import {
+  listStreamsNeedingAttention,
+  reconcileUsage,
+} from "../../../services/billing/reconciliation/reconcileUsage.ts";
+import { insertReconciliation } from "../../../db/billing/reconciliations.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { acknowledgeDrift } from "../../../services/billing/reconciliation/acknowledgeDrift.ts";
+import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
+import { runReconciliation } from "../../../services/billing/reconciliation/runReconciliation.ts";
+import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { setUpBilling } from "../billingSetup.ts";
+
+const test = testWithDatabase();
+
+test("reconciliation finds no drift if the processor has what was delivered", async (t) => {
+  const { register, refund, drain, pass, deps, stream, customerId } = await setUpBilling(t);
+  const id = await register(7);
+  await drain();
+  await refund(id, 2);
+  await drain();
+  await register(3);
+  pass(3600);
+
+  const { streams } = await reconcileUsage(
+    deps,
+    { accountId: stream.accountId },
+    new AbortController().signal,
+  );
+
+  t.is(streams.length, 1);
+  t.like(streams[0], {
+    processor: "stripe",
+    customerId,
+    delivered: 5,
+    pending: 3,
+    failed: 0,
+    drift: 0,
+    differences: [],
+  });
+});
+
+test("reconciliation reports the minutes in which the processor differs", async (t) => {
+  const { register, drain, pass, deps, stream, double, reportElsewhere } = await setUpBilling(t);
+  const second = double.control.now();
+  await register(7);
+  pass(5 * 3600);
+  await register(3);
+  await drain();
+  pass(3600);
+  await reportElsewhere(2, second);
+
+  const { streams } = await reconcileUsage(
+    deps,
+    { accountId: stream.accountId },
+    new AbortController().signal,
+  );
+
+  const minute = second - (second % 60);
+  t.like(streams[0], { delivered: 10, processorQuantity: 12, drift: 2 });
+  t.is(streams[0]?.differences.length, 1);
+  t.like(streams[0]?.differences[0], { minute, ours: 7, processor: 9, mayLag: false });
+});
+
+test("reconciliation reports a stream whose usage cannot be read, and compares it again the next time", async (t) => {
+  const { register, drain, pass, deps, stream, double } = await setUpBilling(t);
+  await register(7);
+  await drain();
+  pass(3600);
+  double.control.addFault({
+    kind: "respond",
+    method: "GET",
+    path: `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`,
+    status: 404,
+    body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
+  });
+
+  const first = await reconcileUsage(
+    deps,
+    { accountId: stream.accountId },
+    new AbortController().signal,
+  );
+  const second = await reconcileUsage(
+    deps,
+    { accountId: stream.accountId },
+    new AbortController().signal,
+  );
+
+  t.like(first.streams[0], { delivered: 7, processorQuantity: null, drift: null });
+  t.regex(first.streams[0]?.error ?? "", /No such customer/u);
+  t.like(second.streams[0], { delivered: 7, processorQuantity: 7, drift: 0, error: null });
+});
+
+test("the drift of many minutes is reported as a whole, with its first twenty minutes", async (t) => {
+  const { deps, stream, register, drain, pass, double, reportElsewhere } = await setUpBilling(t);
+  const start = double.control.now();
+  for (let minute = 0; minute < 25; minute += 1) {
+    await register(10);
+    await reportElsewhere(1);
+    pass(60);
+  }
+  await drain();
+  pass(3600);
+
+  const { streams } = await reconcileUsage(
+    deps,
+    { accountId: stream.accountId },
+    new AbortController().signal,
+  );
+
+  t.is(streams.length, 1);
+  t.like(streams[0], { delivered: 250, processorQuantity: 275, drift: 25, error: null });
+  t.is(streams[0]?.differences.length, 20);
+  t.like(streams[0]?.differences[0], {
+    minute: start,
+    ours: 10,
+    processor: 11,
+    mayLag: false,
+  });
+  t.is(listStreamsNeedingAttention(streams).length, 1);
+});
+
+const LAGGING = { summaryDelaySeconds: 120 };
+
+test("a refund delivered a minute ago is no drift while the processor's sums may lag", async (t) => {
+  const { deps, stream, register, refund, drain, pass } = await setUpBilling(t, LAGGING);
+  const reconcile = async () =>
+    (await reconcileUsage(deps, stream, new AbortController().signal)).streams;
+  const id = await register(7);
+  await drain();
+  pass(3600);
+  await refund(id, 2);
+  await drain();
+
+  const [lagging] = await reconcile();
+  pass(120);
+  const [caughtUp] = await reconcile();
+
+  t.like(lagging, { delivered: 5, processorQuantity: 7, drift: 2 });
+  t.like(lagging?.differences[0], { ours: 5, processor: 7, mayLag: true });
+  t.deepEqual(listStreamsNeedingAttention(lagging ? [lagging] : []), []);
+  t.like(caughtUp, { drift: 0, differences: [] });
+});
+
+test("a difference that lag cannot explain is drift, even if other usage of that minute was delivered recently", async (t) => {
+  const { deps, stream, register, refund, drain, pass, double, reportElsewhere } =
+    await setUpBilling(t, LAGGING);
+  const second = double.control.now();
+  const id = await register(7);
+  await reportElsewhere(3, second);
+  await drain();
+  pass(3600);
+  await refund(id, 2);
+  await drain();
+
+  const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
+
+  t.like(streams[0]?.differences[0], { ours: 5, processor: 10, mayLag: false });
+  t.is(listStreamsNeedingAttention(streams).length, 1);
+});
+
+test("twenty lagging minutes need attention, because further minutes may hide drift", async (t) => {
+  const { deps, stream, register, refund, drain, pass, reportElsewhere } = await setUpBilling(
+    t,
+    LAGGING,
+  );
+  const ids: string[] = [];
+  for (let minute = 0; minute < 20; minute += 1) {
+    ids.push(await register(2));
+    pass(60);
+  }
+  await reportElsewhere(1000);
+  await drain();
+  pass(3600);
+  for (const id of ids) {
+    await refund(id, 1);
+  }
+  await drain();
+
+  const { streams } = await reconcileUsage(deps, stream, new AbortController().signal);
+
+  t.deepEqual(
+    streams[0]?.differences.map(({ mayLag }) => mayLag),
+    Array.from({ length: 20 }, () => true),
+  );
+  t.is(listStreamsNeedingAttention(streams).length, 1);
+});
+
+test("usage that never arrives is drift once the processor's sums can no longer lag", async (t) => {
+  const { deps, stream, register, drain, pass, double } = await setUpBilling(t, LAGGING);
+  const problems = async () =>
+    listStreamsNeedingAttention(
+      (await reconcileUsage(deps, stream, new AbortController().signal)).streams,
+    );
+  await register(7);
+  pass(3600);
+  double.control.addFault({ kind: "reject_later" });
+  await drain();
+
+  t.deepEqual(await problems(), []);
+  pass(15 * 60);
+  t.like((await problems())[0], { drift: -7 });
+});
+
+test("each poll after the first compares only the streams that drifted in the one before", async (t) => {
+  const { register, drain, pass, deps, double, stream } = await setUpBilling(t);
+  await register(7);
+  double.control.addFault({ kind: "reject_later" });
+  await drain();
+  pass(3600);
+  const { id: other } = await createTestOrganization(deps.db, { clock: deps.clock });
+  await createRegistrationWriter(deps).register(
+    registrationOf(other, { mode: "test", kind: "bottle" }),
+  );
+  pass(3600);
+  await drainUsage(
+    deps,
+    { accountId: other, mode: "test", meter: "bottle" },
+    { signal: new AbortController().signal, onResult: () => undefined },
+  );
+  pass(3600);
+  const id = crypto.randomUUID();
+  const poll = (isFinal: boolean) =>
+    runReconciliation(deps, { id, isFinal }, new AbortController().signal);
+
+  const first = await poll(false);
+  const second = await poll(false);
+  const third = await poll(true);
+
+  t.true(first.streams.some(({ accountIds: [accountId] }) => accountId === other));
+  t.true(first.drifting.some(({ accountIds: [accountId] }) => accountId === stream.accountId));
+  const compared = ({ streams }: typeof first) => streams.map(({ accountIds }) => accountIds);
+  t.deepEqual(
+    compared(second),
+    first.drifting.map(({ accountIds }) => accountIds),
+  );
+  t.deepEqual(
+    compared(third),
+    second.drifting.map(({ accountIds }) => accountIds),
+  );
+});
+
+test("an acknowledged difference is reported again only if it changes", async (t) => {
+  const { register, drain, pass, deps, stream, reportElsewhere } = await setUpBilling(t);
+  const { accountId } = stream;
+  const second = Math.floor(deps.clock.now().getTime() / 1000);
+  const registration = await register(7);
+  await drain();
+  await reportElsewhere(2, second);
+  pass(3600);
+  const span = { start: second - (second % 60), end: second - (second % 60) + 3600 };
+  const run = async () => {
+    const id = crypto.randomUUID();
+    const { drifting } = await runReconciliation(
+      deps,
+      { id, isFinal: true, accountId, span },
+      new AbortController().signal,
+    );
+    return { drifting, stored: await readReconciliation(deps.db, id) };
+  };
+
+  const found = (await run()).stored[0]?.differences[0];
+  const note = { reason: "a test of the partner's", operator: "ada" };
+  await acknowledgeDrift(deps, BigInt(found?.id ?? 0), note);
+  const acknowledged = await run();
+  await reportElsewhere(3, second);
+  const changed = await run();
+
+  t.like(found, { minute: span.start, ours: 7, processor: 9 });
+  t.deepEqual(
+    found?.events.map(({ state, quantity, registrationIds }) => [state, quantity, registrationIds]),
+    [["delivered", 7, [registration]]],
+  );
+  t.deepEqual(acknowledged.drifting, []);
+  t.like(changed.drifting[0], { drift: 5, acknowledged: 2 });
+  t.like(changed.stored[0]?.differences[0], { ours: 7, processor: 12 });
+  await t.throwsAsync(acknowledgeDrift(deps, 999_999n, note), { code: "record_not_found" });
+});
+
+test("a reconciliation fails if the processor is not configured, and succeeds if it refuses a customer", async (t) => {
+  const { register, drain, pass, deps, stream, double } = await setUpBilling(t);
+  await register(7);
+  await drain();
+  pass(3600);
+  const { accountId } = stream;
+  const end = Math.floor(deps.clock.now().getTime() / 60_000) * 60;
+  const run = async (billing: typeof deps.billing) => {
+    const id = crypto.randomUUID();
+    const { db, clock } = deps;
+    const span = { start: end - 7200, end };
+    const options = { id, isFinal: true, accountId, span };
+    await runReconciliation({ db, clock, billing }, options, new AbortController().signal);
+    // A stored one is returned as it is.
+    const startedAt = clock.now();
+    return insertReconciliation(db, { id, isComplete: false, span, startedAt });
+  };
+
+  const unconfigured = await run(createBilling({ db: deps.db, stripe: null }));
+  double.control.addFault({
+    kind: "respond",
+    method: "GET",
+    path: `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`,
+    status: 404,
+    body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
+  });
+  const refused = await run(deps.billing);
+
+  t.like(unconfigured, { unreadable: 1, drifting: 0 });
+  t.regex(unconfigured.error ?? "", /could not be read.*not configured/u);
+  t.like(refused, { unreadable: 1, drifting: 0, error: null });
+});
+
+test("a customer that moves to another account is no drift", async (t) => {
+  const { register, drain, pass, deps, stream, customerId } = await setUpBilling(t);
+  await register(7);
+  await drain();
+  await updateOrganization(deps, stream.accountId, {
+    stripeCustomerId: null,
+    stripeSubscriptionId: null,
+  });
+  const { id: successor } = await createTestOrganization(deps.db, {
+    clock: deps.clock,
+    name: "Successor",
+    stripeCustomerId: customerId,
+  });
+  const writer = createRegistrationWriter(deps);
+  await writer.register(registrationOf(successor, { count: 3 }));
+  pass(3600);
+  await drainUsage(
+    deps,
+    { ...stream, accountId: successor },
+    { signal: new AbortController().signal, onResult: () => undefined },
+  );
+  pass(3600);
+
+  const { streams } = await reconcileUsage(deps, {}, new AbortController().signal);
+
+  const own = streams.filter((compared) => compared.customerId === customerId);
+  t.is(own.length, 1);
+  t.like(own[0], { delivered: 10, processorQuantity: 10, drift: 0, error: null });
+});

@@ -1,0 +1,144 @@
+import { updateAccount } from "../../../db/accounts/accounts.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
+import { readAccountSums } from "../../support/accountSums.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/programs.ts";
+import { setUpBilling } from "../billingSetup.ts";
+
+const test = testWithDatabase();
+
+const DAY = 86_400;
+
+test("a refund is accepted in the last second of the subscription's period and rejected in the next", async (t) => {
+  const { register, refund, double, pass } = await setUpBilling(t);
+  const { control } = double;
+  const start = control.now();
+  const id = await register(5);
+  const other = await register(5);
+  const end = Date.UTC(2026, 5, 15, 12) / 1000;
+  t.true(end > start);
+
+  control.holdClock({ second: end - 1 });
+  t.is((await refund(id)).refundedCount, 5);
+
+  pass(1);
+  const error = await t.throwsAsync(refund(other), { instanceOf: DomainError });
+  t.is(error?.code, "outside_billing_cycle");
+});
+
+test("a refund fails and changes nothing if the subscription's period cannot be read", async (t) => {
+  const { register, refund, double, deps, stream, subscriptionId } = await setUpBilling(t);
+  const id = await register(5);
+  double.control.addFault({
+    kind: "server_error",
+    method: "GET",
+    path: `/v1/subscriptions/${subscriptionId}`,
+  });
+
+  await t.throwsAsync(refund(id), { message: /An unknown error occurred/u });
+  t.is((await readAccountSums(deps.db, stream.accountId)).refunded, 0n);
+
+  t.is((await refund(id)).refundedCount, 5);
+});
+
+test("without Stripe's key, a refund uses the stored period for an hour and fails after that", async (t) => {
+  const { register, refund, refundWithoutKey, deps, stream, pass } = await setUpBilling(t);
+  const id = await register(5);
+  await t.throwsAsync(refundWithoutKey(id, 1), { message: /Stripe is not configured/u });
+  t.is((await readAccountSums(deps.db, stream.accountId)).refunded, 0n);
+
+  await refund(id, 1);
+  t.is((await refundWithoutKey(id, 1)).refundedCount, 1);
+
+  pass(3600);
+  await t.throwsAsync(refundWithoutKey(id, 1), { message: /Stripe is not configured/u });
+  t.is((await readAccountSums(deps.db, stream.accountId)).refunded, 2n);
+});
+
+test("the cycle of a Stripe customer without a subscription is the month from the billing day, with Stripe's key or without", async (t) => {
+  const { register, refund, refundWithoutKey, deps, stream, double } = await setUpBilling(t);
+  await updateAccount(deps.db, stream.accountId, { stripeSubscriptionId: null });
+  const id = await register(5);
+
+  double.control.holdClock({ second: Date.UTC(2026, 5, 1) / 1000 - 1 });
+  t.is((await refund(id, 1)).refundedCount, 1);
+  t.is((await refundWithoutKey(id, 1)).refundedCount, 1);
+
+  double.control.holdClock({ second: Date.UTC(2026, 5, 1) / 1000 });
+  for (const refundWith of [refund, refundWithoutKey]) {
+    const error = await t.throwsAsync(refundWith(id, 1), { instanceOf: DomainError });
+    t.is(error?.code, "outside_billing_cycle");
+  }
+});
+
+test("a period read from the previous subscription is not used for the current one", async (t) => {
+  const { register, refund, double, deps, stream, customerId, subscriptionId } =
+    await setUpBilling(t);
+  const { control } = double;
+  const id = await register(5);
+  const { subscriptionId: current } = control.addSubscriber({ customerId });
+  control.addFault({ kind: "hold", method: "GET", path: `/v1/subscriptions/${subscriptionId}` });
+  const late = refund(id, 1);
+  await eventually(() => control.held() === 1);
+
+  await updateOrganization({ db: deps.db }, stream.accountId, { stripeSubscriptionId: current });
+  control.release();
+  await late;
+  const isRead = () => control.calls().some(({ path }) => path === `/v1/subscriptions/${current}`);
+  t.false(isRead());
+
+  await refund(id, 1);
+  t.true(isRead());
+});
+
+test("a period that has ended is neither used nor stored if Stripe still returns it", async (t) => {
+  const { register, refund, double, deps, stream, subscriptionId } = await setUpBilling(t);
+  const { control } = double;
+  const id = await register(5);
+  const path = "/v1/subscription_items";
+  const former = await fetch(`${double.url}${path}?subscription=${subscriptionId}`, {
+    headers: { authorization: `Bearer ${double.secretKey}` },
+  });
+  control.addFault({
+    kind: "respond",
+    method: "GET",
+    path,
+    status: 200,
+    body: await former.json(),
+  });
+  control.holdClock({ second: Date.UTC(2026, 5, 15, 12) / 1000 });
+  const before = await readAccountSums(deps.db, stream.accountId);
+
+  await t.throwsAsync(refund(id), { message: /no current billing period/u });
+  t.deepEqual(await readAccountSums(deps.db, stream.accountId), before);
+
+  const error = await t.throwsAsync(refund(id), { instanceOf: DomainError });
+  t.is(error?.code, "outside_billing_cycle");
+  t.is((await refund(await register(5))).refundedCount, 5);
+});
+
+test("in a yearly period, a refund is accepted only while Stripe accepts usage of the registration's age", async (t) => {
+  const { register, refund, drain, double, deps, stream, customerId, pass, ...scene } =
+    await setUpBilling(t);
+  const { subscriptionId: yearly } = double.control.addSubscriber({ customerId, interval: "year" });
+  await updateOrganization({ db: deps.db }, stream.accountId, { stripeSubscriptionId: yearly });
+  const old = await register(5);
+  await drain();
+  pass(10 * DAY);
+  const id = await register(7);
+  await drain();
+
+  pass(30 * DAY);
+  const before = await readAccountSums(deps.db, stream.accountId);
+  const error = await t.throwsAsync(refund(old), { instanceOf: DomainError });
+  t.is(error?.code, "outside_billing_cycle");
+  t.deepEqual(await readAccountSums(deps.db, stream.accountId), before);
+
+  t.is((await refund(id)).refundedCount, 7);
+  // Stripe is down for days.
+  pass(3 * DAY);
+  await drain();
+  t.deepEqual(Object.values(scene.billed()), [5]);
+  t.deepEqual(scene.billed(), await scene.recorded());
+});

@@ -1,0 +1,213 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscriptions.ts";
+import { updateAccount } from "../../../db/accounts/accounts.ts";
+import type { SubscriptionPolicy } from "../../../domain/accounts/accounts.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { createWebhookReader } from "../../../providers/billing/stripe/createWebhookReader.ts";
+import { createAuthenticator } from "../../../services/accounts/createAuthenticator.ts";
+import { issueKey } from "../../../services/accounts/issueKey.ts";
+import { processProcessorEvents } from "../../../services/billing/processorEvents/processProcessorEvents.ts";
+import { sweepSubscriptions } from "../../../services/billing/processorEvents/sweepSubscriptions.ts";
+import type { SubscriptionSweep } from "../../../services/billing/processorEvents/sweepSubscriptions.ts";
+import { listMeterEvents } from "../../../db/billing/meterEventReports.ts";
+import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { readJson, runImpact } from "../../cli/runImpact.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+import { callDouble } from "../stripe/doubleScene.ts";
+import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import { setUpBilling } from "../billingSetup.ts";
+
+// Serial, because a sweep reads every subscription of the file's database.
+const test = testWithDatabase();
+
+const SECRET = "whsec_of_the_tests";
+const DAY = 86_400;
+
+const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+  const { db, databaseUrl } = t.context;
+  for (const { accountId } of await listWatchedSubscriptions(db, null)) {
+    await updateAccount(db, accountId, { stripeSubscriptionId: null });
+  }
+  const setup = await setUpBilling(t);
+  const { deps, double, stream } = setup;
+  const { accountId } = stream;
+  const api = await startStandaloneApi(t, {
+    ...deps,
+    // Nothing is cached, so that a change is seen immediately.
+    authenticator: (key) => createAuthenticator({ db, accountType: "organization" })(key),
+    readStripeWebhook: createWebhookReader([SECRET]),
+  });
+  double.control.setWebhook({ url: `${api.url}/webhooks/stripe`, secret: SECRET });
+  const keyOf = async (mode: "live" | "test"): Promise<string> =>
+    (await issueKey(deps, { id: accountId, type: "organization" }, mode)).key;
+  const [live, testKey] = [await keyOf("live"), await keyOf("test")];
+  const failed: string[] = [];
+  return {
+    ...setup,
+    failed,
+    setPolicy: (subscriptionPolicy: SubscriptionPolicy) =>
+      updateAccount(db, accountId, { subscriptionPolicy }),
+    sweep: (): Promise<SubscriptionSweep> =>
+      sweepSubscriptions(deps, deps.clock.now(), {
+        signal: new AbortController().signal,
+        onFailure: (id) => failed.push(id),
+        intervalMs: 0,
+      }),
+    process: () =>
+      processProcessorEvents(
+        { ...deps, observeRefusal: () => undefined, observeFailedEvent: () => undefined },
+        new AbortController().signal,
+      ),
+    watched: async () => (await listWatchedSubscriptions(db, accountId))[0] ?? null,
+    plant: (mode: "live" | "test" = "live") =>
+      api.call("POST", "/plant/trees", {
+        key: mode === "live" ? live : testKey,
+        body: { count: 1 },
+      }),
+    impact: (...args: readonly string[]) =>
+      runImpact(args, { env: { DATABASE_URL: databaseUrl }, clock: deps.clock }),
+  };
+};
+
+const items = z.looseObject({
+  data: z.array(z.looseObject({ price: z.looseObject({ id: z.string() }) })),
+});
+
+/** Returns the price of a subscription's first item, which is on the meter of trees. */
+const firstPrice = async (double: StripeDouble, subscriptionId: string): Promise<string> => {
+  const { body } = await callDouble(double, "GET", "/v1/subscription_items", {
+    subscription: subscriptionId,
+  });
+  return items.parse(body).data[0]?.price.id ?? "";
+};
+
+test.serial(
+  "the sweep stores the status, the priced meters and the periods, and keeps past periods",
+  async (t) => {
+    const { sweep, watched, pass, double, subscriptionId, register, drain, deps, stream } =
+      await setUp(t);
+    pass(1);
+    t.deepEqual(await sweep(), { read: 1, failed: 0 });
+    t.like(await watched(), { status: "active", meteredKinds: ["tree", "bottle"] });
+    // Usage that is refused until after its period, and another sweep meanwhile.
+    pass(29 * DAY);
+
+    await register(5);
+    pass(5);
+    double.control.changeSubscription({ subscriptionId, status: "past_due" });
+    pass(3 * DAY);
+    t.deepEqual(await sweep(), { read: 1, failed: 0 });
+    t.like(await watched(), { status: "past_due" });
+    await drain();
+    const late = await listMeterEvents(deps.db, {
+      state: "late",
+      accountId: stream.accountId,
+      limit: 9,
+    });
+    t.deepEqual(
+      late.map(({ quantity }) => quantity),
+      [5],
+    );
+  },
+);
+
+test.serial(
+  "a sweep continues where an earlier one ended, and one failure does not stop it",
+  async (t) => {
+    const { sweep, pass, double, failed, deps } = await setUp(t);
+    const { customerId, subscriptionId } = double.control.addSubscriber({});
+    const other = await createTestOrganization(deps.db, {
+      stripeCustomerId: customerId,
+      stripeSubscriptionId: subscriptionId,
+    });
+    pass(1);
+    double.control.addFault({
+      kind: "server_error",
+      method: "GET",
+      path: `/v1/subscriptions/${subscriptionId}`,
+    });
+    t.deepEqual(await sweep(), { read: 1, failed: 1 });
+    t.deepEqual(failed, [other.id]);
+    t.deepEqual(await sweep(), { read: 1, failed: 0 });
+    t.deepEqual(await sweep(), { read: 0, failed: 0 });
+  },
+);
+
+test.serial(
+  "webhooks of the subscription and of a deleted customer refresh the state",
+  async (t) => {
+    const { process, watched, double, subscriptionId, customerId } = await setUp(t);
+    const { control } = double;
+    control.changeSubscription({ subscriptionId, status: "past_due" });
+    const updated = { type: "customer.subscription.updated", objectId: subscriptionId };
+    t.is(await control.announce(updated), 200);
+    t.is(await watched(), null);
+    await process();
+    t.like(await watched(), { status: "past_due" });
+    control.deleteCustomer({ customerId });
+    t.is(await control.announce({ type: "customer.deleted", objectId: customerId }), 200);
+    await process();
+    t.like(await watched(), { status: "canceled" });
+  },
+);
+
+test.serial(
+  "with the policy suspend, live registrations are rejected while the subscription is not active",
+  async (t) => {
+    const { setPolicy, sweep, plant, pass, double, subscriptionId } = await setUp(t);
+    const setStatus = async (status: "active" | "past_due"): Promise<void> => {
+      double.control.changeSubscription({ subscriptionId, status });
+      pass(1);
+      await sweep();
+    };
+    await setStatus("past_due");
+    t.is((await plant()).status, 200);
+    await setPolicy("suspend");
+    const rejected = await plant();
+    t.is(rejected.status, 403);
+    t.deepEqual(rejected.body, {
+      error: "registrations are suspended because the organization's subscription is past_due",
+    });
+    t.is((await plant("test")).status, 200);
+    await setStatus("active");
+    t.is((await plant()).status, 200);
+  },
+);
+
+test.serial("org list, org show and doctor report subscriptions that need attention", async (t) => {
+  const { impact, sweep, pass, double, subscriptionId, stream } = await setUp(t);
+  const { accountId: id } = stream;
+  double.control.changeSubscription({ subscriptionId, status: "unpaid" });
+  pass(1);
+  await sweep();
+  t.like(readJson(await impact("org", "show", id, "--json")), {
+    subscription_policy: "alert",
+    subscription: { status: "unpaid", priced_meters: ["tree", "bottle"] },
+  });
+  t.regex((await impact("org", "list")).stdout, /unpaid +alert/u);
+  t.regex((await impact("doctor")).stdout, /its subscription is unpaid\./u);
+  const updated = await impact("org", "update", id, "--subscription-policy", "keep");
+  t.is(updated.exitCode, 0, updated.stderr);
+  t.is((await impact("org", "update", id, "--subscription-policy", "maybe")).exitCode, 2);
+});
+
+test.serial(
+  "a removed price is stored, and a worker without Stripe's key sweeps nothing",
+  async (t) => {
+    const { sweep, watched, pass, double, subscriptionId, deps } = await setUp(t);
+    const priceOfTrees = await firstPrice(double, subscriptionId);
+    double.control.changeSubscription({ subscriptionId, removePrices: [priceOfTrees] });
+    pass(1);
+    await sweep();
+    t.like(await watched(), { status: "active", meteredKinds: ["bottle"] });
+    const without = await sweepSubscriptions(
+      { ...deps, billing: createBilling({ db: deps.db, stripe: null }) },
+      new Date(deps.clock.now().getTime() + 1000),
+      { signal: new AbortController().signal, onFailure: () => undefined },
+    );
+    t.deepEqual(without, { read: 0, failed: 0 });
+  },
+);

@@ -1,0 +1,211 @@
+import { z } from "zod";
+import type { ExecutionContext } from "ava";
+import { readDeployment } from "../../../db/billing/deployment.ts";
+import { sql } from "../../../db/sql.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { ProcessorMismatchError } from "../../../providers/billing/processor.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import type { DrainResult } from "../../../services/billing/sending/drainUsage.ts";
+import { readJson, runImpact } from "../../cli/runImpact.ts";
+import type { Run } from "../../cli/runImpact.ts";
+import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import type { StripeDouble, StripeDoubleOptions } from "../../stripeDouble/startStripeDouble.ts";
+import { startProgram } from "../../support/programs.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+
+const test = testWithDatabase();
+
+test.serial.beforeEach(async (t) => {
+  await t.context.db.query(sql.typeAlias("void")`
+    UPDATE deployment
+    SET processor = NULL, stripe_account_id = NULL, stripe_livemode = NULL
+  `);
+  await t.context.db.query(sql.typeAlias("void")`TRUNCATE ledger_usage`);
+});
+
+type T = ExecutionContext<DatabaseContext>;
+
+const startDouble = async (t: T, options: StripeDoubleOptions = {}): Promise<StripeDouble> => {
+  const double = await startStripeDouble(options);
+  t.teardown(double.close);
+  return double;
+};
+
+const billingOf = (t: T, double: StripeDouble | null): Billing =>
+  createBilling({
+    db: t.context.db,
+    stripe: double && { secretKey: double.secretKey, apiBase: double.url },
+  });
+
+const impactWith = (t: T, double: StripeDouble | null, ...args: readonly string[]): Promise<Run> =>
+  runImpact(args, {
+    env: {
+      DATABASE_URL: t.context.databaseUrl,
+      ...(double && { STRIPE_SECRET_KEY: double.secretKey, STRIPE_API_BASE: double.url }),
+    },
+  });
+
+/** Old enough to be sealed immediately. */
+const past = { now: () => new Date(Date.now() - 10_000) };
+
+const register = async (t: T, accountId: string, count: number): Promise<void> => {
+  const writer = createRegistrationWriter({ db: t.context.db, clock: past });
+  await writer.register(registrationOf(accountId, { count }));
+};
+
+const drain = (t: T, billing: Billing, accountId: string): Promise<DrainResult> =>
+  drainUsage(
+    { db: t.context.db, clock: systemClock, billing },
+    { accountId, mode: "live", meter: "tree" },
+    { signal: new AbortController().signal, onResult: () => undefined },
+  );
+
+const sumLedger = async (t: T, accountId: string): Promise<number> =>
+  Number(
+    await t.context.db.oneFirst(sql.type(z.strictObject({ sum: z.bigint() }))`
+      SELECT coalesce(sum(quantity), 0)::bigint AS sum
+      FROM ledger_usage
+      WHERE account_id = ${accountId}
+    `),
+  );
+
+test.serial("the first worker records its processor and account", async (t) => {
+  const double = await startDouble(t);
+  await billingOf(t, double).prepare();
+
+  t.deepEqual((await readDeployment(t.context.db)).processor, {
+    name: "stripe",
+    account: { id: "acct_double", isLive: false },
+  });
+  const shown = await impactWith(t, null, "deployment", "show", "--json");
+  t.like(readJson(shown), { processor: "stripe", stripe_account_id: "acct_double" });
+});
+
+test.serial("a process without the key does not bill a deployment on Stripe", async (t) => {
+  await billingOf(t, await startDouble(t)).prepare();
+  const withoutKey = billingOf(t, null);
+
+  await t.throwsAsync(withoutKey.prepare(), {
+    instanceOf: ProcessorMismatchError,
+    message: /acct_double \(test mode\), and STRIPE_SECRET_KEY is not set\. Set it/u,
+  });
+  await t.throwsAsync(startProgram(t, "worker/main.ts", { DATABASE_URL: t.context.databaseUrl }), {
+    message: /ended with code 1 before it was ready/u,
+  });
+  const { id } = await createTestOrganization(t.context.db);
+  await register(t, id, 3);
+  t.like(await drain(t, withoutKey, id), { kind: "delayed", cause: "misconfigured" });
+  t.is(await sumLedger(t, id), 0);
+  const doctor = await impactWith(t, null, "doctor");
+  t.regex(doctor.stdout, /billing processor +wrong +This deployment bills through/u);
+});
+
+test.serial("a process with the key of another account or mode sends nothing", async (t) => {
+  const live = await startDouble(t, { secretKey: "sk_live_double" });
+  await billingOf(t, live).prepare();
+  const others = [
+    await startDouble(t, { secretKey: "sk_live_double", accountId: "acct_other" }),
+    await startDouble(t, { secretKey: "rk_test_double" }),
+  ];
+  for (const other of others) {
+    const billing = billingOf(t, other);
+    await t.throwsAsync(billing.prepare(), {
+      instanceOf: ProcessorMismatchError,
+      message: /bills through the Stripe account acct_double \(live mode\)/u,
+    });
+    const { customerId } = other.control.addCustomer({});
+    const { id } = await createTestOrganization(t.context.db, { stripeCustomerId: customerId });
+    await register(t, id, 3);
+    t.like(await drain(t, billing, id), { kind: "delayed", cause: "misconfigured" });
+    t.deepEqual(other.control.events(), []);
+    t.false(other.control.calls().some(({ method }) => method === "POST"));
+    const doctor = await impactWith(t, other, "doctor");
+    t.regex(doctor.stdout, /billing processor +wrong/u);
+  }
+});
+
+test.serial("the account of a restricted key is read from Stripe's refusal", async (t) => {
+  const double = await startDouble(t);
+  double.control.addFault({
+    kind: "respond",
+    method: "GET",
+    path: "/v1/account",
+    status: 403,
+    body: {
+      error: {
+        type: "invalid_request_error",
+        message:
+          "The provided key does not have the required permissions for this endpoint on account 'acct_double'.",
+      },
+    },
+  });
+  await billingOf(t, double).prepare();
+
+  t.like((await readDeployment(t.context.db)).processor, { account: { id: "acct_double" } });
+});
+
+test.serial("a deployment whose ledger has no live usage takes Stripe's key", async (t) => {
+  await billingOf(t, null).prepare();
+  t.deepEqual((await readDeployment(t.context.db)).processor, { name: "ledger" });
+
+  await billingOf(t, await startDouble(t)).prepare();
+
+  t.like((await readDeployment(t.context.db)).processor, { name: "stripe" });
+});
+
+test.serial("move-to-stripe moves the current cycle's usage once", async (t) => {
+  const { db } = t.context;
+  const ledger = billingOf(t, null);
+  await ledger.prepare();
+  const moved = await createTestOrganization(db);
+  const staying = await createTestOrganization(db);
+  for (const { id } of [moved, staying]) {
+    await register(t, id, 5);
+    await drain(t, ledger, id);
+  }
+  const double = await startDouble(t);
+  const { customerId, subscriptionId } = double.control.addSubscriber({});
+  const run = (...args: readonly string[]): Promise<Run> => impactWith(t, double, ...args);
+  await run(
+    "org",
+    "update",
+    moved.id,
+    "--stripe-customer",
+    customerId,
+    "--stripe-subscription",
+    subscriptionId,
+  );
+  const stripe = billingOf(t, double);
+  await t.throwsAsync(stripe.prepare(), { message: /impact deployment move-to-stripe/u });
+
+  const dryRun = await run("deployment", "move-to-stripe", "--dry-run", "--json");
+  t.is(dryRun.exitCode, 0, dryRun.stderr);
+  t.like(readJson(dryRun), { dry_run: true, usage: [{ account_id: moved.id, quantity: 5 }] });
+  t.is(await sumLedger(t, moved.id), 5);
+
+  const move = await run("deployment", "move-to-stripe", "--as", "maria");
+  t.is(move.exitCode, 0, move.stderr);
+  await stripe.prepare();
+  await drain(t, stripe, moved.id);
+  const repeated = await run("deployment", "move-to-stripe", "--json");
+  t.like(readJson(repeated), { repeated: true, usage: [] });
+  await drain(t, stripe, moved.id);
+
+  t.deepEqual(
+    double.control.usage({ customerId }).map(({ value }) => value),
+    [5],
+  );
+  t.is(await sumLedger(t, moved.id), 0);
+  t.is(await sumLedger(t, staying.id), 5);
+  t.is((await readDeployment(db)).processorRecordedBy, "maria");
+  const tomorrow = new Date(Date.now() + 24 * 60 * 60 * 1000).toISOString();
+  for (const { id } of [moved, staying]) {
+    const reconciled = await run("usage", "reconcile", "--org", id, "--to", tomorrow);
+    t.is(reconciled.exitCode, 0, reconciled.stdout);
+  }
+});

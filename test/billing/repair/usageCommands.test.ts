@@ -1,0 +1,225 @@
+import { z } from "zod";
+import { insertProcessorEvent } from "../../../db/billing/processorEvents.ts";
+import { insertUsageRefusal } from "../../../db/billing/usageRefusals.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { sql } from "../../../db/sql.ts";
+import { createTestStore, startStoreApi } from "../../stores/startStoreApi.ts";
+import { readJson } from "../../cli/runImpact.ts";
+import { setCustomer, listedEvent, setUpUsage } from "./usageSetup.ts";
+
+const test = testWithDatabase();
+
+test.serial("usage list filters pending, sent and failed usage", async (t) => {
+  const scene = await setUpUsage(t);
+  const states = async (...filter: readonly string[]): Promise<readonly string[]> => {
+    const run = await scene.impact("usage", "list", "--org", scene.id, "--json", ...filter);
+    t.is(run.exitCode, 0);
+    return z
+      .array(listedEvent)
+      .parse(readJson(run))
+      .map(({ state }) => state);
+  };
+  await scene.register(1, "test");
+  t.deepEqual(await states("--state", "pending"), ["unsealed"]);
+  t.deepEqual(await states("--state", "sent"), []);
+  await scene.drain("test");
+  await scene.register(3);
+  await scene.drain();
+  t.deepEqual(await states("--state", "pending"), []);
+  t.deepEqual(await states("--state", "sent"), ["delivered"]);
+  t.deepEqual(await states("--state", "failed"), ["rejected"]);
+  t.deepEqual(await states(), ["rejected", "delivered"]);
+  const human = await scene.impact("usage", "list", "--org", scene.id, "--limit", "1");
+  t.is(human.stdout.trimEnd().split("\n").length, 2);
+  t.regex(human.stdout, /No such customer/u);
+  t.regex(human.stderr, /Showing the first 1\. /u);
+});
+
+test.serial(
+  "usage show prints the facts, every sealing of the second and the workflows",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    const registration = await scene.register(5);
+    await scene.drain();
+    await scene.refund(registration, 2);
+    const run = await scene.impact("usage", "show", registration, "--json");
+    t.is(run.exitCode, 0);
+    const shown = z
+      .looseObject({
+        facts: z.array(z.looseObject({ quantity: z.int(), meter_event_id: z.int().nullable() })),
+        meter_events: z.array(
+          z.looseObject({
+            identifier: z.string(),
+            state: z.string(),
+            attempts: z.int(),
+            last_error: z.string().nullable(),
+          }),
+        ),
+      })
+      .parse(readJson(run));
+    t.like(shown, {
+      registration_id: registration,
+      account_id: scene.id,
+      count: 5,
+      refunded_count: 2,
+      workflows: {
+        sender: `usage-sender/${scene.id}/live/tree`,
+        refund: `refund-${registration}`,
+      },
+    });
+    t.deepEqual(
+      shown.facts.map(({ quantity }) => quantity),
+      [5, -2],
+    );
+    const [sealing] = shown.meter_events;
+    t.like(sealing, { state: "rejected", attempts: 1 });
+    t.regex(sealing?.last_error ?? "", /No such customer/u);
+    t.true(sealing?.identifier.startsWith(`u1:${scene.id}:live:tree:`));
+    const human = await scene.impact("usage", "show", registration);
+    t.regex(human.stderr, /impact usage retry \d+/u);
+  },
+);
+
+test.serial(
+  "usage reconcile succeeds after a drain and exits with 1 if the processor has more",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    await setCustomer(scene);
+    await scene.register(9);
+    await scene.drain();
+    const tomorrow = new Date(Date.now() + 24 * 60 * 60 * 1000).toISOString();
+    const args = ["usage", "reconcile", "--org", scene.id, "--to", tomorrow];
+    const agreed = await scene.impact(...args);
+    t.is(agreed.exitCode, 0, agreed.stderr);
+    t.regex(agreed.stdout, /live +tree +stripe +cus_\S+ +9 +9 +0/u);
+    scene.double.control.changeSettings({ summaryDelaySeconds: 120 });
+    const lagging = await scene.impact(...args);
+    t.is(lagging.exitCode, 0, lagging.stderr);
+    t.regex(lagging.stdout, / 9 +0 +may lag\n/u);
+    scene.double.control.changeSettings({ summaryDelaySeconds: 0 });
+    // Another program reports usage of the same customer.
+    const customer = scene.double.control.usage({})[0]?.customer ?? "";
+    await fetch(`${scene.double.url}/v1/billing/meter_events`, {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${scene.double.secretKey}`,
+        "content-type": "application/x-www-form-urlencoded",
+      },
+      body: new URLSearchParams({
+        event_name: "impact_tree_planted",
+        "payload[stripe_customer_id]": customer,
+        "payload[value]": "5",
+      }),
+    });
+    const drifted = await scene.impact(...args, "--json");
+    t.is(drifted.exitCode, 1);
+    t.like(readJson(drifted), {
+      streams: [{ delivered: 9, processor_quantity: 14, drift: 5 }],
+    });
+    t.regex(drifted.stderr, /1 differ at the processor/u);
+  },
+);
+
+test.serial(
+  "usage reopen sends usage again that Stripe has lost, with --dry-run first",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    await setCustomer(scene);
+    scene.double.control.addFault({ kind: "reject_later" });
+    await scene.register(6);
+    await scene.drain();
+    const listed = await scene.impact("usage", "list", "--org", scene.id, "--json");
+    const id = String(z.array(listedEvent).parse(readJson(listed))[0]?.meter_event_id);
+    const args = ["usage", "reopen", id, "--reason", "lost", "--as", "ada"];
+    t.is((await scene.impact(...args)).exitCode, 1);
+    const checked = await scene.impactLater(...args, "--dry-run", "--json");
+    t.is(checked.exitCode, 0, checked.stderr);
+    t.deepEqual(readJson(checked), { meter_event_id: Number(id), result: "lost", quantity: 6 });
+    const reopened = await scene.impactLater(...args);
+    t.is(reopened.exitCode, 0, reopened.stderr);
+    t.regex(reopened.stderr, /will send its 6 units again/u);
+    await scene.drain();
+    t.is(scene.billed(), 6);
+    t.is((await scene.impactLater(...args)).exitCode, 1);
+  },
+);
+
+test.serial(
+  "usage list and reconcile name refusals of which Stripe named only some events",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    const { db } = t.context;
+    const now = new Date();
+    await insertProcessorEvent(
+      db,
+      { id: "evt_report", type: "report", objectId: null, createdAt: now },
+      now,
+    );
+    await insertUsageRefusal(
+      db,
+      "evt_report",
+      { windowStart: now, windowEnd: now, refusals: [] },
+      { code: "archived_meter", errors: 12, named: 5 },
+    );
+    const list = await scene.impact("usage", "list", "--state", "failed");
+    t.regex(list.stderr, /Stripe refused 7 events that it did not name \(archived_meter\)/u);
+    t.regex((await scene.impact("usage", "reconcile")).stderr, /Stripe refused 7 events/u);
+  },
+);
+
+test.serial("usage show says why a registration has no usage", async (t) => {
+  const scene = await setUpUsage(t);
+  const { post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  await post("/app/api/plant", store.live, { trees: 3 });
+  const id = await t.context.db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT id FROM registration WHERE account_id = ${store.id}
+  `);
+  const prepaid = await scene.impact("usage", "show", id);
+  t.regex(prepaid.stdout, /billing +prepaid/u);
+  t.regex(prepaid.stderr, /paid from the store's balance/u);
+  t.notRegex(prepaid.stderr, /imported/u);
+
+  const importedId = crypto.randomUUID();
+  await t.context.db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at)
+    VALUES (${importedId}, ${scene.id}, 'live', 'tree', 1, now())
+  `);
+  const imported = await scene.impact("usage", "show", importedId);
+  t.regex(imported.stderr, /it was imported, so it is not billed and cannot be refunded/u);
+});
+
+test.serial(
+  "usage reconcile names the events and registrations of drift, stores them, and acknowledges them",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    await setCustomer(scene);
+    scene.double.control.addFault({ kind: "reject_later" });
+    const registration = await scene.register(9);
+    await scene.drain();
+
+    const drifted = await scene.impactLater("usage", "reconcile");
+    const last = await scene.impact("usage", "reconcile", "--last");
+    const id = /acknowledge-drift (?<id>\d+)/u.exec(last.stderr)?.groups?.["id"] ?? "";
+    const note = ["--reason", "credit note 17", "--as", "ada"];
+    const acknowledged = await scene.impact("usage", "acknowledge-drift", id, ...note);
+    const again = await scene.impactLater("usage", "reconcile");
+    const cleared = await scene.impact("usage", "reconcile", "--last", "--json");
+    const unknown = await scene.impact("usage", "acknowledge-drift", "999999", ...note);
+
+    t.is(drifted.exitCode, 1);
+    for (const run of [drifted, last]) {
+      t.is(run.exitCode, 1);
+      t.regex(run.stdout, new RegExp(`delivered .* 9 +${registration}`, "u"));
+      t.regex(run.stderr, new RegExp(`impact usage show ${registration}`, "u"));
+    }
+    t.is(acknowledged.exitCode, 0, acknowledged.stderr);
+    t.regex(acknowledged.stdout, / -9\n/u);
+    t.regex(acknowledged.stderr, /Acknowledged by ada/u);
+    // The customers of the other tests' organizations are unknown to this test's Stripe.
+    t.regex(again.stdout, / 9 +0 +-9 +-9 +0 +0\n/u);
+    t.regex(again.stderr, /: 0 differ at the processor/u);
+    t.like(readJson(cleared), { result: "succeeded", drifting: 0, drift_units: 0 });
+    t.is(unknown.exitCode, 3);
+  },
+);

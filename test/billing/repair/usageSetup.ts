@@ -1,0 +1,98 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { systemClock } from "../../../domain/clock.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { readJson, runImpact } from "../../cli/runImpact.ts";
+import type { Run } from "../../cli/runImpact.ts";
+
+/** A row of `usage list`. Usage that is in no meter event is `unsealed`. */
+export const listedEvent = z.looseObject({
+  meter_event_id: z.int().nullable(),
+  state: z.string(),
+  quantity: z.int(),
+});
+
+export type UsageSetup = {
+  readonly id: string;
+  readonly double: StripeDouble;
+  readonly impact: (...args: readonly string[]) => Promise<Run>;
+  /** The same, 16 minutes later, when Stripe's sums can no longer lag. */
+  readonly impactLater: (...args: readonly string[]) => Promise<Run>;
+  /** The same, without Stripe's settings. */
+  readonly impactWithoutStripe: (...args: readonly string[]) => Promise<Run>;
+  readonly register: (count: number, mode?: Mode) => Promise<string>;
+  readonly refund: (registrationId: string, count: number) => Promise<unknown>;
+  /** Sends ready usage, as a worker would, until nothing is left or an event must wait. */
+  readonly drain: (mode?: Mode) => Promise<void>;
+  readonly failedEvents: () => Promise<readonly string[]>;
+  readonly billed: () => number;
+};
+
+/** Creates an organization with a Stripe customer that does not exist, so its live usage is rejected. */
+export const setUpUsage = async (t: ExecutionContext<DatabaseContext>): Promise<UsageSetup> => {
+  const { db, databaseUrl } = t.context;
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const stripe = { secretKey: double.secretKey, apiBase: double.url };
+  const billing = createBilling({ db, stripe });
+  await billing.prepare();
+  const { id } = await createTestOrganization(db, {
+    stripeCustomerId: `cus_${crypto.randomUUID().replaceAll("-", "")}`,
+  });
+  // Old enough to be sealed immediately.
+  const past: Clock = { now: () => new Date(Date.now() - 10_000) };
+  const later: Clock = { now: () => new Date(Date.now() + 16 * 60 * 1000) };
+  const writer = createRegistrationWriter({ db, clock: past });
+  const env = {
+    DATABASE_URL: databaseUrl,
+    STRIPE_SECRET_KEY: double.secretKey,
+    STRIPE_API_BASE: double.url,
+  };
+  const impact = (...args: readonly string[]): Promise<Run> => runImpact(args, { env });
+  return {
+    id,
+    double,
+    impact,
+    impactLater: (...args) => runImpact(args, { env, clock: later }),
+    impactWithoutStripe: (...args) => runImpact(args, { env: { DATABASE_URL: databaseUrl } }),
+    register: async (count, mode = "live") => {
+      const { registration } = await writer.register(registrationOf(id, { mode, count }));
+      return registration.id;
+    },
+    refund: (registrationId, count) =>
+      refundRegistration(
+        { db, clock: systemClock, billing },
+        { accountId: id, mode: "live", kind: "tree" },
+        { id: registrationId, count, reason: null, idempotencyKey: null },
+      ),
+    drain: async (mode = "live") => {
+      await drainUsage(
+        { db, clock: systemClock, billing },
+        { accountId: id, mode, meter: "tree" },
+        { signal: new AbortController().signal, onResult: () => undefined },
+      );
+    },
+    failedEvents: async () => {
+      const run = await impact("usage", "list", "--state", "failed", "--org", id, "--json");
+      return z
+        .array(listedEvent)
+        .parse(readJson(run))
+        .map(({ meter_event_id: eventId }) => String(eventId));
+    },
+    billed: () => double.control.usage({}).reduce((sum, { value }) => sum + value, 0),
+  };
+};
+
+export const setCustomer = async ({ double, impact, id }: UsageSetup): Promise<void> => {
+  const { customerId } = double.control.addCustomer({});
+  await impact("org", "update", id, "--stripe-customer", customerId);
+};

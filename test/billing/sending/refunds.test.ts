@@ -1,0 +1,245 @@
+import { DomainError } from "../../../domain/errors.ts";
+import { updateAccount } from "../../../db/accounts/accounts.ts";
+import { sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
+import { checkRefund } from "../../../services/registrations/checkRefund.ts";
+import type { Fault } from "../../stripeDouble/faults.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { readAccountSums } from "../../support/accountSums.ts";
+import { setUpBilling } from "../billingSetup.ts";
+import type { BillingSetup } from "../billingSetup.ts";
+
+const test = testWithDatabase();
+
+test("usage that is refunded before it is sent is never sent", async (t) => {
+  const { register, refund, drain, sends, events, billed, deps } = await setUpBilling(t);
+  const id = await register(8);
+  await refund(id);
+  t.is(await checkRefund(deps, id), "pending");
+
+  await drain();
+
+  t.is(sends(), 0);
+  t.deepEqual(await events(), [{ state: "void", quantity: 0 }]);
+  t.deepEqual(billed(), {});
+  t.is(await checkRefund(deps, id), "settled");
+});
+
+test("a refund of reported usage is billed at the registration's second", async (t) => {
+  const { register, refund, drain, double, billed, recorded, pass } = await setUpBilling(t);
+  const second = double.control.now();
+  const id = await register(8);
+  const other = await register(2);
+  await drain();
+  pass(3600);
+
+  const { registration, refundedCount, totals } = await refund(id);
+  await drain();
+
+  t.is(refundedCount, 8);
+  t.is(registration.count, 8);
+  t.is(registration.refundedCount, 8);
+  t.deepEqual(totals, { all: 2, month: 2 });
+  t.deepEqual(billed(), { [second]: 2 });
+  t.deepEqual(billed(), await recorded());
+  await refund(other, 2);
+  await drain();
+  t.deepEqual(billed(), {});
+});
+
+test("a refund goes to the customer that was billed, even if the account has another one by then", async (t) => {
+  const { register, refund, drain, double, deps, stream, customerId, pass } = await setUpBilling(t);
+  const { db } = deps;
+  const unitsOf = (customer: string): number =>
+    double.control.usage({ customerId: customer }).reduce((sum, { value }) => sum + value, 0);
+  const first = await register(8);
+  const second = await register(4);
+  await drain();
+  const { customerId: other } = double.control.addSubscriber({});
+  await updateAccount(db, stream.accountId, { stripeCustomerId: other });
+  const third = await register(5);
+  await refund(first, 3);
+  await refund(second);
+  await drain();
+  t.is(unitsOf(customerId), 5);
+  t.is(unitsOf(other), 5);
+
+  await refund(third);
+  pass(60);
+  await refund(first);
+  await drain();
+
+  t.is(unitsOf(customerId), 0);
+  t.is(unitsOf(other), 0);
+});
+
+test.serial(
+  "usage that the ledger billed is refunded there, even if the account uses Stripe by then",
+  async (t) => {
+    const {
+      register,
+      refund,
+      drain,
+      drainWithoutKey,
+      forgetProcessor,
+      deps,
+      stream,
+      customerId,
+      sends,
+      pass,
+    } = await setUpBilling(t);
+    const { db } = deps;
+    await forgetProcessor();
+    const span = { start: 0, end: Number.MAX_SAFE_INTEGER };
+    await updateAccount(db, stream.accountId, { stripeCustomerId: null });
+    const id = await register(8);
+    pass(5);
+    await drainWithoutKey();
+    t.is(await sumLedgerUsage(db, stream, span), 8);
+    await updateAccount(db, stream.accountId, { stripeCustomerId: customerId });
+
+    await refund(id, 5);
+    await drain();
+    t.is(await sumLedgerUsage(db, stream, span), 3);
+
+    // A worker without Stripe's key does not delay it.
+    await refund(id, 1);
+    await register(9);
+    pass(5);
+    t.like(await drainWithoutKey(), { kind: "delayed", cause: "misconfigured" });
+    t.is(await sumLedgerUsage(db, stream, span), 2);
+    t.is(sends(), 0);
+  },
+);
+
+test("partial refunds add up, and a refund of more than remains is rejected and changes nothing", async (t) => {
+  const { register, refund, drain, billed, recorded, deps, stream } = await setUpBilling(t);
+  const id = await register(10);
+  t.is((await refund(id, 3)).refundedCount, 3);
+  await drain();
+  t.is((await refund(id, 4)).refundedCount, 4);
+  const before = await readAccountSums(deps.db, stream.accountId);
+
+  const error = await t.throwsAsync(refund(id, 4), { instanceOf: DomainError });
+
+  t.is(error?.code, "request_invalid");
+  t.deepEqual(await readAccountSums(deps.db, stream.accountId), before);
+  t.is((await refund(id)).refundedCount, 3);
+  await t.throwsAsync(refund(id), { instanceOf: DomainError, message: /already fully refunded/u });
+  await drain();
+  t.deepEqual(billed(), {});
+  t.deepEqual(await recorded(), {});
+});
+
+test("concurrent partial refunds never take back more than was registered", async (t) => {
+  const { register, refund, drain, deps, stream, billed, recorded } = await setUpBilling(t);
+  const id = await register(50);
+
+  const results = await Promise.allSettled(Array.from({ length: 20 }, () => refund(id, 3)));
+
+  const rejected = results.filter((result) => result.status === "rejected");
+  t.is(results.length - rejected.length, 16);
+  for (const { reason } of rejected) {
+    t.true(reason instanceof DomainError && reason.code === "request_invalid");
+  }
+  const sums = await readAccountSums(deps.db, stream.accountId);
+  t.is(sums.refunded, 48n);
+  t.is(sums.usage, 2n);
+  t.is(sums.total, 2n);
+  await drain();
+  t.deepEqual(billed(), await recorded());
+});
+
+test("a refund of a very large count takes back all of its usage", async (t) => {
+  const { register, refund, drain, billed } = await setUpBilling(t);
+  const id = await register(Number.MAX_SAFE_INTEGER);
+  await drain();
+
+  await refund(id);
+  await drain();
+
+  t.deepEqual(billed(), {});
+});
+
+const REFUSAL: Fault = {
+  kind: "respond",
+  status: 400,
+  body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
+};
+
+/** Nine units are accepted, but the response is lost. After that, the event is refused for good. */
+const leaveUnknown = async ({ register, pass, double, drainOnce }: BillingSetup): Promise<void> => {
+  await register(9);
+  pass(5);
+  for (const fault of [{ kind: "drop", applied: true } as const, REFUSAL]) {
+    double.control.addFault(fault);
+    await drainOnce();
+  }
+};
+
+test("the refund of usage that Stripe refused is held, and both are sent on a retry", async (t) => {
+  const { register, refund, drain, double, events, billed, recorded, deps, retryFailed, pass } =
+    await setUpBilling(t);
+  double.control.addFault(REFUSAL);
+  const id = await register(9);
+  const second = double.control.now();
+  await drain();
+  t.deepEqual(await events(), [{ state: "rejected", quantity: 9 }]);
+
+  await refund(id, 4);
+  pass(60);
+  await register(1);
+  await drain();
+  t.deepEqual(Object.values(billed()), [1]);
+  t.is(await checkRefund(deps, id), "settled");
+
+  t.deepEqual(await retryFailed(), ["waiting"]);
+  await drain();
+
+  t.is(billed()[second], 5);
+  t.deepEqual(billed(), await recorded());
+  t.deepEqual(
+    (await events()).map(({ state }) => state),
+    ["superseded", "held", "delivered", "delivered"],
+  );
+});
+
+test("a refusal after an unknown outcome blocks the event until a check shows that it was delivered", async (t) => {
+  const setup = await setUpBilling(t);
+  const { drain, events, billed, recorded, retryFailed } = setup;
+  await leaveUnknown(setup);
+  t.deepEqual(await events(), [{ state: "blocked", quantity: 9 }]);
+
+  t.deepEqual(await retryFailed(), ["delivered"]);
+  await drain();
+
+  t.deepEqual(billed(), await recorded());
+});
+
+test("a blocked event is not retried while Stripe's sums may lag", async (t) => {
+  const setup = await setUpBilling(t, { summaryDelaySeconds: 120 });
+  const { drain, pass, billed, recorded, retryFailed } = setup;
+  await leaveUnknown(setup);
+
+  await t.throwsAsync(retryFailed(), { instanceOf: DomainError, message: /lag for another 15/u });
+  pass(16 * 60);
+  t.deepEqual(await retryFailed(), ["delivered"]);
+  await drain();
+
+  t.deepEqual(billed(), await recorded());
+});
+
+test("a blocked event whose minute does not add up needs an assumption by an operator", async (t) => {
+  const setup = await setUpBilling(t);
+  const { drain, double, reportElsewhere, retryFailed, retryAs, billed, pass } = setup;
+  const second = double.control.now();
+  await leaveUnknown(setup);
+  await reportElsewhere(-100, second);
+
+  await t.throwsAsync(retryFailed(), { instanceOf: DomainError, message: /may lag/u });
+  pass(15 * 60);
+  await t.throwsAsync(retryFailed(), { instanceOf: DomainError, message: /-91 units/u });
+  t.deepEqual(await retryAs("delivered"), ["delivered"]);
+  await drain();
+
+  t.deepEqual(billed(), { [second]: -91 });
+});

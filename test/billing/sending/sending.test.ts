@@ -1,0 +1,349 @@
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
+import { findUnfinishedMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { updateAccount } from "../../../db/accounts/accounts.ts";
+import { sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
+import type { Fault } from "../../stripeDouble/faults.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { setUpBilling } from "../billingSetup.ts";
+
+const test = testWithDatabase();
+
+test("the registrations of each second make one meter event", async (t) => {
+  const { register, pass, drain, billed, recorded, sends } = await setUpBilling(t);
+  await Promise.all([register(3), register(4), register(5)]);
+  pass(1);
+  await register(10);
+
+  await drain();
+
+  t.is(sends(), 2);
+  t.deepEqual(Object.values(billed()), [12, 10]);
+  t.deepEqual(billed(), await recorded());
+});
+
+test("a second is not sealed while a late commit may add to it", async (t) => {
+  const { register, pass, drainOnce, sends } = await setUpBilling(t);
+  await register(1);
+
+  pass(2);
+  t.deepEqual(await drainOnce(), { kind: "done" });
+  t.is(sends(), 0);
+
+  pass(1);
+  await drainOnce();
+  t.is(sends(), 1);
+});
+
+test("a fact of a second that is already sealed makes another event of that second", async (t) => {
+  const { register, pass, drain, double, billed, recorded, sends } = await setUpBilling(t);
+  const { control } = double;
+  const second = control.now();
+  await register(2);
+  await drain();
+
+  control.holdClock({ second });
+  await register(3);
+  pass(10);
+  await drain();
+
+  t.is(sends(), 2);
+  t.deepEqual(billed(), { [second]: 5 });
+  t.deepEqual(billed(), await recorded());
+});
+
+test("usage with more digits than Stripe accepts in one event is billed in several", async (t) => {
+  const { register, drain, billed, sends, double } = await setUpBilling(t);
+  const second = double.control.now();
+  await register(Number.MAX_SAFE_INTEGER);
+
+  await drain();
+
+  t.is(sends(), 10);
+  t.deepEqual(billed(), { [second]: Number.MAX_SAFE_INTEGER });
+});
+
+test("alternating large counts and refunds make no event with more digits than Stripe accepts", async (t) => {
+  const { register, refund, drain, billed, recorded, events } = await setUpBilling(t);
+  const most = 999_999_999_999_999;
+  await register(most);
+  for (let round = 0; round < 3; round += 1) {
+    await refund(await register(most));
+  }
+
+  await drain();
+
+  t.deepEqual(
+    (await events()).filter(({ state }) => state === "rejected"),
+    [],
+  );
+  t.deepEqual(billed(), await recorded());
+});
+
+test("test-mode usage is recorded in the ledger and never reaches Stripe", async (t) => {
+  const { register, pass, seal, sends } = await setUpBilling(t);
+  await register(9, "test");
+  pass(5);
+
+  const event = await seal("test");
+
+  t.is(event?.processor, "ledger");
+  t.is(event?.quantity, 9);
+  t.is(sends(), 0);
+});
+
+const survives = test.macro({
+  exec: async (t, faults: readonly Fault[]) => {
+    const { register, drain, billed, recorded, events, double } = await setUpBilling(t, {
+      // Short, because a hanging call lasts that long.
+      timeoutMs: 1500,
+    });
+    await register(7);
+    for (const fault of faults) {
+      double.control.addFault(fault);
+    }
+
+    await drain();
+
+    t.deepEqual(billed(), await recorded());
+    t.deepEqual(await events(), [{ state: "delivered", quantity: 7 }]);
+    t.deepEqual(double.control.problems(), []);
+  },
+  title: (fault = "") => `usage is billed once after ${fault}`,
+});
+
+test("a response that is lost after the usage was accepted", survives, [
+  { kind: "drop", applied: true, times: 2 },
+]);
+test("a request that is lost", survives, [{ kind: "drop", times: 4 }]);
+test("a call without a response whose usage was accepted", survives, [
+  { kind: "hang", applied: true },
+]);
+test("a call without a response whose usage was not accepted", survives, [{ kind: "hang" }]);
+test("a 500 that may be retried", survives, [{ kind: "server_error", times: 3 }]);
+test("a 500 that is saved under its idempotency key", survives, [{ kind: "server_error_saved" }]);
+test("a saved 500 although the usage was accepted", survives, [
+  { kind: "server_error_saved", applied: true },
+]);
+test("rate limits and lock timeouts", survives, [
+  { kind: "rate_limit", times: 2 },
+  { kind: "lock_timeout" },
+]);
+test("the HTML page of a gateway", survives, [{ kind: "bad_gateway", applied: true }]);
+test("a 200 with an unreadable body", survives, [{ kind: "broken_json", applied: true }]);
+
+test("concurrent senders of one stream never call at the same time and bill once", async (t) => {
+  const { register, pass, drainOnce, drain, billed, recorded, double } = await setUpBilling(t);
+  for (let second = 0; second < 10; second += 1) {
+    await register(second + 1);
+    pass(1);
+  }
+  pass(5);
+
+  await Promise.all([drainOnce(), drainOnce(), drainOnce(), drainOnce()]);
+  await drain();
+
+  t.is(double.control.overlaps(), 0);
+  t.deepEqual(billed(), await recorded());
+});
+
+test("refused credentials pause the sender, and no usage is lost", async (t) => {
+  const { register, drain, drainOnce, pass, deps, stream, double, billed, recorded } =
+    await setUpBilling(t);
+  await register(6);
+  pass(5);
+  double.control.addFault({
+    kind: "respond",
+    status: 401,
+    body: { error: { type: "invalid_request_error", message: "Invalid API Key provided." } },
+  });
+
+  t.like(await drainOnce(), { kind: "delayed", cause: "misconfigured" });
+  t.is((await findUnfinishedMeterEvent(deps.db, stream))?.state, "sending");
+  await drain();
+
+  t.deepEqual(billed(), await recorded());
+});
+
+const DAY = 86_400;
+
+test("usage whose outcome has been unknown for 20 hours is not sent again if Stripe has it", async (t) => {
+  const { register, drainOnce, drain, pass, double, sends, billed, recorded } =
+    await setUpBilling(t);
+  await register(5);
+  pass(5);
+  double.control.addFault({ kind: "drop", applied: true, times: 2 });
+  await drainOnce();
+  const before = sends();
+  pass(2 * DAY);
+
+  await drain();
+
+  t.is(sends(), before);
+  t.deepEqual(billed(), await recorded());
+});
+
+test("usage whose outcome has been unknown for 20 hours is sent again if Stripe lacks it", async (t) => {
+  const { register, drainOnce, drain, pass, double, billed, recorded } = await setUpBilling(t);
+  await register(5);
+  pass(5);
+  double.control.addFault({ kind: "drop", times: 2 });
+  await drainOnce();
+  pass(2 * DAY);
+
+  await drain();
+
+  t.deepEqual(billed(), await recorded());
+});
+
+test("if Stripe no longer reports a customer's usage, its event with an unknown outcome is blocked and the next one is sent", async (t) => {
+  const { register, pass, drainOnce, drain, double, events } = await setUpBilling(t);
+  await register(7);
+  pass(5);
+  double.control.addFault({ kind: "drop", applied: true });
+  await drainOnce();
+  pass(21 * 3600);
+  await register(2);
+  double.control.addFault({
+    kind: "respond",
+    method: "GET",
+    path: `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`,
+    status: 404,
+    body: { error: { type: "invalid_request_error", message: "No such customer: 'cus_gone'" } },
+  });
+
+  await drain();
+
+  t.deepEqual(await events(), [
+    { state: "blocked", quantity: 7 },
+    { state: "delivered", quantity: 2 },
+  ]);
+});
+
+const EVER = { start: 0, end: Number.MAX_SAFE_INTEGER };
+
+test("usage of an organization with a Stripe customer waits while Stripe is not configured", async (t) => {
+  const { deps, stream, register, pass, drainOnce, drainWithoutKey, drain, double, ...scene } =
+    await setUpBilling(t);
+  const { events, sends, billed, recorded } = scene;
+  await register(7);
+  pass(5);
+  double.control.addFault({ kind: "server_error" });
+  await drainOnce();
+  await register(2);
+  pass(20);
+  const before = sends();
+
+  const paused = { kind: "delayed", cause: "misconfigured", afterMs: 5 * 60 * 1000 };
+  t.like(await drainWithoutKey(), paused);
+  t.deepEqual(await events(), [{ state: "sending", quantity: 7 }]);
+  await drainOnce();
+  await register(3);
+  pass(5);
+  t.like(await drainWithoutKey(), paused);
+  t.deepEqual(
+    (await events()).map(({ state }) => state),
+    ["delivered", "delivered"],
+  );
+  t.is(await sumLedgerUsage(deps.db, stream, EVER), 0);
+  t.is(sends(), before + 2);
+
+  await drain();
+  t.deepEqual(billed(), await recorded());
+});
+
+test.serial(
+  "after an organization has left Stripe, events sealed for Stripe fail and the ledger bills the rest",
+  async (t) => {
+    const {
+      forgetProcessor,
+      deps,
+      stream,
+      register,
+      pass,
+      drainOnce,
+      drainWithoutKey,
+      double,
+      events,
+      sends,
+    } = await setUpBilling(t);
+    await forgetProcessor();
+    await register(7);
+    pass(5);
+    double.control.addFault({ kind: "server_error" });
+    await drainOnce();
+    await register(2);
+    pass(20);
+    const before = sends();
+    await updateAccount(deps.db, stream.accountId, {
+      stripeCustomerId: null,
+      stripeSubscriptionId: null,
+    });
+
+    t.deepEqual(await drainWithoutKey(), { kind: "done" });
+
+    t.deepEqual(await events(), [
+      { state: "blocked", quantity: 7 },
+      { state: "delivered", quantity: 2 },
+    ]);
+    t.is(await sumLedgerUsage(deps.db, stream, EVER), 2);
+    t.is(sends(), before);
+  },
+);
+
+test("usage that is too old for Stripe expires and does not delay the next event", async (t) => {
+  const { register, drain, pass, billed, events } = await setUpBilling(t);
+  await register(5);
+  pass(35 * DAY);
+  await register(8);
+
+  await drain();
+
+  t.deepEqual(await events(), [
+    { state: "expired", quantity: 5 },
+    { state: "delivered", quantity: 8 },
+  ]);
+  t.deepEqual(Object.values(billed()), [8]);
+});
+
+test.serial("the ledger accepts usage of any age", async (t) => {
+  const { forgetProcessor, deps, stream, register, drainWithoutKey, pass, events } =
+    await setUpBilling(t);
+  await forgetProcessor();
+  await updateAccount(deps.db, stream.accountId, { stripeCustomerId: null });
+  await register(5);
+  pass(40 * DAY);
+
+  await drainWithoutKey();
+
+  t.deepEqual(await events(), [{ state: "delivered", quantity: 5 }]);
+  t.is(await sumLedgerUsage(deps.db, stream, EVER), 5);
+});
+
+test("what happened to usage is reported with its meter event", async (t) => {
+  const { register, deps, stream, double, pass } = await setUpBilling(t);
+  await register(5);
+  pass(60);
+  double.control.addFault({
+    kind: "respond",
+    path: "/v1/billing/meter_events",
+    status: 400,
+    body: { error: { type: "invalid_request_error", message: "refused" } },
+  });
+  const reported: unknown[] = [];
+
+  await drainUsage(deps, stream, {
+    signal: new AbortController().signal,
+    onResult: (result, id) => reported.push([id, result]),
+  });
+
+  const ids = await listFailedMeterEventIds(deps.db, { accountId: stream.accountId });
+  t.is(ids.length, 1);
+  t.like(reported[0], [ids[0], { state: "rejected" }]);
+  t.regex(
+    JSON.stringify(reported[0], (_, value: unknown) =>
+      typeof value === "bigint" ? String(value) : value,
+    ),
+    /"reason":"refused/u,
+  );
+});

@@ -1,0 +1,299 @@
+import type { ExecutionContext } from "ava";
+import type { FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import {
+  donationsByField,
+  donationsByName,
+  registrationsByField,
+  registrationsByName,
+  registrationsByRefundKey,
+} from "../../db/support/recordLookups.ts";
+import { sql } from "../../db/sql.ts";
+import { COMMON_FIELDS } from "../../domain/support/lookup.ts";
+import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
+import { readJson, runImpact } from "./runImpact.ts";
+import type { Run } from "./runImpact.ts";
+import { setUpPlanting } from "../planting/setUpPlanting.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+
+const test = testWithDatabase();
+
+const answer = z.object({
+  records: z.array(z.looseObject({ record: z.string(), id: z.string(), next: z.string() })),
+  has_more: z.boolean(),
+});
+
+const find = async ({ context }: ExecutionContext<DatabaseContext>, ...args: readonly string[]) => {
+  const run: Run = await runImpact(["find", ...args, "--json"], {
+    env: { DATABASE_URL: context.databaseUrl },
+  });
+  return { ...answer.parse(readJson(run)), exitCode: run.exitCode };
+};
+
+test.serial("a shop's order is found with and without #, and by its customer", async (t) => {
+  const { post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  await post("/app/api/plant", store.live, {
+    trees: 3,
+    customer_name: "Ann Lee-Müller",
+    order_id: "#1001",
+    customer_email: "Ann@Example.com",
+    customer_id: "gid://shopify/Customer/7701",
+  });
+
+  for (const [text, by] of [
+    ["1001", "order"],
+    ["#1001", "order"],
+    ["ann@example.COM", "customer_email"],
+    ["lee-mü", "customer_name"],
+    ["gid://shopify/Customer/7701", "customer_id"],
+  ] as const) {
+    const { records, exitCode } = await find(t, text);
+    t.is(exitCode, 0);
+    t.is(records.length, 1, text);
+    t.like(records[0], {
+      record: "registration",
+      found_by: [by],
+      owner_id: store.id,
+      owner_type: "store",
+      count: 3,
+      remaining_count: 3,
+      billing: "prepaid",
+      evidence: "registered",
+    });
+  }
+  const other = await createTestOrganization(t.context.db);
+  t.deepEqual((await find(t, "1001", "--org", other.id)).records, []);
+  t.is((await find(t, "1001", "--org", store.id)).records.length, 1);
+});
+
+test.serial(
+  "a registration is found by its id, refund, key, attribution and meter event",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    await setCustomer(scene);
+    const id = await scene.register(5);
+    await scene.refund(id, 2);
+    await scene.drain();
+    const { event, identifier } = await t.context.db.one(sql.type(
+      z.strictObject({ event: z.bigint(), identifier: z.string() }),
+    )`
+    SELECT id AS event, identifier FROM meter_event WHERE account_id = ${scene.id}
+  `);
+    await t.context.db.query(sql.typeAlias("void")`
+    UPDATE registration SET idempotency_key = 'cart-77', attribution = 'spring sale' WHERE id = ${id}
+  `);
+
+    for (const text of [id, id.toUpperCase(), `refund-${id}`, "cart-77", "spring sale"]) {
+      const { records } = await find(t, text);
+      t.is(records.length, 1, text);
+      t.like(records[0], {
+        id,
+        count: 5,
+        refunded_count: 2,
+        billing: "reported",
+        next: `impact usage show ${id}`,
+      });
+    }
+    for (const text of [identifier, String(event)]) {
+      const { records } = await find(t, text);
+      t.deepEqual(
+        records.map(({ record }) => record),
+        ["meter event", "registration"],
+      );
+      t.like(records[0], { state: "delivered", quantity: 3 });
+    }
+  },
+);
+
+test.serial("failed usage is shown with the command that retries it", async (t) => {
+  const scene = await setUpUsage(t);
+  const id = await scene.register(5);
+  t.like((await find(t, id)).records[0], { billing: "pending", next: `impact usage show ${id}` });
+  await scene.drain();
+  const [failed = ""] = await scene.failedEvents();
+  t.like((await find(t, id)).records[0], {
+    billing: "failed",
+    next: `impact usage retry ${failed}`,
+  });
+  t.like((await find(t, failed)).records[0], { record: "meter event", state: "rejected" });
+});
+
+test.serial("refund keys, accounts, Stripe customers and donations are found", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { id: accountId, apiKeyTest } = await createTestOrganization(t.context.db, {
+    stripeCustomerId: "cus_Find1",
+  });
+  const id = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e44";
+  const writer = createRegistrationWriter({ db: t.context.db, clock: systemClock });
+  const { registration } = await writer.register(
+    registrationOf(accountId, { mode: "test", count: 4 }),
+  );
+  await call("POST", "/refund/trees", {
+    key: apiKeyTest,
+    body: { id: registration.id, count: 1, idempotency_key: "return-9" },
+  });
+  await t.context.db.query(sql.typeAlias("void")`
+    INSERT INTO donation
+      (id, account_id, mode, amount_cents, nonprofit_id, charity_provider, charity_name, created_at, idempotency_key, attribution)
+    VALUES (${id}, ${accountId}, 'test', 2500, 'n1', 'catalogue', 'Sea', now(), 'gift-1', 'tide')
+  `);
+  await call("POST", "/refund/donations", {
+    key: apiKeyTest,
+    body: { id, idempotency_key: "back-1" },
+  });
+
+  t.like((await find(t, "return-9")).records[0], {
+    id: registration.id,
+    found_by: ["refund_idempotency_key"],
+    mode: "test",
+  });
+  for (const text of [id, `refund-${id}`, "gift-1", "tide", "back-1"]) {
+    t.like((await find(t, text)).records[0], {
+      record: "donation",
+      id,
+      amount_cents: 2500,
+      next: `impact donation show ${id}`,
+    });
+  }
+  for (const text of [accountId, "cus_Find1"]) {
+    t.like((await find(t, text)).records[0], {
+      record: "organization",
+      id: accountId,
+      next: `impact org show ${accountId}`,
+    });
+  }
+});
+
+test.serial("a store's idempotency key leads to its ledger", async (t) => {
+  const { post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  await post("/app/api/plant", { ...store.live, "Idempotency-Key": "shop-key-1" }, { trees: 1 });
+
+  t.like((await find(t, "shop-key-1")).records[0], {
+    record: "store request",
+    operation: "plant",
+    next: `impact store ledger ${store.id}`,
+  });
+});
+
+test.serial("the planting order and its stage are shown", async (t) => {
+  const scene = await setUpPlanting(t.context.db, { partner: "manual" });
+  const id = await scene.register(3);
+  await scene.createOrders();
+  const { records } = await find(t, id);
+  t.like(records[0], { evidence: "created" });
+  t.is(typeof records[0]?.["planting_order"], "string");
+});
+
+test.serial(
+  "the newest records are shown up to the limit, and it is said that there are more",
+  async (t) => {
+    const { id } = await createTestOrganization(t.context.db);
+    const writer = createRegistrationWriter({ db: t.context.db, clock: systemClock });
+    for (const mode of ["live", "test", "live"] as const) {
+      await writer.register(registrationOf(id, { mode, attribution: "crowd" }));
+    }
+    const all = await find(t, "crowd");
+    t.is(all.records.length, 3);
+    t.false(all.has_more);
+    const some = await find(t, "crowd", "--limit", "2");
+    t.is(some.records.length, 2);
+    t.true(some.has_more);
+    const human = await runImpact(["find", "crowd", "--limit", "2"], {
+      env: { DATABASE_URL: t.context.databaseUrl },
+    });
+    t.regex(human.stdout, /found by +attribution\n/u);
+    t.regex(human.stdout, /next +impact usage show /u);
+    t.regex(human.stderr, /There are more records/u);
+  },
+);
+
+test.serial("what is not found is exit code 3, and an unknown account too", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const nothing = await runImpact(["find", "no-such-thing"], { env });
+  t.is(nothing.exitCode, 3);
+  t.regex(nothing.stderr, /Nothing found/u);
+  t.is((await runImpact(["find", "x", "--org", crypto.randomUUID()], { env })).exitCode, 3);
+  t.is((await runImpact(["find", " "], { env })).exitCode, 2);
+});
+
+test.serial("every look-up on a filled table uses an index", async (t) => {
+  const { db } = t.context;
+  await Promise.all(Array.from({ length: 20 }, () => createTestOrganization(db)));
+  await db.query(sql.typeAlias("void")`
+    WITH owner AS (
+      SELECT array_agg(id) AS ids FROM account
+    )
+    INSERT INTO registration (
+      id, account_id, mode, kind, count, created_at, idempotency_key, attribution, customer_name, customer_email,
+      customer_id, order_id
+    )
+    SELECT
+      gen_random_uuid(), ids[1 + number % cardinality(ids)], 'live', 'tree', 1, now() - number * interval '1 second',
+      'filled-' || number, 'tag ' || number, md5(number::text), number || '@example.com', 'c' || number, '#' || number
+    FROM owner, generate_series(1, 20000) AS number
+  `);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO donation (
+      id, account_id, mode, amount_cents, nonprofit_id, charity_provider, charity_name, created_at, idempotency_key,
+      attribution, customer_name, customer_email, customer_id, order_id
+    )
+    SELECT
+      gen_random_uuid(), account_id, mode, 100, 'n', 'catalogue', 'Sea', created_at, idempotency_key, attribution,
+      customer_name, customer_email, customer_id, order_id
+    FROM registration
+    WHERE idempotency_key LIKE 'filled-%'
+  `);
+  await db.query(sql.typeAlias("void")`
+    WITH filled AS (
+      SELECT id, account_id, gen_random_uuid() AS refund_id FROM registration WHERE idempotency_key LIKE 'filled-%'
+    ),
+    refunded AS (
+      INSERT INTO refund (id, registration_id, count, created_at, dispatched_at)
+      SELECT refund_id, id, 1, now(), now() FROM filled
+    )
+    INSERT INTO refund_key (account_id, mode, kind, idempotency_key, refund_id)
+    SELECT account_id, 'live', 'tree', 'refund-key-' || refund_id, refund_id FROM filled
+  `);
+  await db.query(sql.typeAlias("void")`ANALYZE`);
+
+  const options = { text: "17321", accountId: null, limit: 21 };
+  const queries: Readonly<Record<string, FragmentSqlToken>> = {
+    ...Object.fromEntries(
+      COMMON_FIELDS.flatMap((field) => [
+        [`registration ${field}`, registrationsByField(field, options)],
+        [`donation ${field}`, donationsByField(field, options)],
+      ]),
+    ),
+    "refund key": registrationsByRefundKey(options),
+  };
+  for (const [name, query] of Object.entries(queries)) {
+    const plan = await db.anyFirst(sql.type(z.strictObject({ "QUERY PLAN": z.string() }))`
+      EXPLAIN ${query}
+    `);
+    t.notRegex(
+      plan.join("\n"),
+      /Seq Scan on (?:registration|donation|refund|refund_key)\b/u,
+      `${name}\n${plan.join("\n")}`,
+    );
+  }
+  // The table is too small for the planner to prefer this index by itself.
+  await db.transaction(async (transaction) => {
+    await transaction.query(sql.typeAlias("void")`SET LOCAL enable_seqscan = off`);
+    for (const query of [registrationsByName, donationsByName]) {
+      const plan = await transaction.anyFirst(sql.type(
+        z.strictObject({ "QUERY PLAN": z.string() }),
+      )`
+        EXPLAIN ${query({ ...options, text: "c4ca4238" })}
+      `);
+      t.regex(plan.join("\n"), /Index Scan on (?:registration|donation)_customer_name/u);
+    }
+  });
+});

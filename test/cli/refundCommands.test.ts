@@ -1,0 +1,111 @@
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
+import { readJson, runImpact } from "./runImpact.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+
+const test = testWithDatabase();
+
+const REASON = ["--reason", "wrong order", "--as", "ada"];
+
+test.serial("an operator refunds part of a registration, once for each key", async (t) => {
+  const scene = await setUpUsage(t);
+  await setCustomer(scene);
+  const id = await scene.register(9);
+  await scene.drain();
+  const args = ["refund", "registration", id, "--count", "4", ...REASON, "--json"];
+  const planned = await scene.impact(...args, "--dry-run");
+  t.like(readJson(planned), { refunded_count: 4, dry_run: true });
+  const first = await scene.impact(...args, "--idempotency-key", "ticket-7");
+  t.is(first.exitCode, 0, first.stderr);
+  const again = await scene.impact(...args, "--idempotency-key", "ticket-7");
+  t.like(readJson(again), { refunded_count: 4, replayed: true });
+  await scene.drain();
+  t.is(scene.billed(), 5);
+  const reasons = await t.context.db.anyFirst(sql.type(z.strictObject({ reason: z.string() }))`
+    SELECT reason FROM refund WHERE registration_id = ${id}
+  `);
+  t.deepEqual(reasons, ["wrong order (refunded by ada)"]);
+  t.is((await scene.impact("refund", "registration", id, "--count", "6", ...REASON)).exitCode, 1);
+  const unknown = ["refund", "registration", crypto.randomUUID(), ...REASON];
+  t.is((await scene.impact(...unknown)).exitCode, 3);
+});
+
+test.serial("a store's registration is returned to its balance, and no other", async (t) => {
+  const { get, post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db, { balanceCents: 1000 });
+  await post("/app/api/plant", store.live, { trees: 4, order_id: "#7" });
+  await post("/app/api/plant", store.live, { trees: 5, order_id: "#8" });
+  const id = await t.context.db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT id FROM registration WHERE account_id = ${store.id} AND order_id = '#7'
+  `);
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const args = ["refund", "registration", id, ...REASON];
+  t.is((await runImpact([...args, "--count", "1"], { env })).exitCode, 0);
+  const key = ["--idempotency-key", "rest"];
+  t.is((await runImpact([...args, "--dry-run"], { env })).exitCode, 0);
+  t.is((await runImpact([...args, ...key], { env })).exitCode, 0);
+  const again = await runImpact([...args, ...key, "--json"], { env });
+  t.like(readJson(again), { refunded_count: 3, replayed: true });
+  t.is((await runImpact(args, { env })).exitCode, 1);
+  t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 750 });
+});
+
+test.serial("a donation is refunded once", async (t) => {
+  const { id: accountId } = await createTestOrganization(t.context.db);
+  const id = crypto.randomUUID();
+  await t.context.db.query(sql.typeAlias("void")`
+    INSERT INTO donation (id, account_id, mode, amount_cents, nonprofit_id, charity_provider, charity_name, created_at)
+    VALUES (${id}, ${accountId}, 'live', 2500, 'n1', 'catalogue', 'Sea', now())
+  `);
+  await t.context.db.query(sql.typeAlias("void")`
+    INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
+    SELECT ${accountId}, 'live', period, 1, 2500
+    FROM (VALUES ('all'), (to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM'))) AS span (period)
+  `);
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const args = ["refund", "donation", id, ...REASON];
+  const planned = await runImpact([...args, "--dry-run"], { env });
+  t.regex(planned.stderr, /Without --dry-run, the donation of \$25\.00 to Sea is refunded/u);
+  t.regex((await runImpact(args, { env })).stderr, /Refunded the donation/u);
+  t.regex((await runImpact(args, { env })).stderr, /Refunded before/u);
+});
+
+test.serial("registrations are refunded by a filter, and what cannot be is named", async (t) => {
+  const scene = await setUpUsage(t);
+  await setCustomer(scene);
+  const ids = [await scene.register(3), await scene.register(4), await scene.register(5)];
+  await scene.refund(ids[0] ?? "", 1);
+  const importedId = crypto.randomUUID();
+  await t.context.db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at)
+    VALUES (${importedId}, ${scene.id}, 'live', 'tree', 2, now())
+  `);
+  await t.context.db.query(sql.typeAlias("void")`
+    UPDATE registration SET attribution = 'bad import'
+    WHERE account_id = ${scene.id} AND id <> ${ids[2] ?? ""}
+  `);
+  const args = ["refund", "registrations", "--org", scene.id, "--attribution", "bad import"];
+  const unsure = await scene.impact(...args, ...REASON);
+  t.is(unsure.exitCode, 2);
+  t.regex(unsure.stderr, /3 registrations with 8 units/u);
+  const planned = await scene.impact(...args, ...REASON, "--dry-run", "--json");
+  const outcome = {
+    refunded_registrations: 2,
+    refunded_units: 6,
+    failures: [{ id: importedId, reason: NO_USAGE }],
+  };
+  t.like(readJson(planned), { dry_run: true, ...outcome });
+  const refunded = await scene.impact(...args, ...REASON, "--yes", "--json");
+  t.is(refunded.exitCode, 1);
+  t.like(readJson(refunded), { dry_run: false, ...outcome });
+  const repeated = await scene.impact(...args, ...REASON, "--yes", "--json");
+  t.like(readJson(repeated), { refunded_registrations: 0, refunded_units: 0 });
+  await scene.drain();
+  t.is(scene.billed(), 5);
+  t.is((await scene.impact("refund", "registrations", "--org", scene.id, ...REASON)).exitCode, 2);
+});
+
+const NO_USAGE = "tree registration predates the enhanced refund system: no usage record on file";
