@@ -282,10 +282,11 @@ test.serial("a list whose first page fails is a 500, and the next list is comple
   await fiveListed(t, api, key);
 });
 
+/** Returns the number of connections once their backends have ended, so that no list can still be given a dying one. */
 const endConnections = (db: DatabasePool, state: "active" | "idle"): Promise<number> =>
   db
     .query(sql.typeAlias("void")`
-      SELECT FROM pg_stat_activity, pg_terminate_backend(pid)
+      SELECT FROM pg_stat_activity, pg_terminate_backend(pid, 10000)
       WHERE datname = current_database() AND query LIKE 'COPY%' AND state = ${state}
     `)
     .then(({ rowCount }) => rowCount);
