@@ -38,7 +38,7 @@ export const parseBillingDay = parserOf(wholeNumber(1, 31), "a day of the month,
 
 export const parseLimit = parserOf(wholeNumber(1, 100_000), "a number from 1 to 100000");
 
-/** Each record that is found costs queries of its own. */
+/** Every record that is found costs several queries. */
 export const parseFindLimit = parserOf(wholeNumber(1, 1000), "a number from 1 to 1000");
 
 export const parseSearchText = parserOf(
@@ -97,7 +97,7 @@ export const parseTimestamp = parserOf(
   "a date in UTC (2025-06-01) or a time (2025-06-01T12:00:00Z)",
 );
 
-/** Stands for the billing cycle of the account and the meter. */
+/** Selects the current billing cycle of the account and the meter. */
 export const CURRENT = "current";
 
 /** Parses a month in UTC. Not null for the current cycle, because commander turns that into an empty string. */

@@ -43,7 +43,7 @@ export const createWorkerMetrics = ({
   });
   const drift = new Gauge({
     name: "impact_usage_drift_units",
-    help: "Units by which the processor's usage differs from the delivered usage and that nobody has acknowledged, at the last reconciliation.",
+    help: "Unacknowledged units by which the processor's usage differed from the delivered usage at the last reconciliation.",
     registers,
   });
   const unreadable = new Gauge({

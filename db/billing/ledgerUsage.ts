@@ -51,7 +51,7 @@ export const hasLiveLedgerUsage = (db: CommonQueryMethods): Promise<boolean> =>
     SELECT EXISTS (SELECT FROM ledger_usage WHERE mode = 'live') AS found
   `);
 
-/** Takes the usage of a delivered meter event back, under an identifier of its own. */
+/** Reverses the usage of a delivered meter event, under a separate identifier. */
 export const revokeLedgerUsage = async (
   db: CommonQueryMethods,
   identifier: string,

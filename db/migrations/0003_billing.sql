@@ -208,7 +208,7 @@ CREATE TABLE reconciliation (
   drifting integer,
   -- Streams whose usage the processor did not return.
   unreadable integer,
-  -- The differences of the drifting streams that nobody has acknowledged, without signs.
+  -- The unacknowledged differences of the drifting streams, without signs.
   drift_units bigint,
   -- Why the reconciliation failed; null if it succeeded.
   error text,

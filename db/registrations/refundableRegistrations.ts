@@ -5,7 +5,7 @@ import { KINDS } from "../../domain/accounts/accounts.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
-/** Selects an account's registrations of all kinds; null stands for any. `from` is inclusive, `until` exclusive. */
+/** Selects an account's registrations of all kinds; null matches any. `from` is inclusive, `until` exclusive. */
 export type RefundFilter = AccountMode & {
   readonly attribution: string | null;
   readonly from: Date | null;

@@ -10,7 +10,7 @@ import { inAccount, ownerColumns, ownerRow, values } from "./lookupOptions.ts";
 
 /*
  * Look-ups for operators, across all accounts and modes. A field whose index starts with the account is looked up in each
- * account: that costs an index search per account and mode, while an index of its own would slow down each registration.
+ * account: that costs an index search per account and mode, while a separate index would slow down each registration.
  */
 
 const customerRow = {
