@@ -32,7 +32,7 @@ type Dependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly billing: Billing;
-  /** Milliseconds of a clock that nobody sets. */
+  /** Milliseconds of the monotonic clock. */
   readonly monotonicMs?: () => number;
 };
 

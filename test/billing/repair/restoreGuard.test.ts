@@ -180,7 +180,7 @@ test("after a restore to three days earlier, nothing doubles and nothing is lost
   t.is(run.exitCode, 0, run.stderr);
   t.is((await drain(restored)).kind, "done");
 
-  // Within a minute, Stripe's sums do not tell the seconds apart.
+  // Within a minute, Stripe's sums do not distinguish seconds.
   const sums = new Map<number, number>();
   for (const [second, units] of Object.entries(scene.billed())) {
     const minute = Math.floor(Number(second) / 60);
