@@ -5,7 +5,7 @@ import { DomainError } from "../domain/errors.ts";
 export type GroupCommit<Entry, Result> = {
   /**
    * Writes the entry together with the others that wait.
-   * @throws DomainError queue_full if too many entries are waiting
+   * @throws DomainError queue_full if too many entries are waiting, of the account or of all
    */
   readonly submit: (entry: Entry) => Promise<Result>;
   /** Resolves when all waiting entries have been written. */
@@ -22,12 +22,37 @@ type Waiting<Entry, Result> = {
   readonly reject: (reason: unknown) => void;
 };
 
+/** The entries of one account, in their order of arrival. */
+type AccountQueue<Entry, Result> = {
+  readonly accountId: string;
+  waiting: Waiting<Entry, Result>[];
+  /** How many of its entries are in a batch that is being written. */
+  writing: number;
+  lane: Lane<AccountQueue<Entry, Result>>;
+};
+
+/** The entries of one account in a batch. */
+type Part<Entry, Result> = {
+  readonly queue: AccountQueue<Entry, Result>;
+  readonly taken: Waiting<Entry, Result>[];
+};
+
+/** Accounts whose turn comes one after the other. */
+type Lane<Queue> = {
+  readonly add: (queue: Queue) => void;
+  readonly remove: (queue: Queue) => void;
+  /** Null while nothing is being written. */
+  readonly written: () => Promise<void> | null;
+};
+
 /** Larger batches are no faster per row, and make the first request of a batch wait for the last. */
 const MAXIMUM_BATCH = 400;
-/** Per lane, some seconds of work: a client that would wait longer should retry later. */
+/** Smaller, because each rejected entry costs up to two transactions, and other separate accounts wait for them. */
+const MAXIMUM_SEPARATE_BATCH = 50;
+/** A second or two of work: a client that would wait longer should retry later. */
 const MAXIMUM_WAITING = 10_000;
 
-/** How long an owner with a rejected entry is written separately, and the maximum number of such owners. */
+/** How long an account with a rejected entry is written separately, and the maximum number of such accounts. */
 const SEPARATE_MS = 60_000;
 const MAXIMUM_SEPARATE = 10_000;
 
@@ -36,110 +61,251 @@ const nextLoopIteration = (): Promise<void> =>
     setImmediate(resolve);
   });
 
-/** @param onRejected called with an entry that the database rejected alone */
-const createLane = <Entry, Result>({
-  write,
-  observeBatch,
-  maximumWaiting,
-  onRejected,
-}: {
-  readonly write: (batch: readonly Entry[]) => Promise<readonly (Result | PromiseLike<Result>)[]>;
-  readonly observeBatch: BatchObserver | undefined;
-  readonly maximumWaiting: number;
-  readonly onRejected: (entry: Entry) => void;
-}): GroupCommit<Entry, Result> => {
-  const waiting: Waiting<Entry, Result>[] = [];
-  let writing: Promise<void> | null = null;
-
-  const writeBatch = async (batch: readonly Waiting<Entry, Result>[]): Promise<void> => {
-    const startedAtMs = performance.now();
-    try {
-      const results = await write(batch.map(({ entry }) => entry));
-      observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
-      // The next batch is sent first, so that the database works while this process sends responses.
-      setImmediate(() => {
-        for (const [index, result] of results.entries()) {
-          batch[index]?.resolve(result);
-        }
-      });
-    } catch (error) {
-      const isRejected = isContentError(error);
-      if (isRejected && batch.length > 1) {
-        const middle = Math.ceil(batch.length / 2);
-        await writeBatch(batch.slice(0, middle));
-        await writeBatch(batch.slice(middle));
-        return;
+/**
+ * Takes up to `maximum` entries from the accounts in turn, the same number from each as far as they have them. Accounts
+ * that have more go to the end.
+ */
+const takeInTurn = <Entry, Result>(
+  turns: Set<AccountQueue<Entry, Result>>,
+  maximum: number,
+): readonly Part<Entry, Result>[] => {
+  const parts = new Map<AccountQueue<Entry, Result>, Part<Entry, Result>>();
+  let room = maximum;
+  while (room > 0 && turns.size > 0) {
+    const share = Math.max(1, Math.floor(room / turns.size));
+    let unvisited = turns.size;
+    for (const queue of turns) {
+      if (unvisited === 0 || room === 0) {
+        break;
       }
-      for (const { entry, reject } of batch) {
-        if (isRejected) {
-          onRejected(entry);
-        }
-        reject(error);
+      unvisited -= 1;
+      const taken = queue.waiting.splice(0, Math.min(share, room));
+      room -= taken.length;
+      queue.writing += taken.length;
+      turns.delete(queue);
+      if (queue.waiting.length > 0) {
+        turns.add(queue);
+      }
+      const part = parts.get(queue);
+      if (part) {
+        part.taken.push(...taken);
+      } else {
+        parts.set(queue, { queue, taken });
       }
     }
-  };
+  }
+  return [...parts.values()];
+};
 
+/** Takes entries of the first account only. */
+const takeOneAccount = <Entry, Result>(
+  turns: Set<AccountQueue<Entry, Result>>,
+  maximum: number,
+): readonly Part<Entry, Result>[] => {
+  const [first] = turns;
+  if (!first) {
+    return [];
+  }
+  const own = new Set([first]);
+  const parts = takeInTurn(own, maximum);
+  turns.delete(first);
+  if (own.size > 0) {
+    turns.add(first);
+  }
+  return parts;
+};
+
+/** Writes one batch after the other as long as accounts have entries. */
+const createLane = <Queue>(writeNext: (turns: Set<Queue>) => Promise<void>): Lane<Queue> => {
+  const turns = new Set<Queue>();
+  let written: Promise<void> | null = null;
   const writeAll = async (): Promise<void> => {
     // Requests that this iteration of the event loop still reads join the first batch.
     await nextLoopIteration();
-    while (waiting.length > 0) {
-      await writeBatch(waiting.splice(0, MAXIMUM_BATCH));
-      if (waiting.length === 0) {
+    while (turns.size > 0) {
+      await writeNext(turns);
+      if (turns.size === 0) {
         // Requests that arrive while the last responses are sent are written as well.
         await nextLoopIteration();
       }
     }
-    writing = null;
+    written = null;
   };
-
   return {
-    submit: (entry) => {
-      if (waiting.length >= maximumWaiting) {
-        throw new DomainError("queue_full", "too many registrations are waiting, try again");
-      }
-      return new Promise<Result>((resolve, reject) => {
-        waiting.push({ entry, resolve, reject });
-        writing ??= writeAll();
-      });
+    add: (queue) => {
+      turns.add(queue);
+      written ??= writeAll();
     },
-    drain: async () => {
-      await writing;
+    remove: (queue) => {
+      turns.delete(queue);
     },
-    queueLength: () => waiting.length,
+    written: () => written,
   };
 };
 
 /**
  * Writes entries that wait at the same time in one transaction, since row-at-a-time writes are slow on a busy account's
- * counter row. One batch is written at a time, while the next one collects. If the database rejects a batch, its halves
- * are tried, until a bad entry fails alone. The entries of its owner then use a second lane with its own queue for a
- * minute, because an owner at its limit has every later entry rejected.
+ * counter row. One batch is written at a time, while the next one collects.
+ *
+ * Accounts take turns: each batch has the same number of entries of every account that waits, as far as it has them. An
+ * account may have as many entries waiting as there are free places, so one account alone fills half of the queue, and
+ * the entries of others are still accepted. The entries of one account are written in their order of arrival.
+ *
+ * If the database rejects a batch, its halves are tried, but the entries of one account stay together. So the account
+ * that is at fault is found, and its entries are written apart for a minute, by themselves and in their order, where
+ * halves are tried until a bad entry fails alone.
  * @param write writes a batch, all or nothing, and returns the entries' results in order. A result that is a promise
  *   does not delay the others
  */
 export const createGroupCommit = <Entry, Result>({
   write,
-  ownerOf,
+  accountOf,
   observeBatch,
   maximumWaiting = MAXIMUM_WAITING,
 }: {
   readonly write: (batch: readonly Entry[]) => Promise<readonly (Result | PromiseLike<Result>)[]>;
-  readonly ownerOf: (entry: Entry) => string;
+  readonly accountOf: (entry: Entry) => string;
   readonly observeBatch?: BatchObserver | undefined;
   readonly maximumWaiting?: number | undefined;
 }): GroupCommit<Entry, Result> => {
-  const separate = new LRUCache<string, true>({ max: MAXIMUM_SEPARATE, ttl: SEPARATE_MS });
-  const onRejected = (entry: Entry): void => {
-    separate.set(ownerOf(entry), true);
+  type Queue = AccountQueue<Entry, Result>;
+  /** Every account with entries that wait or are being written. */
+  const queues = new Map<string, Queue>();
+  const separateAccounts = new LRUCache<string, true>({ max: MAXIMUM_SEPARATE, ttl: SEPARATE_MS });
+  let waitingCount = 0;
+
+  const settle = ({ queue, taken }: Part<Entry, Result>): void => {
+    queue.writing -= taken.length;
+    if (queue.writing === 0 && queue.waiting.length === 0) {
+      queues.delete(queue.accountId);
+    }
   };
-  const lane = { write, observeBatch, maximumWaiting, onRejected };
-  const commonLane = createLane(lane);
-  const separateLane = createLane(lane);
+
+  const writeParts = async (parts: readonly Part<Entry, Result>[]): Promise<void> => {
+    const batch =
+      parts.length === 1 && parts[0] ? parts[0].taken : parts.flatMap(({ taken }) => taken);
+    const startedAtMs = performance.now();
+    const results = await write(batch.map(({ entry }) => entry));
+    observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
+    for (const part of parts) {
+      settle(part);
+    }
+    // The next batch is sent first, so that the database works while this process sends responses.
+    setImmediate(() => {
+      for (const [index, result] of results.entries()) {
+        batch[index]?.resolve(result);
+      }
+    });
+  };
+
+  const rejectParts = (parts: readonly Part<Entry, Result>[], error: unknown): void => {
+    for (const part of parts) {
+      settle(part);
+      for (const { reject } of part.taken) {
+        reject(error);
+      }
+    }
+  };
+
+  /** Tries halves until a bad entry fails alone. */
+  const writeSeparately = async ({ queue, taken }: Part<Entry, Result>): Promise<void> => {
+    const part = { queue, taken };
+    try {
+      await writeParts([part]);
+    } catch (error) {
+      if (isContentError(error)) {
+        separateAccounts.set(queue.accountId, true);
+        if (taken.length > 1) {
+          const middle = Math.ceil(taken.length / 2);
+          await writeSeparately({ queue, taken: taken.slice(0, middle) });
+          await writeSeparately({ queue, taken: taken.slice(middle) });
+          return;
+        }
+      }
+      rejectParts([part], error);
+    }
+  };
+
+  const separateLane = createLane<Queue>(async (turns) => {
+    const parts = takeOneAccount(turns, MAXIMUM_SEPARATE_BATCH);
+    for (const part of parts) {
+      waitingCount -= part.taken.length;
+      await writeSeparately(part);
+    }
+  });
+
+  const moveToSeparateLane = ({ queue, taken }: Part<Entry, Result>): void => {
+    separateAccounts.set(queue.accountId, true);
+    commonLane.remove(queue);
+    queue.waiting = [...taken, ...queue.waiting];
+    queue.writing -= taken.length;
+    waitingCount += taken.length;
+    queue.lane = separateLane;
+    separateLane.add(queue);
+  };
+
+  /** Tries halves until the entries of one account fail alone. */
+  const writeTogether = async (parts: readonly Part<Entry, Result>[]): Promise<void> => {
+    try {
+      await writeParts(parts);
+    } catch (error) {
+      const [first] = parts;
+      if (!isContentError(error)) {
+        rejectParts(parts, error);
+      } else if (parts.length > 1) {
+        const middle = Math.ceil(parts.length / 2);
+        await writeTogether(parts.slice(0, middle));
+        await writeTogether(parts.slice(middle));
+      } else if (first) {
+        moveToSeparateLane(first);
+      }
+    }
+  };
+
+  const commonLane = createLane<Queue>(async (turns) => {
+    const parts = takeInTurn(turns, MAXIMUM_BATCH);
+    for (const { taken } of parts) {
+      waitingCount -= taken.length;
+    }
+    await writeTogether(parts);
+  });
+
+  const openQueue = (accountId: string): Queue => {
+    const queue: Queue = {
+      accountId,
+      waiting: [],
+      writing: 0,
+      lane: separateAccounts.has(accountId) ? separateLane : commonLane,
+    };
+    queues.set(accountId, queue);
+    return queue;
+  };
+
   return {
-    submit: (entry) => (separate.has(ownerOf(entry)) ? separateLane : commonLane).submit(entry),
-    drain: async () => {
-      await Promise.all([commonLane.drain(), separateLane.drain()]);
+    submit: (entry) => {
+      const accountId = accountOf(entry);
+      const known = queues.get(accountId);
+      const free = maximumWaiting - waitingCount;
+      if ((known?.waiting.length ?? 0) >= free) {
+        throw new DomainError(
+          "queue_full",
+          free === 0
+            ? "too many registrations are waiting, try again"
+            : "too many registrations of this account are waiting, try again",
+        );
+      }
+      const queue = known ?? openQueue(accountId);
+      return new Promise<Result>((resolve, reject) => {
+        queue.waiting.push({ entry, resolve, reject });
+        waitingCount += 1;
+        queue.lane.add(queue);
+      });
     },
-    queueLength: () => commonLane.queueLength() + separateLane.queueLength(),
+    drain: async () => {
+      while (commonLane.written() ?? separateLane.written()) {
+        await Promise.all([commonLane.written(), separateLane.written()]);
+      }
+    },
+    queueLength: () => waitingCount,
   };
 };

@@ -27,7 +27,7 @@ type Registered = {
 export type RegistrationWriter = {
   /**
    * Records an impact action with its usage facts and totals.
-   * @throws DomainError queue_full if too many registrations are waiting
+   * @throws DomainError queue_full if too many registrations are waiting, of the account or of all
    */
   readonly register: (entry: NewRegistration) => Promise<Registered>;
   /** Resolves when all waiting registrations have been recorded. */
@@ -136,7 +136,12 @@ export const createRegistrationWriter = ({
     });
   };
 
-  const queue = createGroupCommit({ write, ownerOf: ownerKey, observeBatch, maximumWaiting });
+  const queue = createGroupCommit({
+    write,
+    accountOf: ({ accountId }) => accountId,
+    observeBatch,
+    maximumWaiting,
+  });
   return {
     register: (entry) => queue.submit({ ...entry, id: newId() }),
     drain: async () => {

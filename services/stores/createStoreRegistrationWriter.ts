@@ -101,7 +101,7 @@ export const createStoreRegistrationWriter = ({
 
   const queue = createGroupCommit({
     write: writeBatch,
-    ownerOf: ({ accountId, mode, kind }) => `${accountId}/${mode}/${kind}`,
+    accountOf: ({ accountId }) => accountId,
     observeBatch,
     maximumWaiting,
   });

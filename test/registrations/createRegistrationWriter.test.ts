@@ -142,11 +142,11 @@ test("a count with more digits than the processor accepts makes several facts th
   t.is(sums.usage, BigInt(Number.MAX_SAFE_INTEGER));
 });
 
-test("a request beyond the maximum queue length is rejected immediately and records nothing", async (t) => {
+test("a request beyond the account's share of the queue is rejected immediately and records nothing", async (t) => {
   const writer = createRegistrationWriter({
     db: t.context.db,
     clock: systemClock,
-    maximumWaiting: 3,
+    maximumWaiting: 6,
   });
   const { id } = await createTestOrganization(t.context.db);
 

@@ -1,0 +1,146 @@
+import test from "ava";
+import { DomainError } from "../../domain/errors.ts";
+import { createGroupCommit } from "../../services/createGroupCommit.ts";
+
+type Entry = { readonly account: string; readonly number: number; readonly isBad?: boolean };
+
+const entriesOf = (account: string, count: number): readonly Entry[] =>
+  Array.from({ length: count }, (_, number) => ({ account, number }));
+
+/** A queue whose batches are collected, and rejected if they contain a bad entry. */
+const openQueue = (maximumWaiting = 10_000) => {
+  const batches: (readonly Entry[])[] = [];
+  const queue = createGroupCommit<Entry, number>({
+    write: async (batch) => {
+      batches.push(batch);
+      await Promise.resolve();
+      if (batch.some(({ isBad }) => isBad)) {
+        throw new DomainError("request_invalid", "bad");
+      }
+      return batch.map(({ number }) => number);
+    },
+    accountOf: ({ account }) => account,
+    maximumWaiting,
+  });
+  /** How many entries of the account each batch has. */
+  const countsOf = (name: string): readonly number[] =>
+    batches.map((batch) => batch.filter(({ account }) => account === name).length);
+  return { queue, batches, countsOf };
+};
+
+test("an entry is in the next batch, however many entries of another account wait before it", async (t) => {
+  const { queue, countsOf } = openQueue();
+
+  await Promise.all(
+    [...entriesOf("flood", 2000), ...entriesOf("neighbor", 3)].map((entry) => queue.submit(entry)),
+  );
+
+  t.deepEqual(countsOf("flood"), [397, 400, 400, 400, 400, 3]);
+  t.deepEqual(countsOf("neighbor"), [3, 0, 0, 0, 0, 0]);
+});
+
+test("accounts with many entries share each batch equally", async (t) => {
+  const { queue, countsOf } = openQueue();
+
+  await Promise.all(
+    [...entriesOf("a", 1000), ...entriesOf("b", 500), ...entriesOf("c", 10)].map((entry) =>
+      queue.submit(entry),
+    ),
+  );
+
+  t.deepEqual(countsOf("a").slice(0, 2), [195, 200]);
+  t.deepEqual(countsOf("b").slice(0, 2), [195, 200]);
+  t.deepEqual(countsOf("c").slice(0, 2), [10, 0]);
+});
+
+test("with more accounts than a batch has places, each account has its turn before another has a second", async (t) => {
+  const { queue, batches } = openQueue();
+  const accounts = Array.from({ length: 600 }, (_, index) => `account-${index}`);
+
+  await Promise.all(
+    accounts.flatMap((account) => entriesOf(account, 2)).map((entry) => queue.submit(entry)),
+  );
+
+  const order = batches.flat().map(({ account }) => account);
+  t.is(new Set(order.slice(0, 600)).size, 600);
+});
+
+test("an account may fill half of the queue, and the next one half of the rest", (t) => {
+  const { queue } = openQueue(12);
+  const fill = (account: string): number => {
+    for (const [accepted, entry] of entriesOf(account, 20).entries()) {
+      try {
+        void queue.submit(entry);
+      } catch (error) {
+        t.like(error, { code: "queue_full" });
+        return accepted;
+      }
+    }
+    return 20;
+  };
+
+  t.deepEqual(["a", "b", "c"].map(fill), [6, 3, 2]);
+});
+
+test("a bad entry splits the batch by account: no other account's entries are divided", async (t) => {
+  const { queue, batches } = openQueue();
+  const accounts = ["a", "b", "c", "d", "bad"];
+
+  const results = await Promise.allSettled(
+    accounts
+      .flatMap((account) => entriesOf(account, 40))
+      .map((entry) =>
+        queue.submit(entry.account === "bad" ? { ...entry, isBad: entry.number % 2 === 0 } : entry),
+      ),
+  );
+
+  t.is(results.filter(({ status }) => status === "rejected").length, 20);
+  for (const batch of batches) {
+    for (const account of accounts.filter((name) => name !== "bad")) {
+      const count = batch.filter((entry) => entry.account === account).length;
+      t.true(count === 0 || count === 40, `${account}: ${count}`);
+    }
+  }
+});
+
+test("the entries of an account stay in order when it is separated while more arrive", async (t) => {
+  const { queue, batches } = openQueue();
+  const submit = (number: number, isBad: boolean) =>
+    queue.submit({ account: "a", number, isBad }).catch(() => null);
+  const done: Promise<number | null>[] = [];
+
+  for (let number = 0; number < 500; number += 1) {
+    done.push(submit(number, number % 100 === 7));
+    if (number % 50 === 0) {
+      await new Promise((resolve) => {
+        setImmediate(resolve);
+      });
+    }
+  }
+  await Promise.all(done);
+
+  const written = batches
+    .filter((batch) => !batch.some(({ isBad }) => isBad))
+    .flat()
+    .map(({ number }) => number);
+  t.is(written.length, 495);
+  t.deepEqual(
+    written,
+    written.toSorted((left, right) => left - right),
+  );
+});
+
+test("draining waits for separated entries too", async (t) => {
+  const { queue } = openQueue();
+  const results = Promise.allSettled(
+    [...entriesOf("a", 5), { account: "a", number: 5, isBad: true }].map((entry) =>
+      queue.submit(entry),
+    ),
+  );
+
+  await queue.drain();
+
+  t.is(queue.queueLength(), 0);
+  const statuses = (await results).map(({ status }) => status);
+  t.is(statuses.filter((status) => status === "fulfilled").length, 5);
+});
