@@ -1,5 +1,6 @@
 import { openPool } from "../db/pool.ts";
 import { systemClock } from "../domain/clock.ts";
+import { SERVICE } from "../domain/accounts/audit.ts";
 import { createStore } from "../services/stores/createStore.ts";
 import { topUpStore } from "../services/stores/balance/topUpStore.ts";
 import type { RegistrationSizes } from "./measureRegistrations.ts";
@@ -17,7 +18,7 @@ const BALANCE_CENTS = 10_000_000_000;
 
 const createFundedStore = async (databaseUrl: string) => {
   const db = await openPool(databaseUrl);
-  const deps = { db, clock: systemClock };
+  const deps = { db, clock: systemClock, actor: SERVICE };
   try {
     const store = await createStore(deps, {
       domain: "bench.example",

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { Command } from "commander";
+import { addAuditCommands } from "./commands/accounts/auditCommands.ts";
 import { addCharityCommands } from "./commands/charities/charityCommands.ts";
 import { addDonationCommands } from "./commands/charities/donationCommands.ts";
 import { addDeploymentCommands } from "./commands/deployment/deploymentCommands.ts";
@@ -69,6 +70,7 @@ export const buildProgram = (context: Context): Command => {
   addOrgCommands(program, context);
   addStoreCommands(program, context);
   addKeyCommands(program, context);
+  addAuditCommands(program, context);
   program.commandsGroup("Records:");
   addFindCommand(program, context);
   addStatementCommand(program, context);

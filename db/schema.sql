@@ -51,6 +51,22 @@ CREATE TABLE api_key (
   CONSTRAINT api_key_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
 ) WITH ();
 
+CREATE TABLE audit_entry (
+  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  created_at timestamp with time zone NOT NULL,
+  action text NOT NULL,
+  actor text NOT NULL,
+  operator text,
+  account_id uuid,
+  subject text,
+  reason text,
+  details jsonb NOT NULL,
+  CONSTRAINT audit_entry_pkey PRIMARY KEY (id),
+  CONSTRAINT audit_entry_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT audit_entry_actor CHECK (actor = ANY (ARRAY['operator'::text, 'platform'::text, 'service'::text])),
+  CONSTRAINT audit_entry_operator CHECK ((actor = 'operator'::text) = (operator IS NOT NULL))
+) WITH ();
+
 CREATE TABLE balance_entry (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
@@ -650,6 +666,10 @@ CREATE INDEX account_stripe_subscription ON public.account USING btree (stripe_s
 
 CREATE INDEX api_key_account ON public.api_key USING btree (account_id, created_at);
 
+CREATE INDEX audit_entry_account ON public.audit_entry USING btree (account_id, id);
+
+CREATE INDEX audit_entry_action ON public.audit_entry USING btree (action, id);
+
 CREATE INDEX balance_entry_listing ON public.balance_entry USING btree (account_id, id);
 
 CREATE UNIQUE INDEX balance_entry_reference ON public.balance_entry USING btree (account_id, reference) WHERE (reference IS NOT NULL);
@@ -748,6 +768,15 @@ CREATE INDEX usage_fact_unsealed ON public.usage_fact USING btree (account_id, m
 
 CREATE INDEX usage_refusal_window ON public.usage_refusal USING btree (window_end);
 
+CREATE OR REPLACE FUNCTION public.reject_audit_entry_change()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  RAISE EXCEPTION 'audit entries cannot be changed or deleted' USING ERRCODE = 'restrict_violation';
+END
+$function$;
+
 CREATE OR REPLACE FUNCTION public.reject_balance_entry_change()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -756,5 +785,7 @@ BEGIN
   RAISE EXCEPTION 'balance entries cannot be changed; add an adjustment' USING ERRCODE = 'restrict_violation';
 END
 $function$;
+
+CREATE TRIGGER audit_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_entry FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_entry_change();
 
 CREATE TRIGGER balance_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.balance_entry FOR EACH STATEMENT EXECUTE FUNCTION reject_balance_entry_change();

@@ -1,5 +1,6 @@
 import { listAccounts } from "../db/accounts/accounts.ts";
 import { openPool } from "../db/pool.ts";
+import { SERVICE } from "../domain/accounts/audit.ts";
 import { systemClock } from "../domain/clock.ts";
 import { createOrganization } from "../services/accounts/createOrganization.ts";
 
@@ -18,7 +19,7 @@ export const createDemoOrganization = async (
       return null;
     }
     return await createOrganization(
-      { db, clock: systemClock },
+      { db, clock: systemClock, actor: SERVICE },
       {
         name: "Demo organization",
         fractionalCounting: false,

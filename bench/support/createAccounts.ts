@@ -1,5 +1,6 @@
 import { openPool } from "../../db/pool.ts";
 import { insertAccount } from "../../db/accounts/accounts.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 
@@ -25,7 +26,11 @@ export const createAccounts = async (
           createdAt: systemClock.now(),
         } as const;
         await insertAccount(transaction, account);
-        const { key } = await issueKey({ db: transaction, clock: systemClock }, account, "live");
+        const { key } = await issueKey(
+          { db: transaction, clock: systemClock, actor: SERVICE },
+          account,
+          "live",
+        );
         keys.push(key);
       }
       return keys;

@@ -85,15 +85,27 @@ export const listApiKeys = (
     ORDER BY created_at, id
   `);
 
-/** Revokes a key; a key that is revoked already keeps its first time. */
-export const revokeApiKey = (
+export const findApiKey = (db: CommonQueryMethods, id: string): Promise<ApiKey | null> =>
+  db.maybeOne(sql.type(apiKeyRow)`
+    SELECT ${columns}
+    FROM api_key
+    WHERE id = ${id}
+  `);
+
+/**
+ * Revokes a key.
+ * @returns false if it is unknown or was revoked before
+ */
+export const revokeApiKey = async (
   db: CommonQueryMethods,
   id: string,
   revokedAt: Date,
-): Promise<ApiKey | null> =>
-  db.maybeOne(sql.type(apiKeyRow)`
+): Promise<boolean> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
     UPDATE api_key
-    SET revoked_at = coalesce(revoked_at, ${sql.timestamp(revokedAt)})
+    SET revoked_at = ${sql.timestamp(revokedAt)}
     WHERE id = ${id}
-    RETURNING ${columns}
+      AND revoked_at IS NULL
   `);
+  return rowCount > 0;
+};

@@ -36,3 +36,35 @@ CREATE TABLE api_key (
 );
 
 CREATE INDEX api_key_account ON api_key (account_id, created_at);
+
+-- The audit log: who changed what, and why. It is only ever added to, so it must not contain personal data of customers.
+CREATE TABLE audit_entry (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  created_at timestamptz NOT NULL,
+  -- Such as key.issue; domain/accounts/audit.ts lists them.
+  action text NOT NULL,
+  -- The platform acts through signed requests, the service on its own.
+  actor text NOT NULL CONSTRAINT audit_entry_actor CHECK (actor IN ('operator', 'platform', 'service')),
+  -- The operator's name.
+  operator text,
+  -- Null for what concerns the whole deployment.
+  account_id uuid REFERENCES account,
+  -- The id of what was changed, if it is not the account itself.
+  subject text,
+  reason text,
+  details jsonb NOT NULL,
+  CONSTRAINT audit_entry_operator CHECK ((actor = 'operator') = (operator IS NOT NULL))
+);
+
+CREATE INDEX audit_entry_account ON audit_entry (account_id, id);
+CREATE INDEX audit_entry_action ON audit_entry (action, id);
+
+CREATE FUNCTION reject_audit_entry_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'audit entries cannot be changed or deleted' USING ERRCODE = 'restrict_violation';
+END
+$$;
+
+CREATE TRIGGER audit_entry_append_only
+  BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entry
+  FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_entry_change();

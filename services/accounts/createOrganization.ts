@@ -3,8 +3,10 @@ import { v7 as newId } from "uuid";
 import type { Account, NewAccount } from "../../db/accounts/accounts.ts";
 import { insertAccount, updateAccount } from "../../db/accounts/accounts.ts";
 import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { issueKey } from "./issueKey.ts";
+import { recordAction } from "./recordAction.ts";
 
 export type NewOrganization = Pick<
   Account,
@@ -24,7 +26,7 @@ export type CreatedOrganization = {
  * @throws DomainError request_invalid for a subscription without a customer, or another account's customer
  */
 export const createOrganization = (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   organization: NewOrganization,
 ): Promise<CreatedOrganization> =>
   db.transaction(async (transaction) => {
@@ -40,7 +42,14 @@ export const createOrganization = (
     if (subscriptionPolicy !== undefined) {
       await updateAccount(transaction, account.id, { subscriptionPolicy });
     }
-    const live = await issueKey({ db: transaction, clock }, account, "live");
-    const test = await issueKey({ db: transaction, clock }, account, "test");
+    await recordAction(
+      transaction,
+      actor,
+      { action: "org.create", accountId: account.id, details: organization },
+      account.createdAt,
+    );
+    const deps = { db: transaction, clock, actor };
+    const live = await issueKey(deps, account, "live");
+    const test = await issueKey(deps, account, "test");
     return { id: account.id, name: account.name, apiKeyProd: live.key, apiKeyTest: test.key };
   });

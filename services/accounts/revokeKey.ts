@@ -1,8 +1,10 @@
 import type { CommonQueryMethods } from "slonik";
 import type { ApiKey } from "../../db/accounts/apiKeys.ts";
-import { listApiKeys, revokeApiKey } from "../../db/accounts/apiKeys.ts";
+import { findApiKey, listApiKeys, revokeApiKey } from "../../db/accounts/apiKeys.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { recordAction } from "./recordAction.ts";
 
 export type RevokedKey = {
   readonly key: ApiKey;
@@ -14,17 +16,32 @@ export type RevokedKey = {
  * Revokes a key permanently; revoking it again changes nothing.
  * @throws DomainError record_not_found
  */
-export const revokeKey = async (
-  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+export const revokeKey = (
+  {
+    db,
+    clock,
+    actor,
+  }: { readonly db: CommonQueryMethods; readonly clock: Clock; readonly actor: Actor },
   id: string,
-): Promise<RevokedKey> => {
-  const key = await revokeApiKey(db, id, clock.now());
-  if (!key) {
-    throw new DomainError("record_not_found", `key ${id} not found`);
-  }
-  const keys = await listApiKeys(db, key.accountId);
-  return {
-    key,
-    wasLast: !keys.some(({ mode, revokedAt }) => mode === key.mode && revokedAt === null),
-  };
-};
+): Promise<RevokedKey> =>
+  db.transaction(async (transaction) => {
+    const now = clock.now();
+    const isNew = await revokeApiKey(transaction, id, now);
+    const found = await findApiKey(transaction, id);
+    if (!found) {
+      throw new DomainError("record_not_found", `key ${id} not found`);
+    }
+    if (isNew) {
+      await recordAction(
+        transaction,
+        actor,
+        { action: "key.revoke", accountId: found.accountId, subject: id },
+        now,
+      );
+    }
+    const keys = await listApiKeys(transaction, found.accountId);
+    return {
+      key: found,
+      wasLast: !keys.some(({ mode, revokedAt }) => mode === found.mode && revokedAt === null),
+    };
+  });

@@ -2,14 +2,17 @@ import type { DatabasePool } from "slonik";
 import type { Account, AccountChanges } from "../../db/accounts/accounts.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { Clock } from "../../domain/clock.ts";
 import { getOrganization } from "./getOrganization.ts";
+import { recordAction } from "./recordAction.ts";
 
 /**
  * Changes an organization's settings.
  * @throws DomainError record_not_found, or request_invalid for a subscription without a customer
  */
 export const updateOrganization = (
-  { db }: { readonly db: DatabasePool },
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   id: string,
   changes: AccountChanges,
 ): Promise<Account> =>
@@ -17,5 +20,11 @@ export const updateOrganization = (
     await updateAccount(transaction, id, changes);
     const account = await getOrganization(transaction, id);
     requireCustomerOfSubscription(account);
+    await recordAction(
+      transaction,
+      actor,
+      { action: "org.update", accountId: id, details: changes },
+      clock.now(),
+    );
     return account;
   });

@@ -3,11 +3,13 @@ import { v7 as newId } from "uuid";
 import { insertAccount } from "../../db/accounts/accounts.ts";
 import type { Store } from "../../db/stores/stores.ts";
 import { insertStore } from "../../db/stores/stores.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { normalizeDomain } from "../../domain/stores/stores.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { issueKey } from "../accounts/issueKey.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 
 export type NewStore = Pick<
   Store,
@@ -23,7 +25,7 @@ export type NewStore = Pick<
  *   record_not_found for an unknown organization
  */
 export const createStore = (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   given: NewStore,
 ): Promise<{
   readonly id: string;
@@ -58,7 +60,14 @@ export const createStore = (
       plasticRemoval: true,
       donations: true,
     });
-    const live = await issueKey({ db: transaction, clock }, account, "live");
-    const test = await issueKey({ db: transaction, clock }, account, "test");
+    await recordAction(
+      transaction,
+      actor,
+      { action: "store.create", accountId: id, details: { ...given, domain } },
+      clock.now(),
+    );
+    const deps = { db: transaction, clock, actor };
+    const live = await issueKey(deps, account, "live");
+    const test = await issueKey(deps, account, "test");
     return { id, domain, apiKeyProd: live.key, apiKeyTest: test.key };
   });

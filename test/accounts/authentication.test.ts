@@ -1,5 +1,6 @@
 import { insertAccount } from "../../db/accounts/accounts.ts";
 import { listApiKeys, revokeApiKey } from "../../db/accounts/apiKeys.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
@@ -78,7 +79,7 @@ test("a store's key is rejected", async (t) => {
     stripeSubscriptionId: null,
     createdAt: systemClock.now(),
   });
-  const { key } = await issueKey({ db, clock: systemClock }, store, "live");
+  const { key } = await issueKey({ db, clock: systemClock, actor: SERVICE }, store, "live");
 
   t.is((await call("GET", "/plant/trees", { key })).status, 403);
 });
@@ -122,7 +123,11 @@ test("two keys of one mode work at the same time, so that keys can be rotated wi
   const { id, apiKeyProd } = await createTestOrganization(db);
   await call("POST", "/plant/trees", { key: apiKeyProd, body: { count: 2 } });
 
-  const { key } = await issueKey({ db, clock: systemClock }, { id, type: "organization" }, "live");
+  const { key } = await issueKey(
+    { db, clock: systemClock, actor: SERVICE },
+    { id, type: "organization" },
+    "live",
+  );
 
   t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 2);
   t.is((await call("GET", "/plant/trees", { key: apiKeyProd })).status, 200);

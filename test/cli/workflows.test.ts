@@ -5,6 +5,7 @@ import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import type { Client } from "@temporalio/client";
 import { sql } from "../../db/sql.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { identifyProcess } from "../../embedded/processIdentity.ts";
 import { writeRunFile } from "../../embedded/runFile.ts";
@@ -258,7 +259,9 @@ test.serial(
     }).prepare();
     await createTestOrganization(db, { name: "Unknown", stripeCustomerId: "cus_nobody" });
     const { id } = await createTestOrganization(db, { name: "Bare" });
-    await updateOrganization({ db }, id, { charityProvider: "pledge" });
+    await updateOrganization({ db, clock: systemClock, actor: SERVICE }, id, {
+      charityProvider: "pledge",
+    });
     const env = {
       ...settings,
       STRIPE_SECRET_KEY: double.secretKey,

@@ -10,6 +10,7 @@ import type { Charities } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
 import { createStore } from "../../services/stores/createStore.ts";
 import type { NewStore } from "../../services/stores/createStore.ts";
 import { createStoreAuthenticator } from "../../services/stores/createStoreAuthenticator.ts";
@@ -156,7 +157,7 @@ export const createTestStore = async (
   { balanceCents = 0, ...given }: Partial<NewStore> & { readonly balanceCents?: number } = {},
 ): Promise<TestStore> => {
   const { id, domain, apiKeyProd, apiKeyTest } = await createStore(
-    { db, clock: systemClock },
+    { db, clock: systemClock, actor: SERVICE },
     {
       domain: `shop-${crypto.randomUUID()}.example`,
       userId: null,

@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import { SERVICE } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { NewRegistration } from "../../domain/registrations/registrations.ts";
@@ -15,7 +16,7 @@ export const createTestOrganization = (
   { clock = systemClock, ...given }: Partial<NewOrganization> & { readonly clock?: Clock } = {},
 ): Promise<CreatedOrganization> =>
   createOrganization(
-    { db, clock },
+    { db, clock, actor: SERVICE },
     {
       name: "Test Organization",
       fractionalCounting: false,

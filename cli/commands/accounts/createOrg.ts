@@ -3,10 +3,12 @@ import { createOrganization } from "../../../services/accounts/createOrganizatio
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import { warnAboutStripe } from "./warnAboutStripe.ts";
 
-export type CreateOptions = {
+export type CreateOptions = OperatorOptions & {
   readonly name: string;
   readonly fractional?: true;
   readonly billingDay: number;
@@ -23,7 +25,7 @@ export const createOrg = async (context: Context, options: CreateOptions): Promi
     throw new CommandError(EXIT.usage, "--stripe-subscription requires --stripe-customer.");
   }
   const { id, name, apiKeyProd, apiKeyTest } = await createOrganization(
-    { db: await connections.database(), clock },
+    { db: await connections.database(), clock, actor: actorOf(options) },
     {
       name: options.name,
       fractionalCounting: options.fractional ?? false,

@@ -10,6 +10,8 @@ import { parseId, parseMode } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
+import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
 import { findNamedStore } from "../stores/findNamedStore.ts";
@@ -30,11 +32,12 @@ const list = async (
   }
 };
 
-type IssueOptions = JsonOption & {
-  readonly org?: string;
-  readonly store?: string;
-  readonly mode: Mode;
-};
+type IssueOptions = JsonOption &
+  OperatorOptions & {
+    readonly org?: string;
+    readonly store?: string;
+    readonly mode: Mode;
+  };
 
 const findAccountOfKey = async (
   db: CommonQueryMethods,
@@ -52,7 +55,11 @@ const findAccountOfKey = async (
 const issue = async ({ io, connections, clock }: Context, options: IssueOptions): Promise<void> => {
   const db = await connections.database();
   const { mode, json } = options;
-  const { id, key } = await issueKey({ db, clock }, await findAccountOfKey(db, options), mode);
+  const { id, key } = await issueKey(
+    { db, clock, actor: actorOf(options) },
+    await findAccountOfKey(db, options),
+    mode,
+  );
   if (json) {
     printJson(io, { id, mode, key });
   } else {
@@ -64,10 +71,10 @@ const issue = async ({ io, connections, clock }: Context, options: IssueOptions)
 const revoke = async (
   { io, connections, clock }: Context,
   id: string,
-  { json }: JsonOption,
+  { json, ...operator }: JsonOption & OperatorOptions,
 ): Promise<void> => {
   const db = await connections.database();
-  const { key, wasLast } = await revokeKey({ db, clock }, id);
+  const { key, wasLast } = await revokeKey({ db, clock, actor: actorOf(operator) }, id);
   if (json) {
     printJson(io, presentKey(key));
   } else {
@@ -97,12 +104,16 @@ export const addKeyCommands = (program: Command, context: Context): void => {
     )
     .option("--store <store>", "domain or id of the store")
     .requiredOption("--mode <live|test>", "mode of the key", parseMode)
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .action((options: IssueOptions) => issue(context, options));
   key
     .command("revoke")
     .description("Revoke a key permanently")
     .argument("<key-id>", "id of the key, from `key list` or `store show`", parseId)
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
-    .action((id: string, options: JsonOption) => revoke(context, id, options));
+    .action((id: string, options: JsonOption & OperatorOptions) => revoke(context, id, options));
 };

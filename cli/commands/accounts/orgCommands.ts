@@ -13,6 +13,7 @@ import {
   parseSwitch,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
+import { operatorOption, reasonOption } from "../../operator.ts";
 import type { CreateOptions } from "./createOrg.ts";
 import { createOrg } from "./createOrg.ts";
 import { listOrgs } from "./listOrgs.ts";
@@ -52,6 +53,8 @@ export const addOrgCommands = (program: Command, context: Context): void => {
     .option("--stripe-customer <id>", `${STRIPE_CUSTOMER}, cus_…`, parseStripeCustomer)
     .option("--stripe-subscription <id>", `${STRIPE_SUBSCRIPTION}, sub_…`, parseStripeSubscription)
     .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy, "alert")
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .action((options: CreateOptions) => createOrg(context, options));
   org
@@ -80,6 +83,8 @@ export const addOrgCommands = (program: Command, context: Context): void => {
       parseCharityProvider,
     )
     .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy)
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .action((id: string, options: UpdateOptions) => updateOrg(context, id, options));
 };

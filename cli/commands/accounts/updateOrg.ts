@@ -5,6 +5,8 @@ import { updateOrganization } from "../../../services/accounts/updateOrganizatio
 import { NONE } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
 import { warnAboutCharityProvider } from "./warnAboutCharityProvider.ts";
@@ -12,7 +14,7 @@ import { warnAboutStripe } from "./warnAboutStripe.ts";
 
 const nullIfNone = (given: string): string | null => (given === NONE ? null : given);
 
-export type UpdateOptions = {
+export type UpdateOptions = OperatorOptions & {
   readonly name?: string;
   readonly fractional?: boolean;
   readonly billingDay?: number;
@@ -53,7 +55,11 @@ export const updateOrg = async (
     throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
   }
   const account = await updateOrganization(
-    { db: await context.connections.database() },
+    {
+      db: await context.connections.database(),
+      clock: context.clock,
+      actor: actorOf(options),
+    },
     id,
     changes,
   );

@@ -4,7 +4,7 @@ import { acknowledgeDrift } from "../../../services/billing/reconciliation/ackno
 import type { Context } from "../../context.ts";
 import { CommandError, describeError, EXIT, exitCodeOf } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
-import { operatorName } from "../../operatorName.ts";
+import { operatorName } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
 

@@ -2,7 +2,7 @@ import { describeAccount } from "../../../domain/billing/deployment.ts";
 import { moveToStripe } from "../../../services/billing/moveToStripe.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
-import { operatorName } from "../../operatorName.ts";
+import { operatorName } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
 export type MoveOptions = {

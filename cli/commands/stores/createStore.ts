@@ -1,9 +1,11 @@
 import { createStore as create } from "../../../services/stores/createStore.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 
-export type CreateOptions = {
+export type CreateOptions = OperatorOptions & {
   readonly domain: string;
   readonly org?: string;
   readonly userId?: string;
@@ -18,7 +20,7 @@ export const createStore = async (
   options: CreateOptions,
 ): Promise<void> => {
   const { id, domain, apiKeyProd, apiKeyTest } = await create(
-    { db: await connections.database(), clock },
+    { db: await connections.database(), clock, actor: actorOf(options) },
     {
       domain: options.domain,
       userId: options.userId ?? null,

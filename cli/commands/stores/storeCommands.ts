@@ -15,6 +15,7 @@ import {
   parseSwitch,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
+import { operatorOption, reasonOption } from "../../operator.ts";
 import type { AdjustOptions } from "./adjustStore.ts";
 import { adjustStore } from "./adjustStore.ts";
 import type { CreateOptions } from "./createStore.ts";
@@ -83,6 +84,8 @@ const addSettingCommands = (store: Command, context: Context): void => {
     .addOption(dollars("--tree-price <dollars>", TREE_PRICE, DEFAULT_TREE_CENTS))
     .addOption(dollars("--bottle-price <dollars>", BOTTLE_PRICE, DEFAULT_BOTTLE_CENTS))
     .addOption(dollars("--low-balance <dollars>", LOW_BALANCE, 0))
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .action((options: CreateOptions) => createStore(context, options));
   store

@@ -7,6 +7,7 @@ import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { acknowledgeDrift } from "../../../services/billing/reconciliation/acknowledgeDrift.ts";
 import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import { runReconciliation } from "../../../services/billing/reconciliation/runReconciliation.ts";
+import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
@@ -317,7 +318,7 @@ test("a customer that moves to another account is no drift", async (t) => {
   const { register, drain, pass, deps, stream, customerId } = await setUpBilling(t);
   await register(7);
   await drain();
-  await updateOrganization(deps, stream.accountId, {
+  await updateOrganization({ ...deps, actor: SERVICE }, stream.accountId, {
     stripeCustomerId: null,
     stripeSubscriptionId: null,
   });

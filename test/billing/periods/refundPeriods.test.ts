@@ -1,5 +1,6 @@
 import { updateAccount } from "../../../db/accounts/accounts.ts";
 import { DomainError } from "../../../domain/errors.ts";
+import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { updateOrganization } from "../../../services/accounts/updateOrganization.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -82,7 +83,9 @@ test("a period read from the previous subscription is not used for the current o
   const late = refund(id, 1);
   await eventually(() => control.held() === 1);
 
-  await updateOrganization({ db: deps.db }, stream.accountId, { stripeSubscriptionId: current });
+  await updateOrganization({ ...deps, actor: SERVICE }, stream.accountId, {
+    stripeSubscriptionId: current,
+  });
   control.release();
   await late;
   const isRead = () => control.calls().some(({ path }) => path === `/v1/subscriptions/${current}`);
@@ -122,7 +125,9 @@ test("in a yearly period, a refund is accepted only while Stripe accepts usage o
   const { register, refund, drain, double, deps, stream, customerId, pass, ...scene } =
     await setUpBilling(t);
   const { subscriptionId: yearly } = double.control.addSubscriber({ customerId, interval: "year" });
-  await updateOrganization({ db: deps.db }, stream.accountId, { stripeSubscriptionId: yearly });
+  await updateOrganization({ ...deps, actor: SERVICE }, stream.accountId, {
+    stripeSubscriptionId: yearly,
+  });
   const old = await register(5);
   await drain();
   pass(10 * DAY);

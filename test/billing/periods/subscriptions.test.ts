@@ -6,6 +6,7 @@ import type { SubscriptionPolicy } from "../../../domain/accounts/accounts.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { createWebhookReader } from "../../../providers/billing/stripe/createWebhookReader.ts";
 import { createAuthenticator } from "../../../services/accounts/createAuthenticator.ts";
+import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { issueKey } from "../../../services/accounts/issueKey.ts";
 import { processProcessorEvents } from "../../../services/billing/processorEvents/processProcessorEvents.ts";
 import { sweepSubscriptions } from "../../../services/billing/processorEvents/sweepSubscriptions.ts";
@@ -42,7 +43,8 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
   });
   double.control.setWebhook({ url: `${api.url}/webhooks/stripe`, secret: SECRET });
   const keyOf = async (mode: "live" | "test"): Promise<string> =>
-    (await issueKey(deps, { id: accountId, type: "organization" }, mode)).key;
+    (await issueKey({ ...deps, actor: SERVICE }, { id: accountId, type: "organization" }, mode))
+      .key;
   const [live, testKey] = [await keyOf("live"), await keyOf("test")];
   const failed: string[] = [];
   return {

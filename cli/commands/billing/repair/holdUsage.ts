@@ -1,7 +1,7 @@
 import { describeHold } from "../../../../domain/billing/deployment.ts";
 import { holdUsage, releaseUsage } from "../../../../services/billing/holdUsage.ts";
 import type { Context } from "../../../context.ts";
-import { operatorName } from "../../../operatorName.ts";
+import { operatorName } from "../../../operator.ts";
 
 export type HoldOptions = { readonly reason: string; readonly as?: string };
 

@@ -2,7 +2,7 @@ import { settleAfterRestore } from "../../../../services/billing/reconciliation/
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
-import { operatorName } from "../../../operatorName.ts";
+import { operatorName } from "../../../operator.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 import { timeOf } from "../presentEvent.ts";
 

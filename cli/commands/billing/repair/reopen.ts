@@ -2,7 +2,7 @@ import { listMeterEventIdsOfEndedPeriods } from "../../../../db/billing/meterEve
 import { reopenUsage } from "../../../../services/billing/reopenUsage.ts";
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
-import { operatorName } from "../../../operatorName.ts";
+import { operatorName } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
 
 export type ReopenOptions = {

@@ -3,7 +3,7 @@ import { settleUsage } from "../../../../services/billing/settleUsage.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
-import { operatorName } from "../../../operatorName.ts";
+import { operatorName } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
 
 export type SettleOptions = {

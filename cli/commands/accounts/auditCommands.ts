@@ -1,0 +1,122 @@
+import type { Command } from "commander";
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { findAccount } from "../../../db/accounts/accounts.ts";
+import { listAuditEntries } from "../../../db/accounts/auditEntries.ts";
+import type { AuditEntry } from "../../../db/accounts/auditEntries.ts";
+import { AUDIT_ACTIONS } from "../../../domain/accounts/audit.ts";
+import {
+  parseCount,
+  parseLimit,
+  parseOperator,
+  parserOf,
+  parseTimestamp,
+} from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+import { printJson, printTable } from "../../output/print.ts";
+import { findNamedStore } from "../stores/findNamedStore.ts";
+
+const LIST_HELP = `
+An action is a command's name with a dot, such as key.issue, or a group such as key. The
+service itself records key.first_use and key.expire. Entries cannot be changed or deleted.`;
+
+type ListOptions = {
+  readonly account?: string;
+  readonly action?: string;
+  readonly operator?: string;
+  readonly since?: Date;
+  readonly until?: Date;
+  readonly before?: number;
+  readonly limit: number;
+  readonly json?: true;
+};
+
+const GROUPS = new Set(AUDIT_ACTIONS.map((action) => action.slice(0, action.indexOf("."))));
+
+const parseAction = parserOf(
+  z
+    .string()
+    .refine((given) => GROUPS.has(given) || AUDIT_ACTIONS.some((action) => action === given)),
+  `one of ${AUDIT_ACTIONS.join(", ")}, or a group: ${[...GROUPS].join(", ")}`,
+);
+
+/** @throws CommandError with the exit code `notFound` */
+const findAccountId = async (db: CommonQueryMethods, named: string): Promise<string> => {
+  const account = z.guid().safeParse(named).success ? await findAccount(db, named) : null;
+  return account?.id ?? (await findNamedStore(db, named)).id;
+};
+
+const presentEntry = (entry: AuditEntry) => ({
+  id: entry.id,
+  at: entry.createdAt,
+  action: entry.action,
+  actor: entry.actor,
+  operator: entry.operator,
+  account_id: entry.accountId,
+  subject: entry.subject,
+  reason: entry.reason,
+  details: entry.details,
+});
+
+const formatDetails = (details: AuditEntry["details"]): string =>
+  Object.entries(details)
+    .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .join(" ");
+
+const list = async ({ io, connections }: Context, options: ListOptions): Promise<void> => {
+  const db = await connections.database();
+  const { account, action = null, operator = null, since = null, until = null, limit } = options;
+  const entries = await listAuditEntries(
+    db,
+    {
+      accountId: account === undefined ? null : await findAccountId(db, account),
+      action,
+      operator,
+      since,
+      until,
+      before: options.before === undefined ? null : String(options.before),
+    },
+    limit,
+  );
+  if (options.json) {
+    printJson(io, entries.map(presentEntry));
+    return;
+  }
+  printTable(
+    io,
+    ["entry", "at", "action", "by", "account", "subject", "reason", "details"],
+    entries.map((entry) => [
+      entry.id,
+      entry.createdAt,
+      entry.action,
+      entry.operator ?? `(${entry.actor})`,
+      entry.accountId,
+      entry.subject,
+      entry.reason,
+      formatDetails(entry.details),
+    ]),
+  );
+  const last = entries.at(-1);
+  if (last && entries.length === limit) {
+    say(io, `For older entries, use --before ${last.id}.`);
+  }
+};
+
+export const addAuditCommands = (program: Command, context: Context): void => {
+  program
+    .command("audit")
+    .description("Read the audit log: who changed what, and why")
+    .command("list")
+    .description("List audit entries, newest first")
+    .option("--account <account>", "id of an organization or a store, or a store's domain")
+    .option("--action <action>", "action, or group of actions", parseAction)
+    .option("--operator <name>", "operator", parseOperator)
+    .option("--since <time>", "first time", parseTimestamp)
+    .option("--until <time>", "end, exclusive", parseTimestamp)
+    .option("--limit <n>", "maximum rows", parseLimit, 50)
+    .option("--before <entry>", "list entries older than this one", parseCount)
+    .option("--json", "JSON output")
+    .addHelpText("after", LIST_HELP)
+    .action((options: ListOptions) => list(context, options));
+};

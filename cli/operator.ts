@@ -1,0 +1,36 @@
+import { userInfo } from "node:os";
+import { Option } from "commander";
+import type { Actor } from "../domain/accounts/audit.ts";
+import { parseOperator, parseReason } from "./arguments.ts";
+
+/** The options of every command that changes something. */
+export type OperatorOptions = { readonly as?: string; readonly reason?: string };
+
+export const operatorOption = (): Option =>
+  new Option(
+    "--as <name>",
+    "operator for the audit log (default: the user of the operating system)",
+  ).argParser(parseOperator);
+
+export const reasonOption = (): Option =>
+  new Option("--reason <text>", "reason for the audit log").argParser(parseReason);
+
+/** Returns who runs a command: the name given with `--as`, or else the user of the operating system. */
+export const operatorName = (as: string | undefined): string => {
+  if (as !== undefined) {
+    return as;
+  }
+  try {
+    return userInfo().username;
+  } catch {
+    // In a container, the user may have no name.
+    return `uid ${process.getuid?.() ?? "unknown"}`;
+  }
+};
+
+/** Returns who runs a command, and why, for the audit log. */
+export const actorOf = ({ as, reason }: OperatorOptions): Actor => ({
+  kind: "operator",
+  name: operatorName(as),
+  reason: reason ?? null,
+});

@@ -1,0 +1,94 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { ACTORS } from "../../domain/accounts/audit.ts";
+import type { Actor, AuditAction } from "../../domain/accounts/audit.ts";
+import { safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+const auditEntryRow = z.strictObject({
+  id: safeInteger,
+  createdAt: z.date(),
+  // Not an enum: entries of earlier releases may have actions that this one no longer has.
+  action: z.string(),
+  actor: z.enum(ACTORS),
+  operator: z.string().nullable(),
+  accountId: z.uuid().nullable(),
+  subject: z.string().nullable(),
+  reason: z.string().nullable(),
+  details: z.record(z.string(), z.unknown()),
+});
+export type AuditEntry = Readonly<z.output<typeof auditEntryRow>>;
+
+export type NewAuditEntry = {
+  readonly action: AuditAction;
+  /** Null for what concerns the whole deployment. */
+  readonly accountId: string | null;
+  /** The id of what was changed, if it is not the account itself. */
+  readonly subject: string | null;
+  /** What else support needs to know. No personal data of customers: entries cannot be changed. */
+  readonly details: Readonly<Record<string, unknown>>;
+};
+
+export const insertAuditEntry = async (
+  db: CommonQueryMethods,
+  actor: Actor,
+  { action, accountId, subject, details }: NewAuditEntry,
+  createdAt: Date,
+): Promise<void> => {
+  const { name: operator, reason } =
+    actor.kind === "operator" ? actor : { name: null, reason: null };
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO audit_entry (created_at, action, actor, operator, account_id, subject, reason, details)
+    VALUES (
+      ${sql.timestamp(createdAt)}, ${action}, ${actor.kind}, ${operator}, ${accountId}, ${subject}, ${reason},
+      ${JSON.stringify(details)}::jsonb
+    )
+  `);
+};
+
+export type AuditFilter = {
+  readonly accountId: string | null;
+  /** An action, such as `key.issue`, or a group of actions, such as `key`. */
+  readonly action: string | null;
+  readonly operator: string | null;
+  readonly since: Date | null;
+  /** Exclusive. */
+  readonly until: Date | null;
+  /** Only entries with a lower id. */
+  readonly before: string | null;
+};
+
+/** Lists entries, newest first. */
+export const listAuditEntries = (
+  db: CommonQueryMethods,
+  { accountId, action, operator, since, until, before }: AuditFilter,
+  limit: number,
+): Promise<readonly AuditEntry[]> => {
+  const conditions = [
+    sql.fragment`true`,
+    accountId === null ? null : sql.fragment`account_id = ${accountId}`,
+    action === null
+      ? null
+      : sql.fragment`(action = ${action} OR starts_with(action, ${`${action}.`}))`,
+    operator === null ? null : sql.fragment`operator = ${operator}`,
+    since === null ? null : sql.fragment`created_at >= ${sql.timestamp(since)}`,
+    until === null ? null : sql.fragment`created_at < ${sql.timestamp(until)}`,
+    before === null ? null : sql.fragment`id < ${before}`,
+  ].filter((condition) => condition !== null);
+  return db.any(sql.type(auditEntryRow)`
+    SELECT
+      id,
+      created_at AS "createdAt",
+      action,
+      actor,
+      operator,
+      account_id AS "accountId",
+      subject,
+      reason,
+      details
+    FROM audit_entry
+    WHERE ${sql.join(conditions, sql.fragment` AND `)}
+    ORDER BY id DESC
+    LIMIT ${limit}
+  `);
+};

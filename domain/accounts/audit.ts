@@ -1,0 +1,50 @@
+/** What the audit log records. A command's entry has the command's name; entries without a command say so. */
+export const AUDIT_ACTIONS = [
+  "org.create",
+  "org.update",
+  "key.issue",
+  "key.revoke",
+  /** By the service: the first request with a key. */
+  "key.first_use",
+  /** By the service: a key has reached its expiry. */
+  "key.expire",
+  "store.create",
+  "store.update",
+  "store.uninstall",
+  "store.reinstall",
+  "store.topup",
+  "store.adjust",
+  "refund.registration",
+  "refund.donation",
+  "usage.retry",
+  "usage.send_now",
+  "usage.waive",
+  "usage.settle",
+  "usage.reopen",
+  "usage.acknowledge_drift",
+  "usage.hold",
+  "usage.release",
+  "usage.reconcile_after_restore",
+  "charity.import",
+  "evidence.record",
+  "evidence.clear_cache",
+  "import.registrations",
+  "deployment.move_to_stripe",
+  "workflow.terminate",
+] as const;
+export type AuditAction = (typeof AUDIT_ACTIONS)[number];
+
+export const ACTORS = ["operator", "platform", "service"] as const;
+
+/** Who makes a change, and why. */
+export type Actor =
+  | {
+      readonly kind: "operator";
+      readonly name: string;
+      /** Null if the operator gave none. */
+      readonly reason: string | null;
+    }
+  | { readonly kind: "platform" | "service" };
+
+/** The service itself. */
+export const SERVICE: Actor = { kind: "service" };

@@ -1,0 +1,161 @@
+import { z } from "zod";
+import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
+import { sql } from "../../db/sql.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
+import { recordAction } from "../../services/accounts/recordAction.ts";
+import { readJson, runImpact } from "../cli/runImpact.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+
+const test = testWithDatabase();
+
+const entries = z.array(
+  z.strictObject({
+    id: z.int(),
+    at: z.iso.datetime(),
+    action: z.string(),
+    actor: z.string(),
+    operator: z.string().nullable(),
+    account_id: z.uuid().nullable(),
+    subject: z.string().nullable(),
+    reason: z.string().nullable(),
+    details: z.record(z.string(), z.unknown()),
+  }),
+);
+
+const EVERYTHING = {
+  accountId: null,
+  action: null,
+  operator: null,
+  since: null,
+  until: null,
+  before: null,
+};
+
+test("an entry of the audit log cannot be changed or deleted", async (t) => {
+  const { db } = t.context;
+  const { id } = await createTestOrganization(db);
+  const changes = [
+    sql.typeAlias("void")`UPDATE audit_entry SET operator = NULL WHERE account_id = ${id}`,
+    sql.typeAlias("void")`DELETE FROM audit_entry WHERE account_id = ${id}`,
+    sql.typeAlias("void")`TRUNCATE audit_entry`,
+  ];
+  const read = () => listAuditEntries(db, { ...EVERYTHING, accountId: id }, 100);
+  const before = await read();
+  t.is(before.length, 3);
+
+  for (const change of changes) {
+    await t.throwsAsync(db.query(change), {
+      message: /audit entries cannot be changed or deleted/u,
+    });
+  }
+
+  t.deepEqual(await read(), before);
+});
+
+test("a new organization's entries name the operator, the reason and its two keys", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const create = ["org", "create", "--name", "Audited", "--json"];
+  const run = await runImpact([...create, "--as", "Ada", "--reason", "ticket 12"], { env });
+  const { id, api_key_prod: key } = z
+    .looseObject({ id: z.string(), api_key_prod: z.string() })
+    .parse(readJson(run));
+
+  const listed = await runImpact(["audit", "list", "--account", id, "--json"], { env });
+
+  const found = entries.parse(readJson(listed));
+  t.deepEqual(
+    found.map(({ action, operator, reason }) => [action, operator, reason]),
+    [
+      ["key.issue", "Ada", "ticket 12"],
+      ["key.issue", "Ada", "ticket 12"],
+      ["org.create", "Ada", "ticket 12"],
+    ],
+  );
+  t.false(listed.stdout.includes(key));
+});
+
+test("a rejected change leaves no audit entry", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const { id } = await createTestOrganization(t.context.db);
+  const run = await runImpact(["org", "update", id, "--stripe-subscription", "sub_alone"], { env });
+  t.is(run.exitCode, 1);
+  const found = await listAuditEntries(
+    t.context.db,
+    { ...EVERYTHING, accountId: id, action: "org.update" },
+    10,
+  );
+  t.deepEqual(found, []);
+});
+
+test("revoking a key twice is recorded once", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const { id } = await createTestOrganization(t.context.db);
+  const issued = await runImpact(["key", "issue", "--org", id, "--mode", "test", "--json"], {
+    env,
+  });
+  const key = z.looseObject({ id: z.string() }).parse(readJson(issued)).id;
+  t.is((await runImpact(["key", "revoke", key, "--as", "Ada"], { env })).exitCode, 0);
+  t.is((await runImpact(["key", "revoke", key, "--as", "Eve"], { env })).exitCode, 0);
+
+  const revoked = await listAuditEntries(
+    t.context.db,
+    { ...EVERYTHING, accountId: id, action: "key.revoke" },
+    10,
+  );
+  t.is(revoked.length, 1);
+  t.like(revoked[0], { operator: "Ada", subject: key });
+});
+
+test("audit list selects by account, action, group, operator and time, page by page", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const env = { DATABASE_URL: databaseUrl };
+  const { id } = await createTestOrganization(db);
+  const days = [1, 2, 3, 4].map((day) => new Date(`2020-02-0${day}T12:00:00Z`));
+  for (const [index, day] of days.entries()) {
+    const actor = { kind: "operator", name: `Operator ${index % 2}`, reason: null } as const;
+    await recordAction(
+      db,
+      actor,
+      { action: index < 2 ? "usage.hold" : "usage.release", accountId: id, details: { index } },
+      day,
+    );
+  }
+  await recordAction(db, SERVICE, { action: "key.expire", accountId: id }, new Date());
+  const select = async (...options: readonly string[]) => {
+    const run = await runImpact(["audit", "list", "--account", id, "--json", ...options], { env });
+    return entries.parse(readJson(run));
+  };
+  const indexes = async (...options: readonly string[]) =>
+    (await select("--action", "usage", ...options)).map(({ details }) => details["index"]);
+
+  t.deepEqual(await indexes(), [3, 2, 1, 0]);
+  t.deepEqual(await indexes("--operator", "Operator 1"), [3, 1]);
+  t.deepEqual(await indexes("--since", "2020-02-02", "--until", "2020-02-04"), [2, 1]);
+  t.deepEqual(
+    (await select("--action", "usage.hold")).map(({ details }) => details["index"]),
+    [1, 0],
+  );
+  const [expired] = await select("--action", "key.expire");
+  t.like(expired, { actor: "service", operator: null });
+  const firstPage = await select("--action", "usage", "--limit", "2");
+  t.deepEqual(await indexes("--before", String(firstPage[1]?.id)), [1, 0]);
+});
+
+test("audit list rejects an unknown action and an unknown account", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const action = await runImpact(["audit", "list", "--action", "keys"], { env });
+  t.is(action.exitCode, 2);
+  t.regex(action.stderr, /Must be one of org\.create/u);
+  const account = await runImpact(["audit", "list", "--account", "nobody.example"], { env });
+  t.is(account.exitCode, 3);
+});
+
+test("audit list shows who did what in a table", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const { id } = await createTestOrganization(t.context.db);
+  await runImpact(["org", "update", id, "--billing-day", "7", "--as", "Ada"], { env });
+  const run = await runImpact(["audit", "list", "--account", id, "--limit", "1"], { env });
+  t.regex(run.stdout, /org\.update\s+Ada\s.*billingDay=7/u);
+  t.regex(run.stderr, /For older entries, use --before \d+\./u);
+});
