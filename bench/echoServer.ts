@@ -27,6 +27,7 @@ const createEchoWriter = (): RegistrationWriter => {
         replayed: false,
       });
     },
+    findOriginal: () => Promise.resolve(null),
     drain: () => Promise.resolve(),
     queueLength: () => 0,
   };

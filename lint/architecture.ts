@@ -99,6 +99,7 @@ const EXCEPTIONS: readonly {
   {
     file: "cli/commands/accounts/",
     imports: [
+      "domain/billing/",
       "domain/charities/",
       "domain/registrations/",
       "db/billing/",
@@ -106,6 +107,11 @@ const EXCEPTIONS: readonly {
       "services/dashboard/",
     ],
     reason: "`impact org show` is an overview of everything that an organization has",
+  },
+  {
+    file: "cli/commands/accounts/checkAtStripe.ts",
+    imports: ["services/billing/"],
+    reason: "an organization's settings are compared with its subscription",
   },
   {
     file: "cli/commands/accounts/keyCommands.ts",

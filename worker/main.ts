@@ -119,7 +119,14 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     runWorker({ activities, taskQueue: BACKGROUND_QUEUE, workflowBundle, logger }, shutdown.signal),
   ]);
   const dispatcher = runDispatcher(
-    { db, clock, temporal, taskQueue: BACKGROUND_QUEUE, logger },
+    {
+      db,
+      clock,
+      temporal,
+      taskQueue: BACKGROUND_QUEUE,
+      logger,
+      observePass: metrics.observeDispatch,
+    },
     shutdown.signal,
   );
   const schedules = ensureSchedules(

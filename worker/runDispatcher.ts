@@ -68,6 +68,7 @@ export const runDispatcher = async (
     logger,
     leaderIdleTimeoutMs = LEADER_IDLE_TIMEOUT_MS,
     wakesUntilStuck,
+    observePass = () => undefined,
   }: {
     readonly db: DatabasePool;
     readonly clock: Clock;
@@ -77,6 +78,8 @@ export const runDispatcher = async (
     readonly leaderIdleTimeoutMs?: number;
     /** After how many wakes without progress a sender is restarted, unless it waits for its next attempt. */
     readonly wakesUntilStuck?: number;
+    /** Called after each complete pass. */
+    readonly observePass?: () => void;
   },
   signal: AbortSignal,
 ): Promise<void> => {
@@ -165,6 +168,7 @@ export const runDispatcher = async (
       if (failures.length > 0) {
         throw failures[0];
       }
+      observePass();
       await pause(PASS_INTERVAL_MS);
     }
   };

@@ -8,7 +8,7 @@ export const KEY_ERROR: ErrorResponse = {
 
 export const SUSPENDED_ERROR: ErrorResponse = {
   code: "subscription_inactive",
-  when: "The organization's subscription is not active, and its registrations are suspended until it is.",
+  when: "The organization's subscription is not active or has no price for the kind, and its registrations are suspended until it is. A repeated request with a known idempotency_key still returns the original record.",
   example: "registrations are suspended because the organization's subscription is past_due",
 };
 

@@ -1,8 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
-import { ACTIVE_STATUSES } from "../../domain/accounts/accounts.ts";
-import { modeColumn } from "../columns.ts";
+import { kindColumn, modeColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 const apiKeyRow = z.strictObject({
@@ -29,8 +28,10 @@ const callerRow = z.strictObject({
   accountId: z.uuid(),
   mode: modeColumn,
   fractionalCounting: z.boolean(),
-  /** The status of a subscription because of which live registrations are rejected; null if they are accepted. */
-  suspendedBy: z.string().nullable(),
+  /** The subscription that live registrations depend on; null without the policy `suspend`, and in test mode. */
+  suspendingSubscription: z
+    .strictObject({ status: z.string(), meteredKinds: z.array(kindColumn) })
+    .nullable(),
 });
 
 /** The account and mode that a key authenticates. */
@@ -48,7 +49,10 @@ export const findCaller = (
       account.id AS "accountId",
       api_key.mode,
       account.fractional_counting AS "fractionalCounting",
-      stripe_subscription.status AS "suspendedBy"
+      CASE WHEN stripe_subscription.account_id IS NOT NULL THEN json_build_object(
+        'status', stripe_subscription.status,
+        'meteredKinds', stripe_subscription.metered_kinds
+      ) END AS "suspendingSubscription"
     FROM api_key
     JOIN account ON account.id = api_key.account_id
     LEFT JOIN stripe_subscription
@@ -56,7 +60,6 @@ export const findCaller = (
       AND stripe_subscription.subscription_id = account.stripe_subscription_id
       AND account.subscription_policy = 'suspend'
       AND api_key.mode = 'live'
-      AND stripe_subscription.status <> ALL(${sql.array([...ACTIVE_STATUSES], "text")})
     WHERE api_key.hash = ${sql.binary(hash)}
       AND api_key.revoked_at IS NULL
       AND account.type = ${accountType}

@@ -121,6 +121,16 @@ export const countFailedMeterEvents = async (db: CommonQueryMethods): Promise<nu
     `),
   );
 
+/** Counts the events that were delivered after their billing period ended and are not settled by hand. */
+export const countLateMeterEvents = async (db: CommonQueryMethods): Promise<number> =>
+  Number(
+    await db.oneFirst(sql.type(z.strictObject({ late: z.bigint() }))`
+      SELECT count(*) AS late
+      FROM meter_event
+      WHERE ${STATE_CONDITIONS.late}
+    `),
+  );
+
 /**
  * Returns those of the meter events whose billing period ended before a time, as far as the mirrored periods show; the
  * mirrored period may itself have ended. Only live usage on Stripe has billing periods.

@@ -3,10 +3,13 @@ import { z } from "zod";
 import { SUBSCRIPTION_POLICIES } from "../../domain/accounts/accounts.ts";
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { SubscriptionState } from "../../domain/billing/subscriptions.ts";
-import { kindColumn, safeInteger } from "../columns.ts";
+import { kindColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 
-/** Stores what Stripe returned of an account's subscription; it replaces an earlier state. */
+/**
+ * Stores what Stripe returned of an account's subscription; it replaces an earlier state. A program that does not know the
+ * prices of donations leaves what another has found out about their items.
+ */
 export const saveSubscriptionState = async (
   db: CommonQueryMethods,
   { accountId, subscriptionId }: { readonly accountId: string; readonly subscriptionId: string },
@@ -25,7 +28,12 @@ export const saveSubscriptionState = async (
       subscription_id = excluded.subscription_id,
       status = excluded.status,
       metered_kinds = excluded.metered_kinds,
-      has_donation_items = excluded.has_donation_items,
+      has_donation_items = coalesce(
+        excluded.has_donation_items,
+        CASE WHEN stripe_subscription.subscription_id = excluded.subscription_id
+          THEN stripe_subscription.has_donation_items
+        END
+      ),
       read_at = excluded.read_at
   `);
 };
@@ -38,6 +46,10 @@ const watchedRow = z.strictObject({
   meteredKinds: z.array(kindColumn),
   hasDonationItems: z.boolean().nullable(),
   readAt: z.date(),
+  /** The meters for which the organization has live usage. */
+  usedKinds: z.array(kindColumn),
+  /** Whether the organization subscribed to donations with this subscription, and their items are gone. */
+  lostDonationItems: z.boolean(),
 });
 
 /** An organization's subscription as Stripe last returned it. */
@@ -56,32 +68,39 @@ export const listWatchedSubscriptions = (
       stripe_subscription.status,
       stripe_subscription.metered_kinds AS "meteredKinds",
       stripe_subscription.has_donation_items AS "hasDonationItems",
-      stripe_subscription.read_at AS "readAt"
+      stripe_subscription.read_at AS "readAt",
+      (
+        SELECT coalesce(array_agg(kind ORDER BY kind DESC), '{}')
+        FROM unnest(${sql.array([...KINDS], "text")}) AS kind
+        WHERE EXISTS (
+            SELECT
+            FROM meter_event
+            WHERE meter_event.account_id = account.id AND meter_event.mode = 'live' AND meter_event.meter = kind
+          )
+          OR EXISTS (
+            SELECT
+            FROM usage_fact
+            WHERE usage_fact.account_id = account.id
+              AND usage_fact.mode = 'live'
+              AND usage_fact.meter = kind
+              AND usage_fact.meter_event_id IS NULL
+          )
+      ) AS "usedKinds",
+      stripe_subscription.has_donation_items IS false AND EXISTS (
+        SELECT
+        FROM donation_subscription
+        WHERE donation_subscription.account_id = account.id
+          AND donation_subscription.mode = 'live'
+          AND donation_subscription.subscription_id = stripe_subscription.subscription_id
+          AND donation_subscription.active_since IS NOT NULL
+          AND donation_subscription.verified_at <= stripe_subscription.read_at
+      ) AS "lostDonationItems"
     FROM stripe_subscription
     JOIN account
       ON account.id = stripe_subscription.account_id
       AND account.stripe_subscription_id = stripe_subscription.subscription_id
     WHERE ${accountId}::uuid IS NULL OR account.id = ${accountId}
     ORDER BY account.created_at, account.id
-  `);
-
-const countRow = z.strictObject({
-  status: z.string(),
-  policy: z.enum(SUBSCRIPTION_POLICIES),
-  subscriptions: safeInteger,
-});
-
-/** Counts the subscriptions by status and policy. */
-export const countSubscriptionsByStatus = (
-  db: CommonQueryMethods,
-): Promise<readonly Readonly<z.output<typeof countRow>>[]> =>
-  db.any(sql.type(countRow)`
-    SELECT stripe_subscription.status, account.subscription_policy AS policy, count(*) AS subscriptions
-    FROM stripe_subscription
-    JOIN account
-      ON account.id = stripe_subscription.account_id
-      AND account.stripe_subscription_id = stripe_subscription.subscription_id
-    GROUP BY 1, 2
   `);
 
 const idRow = z.strictObject({ id: z.uuid() });

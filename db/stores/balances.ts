@@ -148,3 +148,14 @@ export const findBalanceEntryByReference = (
     FROM balance_entry
     WHERE account_id = ${accountId} AND reference = ${reference}
   `);
+
+const countRow = z.strictObject({ stores: safeInteger });
+
+/** Counts the installed stores whose balance is low, by the rule of `isBalanceLow`. */
+export const countLowBalances = (db: CommonQueryMethods): Promise<number> =>
+  db.oneFirst(sql.type(countRow)`
+    SELECT count(*) AS stores
+    FROM store
+    JOIN store_balance USING (account_id)
+    WHERE store.uninstalled_at IS NULL AND store_balance.balance_cents < store.low_balance_cents
+  `);

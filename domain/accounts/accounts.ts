@@ -14,9 +14,9 @@ export const KINDS = ["tree", "bottle"] as const;
 export type Kind = (typeof KINDS)[number];
 
 /**
- * What follows if an organization's subscription is not active.
+ * What follows if an organization's subscription is not active, or lost the price of a meter.
  * - `alert`: operators are alerted.
- * - `suspend`: in addition, live registrations are rejected.
+ * - `suspend`: in addition, live registrations that Stripe would not invoice are rejected.
  * - `keep`: nothing; the operator knows.
  */
 export const SUBSCRIPTION_POLICIES = ["alert", "suspend", "keep"] as const;
@@ -28,22 +28,33 @@ export const ACTIVE_STATUSES = ["active", "trialing"] as const;
 export const isActiveSubscription = (status: string): boolean =>
   ACTIVE_STATUSES.some((active) => active === status);
 
+/** A subscription as the processor last returned it. */
+export type SubscriptionStatus = {
+  /** The processor's own word, such as `active` or `past_due`. */
+  readonly status: string;
+  /** The meters that it has a price for. */
+  readonly meteredKinds: readonly Kind[];
+};
+
 /**
- * Checks that live registrations are not suspended.
- * @param suspendedBy the status of the subscription that suspends them; null if none does
- * @throws DomainError subscription_inactive
+ * Returns why live registrations of a kind are suspended, or null. Usage that the subscription has no price for is never
+ * invoiced, so it counts like usage of a subscription that has ended.
+ * @param subscription that of an organization with the policy `suspend`; otherwise null
  */
-export const requireNotSuspended = ({
-  suspendedBy,
-}: {
-  readonly suspendedBy: string | null;
-}): void => {
-  if (suspendedBy !== null) {
-    throw new DomainError(
-      "subscription_inactive",
-      `registrations are suspended because the organization's subscription is ${suspendedBy}`,
-    );
+export const findSuspension = (
+  subscription: SubscriptionStatus | null,
+  kind: Kind,
+): string | null => {
+  if (subscription === null) {
+    return null;
   }
+  const { status, meteredKinds } = subscription;
+  if (!isActiveSubscription(status)) {
+    return `registrations are suspended because the organization's subscription is ${status}`;
+  }
+  return meteredKinds.includes(kind)
+    ? null
+    : `registrations of ${kind}s are suspended because the organization's subscription has no price on the meter of ${kind}s`;
 };
 
 /**

@@ -1,5 +1,5 @@
-import { isActiveSubscription, KINDS } from "../accounts/accounts.ts";
-import type { Kind } from "../accounts/accounts.ts";
+import { isActiveSubscription } from "../accounts/accounts.ts";
+import type { Kind, SubscriptionStatus } from "../accounts/accounts.ts";
 import type { Period } from "./billingCycle.ts";
 
 /** What the processor reports of an organization's subscription. */
@@ -15,18 +15,39 @@ export type SubscriptionState = {
 /** The status of a subscription that the processor does not know, for example because its customer was deleted. */
 export const MISSING = "missing";
 
-/** Returns what is wrong with a subscription, in short phrases. */
+/** What can keep an organization's usage or donations off its invoices. */
+export const SUBSCRIPTION_PROBLEMS = ["inactive", "unpriced_meter", "no_donation_items"] as const;
+
+type SubscriptionProblem = {
+  readonly kind: (typeof SUBSCRIPTION_PROBLEMS)[number];
+  /** A phrase that follows "its subscription". */
+  readonly text: string;
+};
+
+/**
+ * Returns what is wrong with an organization's subscription. A meter without a price is a problem once the organization
+ * has used it.
+ * @param lostDonationItems whether the organization subscribed to donations and the items are gone
+ */
 export const listSubscriptionProblems = ({
   status,
   meteredKinds,
-}: {
-  readonly status: string;
-  readonly meteredKinds: readonly Kind[];
-}): readonly string[] => [
-  ...(isActiveSubscription(status) ? [] : [`is ${status}`]),
-  ...(status === MISSING
-    ? []
-    : KINDS.filter((kind) => !meteredKinds.includes(kind)).map(
-        (kind) => `has no price on the meter of ${kind}s`,
-      )),
-];
+  usedKinds,
+  lostDonationItems,
+}: SubscriptionStatus & {
+  readonly usedKinds: readonly Kind[];
+  readonly lostDonationItems: boolean;
+}): readonly SubscriptionProblem[] =>
+  isActiveSubscription(status)
+    ? [
+        ...usedKinds
+          .filter((kind) => !meteredKinds.includes(kind))
+          .map((kind): SubscriptionProblem => ({
+            kind: "unpriced_meter",
+            text: `has no price on the meter of ${kind}s`,
+          })),
+        ...(lostDonationItems
+          ? [{ kind: "no_donation_items", text: "has lost the items of donations" } as const]
+          : []),
+      ]
+    : [{ kind: "inactive", text: `is ${status}` }];

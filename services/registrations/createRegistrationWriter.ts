@@ -17,7 +17,7 @@ import type { BatchObserver } from "../createGroupCommit.ts";
 import { createGroupCommit } from "../createGroupCommit.ts";
 
 /** A registration with its owner's totals, as if registrations were recorded one by one in their order of arrival. */
-type Registered = {
+export type Registered = {
   readonly registration: Registration;
   readonly totals: Totals;
   /** Whether the idempotency key was known and this is the original record. */
@@ -30,6 +30,8 @@ export type RegistrationWriter = {
    * @throws DomainError queue_full if too many registrations are waiting, of the account or of all
    */
   readonly register: (entry: NewRegistration) => Promise<Registered>;
+  /** Returns the registration that an earlier request with the idempotency key has created, or null. */
+  readonly findOriginal: (owner: Owner, idempotencyKey: string) => Promise<Registered | null>;
   /** Resolves when all waiting registrations have been recorded. */
   readonly drain: () => Promise<void>;
   readonly queueLength: () => number;
@@ -91,16 +93,26 @@ export const createRegistrationWriter = ({
 }): RegistrationWriter => {
   const replaying = new Set<Promise<unknown>>();
 
-  const findOriginal = async (entry: RegistrationEntry): Promise<Registered> => {
+  const findOriginal: RegistrationWriter["findOriginal"] = async (owner, idempotencyKey) => {
+    const registration = await findByIdempotencyKey(db, owner, idempotencyKey);
+    return (
+      registration && {
+        registration,
+        totals: await readTotals(db, owner, clock.now()),
+        replayed: true,
+      }
+    );
+  };
+
+  const getOriginal = async (entry: RegistrationEntry): Promise<Registered> => {
     // The original is committed: the insert waited for the transaction that had the key.
-    const original = await findByIdempotencyKey(db, entry, entry.idempotencyKey ?? "");
+    const original = await findOriginal(entry, entry.idempotencyKey ?? "");
     if (!original) {
       throw new Error(
         `Registration ${entry.id} was not recorded, and its idempotency key is unknown.`,
       );
     }
-    const totals = await readTotals(db, entry, clock.now());
-    return { registration: original, totals, replayed: true };
+    return original;
   };
 
   /** The batch does not wait for replays, so that they do not delay writes. */
@@ -112,7 +124,7 @@ export const createRegistrationWriter = ({
       if (known) {
         return known;
       }
-      const original = findOriginal(entry);
+      const original = getOriginal(entry);
       originals.set(key, original);
       const settled: Promise<unknown> = Promise.allSettled([original]).then(() =>
         replaying.delete(settled),
@@ -144,6 +156,7 @@ export const createRegistrationWriter = ({
   });
   return {
     register: (entry) => queue.submit({ ...entry, id: newId() }),
+    findOriginal,
     drain: async () => {
       await queue.drain();
       await Promise.all(replaying);

@@ -1,6 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { updateAccount } from "../../db/accounts/accounts.ts";
+import { listWatchedSubscriptions } from "../../db/billing/stripeSubscriptions.ts";
 import {
   findDonationSubscription,
   leaseDonationSubscription,
@@ -284,8 +285,12 @@ test("live donations stop when the subscription is not active or its items are g
   t.is((await donate()).status, 200);
   double.control.changeSubscription({ subscriptionId, removePrices: [flat] });
   await stops();
-  t.is((await subscribe()).status, 200, accountId);
+  const lost = async (): Promise<boolean | undefined> =>
+    (await listWatchedSubscriptions(t.context.db, accountId))[0]?.lostDonationItems;
+  t.true(await lost(), "operators see it");
+  t.is((await subscribe()).status, 200);
   t.is((await donate()).status, 200);
+  t.false(await lost());
 });
 
 test("a later failure of the processor leaves the subscription active", async (t) => {

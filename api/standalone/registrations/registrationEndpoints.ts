@@ -4,7 +4,6 @@ import type { CopyPool } from "../../../db/copyPool.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { requireNotSuspended } from "../../../domain/accounts/accounts.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import {
   findFractionalCountProblem,
@@ -13,6 +12,7 @@ import {
 import type { Owner, RegistrationFilter } from "../../../domain/registrations/registrations.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { listRegistrations } from "../../../services/registrations/listRegistrations.ts";
+import { registerUnlessSuspended } from "../../../services/registrations/registerUnlessSuspended.ts";
 import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
 import type { RegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
@@ -65,19 +65,22 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
     schemas: { body: SCHEMAS[kind].registerBody, response: SCHEMAS[kind].registerResponse },
     examples: EXAMPLES[kind].register,
     handle: async ({ ctx, caller, body }) => {
-      requireNotSuspended(caller);
       const problem = findFractionalCountProblem(body.fractional_count, caller);
       if (problem !== null) {
         throw new DomainError("request_invalid", problem);
       }
-      const { registration, totals, replayed } = await writer.register({
-        ...ownerOf(caller, kind),
-        count: body.count,
-        fractionalCount: fractionalCountOf(body.fractional_count, body.count, caller),
-        idempotencyKey: body.idempotency_key ?? null,
-        attribution: body.attribution ?? "",
-        metadata: body.metadata ?? {},
-      });
+      const { registration, totals, replayed } = await registerUnlessSuspended(
+        writer,
+        caller.suspendingSubscription,
+        {
+          ...ownerOf(caller, kind),
+          count: body.count,
+          fractionalCount: fractionalCountOf(body.fractional_count, body.count, caller),
+          idempotencyKey: body.idempotency_key ?? null,
+          attribution: body.attribution ?? "",
+          metadata: body.metadata ?? {},
+        },
+      );
       if (replayed) {
         ctx.set("Idempotent-Replayed", "true");
       }

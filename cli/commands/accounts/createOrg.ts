@@ -6,7 +6,7 @@ import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson, printRecord } from "../../output/print.ts";
-import { warnAboutStripe } from "./warnAboutStripe.ts";
+import { checkAtStripe } from "./checkAtStripe.ts";
 
 export type CreateOptions = OperatorOptions & {
   readonly name: string;
@@ -42,5 +42,9 @@ export const createOrg = async (context: Context, options: CreateOptions): Promi
     printRecord(io, created);
   }
   say(io, "Save these keys now; they cannot be shown again.");
-  await warnAboutStripe(context, stripeCustomer, stripeSubscription);
+  await checkAtStripe(context, {
+    id,
+    stripeCustomerId: stripeCustomer,
+    stripeSubscriptionId: stripeSubscription,
+  });
 };

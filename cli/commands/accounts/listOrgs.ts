@@ -1,6 +1,7 @@
 import type { Account } from "../../../db/accounts/accounts.ts";
 import { listAccounts } from "../../../db/accounts/accounts.ts";
 import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscriptions.ts";
+import { listSubscriptionProblems } from "../../../domain/billing/subscriptions.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { presentOrganization } from "./presentOrganization.ts";
@@ -12,27 +13,44 @@ export const listOrgs = async (
   const db = await connections.database();
   const accounts = await listAccounts(db, "organization");
   const watched = await listWatchedSubscriptions(db, null);
-  const statuses = new Map(watched.map(({ accountId, status }) => [accountId, status]));
-  const statusOf = ({ id }: Account): string | null => statuses.get(id) ?? null;
+  const subscriptions = new Map(
+    watched.map((subscription) => [subscription.accountId, subscription]),
+  );
+  const statusOf = ({ id }: Account): string | null => subscriptions.get(id)?.status ?? null;
+  const problemsOf = ({ id }: Account): readonly string[] => {
+    const subscription = subscriptions.get(id);
+    return subscription ? listSubscriptionProblems(subscription).map(({ text }) => text) : [];
+  };
   if (json) {
     printJson(
       io,
       accounts.map((account) => ({
         ...presentOrganization(account),
         subscription_status: statusOf(account),
+        subscription_problems: problemsOf(account),
       })),
     );
     return;
   }
   printTable(
     io,
-    ["id", "name", "billing day", "stripe customer", "subscription", "policy", "created"],
+    [
+      "id",
+      "name",
+      "billing day",
+      "stripe customer",
+      "subscription",
+      "problems",
+      "policy",
+      "created",
+    ],
     accounts.map((account) => [
       account.id,
       account.name,
       account.billingDay,
       account.stripeCustomerId,
       statusOf(account),
+      problemsOf(account).join(", "),
       account.subscriptionPolicy,
       account.createdAt,
     ]),

@@ -4,6 +4,7 @@ import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscription
 import type { WatchedSubscription } from "../../../db/billing/stripeSubscriptions.ts";
 import { readTotals } from "../../../db/registrations/totals.ts";
 import { KINDS, MODES } from "../../../domain/accounts/accounts.ts";
+import { listSubscriptionProblems } from "../../../domain/billing/subscriptions.ts";
 import { monthOf } from "../../../domain/registrations/registrations.ts";
 import type { Owner, Totals } from "../../../domain/registrations/registrations.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
@@ -23,6 +24,7 @@ const presentSubscription = (subscription: WatchedSubscription) => ({
   status: subscription.status,
   priced_meters: subscription.meteredKinds,
   has_donation_items: subscription.hasDonationItems,
+  problems: listSubscriptionProblems(subscription).map(({ text }) => text),
   read_at: subscription.readAt,
 });
 
@@ -78,6 +80,9 @@ export const showOrg = async (
       subscription: status,
       "priced meters": meteredKinds.join(", "),
       "donation items": hasDonationItems,
+      problems: listSubscriptionProblems(subscription)
+        .map(({ text }) => text)
+        .join(", "),
       read: readAt,
     });
     io.stdout.write("\n");

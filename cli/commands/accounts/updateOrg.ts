@@ -8,9 +8,9 @@ import { CommandError, EXIT } from "../../exitCodes.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
+import { checkAtStripe } from "./checkAtStripe.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
 import { warnAboutCharityProvider } from "./warnAboutCharityProvider.ts";
-import { warnAboutStripe } from "./warnAboutStripe.ts";
 
 const nullIfNone = (given: string): string | null => (given === NONE ? null : given);
 
@@ -68,8 +68,11 @@ export const updateOrg = async (
   } else {
     printOrganization(context, account);
   }
-  if (stripeCustomer !== undefined || stripeSubscription !== undefined) {
-    await warnAboutStripe(context, account.stripeCustomerId, account.stripeSubscriptionId);
+  const changesBilling = [stripeCustomer, stripeSubscription, subscriptionPolicy].some(
+    (given) => given !== undefined,
+  );
+  if (changesBilling) {
+    await checkAtStripe(context, account);
   }
   if (charityProvider !== undefined) {
     warnAboutCharityProvider(context, charityProvider);

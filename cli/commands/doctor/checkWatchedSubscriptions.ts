@@ -6,7 +6,7 @@ import type { Finding } from "./check.ts";
 
 const SHOWN = 10;
 
-/** Reports the subscriptions that were not active, or lacked a price, when a webhook or the nightly sweep last read them. */
+/** Reports the problems of subscriptions as they were last read. */
 export const checkWatchedSubscriptions = (context: Context): Promise<Finding> =>
   checkWithDatabase(context, "subscriptions as last read", async () => {
     const watched = await listWatchedSubscriptions(await context.connections.database(), null);
@@ -17,7 +17,7 @@ export const checkWatchedSubscriptions = (context: Context): Promise<Finding> =>
       .filter(({ policy }) => policy !== "keep")
       .flatMap((subscription) =>
         listSubscriptionProblems(subscription).map(
-          (problem) => `${subscription.accountName}: its subscription ${problem}.`,
+          ({ text }) => `${subscription.accountName}: its subscription ${text}.`,
         ),
       );
     const hidden = problems.length - SHOWN;

@@ -5,6 +5,7 @@ import { updateAccount } from "../../../db/accounts/accounts.ts";
 import type { SubscriptionPolicy } from "../../../domain/accounts/accounts.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { createWebhookReader } from "../../../providers/billing/stripe/createWebhookReader.ts";
+import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
 import { createAuthenticator } from "../../../services/accounts/createAuthenticator.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { issueKey } from "../../../services/accounts/issueKey.ts";
@@ -64,13 +65,23 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
         new AbortController().signal,
       ),
     watched: async () => (await listWatchedSubscriptions(db, accountId))[0] ?? null,
-    plant: (mode: "live" | "test" = "live") =>
+    plant: (mode: "live" | "test" = "live", fields: Readonly<Record<string, unknown>> = {}) =>
       api.call("POST", "/plant/trees", {
         key: mode === "live" ? live : testKey,
-        body: { count: 1 },
+        body: { count: 1, ...fields },
       }),
+    rescue: () => api.call("POST", "/rescue/plastic_bottles", { key: live, body: { count: 1 } }),
     impact: (...args: readonly string[]) =>
       runImpact(args, { env: { DATABASE_URL: databaseUrl }, clock: deps.clock }),
+    impactWithKey: (...args: readonly string[]) =>
+      runImpact(args, {
+        env: {
+          DATABASE_URL: databaseUrl,
+          STRIPE_SECRET_KEY: double.secretKey,
+          STRIPE_API_BASE: double.url,
+        },
+        clock: deps.clock,
+      }),
   };
 };
 
@@ -211,5 +222,110 @@ test.serial(
       { signal: new AbortController().signal, onFailure: () => undefined },
     );
     t.deepEqual(without, { read: 0, failed: 0 });
+  },
+);
+
+test.serial(
+  "with the policy suspend, a removed price suspends the registrations of its meter",
+  async (t) => {
+    const { setPolicy, sweep, plant, rescue, pass, double, subscriptionId } = await setUp(t);
+    await setPolicy("suspend");
+    const priceOfTrees = await firstPrice(double, subscriptionId);
+    double.control.changeSubscription({ subscriptionId, removePrices: [priceOfTrees] });
+    pass(1);
+    await sweep();
+    const rejected = await plant();
+    t.is(rejected.status, 403);
+    t.deepEqual(rejected.body, {
+      error:
+        "registrations of trees are suspended because the organization's subscription has no price on the meter of trees",
+    });
+    t.is((await rescue()).status, 200);
+    t.is((await plant("test")).status, 200);
+    await setPolicy("alert");
+    t.is((await plant()).status, 200);
+  },
+);
+
+test.serial(
+  "a removed price is a problem of organizations that use the meter, and only of them",
+  async (t) => {
+    const { impact, sweep, pass, double, subscriptionId, stream, plant, deps } = await setUp(t);
+    const problemsOf = async (): Promise<unknown> => {
+      const shown = readJson(await impact("org", "show", stream.accountId, "--json"));
+      return z.looseObject({ subscription: z.looseObject({ problems: z.unknown() }) }).parse(shown)
+        .subscription.problems;
+    };
+    const countProblems = async (): Promise<string | undefined> => {
+      const { registry } = createWorkerMetrics(deps);
+      const lines = (await registry.metrics()).split("\n");
+      return lines.find((line) =>
+        line.startsWith('impact_subscription_problems{problem="unpriced_meter",policy="alert"}'),
+      );
+    };
+    const priceOfTrees = await firstPrice(double, subscriptionId);
+    double.control.changeSubscription({ subscriptionId, removePrices: [priceOfTrees] });
+    pass(1);
+    await sweep();
+    t.deepEqual(await problemsOf(), []);
+    t.regex((await countProblems()) ?? "", / 0$/u);
+    t.is((await plant()).status, 200);
+    t.deepEqual(await problemsOf(), ["has no price on the meter of trees"]);
+    t.regex((await countProblems()) ?? "", / 1$/u);
+    t.regex((await impact("org", "list")).stdout, /has no price on the meter of trees/u);
+    t.regex(
+      (await impact("doctor")).stdout,
+      /its subscription has no price on the meter of trees\./u,
+    );
+  },
+);
+
+test.serial(
+  "while registrations are suspended, a repeated request gets its original record",
+  async (t) => {
+    const { setPolicy, sweep, plant, pass, double, subscriptionId, recorded } = await setUp(t);
+    const request = { idempotency_key: "order-1" };
+    const first = await plant("live", request);
+    await setPolicy("suspend");
+    double.control.changeSubscription({ subscriptionId, status: "past_due" });
+    pass(1);
+    await sweep();
+    const repeated = await plant("live", request);
+    t.is(repeated.status, 200);
+    t.deepEqual(repeated.body, first.body);
+    t.is(repeated.headers.get("Idempotent-Replayed"), "true");
+    t.is((await plant("live", { idempotency_key: "order-2" })).status, 403);
+    t.is((await plant()).status, 403);
+    t.deepEqual(Object.values(await recorded()), [1]);
+  },
+);
+
+test.serial(
+  "org create and org update read the subscription, and an outage of Stripe is only a warning",
+  async (t) => {
+    const { impactWithKey, watched, double, customerId, stream, deps } = await setUp(t);
+    const { accountId: id } = stream;
+    t.is(await watched(), null);
+    const updated = await impactWithKey("org", "update", id, "--subscription-policy", "suspend");
+    t.is(updated.exitCode, 0, updated.stderr);
+    t.like(await watched(), { status: "active", meteredKinds: ["tree", "bottle"] });
+
+    const other = double.control.addSubscriber({});
+    const create = ["org", "create", "--name", "New", "--json"];
+    const settings = [
+      ["--stripe-customer", other.customerId],
+      ["--stripe-subscription", other.subscriptionId],
+    ].flat();
+    const created = await impactWithKey(...create, ...settings);
+    t.is(created.exitCode, 0, created.stderr);
+    const { id: newId } = z.looseObject({ id: z.string() }).parse(readJson(created));
+    t.like((await listWatchedSubscriptions(deps.db, newId))[0], { status: "active" });
+
+    const path = `/v1/customers/${customerId}`;
+    double.control.addFault({ kind: "server_error", method: "GET", path });
+    const during = await impactWithKey("org", "update", id, "--subscription-policy", "keep");
+    t.is(during.exitCode, 0);
+    t.regex(during.stderr, /^Warning: Stripe could not check the customer and the subscription/u);
+    t.like(await watched(), { policy: "keep" });
   },
 );
