@@ -1,5 +1,6 @@
 import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
+import type { TakePermit } from "../db/rateLimits.ts";
 import { takePermit } from "../db/rateLimits.ts";
 import { systemClock } from "../domain/clock.ts";
 import { openCopies, openDatabase, openSearches } from "../program/openDatabase.ts";
@@ -57,6 +58,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     logger,
     observe: metrics.observeRequest,
     checks: createHealthChecks({ db, temporal, clock, logger }),
+    takePermit: ((bucket, limit) => takePermit(db, bucket, limit)) satisfies TakePermit,
   };
   const running: RunningServer[] = [];
   const publicBaseUrl = (): string =>
@@ -82,7 +84,6 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     billing,
     charities,
     validateCharity,
-    takePermit: (bucket, limit) => takePermit(db, bucket, limit),
     writer,
   });
   const store = createStoreApp({

@@ -2,6 +2,7 @@ import type { ParsedUrlQuery } from "node:querystring";
 import { z } from "zod";
 import { describeIssues } from "../../domain/describeIssues.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { isTrackingParameter } from "./isTrackingParameter.ts";
 
 /** Reads null in an optional field as an absent field. */
 const nullAsAbsent = (field: z.core.$ZodType): z.core.$ZodType =>
@@ -25,7 +26,7 @@ export const bodyObject = <Shape extends z.ZodRawShape>(shape: Shape) =>
     },
   );
 
-/** Query parameters: each at most once, no others. An empty one is read as absent. */
+/** Query parameters: each at most once, and no others except those of tracing. An empty one is read as absent. */
 export const queryObject = <Shape extends z.ZodRawShape>(shape: Shape) => z.strictObject(shape);
 
 /**
@@ -48,9 +49,11 @@ export const parseRequest = <Schema extends z.ZodType>(
 const parametersOf = (schema: z.ZodType): readonly string[] =>
   schema instanceof z.ZodObject ? Object.keys(schema.shape) : [];
 
-const withoutEmpty = (query: ParsedUrlQuery, names: readonly string[]): ParsedUrlQuery =>
+const withoutIgnored = (query: ParsedUrlQuery, names: readonly string[]): ParsedUrlQuery =>
   Object.fromEntries(
-    Object.entries(query).filter(([name, value]) => value !== "" || !names.includes(name)),
+    Object.entries(query).filter(
+      ([name, value]) => !isTrackingParameter(name) && (value !== "" || !names.includes(name)),
+    ),
   );
 
 /**
@@ -62,7 +65,7 @@ export const parseQuery = <Schema extends z.ZodType>(
   query: ParsedUrlQuery,
 ): z.output<Schema> => {
   const names = parametersOf(schema);
-  const result = schema.safeParse(withoutEmpty(query, names));
+  const result = schema.safeParse(withoutIgnored(query, names));
   if (!result.success) {
     const issues = result.error.issues.map((issue) =>
       Array.isArray(query[String(issue.path[0])])

@@ -6,6 +6,7 @@ import { createStoreWriteQueue } from "../../services/stores/createStoreWriteQue
 import type { DonateFromStoreDependencies } from "../../services/stores/donateFromStore.ts";
 import type { HealthChecks } from "../health/healthEndpoints.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
+import type { TakePermit } from "../../db/rateLimits.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";
@@ -14,6 +15,8 @@ import { documentFallback, documentPages } from "../openapi/documentPages.ts";
 import { authenticateStore } from "./accounts/authenticateStore.ts";
 import { balanceEndpoint } from "./stores/balanceEndpoint.ts";
 import { donateEndpoint } from "./charities/donateEndpoint.ts";
+import { donationListEndpoint } from "./charities/donationListEndpoint.ts";
+import { searchEndpoint } from "./charities/searchEndpoint.ts";
 import { errorBody, presentStoreError } from "./errors.ts";
 import { evidenceEndpoint } from "./planting/evidenceEndpoint.ts";
 import { listEndpoint } from "./registrations/listEndpoint.ts";
@@ -33,12 +36,14 @@ type StoreAppDependencies = AppDependencies &
   EvidenceDependencies & {
     readonly checks: HealthChecks;
     readonly authenticator: AuthenticateStore;
+    readonly takePermit: TakePermit;
   };
 
 /** Creates the app of the store-platform interface. */
 export const createStoreApp = ({
   checks,
   authenticator,
+  takePermit,
   logger,
   observe,
   ...dependencies
@@ -50,7 +55,9 @@ export const createStoreApp = ({
       registerEndpoint(kind, dependencies),
       listEndpoint(kind, dependencies),
     ]),
+    searchEndpoint(dependencies),
     donateEndpoint({ ...dependencies, writeQueue }),
+    donationListEndpoint(dependencies),
     statsEndpoint(dependencies),
     refundEndpoint({ ...dependencies, writeQueue }),
     evidenceEndpoint(dependencies),
@@ -78,6 +85,7 @@ export const createStoreApp = ({
     logger,
     observe,
     checkKey: authenticateStore(authenticator),
+    takePermit,
     presentError: presentStoreError,
     endpoints,
     pages: documentPages(document),

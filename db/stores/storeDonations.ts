@@ -1,7 +1,11 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import type { CustomerDetails, ImpactFilter } from "../../domain/stores/customers.ts";
+import type {
+  CustomerDetails,
+  ImpactFilter,
+  ImpactPosition,
+} from "../../domain/stores/customers.ts";
 import { safeInteger } from "../columns.ts";
 import { customerConditions } from "./customerConditions.ts";
 import { sql } from "../sql.ts";
@@ -33,6 +37,64 @@ const unrefundedConditions = (owner: AccountMode, filter: ImpactFilter) =>
     ],
     sql.fragment` AND `,
   );
+
+const listedRow = z.strictObject({
+  id: z.uuid(),
+  amountCents: safeInteger,
+  ein: z.string().nullable(),
+  nonprofitId: z.string(),
+  charityName: z.string(),
+  createdAt: z.date(),
+  refunded: z.boolean(),
+  position: z.string(),
+  customerName: z.string().nullable(),
+  customerEmail: z.string().nullable(),
+  customerId: z.string().nullable(),
+  orderId: z.string().nullable(),
+});
+
+/** A donation of a store, as its list shows it. `position` is its time in microseconds, for the list's cursor. */
+export type StoreDonation = Readonly<z.output<typeof listedRow>>;
+
+/** Returns a page of the owner's donations, newest first, including refunded ones. */
+export const listStoreDonations = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  filter: ImpactFilter,
+  { after, limit }: { readonly after: ImpactPosition | null; readonly limit: number },
+): Promise<readonly StoreDonation[]> => {
+  const conditions = [
+    sql.fragment`donation.account_id = ${owner.accountId}`,
+    sql.fragment`donation.mode = ${owner.mode}`,
+    ...customerConditions("donation", filter),
+    ...(after === null
+      ? []
+      : [
+          after.id === null
+            ? sql.fragment`donation.created_at < ${after.createdAt}::timestamptz`
+            : sql.fragment`(donation.created_at, donation.id) < (${after.createdAt}::timestamptz, ${after.id}::uuid)`,
+        ]),
+  ];
+  return db.any(sql.type(listedRow)`
+    SELECT
+      donation.id,
+      donation.amount_cents AS "amountCents",
+      donation.ein,
+      donation.nonprofit_id AS "nonprofitId",
+      donation.charity_name AS "charityName",
+      donation.created_at AS "createdAt",
+      donation.refunded_at IS NOT NULL AS refunded,
+      to_char(donation.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS position,
+      donation.customer_name AS "customerName",
+      donation.customer_email AS "customerEmail",
+      donation.customer_id AS "customerId",
+      donation.order_id AS "orderId"
+    FROM donation
+    WHERE ${sql.join(conditions, sql.fragment` AND `)}
+    ORDER BY donation.created_at DESC, donation.id DESC
+    LIMIT ${limit}
+  `);
+};
 
 /** Returns the sum in cents of the matching donations that are not refunded. */
 export const sumStoreDonations = async (

@@ -7,10 +7,6 @@ export type SearchWords = { readonly words: readonly string[]; readonly phrase: 
 /** Parts of words that are shorter match too many charities, and no index supports them. */
 export const MINIMUM_SEARCH_LENGTH = 3;
 
-/** Whether a name has too few letters and digits, of any script, to search for. */
-export const isTooShort = (name: string): boolean =>
-  (name.match(/[\p{L}\p{N}]/gu)?.length ?? 0) < MINIMUM_SEARCH_LENGTH;
-
 /** Returns a given name as the EIN that it is, or else as a name. */
 export const readSearchName = (
   given: string | null,

@@ -16,13 +16,15 @@ const OPERATOR_TIMEOUT_MS = 60_000;
 
 const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
 
+export type SearchDependencies = { readonly db: DatabasePool; readonly charities: Charities };
+
 /**
  * Searches with the account's provider. A malformed EIN and a name without letters and digits match nothing; a name
  * that is an EIN is searched as one.
  * @throws OutageError if the provider fails
  */
 export const searchCharities = async (
-  deps: { readonly db: DatabasePool; readonly charities: Charities },
+  deps: SearchDependencies,
   accountId: string,
   query: {
     readonly name: string | null;

@@ -8,6 +8,7 @@ import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { startRelay } from "../support/relay.ts";
 import { rawRequest } from "./rawRequest.ts";
+import { idIn } from "./contract.ts";
 import { startStandaloneApi } from "./startStandaloneApi.ts";
 
 const test = testWithDatabase();
@@ -45,6 +46,30 @@ test("a query string without names and values has no parameters; an empty name i
     t.is(status, 400, query);
     t.regex(String(body["error"]), /^\(empty name\): unknown parameter; /u);
   }
+});
+
+test("parameters of tracing and cache-busting are ignored by every endpoint, once or repeatedly", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+  const tracing = "_=1&_=2&utm_source=mail&utm_id=&fbclid=a&gclid=b&_ga=c&traceparent=00-1-2-03";
+
+  for (const path of [
+    "/plant/trees",
+    "/rescue/plastic_bottles",
+    "/charities/search",
+    "/charities/donations",
+    "/evidence",
+    "/dashboard_url",
+  ]) {
+    t.is((await call("GET", `${path}?${tracing}`, { key })).status, 200, path);
+  }
+  const planted = await call("POST", `/plant/trees?${tracing}`, { key, body: { count: 1 } });
+  const id = idIn(planted.body, "tree");
+  t.is((await call("GET", `/evidence/tree/${id}?${tracing}`, { key })).status, 200);
+  // A misspelt filter must not list everything.
+  const { status, body } = await call("GET", `/plant/trees?atribution_key=a&_=1`, { key });
+  t.is(status, 400);
+  t.regex(String(body["error"]), /^atribution_key: unknown parameter; accepted parameters: /u);
 });
 
 test("query parameters of an endpoint that has none are ignored", async (t) => {

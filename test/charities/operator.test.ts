@@ -67,3 +67,20 @@ test("the search in the documentation finds a charity of the initial catalogue",
   const { stdout } = await runImpact(["charity", "search", "red crsos"], { env });
   t.regex(stdout, /American Red Cross/u);
 });
+
+test("an operator's search follows the rule of the API for short names, other scripts and no letters", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const search = async (name: string): Promise<Record<string, unknown>> => {
+    const { stdout, exitCode } = await runImpact(["charity", "search", name, "--json"], { env });
+    t.is(exitCode, 0, name);
+    return z.record(z.string(), z.unknown()).parse(JSON.parse(stdout));
+  };
+
+  const found = await search("of");
+  t.true(Number(found["total_items"]) > 0);
+  for (const name of ["赤十字", "!?", "q", ""]) {
+    t.deepEqual(await search(name), { total_items: 0, charities: [] }, name);
+  }
+  const { stderr } = await runImpact(["charity", "search", "赤"], { env });
+  t.is(stderr, "No charities found.\n");
+});

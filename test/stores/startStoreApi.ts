@@ -4,6 +4,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createCharityValidator } from "../../api/charities/createCharityValidator.ts";
 import { createStoreApp } from "../../api/store/createStoreApp.ts";
+import { takePermit } from "../../db/rateLimits.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
@@ -69,6 +70,8 @@ type StoreApiOptions = {
   /** Without one, Temporal cannot be reached. */
   readonly validateCharity?: ValidateCharity;
   readonly planting?: Planting;
+  /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
+  readonly rateWindowMs?: number;
 };
 
 /** Serves the store-platform interface as one process would, until the test ends. Every response is checked. */
@@ -86,6 +89,7 @@ export const startStoreApi = async (
     }),
     validateCharity = createCharityValidator(unreachableTemporal()),
     planting = createTestPlanting(),
+    rateWindowMs = 1,
   }: StoreApiOptions,
 ): Promise<StoreApi> => {
   const app = createStoreApp({
@@ -97,6 +101,7 @@ export const startStoreApi = async (
     planting,
     publicBaseUrl: () => "https://impact.example",
     authenticator,
+    takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
     checks: {
       database: () => Promise.resolve({ isClockRight: true }),
       temporal: () => Promise.resolve(),

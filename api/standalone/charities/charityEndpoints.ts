@@ -1,19 +1,20 @@
 import type { DonateDependencies } from "../../../services/charities/donate.ts";
-import { searchCharities } from "../../../services/charities/searchCharities.ts";
 import { subscribeToDonations } from "../../../services/charities/subscribeToDonations.ts";
+import {
+  CHARITY_PAGE_EXAMPLE,
+  CHARITY_SEARCH_ERROR,
+  CHARITY_SEARCH_HEADERS,
+  charityPage,
+  charityQuery,
+  findCharityPage,
+} from "../../charities/charitySearch.ts";
+import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
-import type { Endpoint, ErrorResponse } from "../../http/endpoint.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { donationEndpoints } from "./donationEndpoints.ts";
-import { EXAMPLES } from "./examples.ts";
-import { RATE_ERROR, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
-import { presentCharity, searchQuery, searchResponse, subscribeResponse } from "./schemas.ts";
-
-const SEARCH_ERROR: ErrorResponse = {
-  code: "internal_error",
-  when: "The charity provider failed (as in the example), or an unexpected error occurred.",
-  example: "charity search failed",
-};
+import { EXAMPLES, TAG } from "./examples.ts";
+import { subscribeResponse } from "./schemas.ts";
 
 const searchEndpoint = ({ db, charities }: DonateDependencies): Endpoint =>
   keyEndpoint({
@@ -27,7 +28,7 @@ const searchEndpoint = ({ db, charities }: DonateDependencies): Endpoint =>
       details:
         "Results come from the charity provider that the operator has chosen for the organization. If it reports no " +
         "exact total, total_items is a lower bound, and the header Total-Is-Exact is `false`.",
-      responseHeaders: { "Total-Is-Exact": "`false` if the provider reports no exact total." },
+      responseHeaders: CHARITY_SEARCH_HEADERS,
       errors: [
         {
           code: "request_invalid",
@@ -36,28 +37,13 @@ const searchEndpoint = ({ db, charities }: DonateDependencies): Endpoint =>
         },
         KEY_ERROR,
         RATE_ERROR,
-        SEARCH_ERROR,
+        CHARITY_SEARCH_ERROR,
       ],
     },
-    schemas: { query: searchQuery, response: searchResponse },
-    examples: EXAMPLES.search,
-    handle: async ({ ctx, caller, query }) => {
-      const { page, page_size: pageSize } = query;
-      const found = await searchCharities({ db, charities }, caller.accountId, {
-        name: query.name ?? null,
-        ein: query.ein ?? null,
-        page,
-        pageSize,
-      });
-      if (!found.totalIsExact) {
-        ctx.set("Total-Is-Exact", "false");
-      }
-      return {
-        total_items: found.totalItems,
-        total_pages: Math.ceil(found.totalItems / pageSize),
-        charities: found.items.map(presentCharity),
-      };
-    },
+    schemas: { query: charityQuery, response: charityPage },
+    examples: { response: CHARITY_PAGE_EXAMPLE },
+    handle: ({ ctx, caller, query }) =>
+      findCharityPage({ db, charities }, ctx, caller.accountId, query),
   });
 
 const subscribeEndpoint = ({ db, clock, billing }: DonateDependencies): Endpoint =>

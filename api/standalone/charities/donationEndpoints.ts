@@ -9,14 +9,14 @@ import { DomainError } from "../../../domain/errors.ts";
 import type { DonateDependencies } from "../../../services/charities/donate.ts";
 import { donate } from "../../../services/charities/donate.ts";
 import { refundDonation } from "../../../services/charities/refundDonation.ts";
+import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { startOfDay, startOfNextDay } from "../../http/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { attributionOf } from "../attributionFilter.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
-import { EXAMPLES } from "./examples.ts";
-import { RATE_ERROR, REQUESTS_PER_SECOND, TAG } from "./limits.ts";
+import { EXAMPLES, TAG } from "./examples.ts";
 import {
   donateBody,
   donateResponse,

@@ -1,12 +1,11 @@
+export const TAG = "charities";
+
 const ID = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22";
 
 const charity = {
   nonprofit_id: "irs_530196605",
   name: "American Red Cross",
   ein: "53-0196605",
-  description: "Public safety and disaster relief, Washington, DC",
-  website: "https://www.redcross.org",
-  icon_url: "",
 };
 
 const donation = {
@@ -25,7 +24,6 @@ const donation = {
 
 /** The examples in the API description. */
 export const EXAMPLES = {
-  search: { response: { total_items: 1, total_pages: 1, charities: [charity] } },
   donate: {
     body: {
       amount_cents: 500,

@@ -1,100 +1,13 @@
 import { z } from "zod";
-import type { Charity, Ein } from "../../../domain/charities/charities.ts";
+import type { Ein } from "../../../domain/charities/charities.ts";
 import { formatEin, parseEin } from "../../../domain/charities/charities.ts";
 import type { Donation } from "../../../domain/charities/donations.ts";
 import { count, date, emptyAsNull, metadata, recordId, text } from "../../../domain/fields.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
+import { page, pageSize, total } from "../../charities/pages.ts";
 import { isRange } from "../../http/days.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "../attributionFilter.ts";
-
-const MAXIMUM_PAGE = 999_999_999;
-
-/** A whole number in a query. The default is repeated as metadata, because JSON Schema generation drops that of a transform. */
-const wholeNumber = ({
-  maximum,
-  fallback,
-  description,
-}: {
-  readonly maximum: number;
-  readonly fallback: number;
-  readonly description: string;
-}) =>
-  z
-    .unknown()
-    .meta({ type: "integer", minimum: 1, maximum, default: fallback, description })
-    .transform((given, context): number => {
-      const value = typeof given === "string" && /^\d{1,9}$/u.test(given) ? Number(given) : 0;
-      if (value < 1 || value > maximum) {
-        context.addIssue({ code: "custom", message: `must be an integer from 1 to ${maximum}` });
-        return z.NEVER;
-      }
-      return value;
-    })
-    .default(fallback)
-    .meta({ description });
-
-const page = () =>
-  wholeNumber({ maximum: MAXIMUM_PAGE, fallback: 1, description: "Page number, from 1." });
-
-const pageSize = (maximum: number) =>
-  wholeNumber({ maximum, fallback: 20, description: "Number of items on a page." });
-
-export const searchQuery = queryObject({
-  name: text(200)
-    .optional()
-    .meta({
-      description:
-        "Words of the name; typos are tolerated. One or two letters match whole words only.",
-      examples: ["red cross"],
-    }),
-  ein: text(50)
-    .optional()
-    .meta({
-      description: "EIN, with or without the dash. A malformed EIN matches nothing.",
-      examples: ["53-0196605"],
-    }),
-  page_size: pageSize(20),
-  page: page(),
-});
-
-const charityResponse = z
-  .strictObject({
-    nonprofit_id: z
-      .string()
-      .meta({ description: "The provider's own id.", examples: ["irs_530196605"] }),
-    name: z.string().meta({ examples: ["American Red Cross"] }),
-    ein: z
-      .string()
-      .meta({ description: "Empty if the charity has none.", examples: ["53-0196605"] }),
-    description: z.string().meta({ description: "Empty if the provider has none." }),
-    website: z.string().meta({ description: "Empty if the provider has none." }),
-    icon_url: z.string().meta({ description: "Empty if the provider has none." }),
-  })
-  .meta({ id: "Charity" });
-
-export const presentCharity = (charity: Charity): z.output<typeof charityResponse> => ({
-  nonprofit_id: charity.nonprofitId,
-  name: charity.name,
-  ein: charity.ein === null ? "" : formatEin(charity.ein),
-  description: charity.description,
-  website: charity.website,
-  icon_url: charity.iconUrl,
-});
-
-const total = (description: string) =>
-  z
-    .int()
-    .min(0)
-    .meta({ description, examples: [1] });
-
-export const searchResponse = z
-  .strictObject({
-    total_items: total("Number of matches on all pages."),
-    total_pages: total("0 if nothing matches."),
-    charities: z.array(charityResponse),
-  })
-  .meta({ id: "CharityPage" });
 
 const ein = () =>
   text(50).transform((written, context): Ein | null => {

@@ -1,8 +1,6 @@
 import { formatEin } from "../../../domain/charities/charities.ts";
-import { isTooShort, MINIMUM_SEARCH_LENGTH } from "../../../domain/charities/charitySearch.ts";
 import { searchCatalogue } from "../../../services/charities/searchCharities.ts";
 import type { Context } from "../../context.ts";
-import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
@@ -15,12 +13,6 @@ export const searchCharities = async (
   name: string,
   { page, json }: SearchOptions,
 ): Promise<void> => {
-  if (isTooShort(name)) {
-    throw new CommandError(
-      EXIT.usage,
-      `Enter at least ${MINIMUM_SEARCH_LENGTH} letters or digits to search.`,
-    );
-  }
   const db = await connections.database();
   const { items, totalItems } = await searchCatalogue({ db }, name, { page, pageSize: PAGE_SIZE });
   const charities = items.map((charity) => ({
@@ -33,6 +25,10 @@ export const searchCharities = async (
   }));
   if (json) {
     printJson(io, { total_items: totalItems, charities });
+    return;
+  }
+  if (totalItems === 0) {
+    say(io, "No charities found.");
     return;
   }
   printTable(

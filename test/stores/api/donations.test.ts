@@ -1,6 +1,6 @@
 import { updateAccount } from "../../../db/accounts/accounts.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestStore, startStoreApi } from "../startStoreApi.ts";
+import { createTestStore, rowsIn, startStoreApi } from "../startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
@@ -116,4 +116,101 @@ test("if the charity's provider fails nothing is recorded, and an earlier donati
   t.is(failed.body["code"], "INTERNAL_ERROR");
   t.is((await post(PATH, headers, donation)).text, first.text);
   t.is((await readStoreState(db, store.id)).balance, 900);
+});
+
+const LIST = "/app/api/charity/donations";
+
+test("donations are listed newest first by page, with their customer, order and refund", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+  for (const [amount, customer_name] of [
+    [1.5, "Ann Lee"],
+    [2, "Bob"],
+    [3, "Anna"],
+  ] as const) {
+    const given = { charity_id: EIN, amount, customer_name, order_id: "#1001" };
+    t.is((await post(PATH, store.live, given)).status, 200);
+  }
+  t.is((await post(PATH, store.test, { charity_id: EIN, amount: 9 })).status, 200);
+  const refund = { type: "donation", quantity: 1, customer_name: "Anna" };
+  t.is((await post("/app/api/refund", store.live, refund)).status, 200);
+
+  const first = await get(`${LIST}?limit=2`, store.live);
+  t.is(first.status, 200);
+  t.deepEqual([first.body["count"], first.body["has_more"]], [2, true]);
+  const second = await get(
+    `${LIST}?limit=2&after_created_at=${String(first.body["next_cursor"])}`,
+    store.live,
+  );
+  t.deepEqual([second.body["has_more"], second.body["next_cursor"]], [false, ""]);
+  const listed = [...rowsIn(first.body, "donations"), ...rowsIn(second.body, "donations")];
+  t.deepEqual(
+    listed.map(({ amount, customer_name, refunded }) => [amount, customer_name, refunded]),
+    [
+      [3, "Anna", true],
+      [2, "Bob", false],
+      [1.5, "Ann Lee", false],
+    ],
+  );
+  const { id, created_at, charity_name, ...ann } = listed[2] ?? {};
+  t.true([id, created_at, charity_name].every((value) => typeof value === "string"));
+  t.deepEqual(ann, {
+    amount: 1.5,
+    amount_cents: 150,
+    currency: "USD",
+    ein: "53-0196605",
+    nonprofit_id: "irs_530196605",
+    customer_name: "Ann Lee",
+    customer_email: "",
+    customer_id: "",
+    order_id: "#1001",
+    refunded: false,
+  });
+
+  const count = async (query: string, headers: Readonly<Record<string, string>>) =>
+    (await get(`${LIST}?${query}`, headers)).body["count"];
+  t.is(await count("customer=ann&order_id=1001", store.live), 2);
+  t.is(await count("end_date=2020-01-01", store.live), 0);
+  t.is(await count(`after_created_at=${String(created_at)}`, store.live), 0);
+  t.is(await count("_=1", store.test), 1);
+  t.is((await get(`${LIST}?customer_nam=a`, store.live)).status, 400);
+  const other = await createTestStore(db);
+  t.is(await count("", other.live), 0);
+});
+
+test("a store searches charities with its own key and donates to one that it found", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+
+  const { status, body } = await get("/app/api/charity/search?ein=53-0196605", store.live);
+  t.is(status, 200);
+  t.deepEqual([body["total_items"], body["total_pages"]], [1, 1]);
+  const [charity] = rowsIn(body, "charities");
+  const donation = { charity_id: charity?.["nonprofit_id"], amount: 1 };
+  t.is((await post(PATH, store.live, donation)).status, 200);
+
+  const none = await get("/app/api/charity/search?name=%E8%B5%A4", store.test);
+  t.deepEqual(none.body, { total_items: 0, total_pages: 0, charities: [] });
+  t.is((await get("/app/api/charity/search?page_size=21", store.test)).status, 400);
+  t.is((await get("/app/api/charity/search", {})).body["code"], "UNAUTHORIZED");
+});
+
+test("the twenty-first search of a key within a second is a 429 with its code", async (t) => {
+  const { db } = t.context;
+  // A minute, so that the machine's speed does not matter.
+  const { get } = await startStoreApi(t, { db, rateWindowMs: 60_000 });
+  const store = await createTestStore(db);
+  const statuses: number[] = [];
+  for (let request = 0; request < 21; request += 1) {
+    const { status, body, headers } = await get("/app/api/charity/search?name=zzzz", store.test);
+    statuses.push(status);
+    if (status === 429) {
+      t.deepEqual(body, { error: "rate limit exceeded", code: "OVERLOADED" });
+      t.is(headers.get("Retry-After"), "1");
+    }
+  }
+  t.deepEqual(statuses, [...Array.from({ length: 20 }, () => 200), 429]);
+  t.is((await get(LIST, store.test)).status, 200);
 });

@@ -47,6 +47,8 @@ test("every endpoint is served and described with its statuses", async (t) => {
       "post /app/api/charity/donate": `${write} 503`,
       "get /app/api/impact/stats": "200 400 401 500",
       "post /app/api/refund": "200 400 401 413 500 503",
+      "get /app/api/charity/donations": "200 400 401 429 500",
+      "get /app/api/charity/search": "200 400 401 429 500",
       "get /app/api/evidence": "200 304 400 401 404 500",
       "get /app/api/balance": "200 400 401 500",
       "get /healthz": "200",

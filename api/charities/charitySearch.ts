@@ -1,0 +1,112 @@
+import { z } from "zod";
+import type { Charity } from "../../domain/charities/charities.ts";
+import { formatEin } from "../../domain/charities/charities.ts";
+import { text } from "../../domain/fields.ts";
+import type { SearchDependencies } from "../../services/charities/searchCharities.ts";
+import { searchCharities } from "../../services/charities/searchCharities.ts";
+import type { ApiContext } from "../http/apiContext.ts";
+import type { ErrorResponse } from "../http/endpoint.ts";
+import { queryObject } from "../http/parseRequest.ts";
+import { page, pageSize, total } from "./pages.ts";
+
+/*
+ * The charity search of both interfaces.
+ */
+
+export const charityQuery = queryObject({
+  name: text(200)
+    .optional()
+    .meta({
+      description:
+        "Words of the name; typos are tolerated. One or two letters match whole words only.",
+      examples: ["red cross"],
+    }),
+  ein: text(50)
+    .optional()
+    .meta({
+      description: "EIN, with or without the dash. A malformed EIN matches nothing.",
+      examples: ["53-0196605"],
+    }),
+  page_size: pageSize(20),
+  page: page(),
+});
+
+const charityResponse = z
+  .strictObject({
+    nonprofit_id: z
+      .string()
+      .meta({ description: "The provider's own id.", examples: ["irs_530196605"] }),
+    name: z.string().meta({ examples: ["American Red Cross"] }),
+    ein: z
+      .string()
+      .meta({ description: "Empty if the charity has none.", examples: ["53-0196605"] }),
+    description: z.string().meta({ description: "Empty if the provider has none." }),
+    website: z.string().meta({ description: "Empty if the provider has none." }),
+    icon_url: z.string().meta({ description: "Empty if the provider has none." }),
+  })
+  .meta({ id: "Charity" });
+
+const presentCharity = (charity: Charity): z.output<typeof charityResponse> => ({
+  nonprofit_id: charity.nonprofitId,
+  name: charity.name,
+  ein: charity.ein === null ? "" : formatEin(charity.ein),
+  description: charity.description,
+  website: charity.website,
+  icon_url: charity.iconUrl,
+});
+
+export const charityPage = z
+  .strictObject({
+    total_items: total("Number of matches on all pages."),
+    total_pages: total("0 if nothing matches."),
+    charities: z.array(charityResponse),
+  })
+  .meta({ id: "CharityPage" });
+
+export const CHARITY_SEARCH_HEADERS = {
+  "Total-Is-Exact": "`false` if the provider reports no exact total.",
+};
+
+export const CHARITY_SEARCH_ERROR: ErrorResponse = {
+  code: "internal_error",
+  when: "The charity provider failed (as in the example), or an unexpected error occurred.",
+  example: "charity search failed",
+};
+
+/** Searches with the account's provider, and sets the header that says whether the total is exact. */
+export const findCharityPage = async (
+  deps: SearchDependencies,
+  ctx: ApiContext,
+  accountId: string,
+  query: z.output<typeof charityQuery>,
+): Promise<z.output<typeof charityPage>> => {
+  const found = await searchCharities(deps, accountId, {
+    name: query.name ?? null,
+    ein: query.ein ?? null,
+    page: query.page,
+    pageSize: query.page_size,
+  });
+  if (!found.totalIsExact) {
+    ctx.set("Total-Is-Exact", "false");
+  }
+  return {
+    total_items: found.totalItems,
+    total_pages: Math.ceil(found.totalItems / query.page_size),
+    charities: found.items.map(presentCharity),
+  };
+};
+
+export const CHARITY_PAGE_EXAMPLE: z.output<typeof charityPage> = {
+  total_items: 1,
+  total_pages: 1,
+  charities: [
+    {
+      nonprofit_id: "irs_530196605",
+      name: "American Red Cross",
+      ein: "53-0196605",
+      description: "Public safety and disaster relief, Washington, DC",
+      website: "https://www.redcross.org",
+      icon_url: "",
+    },
+  ],
+};

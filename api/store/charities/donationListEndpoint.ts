@@ -1,0 +1,111 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import type { StoreDonation } from "../../../db/stores/storeDonations.ts";
+import { listStoreDonations } from "../../../db/stores/storeDonations.ts";
+import { formatEin } from "../../../domain/charities/charities.ts";
+import { centsToDollars } from "../../../domain/money.ts";
+import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
+import { keyEndpoint } from "../../http/endpoint.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
+import { writeCursor } from "../cursor.ts";
+import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
+import { pageFields, toPage } from "../pagination.ts";
+import { impactFilterOf, listQuery } from "../registrations/listQuery.ts";
+
+const donationRecord = z
+  .strictObject({
+    id: z.uuid(),
+    amount: z.number().meta({ description: "US dollars." }),
+    amount_cents: z.int().min(1),
+    currency: z.literal("USD"),
+    charity_name: z.string(),
+    ein: z.string().meta({ description: "Empty if the charity has none." }),
+    nonprofit_id: z.string().meta({ description: "The charity's id at its provider." }),
+    customer_name: z.string().meta({ description: "Empty if none was given." }),
+    customer_email: z.string(),
+    customer_id: z.string(),
+    order_id: z.string(),
+    refunded: z.boolean(),
+    created_at: z.iso.datetime(),
+  })
+  .meta({ id: "DonationRecord" });
+
+const present = (donation: StoreDonation): z.output<typeof donationRecord> => ({
+  id: donation.id,
+  amount: centsToDollars(donation.amountCents),
+  amount_cents: donation.amountCents,
+  currency: "USD",
+  charity_name: donation.charityName,
+  ein: donation.ein === null ? "" : formatEin(donation.ein),
+  nonprofit_id: donation.nonprofitId,
+  customer_name: donation.customerName ?? "",
+  customer_email: donation.customerEmail ?? "",
+  customer_id: donation.customerId ?? "",
+  order_id: donation.orderId ?? "",
+  refunded: donation.refunded,
+  created_at: donation.createdAt.toISOString(),
+});
+
+const response = z
+  .strictObject({
+    donations: z.array(donationRecord),
+    count: z.int().min(0).meta({ description: "Records on this page." }),
+    ...pageFields,
+  })
+  .meta({ id: "DonationRecords" });
+
+/** The endpoint that lists a store's donations. */
+export const donationListEndpoint = ({ db }: { readonly db: CommonQueryMethods }): Endpoint =>
+  keyEndpoint({
+    method: "get",
+    path: "/app/api/charity/donations",
+    requestsPerSecond: REQUESTS_PER_SECOND,
+    description: {
+      operationId: "listDonations",
+      tag: "donations",
+      summary: "List the store's donations",
+      details:
+        "Returns the donations in the key's mode that match every filter, newest first, including refunded ones. Empty " +
+        "filters are ignored.",
+      errors: [QUERY_ERROR, KEY_ERROR, RATE_ERROR],
+    },
+    schemas: { query: listQuery, response },
+    examples: {
+      response: {
+        donations: [
+          {
+            id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22",
+            amount: 12.5,
+            amount_cents: 1250,
+            currency: "USD",
+            charity_name: "American Red Cross",
+            ein: "53-0196605",
+            nonprofit_id: "irs_530196605",
+            customer_name: "Ann Lee",
+            customer_email: "ann@example.com",
+            customer_id: "7701",
+            order_id: "#1001",
+            refunded: false,
+            created_at: "2025-06-01T12:00:00.000Z",
+          },
+        ],
+        count: 1,
+        has_more: false,
+        next_cursor: "",
+      },
+    },
+    handle: async ({ caller: { accountId, mode }, query }) => {
+      const owner = { accountId, mode };
+      const found = await listStoreDonations(db, owner, impactFilterOf(query), {
+        after: query.after_created_at ?? null,
+        limit: query.limit + 1,
+      });
+      const { page, last } = toPage(found, query.limit);
+      return {
+        donations: page.map(present),
+        count: page.length,
+        has_more: last !== undefined,
+        next_cursor: last === undefined ? "" : writeCursor(last),
+      };
+    },
+  });
