@@ -169,8 +169,9 @@ const otherEventsRow = z.strictObject({
 });
 
 /**
- * The other events of an event's customer in a span: the units delivered, the time of the last delivery, whether one is
- * being sent, and a version that changes whenever one of them does.
+ * The other events of an event's customer in a span, whichever account it belonged to: the units delivered, the time of
+ * the last delivery, whether one is being sent, and a version that changes whenever one of them does. Without a customer,
+ * they are those of the event's account.
  */
 export type OtherEvents = Readonly<z.output<typeof otherEventsRow>>;
 
@@ -186,11 +187,14 @@ export const sumOtherEvents = (
       coalesce(bool_or(state = 'sending'), false) AS "isSending",
       coalesce(string_agg(id || state || attempts, ' ' ORDER BY id), '') AS version
     FROM meter_event
-    WHERE account_id = ${accountId}
+    WHERE ${
+      customerId === null
+        ? sql.fragment`account_id = ${accountId} AND customer_id IS NULL`
+        : sql.fragment`customer_id = ${customerId}`
+    }
       AND mode = ${mode}
       AND meter = ${meter}
       AND processor = ${processor}
-      AND customer_id IS NOT DISTINCT FROM ${customerId}
       AND second >= ${span.start}
       AND second < ${span.end}
       AND id <> ${id}

@@ -1,6 +1,11 @@
 import type { ExecutionContext } from "ava";
 import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
 import { findUnfinishedMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { sql } from "../../../db/sql.ts";
+import type { UsageStream } from "../../../domain/billing/usage.ts";
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
 import { retryUsage } from "../../../services/billing/retryUsage.ts";
 import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -226,4 +231,39 @@ test("the ledger reports an identifier that it has with another quantity as a co
   t.deepEqual(await send(3), { kind: "delivered" });
   t.deepEqual(await send(3), { kind: "delivered" });
   t.like(await send(4), { kind: "conflict" });
+});
+
+/** Gives the customer of the set-up's account to another account, and returns that account's stream. */
+const moveCustomer = async ({ deps, stream, customerId }: BillingSetup): Promise<UsageStream> => {
+  await deps.db.query(sql.typeAlias("void")`
+    UPDATE account SET stripe_customer_id = NULL, stripe_subscription_id = NULL WHERE id = ${stream.accountId}
+  `);
+  const { id } = await createTestOrganization(deps.db, {
+    clock: deps.clock,
+    stripeCustomerId: customerId,
+  });
+  return { ...stream, accountId: id };
+};
+
+test("usage of a customer's earlier account is not mistaken for that of the later one", async (t) => {
+  const setup = await setUpBilling(t);
+  const { deps, double, register, drain, pass, billed } = setup;
+  const second = double.control.now();
+  await register(5);
+  await drain();
+  const moved = await moveCustomer(setup);
+  const writer = createRegistrationWriter(deps);
+  await writer.register(registrationOf(moved.accountId, { count: 5 }));
+  const later = double.control.now();
+  pass(5);
+  const drainMoved = () =>
+    drainUsage(deps, moved, { signal: new AbortController().signal, onResult: () => undefined });
+  double.control.addFault({ kind: "drop", times: 2 });
+  t.like(await drainMoved(), { kind: "delayed", cause: "retry" });
+  double.control.clearFaults();
+  pass(21 * 3600);
+
+  await drainMoved();
+
+  t.deepEqual(billed(), { [second]: 5, [later]: 5 });
 });
