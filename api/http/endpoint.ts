@@ -5,6 +5,7 @@ import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import type { ApiContext } from "./apiContext.ts";
 import { HttpError } from "./httpError.ts";
 import { hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
+import { parseQueryString } from "./parseQueryString.ts";
 import { bodyObject, parseQuery, parseRequest, rejectMisplacedFields } from "./parseRequest.ts";
 import { streamJson } from "./streamJson.ts";
 
@@ -119,7 +120,7 @@ const readRequest = <
     );
   }
   if (method === "post") {
-    rejectMisplacedFields(schemas.body, ctx.query);
+    rejectMisplacedFields(schemas.body, parseQueryString(ctx.querystring));
   }
   const problem = checkBody?.(ctx.request.body) ?? null;
   if (problem !== null) {
@@ -134,7 +135,7 @@ const readRequest = <
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- without a schema the value is undefined and its type unknown.
   return {
     ctx,
-    query: schemas.query && parseQuery(schemas.query, ctx.query),
+    query: schemas.query && parseQuery(schemas.query, parseQueryString(ctx.querystring)),
     body: schemas.body && parseRequest(schemas.body, body, "field"),
   } as Request<Query, Body>;
 };

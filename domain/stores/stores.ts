@@ -25,6 +25,9 @@ export type BalanceEntryKind = (typeof BALANCE_ENTRY_KINDS)[number];
 
 const SHOPIFY_ADMIN_PATH = /^\/store\/([a-z0-9][a-z0-9-]*)\/?$/iu;
 
+/** A domain has at most 253 characters. Parsing other texts takes time in proportion to the square of their length. */
+const MAXIMUM_DOMAIN_URL = 500;
+
 const parseUrl = (given: string): URL | null => {
   const withScheme = /^[a-z][a-z0-9+.-]*:\/\//iu.test(given) ? given : `https://${given}`;
   return URL.canParse(withScheme) ? new URL(withScheme) : null;
@@ -35,7 +38,7 @@ const parseUrl = (given: string): URL | null => {
  * Shopify's admin pages is read as the shop's own domain. Null if the text is not a domain.
  */
 export const normalizeDomain = (given: string): string | null => {
-  const url = parseUrl(given.trim());
+  const url = given.length > MAXIMUM_DOMAIN_URL ? null : parseUrl(given.trim());
   if (!url || !["http:", "https:"].includes(url.protocol)) {
     return null;
   }

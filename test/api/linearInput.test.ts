@@ -1,0 +1,357 @@
+import { Agent, request } from "node:http";
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { startStandaloneApi } from "./startStandaloneApi.ts";
+
+const test = testWithDatabase();
+
+/*
+ * Feeds every path, header, parameter and field of both interfaces texts that make careless parsers slow, and compares
+ * the CPU time of a text with that of one four times as long. Linear work takes at most four times as long, quadratic
+ * work sixteen times.
+ */
+
+const TIMES_LONGER = 4;
+/** Between linear and quadratic growth, because short measurements are noisy. */
+const MAXIMUM_GROWTH = 8;
+/** The fastest of these rounds counts. Only a case that looks slow takes more than the minimum. */
+const MINIMUM_ROUNDS = 2;
+const MAXIMUM_ROUNDS = 15;
+
+/** Node accepts 16 KiB of headers with the URL, and the API bodies of 64 KiB. */
+const HEADER_BYTES = 15_000;
+const BODY_BYTES = 60_000;
+
+type Message = {
+  readonly method: string;
+  readonly path: string;
+  /** Names and values in turn. */
+  readonly headers: readonly string[];
+  readonly body: string;
+};
+
+/** Builds a request with a hostile part of about this many bytes. */
+type Attack = {
+  readonly name: string;
+  readonly bytes: number;
+  readonly build: (bytes: number) => Message;
+};
+
+/** Texts whose repetition is the worst case of a common parser. */
+const UNITS = ' a0,;="/.-[%'.split("").concat("%20", "a=b;", ";q=0,", "%C3%A9");
+const BODY_UNITS = [" ", "a", "0", "-", "[", ".", '{"a":', "\u00E9", "\u{1F600}", "\t"];
+
+/** The final character makes a pattern that ends with a repetition fail after it. */
+const fill = (unit: string, bytes: number): string =>
+  `${unit.repeat(Math.floor(bytes / Buffer.byteLength(unit)))}x`;
+
+/** Chinese characters of three bytes, all different, which are slow to convert to the ASCII form of a domain. */
+const differentCharacters = (bytes: number): string =>
+  Array.from({ length: bytes / 3 }, (_, index) =>
+    String.fromCodePoint(0x4e_00 + ((index * 7919) % 20_000)),
+  ).join("");
+
+const names = (count: number): readonly string[] =>
+  Array.from({ length: count }, (_, index) => `n${index}`);
+
+/** JSON texts for a field or a body, for any field whatever its type. */
+const JSON_VALUES: Readonly<Record<string, (bytes: number) => string>> = {
+  "array of numbers": (bytes) => `[${"0,".repeat(bytes / 2)}0]`,
+  "array of objects": (bytes) => `[${"{},".repeat(bytes / 3)}{}]`,
+  "nested array": (bytes) => `${"[".repeat(bytes / 2)}${"]".repeat(bytes / 2)}`,
+  "nested object": (bytes) => `${'{"a":'.repeat(bytes / 6)}0${"}".repeat(bytes / 6)}`,
+  "many names": (bytes) =>
+    `{${names(bytes / 10)
+      .map((name) => `"${name}":0`)
+      .join()}}`,
+  "a repeated name": (bytes) => `{${'"a":0,'.repeat(bytes / 6)}"a":0}`,
+  "long number": (bytes) => "1".repeat(bytes),
+  "long fraction": (bytes) => `0.${"1".repeat(bytes)}`,
+};
+
+const operation = z.object({
+  parameters: z.array(z.object({ name: z.string(), in: z.string() })).default([]),
+  requestBody: z
+    .object({
+      content: z.record(z.string(), z.object({ schema: z.record(z.string(), z.unknown()) })),
+    })
+    .optional(),
+});
+
+const description = z.object({
+  paths: z.record(z.string(), z.record(z.string(), operation)),
+  components: z.object({ schemas: z.record(z.string(), z.unknown()) }),
+});
+
+const fieldNames = (
+  { requestBody }: z.output<typeof operation>,
+  schemas: Readonly<Record<string, unknown>>,
+): readonly string[] => {
+  const schema = requestBody?.content["application/json"]?.schema ?? {};
+  const reference = z.string().safeParse(schema["$ref"]).data?.split("/").at(-1);
+  const { properties } = z
+    .object({ properties: z.record(z.string(), z.unknown()).default({}) })
+    .parse(reference === undefined ? schema : schemas[reference]);
+  return Object.keys(properties);
+};
+
+const metadataOf = (bytes: number): string =>
+  JSON.stringify(Object.fromEntries(names(bytes / 25).map((name) => [name, ""])));
+
+const JSON_TYPE = ["Content-Type", "application/json"];
+
+const parameterAttacks = (
+  where: Omit<Message, "headers">,
+  own: readonly string[],
+): readonly Attack[] => {
+  const attack = (name: string, query: (bytes: number) => string): Attack => ({
+    name: `${where.method} ${where.path}: ${name}`,
+    bytes: HEADER_BYTES,
+    build: (bytes) => ({ ...where, path: `${where.path}?${query(bytes)}`, headers: JSON_TYPE }),
+  });
+  const attacksOnParameter = (parameter: string): readonly Attack[] =>
+    UNITS.map((unit) =>
+      attack(`${parameter} of ${unit}`, (bytes) => {
+        const text = fill(unit, bytes);
+        const value = unit.startsWith("%") ? text : encodeURIComponent(text);
+        return `${parameter}=${value.slice(0, bytes)}`.replace(/%.?$/u, "");
+      }),
+    ).concat(attack(`repeated ${parameter}`, (bytes) => fill(`${parameter}=&`, bytes)));
+  return [
+    attack("empty pairs", (bytes) => "&".repeat(bytes)),
+    attack("unknown parameters", (bytes) => names(bytes / 8).join("=&")),
+    attack("one long name", (bytes) => "a".repeat(bytes)),
+    attack(
+      "metadata of many names",
+      (bytes) => `metadata=${encodeURIComponent(metadataOf(bytes))}`,
+    ),
+    ...["a", ...own].flatMap(attacksOnParameter),
+  ];
+};
+
+const fieldAttacks = (
+  where: Omit<Message, "headers">,
+  own: readonly string[],
+): readonly Attack[] => {
+  const attack = (name: string, body: (bytes: number) => string): Attack => ({
+    name: `${where.method} ${where.path}: ${name}`,
+    bytes: BODY_BYTES,
+    build: (bytes) => ({ ...where, headers: JSON_TYPE, body: body(bytes) }),
+  });
+  const values = Object.entries(JSON_VALUES);
+  return [
+    ...values.map(([name, json]) => attack(`body, ${name}`, json)),
+    ...own.flatMap((field) => [
+      ...values.map(([name, json]) =>
+        attack(`${field}, ${name}`, (bytes) => `{"${field}":${json(bytes)}}`),
+      ),
+      ...BODY_UNITS.map((unit) =>
+        attack(`${field} of ${JSON.stringify(unit)}`, (bytes) =>
+          JSON.stringify({ [field]: fill(unit, bytes) }),
+        ),
+      ),
+    ]),
+  ];
+};
+
+/** The headers that the service, its libraries or Node read. */
+const HEADERS = [
+  "Authorization",
+  "api_key",
+  "shop_name",
+  "user_id",
+  "Idempotency-Key",
+  "X-Request-Id",
+  "Content-Type",
+  "Content-Encoding",
+  "Accept",
+  "Accept-Encoding",
+  "Cache-Control",
+  "If-None-Match",
+  "If-Modified-Since",
+  "Cookie",
+  "X-Forwarded-For",
+  "Planting-Signature",
+  "X-Unknown",
+];
+
+/** Node reads the bytes of a header as Latin-1. */
+const HEADER_UNITS = UNITS.concat("\u00C3\u00A9", "\u00E9", "application/json;", "no-cache ");
+
+const attacksOnHeader = (where: Message, header: string): readonly Attack[] => {
+  const attack = (name: string, lines: (bytes: number) => readonly string[]): Attack => ({
+    name: `${where.method} ${where.path}: ${header} ${name}`,
+    bytes: HEADER_BYTES,
+    build: (bytes) => ({ ...where, headers: [...where.headers, ...lines(bytes)] }),
+  });
+  return [
+    ...HEADER_UNITS.map((unit) =>
+      attack(`of ${JSON.stringify(unit)}`, (bytes) => [header, `x${fill(unit, bytes)}`]),
+    ),
+    attack("of different characters", (bytes) => [
+      header,
+      Buffer.from(differentCharacters(bytes)).toString("latin1"),
+    ]),
+    attack("as JSON with spaces", (bytes) => [header, `application/json${fill(" ", bytes)}`]),
+    // Node accepts at most a thousand lines.
+    attack("repeated", (bytes) => Array.from({ length: bytes / 25 }, () => [header, "a"]).flat()),
+  ];
+};
+
+const headerAttacks = (where: Message): readonly Attack[] =>
+  HEADERS.flatMap((header) => attacksOnHeader(where, header));
+
+const pathAttacks = (path: string): readonly Attack[] =>
+  [...UNITS.filter((unit) => /^[^ "\\%[]$|^%../u.test(unit)), "a/", "/a", "-a"].map((unit) => ({
+    name: `GET ${path} and ${unit}`,
+    bytes: HEADER_BYTES,
+    build: (bytes) => ({ method: "GET", path: path + fill(unit, bytes), headers: [], body: "" }),
+  }));
+
+const attacksOnOperation = (
+  template: string,
+  verb: string,
+  each: z.output<typeof operation>,
+  schemas: Readonly<Record<string, unknown>>,
+): readonly Attack[] => {
+  const path = template.replaceAll(/\{\w+\}/gu, "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11");
+  const where = { method: verb.toUpperCase(), path, body: "" };
+  const query = each.parameters.filter((parameter) => parameter.in === "query");
+  return [
+    ...parameterAttacks(
+      where,
+      query.map(({ name }) => name),
+    ),
+    ...(verb === "post" ? fieldAttacks(where, fieldNames(each, schemas)) : []),
+    ...(template.includes("{") ? pathAttacks(template.replace(/\{.*$/u, "")) : []),
+  ];
+};
+
+/** Returns the attacks on every operation of an API description. */
+const attacksOn = (given: unknown): readonly Attack[] => {
+  const { paths, components } = description.parse(given);
+  return Object.entries(paths).flatMap(([template, operations]) =>
+    Object.entries(operations).flatMap(([verb, each]) =>
+      attacksOnOperation(template, verb, each, components.schemas),
+    ),
+  );
+};
+
+const createSender = (t: ExecutionContext, url: string, headers: readonly string[]) => {
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  t.teardown(() => agent.destroy());
+  /** Returns the status and the CPU time of the whole process in microseconds. */
+  return (message: Message): Promise<{ readonly status: number; readonly cpuUs: number }> =>
+    new Promise((resolve, reject) => {
+      const start = process.cpuUsage();
+      const given = new Set(message.headers.filter((_, index) => index % 2 === 0));
+      const own = headers.flatMap((name, index) =>
+        index % 2 === 0 && !given.has(name) ? [name, headers[index + 1] ?? ""] : [],
+      );
+      const body = Buffer.from(message.body);
+      const sent = request(
+        url + message.path,
+        {
+          agent,
+          method: message.method,
+          headers: ["Host", "x", "Content-Length", String(body.length), ...own, ...message.headers],
+        },
+        (response) => {
+          response.resume();
+          response.on("end", () => {
+            const { user, system } = process.cpuUsage(start);
+            resolve({ status: response.statusCode ?? 0, cpuUs: user + system });
+          });
+        },
+      );
+      sent.on("error", reject);
+      sent.end(body);
+    });
+};
+
+/** Returns what is wrong with the answers to an attack; null if nothing is. */
+const findProblem = async (
+  send: ReturnType<typeof createSender>,
+  { name, bytes, build }: Attack,
+): Promise<string | null> => {
+  const short = build(bytes / TIMES_LONGER);
+  const long = build(bytes);
+  let shortUs = Infinity;
+  let longUs = Infinity;
+  for (let round = 1; round <= MAXIMUM_ROUNDS; round += 1) {
+    for (const message of [short, long]) {
+      const { status, cpuUs } = await send(message);
+      // Headers that are too large would be rejected before anything reads them.
+      if (status >= 500 || status === 431) {
+        return `${name}: ${status}`;
+      }
+      if (message === short) {
+        shortUs = Math.min(shortUs, cpuUs);
+      } else {
+        longUs = Math.min(longUs, cpuUs);
+      }
+    }
+    if (round >= MINIMUM_ROUNDS && longUs <= MAXIMUM_GROWTH * shortUs) {
+      return null;
+    }
+  }
+  return `${name}: ${shortUs} µs, and ${longUs} µs for a text ${TIMES_LONGER} times as long`;
+};
+
+const findProblems = async (
+  t: ExecutionContext<DatabaseContext>,
+  url: string,
+  headers: readonly string[],
+  attacks: readonly Attack[],
+): Promise<readonly string[]> => {
+  const send = createSender(t, url, headers);
+  // The first requests compile code and open connections.
+  for (const { build } of attacks.slice(0, 30)) {
+    await send(build(100));
+  }
+  const problems: (string | null)[] = [];
+  for (const attack of attacks) {
+    problems.push(await findProblem(send, attack));
+  }
+  return problems.filter((problem) => problem !== null);
+};
+
+const read = async (url: string): Promise<unknown> => (await fetch(`${url}/openapi.json`)).json();
+
+test("the standalone interface parses every input in linear time", async (t) => {
+  const { url } = await startStandaloneApi(t, {
+    ...t.context,
+    plantingCallbackSecret: "s".repeat(32),
+  });
+  const { apiKeyProd } = await createTestOrganization(t.context.db);
+  const post = { method: "POST", path: "/plant/trees", headers: JSON_TYPE, body: '{"count":1}' };
+  const problems = await findProblems(
+    t,
+    url,
+    ["Authorization", apiKeyProd],
+    [
+      ...attacksOn(await read(url)),
+      ...headerAttacks(post),
+      ...headerAttacks({ ...post, path: "/planting/callback" }),
+      ...headerAttacks({ ...post, method: "GET", path: "/dashboard/unknown", body: "" }),
+      ...["/", "/dashboard/", "/docs/", "/media/simulated/", "/plant/trees/"].flatMap(pathAttacks),
+    ],
+  );
+  t.deepEqual(problems, []);
+});
+
+test("the store interface parses every input in linear time", async (t) => {
+  const { url } = await startStoreApi(t, t.context);
+  const { live } = await createTestStore(t.context.db, { balanceCents: 100_000_000 });
+  const post = { method: "POST", path: "/app/api/plant", headers: JSON_TYPE, body: '{"trees":1}' };
+  const problems = await findProblems(t, url, Object.entries(live).flat(), [
+    ...attacksOn(await read(url)),
+    ...headerAttacks(post),
+    ...pathAttacks("/"),
+  ]);
+  t.deepEqual(problems, []);
+});
