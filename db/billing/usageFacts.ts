@@ -49,12 +49,12 @@ const unsealedRow = z.strictObject({
  * usage is billed to the current target, a refund to the target that was billed for the registration. Refunds of usage
  * that the processor does not have are `held`. Units that the processor already has are not in a group's quantity. A group
  * takes only as many facts as fit into one event.
- * @param lastSecond later seconds are skipped
+ * @param seconds the first and the last second; others are skipped
  */
 export const listOldestUnsealedFacts = (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, meter }: UsageStream,
-  lastSecond: number,
+  seconds: { readonly first: number; readonly last: number },
   current: BillingTarget,
 ): Promise<readonly Readonly<z.output<typeof unsealedRow>>[]> =>
   transaction.any(sql.prepared("list_oldest_unsealed_facts", unsealedRow)`
@@ -96,7 +96,8 @@ export const listOldestUnsealedFacts = (
             AND mode = ${mode}
             AND meter = ${meter}
             AND meter_event_id IS NULL
-            AND second <= ${lastSecond}
+            AND second >= ${seconds.first}
+            AND second <= ${seconds.last}
           ORDER BY second
           LIMIT 1
         )

@@ -53,11 +53,19 @@ export const compareUsage = (
 };
 
 /**
- * Returns how many of an event's units the processor has, if everything that was sent is in its sums.
- * @param found the processor's units in the event's minute that no delivered event explains; those of the other sign are
- * not this event's
+ * Allots the processor's units of a minute that no delivered event explains to the minute's other events, in their order,
+ * if everything that was sent is in its sums. An event gets units of its own sign only, up to its quantity.
+ * @param quantities of the events, usage before refunds
+ * @param found the unexplained units
  */
-export const shareOf = (quantity: number, found: number): number =>
-  Math.sign(quantity) === Math.sign(found)
-    ? Math.sign(quantity) * Math.min(Math.abs(quantity), Math.abs(found))
-    : 0;
+export const allotShares = (quantities: readonly number[], found: number): readonly number[] => {
+  let rest = found;
+  return quantities.map((quantity) => {
+    const share =
+      Math.sign(quantity) === Math.sign(rest)
+        ? Math.sign(quantity) * Math.min(Math.abs(quantity), Math.abs(rest))
+        : 0;
+    rest -= share;
+    return share;
+  });
+};

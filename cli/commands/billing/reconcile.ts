@@ -27,6 +27,9 @@ export type ReconcileOptions = {
   readonly from?: Date;
   readonly to?: Date;
   readonly last?: true;
+  /** Only `--after-restore` knows these. */
+  readonly since?: Date;
+  readonly dryRun?: true;
   readonly json?: true;
 };
 
@@ -95,6 +98,9 @@ const runOnce = async (
 
 export const reconcile = async (context: Context, options: ReconcileOptions): Promise<void> => {
   const { io, clock, connections } = context;
+  if (options.since !== undefined || options.dryRun) {
+    throw new CommandError(EXIT.usage, "--since and --dry-run need --after-restore.");
+  }
   if (options.last) {
     if (options.org !== undefined || options.from !== undefined || options.to !== undefined) {
       throw new CommandError(EXIT.usage, "--last takes no --org, --from or --to.");

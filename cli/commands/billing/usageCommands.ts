@@ -57,7 +57,9 @@ const AFTER_RESTORE_HELP = `
 After a restore or an unplanned failover, --after-restore compares all live usage from
 before the hold that is not delivered with the processor's sums of its minute. What the
 processor has counts as delivered; the workers send the rest. It needs 15 minutes of
-hold, because the sums lag, and may be repeated.`;
+hold, because the sums lag, and may be repeated. With --since, older usage is not
+compared and is sent again: use it only if you know that none of that usage, or of
+its refunds, was sent after the restored time.`;
 
 const SETTLE_HELP = `
 The usage counts as settled, neither as failed nor as late, and is never sent again.
@@ -167,6 +169,12 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .option("--to <time>", "end, exclusive (default: 15 minutes ago)", parseTimestamp)
     .option("--last", "show the last complete reconciliation instead of running one")
     .option("--after-restore", "settle the usage that a restore has put in doubt, and end the hold")
+    .option(
+      "--since <time>",
+      "with --after-restore: first second of the usage in doubt",
+      parseTimestamp,
+    )
+    .option("--dry-run", "with --after-restore: compare only")
     .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
     .option("--json", "JSON output")
     .addHelpText("after", AFTER_RESTORE_HELP)

@@ -21,6 +21,7 @@ import {
   UsageUnreadableError,
 } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
+import { runConcurrently } from "./runConcurrently.ts";
 
 const MINUTE = 60;
 const HOUR = 60 * MINUTE;
@@ -286,9 +287,6 @@ export const listStreamsNeedingAttention = (
   streams: readonly StreamReport[],
 ): readonly StreamReport[] => streams.filter(needsAttention);
 
-/** Calls to the processor at the same time, far below its rate limits. */
-const CONCURRENT_STREAMS = 4;
-
 /**
  * Compares the processor's usage with what was delivered, stream by stream, and corrects nothing. Differences that add up
  * to zero within the span are not found.
@@ -330,15 +328,10 @@ export const reconcileUsage = async (
         customer === customerOf(stream),
     ),
   }));
-  const streams = new Map<Comparison, StreamReport>();
-  // The runners share one iterator, so each comparison is made once.
-  const queue = comparisons.values();
-  const run = async (): Promise<void> => {
-    for (const comparison of queue) {
-      signal.throwIfAborted();
-      streams.set(comparison, await compareStream(deps, comparison, signal));
-    }
-  };
-  await Promise.all(Array.from({ length: CONCURRENT_STREAMS }, run));
-  return { streams: comparisons.flatMap((comparison) => streams.get(comparison) ?? []) };
+  const streams = await runConcurrently(
+    comparisons,
+    (comparison) => compareStream(deps, comparison, signal),
+    signal,
+  );
+  return { streams };
 };

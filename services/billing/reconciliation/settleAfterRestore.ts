@@ -19,7 +19,7 @@ import {
   sumFactsBySign,
 } from "../../../db/billing/usageFacts.ts";
 import type { BillingTarget } from "../../../db/billing/usageFacts.ts";
-import { shareOf } from "../../../domain/billing/compareUsage.ts";
+import { allotShares } from "../../../domain/billing/compareUsage.ts";
 import type { Hold } from "../../../domain/billing/deployment.ts";
 import { findHold } from "../../../domain/billing/deployment.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
@@ -31,8 +31,8 @@ import {
   LONGEST_USAGE_LAG_MS,
   UsageUnreadableError,
 } from "../../../providers/billing/processor.ts";
-import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { guardUsage, releaseUsage } from "../holdUsage.ts";
+import { runConcurrently } from "./runConcurrently.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -46,6 +46,14 @@ export type SettledDoubt = {
   readonly result: "delivered" | "partial" | "absent" | "unclear";
   readonly processorQuantity: number | null;
   readonly reason: string | null;
+};
+
+export type AfterRestoreOptions = {
+  readonly operator: string;
+  /** Usage of earlier seconds is not compared; null: all usage that is not delivered is. */
+  readonly since: Date | null;
+  /** Compares only. */
+  readonly isDryRun: boolean;
 };
 
 const NOTE = "in doubt after a restore";
@@ -94,47 +102,89 @@ const block = (
  * Blocks a stream's usage from before the hold: it may have been sent in the history that was lost. Usage and refunds
  * become events of their own.
  */
-const blockStream = (
-  { db, billing }: Dependencies,
+const blockStream = async (
+  billing: Billing,
+  transaction: DatabaseTransactionConnection,
   stream: UsageStream,
-  heldAt: Date,
-): Promise<void> =>
-  db.transaction(async (transaction) => {
-    await lockStream(transaction, stream);
-    await requireHold(transaction);
-    const unfinished = await findUnfinishedMeterEvent(transaction, stream);
-    if (unfinished) {
-      await block(transaction, unfinished, heldAt);
+  { heldAt, firstSecond }: { readonly heldAt: Date; readonly firstSecond: number },
+): Promise<void> => {
+  await lockStream(transaction, stream);
+  await requireHold(transaction);
+  const unfinished = await findUnfinishedMeterEvent(transaction, stream);
+  if (unfinished && unfinished.second >= firstSecond) {
+    await block(transaction, unfinished, heldAt);
+  }
+  const account = await findAccount(transaction, stream.accountId);
+  const stripeCustomerId = account?.stripeCustomerId ?? null;
+  const processor = billing.processorFor({ stripeCustomerId }, stream.mode);
+  const current: BillingTarget = {
+    processor,
+    customerId: processor === "stripe" ? stripeCustomerId : null,
+  };
+  const span = { first: firstSecond, last: secondOf(heldAt) };
+  for (;;) {
+    const parts = await listOldestUnsealedFacts(transaction, stream, span, current);
+    if (parts.length === 0) {
+      return;
     }
-    const account = await findAccount(transaction, stream.accountId);
-    const stripeCustomerId = account?.stripeCustomerId ?? null;
-    const processor = billing.processorFor({ stripeCustomerId }, stream.mode);
-    const current: BillingTarget = {
-      processor,
-      customerId: processor === "stripe" ? stripeCustomerId : null,
-    };
-    for (;;) {
-      const parts = await listOldestUnsealedFacts(transaction, stream, secondOf(heldAt), current);
-      if (parts.length === 0) {
-        return;
-      }
-      for (const { ids, held, second, processor: name, customerId } of parts) {
-        for (const signed of await sumFactsBySign(transaction, ids)) {
-          const event = await insertMeterEvent(transaction, stream, signed.ids, {
-            ...signed,
-            second,
-            processor: name,
-            customerId,
-            state: held ? "held" : "sealed",
-            sealedAt: heldAt,
-          });
-          if (!held) {
-            await block(transaction, event, heldAt);
-          }
+    for (const { ids, held, second, processor: name, customerId } of parts) {
+      for (const signed of await sumFactsBySign(transaction, ids)) {
+        const event = await insertMeterEvent(transaction, stream, signed.ids, {
+          ...signed,
+          second,
+          processor: name,
+          customerId,
+          // Not sealed: an unfinished event of an earlier second may remain.
+          state: "held",
+          sealedAt: heldAt,
+        });
+        if (!held) {
+          await block(transaction, event, heldAt);
         }
       }
     }
-  });
+  }
+};
+
+/** Ends a transaction without its changes. */
+class DryRun extends Error {
+  override readonly name = "DryRun";
+  readonly events: readonly StoredMeterEvent[];
+  constructor(events: readonly StoredMeterEvent[]) {
+    super("nothing was changed");
+    this.events = events;
+  }
+}
+
+/** Blocks the usage in doubt, stream by stream, and returns its events. A dry run takes everything back. */
+const blockUsageInDoubt = async (
+  { db, billing }: Dependencies,
+  heldAt: Date,
+  { since, isDryRun }: AfterRestoreOptions,
+): Promise<readonly StoredMeterEvent[]> => {
+  const span = { heldAt, firstSecond: since === null ? 0 : secondOf(since) };
+  const streams = (await listWaitingStreams(db)).filter(({ mode }) => mode === "live");
+  if (!isDryRun) {
+    for (const stream of streams) {
+      await db.transaction((transaction) => blockStream(billing, transaction, stream, span));
+    }
+    return listBlockedEventsSettledAt(db, heldAt);
+  }
+  try {
+    await db.transaction(async (transaction) => {
+      for (const stream of streams) {
+        await blockStream(billing, transaction, stream, span);
+      }
+      throw new DryRun(await listBlockedEventsSettledAt(transaction, heldAt));
+    });
+  } catch (error) {
+    if (error instanceof DryRun) {
+      return error.events;
+    }
+    throw error;
+  }
+  return [];
+};
 
 const record = (
   db: DatabasePool,
@@ -156,48 +206,69 @@ const record = (
     }
   });
 
-const compareEvent = async (
-  db: DatabasePool,
-  processor: BillingProcessor,
-  event: StoredMeterEvent,
+/** The events in doubt of one customer and meter in one minute, usage before refunds. The processor has one sum of them. */
+type MinuteInDoubt = readonly [StoredMeterEvent, ...StoredMeterEvent[]];
+
+const groupByMinute = (events: readonly StoredMeterEvent[]): readonly MinuteInDoubt[] => {
+  const minutes = new Map<string, [StoredMeterEvent, ...StoredMeterEvent[]]>();
+  const usageFirst = events.toSorted((a, b) => Math.sign(b.quantity) - Math.sign(a.quantity));
+  for (const event of usageFirst) {
+    const { processor, customerId, accountId, meter, second } = event;
+    const key = [processor, customerId ?? accountId, meter, minuteOf(second).start].join("/");
+    const minute = minutes.get(key);
+    if (minute) {
+      minute.push(event);
+    } else {
+      minutes.set(key, [event]);
+    }
+  }
+  return [...minutes.values()];
+};
+
+const resultOf = (quantity: number, share: number): SettledDoubt["result"] => {
+  if (share === quantity) {
+    return "delivered";
+  }
+  return share === 0 ? "absent" : "partial";
+};
+
+/** Reads the processor's sum of a minute once, and allots it to the minute's events. */
+const compareMinute = async (
+  { db, billing }: Dependencies,
+  events: MinuteInDoubt,
   signal: AbortSignal,
-): Promise<SettledDoubt> => {
-  const { accountId, meter, customerId, quantity } = event;
-  const minute = minuteOf(event.second);
-  const others = await sumOtherEvents(db, event, minute);
+): Promise<readonly SettledDoubt[]> => {
+  const [first] = events;
+  const { accountId, customerId, meter } = first;
+  const processor =
+    billing.findProcessor(first.processor, first.mode) ??
+    refuse(`${first.processor} is not configured, so its usage cannot be compared`);
+  const minute = minuteOf(first.second);
+  // None of the minute's events in doubt is delivered.
+  const { delivered } = await sumOtherEvents(db, first, minute);
   try {
     const customer = { accountId, customerId, subscriptionId: null };
     const theirs = await processor.sumUsage(customer, meter, minute, signal);
-    const share = shareOf(quantity, theirs - others.delivered);
-    const partial = share === 0 ? "absent" : "partial";
-    return {
-      event,
-      result: share === quantity ? "delivered" : partial,
-      processorQuantity: share,
-      reason: null,
-    };
+    const shares = allotShares(
+      events.map(({ quantity }) => quantity),
+      theirs - delivered,
+    );
+    return events.map((event, index) => {
+      const share = shares[index] ?? 0;
+      return {
+        event,
+        result: resultOf(event.quantity, share),
+        processorQuantity: share,
+        reason: null,
+      };
+    });
   } catch (error) {
     if (error instanceof UsageUnreadableError) {
-      return { event, result: "unclear", processorQuantity: null, reason: error.message };
+      const reason = error.message;
+      return events.map((event) => ({ event, result: "unclear", processorQuantity: null, reason }));
     }
     throw error;
   }
-};
-
-const settleEvent = async (
-  { db, billing }: Dependencies,
-  event: StoredMeterEvent,
-  heldAt: Date,
-  signal: AbortSignal,
-): Promise<SettledDoubt> => {
-  const processor =
-    billing.findProcessor(event.processor, event.mode) ??
-    refuse(`${event.processor} is not configured, so its usage cannot be compared`);
-  const settled = await compareEvent(db, processor, event, signal);
-  if (settled.result !== "unclear") {
-    await record(db, settled, heldAt);
-  }
-  return settled;
 };
 
 /**
@@ -209,26 +280,32 @@ const settleEvent = async (
  */
 export const settleAfterRestore = async (
   deps: Dependencies,
-  operator: string,
+  options: AfterRestoreOptions,
   signal: AbortSignal,
 ): Promise<readonly SettledDoubt[]> => {
   const { db } = deps;
   const heldAt = await requireRest(deps);
-  for (const stream of await listWaitingStreams(db)) {
-    if (stream.mode === "live") {
-      await blockStream(deps, stream, heldAt);
-    }
+  const events = await blockUsageInDoubt(deps, heldAt, options);
+  const settled = await runConcurrently(
+    groupByMinute(events),
+    async (minute) => {
+      const compared = await compareMinute(deps, minute, signal);
+      for (const doubt of options.isDryRun ? [] : compared) {
+        if (doubt.result !== "unclear") {
+          await record(db, doubt, heldAt);
+        }
+      }
+      return compared;
+    },
+    signal,
+  );
+  if (!options.isDryRun) {
+    await db.transaction(async (transaction) => {
+      await requireHold(transaction);
+      // A retry in the lost history may have been accepted.
+      await doubtFailedEvents(transaction);
+    });
+    await releaseUsage(deps, options.operator);
   }
-  const settled: SettledDoubt[] = [];
-  for (const event of await listBlockedEventsSettledAt(db, heldAt)) {
-    signal.throwIfAborted();
-    settled.push(await settleEvent(deps, event, heldAt, signal));
-  }
-  await db.transaction(async (transaction) => {
-    await requireHold(transaction);
-    // A retry in the lost history may have been accepted.
-    await doubtFailedEvents(transaction);
-  });
-  await releaseUsage(deps, operator);
-  return settled;
+  return settled.flat();
 };

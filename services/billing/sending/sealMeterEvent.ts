@@ -74,7 +74,7 @@ export const sealMeterEvent = (
       const parts = await listOldestUnsealedFacts(
         transaction,
         stream,
-        lastSealableSecond(sealedAt),
+        { first: 0, last: lastSealableSecond(sealedAt) },
         current,
       );
       if (parts.length === 0) {

@@ -5,26 +5,36 @@ import { say } from "../../../io.ts";
 import { operatorName } from "../../../operator.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 import { timeOf } from "../presentEvent.ts";
+import type { ReconcileOptions } from "../reconcile.ts";
 
-export type AfterRestoreOptions = { readonly as?: string; readonly json?: true };
+export type AfterRestoreOptions = {
+  readonly as?: string;
+  readonly since?: Date;
+  readonly dryRun?: true;
+  readonly json?: true;
+};
 
-/** One call to the processor for each event in doubt. */
+/** One call to the processor for each customer, meter and minute in doubt. */
 const TIMEOUT_MS = 60 * 60 * 1000;
 
 export const reconcileAfterRestore = async (
   { io, connections, clock }: Context,
-  { as, json }: AfterRestoreOptions,
+  { as, since, dryRun, json, ...others }: AfterRestoreOptions & ReconcileOptions,
 ): Promise<void> => {
+  if (Object.keys(others).length > 0) {
+    throw new CommandError(EXIT.usage, "--after-restore takes no --org, --from, --to or --last.");
+  }
   const settled = await settleAfterRestore(
     { db: await connections.database(), clock, billing: await connections.billing() },
-    operatorName(as),
+    { operator: operatorName(as), since: since ?? null, isDryRun: dryRun === true },
     AbortSignal.timeout(TIMEOUT_MS),
   );
   if (json) {
     printJson(
       io,
       settled.map(({ event, result, processorQuantity, reason }) => ({
-        meter_event_id: Number(event.id),
+        // The events of a dry run do not stay.
+        meter_event_id: dryRun ? null : Number(event.id),
         account_id: event.accountId,
         meter: event.meter,
         at: timeOf(event.second),
@@ -39,7 +49,7 @@ export const reconcileAfterRestore = async (
       io,
       ["event", "account", "meter", "at", "quantity", "at processor", "result", "reason"],
       settled.map(({ event, result, processorQuantity, reason }) => [
-        String(event.id),
+        dryRun ? null : String(event.id),
         event.accountId,
         event.meter,
         timeOf(event.second),
@@ -50,11 +60,18 @@ export const reconcileAfterRestore = async (
       ]),
     );
   }
+  const unclear = settled.filter(({ result }) => result === "unclear").length;
+  if (dryRun) {
+    say(
+      io,
+      `${settled.length} event(s) are in doubt, and the processor's sums settle ${settled.length - unclear} of them. Nothing was changed; usage stays held.`,
+    );
+    return;
+  }
   say(
     io,
-    `Settled ${settled.length} event(s) in doubt, and ended the hold. The workers send what the processor lacks.`,
+    `Settled ${settled.length - unclear} event(s) in doubt, and ended the hold. The workers send what the processor lacks.`,
   );
-  const unclear = settled.filter(({ result }) => result === "unclear").length;
   if (unclear > 0) {
     throw new CommandError(
       EXIT.failed,

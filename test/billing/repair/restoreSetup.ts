@@ -1,0 +1,113 @@
+import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
+import { openPool } from "../../../db/pool.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import type { DrainResult } from "../../../services/billing/sending/drainUsage.ts";
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import { guardUsage } from "../../../services/billing/holdUsage.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
+import { runImpact } from "../../cli/runImpact.ts";
+import type { Run } from "../../cli/runImpact.ts";
+import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import { copyDatabase } from "../../support/database.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+
+/** When the double's clock stands at first. */
+export const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
+
+/** A deployment that is billed through the double. Its database can be copied, which is a restore. */
+export const setUpRestore = async (t: ExecutionContext) => {
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const { control } = double;
+  control.holdClock({ second: NOON });
+  const clock = { now: () => new Date(control.now() * 1000) };
+  const { customerId, subscriptionId } = control.addSubscriber({});
+  const stripe = { secretKey: double.secretKey, apiBase: double.url };
+
+  const open = async (url: string) => {
+    const db: DatabasePool = await openPool(url);
+    let isOpen = true;
+    const close = async (): Promise<void> => {
+      if (isOpen) {
+        isOpen = false;
+        await db.end();
+      }
+    };
+    t.teardown(close);
+    const deps = { db, clock, billing: createBilling({ db, stripe }) };
+    await deps.billing.prepare();
+    return { url, db, deps, close };
+  };
+  type Opened = Awaited<ReturnType<typeof open>>;
+
+  const original = await open(await copyDatabase(t));
+  const { id: accountId } = await createTestOrganization(original.db, {
+    clock,
+    stripeCustomerId: customerId,
+    stripeSubscriptionId: subscriptionId,
+  });
+  await guardUsage(original.deps);
+  const stream = { accountId, mode: "live", meter: "tree" } as const;
+  return {
+    double,
+    control,
+    stream,
+    original,
+    pass: (seconds: number) => control.advanceClock({ seconds }),
+    open,
+    /** Copies the database, and returns both sides opened. */
+    fork: async (from: Opened) => {
+      await from.close();
+      const copy = await copyDatabase(t, from.url);
+      return { continued: await open(from.url), restored: await open(copy) };
+    },
+    customerId,
+    register: async (
+      { deps }: Opened,
+      count: number,
+      idempotencyKey: string | null = null,
+    ): Promise<string> => {
+      const writer = createRegistrationWriter(deps);
+      const { registration } = await writer.register(
+        registrationOf(accountId, { count, idempotencyKey }),
+      );
+      return registration.id;
+    },
+    refund: ({ deps }: Opened, id: string, count: number) =>
+      refundRegistration(
+        deps,
+        { accountId, mode: "live", kind: "tree" },
+        { id, count, reason: null, idempotencyKey: null },
+      ),
+    drain: ({ deps }: Opened): Promise<DrainResult> =>
+      drainUsage(deps, stream, {
+        signal: new AbortController().signal,
+        onResult: () => undefined,
+      }),
+    impact: ({ url }: Opened, ...args: readonly string[]): Promise<Run> =>
+      runImpact(args, {
+        env: {
+          DATABASE_URL: url,
+          STRIPE_SECRET_KEY: double.secretKey,
+          STRIPE_API_BASE: double.url,
+        },
+        clock,
+      }),
+    /** Stripe's units by minute after the start, without zeros: within a minute, its sums do not distinguish seconds. */
+    billedByMinute: (): Record<number, number> => {
+      const sums = new Map<number, number>();
+      for (const { second, value } of control.usage({ customerId })) {
+        const minute = Math.floor((second - NOON) / 60);
+        sums.set(minute, (sums.get(minute) ?? 0) + value);
+      }
+      return Object.fromEntries([...sums].filter(([, units]) => units !== 0));
+    },
+    /** Stripe's units by second after the start. */
+    billed: (): Record<number, number> =>
+      Object.fromEntries(
+        control.usage({ customerId }).map(({ second, value }) => [second - NOON, value]),
+      ),
+  };
+};
