@@ -262,6 +262,22 @@ export const findRefundProgress = (
       AND usage_fact.refund_id IS NOT NULL
   `);
 
+/** Sums the units of a meter event whose refunds the processor has in other events, or may get. */
+export const sumSentRefunds = (db: CommonQueryMethods, meterEventId: bigint): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ units: z.bigint().transform(Number) }))`
+    SELECT coalesce(sum(-taken_back.quantity), 0)::bigint AS units
+    FROM usage_fact AS taken_back
+    JOIN meter_event ON meter_event.id = taken_back.meter_event_id
+    WHERE taken_back.quantity < 0
+      AND taken_back.registration_id IN (
+        SELECT registration_id
+        FROM usage_fact
+        WHERE meter_event_id = ${meterEventId} AND quantity > 0
+      )
+      AND meter_event.id <> ${meterEventId}
+      AND meter_event.state IN (${UNFINISHED}, 'delivered', 'blocked')
+  `);
+
 /** Lets the dispatcher start the workflows of the refunds in a meter event again. */
 export const redispatchRefunds = async (
   transaction: DatabaseTransactionConnection,

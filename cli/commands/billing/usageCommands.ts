@@ -129,6 +129,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
       ],
     )
     .requiredOption("--reason <text>", "reason, recorded with the events", parseReason)
+    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
     .option("--json", "JSON output")
     .addHelpText("after", WAIVE_HELP)
     .action((ids: readonly bigint[], options: WaiveOptions) => waive(context, ids, options));

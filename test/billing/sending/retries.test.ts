@@ -138,7 +138,7 @@ test("neither waived usage nor its refunds are sent, and they are no drift", asy
   await drain();
   const [failed = 0n] = await failedIds(setup);
 
-  await waiveUsage(deps, failed, "invoiced by hand");
+  await waiveUsage(deps, failed, { reason: "invoiced by hand", operator: "ada" });
   await refund(id, 4);
   await drain();
 
@@ -150,7 +150,7 @@ test("neither waived usage nor its refunds are sent, and they are no drift", asy
   t.is(await checkRefund(deps, id), "settled");
   t.regex(
     (await findMeterEvent(deps.db, failed))?.lastError ?? "",
-    /^waived: invoiced by hand; before: No such customer: 'cus_gone'/u,
+    /^waived by ada: invoiced by hand; before: No such customer: 'cus_gone'/u,
   );
   pass(LAG_SECONDS);
   const report = await reconcileUsage(
@@ -159,7 +159,9 @@ test("neither waived usage nor its refunds are sent, and they are no drift", asy
     new AbortController().signal,
   );
   t.deepEqual(report.streams, []);
-  await t.throwsAsync(waiveUsage(deps, failed, "again"), { message: /is waived/u });
+  await t.throwsAsync(waiveUsage(deps, failed, { reason: "again", operator: "ada" }), {
+    message: /is waived/u,
+  });
 });
 
 test("usage that was waived by mistake is billed after a retry, minus its refunds", async (t) => {
@@ -169,7 +171,7 @@ test("usage that was waived by mistake is billed after a retry, minus its refund
   const id = await register(9);
   await drain();
   const [failed = 0n] = await failedIds(setup);
-  await waiveUsage(deps, failed, "by mistake");
+  await waiveUsage(deps, failed, { reason: "by mistake", operator: "ada" });
   await refund(id, 4);
   await drain();
 

@@ -1,9 +1,10 @@
 import { waiveUsage } from "../../../../services/billing/waiveUsage.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, describeError, EXIT, exitCodeOf } from "../../../exitCodes.ts";
+import { operatorName } from "../../../operator.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 
-export type WaiveOptions = { readonly reason: string; readonly json?: true };
+export type WaiveOptions = { readonly reason: string; readonly as?: string; readonly json?: true };
 
 type Result = {
   readonly id: string;
@@ -15,14 +16,14 @@ type Result = {
 export const waive = async (
   { io, connections, clock }: Context,
   ids: readonly bigint[],
-  { reason, json }: WaiveOptions,
+  { reason, as, json }: WaiveOptions,
 ): Promise<void> => {
   const deps = { db: await connections.database(), clock };
   const results: Result[] = [];
   const exitCodes: number[] = [];
   for (const id of ids) {
     try {
-      await waiveUsage(deps, id, reason);
+      await waiveUsage(deps, id, { reason, operator: operatorName(as) });
       results.push({ id: String(id), result: "waived", reason: null });
     } catch (error) {
       results.push({ id: String(id), result: "failed", reason: describeError(error) });
