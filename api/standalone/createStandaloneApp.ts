@@ -110,7 +110,7 @@ export const createStandaloneApp = ({
     webhooks:
       readStripeWebhook === null
         ? []
-        : [stripeWebhook({ ...dependencies, readWebhook: readStripeWebhook })],
+        : [stripeWebhook({ ...dependencies, logger, readWebhook: readStripeWebhook })],
     browserFallbacks: [documentFallback, dashboardFallback],
   });
 };

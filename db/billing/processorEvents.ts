@@ -9,7 +9,7 @@ import { sql } from "../sql.ts";
  */
 export const insertProcessorEvent = async (
   db: CommonQueryMethods,
-  { id, type, objectId, createdAt }: ProcessorEvent,
+  { id, type, objectId, createdAt }: Omit<ProcessorEvent, "isLive">,
   receivedAt: Date,
 ): Promise<boolean> => {
   const { rowCount } = await db.query(sql.typeAlias("void")`

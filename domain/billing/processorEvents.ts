@@ -1,3 +1,4 @@
+import type { LiveProcessor } from "./deployment.ts";
 import type { StoredState } from "./meterEvents.ts";
 
 /** An event at the processor that a webhook has announced. What happened is read from the processor later. */
@@ -9,7 +10,20 @@ export type ProcessorEvent = {
   readonly objectId: string | null;
   /** When it happened at the processor. */
   readonly createdAt: Date;
+  /** Whether it happened in live mode. A destination of the other mode may be signed with a known secret by mistake. */
+  readonly isLive: boolean;
 };
+
+const modeName = (isLive: boolean): string => (isLive ? "live mode" : "test mode");
+
+/** Returns why an event does not belong to the deployment, or null. Until a worker has recorded who bills, all belong. */
+export const findForeignMode = (
+  { isLive }: Pick<ProcessorEvent, "isLive">,
+  recorded: LiveProcessor | null,
+): string | null =>
+  recorded?.name === "stripe" && recorded.account.isLive !== isLive
+    ? `the event is of Stripe's ${modeName(isLive)}, and this deployment bills in ${modeName(recorded.account.isLive)}; point the webhook destination of ${modeName(recorded.account.isLive)} to this URL`
+    : null;
 
 /** Reports of usage that the processor refused after it had accepted it. */
 const REFUSAL_REPORT_TYPES = [

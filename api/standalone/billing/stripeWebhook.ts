@@ -1,3 +1,4 @@
+import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../../../domain/clock.ts";
 import type { ReadWebhook } from "../../../providers/billing/stripe/createWebhookReader.ts";
@@ -15,20 +16,34 @@ const LIMIT_KIB = 512;
 export const stripeWebhook = ({
   db,
   clock,
+  logger,
   readWebhook,
 }: {
   readonly db: DatabasePool;
   readonly clock: Clock;
+  readonly logger: Logger;
   readonly readWebhook: ReadWebhook;
-}): Webhook => ({
-  path: "/webhooks/stripe",
-  run: async (ctx) => {
-    const body = await readRawBody(ctx, LIMIT_KIB);
-    const event = await readWebhook({
-      body,
-      signature: ctx.get("Stripe-Signature"),
-      receivedAt: clock.now(),
-    });
-    ctx.body = { received: await receiveProcessorEvent({ db, clock }, event) };
-  },
-});
+}): Webhook => {
+  let isForeignModeLogged = false;
+  // Stripe repeats each of its events for days, so only the first is logged.
+  const observeForeignMode = (reason: string): void => {
+    if (!isForeignModeLogged) {
+      isForeignModeLogged = true;
+      logger.error({ reason }, "webhooks of Stripe's other mode are rejected");
+    }
+  };
+  return {
+    path: "/webhooks/stripe",
+    run: async (ctx) => {
+      const body = await readRawBody(ctx, LIMIT_KIB);
+      const event = await readWebhook({
+        body,
+        signature: ctx.get("Stripe-Signature"),
+        receivedAt: clock.now(),
+      });
+      ctx.body = {
+        received: await receiveProcessorEvent({ db, clock, observeForeignMode }, event),
+      };
+    },
+  };
+};

@@ -17,6 +17,7 @@ export type ReadWebhook = (webhook: {
 const announcedEvent = z.object({
   id: z.string().min(1).max(255),
   type: z.string().min(1).max(255),
+  livemode: z.boolean(),
   // Snapshot events have unix seconds, thin events a time.
   created: z.union([
     z.int().transform((second) => second * 1000),
@@ -80,7 +81,13 @@ export const createWebhookReader = (secrets: readonly string[]): ReadWebhook => 
         const verified = await verify(parsed, secret, webhook);
         const event = announcedEvent.parse(verified);
         const objectId = announcedObject.safeParse(verified).data ?? null;
-        return { id: event.id, type: event.type, objectId, createdAt: new Date(event.created) };
+        return {
+          id: event.id,
+          type: event.type,
+          objectId,
+          createdAt: new Date(event.created),
+          isLive: event.livemode,
+        };
       } catch (error) {
         if (error instanceof z.ZodError) {
           throw new DomainError("request_invalid", "the body is not an event of Stripe", {

@@ -1,17 +1,35 @@
 import type { CommonQueryMethods } from "slonik";
+import { readDeployment } from "../../../db/billing/deployment.ts";
 import { insertProcessorEvent } from "../../../db/billing/processorEvents.ts";
-import { isProcessed } from "../../../domain/billing/processorEvents.ts";
+import { findForeignMode, isProcessed } from "../../../domain/billing/processorEvents.ts";
 import type { ProcessorEvent } from "../../../domain/billing/processorEvents.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
 
 /**
  * Stores an event that a webhook has announced, for a worker to process.
+ * @param observeForeignMode called with the reason before an event of Stripe's other mode is rejected
  * @returns `repeated` if it was stored before, `ignored` if nothing depends on events of its type
+ * @throws DomainError request_invalid if the event is of Stripe's other mode than the deployment
  */
 export const receiveProcessorEvent = async (
-  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+  {
+    db,
+    clock,
+    observeForeignMode,
+  }: {
+    readonly db: CommonQueryMethods;
+    readonly clock: Clock;
+    readonly observeForeignMode: (reason: string) => void;
+  },
   event: ProcessorEvent,
 ): Promise<"stored" | "repeated" | "ignored"> => {
+  const { processor } = await readDeployment(db);
+  const foreign = findForeignMode(event, processor);
+  if (foreign !== null) {
+    observeForeignMode(foreign);
+    throw new DomainError("request_invalid", foreign);
+  }
   if (!isProcessed(event.type)) {
     return "ignored";
   }

@@ -1,9 +1,12 @@
 import type { ExecutionContext } from "ava";
+import { Stripe } from "stripe";
 import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { createWebhookReader } from "../../../providers/billing/stripe/createWebhookReader.ts";
 import { processProcessorEvents } from "../../../services/billing/processorEvents/processProcessorEvents.ts";
 import type { FailedProcessorEvent } from "../../../services/billing/processorEvents/processProcessorEvents.ts";
+import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
+import { waiveUsage } from "../../../services/billing/waiveUsage.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import type { Api } from "../../api/startStandaloneApi.ts";
 import { sendWebhook } from "../../stripeDouble/sendWebhook.ts";
@@ -160,6 +163,36 @@ test.serial(
 );
 
 test.serial(
+  "usage that was refused late is not waived if Stripe has a refund of it; a retry makes the sums agree",
+  async (t) => {
+    const setup = await setUp(t);
+    const { deps, register, refund, drain, events, double, process, retryFailed } = setup;
+    const { billed, recorded, stream } = setup;
+    double.control.addFault({ kind: "reject_later" });
+    const id = await register(9);
+    await drain();
+    await refund(id, 4);
+    await drain();
+    await double.control.reportErrors({});
+    await process();
+    t.deepEqual(await events(), [
+      { state: "rejected", quantity: 9 },
+      { state: "delivered", quantity: -4 },
+    ]);
+    t.deepEqual(Object.values(billed()), [-4]);
+    const [failed] = await listFailedMeterEventIds(deps.db, { accountId: stream.accountId });
+    await t.throwsAsync(
+      waiveUsage(deps, failed ?? 0n, { reason: "invoiced by hand", operator: "ada" }),
+      { message: /refunds of 4 units of it have been sent .* retry the event/u },
+    );
+    await retryFailed();
+    await drain();
+    t.deepEqual(billed(), await recorded());
+    t.deepEqual(Object.values(billed()), [5]);
+  },
+);
+
+test.serial(
   "an event that may have been accepted twice is blocked until the sums show what Stripe has",
   async (t) => {
     const { register, drain, events, double, process, retryFailed, billed, recorded, pass } =
@@ -265,6 +298,7 @@ const snapshot = (type: string) => ({
   object: "event",
   type,
   created: Date.UTC(2026, 4, 15, 12) / 1000,
+  livemode: false,
   data: { object: { id: "cus_x", object: "customer" } },
 });
 
@@ -276,6 +310,39 @@ test.serial("each of several secrets is accepted, so that secrets can be rotated
   }
   t.is(await sendWebhook({ url, secret: "whsec_other", second }, snapshot("invoice.paid")), 400);
 });
+
+test.serial(
+  "webhooks of Stripe's other mode are rejected with the reason, and logged once",
+  async (t) => {
+    const { webhookUrl: url, double, stored, api } = await setUp(t);
+    const second = double.control.now();
+    const live = { ...snapshot("customer.deleted"), livemode: true };
+    const thin = { ...live, object: "v2.core.event", type: REPORT };
+    const payload = JSON.stringify(live);
+    const signature = await Stripe.webhooks.generateTestHeaderStringAsync({
+      payload,
+      secret: SECRET,
+      timestamp: second,
+    });
+    const response = await fetch(url, {
+      method: "POST",
+      headers: { "Stripe-Signature": signature },
+      body: payload,
+    });
+    t.is(response.status, 400);
+    t.deepEqual(await response.json(), {
+      error:
+        "the event is of Stripe's live mode, and this deployment bills in test mode; point the webhook destination of test mode to this URL",
+    });
+    t.is(await sendWebhook({ url, secret: SECRET, second }, thin), 400);
+    t.deepEqual(await stored(), []);
+    const errors = api.logged().filter(({ level }) => level === 50);
+    t.deepEqual(
+      errors.map(({ msg }) => msg),
+      ["webhooks of Stripe's other mode are rejected"],
+    );
+  },
+);
 
 test.serial("events of other types are acknowledged and not stored", async (t) => {
   const { webhookUrl: url, double, stored } = await setUp(t);
