@@ -67,6 +67,10 @@ const settings = z.object({
     .optional(),
   STRIPE_API_BASE: webUrl.default("https://api.stripe.com"),
   STRIPE_WEBHOOK_SECRET: webhookSecrets.optional(),
+  // Stripe repeats a webhook for three days; a repeated event must still be known.
+  PROCESSOR_EVENT_RETENTION_DAYS: wholeNumber(90, 7),
+  // A reconciliation covers 35 days.
+  RECONCILIATION_RETENTION_DAYS: wholeNumber(400, 35),
   STRIPE_DONATION_FLAT_PRICE: stripePrice.optional(),
   STRIPE_DONATION_METERED_PRICE: stripePrice.optional(),
   EVERYORG_API_KEY: secret.optional(),

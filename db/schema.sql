@@ -730,6 +730,8 @@ CREATE INDEX processor_event_failed ON public.processor_event USING btree (id) W
 
 CREATE INDEX processor_event_pending ON public.processor_event USING btree (next_attempt_at) WHERE (state = 'pending'::text);
 
+CREATE INDEX processor_event_processed ON public.processor_event USING btree (settled_at) WHERE (state = 'processed'::text);
+
 CREATE INDEX reconciliation_started ON public.reconciliation USING btree (started_at) WHERE is_complete;
 
 CREATE INDEX reconciliation_difference_stream ON public.reconciliation_difference USING btree (reconciliation_stream_id);

@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
 import { createBillingActivities } from "../activities/createBillingActivities.ts";
 import { createDonationActivities } from "../activities/createDonationActivities.ts";
+import { createRetentionActivities } from "../activities/createRetentionActivities.ts";
 import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
 import { systemClock } from "../domain/clock.ts";
 import { openDatabase } from "../program/openDatabase.ts";
@@ -96,6 +97,14 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
             "the processor's usage differs from the delivered usage, or could not be read; see `impact usage reconcile --last`",
           );
         }
+      },
+    }),
+    ...createRetentionActivities({
+      db,
+      clock,
+      retention: {
+        processorEventDays: config.PROCESSOR_EVENT_RETENTION_DAYS,
+        reconciliationDays: config.RECONCILIATION_RETENTION_DAYS,
       },
     }),
     ...createPlantingActivities({

@@ -1,5 +1,6 @@
 import { proxyActivities, workflowInfo } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
+import type { RetentionActivities } from "../activities/createRetentionActivities.ts";
 
 export const SUBSCRIPTION_SWEEP_ID = "subscription-sweep";
 
@@ -9,6 +10,20 @@ const { sweepSubscriptions } = proxyActivities<BillingActivities>({
   retry: { initialInterval: "1 minute", backoffCoefficient: 2, maximumAttempts: 5 },
 });
 
-/** Reads every organization's subscription at Stripe. A repeated attempt continues with those that are missing. */
-export const subscriptionSweep = (): ReturnType<typeof sweepSubscriptions> =>
-  sweepSubscriptions(workflowInfo().startTime.getTime());
+const { deleteOldRecords } = proxyActivities<RetentionActivities>({
+  startToCloseTimeout: "1 hour",
+  heartbeatTimeout: "30 seconds",
+  retry: { initialInterval: "1 minute", backoffCoefficient: 2, maximumAttempts: 5 },
+});
+
+/**
+ * Reads every organization's subscription at Stripe, and then deletes the records of billing that are old enough. A repeated
+ * attempt of either continues where the last one ended.
+ */
+export const subscriptionSweep = async (): Promise<{
+  readonly swept: Awaited<ReturnType<typeof sweepSubscriptions>>;
+  readonly deleted: Awaited<ReturnType<typeof deleteOldRecords>>;
+}> => {
+  const swept = await sweepSubscriptions(workflowInfo().startTime.getTime());
+  return { swept, deleted: await deleteOldRecords() };
+};

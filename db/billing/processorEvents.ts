@@ -98,6 +98,33 @@ export const settleProcessorEvent = async (
   `);
 };
 
+/**
+ * Deletes events that were processed before a time, with the refusals that they reported.
+ * @returns the number of deleted events, at most `limit`
+ */
+export const deleteProcessedEvents = async (
+  db: CommonQueryMethods,
+  before: Date,
+  limit: number,
+): Promise<number> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    WITH old AS MATERIALIZED (
+      SELECT id
+      FROM processor_event
+      WHERE state = 'processed' AND settled_at < ${before.toISOString()}
+      ORDER BY settled_at
+      LIMIT ${limit}
+    ),
+    refusal AS (
+      DELETE FROM usage_refusal
+      WHERE processor_event_id IN (SELECT id FROM old)
+    )
+    DELETE FROM processor_event
+    WHERE id IN (SELECT id FROM old)
+  `);
+  return rowCount;
+};
+
 export const countFailedProcessorEvents = async (db: CommonQueryMethods): Promise<number> =>
   Number(
     await db.oneFirst(sql.type(z.strictObject({ failed: z.bigint() }))`

@@ -170,6 +170,53 @@ export const replaceReconciliationStreams = async (
   }
 };
 
+/**
+ * Deletes reconciliations that were started before a time, with their results: differences first, so that one with many of
+ * them takes several calls.
+ * @returns the number of deleted rows, at most `limit` of each kind; 0 if nothing is left
+ */
+export const deleteOldReconciliations = async (
+  db: CommonQueryMethods,
+  before: Date,
+  limit: number,
+): Promise<number> => {
+  const { rowCount: differences } = await db.query(sql.typeAlias("void")`
+    DELETE FROM reconciliation_difference
+    WHERE id IN (
+      SELECT reconciliation_difference.id
+      FROM reconciliation_difference
+      JOIN reconciliation_stream ON reconciliation_stream.id = reconciliation_stream_id
+      JOIN reconciliation ON reconciliation.id = reconciliation_id
+      WHERE reconciliation.started_at < ${before.toISOString()}
+      LIMIT ${limit}
+    )
+  `);
+  const { rowCount: streams } = await db.query(sql.typeAlias("void")`
+    DELETE FROM reconciliation_stream
+    WHERE id IN (
+      SELECT reconciliation_stream.id
+      FROM reconciliation_stream
+      JOIN reconciliation ON reconciliation.id = reconciliation_id
+      WHERE reconciliation.started_at < ${before.toISOString()}
+        AND NOT EXISTS (
+          SELECT FROM reconciliation_difference WHERE reconciliation_stream_id = reconciliation_stream.id
+        )
+      LIMIT ${limit}
+    )
+  `);
+  const { rowCount: reconciliations } = await db.query(sql.typeAlias("void")`
+    DELETE FROM reconciliation
+    WHERE id IN (
+      SELECT id
+      FROM reconciliation
+      WHERE started_at < ${before.toISOString()}
+        AND NOT EXISTS (SELECT FROM reconciliation_stream WHERE reconciliation_id = reconciliation.id)
+      LIMIT ${limit}
+    )
+  `);
+  return differences + streams + reconciliations;
+};
+
 const storedStreamColumns = sql.fragment`
   reconciliation_stream.id,
   processor,

@@ -240,44 +240,6 @@ export const listWaitingStreams = async (
   }));
 };
 
-const refundProgressRow = z.strictObject({ pending: z.boolean(), failed: z.boolean() });
-
-/**
- * Returns how far the usage is that a registration's refunds take back: whether some of it is still to be sent, and whether
- * some of it is in a failed event. If neither, it has been sent or never will be.
- */
-export const findRefundProgress = (
-  db: CommonQueryMethods,
-  registrationId: string,
-): Promise<Readonly<z.output<typeof refundProgressRow>>> =>
-  db.one(sql.type(refundProgressRow)`
-    SELECT
-      coalesce(
-        bool_or(meter_event.state IS NULL OR meter_event.state IN (${UNFINISHED}, 'superseded')), false
-      ) AS pending,
-      coalesce(bool_or(meter_event.state IN (${FAILED})), false) AS failed
-    FROM usage_fact
-    LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
-    WHERE usage_fact.registration_id = ${registrationId}
-      AND usage_fact.refund_id IS NOT NULL
-  `);
-
-/** Sums the units of a meter event whose refunds the processor has in other events, or may get. */
-export const sumSentRefunds = (db: CommonQueryMethods, meterEventId: bigint): Promise<number> =>
-  db.oneFirst(sql.type(z.strictObject({ units: z.bigint().transform(Number) }))`
-    SELECT coalesce(sum(-taken_back.quantity), 0)::bigint AS units
-    FROM usage_fact AS taken_back
-    JOIN meter_event ON meter_event.id = taken_back.meter_event_id
-    WHERE taken_back.quantity < 0
-      AND taken_back.registration_id IN (
-        SELECT registration_id
-        FROM usage_fact
-        WHERE meter_event_id = ${meterEventId} AND quantity > 0
-      )
-      AND meter_event.id <> ${meterEventId}
-      AND meter_event.state IN (${UNFINISHED}, 'delivered', 'blocked')
-  `);
-
 /** Lets the dispatcher start the workflows of the refunds in a meter event again. */
 export const redispatchRefunds = async (
   transaction: DatabaseTransactionConnection,

@@ -177,6 +177,8 @@ CREATE TABLE processor_event (
 
 CREATE INDEX processor_event_pending ON processor_event (next_attempt_at) WHERE state = 'pending';
 CREATE INDEX processor_event_failed ON processor_event (id) WHERE state = 'failed';
+-- For deleting old ones.
+CREATE INDEX processor_event_processed ON processor_event (settled_at) WHERE state = 'processed';
 
 -- Usage that the processor refused after it had accepted it, by error code. Samples name only some of the refused events.
 CREATE TABLE usage_refusal (

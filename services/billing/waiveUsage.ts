@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { findMeterEvent, lockStream, moveSettledEvent } from "../../db/billing/meterEvents.ts";
-import { redispatchRefunds, sumSentRefunds } from "../../db/billing/usageFacts.ts";
+import { sumSentRefunds } from "../../db/billing/refundUsage.ts";
+import { redispatchRefunds } from "../../db/billing/usageFacts.ts";
 import { requireWaivable } from "../../domain/billing/requireWaivable.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";

@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { findRefundProgress } from "../../db/billing/usageFacts.ts";
+import { findRefundProgress } from "../../db/billing/refundUsage.ts";
 
 /** `failed`: an operator must retry or waive its usage. */
 export type RefundState = "pending" | "settled" | "failed";

@@ -10,6 +10,7 @@ import { historyToJSON } from "@temporalio/common/lib/proto-utils.js";
 import { NativeConnection, Worker } from "@temporalio/worker";
 import type { BillingActivities } from "../../activities/createBillingActivities.ts";
 import type { DonationActivities } from "../../activities/createDonationActivities.ts";
+import type { RetentionActivities } from "../../activities/createRetentionActivities.ts";
 import type { PlantingActivities } from "../../activities/createPlantingActivities.ts";
 import type { CharityValidation } from "../../domain/charities/charities.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
@@ -75,7 +76,9 @@ const unsettled = (): never => {
 };
 
 type Recording = {
-  readonly activities: Partial<BillingActivities & DonationActivities & PlantingActivities>;
+  readonly activities: Partial<
+    BillingActivities & DonationActivities & PlantingActivities & RetentionActivities
+  >;
   readonly run: (client: Client) => Promise<WorkflowHandle>;
 };
 
@@ -230,7 +233,10 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     },
   },
   "subscription-sweep": {
-    activities: { sweepSubscriptions: inOrder(() => ({ read: 3, failed: 0 })) },
+    activities: {
+      sweepSubscriptions: inOrder(() => ({ read: 3, failed: 0 })),
+      deleteOldRecords: inOrder(() => ({ processorEvents: 5, reconciliations: 0 })),
+    },
     run: async (client) => {
       const handle = await client.workflow.start(subscriptionSweep, {
         ...options("subscription-sweep-recorded"),

@@ -1,0 +1,117 @@
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { insertProcessorEvent, settleProcessorEvent } from "../../../db/billing/processorEvents.ts";
+import {
+  insertReconciliation,
+  replaceReconciliationStreams,
+  updateReconciliation,
+} from "../../../db/billing/reconciliations.ts";
+import { insertUsageRefusal } from "../../../db/billing/usageRefusals.ts";
+import { sql } from "../../../db/sql.ts";
+import { deleteOldRecords } from "../../../services/billing/deleteOldRecords.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+
+const test = testWithDatabase();
+
+const NOW = new Date(Date.UTC(2030, 0, 1));
+const daysAgo = (days: number): Date => new Date(NOW.getTime() - days * 86_400_000);
+
+const storeEvent = async (
+  db: DatabasePool,
+  id: string,
+  { settledAt, state }: { readonly settledAt: Date; readonly state: "processed" | "failed" },
+): Promise<void> => {
+  await insertProcessorEvent(
+    db,
+    { id, type: "customer.deleted", objectId: null, createdAt: settledAt },
+    settledAt,
+  );
+  await settleProcessorEvent(db, id, { state, error: null, settledAt });
+};
+
+const storeReconciliation = async (
+  db: DatabasePool,
+  { accountId, startedAt, minutes }: { accountId: string; startedAt: Date; minutes: number },
+): Promise<string> => {
+  const id = crypto.randomUUID();
+  await insertReconciliation(db, { id, isComplete: true, span: { start: 0, end: 60 }, startedAt });
+  await db.transaction((transaction) =>
+    replaceReconciliationStreams(transaction, id, [
+      {
+        processor: "stripe",
+        mode: "live",
+        meter: "tree",
+        customerId: "cus_x",
+        accountIds: [accountId],
+        accountName: "x",
+        delivered: 1,
+        pending: 0,
+        failed: 0,
+        processorQuantity: 2,
+        acknowledged: 0,
+        error: null,
+        errorIsTemporary: false,
+        differences: Array.from({ length: minutes }, (_, minute) => ({
+          minute: minute * 60,
+          ours: 1,
+          processor: 2,
+          mayLag: false,
+        })),
+      },
+    ]),
+  );
+  await updateReconciliation(db, id, {
+    streams: 1,
+    drifting: 1,
+    unreadable: 0,
+    driftUnits: minutes,
+    endedAt: startedAt,
+    error: null,
+  });
+  return id;
+};
+
+const idsOf = (db: DatabasePool, table: string): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(z.strictObject({ id: z.string() }))`
+    SELECT id::text AS id FROM ${sql.identifier([table])} ORDER BY 1
+  `);
+
+test("processed events and reconciliations are deleted after their retention, and nothing else", async (t) => {
+  const { db } = t.context;
+  await storeEvent(db, "evt_old", { settledAt: daysAgo(91), state: "processed" });
+  await storeEvent(db, "evt_recent", { settledAt: daysAgo(89), state: "processed" });
+  await storeEvent(db, "evt_failed", { settledAt: daysAgo(500), state: "failed" });
+  const pending = { id: "evt_pending", type: "customer.deleted", objectId: null };
+  await insertProcessorEvent(db, { ...pending, createdAt: daysAgo(500) }, daysAgo(500));
+  const window = { windowStart: daysAgo(91), windowEnd: daysAgo(91), refusals: [] };
+  const refusal = { code: "archived_meter", errors: 2, named: 1 };
+  await insertUsageRefusal(db, "evt_old", window, refusal);
+  await insertUsageRefusal(db, "evt_recent", window, refusal);
+  const { id: accountId } = await createTestOrganization(db);
+  // More differences than fit into one batch.
+  await storeReconciliation(db, { accountId, startedAt: daysAgo(401), minutes: 2500 });
+  const recent = await storeReconciliation(db, {
+    accountId,
+    startedAt: daysAgo(399),
+    minutes: 2,
+  });
+  const deps = {
+    db,
+    clock: { now: () => NOW },
+    retention: { processorEventDays: 90, reconciliationDays: 400 },
+  };
+
+  const { processorEvents, reconciliations } = await deleteOldRecords(
+    deps,
+    new AbortController().signal,
+  );
+  const again = await deleteOldRecords(deps, new AbortController().signal);
+
+  t.is(processorEvents, 1);
+  t.is(reconciliations, 2502);
+  t.deepEqual(again, { processorEvents: 0, reconciliations: 0 });
+  t.deepEqual(await idsOf(db, "processor_event"), ["evt_failed", "evt_pending", "evt_recent"]);
+  t.deepEqual(await idsOf(db, "reconciliation"), [recent]);
+  t.is((await idsOf(db, "reconciliation_difference")).length, 2);
+});
