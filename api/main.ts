@@ -1,17 +1,25 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
 import type { TakePermit } from "../db/rateLimits.ts";
 import { takePermit } from "../db/rateLimits.ts";
 import { systemClock } from "../domain/clock.ts";
-import { openCopies, openDatabase, openSearches } from "../program/openDatabase.ts";
+import {
+  openCopies,
+  openDatabase,
+  openHealthConnection,
+  openSearches,
+} from "../program/openDatabase.ts";
 import { readCharitySettings } from "../program/readCharitySettings.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
 import { runProgram } from "../program/runProgram.ts";
 import type { RunningPart } from "../program/runProgram.ts";
-import { serveMetrics } from "../program/serveMetrics.ts";
+import { serveOperations } from "../program/serveOperations.ts";
 import { browsableUrl, startServer } from "../program/startServer.ts";
 import type { Listener, RunningServer, ServerOptions } from "../program/startServer.ts";
+import { addHealthMetrics } from "../program/addHealthMetrics.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
+import { watchHealth } from "../program/watchHealth.ts";
 import { wakePlantingOrder } from "../program/wakePlantingOrder.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
 import { createWebhookReader } from "../providers/billing/stripe/createWebhookReader.ts";
@@ -23,7 +31,6 @@ import { createRegistrationWriter } from "../services/registrations/createRegist
 import { createStoreAuthenticator } from "../services/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../services/stores/createStoreRegistrationWriter.ts";
 import { createCharityValidator } from "./charities/createCharityValidator.ts";
-import { createHealthChecks } from "./health/createHealthChecks.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
 import { createStandaloneApp } from "./standalone/createStandaloneApp.ts";
 import { createStoreApp } from "./store/createStoreApp.ts";
@@ -43,6 +50,15 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const temporal = openTemporalClient();
   const clock = systemClock;
   const metrics = createApiMetrics();
+  const healthConnection = await openHealthConnection(config);
+  const health = await watchHealth({
+    db: healthConnection,
+    temporal,
+    clock,
+    logger,
+    needsTemporal: false,
+  });
+  addHealthMetrics(metrics.registry, health.read);
   const writer = createRegistrationWriter({ db, clock, observeBatch: metrics.observeBatch });
   const storeWriter = createStoreRegistrationWriter({
     db,
@@ -57,8 +73,8 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const shared = {
     logger,
     observe: metrics.observeRequest,
-    checks: createHealthChecks({ db, temporal, clock, logger }),
     takePermit: ((bucket, limit) => takePermit(db, bucket, limit)) satisfies TakePermit,
+    readReadiness: health.read,
   };
   const running: RunningServer[] = [];
   const publicBaseUrl = (): string =>
@@ -107,10 +123,20 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     running.push(server);
     return server.url;
   };
+  /** Goes on serving for a while, so that balancers notice and send new requests to other processes. */
+  const drain = async (): Promise<void> => {
+    health.startStopping();
+    for (const server of running) {
+      server.startClosing();
+    }
+    await delay(config.DRAIN_SECONDS * 1000);
+  };
   const stop = async (): Promise<void> => {
+    health.startStopping();
     await Promise.all(running.map((server) => server.close(FINISH_REQUESTS_MS)));
     await Promise.all([writer.drain(), storeWriter.drain()]);
-    await Promise.all([db.end(), copies.end(), searches.end()]);
+    health.end();
+    await Promise.all([db.end(), copies.end(), searches.end(), healthConnection.end()]);
   };
   try {
     const urls = {
@@ -123,13 +149,19 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
       ...(config.METRICS_PORT === "off"
         ? {}
         : {
-            metrics: await serve(serveMetrics(metrics.registry), {
-              port: config.METRICS_PORT,
-              setting: "METRICS_PORT",
-            }),
+            metrics: await serve(
+              serveOperations({
+                contentType: metrics.registry.contentType,
+                read: () => metrics.registry.metrics(),
+              }),
+              {
+                port: config.METRICS_PORT,
+                setting: "METRICS_PORT",
+              },
+            ),
           }),
     };
-    return { urls, stop };
+    return { urls, drain, stop };
   } catch (error) {
     await stop();
     throw error;

@@ -46,6 +46,7 @@ const settings = z.object({
   STORE_PORT: port(8081),
   METRICS_PORT: metricsPort(9464),
   WORKER_METRICS_PORT: metricsPort(9465),
+  DRAIN_SECONDS: wholeNumber(5, 0),
   PUBLIC_BASE_URL: webUrl.optional(),
   DATA_DIR: z.string().min(1, "must be a folder").default("./.data"),
   DATABASE_URL: z

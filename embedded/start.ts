@@ -189,6 +189,9 @@ const startTemporal = async (
   return { address, namespace, uiUrl };
 };
 
+/** No balancer waits for this machine's only API. */
+const NO_DRAIN = { DRAIN_SECONDS: "0" };
+
 /**
  * Points the roles at the embedded Temporal server. Temporal's variables in the environment and in the user's profile
  * (TLS, keys) are for another server, so a generated profile replaces them.
@@ -200,7 +203,7 @@ const buildRoleEnvironment = async (
   { address, namespace }: Temporal,
 ): Promise<NodeJS.ProcessEnv> => {
   if (config.TEMPORAL_ADDRESS !== undefined) {
-    return buildChildEnvironment(null, { DATABASE_URL: databaseUrl });
+    return buildChildEnvironment(null, { DATABASE_URL: databaseUrl, ...NO_DRAIN });
   }
   const profile = join(dataDir, "temporal/client.toml");
   await writeFile(
@@ -212,6 +215,7 @@ const buildRoleEnvironment = async (
     TEMPORAL_ADDRESS: address,
     TEMPORAL_NAMESPACE: namespace,
     TEMPORAL_CONFIG_FILE: profile,
+    ...NO_DRAIN,
   });
 };
 

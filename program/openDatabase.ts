@@ -50,6 +50,8 @@ export const openDatabase = async (
 const CONCURRENT_SEARCHES = 3;
 /** The API's own timeout for a search. */
 const SEARCH_TIMEOUT_MS = 5000;
+/** A health check waits no longer. */
+const HEALTH_TIMEOUT_MS = 2000;
 
 /**
  * Opens a separate pool for searches of the catalogue, so that they do not use up the connections of registrations.
@@ -57,6 +59,13 @@ const SEARCH_TIMEOUT_MS = 5000;
  */
 export const openSearches = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>
   openPool(requireDatabaseUrl(config), CONCURRENT_SEARCHES, SEARCH_TIMEOUT_MS);
+
+/**
+ * Opens one connection for the health checks, so that a busy pool does not look like an unreachable database.
+ * @throws StartupError if DATABASE_URL is not set
+ */
+export const openHealthConnection = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>
+  openPool(requireDatabaseUrl(config), 1, HEALTH_TIMEOUT_MS);
 
 /**
  * Opens the pool for streamed lists; it connects on first use.

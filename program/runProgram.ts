@@ -11,17 +11,29 @@ export type RunningPart = {
   readonly urls: Readonly<Record<string, string>>;
   /** Rejects if the part cannot continue. */
   readonly failed?: Promise<never>;
+  /** Runs before `stop` after SIGTERM, which an orchestrator sends; a second signal cuts it short. */
+  readonly drain?: () => Promise<void>;
   readonly stop: () => Promise<void>;
 };
 
-/** Resolves with the reason when a signal arrives or the parent process exits. */
-const shutdownRequested = (): Promise<string> =>
-  new Promise((resolve) => {
-    for (const event of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-      process.on(event, () => resolve(event));
-    }
-    process.on("disconnect", () => resolve("the parent process exited"));
-  });
+/** Resolves with the reason when a signal arrives or the parent process exits, and again with the next one. */
+const shutdownRequested = (): {
+  readonly first: Promise<string>;
+  readonly second: Promise<string>;
+} => {
+  const first = Promise.withResolvers<string>();
+  const second = Promise.withResolvers<string>();
+  let isRequested = false;
+  const request = (reason: string): void => {
+    (isRequested ? second : first).resolve(reason);
+    isRequested = true;
+  };
+  for (const event of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.on(event, () => request(event));
+  }
+  process.on("disconnect", () => request("the parent process exited"));
+  return { first: first.promise, second: second.promise };
+};
 
 const isOperatorError = (error: unknown): error is Error =>
   error instanceof ConfigError ||
@@ -42,11 +54,14 @@ export const runProgram = async (
     const config = readConfig();
     const logger = createLogger(config, name);
     const shutdown = shutdownRequested();
-    const { urls, failed, stop } = await start(config, logger);
+    const { urls, failed, drain, stop } = await start(config, logger);
     logger.info(urls, "ready");
     process.send?.({ type: "ready", urls });
-    const reason = await (failed ? Promise.race([shutdown, failed]) : shutdown);
+    const reason = await (failed ? Promise.race([shutdown.first, failed]) : shutdown.first);
     logger.info({ reason }, "stopping");
+    if (drain && reason === "SIGTERM") {
+      await Promise.race([drain(), shutdown.second]);
+    }
     setTimeout(() => {
       logger.fatal("shutdown timed out");
       logger.flush();

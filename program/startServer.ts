@@ -10,6 +10,8 @@ export type Listener = (request: IncomingMessage, response: ServerResponse) => u
 export type RunningServer = {
   /** `http://host:port`, with the port that was actually bound. */
   readonly url: string;
+  /** From now on, a connection is closed after its response, which says so. */
+  readonly startClosing: () => void;
   /** Stops accepting connections, waits for requests in progress until the deadline, then closes their connections. */
   readonly close: (deadlineMs: number) => Promise<void>;
 };
@@ -83,12 +85,22 @@ const listen = (server: Server, { host, port, setting }: ServerOptions): Promise
     server.listen({ host, port }, resolve);
   });
 
+const afterReading = (): Promise<void> =>
+  new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+
 const closeServer = async (server: Server, deadlineMs: number): Promise<void> => {
+  // Closing also closes idle connections. Right after the event loop has read its sockets, they have no unread request.
+  await afterReading();
   const closed = new Promise((resolve) => {
     server.close(resolve);
   });
   // A connection becomes idle when its request finishes.
-  const sweep = setInterval(() => server.closeIdleConnections(), 50);
+  const sweep = setInterval(
+    () => void afterReading().then(() => server.closeIdleConnections()),
+    50,
+  );
   const deadline = setTimeout(() => server.closeAllConnections(), deadlineMs);
   await closed;
   clearInterval(sweep);
@@ -103,6 +115,7 @@ export const startServer = async (
   listener: Listener,
   options: ServerOptions,
 ): Promise<RunningServer> => {
+  let isClosing = false;
   const server = createServer(
     {
       // A body is at most 64 KiB, so 30 s is enough for any real client.
@@ -114,7 +127,12 @@ export const startServer = async (
       keepAliveTimeout: 65_000,
       maxHeaderSize: 16 * 1024,
     },
-    listener,
+    (request, response) => {
+      if (isClosing) {
+        response.setHeader("Connection", "close");
+      }
+      return listener(request, response);
+    },
   );
   const { presentError = (_code, message) => ({ error: message }) } = options;
   respondToInvalidHttp(server, presentError);
@@ -124,7 +142,13 @@ export const startServer = async (
   const host = options.host.includes(":") ? `[${options.host}]` : options.host;
   return {
     url: `http://${host}:${port}`,
-    close: (deadlineMs) => closeServer(server, deadlineMs),
+    startClosing: () => {
+      isClosing = true;
+    },
+    close: (deadlineMs) => {
+      isClosing = true;
+      return closeServer(server, deadlineMs);
+    },
   };
 };
 

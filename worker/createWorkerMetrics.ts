@@ -1,3 +1,5 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { Logger } from "pino";
 import { collectDefaultMetrics, Counter, Gauge, Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
 import type { SendResult } from "../domain/billing/decideNextStep.ts";
@@ -5,22 +7,30 @@ import type { UsageStream } from "../domain/billing/usage.ts";
 import type { Clock } from "../domain/clock.ts";
 import type { LateRefusal } from "../services/billing/processorEvents/applyRefusalReport.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
+import { createOutageLog } from "./createOutageLog.ts";
 
 export type WorkerMetrics = {
   readonly registry: Registry;
+  /** Returns all metrics, with the database's last values if it does not respond. */
+  readonly read: () => Promise<string>;
   readonly observeSend: (stream: UsageStream, result: SendResult) => void;
   readonly observeRefusal: (refusal: LateRefusal) => void;
   /** Records that this process has dispatched everything that was waiting. */
   readonly observeDispatch: () => void;
 };
 
+/** A scrape waits this long for the database. Its queries take milliseconds. */
+const REFRESH_WAIT_MS = 1000;
+
 /** Creates the Prometheus metrics of a worker process. */
 export const createWorkerMetrics = ({
   db,
   clock,
+  logger,
 }: {
   readonly db: DatabasePool;
   readonly clock: Clock;
+  readonly logger: Logger;
 }): WorkerMetrics => {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
@@ -42,9 +52,28 @@ export const createWorkerMetrics = ({
     help: "Unix time of this process's last complete pass as the dispatcher; 0 if it has not been the dispatcher.",
     registers,
   });
-  addDatabaseMetrics(registry, { db, clock });
+  const readDatabase = addDatabaseMetrics(registry, { db, clock });
+  const logOutage = createOutageLog(logger, "metrics of the database cannot be read");
+  let refreshing: Promise<void> | null = null;
+  const refresh = async (): Promise<void> => {
+    try {
+      await readDatabase();
+    } catch (error) {
+      logOutage(error);
+    } finally {
+      refreshing = null;
+    }
+  };
   return {
     registry,
+    read: async () => {
+      // A refresh that an earlier scrape did not wait for is stuck; this scrape does not wait for it either.
+      if (refreshing === null) {
+        refreshing = refresh();
+        await Promise.race([refreshing, delay(REFRESH_WAIT_MS, undefined, { ref: false })]);
+      }
+      return registry.metrics();
+    },
     observeSend: ({ mode, meter }, result) =>
       meterEvents.inc({
         mode,

@@ -5,12 +5,14 @@ import { createDonationActivities } from "../activities/createDonationActivities
 import { createRetentionActivities } from "../activities/createRetentionActivities.ts";
 import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
 import { systemClock } from "../domain/clock.ts";
-import { openDatabase } from "../program/openDatabase.ts";
+import { openDatabase, openHealthConnection } from "../program/openDatabase.ts";
 import { runProgram } from "../program/runProgram.ts";
 import type { RunningPart } from "../program/runProgram.ts";
-import { serveMetrics } from "../program/serveMetrics.ts";
+import { serveOperations } from "../program/serveOperations.ts";
 import { startServer } from "../program/startServer.ts";
+import { addHealthMetrics } from "../program/addHealthMetrics.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
+import { watchHealth } from "../program/watchHealth.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
 import { createCharities } from "../providers/charities/createCharities.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
@@ -38,11 +40,38 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   const db = await openDatabase(config);
   const clock = systemClock;
   const temporal = openTemporalClient();
-  const metrics = createWorkerMetrics({ db, clock });
+  const metrics = createWorkerMetrics({ db, clock, logger });
   const shutdown = new AbortController();
   const billing = createBilling({ db, stripe: readStripeOptions(config) });
   const guard = await watchHold({ db, clock, logger }, shutdown.signal);
   const { readMetrics } = await installTemporalRuntime(logger);
+  const healthConnection = await openHealthConnection(config);
+  const health = await watchHealth({
+    db: healthConnection,
+    temporal,
+    clock,
+    logger,
+    needsTemporal: true,
+  });
+  addHealthMetrics(metrics.registry, health.read);
+  // Before anything that waits for other services, so that the worker can be watched while it waits.
+  const server =
+    config.WORKER_METRICS_PORT === "off"
+      ? null
+      : await startServer(
+          serveOperations(
+            {
+              contentType: metrics.registry.contentType,
+              read: async () => (await Promise.all([metrics.read(), readMetrics()])).join("\n"),
+            },
+            health.read,
+          ),
+          {
+            host: config.HOST,
+            port: config.WORKER_METRICS_PORT,
+            setting: "WORKER_METRICS_PORT",
+          },
+        );
   const workflowBundle = bundleWorkflows();
   const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
   // Clients wait for donations, so their worker starts before anything that waits for other services.
@@ -115,14 +144,6 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
       plantingOrderLostMs: plantingOrderLostMs(config),
     }),
   };
-  const server =
-    config.WORKER_METRICS_PORT === "off"
-      ? null
-      : await startServer(serveMetrics(metrics.registry, readMetrics), {
-          host: config.HOST,
-          port: config.WORKER_METRICS_PORT,
-          setting: "WORKER_METRICS_PORT",
-        });
   const workers = Promise.all([
     interactiveWorker,
     runWorker({ activities, taskQueue: BACKGROUND_QUEUE, workflowBundle, logger }, shutdown.signal),
@@ -156,9 +177,12 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
       processor.failed,
     ]),
     stop: async () => {
+      health.startStopping();
       shutdown.abort();
-      await Promise.all([workers, dispatcher, schedules, guard.ended, server?.close(1000)]);
-      await db.end();
+      await Promise.all([workers, dispatcher, schedules, guard.ended]);
+      health.end();
+      await server?.close(1000);
+      await Promise.all([db.end(), healthConnection.end()]);
     },
   };
 };

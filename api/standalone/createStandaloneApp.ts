@@ -11,7 +11,7 @@ import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
-import type { HealthChecks } from "../health/healthEndpoints.ts";
+import type { Readiness } from "../../program/watchHealth.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
@@ -46,7 +46,7 @@ type StandaloneDependencies = AppDependencies & {
   readonly charities: Charities;
   readonly planting: Planting;
   readonly writer: RegistrationWriter;
-  readonly checks: HealthChecks;
+  readonly readReadiness: () => Readiness;
   readonly authenticator: Authenticate;
   readonly takePermit: TakePermit;
   readonly validateCharity: ValidateCharity;
@@ -64,7 +64,7 @@ type StandaloneDependencies = AppDependencies & {
 
 /** Creates the app of the organizations' interface. */
 export const createStandaloneApp = ({
-  checks,
+  readReadiness,
   authenticator,
   logger,
   observe,
@@ -82,7 +82,7 @@ export const createStandaloneApp = ({
     ...(plantingCallbackSecret === null
       ? []
       : [callbackEndpoint({ ...dependencies, secret: plantingCallbackSecret })]),
-    ...healthEndpoints(checks),
+    ...healthEndpoints(readReadiness),
   ];
   const document = createDocument(endpoints, {
     title: "Impact tracking service: standalone API",

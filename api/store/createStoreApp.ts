@@ -4,9 +4,9 @@ import type { EvidenceDependencies } from "../../services/planting/cacheEvidence
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
 import { createStoreWriteQueue } from "../../services/stores/createStoreWriteQueue.ts";
 import type { DonateFromStoreDependencies } from "../../services/stores/donateFromStore.ts";
-import type { HealthChecks } from "../health/healthEndpoints.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { TakePermit } from "../../db/rateLimits.ts";
+import type { Readiness } from "../../program/watchHealth.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";
@@ -34,14 +34,14 @@ type StoreAppDependencies = AppDependencies &
   RegisterDependencies &
   Omit<DonateFromStoreDependencies, "writeQueue"> &
   EvidenceDependencies & {
-    readonly checks: HealthChecks;
+    readonly readReadiness: () => Readiness;
     readonly authenticator: AuthenticateStore;
     readonly takePermit: TakePermit;
   };
 
 /** Creates the app of the store-platform interface. */
 export const createStoreApp = ({
-  checks,
+  readReadiness,
   authenticator,
   takePermit,
   logger,
@@ -62,7 +62,7 @@ export const createStoreApp = ({
     refundEndpoint({ ...dependencies, writeQueue }),
     evidenceEndpoint(dependencies),
     balanceEndpoint(dependencies),
-    ...healthEndpoints(checks),
+    ...healthEndpoints(readReadiness),
   ];
   const document = createDocument(endpoints, {
     title: "Impact tracking service: store-platform API",

@@ -51,6 +51,7 @@ const SETTINGS = {
   WORKER_METRICS_PORT: "off",
   LOG_LEVEL: "info",
   LOG_FORMAT: "json",
+  DRAIN_SECONDS: "0",
 };
 
 export const startServices = async (): Promise<Services> => {

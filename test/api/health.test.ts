@@ -1,21 +1,38 @@
 import { isDeepStrictEqual } from "node:util";
+import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import { systemClock } from "../../domain/clock.ts";
-import { createHealthChecks } from "../../api/health/createHealthChecks.ts";
 import { openPool } from "../../db/pool.ts";
 import { openTemporalClient } from "../../program/temporalClient.ts";
+import { watchHealth } from "../../program/watchHealth.ts";
+import type { HealthWatch } from "../../program/watchHealth.ts";
 import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
 import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { READY } from "../support/readiness.ts";
 import { startRelay } from "../support/relay.ts";
-import { rawRequest } from "./rawRequest.ts";
+import { unreachableTemporal } from "../support/unreachableTemporal.ts";
 import { startStandaloneApi } from "./startStandaloneApi.ts";
 import type { Call } from "./startStandaloneApi.ts";
 
 const test = testWithDatabase();
 
-const healthy = { clock: systemClock, logger: pino({ level: "silent" }) };
-
-const reachableTemporal = () => openTemporalClient({ address: TEMPORAL_ADDRESS });
+/** Watches until the test ends. */
+const watch = async (
+  t: ExecutionContext<DatabaseContext>,
+  options: Partial<Parameters<typeof watchHealth>[0]>,
+): Promise<HealthWatch> => {
+  const health = await watchHealth({
+    db: t.context.db,
+    temporal: openTemporalClient({ address: TEMPORAL_ADDRESS }),
+    clock: systemClock,
+    logger: pino({ level: "silent" }),
+    needsTemporal: false,
+    ...options,
+  });
+  t.teardown(health.end);
+  return health;
+};
 
 /** Polls as a probe does, because a check may exceed its two seconds on a busy machine. */
 const pollReadiness = async (
@@ -31,107 +48,108 @@ const pollReadiness = async (
   return response.body;
 };
 
-/** A client for a port that nothing listens on. */
-const unreachableTemporal = () => openTemporalClient({ address: "127.0.0.1:1" });
-
 test("a process is alive without its database and Temporal", async (t) => {
   const relay = await startRelay(t, t.context.databaseUrl);
   const db = await openPool(relay.url);
   t.teardown(() => db.end());
-  const { call } = await startStandaloneApi(t, {
-    db: t.context.db,
-    checks: createHealthChecks({ db, temporal: unreachableTemporal(), ...healthy }),
-  });
   relay.cut();
+  const health = await watch(t, { db, temporal: unreachableTemporal() });
+  const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
 
   const { status, body } = await call("GET", "/healthz");
 
   t.is(status, 200);
   t.deepEqual(body, { status: "ok" });
+  t.is((await call("GET", "/readyz")).status, 503);
 });
 
 test("the service is ready if the database and Temporal respond", async (t) => {
-  const { call } = await startStandaloneApi(t, { db: t.context.db });
+  const health = await watch(t, {});
+  const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
 
-  const ready = { status: "ok", database: "ok", clock: "ok", temporal: "ok" };
-  t.deepEqual(await pollReadiness(call, 200, ready), ready);
+  t.deepEqual(await pollReadiness(call, 200, READY), READY);
 });
 
-test("the service is ready without Temporal and reports it as unreachable", async (t) => {
+test("the service is ready without Temporal and reports it as unreachable; a worker is not", async (t) => {
   const { db } = t.context;
-  const { call } = await startStandaloneApi(t, {
-    db,
-    checks: createHealthChecks({ db, temporal: unreachableTemporal(), ...healthy }),
-  });
+  const temporal = unreachableTemporal();
+  const health = await watch(t, { temporal });
+  const worker = await watch(t, { temporal, needsTemporal: true });
+  const { call } = await startStandaloneApi(t, { db, readReadiness: health.read });
 
-  const ready = { status: "ok", database: "ok", clock: "ok", temporal: "unreachable" };
+  const ready = { ...READY, temporal: "unreachable" };
   t.deepEqual(await pollReadiness(call, 200, ready), ready);
+  t.is(worker.read().status, "unavailable");
 });
 
-test("the service is not ready without its database", async (t) => {
+test("the service stops being ready when its database is gone", async (t) => {
   const relay = await startRelay(t, t.context.databaseUrl);
-  const db = await openPool(relay.url);
+  const db = await openPool(relay.url, 1);
   t.teardown(() => db.end());
-  const { call } = await startStandaloneApi(t, {
-    db: t.context.db,
-    checks: createHealthChecks({ db, temporal: reachableTemporal(), ...healthy }),
-  });
-  await pollReadiness(call, 200, { status: "ok", database: "ok", clock: "ok", temporal: "ok" });
+  const health = await watch(t, { db });
+  const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
+  await pollReadiness(call, 200, READY);
 
   relay.cut();
 
-  t.is((await call("GET", "/readyz")).status, 503);
   const unavailable = {
+    ...READY,
     status: "unavailable",
     database: "unreachable",
     clock: "unknown",
-    temporal: "ok",
   };
   t.deepEqual(await pollReadiness(call, 503, unavailable), unavailable);
 });
 
-test("the service is not ready while its clock is off", async (t) => {
-  const { db } = t.context;
+test("readiness does not wait for a check that hangs", async (t) => {
+  const relay = await startRelay(t, t.context.databaseUrl);
+  const db = await openPool(relay.url, 1);
+  t.teardown(() => db.end());
+  const health = await watch(t, { db });
+  const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
+  await pollReadiness(call, 200, READY);
+
+  relay.freeze();
+
+  // The next check gets no response. Until it fails, the state of the last one is reported.
+  t.is((await call("GET", "/readyz")).status, 200);
+  await eventually(async () => (await call("GET", "/readyz")).status === 503);
+});
+
+test("a process that is stopping is alive and not ready", async (t) => {
+  const health = await watch(t, {});
+  const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
+
+  health.startStopping();
+
+  const { status, body } = await call("GET", "/readyz");
+  t.is(status, 503);
+  t.is(body["status"], "stopping");
+  t.is((await call("GET", "/healthz")).status, 200);
+});
+
+test("the service is not ready while its clock is off, and logs each change once", async (t) => {
   const logged: string[] = [];
   let aheadMs = 2 * 60 * 1000;
-  const { call } = await startStandaloneApi(t, {
-    db,
-    checks: createHealthChecks({
-      db,
-      temporal: reachableTemporal(),
-      clock: { now: () => new Date(Date.now() + aheadMs) },
-      logger: pino({ level: "error" }, { write: (line) => logged.push(line) }),
-    }),
+  let checks = 0;
+  const health = await watch(t, {
+    clock: {
+      now: () => {
+        checks += 1;
+        return new Date(Date.now() + aheadMs);
+      },
+    },
+    logger: pino({ level: "info" }, { write: (line) => logged.push(line) }),
   });
+  const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
 
-  const off = { status: "unavailable", database: "ok", clock: "off", temporal: "ok" };
+  const off = { ...READY, status: "unavailable", clock: "off" };
   t.deepEqual(await pollReadiness(call, 503, off), off);
+  await eventually(() => checks >= 3);
+  t.is(logged.length, 1);
   t.regex(logged[0] ?? "", /clock differs from the database's by more than 2 s/u);
 
   aheadMs = 1000;
-  const ready = { status: "ok", database: "ok", clock: "ok", temporal: "ok" };
-  t.deepEqual(await pollReadiness(call, 200, ready), ready);
-});
-
-test("concurrent readiness requests share one check", async (t) => {
-  const relay = await startRelay(t, t.context.databaseUrl);
-  const db = await openPool(relay.url);
-  t.teardown(() => db.end());
-  const { url } = await startStandaloneApi(t, {
-    db: t.context.db,
-    checks: createHealthChecks({ db, temporal: reachableTemporal(), ...healthy }),
-  });
-
-  const connectionsBefore = relay.connectionCount();
-
-  // Pipelined in one packet, all requests start before the first check can finish. No connection is idle, so every check
-  // opens one.
-  const request = "GET /readyz HTTP/1.1\r\nHost: x\r\n";
-  const received = await rawRequest(
-    url,
-    `${`${request}\r\n`.repeat(9)}${request}Connection: close\r\n\r\n`,
-  );
-
-  t.is(received.match(/HTTP\/1\.1 (?:200|503) /gu)?.length, 10, received);
-  t.is(relay.connectionCount() - connectionsBefore, 1);
+  t.deepEqual(await pollReadiness(call, 200, READY), READY);
+  t.regex(logged[1] ?? "", /clock is right again/u);
 });

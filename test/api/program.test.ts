@@ -48,6 +48,7 @@ const runApi = (
       STORE_PORT: "0",
       METRICS_PORT: "0",
       TEMPORAL_ADDRESS: "127.0.0.1:1",
+      DRAIN_SECONDS: "0",
       ...settings,
     },
     stdio: ["ignore", "pipe", "pipe", "ipc"],
@@ -169,6 +170,32 @@ for (const [title, end] of [
     },
   );
 }
+
+test.serial(
+  "after SIGTERM the program is not ready and goes on serving, until a second signal",
+  async (t) => {
+    const { databaseUrl: DATABASE_URL, db } = t.context;
+    const { apiKeyProd } = await createTestOrganization(db);
+    const { child, ended, urls } = await startApi(t, { DATABASE_URL, DRAIN_SECONDS: "600" });
+    const before = await fetch(`${urls.standalone}/readyz`);
+    t.is(before.status, 200);
+    t.is(before.headers.get("connection"), "keep-alive");
+
+    child.kill("SIGTERM");
+
+    await eventually(async () => (await fetch(`${urls.standalone}/readyz`)).status === 503);
+    t.like(await (await fetch(`${urls.store}/readyz`)).json(), { status: "stopping" });
+    const planted = await fetch(`${urls.standalone}/plant/trees`, {
+      method: "POST",
+      headers: { Authorization: apiKeyProd, "Content-Type": "application/json" },
+      body: '{"count":1}',
+    });
+    t.is(planted.status, 200);
+    t.is(planted.headers.get("connection"), "close");
+    child.kill("SIGTERM");
+    t.is((await ended).code, 0);
+  },
+);
 
 const fails = test.macro(
   async (

@@ -3,11 +3,10 @@ import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import type { CopyPool } from "../../db/copyPool.ts";
-import { createHealthChecks } from "../../api/health/createHealthChecks.ts";
-import type { HealthChecks } from "../../api/health/healthEndpoints.ts";
 import { createCharityValidator } from "../../api/charities/createCharityValidator.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
 import { openTemporalClient } from "../../program/temporalClient.ts";
+import type { Readiness } from "../../program/watchHealth.ts";
 import { wakePlantingOrder } from "../../program/wakePlantingOrder.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
@@ -27,6 +26,7 @@ import { openTestCopies } from "../support/database.ts";
 import { CATALOGUE_ONLY } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { READY } from "../support/readiness.ts";
 import { serve } from "../support/server.ts";
 import { createResponseChecker, parseBody } from "./responseChecker.ts";
 import type { ResponseText } from "./responseChecker.ts";
@@ -66,7 +66,7 @@ export type StandaloneApiOptions = {
   readonly authenticator?: Authenticate;
   readonly writer?: RegistrationWriter;
   readonly temporal?: Client;
-  readonly checks?: HealthChecks;
+  readonly readReadiness?: () => Readiness;
   readonly billing?: Billing;
   readonly charities?: Charities;
   readonly validateCharity?: ValidateCharity;
@@ -88,12 +88,7 @@ export const startStandaloneApi = async (
     authenticator = createAuthenticator({ db, accountType: "organization" }),
     writer = createRegistrationWriter({ db, clock }),
     temporal = openTemporalClient({ address: TEMPORAL_ADDRESS }),
-    checks = createHealthChecks({
-      db,
-      temporal,
-      clock: systemClock,
-      logger: pino({ level: "silent" }),
-    }),
+    readReadiness = () => READY,
     billing = createBilling({ db, stripe: null }),
     charities = createCharities({
       db,
@@ -116,7 +111,7 @@ export const startStandaloneApi = async (
     clock,
     writer,
     authenticator,
-    checks,
+    readReadiness,
     billing,
     charities,
     validateCharity,

@@ -22,6 +22,7 @@ import { topUpStore } from "../../services/stores/balance/topUpStore.ts";
 import { createResponseChecker, parseBody } from "../api/responseChecker.ts";
 import { CATALOGUE_ONLY } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
+import { READY } from "../support/readiness.ts";
 import { serve } from "../support/server.ts";
 import { unreachableTemporal } from "../support/unreachableTemporal.ts";
 
@@ -102,10 +103,7 @@ export const startStoreApi = async (
     publicBaseUrl: () => "https://impact.example",
     authenticator,
     takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
-    checks: {
-      database: () => Promise.resolve({ isClockRight: true }),
-      temporal: () => Promise.resolve(),
-    },
+    readReadiness: () => READY,
     logger: pino({ level: "silent" }),
     observe: () => undefined,
   });

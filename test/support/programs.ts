@@ -67,6 +67,7 @@ export const startProgram = async (
       METRICS_PORT: "off",
       WORKER_METRICS_PORT: "off",
       LOG_LEVEL: "error",
+      DRAIN_SECONDS: "0",
       TEMPORAL_ADDRESS,
       ...settings,
     },

@@ -1,4 +1,5 @@
 import type { ExecutionContext } from "ava";
+import { pino } from "pino";
 import { z } from "zod";
 import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscriptions.ts";
 import { updateAccount } from "../../../db/accounts/accounts.ts";
@@ -257,8 +258,8 @@ test.serial(
         .subscription.problems;
     };
     const countProblems = async (): Promise<string | undefined> => {
-      const { registry } = createWorkerMetrics(deps);
-      const lines = (await registry.metrics()).split("\n");
+      const metrics = createWorkerMetrics({ ...deps, logger: pino({ level: "silent" }) });
+      const lines = (await metrics.read()).split("\n");
       return lines.find((line) =>
         line.startsWith('impact_subscription_problems{problem="unpriced_meter",policy="alert"}'),
       );

@@ -1,0 +1,4 @@
+import type { Readiness } from "../../program/watchHealth.ts";
+
+/** The readiness of a process whose services all respond. */
+export const READY: Readiness = { status: "ok", database: "ok", clock: "ok", temporal: "ok" };
