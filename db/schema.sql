@@ -104,7 +104,7 @@ CREATE TABLE billing_period (
 CREATE TABLE cached_response (
   key text NOT NULL,
   base_url text NOT NULL,
-  revision integer NOT NULL,
+  revision bigint NOT NULL,
   body text NOT NULL,
   stored_at timestamp with time zone NOT NULL,
   expires_at timestamp with time zone NOT NULL,

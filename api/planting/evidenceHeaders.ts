@@ -14,31 +14,29 @@ export const STAGE_MUST_BE = `must be one of ${EVIDENCE_STAGES.join(", ")}`;
 /** The stage to simulate. */
 export const evidenceStage = () => z.enum(EVIDENCE_STAGES, { error: STAGE_MUST_BE }).optional();
 
-export const CACHE_HEADERS = {
+/** The headers of all evidence. */
+export const EVIDENCE_HEADERS = {
   ETag: "Identifies this content. Send it as If-None-Match to get a 304 while nothing has changed.",
   "Cache-Control": "How long the response may be cached.",
   Age: "Seconds since the response was generated.",
+  "Evidence-Simulated":
+    "`true` if the response is simulated in whole or in part: no trees are planted for it.",
 };
 
-/** The headers of endpoints that accept `evidence_stage`. */
-export const EVIDENCE_HEADERS = {
-  ...CACHE_HEADERS,
-  "Evidence-Simulated": "`true` if evidence_stage was given.",
-};
-
-export const setSimulatedHeaders = (ctx: ApiContext): void => {
+/** Sets the headers of a response to `evidence_stage`. */
+export const setStageHeaders = (ctx: ApiContext): void => {
   ctx.set("Evidence-Simulated", "true");
   ctx.set("Cache-Control", "no-store");
 };
 
 /**
- * Sets the headers by which clients cache evidence.
+ * Sets the headers by which clients cache evidence, and the mark of simulated evidence.
  * @param options.keyHeaders the request headers that carry a key, because responses differ by key
  * @param options.isLasting clients may cache the response for 30 days, less its age; otherwise they must revalidate it
  */
 export const setCacheHeaders = (
   ctx: ApiContext,
-  { body, storedAt }: CachedResponse,
+  { body, storedAt, isSimulated }: CachedResponse & { readonly isSimulated: boolean },
   {
     keyHeaders,
     isLasting,
@@ -48,6 +46,9 @@ export const setCacheHeaders = (
   ctx.status = 200;
   ctx.vary(keyHeaders);
   ctx.etag = hash("sha256", body, "base64url");
+  if (isSimulated) {
+    ctx.set("Evidence-Simulated", "true");
+  }
   if (!isLasting) {
     ctx.set("Cache-Control", "private, no-cache");
     return;

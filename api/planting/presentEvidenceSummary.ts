@@ -11,6 +11,9 @@ export const evidenceSummary = z
       trees_planted: wholeNumber.meta({
         description: "Registered trees that a partner reports as planted.",
       }),
+      trees_planted_simulated: wholeNumber.meta({
+        description: "How many of trees_planted are simulated: they are not planted anywhere.",
+      }),
       carbon_offset_tons: z.number().min(0).meta({
         description: "Metric tons of CO2 that the planted trees are projected to store for life.",
       }),
@@ -24,6 +27,9 @@ export const evidenceSummary = z
         id: z.string(),
         name: z.string(),
         country: z.string(),
+        simulated: z.boolean().meta({
+          description: "Whether all sites of the region are the simulated partner's.",
+        }),
         evidence: z.array(
           z.strictObject({
             id: z.string(),
@@ -43,20 +49,22 @@ const regionId = (country: string, region: string): string =>
   `${country}-${region}`.toLowerCase().replaceAll(/[^\p{L}\p{N}]+/gu, "-");
 
 const presentEvidenceSummary = (
-  { registeredTrees, plantedTrees, projected, regions }: EvidenceSummary,
+  { registeredTrees, plantedTrees, simulatedTrees, projected, regions }: EvidenceSummary,
   baseUrl: string,
 ): PresentedEvidenceSummary => ({
   summary: {
     total_trees: registeredTrees,
     trees_planted: plantedTrees,
+    trees_planted_simulated: simulatedTrees,
     carbon_offset_tons: projected.carbonTons,
     area_restored_hectares: projected.areaHectares,
     countries: [...new Set(regions.map(({ country }) => country))],
   },
-  regions: regions.map(({ region, country, media }) => ({
+  regions: regions.map(({ region, country, isSimulated, media }) => ({
     id: regionId(country, region),
     name: region,
     country,
+    simulated: isSimulated,
     evidence: media.map(({ id, type, url, date }) => ({
       id,
       type,

@@ -7,21 +7,49 @@ import type { Milestone, MilestoneEvent, TreeEvidence } from "../../domain/plant
 import { absoluteUrl } from "./absoluteUrl.ts";
 import type { PresentedMilestone, PresentedTreeEvidence } from "./treeEvidenceSchema.ts";
 
-const TEXTS: Readonly<Record<MilestoneEvent, readonly [title: string, description: string]>> = {
-  registered: [
-    "Registered",
-    "The trees are registered and will be part of the next planting order.",
+/** A title, and a description of a completed and of a pending milestone. */
+const TEXTS: Readonly<
+  Record<MilestoneEvent, readonly [title: string, completed: string, pending: string]>
+> = {
+  registered: ["Registered", "The trees are registered.", "The trees are not registered yet."],
+  funds_distributed: [
+    "Funds distributed",
+    "The planting partner has the order and its funds.",
+    "The planting partner does not have the order yet.",
   ],
-  funds_distributed: ["Funds distributed", "The planting partner has the order and its funds."],
-  allocated: ["Allocated", "Planting sites and crews are assigned to the trees."],
-  planted: ["Planted", "The trees are in the ground."],
+  allocated: [
+    "Allocated",
+    "Planting sites and crews are assigned to the trees.",
+    "Planting sites and crews are not assigned yet.",
+  ],
+  planted: ["Planted", "The trees are in the ground.", "The trees are not planted yet."],
   planted_and_verified: [
     "Planted and verified",
     "The trees are in the ground, and an independent assessor has verified them.",
+    "The trees are not verified yet.",
   ],
 };
 
-const NEVER_ORDERED = "The trees were refunded before they were ordered, and will not be planted.";
+const REFUND_TEXTS: Readonly<Record<NonNullable<TreeEvidence["fullRefund"]>, string>> = {
+  beforeOrder: "The trees were registered, and refunded in full before they were ordered.",
+  afterOrder:
+    "The trees were registered, and refunded in full after they were ordered. They no longer count for the account.",
+};
+
+const describe = (
+  event: MilestoneEvent,
+  isCompleted: boolean,
+  fullRefund: TreeEvidence["fullRefund"],
+): string => {
+  const [, completed, pending] = TEXTS[event];
+  if (event === "registered" && fullRefund) {
+    return REFUND_TEXTS[fullRefund];
+  }
+  if (isCompleted) {
+    return completed;
+  }
+  return fullRefund === "beforeOrder" ? "The trees were refunded and are not ordered." : pending;
+};
 
 type Proof = NonNullable<PresentedMilestone["evidence"]>;
 
@@ -142,9 +170,9 @@ const presentMilestone = (
   baseUrl: string,
 ): PresentedMilestone => {
   const { event, reached } = milestone;
-  const [title, usual] = TEXTS[event];
-  const description = event === "registered" && evidence.isNeverOrdered ? NEVER_ORDERED : usual;
+  const [title] = TEXTS[event];
   const proof = presentProof(milestone, evidence, baseUrl);
+  const description = describe(event, proof !== null, evidence.fullRefund);
   if (!reached || !proof) {
     return { step, event, title, status: "pending", description };
   }
@@ -172,7 +200,10 @@ export const presentTreeEvidence = (
     record_id: registration.id,
     impact_type: "trees",
     impact_provider: evidence.partnerName,
+    simulated: evidence.isSimulated,
     status: evidence.status,
+    refunded: evidence.refundedCount > 0,
+    refunded_count: evidence.refundedCount,
     provider_meta: {
       ...(order && { order_id: order.orderId, public_id: order.orderPublicId }),
       ...(allocationId !== null && { allocation_id: allocationId }),

@@ -108,7 +108,13 @@ export const treeEvidence = z
     record_id: z.string(),
     impact_type: z.literal("trees"),
     impact_provider: z.string(),
+    simulated: z.boolean().meta({
+      description:
+        "True if no trees are planted for this evidence: test keys, the simulated planting partner and evidence_stage.",
+    }),
     status: z.enum(MILESTONE_EVENTS),
+    refunded: z.boolean().meta({ description: "True after the first refund, even a partial one." }),
+    refunded_count: wholeNumber.meta({ description: "Refunded units of the registration." }),
     provider_meta: z.strictObject({
       order_id: wholeNumber.optional(),
       public_id: z.string().optional(),

@@ -123,8 +123,8 @@ CREATE TABLE cached_response (
   key text PRIMARY KEY,
   -- The public base URL of the service that the body's URLs start with.
   base_url text NOT NULL,
-  -- The order's revision; 0 without an order.
-  revision integer NOT NULL,
+  -- Increases with every change of the response; 0 for the summary.
+  revision bigint NOT NULL,
   body text NOT NULL,
   stored_at timestamptz NOT NULL,
   expires_at timestamptz NOT NULL

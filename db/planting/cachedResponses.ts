@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { sql } from "../sql.ts";
 
@@ -7,8 +7,18 @@ const cachedRow = z.strictObject({ body: z.string(), storedAt: z.date() });
 /** The text of a response that every process returns until it expires. */
 export type CachedResponse = Readonly<z.output<typeof cachedRow>>;
 
-export const SUMMARY_KEY = "summary";
+/** The summary with and without simulated trees, so that a deployment that changes its partner has the other one. */
+export const summaryKey = (countsSimulated: boolean): string =>
+  countsSimulated ? "summary/simulated" : "summary";
 export const treeKey = (registrationId: string): string => `tree/${registrationId}`;
+
+/** Locks the summary until the transaction ends, so that a summary of withdrawn facts is never cached. */
+export const lockSummary = async (transaction: DatabaseTransactionConnection): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    SELECT
+    FROM pg_advisory_xact_lock(hashtext('evidence_summary'))
+  `);
+};
 
 /**
  * Finds a valid response.
@@ -65,16 +75,16 @@ export const storeCachedResponse = (
 export const deleteCachedResponses = async (
   db: CommonQueryMethods,
   /** Null deletes all. */
-  key: string | null,
+  keys: readonly string[] | null,
 ): Promise<number> => {
   const { rowCount } = await db.query(
-    key === null
+    keys === null
       ? sql.typeAlias("void")`
         DELETE FROM cached_response
       `
       : sql.typeAlias("void")`
         DELETE FROM cached_response
-        WHERE key = ${key}
+        WHERE key = ANY(${sql.array(keys, "text")})
       `,
   );
   return rowCount;

@@ -102,6 +102,7 @@ export const listLatestMedia = (
   db: CommonQueryMethods,
   accountId: string,
   limit: number,
+  countsSimulated: boolean,
 ): Promise<readonly ShownMedia[]> =>
   db.any(sql.type(mediaRow)`
     SELECT
@@ -120,6 +121,11 @@ export const listLatestMedia = (
         SELECT id, site_id, type, url, thumbnail_url, taken_at
         FROM planting_media
         WHERE account_id = ${accountId} AND mode = 'live'
+          ${
+            countsSimulated
+              ? sql.fragment``
+              : sql.fragment`AND site_id NOT IN (SELECT id FROM planting_site WHERE partner = 'simulated')`
+          }
         ORDER BY id DESC
         LIMIT ${LATEST}
       ) AS recent
@@ -132,6 +138,7 @@ export const listLatestMedia = (
 const regionRow = z.strictObject({
   region: z.string(),
   country: z.string(),
+  isSimulated: z.boolean(),
   media: z.array(
     z.strictObject({ id: z.string(), type: z.string(), url: z.string(), date: z.string() }),
   ),
@@ -143,11 +150,13 @@ export type PlantedRegion = Readonly<z.output<typeof regionRow>>;
 export const listRegions = (
   db: CommonQueryMethods,
   mediaPerSite: number,
+  countsSimulated: boolean,
 ): Promise<readonly PlantedRegion[]> =>
   db.any(sql.type(regionRow)`
     SELECT
       planting_site.region,
       planting_site.country,
+      bool_and(planting_site.partner = 'simulated') AS "isSimulated",
       coalesce(
         jsonb_agg(
           jsonb_build_object(
@@ -168,7 +177,7 @@ export const listRegions = (
       ORDER BY id DESC
       LIMIT ${mediaPerSite}
     ) AS latest ON true
-    WHERE EXISTS (
+    WHERE (${countsSimulated} OR planting_site.partner <> 'simulated') AND EXISTS (
       SELECT FROM planting_tally
       WHERE planting_tally.site_id = planting_site.id AND planting_tally.mode = 'live' AND planting_tally.planted > 0
     )

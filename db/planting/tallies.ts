@@ -48,6 +48,7 @@ export type PlantedSite = Readonly<z.output<typeof plantedSiteRow>>;
 export const listPlantedSites = (
   db: CommonQueryMethods,
   accountId: string,
+  countsSimulated: boolean,
 ): Promise<readonly PlantedSite[]> =>
   db.any(sql.type(plantedSiteRow)`
     SELECT
@@ -65,18 +66,32 @@ export const listPlantedSites = (
     FROM planting_tally
     JOIN planting_site ON planting_site.id = planting_tally.site_id
     WHERE planting_tally.account_id = ${accountId} AND planting_tally.mode = 'live' AND planting_tally.planted > 0
+      AND (${countsSimulated} OR planting_site.partner <> 'simulated')
     ORDER BY planting_tally.planted DESC, planting_tally.site_id
   `);
 
 /** Sums all accounts' planted trees of production keys by impact factor, up to the largest safe integer. */
 export const sumPlantedByFactor = (
   db: CommonQueryMethods,
-): Promise<readonly { readonly factorId: string; readonly trees: number }[]> =>
-  db.any(sql.type(z.strictObject({ factorId: z.string(), trees: safeInteger }))`
-    SELECT factor_id AS "factorId", least(sum(planted), ${Number.MAX_SAFE_INTEGER})::bigint AS trees
+  countsSimulated: boolean,
+): Promise<
+  readonly {
+    readonly factorId: string;
+    readonly isSimulated: boolean;
+    readonly trees: number;
+  }[]
+> =>
+  db.any(sql.type(
+    z.strictObject({ factorId: z.string(), isSimulated: z.boolean(), trees: safeInteger }),
+  )`
+    SELECT
+      planting_tally.factor_id AS "factorId",
+      planting_site.partner = 'simulated' AS "isSimulated",
+      least(sum(planting_tally.planted), ${Number.MAX_SAFE_INTEGER})::bigint AS trees
     FROM planting_tally
-    WHERE mode = 'live'
-    GROUP BY factor_id
-    HAVING sum(planted) > 0
-    ORDER BY factor_id
+    JOIN planting_site ON planting_site.id = planting_tally.site_id
+    WHERE planting_tally.mode = 'live' AND (${countsSimulated} OR planting_site.partner <> 'simulated')
+    GROUP BY 1, 2
+    HAVING sum(planting_tally.planted) > 0
+    ORDER BY 1, 2
   `);

@@ -18,17 +18,18 @@ const treeRow = z
     count: safeInteger,
     fractionalCount: z.number(),
     attribution: z.string(),
-    isRefunded: z.boolean(),
+    refundedCount: safeInteger,
     treeOrderId: safeInteger.nullable(),
     orderedCount: safeInteger.nullable(),
     orderId: z.int().nullable(),
     orderPublicId: z.string().nullable(),
+    partner: z.string().nullable(),
     partnerName: z.string().nullable(),
     buyerName: z.string().nullable(),
     timeline: timelineColumn.nullable(),
     stage: orderStageColumn.nullable(),
     isFinished: z.boolean(),
-    revision: z.int(),
+    revision: safeInteger,
     region: z.string().nullable(),
     cachedBody: z.string().nullable(),
     cachedAt: z.date().nullable(),
@@ -42,10 +43,8 @@ const treeRow = z
 /** A tree registration with its order and its cached response. */
 export type EvidenceTree = Readonly<z.output<typeof treeRow>>;
 
-const isRefunded = sql.fragment`registration.refunded_count >= registration.count`;
-
-/** Changes with the content of the response: the order's revision, or without an order whether all trees are refunded. */
-const revision = sql.fragment`coalesce(planting_order.revision, (${isRefunded})::integer)`;
+/** Increases with every change of the response: neither the order's revision nor the refunded trees ever decrease. */
+const revision = sql.fragment`coalesce(planting_order.revision, 0) + registration.refunded_count`;
 
 /** Finds a registration, its order and its cached response by primary-key lookups in one round trip. */
 export const findEvidenceTree = (
@@ -62,11 +61,12 @@ export const findEvidenceTree = (
       registration.count,
       registration.fractional_count AS "fractionalCount",
       registration.attribution,
-      ${isRefunded} AS "isRefunded",
+      registration.refunded_count AS "refundedCount",
       registration.tree_order_id AS "treeOrderId",
       registration.ordered_count AS "orderedCount",
       planting_order.id AS "orderId",
       planting_order.public_id AS "orderPublicId",
+      planting_order.partner,
       planting_order.partner_name AS "partnerName",
       planting_order.buyer_name AS "buyerName",
       planting_order.timeline,
@@ -116,6 +116,8 @@ const allocated = z.strictObject({
 
 const planted = z.strictObject({
   plantedAt: z.string(),
+  fieldUpdateId: z.int(),
+  plantingSessionId: z.int(),
   media: z.array(
     z.strictObject({
       id: z.string(),

@@ -27,7 +27,13 @@ export type AllocatedEvidence = {
   }[];
 };
 
-export type PlantedEvidence = {
+/** The ids of a planting session and of the partner's report of it. */
+export type SessionIds = {
+  readonly fieldUpdateId: number;
+  readonly plantingSessionId: number;
+};
+
+export type PlantedEvidence = SessionIds & {
   readonly plantedAt: string;
   readonly media: readonly {
     readonly id: string;
@@ -39,7 +45,7 @@ export type PlantedEvidence = {
   }[];
 };
 
-export type VerifiedEvidence = {
+export type VerifiedEvidence = SessionIds & {
   readonly siteName: string;
   readonly subsiteName: string;
   readonly organizationName: string;
@@ -50,8 +56,6 @@ export type VerifiedEvidence = {
   readonly species: readonly string[];
   readonly imageUrl: string;
   readonly allocationId: number;
-  readonly fieldUpdateId: number;
-  readonly plantingSessionId: number;
   readonly latitude: number;
   readonly longitude: number;
   readonly photos: readonly string[];
@@ -86,7 +90,12 @@ export const allocationEvidence = (
   },
 });
 
-export const plantedEvidence = (fact: PlantingFactOf<"planted">): PlantedEvidence => ({
+export const plantedEvidence = (
+  fact: PlantingFactOf<"planted">,
+  ids: SessionIds,
+): PlantedEvidence => ({
+  fieldUpdateId: ids.fieldUpdateId,
+  plantingSessionId: ids.plantingSessionId,
   plantedAt: fact.occurred_at,
   media: fact.media.map((medium) => ({
     id: medium.reference,
@@ -98,17 +107,22 @@ export const plantedEvidence = (fact: PlantingFactOf<"planted">): PlantedEvidenc
   })),
 });
 
+/** Returns the partner's names for the session of planted trees, and for its report; by default those of the order. */
+export const sessionReferencesOf = (
+  fact: PlantingFactOf<"planted">,
+  orderPublicId: string,
+): { readonly plantingSession: string; readonly fieldUpdate: string } => ({
+  plantingSession: fact.planting_session_reference ?? `${orderPublicId}/planting-session`,
+  fieldUpdate: fact.field_update_reference ?? `${orderPublicId}/field-update`,
+});
+
 /** Returns the partner's name for the verified allocation: the session's if the partner reports no allocations. */
 export const allocationReferenceOf = (fact: PlantingFactOf<"planted_and_verified">): string =>
   fact.allocation_reference ?? fact.planting_session_reference;
 
 export const verifiedEvidence = (
   fact: PlantingFactOf<"planted_and_verified">,
-  ids: {
-    readonly allocationId: number;
-    readonly fieldUpdateId: number;
-    readonly plantingSessionId: number;
-  },
+  ids: SessionIds & { readonly allocationId: number },
 ): VerifiedEvidence => ({
   siteName: fact.planting_site.name,
   subsiteName: fact.planting_site.subsite_name,

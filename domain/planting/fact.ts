@@ -88,6 +88,9 @@ const allocated = z.strictObject({
 const planted = z.strictObject({
   stage: z.literal("planted"),
   occurred_at: timestamp(),
+  /** The order's own if absent, as field_update_reference. */
+  planting_session_reference: reference().optional(),
+  field_update_reference: reference().optional(),
   media: z
     .array(
       z.strictObject({

@@ -21,6 +21,10 @@ export type TimelineShape = (typeof TIMELINE_SHAPES)[number];
 export const PARTNER_KINDS = ["simulated", "manual", "treemapper"] as const;
 export type PartnerKind = (typeof PARTNER_KINDS)[number];
 
+/** Returns whether a partner plants nothing. */
+export const isSimulated = (partner: string): boolean =>
+  partner === ("simulated" satisfies PartnerKind);
+
 /** The part of an order's trees at one site. Weights are integers of at least 1; only their proportions matter. */
 export type SiteShare = {
   readonly siteId: number;

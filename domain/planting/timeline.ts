@@ -1,4 +1,9 @@
-import type { AllocatedEvidence, PlantedEvidence, VerifiedEvidence } from "./evidence.ts";
+import type {
+  AllocatedEvidence,
+  PlantedEvidence,
+  SessionIds,
+  VerifiedEvidence,
+} from "./evidence.ts";
 import type { OrderStage, PlantingStage, TimelineShape } from "./order.ts";
 import { latestStage, PLANTING_STAGES } from "./order.ts";
 
@@ -50,9 +55,10 @@ export type OrderedTrees = {
 };
 
 export type EvidenceFacts = {
-  /** `isRefunded`: all of its trees were refunded. */
-  readonly registration: RegisteredTrees & { readonly isRefunded: boolean };
+  readonly registration: RegisteredTrees & { readonly refundedCount: number };
   readonly partnerName: string;
+  /** Whether no trees are planted for this evidence. */
+  readonly isSimulated: boolean;
   readonly shape: TimelineShape;
   /** Null until the registration is in a planting order. */
   readonly order: OrderedTrees | null;
@@ -75,14 +81,19 @@ export type Milestone =
   | MilestoneOf<"planted_and_verified", VerifiedEvidence>;
 
 /** The proof of one tree registration. */
-export type TreeEvidence = Pick<EvidenceFacts, "partnerName" | "order" | "region"> & {
+export type TreeEvidence = Pick<
+  EvidenceFacts,
+  "partnerName" | "isSimulated" | "order" | "region"
+> & {
   readonly registration: RegisteredTrees;
   readonly status: MilestoneEvent;
   /** The first reported allocation, else the verified one. */
   readonly allocationId: number | null;
-  readonly session: Pick<VerifiedEvidence, "fieldUpdateId" | "plantingSessionId"> | null;
-  /** The trees were refunded before they were ordered. */
-  readonly isNeverOrdered: boolean;
+  /** The verified session, else the planted one. */
+  readonly session: SessionIds | null;
+  readonly refundedCount: number;
+  /** `beforeOrder`: all trees were refunded before they were ordered; `afterOrder`: all were refunded later. */
+  readonly fullRefund: "beforeOrder" | "afterOrder" | null;
   readonly timeline: readonly Milestone[];
 };
 
@@ -96,6 +107,8 @@ const plantedOf = ({ planted, verified }: ReachedStages): Reached<PlantedEvidenc
     occurredAt,
     evidence: {
       plantedAt: evidence.verifiedAt,
+      fieldUpdateId: evidence.fieldUpdateId,
+      plantingSessionId: evidence.plantingSessionId,
       media: evidence.photos.map((url, index) => ({
         id: `${evidence.plantingSessionId}-${index + 1}`,
         type: "photo",
@@ -143,12 +156,20 @@ const stagesOf = (reached: ReachedStages): readonly PlantingStage[] => [
   ...(reached.verified ? (["planted_and_verified"] as const) : []),
 ];
 
+const fullRefundOf = ({ registration, order }: EvidenceFacts): TreeEvidence["fullRefund"] => {
+  if (registration.refundedCount < registration.count) {
+    return null;
+  }
+  return order ? "afterOrder" : "beforeOrder";
+};
+
 export const buildTreeEvidence = (facts: EvidenceFacts): TreeEvidence => {
-  const { registration, partnerName, order, reached, region } = facts;
+  const { registration, partnerName, isSimulated, order, reached, region } = facts;
   const stage = latestStage(stagesOf(reached));
   return {
     registration,
     partnerName,
+    isSimulated,
     order,
     region,
     status: stage === "created" ? "registered" : stage,
@@ -156,8 +177,9 @@ export const buildTreeEvidence = (facts: EvidenceFacts): TreeEvidence => {
       reached.allocated?.evidence.allocations[0]?.allocationId ??
       reached.verified?.evidence.allocationId ??
       null,
-    session: reached.verified?.evidence ?? null,
-    isNeverOrdered: registration.isRefunded && !order,
+    session: reached.verified?.evidence ?? reached.planted?.evidence ?? null,
+    refundedCount: registration.refundedCount,
+    fullRefund: fullRefundOf(facts),
     timeline: MILESTONES[facts.shape].map((event) => milestoneOf(event, facts)),
   };
 };

@@ -24,6 +24,8 @@ export type Planting = {
   readonly partnerFor: (mode: Mode) => PlantingPartner;
   /** Returns the adapter of an existing order; null if this deployment is not configured for it. */
   readonly findPartner: (kind: string) => PlantingPartner | null;
+  /** Whether planted trees of the simulated partner count: only while it plants the trees of production keys. */
+  readonly countsSimulated: () => boolean;
 };
 
 /** @throws TypeError if the partner is TreeMapper and has no API key */
@@ -53,5 +55,6 @@ export const createPlanting = ({
   return {
     partnerFor: (mode) => (mode === "test" ? simulation : live),
     findPartner,
+    countsSimulated: () => live === simulation,
   };
 };

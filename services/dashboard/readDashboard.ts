@@ -9,6 +9,7 @@ import { listPeriodTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { ProjectedImpact } from "../../domain/planting/impactFactors.ts";
 import { projectImpact } from "../../domain/planting/impactFactors.ts";
+import type { Planting } from "../../providers/planting/createPlanting.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 
 const MONTHS_SHOWN = 12;
@@ -56,7 +57,15 @@ const sumOf = (numbers: readonly number[]): number => numbers.reduce((sum, each)
  * account with millions of registrations costs as much as a new one.
  */
 export const readDashboard = async (
-  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+  {
+    db,
+    clock,
+    planting,
+  }: {
+    readonly db: CommonQueryMethods;
+    readonly clock: Clock;
+    readonly planting: Planting;
+  },
   slug: string,
 ): Promise<Dashboard | null> => {
   const account = await findDashboardAccount(db, slug);
@@ -67,8 +76,8 @@ export const readDashboard = async (
   const now = clock.now();
   const [periods, sites, media, donations] = await Promise.all([
     listPeriodTotals(db, accountId, MONTHS_SHOWN),
-    listPlantedSites(db, accountId),
-    listLatestMedia(db, accountId, MEDIA_SHOWN),
+    listPlantedSites(db, accountId, planting.countsSimulated()),
+    listLatestMedia(db, accountId, MEDIA_SHOWN, planting.countsSimulated()),
     readDonationTotals(db, { accountId, mode: "live" }, now),
   ]);
   const totals = new Map(periods.map(({ period, ...totalsOfPeriod }) => [period, totalsOfPeriod]));

@@ -5,6 +5,7 @@ import {
   allocationEvidence,
   allocationReferenceOf,
   plantedEvidence,
+  sessionReferencesOf,
   verifiedEvidence,
 } from "../../domain/planting/evidence.ts";
 import type { AllocatedEvidence, StageEvidence } from "../../domain/planting/evidence.ts";
@@ -99,7 +100,22 @@ const applyPlanted = async (
       thumbnailUrl,
     })),
   );
-  return { order: { ...order, plantedAt: at }, evidence: plantedEvidence(fact) };
+  const { plantingSession, fieldUpdate } = sessionReferencesOf(fact, order.publicId);
+  const evidence = plantedEvidence(fact, {
+    fieldUpdateId: await getOrCreateReferenceId(
+      transaction,
+      order.partner,
+      "field_update",
+      fieldUpdate,
+    ),
+    plantingSessionId: await getOrCreateReferenceId(
+      transaction,
+      order.partner,
+      "planting_session",
+      plantingSession,
+    ),
+  });
+  return { order: { ...order, plantedAt: at }, evidence };
 };
 
 const applyVerified = async (

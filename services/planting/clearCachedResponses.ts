@@ -2,7 +2,7 @@ import type { CommonQueryMethods } from "slonik";
 import {
   deleteCachedResponses,
   deleteExpiredResponses,
-  SUMMARY_KEY,
+  summaryKey,
   treeKey,
 } from "../../db/planting/cachedResponses.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -12,12 +12,12 @@ export type CachedResponses =
   | { readonly kind: "tree"; readonly registrationId: string }
   | { readonly kind: "summary" | "all" };
 
-const keyOf = (responses: CachedResponses): string | null => {
+const keysOf = (responses: CachedResponses): readonly string[] | null => {
   switch (responses.kind) {
     case "tree":
-      return treeKey(responses.registrationId);
+      return [treeKey(responses.registrationId)];
     case "summary":
-      return SUMMARY_KEY;
+      return [summaryKey(true), summaryKey(false)];
     case "all":
       return null;
   }
@@ -30,7 +30,7 @@ const keyOf = (responses: CachedResponses): string | null => {
 export const clearCachedResponses = (
   { db }: { readonly db: CommonQueryMethods },
   responses: CachedResponses,
-): Promise<number> => deleteCachedResponses(db, keyOf(responses));
+): Promise<number> => deleteCachedResponses(db, keysOf(responses));
 
 export const clearExpiredResponses = ({
   db,

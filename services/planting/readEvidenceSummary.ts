@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { findCachedResponse, SUMMARY_KEY } from "../../db/planting/cachedResponses.ts";
+import { findCachedResponse, lockSummary, summaryKey } from "../../db/planting/cachedResponses.ts";
 import type { CachedResponse } from "../../db/planting/cachedResponses.ts";
 import type { PlantedRegion } from "../../db/planting/sites.ts";
 import { listRegions } from "../../db/planting/sites.ts";
@@ -17,41 +17,65 @@ const MEDIA_PER_SITE = 6;
 export type EvidenceSummary = {
   readonly registeredTrees: number;
   readonly plantedTrees: number;
+  /** How many of the planted trees are simulated. */
+  readonly simulatedTrees: number;
   readonly projected: ProjectedImpact;
   readonly regions: readonly PlantedRegion[];
 };
 
-const summarize = async (db: CommonQueryMethods): Promise<EvidenceSummary> => {
-  const planted = await sumPlantedByFactor(db);
+const sumTrees = (planted: readonly { readonly trees: number }[]): number =>
+  Math.min(
+    planted.reduce((sum, { trees }) => sum + trees, 0),
+    Number.MAX_SAFE_INTEGER,
+  );
+
+const summarize = async (
+  db: CommonQueryMethods,
+  countsSimulated: boolean,
+): Promise<EvidenceSummary> => {
+  const planted = await sumPlantedByFactor(db, countsSimulated);
   return {
     registeredTrees: await sumAllAccounts(db, "tree"),
-    plantedTrees: Math.min(
-      planted.reduce((sum, { trees }) => sum + trees, 0),
-      Number.MAX_SAFE_INTEGER,
-    ),
+    plantedTrees: sumTrees(planted),
+    simulatedTrees: sumTrees(planted.filter((part) => part.isSimulated)),
     projected: projectImpact(planted),
-    regions: await listRegions(db, MEDIA_PER_SITE),
+    regions: await listRegions(db, MEDIA_PER_SITE, countsSimulated),
   };
+};
+
+type SummaryResponse = CachedResponse & {
+  readonly isLasting: boolean;
+  readonly isSimulated: boolean;
 };
 
 /** Returns the rendered summary: the same text from every process for 30 days, once trees are planted. */
 export const readEvidenceSummary = async (
   deps: EvidenceDependencies,
   render: EvidenceRenderer<EvidenceSummary>,
-): Promise<CachedResponse & { readonly isLasting: boolean }> => {
-  const { db, clock } = deps;
+): Promise<SummaryResponse> => {
+  const { db, clock, planting } = deps;
   const baseUrl = deps.publicBaseUrl();
   const now = clock.now();
-  const cached = await findCachedResponse(db, SUMMARY_KEY, baseUrl, now);
+  const countsSimulated = planting.countsSimulated();
+  const key = summaryKey(countsSimulated);
+  const lasting = { isLasting: true, isSimulated: countsSimulated };
+  const cached = await findCachedResponse(db, key, baseUrl, now);
   if (cached) {
-    return { ...cached, isLasting: true };
+    return { ...cached, ...lasting };
   }
-  const summary = await summarize(db);
-  const body = render(summary, baseUrl);
-  // A new deployment must not show for 30 days that nothing is planted.
-  if (summary.plantedTrees === 0) {
-    return { body, storedAt: now, isLasting: false };
-  }
-  const stored = await cacheEvidence(deps, { key: SUMMARY_KEY, baseUrl, revision: 0, body });
-  return { ...stored, isLasting: true };
+  return db.transaction(async (transaction) => {
+    await lockSummary(transaction);
+    const stored = await findCachedResponse(transaction, key, baseUrl, now);
+    if (stored) {
+      return { ...stored, ...lasting };
+    }
+    const summary = await summarize(transaction, countsSimulated);
+    const body = render(summary, baseUrl);
+    // A new deployment must not show for 30 days that nothing is planted.
+    if (summary.plantedTrees === 0) {
+      return { body, storedAt: now, ...lasting, isLasting: false };
+    }
+    const response = { key, baseUrl, revision: 0, body };
+    return { ...(await cacheEvidence({ db: transaction, clock }, response)), ...lasting };
+  });
 };

@@ -5,6 +5,7 @@ import type { EvidenceTree } from "../../db/planting/treeEvidence.ts";
 import { findEvidenceTree, listReachedStages } from "../../db/planting/treeEvidence.ts";
 import type { AccountMode, Mode } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { isSimulated } from "../../domain/planting/order.ts";
 import type {
   EvidenceFacts,
   EvidenceStage,
@@ -21,6 +22,7 @@ import { cacheEvidence } from "./cacheEvidence.ts";
 export type TreeEvidenceResponse = CachedResponse & {
   /** Whether the order is no longer polled, so that the text is expected to stay. */
   readonly isComplete: boolean;
+  readonly isSimulated: boolean;
 };
 
 type TreeSelection = AccountMode & { readonly id: string };
@@ -59,6 +61,7 @@ const readFacts = async (
   return {
     registration: tree,
     partnerName: tree.partnerName ?? partner.name,
+    isSimulated: isSimulated(tree.partner ?? partner.kind),
     shape: tree.timeline ?? partner.timeline,
     order: orderOf(tree),
     reached: tree.orderId === null ? NOTHING_REACHED : await readReached(db, tree.orderId),
@@ -90,18 +93,23 @@ export const readTreeEvidence = async (
 ): Promise<TreeEvidenceResponse> => {
   const baseUrl = deps.publicBaseUrl();
   const tree = await getEvidenceTree(deps, selection, baseUrl);
-  const { isFinished: isComplete, cached } = tree;
+  const { isFinished: isComplete, orderId, cached } = tree;
   if (cached) {
-    return { ...cached, isComplete };
+    return { ...cached, isComplete, isSimulated: isSimulated(tree.partner ?? "") };
   }
   const evidence = buildTreeEvidence(await readFacts(deps, selection.mode, tree));
-  const response = await cacheEvidence(deps, {
-    key: treeKey(tree.id),
-    baseUrl,
-    revision: tree.revision,
-    body: render(evidence, baseUrl),
-  });
-  return { ...response, isComplete };
+  const body = render(evidence, baseUrl);
+  const response =
+    // Without an order, the partner may still change.
+    orderId === null
+      ? { body, storedAt: deps.clock.now() }
+      : await cacheEvidence(deps, {
+          key: treeKey(tree.id),
+          baseUrl,
+          revision: tree.revision,
+          body,
+        });
+  return { ...response, isComplete, isSimulated: evidence.isSimulated };
 };
 
 /**

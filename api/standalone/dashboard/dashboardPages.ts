@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import type { Clock } from "../../../domain/clock.ts";
+import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
 import { pathParameter } from "../../http/apiContext.ts";
@@ -175,10 +176,12 @@ const pathOf = (publicBaseUrl: string): string =>
 export const dashboardPages = ({
   db,
   clock,
+  planting,
   publicBaseUrl,
 }: {
   readonly db: CommonQueryMethods;
   readonly clock: Clock;
+  readonly planting: Planting;
   readonly publicBaseUrl: () => string;
 }): readonly Page[] => {
   const rendered = new LRUCache<string, Tagged>({
@@ -187,7 +190,7 @@ export const dashboardPages = ({
     // Concurrent readers of a page share one rendering.
     fetchMethod: async (key) => {
       const [kind, slug] = key.split("/");
-      const dashboard = await readDashboard({ db, clock }, slug ?? "");
+      const dashboard = await readDashboard({ db, clock, planting }, slug ?? "");
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys are made below.
       const render: Rendering = RENDERINGS[kind as keyof typeof RENDERINGS];
       return dashboard ? renderTagged(render, dashboard, pathOf(publicBaseUrl())) : undefined;

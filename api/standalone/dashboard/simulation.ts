@@ -1,16 +1,12 @@
-import type { PartnerKind } from "../../../domain/planting/order.ts";
+import { isSimulated } from "../../../domain/planting/order.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { formatNumber } from "./views/format.ts";
-
-/** Returns whether a site or a photo comes from the simulated partner. */
-export const isSimulated = ({ partner }: { readonly partner: string }): boolean =>
-  partner === ("simulated" satisfies PartnerKind);
 
 /** Counts the planted and verified trees that are simulated. */
 export const countSimulated = ({
   sites,
 }: Dashboard): { readonly planted: number; readonly plantedAndVerified: number } => {
-  const simulated = sites.filter(isSimulated);
+  const simulated = sites.filter(({ partner }) => isSimulated(partner));
   return {
     planted: simulated.reduce((sum, { planted }) => sum + planted, 0),
     plantedAndVerified: simulated.reduce((sum, { verified }) => sum + verified, 0),

@@ -7,11 +7,10 @@ import {
   simulateTreeEvidence,
 } from "../../../services/planting/readTreeEvidence.ts";
 import {
-  CACHE_HEADERS,
   EVIDENCE_HEADERS,
   evidenceStage,
   setCacheHeaders,
-  setSimulatedHeaders,
+  setStageHeaders,
   STAGE_MUST_BE,
 } from "../../planting/evidenceHeaders.ts";
 import { evidenceSummary, renderEvidenceSummary } from "../../planting/presentEvidenceSummary.ts";
@@ -35,8 +34,9 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
       tag: "evidence",
       summary: "Read what all organizations have planted",
       details:
-        "Carbon and area are projected from planted trees only. Once trees are planted, the response stays the same for 30 days.",
-      responseHeaders: CACHE_HEADERS,
+        "Carbon and area are projected from planted trees only. Trees of the simulated partner count only while it is the " +
+        "deployment's partner, and are marked. Once trees are planted, the response stays the same for 30 days.",
+      responseHeaders: EVIDENCE_HEADERS,
       errors: [KEY_ERROR],
     },
     schemas: { response: evidenceSummary },
@@ -54,7 +54,8 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
 
 const treeQuery = queryObject({
   evidence_stage: evidenceStage().meta({
-    description: "For tests: simulates that the trees have reached this stage. Nothing is stored.",
+    description:
+      "For tests, with any key: simulates that the trees have reached this stage. Nothing is stored, and all dates are that of the registration.",
   }),
 });
 
@@ -99,7 +100,7 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
       };
       if (query.evidence_stage !== undefined) {
         const evidence = await simulateTreeEvidence(deps, selection, query.evidence_stage);
-        setSimulatedHeaders(ctx);
+        setStageHeaders(ctx);
         return renderTreeEvidence(evidence, deps.publicBaseUrl());
       }
       const response = await readTreeEvidence(deps, selection, renderTreeEvidence);

@@ -8,6 +8,9 @@ const tree: PresentedTreeEvidence = {
   record_id: ID,
   impact_type: "trees",
   impact_provider: "North Coast Planting",
+  simulated: false,
+  refunded: false,
+  refunded_count: 0,
   status: "funds_distributed",
   provider_meta: { order_id: 41, public_id: "po_0198c5df2b6a7d10b7c1a2d3e4f50617" },
   timeline: [
@@ -18,7 +21,7 @@ const tree: PresentedTreeEvidence = {
       status: "completed",
       date: "2025-06-01",
       timestamp: "2025-06-01T12:00:00.000Z",
-      description: "The trees are registered and will be part of the next planting order.",
+      description: "The trees are registered.",
       evidence: {
         tree_id: ID,
         record_id: ID,
@@ -51,14 +54,14 @@ const tree: PresentedTreeEvidence = {
       event: "allocated",
       title: "Allocated",
       status: "pending",
-      description: "Planting sites and crews are assigned to the trees.",
+      description: "Planting sites and crews are not assigned yet.",
     },
     {
       step: 4,
       event: "planted",
       title: "Planted",
       status: "pending",
-      description: "The trees are in the ground.",
+      description: "The trees are not planted yet.",
     },
   ],
 };
@@ -67,6 +70,7 @@ const summary: PresentedEvidenceSummary = {
   summary: {
     total_trees: 1200,
     trees_planted: 800,
+    trees_planted_simulated: 0,
     carbon_offset_tons: 246.4,
     area_restored_hectares: 0.08,
     countries: ["Kenya"],
@@ -76,11 +80,12 @@ const summary: PresentedEvidenceSummary = {
       id: "kenya-kwale",
       name: "Kwale",
       country: "Kenya",
+      simulated: false,
       evidence: [
         {
           id: "17",
           type: "photo",
-          url: "https://impact.example/media/simulated/sim-gazi-bay.svg",
+          url: "https://photos.example/gazi.jpg",
           date: "2025-07-10",
         },
       ],

@@ -13,7 +13,7 @@ import {
   EVIDENCE_HEADERS,
   evidenceStage,
   setCacheHeaders,
-  setSimulatedHeaders,
+  setStageHeaders,
 } from "../../planting/evidenceHeaders.ts";
 import { presentTreeEvidence } from "../../planting/presentTreeEvidence.ts";
 import { treeEvidence } from "../../planting/treeEvidenceSchema.ts";
@@ -115,6 +115,9 @@ const EXAMPLE: z.output<typeof response> = {
   record_id: ID,
   impact_type: "trees",
   impact_provider: "North Coast Planting",
+  simulated: false,
+  refunded: false,
+  refunded_count: 0,
   status: "registered",
   provider_meta: {},
   timeline: [
@@ -125,7 +128,7 @@ const EXAMPLE: z.output<typeof response> = {
       status: "completed",
       date: "2025-06-01",
       timestamp: "2025-06-01T12:00:00.000Z",
-      description: "The trees are registered and will be part of the next planting order.",
+      description: "The trees are registered.",
       evidence: {
         tree_id: ID,
         record_id: ID,
@@ -140,7 +143,7 @@ const EXAMPLE: z.output<typeof response> = {
       event: "funds_distributed",
       title: "Funds distributed",
       status: "pending",
-      description: "The planting partner has the order and its funds.",
+      description: "The planting partner does not have the order yet.",
     },
   ],
   created_at: "2025-06-01T12:00:00.000Z",
@@ -202,7 +205,7 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
       const owner = { accountId, mode };
       if (stage !== null) {
         const evidence = await simulateStoreEvidence(deps, owner, selection, stage);
-        setSimulatedHeaders(ctx);
+        setStageHeaders(ctx);
         return renderStoreEvidence(evidence, deps.publicBaseUrl());
       }
       const cached = await readStoreEvidence(deps, owner, selection, renderStoreEvidence);

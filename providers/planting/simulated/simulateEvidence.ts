@@ -10,23 +10,28 @@ import { EVIDENCE_STAGES, NOTHING_REACHED } from "../../../domain/planting/timel
 import { SIMULATED_PARTNER_NAME } from "./createSimulatedPartner.ts";
 import { simulateAllocated, simulatePlanted, simulateVerified } from "./simulatedFacts.ts";
 
-const DAY_MS = 24 * 60 * 60 * 1000;
-
-/** Returns made-up facts of a registration at a stage. They depend on the registration alone, so client tests are repeatable. */
+/**
+ * Returns made-up facts of a registration at a stage. They depend on the registration alone, so client tests are
+ * repeatable. All happen when it was registered: a date in the future could pass for evidence.
+ */
 export const simulateEvidence = (
   registration: EvidenceFacts["registration"],
   stage: EvidenceStage,
 ): EvidenceFacts => {
-  const { id, count, createdAt } = registration;
+  const { id, count, createdAt: occurredAt } = registration;
   // The same reference has the same id at every stage.
   const idOf = (reference: string): number =>
     chooseBySeed(`${id}/${reference}`).between(100_000, 999_999);
-  const daysLater = (days: number): Date => new Date(createdAt.getTime() + days * DAY_MS);
   const order = { publicId: `po_simulated_${id.replaceAll("-", "")}`, treeCount: count };
   const rank = EVIDENCE_STAGES.indexOf(stage);
 
-  const allocated = simulateAllocated(order, daysLater(3));
-  const verified = simulateVerified(order, daysLater(45));
+  const allocated = simulateAllocated(order, occurredAt);
+  const planted = simulatePlanted(order, occurredAt);
+  const verified = simulateVerified(order, occurredAt);
+  const session = {
+    fieldUpdateId: idOf(verified.field_update_reference),
+    plantingSessionId: idOf(verified.planting_session_reference),
+  };
   const allocations = allocated.allocations.map((allocation) =>
     allocationEvidence(allocation, {
       allocationId: idOf(allocation.reference),
@@ -36,6 +41,7 @@ export const simulateEvidence = (
   return {
     registration,
     partnerName: SIMULATED_PARTNER_NAME,
+    isSimulated: true,
     shape: stage === "planted_and_verified" ? "sessions" : "allocations",
     region: rank >= 2 ? verified.planting_site.region : null,
     order:
@@ -50,21 +56,17 @@ export const simulateEvidence = (
         : null,
     reached: {
       ...NOTHING_REACHED,
-      ...(rank >= 1 && { fundsDistributed: { occurredAt: daysLater(1), evidence: null } }),
+      ...(rank >= 1 && { fundsDistributed: { occurredAt, evidence: null } }),
       ...(stage === "planted" && {
-        allocated: { occurredAt: daysLater(3), evidence: { allocations } },
-        planted: {
-          occurredAt: daysLater(30),
-          evidence: plantedEvidence(simulatePlanted(order, daysLater(30))),
-        },
+        allocated: { occurredAt, evidence: { allocations } },
+        planted: { occurredAt, evidence: plantedEvidence(planted, session) },
       }),
       ...(stage === "planted_and_verified" && {
         verified: {
-          occurredAt: daysLater(45),
+          occurredAt,
           evidence: verifiedEvidence(verified, {
+            ...session,
             allocationId: idOf(allocationReferenceOf(verified)),
-            fieldUpdateId: idOf(verified.field_update_reference),
-            plantingSessionId: idOf(verified.planting_session_reference),
           }),
         },
       }),

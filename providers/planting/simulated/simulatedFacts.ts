@@ -33,6 +33,12 @@ const photosOf = (order: SimulatedOrder, purpose: string): readonly string[] =>
     (_, index) => `/media/simulated/${order.publicId}-${purpose}-${index + 1}.svg`,
   );
 
+/** The session's references, the same when it is planted and when it is verified. */
+const sessionOf = ({ publicId }: SimulatedOrder) => ({
+  planting_session_reference: `${publicId}/session`,
+  field_update_reference: `${publicId}/field-update`,
+});
+
 export const simulateAllocated = (order: SimulatedOrder, at: Date): PlantingFactOf<"allocated"> => {
   const sites = sitesOf(order);
   return {
@@ -67,6 +73,7 @@ export const simulatePlanted = (order: SimulatedOrder, at: Date): PlantingFactOf
   return {
     stage: "planted",
     occurred_at: at.toISOString(),
+    ...sessionOf(order),
     media: photosOf(order, "planting").map((url, index) => ({
       reference: `${order.publicId}/media/${index + 1}`,
       type: "photo",
@@ -88,8 +95,7 @@ export const simulateVerified = (
   return {
     stage: "planted_and_verified",
     occurred_at: at.toISOString(),
-    planting_session_reference: `${order.publicId}/session`,
-    field_update_reference: `${order.publicId}/field-update`,
+    ...sessionOf(order),
     allocation_reference: `${order.publicId}/allocation/1`,
     planting_site: withoutSpecies(site),
     assessor_name: `Assessor ${choice.between(1, 20)}`,

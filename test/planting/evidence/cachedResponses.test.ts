@@ -46,18 +46,29 @@ test.serial("a cached response is rendered again for another public base URL", a
   }
 });
 
-test.serial("a refund before the order changes the cached evidence to never planted", async (t) => {
+test.serial("refunds before and after the order change the cached evidence", async (t) => {
   const { setup, read } = await startEvidenceApi(t);
   const { db } = t.context;
   const id = await setup.register(3);
   const path = `/evidence/tree/${id}`;
   const before = await read(path);
-  t.regex(String(before.json.timeline?.[0]?.["description"]), /part of the next planting order/u);
+  t.is(before.json.timeline?.[0]?.["description"], "The trees are registered.");
   await db.transaction((transaction) => addRefundedCount(transaction, id, 3));
   const after = await read(path);
   t.is(after.json.status, "registered");
   t.is(
     after.json.timeline?.[0]?.["description"],
-    "The trees were refunded before they were ordered, and will not be planted.",
+    "The trees were registered, and refunded in full before they were ordered.",
   );
+
+  const orderedId = await setup.register(3);
+  await createAndPlace(setup);
+  const refundedCounts: unknown[] = [];
+  for (const count of [0, 1, 2]) {
+    await db.transaction((transaction) => addRefundedCount(transaction, orderedId, count));
+    const { text, json } = await read(`/evidence/tree/${orderedId}`);
+    t.is((await read(`/evidence/tree/${orderedId}`)).text, text);
+    refundedCounts.push(json.refunded_count);
+  }
+  t.deepEqual(refundedCounts, [0, 1, 3]);
 });

@@ -1,5 +1,6 @@
 import type { ExecutionContext } from "ava";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
+import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
@@ -11,11 +12,11 @@ export const startEvidenceApi = async (
   options: PlantingOptions = {},
 ) => {
   const setup = await setUpPlanting(t.context.db, options);
-  const serve = async () => {
+  const serve = async ({ planting = setup.deps.planting }: { planting?: Planting } = {}) => {
     const { url, checkResponse } = await startStandaloneApi(t, {
       db: t.context.db,
       clock: setup.clock,
-      planting: setup.deps.planting,
+      planting,
       publicBaseUrl: "https://impact.example",
     });
     const read = async (
@@ -57,6 +58,8 @@ export type Evidence = {
   readonly error?: string;
   readonly status?: string;
   readonly impact_provider?: string;
+  readonly simulated?: boolean;
+  readonly refunded_count?: number;
   readonly provider_meta?: Record<string, unknown>;
   readonly timeline?: readonly (Record<string, unknown> & {
     readonly event: string;

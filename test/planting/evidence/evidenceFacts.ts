@@ -77,6 +77,8 @@ export const REACHED = {
     occurredAt: new Date("2026-05-03T00:00:00.000Z"),
     evidence: {
       plantedAt: "2026-05-03T00:00:00.000Z",
+      fieldUpdateId: 81,
+      plantingSessionId: 82,
       media: [medium("/photos/1.svg"), medium("https://partner.example/1.jpg")],
     },
   },
@@ -90,19 +92,20 @@ export const reach = (...stages: readonly (keyof ReachedStages)[]): ReachedStage
 
 /** Facts of which a test gives those that it is about. */
 export type GivenFacts = Partial<Omit<EvidenceFacts, "registration">> & {
-  readonly isRefunded?: boolean;
+  readonly refundedCount?: number;
 };
 
-export const factsOf = ({ isRefunded = false, ...given }: GivenFacts): EvidenceFacts => ({
+export const factsOf = ({ refundedCount = 0, ...given }: GivenFacts): EvidenceFacts => ({
   registration: {
     id: ID,
     createdAt: new Date("2026-04-30T22:15:00.123Z"),
     count: 5,
     fractionalCount: 5.5,
     attribution: "spring",
-    isRefunded,
+    refundedCount,
   },
   partnerName: "North Coast Planting",
+  isSimulated: false,
   shape: "allocations",
   order: null,
   reached: NOTHING_REACHED,
@@ -117,8 +120,8 @@ export const allFacts = (): readonly GivenFacts[] => {
   for (let subset = 0; subset < 2 ** stages.length; subset += 1) {
     const reached = reach(...stages.filter((_, index) => (subset & (1 << index)) !== 0));
     for (const shape of ["allocations", "sessions"] as const) {
-      for (const isRefunded of [false, true]) {
-        facts.push({ shape, isRefunded, reached, order }, { shape, isRefunded, reached });
+      for (const refundedCount of [0, 2, 5]) {
+        facts.push({ shape, refundedCount, reached, order }, { shape, refundedCount, reached });
       }
     }
   }

@@ -58,7 +58,7 @@ test("a completed milestone has its timestamp, its UTC date and its proof; a pen
     event: "allocated",
     title: "Allocated",
     status: "pending",
-    description: "Planting sites and crews are assigned to the trees.",
+    description: "Planting sites and crews are not assigned yet.",
   });
   t.deepEqual(milestone({}, "registered")?.evidence, {
     tree_id: ID,
@@ -74,14 +74,36 @@ test("a completed milestone has its timestamp, its UTC date and its proof; a pen
 const descriptions = (given: GivenFacts) =>
   present(given).timeline.map(({ description }) => description);
 
-test("only trees that were refunded before they were ordered are described as never planted", (t) => {
+const refundOf = (refundedCount: number) => {
+  const { refunded, refunded_count } = present({ refundedCount, order });
+  return { refunded, refunded_count };
+};
+
+test("evidence says how many trees are refunded, and whether that was before their order", (t) => {
   const usual = descriptions({});
-  t.deepEqual(descriptions({ isRefunded: true }), [
-    "The trees were refunded before they were ordered, and will not be planted.",
+  const notOrdered = "The trees were refunded and are not ordered.";
+  t.deepEqual(descriptions({ refundedCount: 5 }), [
+    "The trees were registered, and refunded in full before they were ordered.",
+    notOrdered,
+    notOrdered,
+    notOrdered,
+  ]);
+  t.deepEqual(descriptions({ refundedCount: 5, order }), [
+    "The trees were registered, and refunded in full after they were ordered. They no longer count for the account.",
     ...usual.slice(1),
   ]);
-  t.deepEqual(descriptions({ isRefunded: true, order }), usual);
+  t.deepEqual(descriptions({ refundedCount: 4, order }), usual);
   t.deepEqual(descriptions({ order }), usual);
+  t.deepEqual(refundOf(0), { refunded: false, refunded_count: 0 });
+  t.deepEqual(refundOf(2), { refunded: true, refunded_count: 2 });
+});
+
+test("no completed milestone speaks of the future", (t) => {
+  for (const given of allFacts()) {
+    for (const { status, description } of present(given).timeline) {
+      t.false(status === "completed" && /\b(?:will|next|yet)\b/u.test(description), description);
+    }
+  }
 });
 
 const presentedAllocation = (id: number, image: string) => ({
@@ -154,6 +176,16 @@ test("URLs of other hosts and empty ones stay as they are", (t) => {
 });
 
 const metaOf = (given: GivenFacts) => present(given).provider_meta;
+
+test("provider_meta has all five ids once the trees are planted", (t) => {
+  t.deepEqual(metaOf({ order, reached: reach("fundsDistributed", "allocated", "planted") }), {
+    order_id: 7,
+    public_id: "PO-7",
+    allocation_id: 11,
+    field_update_id: 81,
+    planting_session_id: 82,
+  });
+});
 
 test("provider_meta holds only the ids that are known", (t) => {
   const ordered = { order_id: 7, public_id: "PO-7" };

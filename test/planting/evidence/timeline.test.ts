@@ -126,6 +126,8 @@ test("a verification proves planting that was not reported, with numbered photos
     occurredAt: new Date("2026-05-04T00:00:00.000Z"),
     evidence: {
       plantedAt: "2026-05-04T12:00:00.000Z",
+      fieldUpdateId: 91,
+      plantingSessionId: 92,
       media: [photo("92-1", "/evidence/1.svg"), photo("92-2", "https://partner.example/2.jpg")],
     },
   });
@@ -140,11 +142,11 @@ test("reported planting is shown as reported, verified or not", (t) => {
   );
 });
 
-test("only trees that were refunded before they were ordered are never ordered", (t) => {
-  t.true(build({ isRefunded: true }).isNeverOrdered);
-  t.false(build({ isRefunded: true, order }).isNeverOrdered);
-  t.false(build({ order }).isNeverOrdered);
-  t.false(build({}).isNeverOrdered);
+test("a full refund is told from a partial one, and one before the order from a later one", (t) => {
+  t.is(build({ refundedCount: 5 }).fullRefund, "beforeOrder");
+  t.is(build({ refundedCount: 5, order }).fullRefund, "afterOrder");
+  t.is(build({ refundedCount: 4, order }).fullRefund, null);
+  t.is(build({}).fullRefund, null);
 });
 
 const showsIds = test.macro({
@@ -171,6 +173,20 @@ test(
   { order, reached: reach("fundsDistributed", "allocated") },
   11,
   null,
+);
+test(
+  "the planted session",
+  showsIds,
+  { order, reached: reach("fundsDistributed", "allocated", "planted") },
+  11,
+  { fieldUpdateId: 81, plantingSessionId: 82 },
+);
+test(
+  "the verified session before the planted one",
+  showsIds,
+  { order, reached: reach("fundsDistributed", "allocated", "planted", "verified") },
+  11,
+  session,
 );
 test(
   "the session and its own allocation, if none was reported",

@@ -29,6 +29,8 @@ test.serial(
     t.is(status, 200);
     t.is(json.status, "registered");
     t.is(json.impact_provider, "North Coast Planting");
+    t.true(json.simulated);
+    t.is(headers.get("Evidence-Simulated"), "true");
     t.deepEqual(json.provider_meta, {});
     t.deepEqual(eventsOf(json), [
       "1 registered completed",
@@ -118,6 +120,8 @@ test.serial("planted trees have four events, with every field of its type", asyn
     order_id: "integer",
     public_id: "string",
     allocation_id: "integer",
+    field_update_id: "integer",
+    planting_session_id: "integer",
   });
   t.is(headers.get("Cache-Control"), "private, no-cache");
 });
@@ -289,13 +293,16 @@ for (const [stage, events] of Object.entries(SIMULATED)) {
       const real = await read(path, { mode: "test" });
       const simulated = await read(`${path}?evidence_stage=${stage}`, { mode: "test" });
       t.is(simulated.json.status, stage);
+      t.true(simulated.json.simulated);
+      for (const { timestamp } of simulated.json.timeline ?? []) {
+        t.true(timestamp === undefined || timestamp === "2026-05-01T10:00:00.000Z");
+      }
       t.deepEqual(eventsOf(simulated.json), events);
       t.is(simulated.headers.get("Evidence-Simulated"), "true");
       t.is(simulated.headers.get("Cache-Control"), "no-store");
       t.is((await read(`${path}?evidence_stage=${stage}`, { mode: "test" })).text, simulated.text);
       const after = await read(path, { mode: "test" });
       t.is(after.text, real.text);
-      t.is(after.headers.get("Evidence-Simulated"), null);
     },
   );
 }

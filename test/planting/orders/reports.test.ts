@@ -299,20 +299,21 @@ test.serial(
       FROM cached_response
       ORDER BY key
     `);
-    const { deps, organization, register } = await setUpPlanting(db);
+    const { deps, organization, register, createOrders } = await setUpPlanting(db);
     const [first, second] = [await register(1), await register(2)];
+    await createOrders();
     const readAll = async () => {
       const owner = { accountId: organization.id, mode: "live" } as const;
       await readTreeEvidence(deps, { ...owner, id: first }, renderTreeEvidence);
       await readTreeEvidence(deps, { ...owner, id: second }, renderTreeEvidence);
       await readEvidenceSummary(deps, renderEvidenceSummary);
     };
-    const all = ["summary", ...[`tree/${first}`, `tree/${second}`].toSorted()];
+    const all = ["summary/simulated", ...[`tree/${first}`, `tree/${second}`].toSorted()];
     await readAll();
     t.deepEqual(await cachedKeys(), all);
 
     t.deepEqual(readJson(await clear("--tree", first)), { dropped: 1 });
-    t.deepEqual(await cachedKeys(), ["summary", `tree/${second}`]);
+    t.deepEqual(await cachedKeys(), ["summary/simulated", `tree/${second}`]);
     t.deepEqual(readJson(await clear("--tree", first)), { dropped: 0 });
     t.deepEqual(readJson(await clear("--summary")), { dropped: 1 });
     t.deepEqual(await cachedKeys(), [`tree/${second}`]);

@@ -161,7 +161,7 @@ test.serial(
       "allocated accepted",
       "planted accepted",
     ]);
-    const sites = await listPlantedSites(t.context.db, setup.organization.id);
+    const sites = await listPlantedSites(t.context.db, setup.organization.id, false);
     t.deepEqual(
       sites.map(({ name, country, planted }) => [name, country, planted]),
       [

@@ -7,7 +7,8 @@ import type { Markup } from "./html.ts";
 import { html, styleElement } from "./html.ts";
 import { renderMonthChart } from "./renderMonthChart.ts";
 import { renderNumber } from "./format.ts";
-import { countSimulated, isSimulated, markSimulated } from "../simulation.ts";
+import { isSimulated } from "../../../../domain/planting/order.ts";
+import { countSimulated, markSimulated } from "../simulation.ts";
 import { PAGE_STYLE } from "./styles.ts";
 import { renderMap } from "./worldMap.ts";
 
@@ -162,7 +163,7 @@ const renderMedium = (medium: Dashboard["media"][number], root: string): Markup 
     <a href="${absoluteUrl(medium.url, root)}" rel="noopener noreferrer"
       ><img
         src="${absoluteUrl(medium.thumbnailUrl, root)}"
-        alt="${isSimulated(medium) ? "Simulated: " : null}${medium.type === "video" ? "Video still" : "Photo"} from the planting at ${medium.siteName}, ${medium.country}, ${formatDay(medium.takenAt)}"
+        alt="${isSimulated(medium.partner) ? "Simulated: " : null}${medium.type === "video" ? "Video still" : "Photo"} from the planting at ${medium.siteName}, ${medium.country}, ${formatDay(medium.takenAt)}"
         width="480"
         height="360"
         loading="lazy"
@@ -172,7 +173,7 @@ const renderMedium = (medium: Dashboard["media"][number], root: string): Markup 
     <p>
       ${medium.siteName}<span
         >${medium.country},
-        ${formatDay(medium.takenAt)}${isSimulated(medium) ? " · simulated" : null}</span
+        ${formatDay(medium.takenAt)}${isSimulated(medium.partner) ? " · simulated" : null}</span
       >
     </p>
   </li>`;
@@ -251,7 +252,7 @@ const renderMethod = ({ sites }: Dashboard): Markup => {
 };
 
 const renderNotice = ({ sites, media }: Dashboard): Markup | null => {
-  const simulated = [...sites.filter(isSimulated), ...media.filter(isSimulated)];
+  const simulated = [...sites, ...media].filter(({ partner }) => isSimulated(partner));
   if (simulated.length === 0) {
     return null;
   }
