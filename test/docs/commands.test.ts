@@ -10,11 +10,12 @@ import { systemClock } from "../../domain/clock.ts";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
-/** Returns every `impact` command line of a page, from code spans and from shell blocks. */
+/** Returns every `impact` command line of a page, from code spans, shell blocks and the annotations of alerts. */
 const readCommandLines = (text: string): readonly string[] => {
   const spans = text.matchAll(/`impact (?<line>[^`]+)`/gu);
   const shell = text.matchAll(/\bimpact -- (?<line>[^|>#)\n`]+)/gu);
-  return [...spans, ...shell].map(({ groups }) => groups?.["line"] ?? "");
+  const alerts = text.matchAll(/^ +command: impact (?<line>.+)$/gmu);
+  return [...spans, ...shell, ...alerts].map(({ groups }) => groups?.["line"] ?? "");
 };
 
 /** Returns what is wrong with a command line, null if its command and its options exist. */
@@ -47,7 +48,9 @@ test("every command in the documentation exists, with its options", async (t) =>
   });
   const problems: string[] = [];
   let checked = 0;
-  for await (const page of glob(["README.md", "docs/*.md"], { cwd: ROOT })) {
+  for await (const page of glob(["README.md", "docs/*.md", "deploy/prometheus/*.yml"], {
+    cwd: ROOT,
+  })) {
     for (const line of readCommandLines(await readFile(join(ROOT, page), "utf8"))) {
       const problem = checkCommandLine(program, line);
       checked += 1;
