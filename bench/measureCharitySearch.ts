@@ -1,6 +1,7 @@
 import { Client } from "pg";
 import { openTextFile } from "../cli/input/openTextFile.ts";
 import { openPool } from "../db/pool.ts";
+import { SERVICE } from "../domain/accounts/audit.ts";
 import { systemClock } from "../domain/clock.ts";
 import { importCharities } from "../services/charities/importCharities.ts";
 import { createAccounts } from "./support/createAccounts.ts";
@@ -54,7 +55,7 @@ const fillCatalogue = async (
     for (const path of files) {
       const file = await openTextFile(path);
       await importCharities(
-        { db, clock: systemClock },
+        { db, clock: systemClock, actor: SERVICE },
         { sha256: await file.sha256(), extractedOn: EXTRACTED_ON },
         file.lines(() => undefined),
         { onBadLine: () => undefined, onProgress: () => undefined },

@@ -4,7 +4,10 @@ import type { Actor } from "../domain/accounts/audit.ts";
 import { parseOperator, parseReason } from "./arguments.ts";
 
 /** The options of every command that changes something. */
-export type OperatorOptions = { readonly as?: string; readonly reason?: string };
+export type OperatorOptions = {
+  readonly as?: string | undefined;
+  readonly reason?: string | undefined;
+};
 
 export const operatorOption = (): Option =>
   new Option(

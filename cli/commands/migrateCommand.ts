@@ -1,17 +1,30 @@
 import type { Command } from "commander";
 // oxlint-disable-next-line architecture/imports -- migrating is not a use case of a service.
 import { migrate } from "../../db/migrate.ts";
+import { recordAction } from "../../services/accounts/recordAction.ts";
 import type { Context } from "../context.ts";
 import { say } from "../io.ts";
+import { actorOf, operatorOption, reasonOption } from "../operator.ts";
+import type { OperatorOptions } from "../operator.ts";
 import { printJson } from "../output/print.ts";
 
-export const addMigrateCommand = (program: Command, { io, connections }: Context): void => {
+export const addMigrateCommand = (program: Command, { io, connections, clock }: Context): void => {
   program
     .command("migrate")
     .description("Migrate the database to this release; safe to repeat")
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
-    .action(async ({ json }: { readonly json?: true }) => {
+    .action(async ({ json, ...operator }: OperatorOptions & { readonly json?: true }) => {
       const { applied } = await migrate(await connections.databaseUrl());
+      if (applied.length > 0) {
+        await recordAction(
+          await connections.database(),
+          actorOf(operator),
+          { action: "migrate", details: { applied } },
+          clock.now(),
+        );
+      }
       if (json) {
         printJson(io, { applied });
         return;

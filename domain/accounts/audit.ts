@@ -31,6 +31,7 @@ export const AUDIT_ACTIONS = [
   "import.registrations",
   "deployment.move_to_stripe",
   "workflow.terminate",
+  "migrate",
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];
 

@@ -6,18 +6,22 @@ import {
   recordRelease,
   recordServer,
 } from "../../db/billing/deployment.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import { findHold, RESTORE_HOLD } from "../../domain/billing/deployment.ts";
 import type { Hold } from "../../domain/billing/deployment.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 
 type Dependencies = { readonly db: DatabasePool; readonly clock: Clock };
+type ActorDependencies = Dependencies & { readonly actor: Actor };
 
 /**
  * Holds all usage: nothing is sealed or sent. Calls that have begun may still end.
  * @returns the hold; an earlier one if usage was held already
  */
 export const holdUsage = (
-  { db, clock }: Dependencies,
+  { db, clock, actor }: ActorDependencies,
   { reason, by }: { readonly reason: string; readonly by: string },
 ): Promise<Hold> =>
   db.transaction(async (transaction) => {
@@ -27,6 +31,7 @@ export const holdUsage = (
     }
     const recorded = { at: clock.now(), reason, by };
     await recordHold(transaction, recorded);
+    await recordAction(transaction, actor, { action: "usage.hold" }, recorded.at);
     return recorded;
   });
 
@@ -34,12 +39,17 @@ export const holdUsage = (
  * Ends a hold, and records the current database server as the deployment's.
  * @returns the hold that has ended, or null if usage was not held
  */
-export const releaseUsage = ({ db, clock }: Dependencies, by: string): Promise<Hold | null> =>
+export const releaseUsage = (
+  { db, clock, actor }: ActorDependencies,
+  by: string,
+): Promise<Hold | null> =>
   db.transaction(async (transaction) => {
     const hold = findHold(await lockDeployment(transaction));
     await recordServer(transaction);
     if (hold) {
-      await recordRelease(transaction, { at: clock.now(), by, hold });
+      const now = clock.now();
+      await recordRelease(transaction, { at: now, by, hold });
+      await recordAction(transaction, actor, { action: "usage.release", details: { hold } }, now);
     }
     return hold;
   });
@@ -64,6 +74,12 @@ export const guardUsage = async ({ db, clock }: Dependencies): Promise<Hold | nu
     }
     const hold = { at: clock.now(), ...RESTORE_HOLD };
     await recordHold(transaction, hold);
+    await recordAction(
+      transaction,
+      SERVICE,
+      { action: "usage.hold", details: { reason: hold.reason } },
+      hold.at,
+    );
     return hold;
   });
 };

@@ -9,6 +9,7 @@ import {
   moveSettledEvent,
 } from "../../db/billing/meterEvents.ts";
 import { releaseFacts } from "../../db/billing/usageFacts.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import { monthlyCycle } from "../../domain/billing/billingCycle.ts";
@@ -18,11 +19,13 @@ import { secondOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly billing: Billing;
+  readonly actor: Actor;
 };
 
 /** The usage of one organization and meter that moves from the ledger to Stripe. */
@@ -53,20 +56,30 @@ const requireAccount = async (billing: Billing): Promise<StripeAccount> => {
   return account;
 };
 
-const recordStripe = (db: DatabasePool, account: StripeAccount, operator: string): Promise<void> =>
+const recordStripe = (
+  { db, clock, actor }: Dependencies,
+  account: StripeAccount,
+  operator: string,
+): Promise<void> =>
   db.transaction(async (transaction) => {
     const { processor } = await lockDeployment(transaction);
     if (processor?.name !== "stripe") {
       await recordProcessor(transaction, { name: "stripe", account }, operator);
+      await recordAction(
+        transaction,
+        actor,
+        { action: "deployment.move_to_stripe", details: { account } },
+        clock.now(),
+      );
     }
   });
 
 /** Moves a stream's ledger usage of the current cycle in one transaction: its facts are sealed again, for Stripe. */
 const moveStream = (
-  { db, clock }: Dependencies,
+  { db, clock, actor }: Dependencies,
   { id: accountId, name: accountName, billingDay }: Account,
   meter: Kind,
-  { isDryRun, operator }: { readonly isDryRun: boolean; readonly operator: string },
+  isDryRun: boolean,
 ): Promise<MovedUsage> =>
   db.transaction(async (transaction) => {
     await lockStream(transaction, { accountId, mode: "live", meter });
@@ -79,22 +92,29 @@ const moveStream = (
         await revokeLedgerUsage(transaction, identifier);
         await moveSettledEvent(transaction, id, {
           state: "superseded",
-          note: `moved to Stripe by ${operator}`,
+          note: "moved to Stripe",
           acceptedQuantity: null,
           settledAt: now,
         });
         await releaseFacts(transaction, id, 0);
       }
     }
-    return {
-      accountId,
-      accountName,
+    const moved = {
       meter,
       since,
       events: delivered.length,
       quantity: delivered.reduce((sum, { quantity }) => sum + quantity, 0),
       unfinished: events.length - delivered.length,
     };
+    if (!isDryRun && delivered.length > 0) {
+      await recordAction(
+        transaction,
+        actor,
+        { action: "deployment.move_to_stripe", accountId, details: moved },
+        now,
+      );
+    }
+    return { accountId, accountName, ...moved };
   });
 
 /**
@@ -121,13 +141,13 @@ export const moveToStripe = async (
   }
   if (!options.isDryRun) {
     // First, so that no process seals more live usage for the ledger.
-    await recordStripe(db, account, options.operator);
+    await recordStripe(deps, account, options.operator);
   }
   const usage: MovedUsage[] = [];
   for (const organization of await listAccounts(db, "organization")) {
     if (organization.stripeCustomerId !== null) {
       for (const meter of KINDS) {
-        usage.push(await moveStream(deps, organization, meter, options));
+        usage.push(await moveStream(deps, organization, meter, options.isDryRun));
       }
     }
   }

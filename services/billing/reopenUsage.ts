@@ -2,12 +2,14 @@ import type { DatabasePool } from "slonik";
 import { sumOtherEvents } from "../../db/billing/meterEventReports.ts";
 import { findMeterEvent, lockStream, moveSettledEvent } from "../../db/billing/meterEvents.ts";
 import { hasFacts, releaseFacts } from "../../db/billing/usageFacts.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import { requireNoHandSettlement } from "../../domain/billing/decideHandSettlement.ts";
 import { decideReopenAfterCheck, requireDelivered } from "../../domain/billing/decideReopen.ts";
 import { minuteOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 import { checkDelivery } from "./sending/checkDelivery.ts";
 
 const CHECK_TIMEOUT_MS = 20_000;
@@ -24,13 +26,15 @@ export const reopenUsage = async (
     db,
     clock,
     billing,
-  }: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
+    actor,
+  }: {
+    readonly db: DatabasePool;
+    readonly clock: Clock;
+    readonly billing: Billing;
+    readonly actor: Actor;
+  },
   meterEventId: bigint,
-  {
-    reason,
-    operator,
-    isDryRun,
-  }: { readonly reason: string; readonly operator: string; readonly isDryRun: boolean },
+  { reason, isDryRun }: { readonly reason: string; readonly isDryRun: boolean },
 ): Promise<{ readonly quantity: number }> => {
   const event = await findMeterEvent(db, meterEventId);
   if (!event) {
@@ -74,13 +78,25 @@ export const reopenUsage = async (
         `meter event ${meterEventId}: it or another event of its minute has changed meanwhile; try again`,
       );
     }
+    const now = clock.now();
     await moveSettledEvent(transaction, meterEventId, {
       state,
       acceptedQuantity: null,
-      note: `reopened by ${operator}: ${reason}`,
-      settledAt: clock.now(),
+      note: `reopened: ${reason}`,
+      settledAt: now,
     });
     await releaseFacts(transaction, meterEventId, 0);
+    await recordAction(
+      transaction,
+      actor,
+      {
+        action: "usage.reopen",
+        accountId: event.accountId,
+        subject: String(meterEventId),
+        details: { quantity },
+      },
+      now,
+    );
     return { quantity };
   });
 };

@@ -7,6 +7,7 @@ import {
   releaseFacts,
   releaseHeldRefunds,
 } from "../../db/billing/usageFacts.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import { requireNoHandSettlement } from "../../domain/billing/decideHandSettlement.ts";
 import { decideRetry, decideRetryAfterCheck } from "../../domain/billing/decideRetry.ts";
 import type { AssumedOutcome, Retried } from "../../domain/billing/decideRetry.ts";
@@ -14,6 +15,7 @@ import { minuteOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 import { checkDelivery } from "./sending/checkDelivery.ts";
 
 const CHECK_TIMEOUT_MS = 20_000;
@@ -22,6 +24,7 @@ type Dependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly billing: Billing;
+  readonly actor: Actor;
 };
 
 /** What the retry leads to. After a check it is valid only while the version of the minute's other events is the same. */
@@ -64,7 +67,7 @@ export const retryUsage = async (
   meterEventId: bigint,
   assumed: AssumedOutcome | null = null,
 ): Promise<"waiting" | "delivered"> => {
-  const { db, clock } = deps;
+  const { db, clock, actor } = deps;
   const event = await findMeterEvent(db, meterEventId);
   if (!event) {
     throw new DomainError("record_not_found", `meter event ${meterEventId} not found`);
@@ -94,6 +97,17 @@ export const retryUsage = async (
     });
     await redispatchRefunds(transaction, meterEventId);
     await releaseHeldRefunds(transaction, meterEventId);
+    await recordAction(
+      transaction,
+      actor,
+      {
+        action: "usage.retry",
+        accountId: event.accountId,
+        subject: String(meterEventId),
+        details: { quantity: event.quantity, assumed },
+      },
+      clock.now(),
+    );
     if (state === "delivered" && acceptedQuantity === null) {
       return "delivered";
     }

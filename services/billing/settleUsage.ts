@@ -1,9 +1,11 @@
 import type { DatabasePool } from "slonik";
 import { findMeterEvent, lockStream, recordHandSettlement } from "../../db/billing/meterEvents.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { HandSettlement } from "../../domain/billing/decideHandSettlement.ts";
 import { decideHandSettlement } from "../../domain/billing/decideHandSettlement.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 
 /**
  * Records that an operator has settled a meter event by hand, with an invoice item or a credit note, so that it counts
@@ -12,10 +14,10 @@ import { DomainError } from "../../domain/errors.ts";
  * @throws DomainError record_not_found if there is no such event; request_invalid if it needs no settlement or has another
  */
 export const settleUsage = (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   meterEventId: bigint,
   settlement: HandSettlement,
-  { reason, operator }: { readonly reason: string; readonly operator: string },
+  reason: string,
 ): Promise<{ readonly replayed: boolean }> =>
   db.transaction(async (transaction) => {
     const found = await findMeterEvent(transaction, meterEventId);
@@ -26,12 +28,24 @@ export const settleUsage = (
     const event = (await findMeterEvent(transaction, meterEventId)) ?? found;
     const state = decideHandSettlement(event, settlement);
     if (state !== "settled") {
+      const now = clock.now();
       await recordHandSettlement(transaction, meterEventId, {
         ...settlement,
         state,
-        note: `settled by ${operator}: ${reason}`,
-        settledAt: clock.now(),
+        note: `settled: ${reason}`,
+        settledAt: now,
       });
+      await recordAction(
+        transaction,
+        actor,
+        {
+          action: "usage.settle",
+          accountId: event.accountId,
+          subject: String(meterEventId),
+          details: { ...settlement, quantity: event.quantity },
+        },
+        now,
+      );
     }
     return { replayed: state === "settled" };
   });

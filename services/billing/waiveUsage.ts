@@ -2,21 +2,23 @@ import type { DatabasePool } from "slonik";
 import { findMeterEvent, lockStream, moveSettledEvent } from "../../db/billing/meterEvents.ts";
 import { sumSentRefunds } from "../../db/billing/refundUsage.ts";
 import { redispatchRefunds } from "../../db/billing/usageFacts.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import { requireWaivable } from "../../domain/billing/requireWaivable.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 
 /**
  * Closes a failed meter event whose usage will never be sent: it was invoiced by hand, or the processor will never accept
  * it. Later refunds of it are held, because the processor has nothing to take back.
- * The reason and the operator are recorded in the event's last error.
+ * @param reason recorded in the event's last error
  * @throws DomainError record_not_found if there is no such event; request_invalid if it has not failed, or the processor
  * has refunds of it
  */
 export const waiveUsage = (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   meterEventId: bigint,
-  { reason, operator }: { readonly reason: string; readonly operator: string },
+  reason: string,
 ): Promise<void> =>
   db.transaction(async (transaction) => {
     const found = await findMeterEvent(transaction, meterEventId);
@@ -29,8 +31,19 @@ export const waiveUsage = (
     await moveSettledEvent(transaction, meterEventId, {
       state: "waived",
       acceptedQuantity: null,
-      note: `waived by ${operator}: ${reason}`,
+      note: `waived: ${reason}`,
       settledAt: clock.now(),
     });
     await redispatchRefunds(transaction, meterEventId);
+    await recordAction(
+      transaction,
+      actor,
+      {
+        action: "usage.waive",
+        accountId: event.accountId,
+        subject: String(meterEventId),
+        details: { quantity: event.quantity },
+      },
+      clock.now(),
+    );
   });

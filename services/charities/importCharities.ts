@@ -5,6 +5,7 @@ import {
   recordCharityImport,
   upsertCharities,
 } from "../../db/charities/charityImports.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
 import {
   isMasterFileHeader,
@@ -12,6 +13,7 @@ import {
 } from "../../domain/charities/businessMasterFile.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 
 /** Some milliseconds of work for the database, and little to repeat after an interruption. */
 const BATCH_LINES = 2000;
@@ -42,12 +44,23 @@ const add = (left: ImportCounts, right: ImportCounts): ImportCounts => ({
  * @throws DomainError request_invalid if the file is not a Business Master File
  */
 export const importCharities = async (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   file: ImportedFile,
   lines: AsyncIterable<string>,
   { onBadLine, onProgress }: Observer,
 ): Promise<CharityImport> => {
-  const { linesDone: linesDoneBefore, isFinished } = await beginCharityImport(db, file);
+  const { linesDone: linesDoneBefore, isFinished } = await db.transaction(async (transaction) => {
+    const progress = await beginCharityImport(transaction, file);
+    if (!progress.isFinished) {
+      await recordAction(
+        transaction,
+        actor,
+        { action: "charity.import", details: { ...file, linesDone: progress.linesDone } },
+        clock.now(),
+      );
+    }
+    return progress;
+  });
   let counts: ImportCounts = { added: 0, changed: 0, same: 0, older: 0 };
   if (isFinished) {
     return { ...counts, bad: 0, linesDoneBefore };

@@ -4,10 +4,12 @@ import { claimRefundKey, insertDonationRefund } from "../../db/charities/donatio
 import { lockDonation, markDonationRefunded } from "../../db/charities/donations.ts";
 import { changeDonationTotals, readDonationTotals } from "../../db/charities/donationTotals.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Donation } from "../../domain/charities/donations.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { isUuid } from "../../domain/fields.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 
 export type RefundedDonation = {
   readonly donation: Donation;
@@ -41,7 +43,16 @@ export const recordDonationRefund = async (
  * @throws DomainError record_not_found, or request_invalid if the key belongs to another donation
  */
 export const refundDonation = (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  {
+    db,
+    clock,
+    actor,
+  }: {
+    readonly db: DatabasePool;
+    readonly clock: Clock;
+    /** Who refunds, if it is not the client. */
+    readonly actor?: Actor;
+  },
   owner: AccountMode,
   { id, ...request }: Omit<NewDonationRefund, "donationId" | "createdAt"> & { readonly id: string },
 ): Promise<RefundedDonation> =>
@@ -63,6 +74,16 @@ export const refundDonation = (
     }
     if (!donation.refunded) {
       await recordDonationRefund(transaction, owner, donation, { ...request, createdAt: now });
+      if (actor) {
+        const { accountId } = owner;
+        const { amountCents } = donation;
+        await recordAction(
+          transaction,
+          actor,
+          { action: "refund.donation", accountId, subject: donation.id, details: { amountCents } },
+          now,
+        );
+      }
     }
     const { all } = await readDonationTotals(transaction, owner, now);
     return {

@@ -1,11 +1,13 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import {
   deleteCachedResponses,
   deleteExpiredResponses,
   summaryKey,
   treeKey,
 } from "../../db/planting/cachedResponses.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 
 /** Which cached responses to delete. */
 export type CachedResponses =
@@ -28,9 +30,19 @@ const keysOf = (responses: CachedResponses): readonly string[] | null => {
  * @returns the number of deleted responses
  */
 export const clearCachedResponses = (
-  { db }: { readonly db: CommonQueryMethods },
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   responses: CachedResponses,
-): Promise<number> => deleteCachedResponses(db, keysOf(responses));
+): Promise<number> =>
+  db.transaction(async (transaction) => {
+    const deleted = await deleteCachedResponses(transaction, keysOf(responses));
+    await recordAction(
+      transaction,
+      actor,
+      { action: "evidence.clear_cache", details: { ...responses, deleted } },
+      clock.now(),
+    );
+    return deleted;
+  });
 
 export const clearExpiredResponses = ({
   db,

@@ -4,6 +4,7 @@ import type { FactSource, StoredFact } from "../../db/planting/facts.ts";
 import { acceptFact, contradictFact, insertFact, listFacts } from "../../db/planting/facts.ts";
 import { lockPlantingOrder, updatePlantingOrderProgress } from "../../db/planting/orders.ts";
 import { addToTally } from "../../db/planting/tallies.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { PlantingOrder, PlantingStage } from "../../domain/planting/order.ts";
@@ -11,6 +12,7 @@ import { decideFact, latestStage, PLANTING_STAGES } from "../../domain/planting/
 import { plantingFact } from "../../domain/planting/fact.ts";
 import type { PlantingFact } from "../../domain/planting/fact.ts";
 import { tallyChange } from "../../domain/planting/tally.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 import { applyPlantingFact } from "./applyPlantingFact.ts";
 
 /** The outcome of a reported fact. */
@@ -103,19 +105,39 @@ const recordOne = async (
  * @throws DomainError record_not_found, or request_invalid if a fact is dated in the future
  */
 export const recordPlantingFacts = (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  {
+    db,
+    clock,
+    actor,
+  }: {
+    readonly db: DatabasePool;
+    readonly clock: Clock;
+    /** The operator who reports, if it is not the partner. */
+    readonly actor?: Actor;
+  },
   orderId: number,
   facts: readonly PlantingFact[],
   source: FactSource,
 ): Promise<readonly RecordedFact[]> =>
   db.transaction(async (transaction) => {
     const recorded: RecordedFact[] = [];
+    let accountId: string | null = null;
     for (const fact of facts) {
       const order = await lockPlantingOrder(transaction, orderId);
       if (!order) {
         throw new DomainError("record_not_found", "failed to find planting order");
       }
       recorded.push(await recordOne(transaction, order, fact, source, clock.now()));
+      accountId = order.accountId;
+    }
+    if (actor) {
+      const details = { facts: recorded.map(({ stage, outcome }) => ({ stage, outcome })) };
+      await recordAction(
+        transaction,
+        actor,
+        { action: "evidence.record", accountId, subject: String(orderId), details },
+        clock.now(),
+      );
     }
     return recorded;
   });

@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { FactSource } from "../../db/planting/facts.ts";
 import { findPlantingOrderByPublicId } from "../../db/planting/orders.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { PlantingReport } from "../../domain/planting/fact.ts";
@@ -15,6 +16,8 @@ export const reportPlanting = async (
   deps: {
     readonly db: DatabasePool;
     readonly clock: Clock;
+    /** The operator who reports, if it is not the partner. */
+    readonly actor?: Actor;
     readonly wakeOrder: (orderId: number) => Promise<void>;
   },
   report: PlantingReport,

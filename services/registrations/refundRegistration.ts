@@ -8,6 +8,7 @@ import {
 } from "../../db/registrations/registrations.ts";
 import { readTotals, subtractFromTotals } from "../../db/registrations/totals.ts";
 import { insertRefundFacts } from "../../db/billing/usageFacts.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { isUuid } from "../../domain/fields.ts";
@@ -15,6 +16,7 @@ import { decideRefund, refundIdOf } from "../../domain/registrations/decideRefun
 import type { Owner, Registration, Totals } from "../../domain/registrations/registrations.ts";
 import { ACCEPTED_AGE_MS, secondOf } from "../../domain/billing/usage.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 
@@ -82,11 +84,17 @@ const findEarlierRefund = async (
  * @throws DomainError record_not_found, usage_not_on_file, outside_billing_cycle or request_invalid
  */
 export const refundRegistration = async (
-  deps: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
+  deps: {
+    readonly db: DatabasePool;
+    readonly clock: Clock;
+    readonly billing: Billing;
+    /** Who refunds, if it is not the client. */
+    readonly actor?: Actor;
+  },
   owner: Owner,
   request: RefundRequest,
 ): Promise<Refunded> => {
-  const { db, clock } = deps;
+  const { db, clock, actor } = deps;
   const { idempotencyKey } = request;
   if (!isUuid(request.id)) {
     throw notFound(owner);
@@ -153,6 +161,19 @@ export const refundRegistration = async (
         second: secondOf(registration.createdAt),
       },
     );
+    if (actor) {
+      await recordAction(
+        transaction,
+        actor,
+        {
+          action: "refund.registration",
+          accountId: owner.accountId,
+          subject: registration.id,
+          details: { count },
+        },
+        now,
+      );
+    }
     return {
       registration: { ...registration, refundedCount: registration.refundedCount + count },
       refundedCount: count,

@@ -4,12 +4,14 @@ import { subtractFromTotals } from "../../db/registrations/totals.ts";
 import { insertBalanceEntries } from "../../db/stores/balances.ts";
 import type { ReversibleRecord } from "../../db/registrations/storeRegistrations.ts";
 import { insertReversals, lockReversible } from "../../db/registrations/storeRegistrations.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 import type { ImpactFilter } from "../../domain/stores/customers.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { runIdempotentWrite } from "./runIdempotentWrite.ts";
@@ -82,7 +84,10 @@ const subtractByMonth = async (
  * @throws DomainError request_invalid if fewer units match
  */
 export const reverseStoreRegistrations = (
-  deps: StoreWriteDependencies,
+  deps: StoreWriteDependencies & {
+    /** Who reverses, if it is not the client. */
+    readonly actor?: Actor;
+  },
   write: StoreWrite,
   reversal: {
     readonly kind: Kind;
@@ -108,6 +113,19 @@ export const reverseStoreRegistrations = (
     await subtractByMonth(transaction, owner, reversals);
     for (const { record, count } of reversals.filter((each) => each.record.isOrdered)) {
       await releaseRefundedTrees(transaction, record.id, count);
+    }
+    if (deps.actor) {
+      await recordAction(
+        transaction,
+        deps.actor,
+        {
+          action: "refund.registration",
+          accountId,
+          subject: filter.registrationId ?? null,
+          details: { count: quantity },
+        },
+        now,
+      );
     }
     const amountCents = reversals.reduce(
       (sum, { record, count }) => sum + count * record.unitPriceCents,

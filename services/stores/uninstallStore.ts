@@ -1,7 +1,9 @@
 import type { DatabasePool } from "slonik";
 import { markStoreUninstalled } from "../../db/stores/stores.ts";
 import type { Store } from "../../db/stores/stores.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 import { getStore } from "./getStore.ts";
 
 /**
@@ -9,10 +11,14 @@ import { getStore } from "./getStore.ts";
  * @throws DomainError record_not_found
  */
 export const uninstallStore = (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   id: string,
 ): Promise<{ readonly store: Store; readonly wasUninstalledBefore: boolean }> =>
   db.transaction(async (transaction) => {
-    const isNew = await markStoreUninstalled(transaction, id, clock.now());
+    const now = clock.now();
+    const isNew = await markStoreUninstalled(transaction, id, now);
+    if (isNew) {
+      await recordAction(transaction, actor, { action: "store.uninstall", accountId: id }, now);
+    }
     return { store: await getStore(transaction, id), wasUninstalledBefore: !isNew };
   });

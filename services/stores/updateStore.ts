@@ -2,8 +2,11 @@ import type { DatabasePool } from "slonik";
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { updateStore as writeStore } from "../../db/stores/stores.ts";
 import type { Store, StoreChanges } from "../../db/stores/stores.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { CharityProviderName } from "../../domain/charities/charities.ts";
+import type { Clock } from "../../domain/clock.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
+import { recordAction } from "../accounts/recordAction.ts";
 import { getStore } from "./getStore.ts";
 
 /** Absent settings stay unchanged. */
@@ -17,7 +20,7 @@ export type StoreUpdate = StoreChanges & {
  *   user id
  */
 export const updateStore = (
-  { db }: { readonly db: DatabasePool },
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   id: string,
   { charityProvider, ...changes }: StoreUpdate,
 ): Promise<Store> =>
@@ -29,5 +32,12 @@ export const updateStore = (
       await updateAccount(transaction, id, { charityProvider });
     }
     await writeStore(transaction, id, changes);
-    return getStore(transaction, id);
+    const store = await getStore(transaction, id);
+    await recordAction(
+      transaction,
+      actor,
+      { action: "store.update", accountId: id, details: { ...changes, charityProvider } },
+      clock.now(),
+    );
+    return store;
   });

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { DatabasePool } from "slonik";
 import type { AccountRegistration } from "../../db/registrations/registrations.ts";
 import { findRegistration, lockRegistration } from "../../db/registrations/registrations.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import { ACCEPTED_AGE_MS } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -15,6 +16,7 @@ export type RefundDependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly billing: Billing;
+  readonly actor: Actor;
 };
 
 export type OperatorRefund = {
@@ -56,7 +58,7 @@ const checkRefund = async (
 
 /** Reverses units of a store's registration, whose price returns to the balance. */
 const refundStoreRegistration = async (
-  { db, clock }: RefundDependencies,
+  { db, clock, actor }: RefundDependencies,
   registration: AccountRegistration,
   { count, reason, idempotencyKey, isDryRun }: OperatorRefund,
 ): Promise<AnyRefund> => {
@@ -75,7 +77,7 @@ const refundStoreRegistration = async (
   }
   const { responseBody, replayed } = await reverseStoreRegistrations(
     // One write at a time: the balance's own lock is enough.
-    { db, clock, writeQueue: (_accountId, work) => work() },
+    { db, clock, actor, writeQueue: (_accountId, work) => work() },
     {
       accountId,
       mode,

@@ -1,6 +1,8 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
+import { SERVICE } from "../../domain/accounts/audit.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
 import { sql } from "../../db/sql.ts";
@@ -26,7 +28,12 @@ import { createTestOrganization, registrationOf } from "../support/factories.ts"
 const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
 
 export type BillingSetup = {
-  readonly deps: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing };
+  readonly deps: {
+    readonly db: DatabasePool;
+    readonly clock: Clock;
+    readonly billing: Billing;
+    readonly actor: Actor;
+  };
   readonly double: StripeDouble;
   readonly stream: UsageStream;
   readonly customerId: string;
@@ -86,7 +93,7 @@ export const setUpBilling = async (
     stripeCustomerId: customerId,
     stripeSubscriptionId: subscriptionId,
   });
-  const deps = { db, clock, billing };
+  const deps = { db, clock, billing, actor: SERVICE };
   const writer = createRegistrationWriter({ db, clock });
   const stream: UsageStream = { accountId, mode: "live", meter: "tree" };
 

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { ExecutionContext } from "ava";
 import { findCharityRecord } from "../../db/charities/charities.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { importCharities } from "../../services/charities/importCharities.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
@@ -190,7 +191,7 @@ test("an interrupted import resumes where it stopped", async (t) => {
   async function* whole(): AsyncGenerator<string> {
     yield* lines;
   }
-  const deps = { db, clock: systemClock };
+  const deps = { db, clock: systemClock, actor: SERVICE };
 
   await t.throwsAsync(importCharities(deps, file, interrupted(), quiet), {
     message: "The disk is gone.",

@@ -173,7 +173,7 @@ export const createTestStore = async (
   );
   if (balanceCents > 0) {
     const topUp = { storeId: id, amountCents: balanceCents, reference: null, note: "" };
-    await topUpStore({ db, clock: systemClock }, topUp);
+    await topUpStore({ db, clock: systemClock, actor: SERVICE }, topUp);
   }
   return {
     id,

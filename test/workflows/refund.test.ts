@@ -50,9 +50,7 @@ const failsAndStartsAgain = test.macro(async (t, settle: "retry" | "waive") => {
   t.deepEqual(await listWaitingRefunds(db, 10), []);
 
   const [failed = 0n] = await listFailedMeterEventIds(db, stream);
-  await (settle === "retry"
-    ? retryUsage(deps, failed)
-    : waiveUsage(deps, failed, { reason: "by hand", operator: "ada" }));
+  await (settle === "retry" ? retryUsage(deps, failed) : waiveUsage(deps, failed, "by hand"));
   await drain();
 
   t.deepEqual(await listWaitingRefunds(db, 10), [{ id: waiting?.id, registrationId: id }]);

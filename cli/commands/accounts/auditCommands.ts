@@ -32,7 +32,7 @@ type ListOptions = {
   readonly json?: true;
 };
 
-const GROUPS = new Set(AUDIT_ACTIONS.map((action) => action.slice(0, action.indexOf("."))));
+const GROUPS = new Set(AUDIT_ACTIONS.map((action) => action.split(".")[0] ?? action));
 
 const parseAction = parserOf(
   z

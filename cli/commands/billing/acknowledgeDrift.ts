@@ -4,7 +4,7 @@ import { acknowledgeDrift } from "../../../services/billing/reconciliation/ackno
 import type { Context } from "../../context.ts";
 import { CommandError, describeError, EXIT, exitCodeOf } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
-import { operatorName } from "../../operator.ts";
+import { actorOf, operatorName } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
 
@@ -30,7 +30,7 @@ export const acknowledge = async (
   ids: readonly bigint[],
   { reason, as, json }: AcknowledgeOptions,
 ): Promise<void> => {
-  const deps = { db: await connections.database(), clock };
+  const deps = { db: await connections.database(), clock, actor: actorOf({ as, reason }) };
   const operator = operatorName(as);
   const acknowledged: object[] = [];
   const rows: (readonly (string | number | Date)[])[] = [];

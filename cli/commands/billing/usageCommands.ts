@@ -7,10 +7,10 @@ import {
   parseId,
   parseTimestamp,
   parseLimit,
-  parseOperator,
   parseReason,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
+import { operatorOption, reasonOption } from "../../operator.ts";
 import type { AcknowledgeOptions } from "./acknowledgeDrift.ts";
 import { acknowledge, parseDifferenceId } from "./acknowledgeDrift.ts";
 import type { HoldOptions } from "./repair/holdUsage.ts";
@@ -106,6 +106,8 @@ export const addUsageCommands = (program: Command, context: Context): void => {
         ASSUMED_OUTCOMES,
       ),
     )
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", RETRY_HELP)
     .action((ids: readonly RetryId[] | undefined, options: RetryOptions) =>
@@ -115,6 +117,8 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .command("send-now")
     .description("Send pending usage now, without waiting for the next attempt")
     .option("--org <id>", "id of the organization", parseId)
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .action((options: SendNowOptions) => sendNow(context, options));
   usage
@@ -129,7 +133,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
       ],
     )
     .requiredOption("--reason <text>", "reason, recorded with the events", parseReason)
-    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", WAIVE_HELP)
     .action((ids: readonly bigint[], options: WaiveOptions) => waive(context, ids, options));
@@ -148,7 +152,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
       ),
     )
     .requiredOption("--reason <text>", "reason, recorded with the event", parseReason)
-    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", SETTLE_HELP)
     .action((id: bigint, options: SettleOptions) => settle(context, id, options));
@@ -157,7 +161,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .description("Send a delivered meter event again that the processor has lost")
     .argument("<id>", "id of a delivered meter event", parseMeterEventId)
     .requiredOption("--reason <text>", "reason, recorded with the event", parseReason)
-    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
+    .addOption(operatorOption())
     .option("--dry-run", "check only")
     .option("--json", "JSON output")
     .addHelpText("after", REOPEN_HELP)
@@ -176,7 +180,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
       parseTimestamp,
     )
     .option("--dry-run", "with --after-restore: compare only")
-    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", AFTER_RESTORE_HELP)
     .action(
@@ -198,7 +202,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
       ],
     )
     .requiredOption("--reason <text>", "reason, recorded with the differences", parseReason)
-    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", ACKNOWLEDGE_HELP)
     .action((ids: readonly bigint[], options: AcknowledgeOptions) =>
@@ -208,11 +212,12 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .command("hold")
     .description("Hold all usage: nothing is sealed or sent")
     .requiredOption("--reason <text>", "reason, recorded with the hold", parseReason)
-    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
+    .addOption(operatorOption())
     .action((options: HoldOptions) => holdAllUsage(context, options));
   usage
     .command("release")
     .description("End a hold, if nothing was lost: usage is sent again")
-    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
-    .action((options: Pick<HoldOptions, "as">) => releaseAllUsage(context, options));
+    .addOption(reasonOption())
+    .addOption(operatorOption())
+    .action((options: Partial<HoldOptions>) => releaseAllUsage(context, options));
 };

@@ -4,6 +4,7 @@ import { parseEin } from "../../../domain/charities/charities.ts";
 import { date } from "../../../domain/fields.ts";
 import { parseLimit, parserOf } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
+import { operatorOption, reasonOption } from "../../operator.ts";
 import type { ImportOptions } from "./importCharityFiles.ts";
 import { importCharityFiles } from "./importCharityFiles.ts";
 import type { SearchOptions } from "./searchCharities.ts";
@@ -30,6 +31,8 @@ export const addCharityCommands = (program: Command, context: Context): void => 
       "date of the extract (default: the file's modification date)",
       parseExtractDate,
     )
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .action((paths: string[], options: ImportOptions) =>
       importCharityFiles(context, paths, options),

@@ -6,18 +6,23 @@ import type { Context } from "../../context.ts";
 import { openTextFile } from "../../input/openTextFile.ts";
 import { unreadableFileError } from "../../input/unreadableFileError.ts";
 import { say } from "../../io.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
 /** Further bad lines are only counted, so that a wrong file does not fill the screen. */
 const BAD_LINES_SHOWN = 20;
 
-export type ImportOptions = { readonly extracted?: string; readonly json?: true };
+export type ImportOptions = OperatorOptions & {
+  readonly extracted?: string;
+  readonly json?: true;
+};
 
 const importFile = async (
   { io, connections, clock }: Context,
   path: string,
-  extracted: string | undefined,
+  { extracted, ...operator }: ImportOptions,
 ): Promise<CharityImport & { readonly file: string }> => {
   const db = await connections.database();
   const name = basename(path);
@@ -30,7 +35,7 @@ const importFile = async (
     let bytesRead = 0;
     let bad = 0;
     const result = await importCharities(
-      { db, clock },
+      { db, clock, actor: actorOf(operator) },
       {
         sha256: await file.sha256(),
         extractedOn: extracted ?? file.modifiedAt.toISOString().slice(0, 10),
@@ -65,13 +70,13 @@ const importFile = async (
 export const importCharityFiles = async (
   context: Context,
   paths: readonly string[],
-  { extracted, json }: ImportOptions,
+  options: ImportOptions,
 ): Promise<void> => {
   const results: Awaited<ReturnType<typeof importFile>>[] = [];
   for (const path of paths) {
-    results.push(await importFile(context, path, extracted));
+    results.push(await importFile(context, path, options));
   }
-  if (json) {
+  if (options.json) {
     printJson(
       context.io,
       results.map(({ linesDoneBefore, ...counts }) => ({

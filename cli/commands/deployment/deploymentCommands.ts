@@ -1,6 +1,6 @@
 import type { Command } from "commander";
-import { parseOperator } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
+import { operatorOption, reasonOption } from "../../operator.ts";
 import { moveDeploymentToStripe } from "./moveDeploymentToStripe.ts";
 import type { MoveOptions } from "./moveDeploymentToStripe.ts";
 import { showDeployment } from "./showDeployment.ts";
@@ -25,7 +25,8 @@ export const addDeploymentCommands = (program: Command, context: Context): void 
     .command("move-to-stripe")
     .description("Move billing from the built-in ledger to Stripe")
     .option("--dry-run", "show what would be moved")
-    .option("--as <name>", "operator (default: the operating system's user)", parseOperator)
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", MOVE_HELP)
     .action((options: MoveOptions) => moveDeploymentToStripe(context, options));

@@ -2,22 +2,28 @@ import { describeAccount } from "../../../domain/billing/deployment.ts";
 import { moveToStripe } from "../../../services/billing/moveToStripe.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
-import { operatorName } from "../../operator.ts";
+import { actorOf, operatorName } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
 export type MoveOptions = {
   readonly dryRun?: true;
   readonly as?: string;
+  readonly reason?: string;
   readonly json?: true;
 };
 
 export const moveDeploymentToStripe = async (
   { io, connections, clock }: Context,
-  { dryRun, as, json }: MoveOptions,
+  { dryRun, as, reason, json }: MoveOptions,
 ): Promise<void> => {
   const isDryRun = dryRun === true;
   const { account, isRepeated, usage } = await moveToStripe(
-    { db: await connections.database(), clock, billing: await connections.billing() },
+    {
+      db: await connections.database(),
+      clock,
+      billing: await connections.billing(),
+      actor: actorOf({ as, reason }),
+    },
     { isDryRun, operator: operatorName(as) },
   );
   if (json) {

@@ -2,9 +2,11 @@ import { clearCachedResponses } from "../../../services/planting/clearCachedResp
 import type { CachedResponses } from "../../../services/planting/clearCachedResponses.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 
-export type ClearOptions = {
+export type ClearOptions = OperatorOptions & {
   readonly tree?: string;
   readonly summary?: true;
   readonly all?: true;
@@ -21,11 +23,14 @@ const selectResponses = ({ tree, summary, all }: ClearOptions): CachedResponses 
 };
 
 export const clearCache = async (
-  { io, connections }: Context,
+  { io, connections, clock }: Context,
   options: ClearOptions,
 ): Promise<void> => {
   const responses = selectResponses(options);
-  const dropped = await clearCachedResponses({ db: await connections.database() }, responses);
+  const dropped = await clearCachedResponses(
+    { db: await connections.database(), clock, actor: actorOf(options) },
+    responses,
+  );
   if (options.json) {
     printJson(io, { dropped });
   } else {

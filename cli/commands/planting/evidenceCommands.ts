@@ -3,6 +3,8 @@ import { Option } from "commander";
 import { ORDER_STAGES } from "../../../domain/planting/order.ts";
 import { parseId, parseLimit } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
+import { operatorOption, reasonOption } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import type { ClearOptions } from "./clearCache.ts";
 import { clearCache } from "./clearCache.ts";
 import type { ListOptions } from "./listOrders.ts";
@@ -40,9 +42,11 @@ export const addEvidenceCommands = (program: Command, context: Context): void =>
     .command("record")
     .description("Record facts of a planting order from a JSON file")
     .argument("<file>", "path of the file, or - for standard input")
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", RECORD_HELP)
-    .action((file: string, options: { readonly json?: true }) =>
+    .action((file: string, options: OperatorOptions & { readonly json?: true }) =>
       recordReport(context, file, options),
     );
   evidence
@@ -53,6 +57,8 @@ export const addEvidenceCommands = (program: Command, context: Context): void =>
     .option("--tree <id>", "id of a tree registration", parseId)
     .option("--summary", "the evidence summary")
     .option("--all", "all cached responses")
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .action((options: ClearOptions) => clearCache(context, options));
 };

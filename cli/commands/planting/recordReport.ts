@@ -8,6 +8,8 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { unreadableFileError } from "../../input/unreadableFileError.ts";
 import { say } from "../../io.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
 const WAKE_TIMEOUT_MS = 5000;
@@ -52,7 +54,7 @@ const readReport = async ({ stdin }: Context["io"], file: string): Promise<strin
 export const recordReport = async (
   context: Context,
   file: string,
-  { json }: { readonly json?: true },
+  { json, ...operator }: OperatorOptions & { readonly json?: true },
 ): Promise<void> => {
   const { io, connections, clock } = context;
   const report = parseReport(await readReport(io, file));
@@ -60,6 +62,7 @@ export const recordReport = async (
     {
       db: await connections.database(),
       clock,
+      actor: actorOf(operator),
       wakeOrder: (orderId) => wake(context, orderId),
     },
     report,

@@ -3,6 +3,7 @@ import type { Readable } from "node:stream";
 import type { Command } from "commander";
 import type { Account } from "../../../db/accounts/accounts.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
+import { recordAction } from "../../../services/accounts/recordAction.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { ImportLine } from "../../../services/registrations/importRegistrations.ts";
 import { importRegistrations } from "../../../services/registrations/importRegistrations.ts";
@@ -11,6 +12,8 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { unreadableFileError } from "../../input/unreadableFileError.ts";
 import { say } from "../../io.ts";
+import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import { parseImportLine } from "./parseImportLine.ts";
@@ -34,7 +37,11 @@ same registration: do not split the history over several files.
 Lines that cannot be imported are reported by number and skipped; the exit code is
 then 1.`;
 
-type ImportOptions = { readonly org: string; readonly mode: Mode; readonly json?: true };
+type ImportOptions = OperatorOptions & {
+  readonly org: string;
+  readonly mode: Mode;
+  readonly json?: true;
+};
 
 type Source = { readonly stream: Readable; readonly bytes: number | null };
 
@@ -80,12 +87,18 @@ async function* parseLines(
 const importFile = async (
   context: Context,
   path: string,
-  { org, mode, json }: ImportOptions,
+  { org, mode, json, ...operator }: ImportOptions,
 ): Promise<void> => {
-  const { io, connections } = context;
+  const { io, connections, clock } = context;
   const source = await openFile(path, context);
   const db = await connections.database();
   const account = await getOrganization(db, org);
+  await recordAction(
+    db,
+    actorOf(operator),
+    { action: "import.registrations", accountId: org, details: { mode } },
+    clock.now(),
+  );
   const bar = createProgressBar(io);
   const startedAtMs = performance.now();
   let bytesRead = 0;
@@ -142,6 +155,8 @@ export const addImportCommands = (program: Command, context: Context): void => {
     .argument("<file>", "path of a file of JSON lines, or - for standard input")
     .requiredOption("--org <id>", "organization that owns the registrations", parseId)
     .option("--mode <live|test>", "mode of the registrations", parseMode, "live")
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", FORMAT_HELP)
     .action((path: string, options: ImportOptions) => importFile(context, path, options));

@@ -1,10 +1,12 @@
 import { adjustBalance } from "../../../services/stores/balance/adjustBalance.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 
-export type AdjustOptions = {
+export type AdjustOptions = OperatorOptions & {
   readonly amount: number;
   readonly reason: string;
   readonly json?: true;
@@ -13,12 +15,12 @@ export type AdjustOptions = {
 export const adjustStore = async (
   { io, connections, clock }: Context,
   idOrDomain: string,
-  { amount, reason, json }: AdjustOptions,
+  { amount, reason, as, json }: AdjustOptions,
 ): Promise<void> => {
   const db = await connections.database();
   const { id, domain } = await findNamedStore(db, idOrDomain);
   const balanceCents = await adjustBalance(
-    { db, clock },
+    { db, clock, actor: actorOf({ as, reason }) },
     { storeId: id, amountCents: amount, reason },
   );
   if (json) {

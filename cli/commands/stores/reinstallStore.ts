@@ -1,14 +1,16 @@
-import { updateStore } from "../../../services/stores/updateStore.ts";
+import { reinstallStore as reinstall } from "../../../services/stores/reinstallStore.ts";
 import type { Context } from "../../context.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 import { printStore } from "./presentStore.ts";
 
 export const reinstallStore = async (
-  { io, connections }: Context,
+  { io, connections, clock }: Context,
   idOrDomain: string,
-  { json }: { readonly json?: true },
+  { json, ...operator }: OperatorOptions & { readonly json?: true },
 ): Promise<void> => {
   const db = await connections.database();
   const { id } = await findNamedStore(db, idOrDomain);
-  printStore(io, await updateStore({ db }, id, { uninstalledAt: null }), { json });
+  printStore(io, await reinstall({ db, clock, actor: actorOf(operator) }, id), { json });
 };

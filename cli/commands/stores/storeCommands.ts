@@ -16,6 +16,7 @@ import {
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import type { AdjustOptions } from "./adjustStore.ts";
 import { adjustStore } from "./adjustStore.ts";
 import type { CreateOptions } from "./createStore.ts";
@@ -116,20 +117,30 @@ const addSettingCommands = (store: Command, context: Context): void => {
       `charity provider: ${CHARITY_PROVIDERS.join(", ")}`,
       parseProvider,
     )
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .action((named: string, options: UpdateOptions) => updateStore(context, named, options));
   store
     .command("uninstall")
     .description("Uninstall a store: its keys are rejected within 5 seconds, its records remain")
     .argument("<store>", STORE)
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
-    .action((named: string, options: JsonOption) => uninstallStore(context, named, options));
+    .action((named: string, options: JsonOption & OperatorOptions) =>
+      uninstallStore(context, named, options),
+    );
   store
     .command("reinstall")
     .description("Reinstall an uninstalled store with its keys and its balance")
     .argument("<store>", STORE)
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
-    .action((named: string, options: JsonOption) => reinstallStore(context, named, options));
+    .action((named: string, options: JsonOption & OperatorOptions) =>
+      reinstallStore(context, named, options),
+    );
 };
 
 const addBalanceCommands = (store: Command, context: Context): void => {
@@ -144,6 +155,8 @@ const addBalanceCommands = (store: Command, context: Context): void => {
       parseReference,
     )
     .option("--note <text>", "note to store with the ledger entry", parseNote)
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .action((named: string, options: TopUpOptions) => topUpStore(context, named, options));
   store
@@ -156,6 +169,7 @@ const addBalanceCommands = (store: Command, context: Context): void => {
       parseAdjustment,
     )
     .requiredOption("--reason <text>", "reason to store with the ledger entry", parseReason)
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .action((named: string, options: AdjustOptions) => adjustStore(context, named, options));
   store

@@ -1,10 +1,12 @@
 import { topUpStore as topUp } from "../../../services/stores/balance/topUpStore.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 
-export type TopUpOptions = {
+export type TopUpOptions = OperatorOptions & {
   readonly amount: number;
   readonly reference?: string;
   readonly note?: string;
@@ -14,12 +16,12 @@ export type TopUpOptions = {
 export const topUpStore = async (
   { io, connections, clock }: Context,
   idOrDomain: string,
-  { amount, reference, note = "", json }: TopUpOptions,
+  { amount, reference, note = "", json, ...operator }: TopUpOptions,
 ): Promise<void> => {
   const db = await connections.database();
   const { id, domain } = await findNamedStore(db, idOrDomain);
   const { balanceCents, replayed } = await topUp(
-    { db, clock },
+    { db, clock, actor: actorOf(operator) },
     { storeId: id, amountCents: amount, reference: reference ?? null, note },
   );
   if (json) {

@@ -3,10 +3,12 @@ import { updateStore as update } from "../../../services/stores/updateStore.ts";
 import { NONE } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 import { printStore } from "./presentStore.ts";
 
-export type UpdateOptions = {
+export type UpdateOptions = OperatorOptions & {
   readonly org?: string;
   readonly userId?: string;
   readonly treePrice?: number;
@@ -20,9 +22,9 @@ export type UpdateOptions = {
 };
 
 export const updateStore = async (
-  { io, connections }: Context,
+  { io, connections, clock }: Context,
   idOrDomain: string,
-  { json, org, userId, treePrice, bottlePrice, lowBalance, ...rest }: UpdateOptions,
+  { json, as, reason, org, userId, treePrice, bottlePrice, lowBalance, ...rest }: UpdateOptions,
 ): Promise<void> => {
   const changes = {
     ...rest,
@@ -37,5 +39,7 @@ export const updateStore = async (
   }
   const db = await connections.database();
   const { id } = await findNamedStore(db, idOrDomain);
-  printStore(io, await update({ db }, id, changes), { json });
+  printStore(io, await update({ db, clock, actor: actorOf({ as, reason }) }, id, changes), {
+    json,
+  });
 };

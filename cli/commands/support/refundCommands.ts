@@ -12,7 +12,6 @@ import {
   parseCount,
   parseId,
   parseMode,
-  parseOperator,
   parseReason,
   parseRefundKey,
   parseTimestamp,
@@ -20,7 +19,7 @@ import {
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
-import { operatorName } from "../../operator.ts";
+import { actorOf, operatorOption } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
@@ -35,15 +34,15 @@ type RefundOptions = {
   readonly json?: true;
 };
 
-const openDependencies = async ({ connections, clock }: Context): Promise<RefundDependencies> => ({
+const openDependencies = async (
+  { connections, clock }: Context,
+  options: RefundOptions,
+): Promise<RefundDependencies> => ({
   db: await connections.database(),
   clock,
   billing: await connections.billing(),
+  actor: actorOf(options),
 });
-
-/** The reason as it is stored, with who refunded. */
-const reasonOf = ({ reason, as }: RefundOptions): string =>
-  `${reason} (refunded by ${operatorName(as)})`;
 
 const refundOne = async (
   context: Context,
@@ -52,11 +51,11 @@ const refundOne = async (
 ): Promise<void> => {
   const isDryRun = options.dryRun === true;
   const { registration, refundedCount, replayed } = await refundAnyRegistration(
-    await openDependencies(context),
+    await openDependencies(context, options),
     {
       id,
       count: options.count ?? null,
-      reason: reasonOf(options),
+      reason: options.reason,
       idempotencyKey: options.idempotencyKey ?? null,
       isDryRun,
     },
@@ -83,7 +82,7 @@ const refundOneDonation = async (
   id: string,
   options: RefundOptions,
 ): Promise<void> => {
-  const { db, clock } = await openDependencies(context);
+  const { db, clock, actor } = await openDependencies(context, options);
   const donation = await findDonationDetails(db, id);
   if (!donation) {
     throw new DomainError("record_not_found", `there is no donation ${id}`);
@@ -92,9 +91,9 @@ const refundOneDonation = async (
   const replayed = isDryRun
     ? donation.refunded
     : (
-        await refundDonation({ db, clock }, donation, {
+        await refundDonation({ db, clock, actor }, donation, {
           id,
-          reason: reasonOf(options),
+          reason: options.reason,
           idempotencyKey: null,
           metadata: {},
         })
@@ -130,7 +129,7 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
   if (attribution === null && (from === null || until === null)) {
     throw new CommandError(EXIT.usage, "Give --attribution, or --from and --to.");
   }
-  const deps = await openDependencies(context);
+  const deps = await openDependencies(context, options);
   const filter = { accountId, mode, attribution, from, until };
   const { registrations, units } = await sumRefundable(deps.db, filter);
   say(io, `${registrations} registrations with ${units} units can be selected.`);
@@ -142,7 +141,7 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
   const failures: { readonly id: string; readonly reason: string }[] = [];
   const done = { registrations: 0, units: 0 };
   for await (const { id, refundedCount, error } of refundMatching(deps, filter, {
-    reason: reasonOf(options),
+    reason: options.reason,
     isDryRun,
   })) {
     if (error === null) {
@@ -182,7 +181,7 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
 const addCommonOptions = (command: Command): Command =>
   command
     .requiredOption("--reason <text>", "reason, recorded with the refund", parseReason)
-    .option("--as <name>", "operator (default: the user of the operating system)", parseOperator)
+    .addOption(operatorOption())
     .option("--dry-run", "check only")
     .option("--json", "JSON output");
 

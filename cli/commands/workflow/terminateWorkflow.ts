@@ -1,11 +1,14 @@
+import { recordAction } from "../../../services/accounts/recordAction.ts";
 import { callTemporal } from "../../callTemporal.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
+import { actorOf } from "../../operator.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printJson } from "../../output/print.ts";
 
 export type TerminateOptions = {
   readonly reason: string;
+  readonly as?: string;
   readonly run?: string;
   readonly json?: true;
 };
@@ -13,12 +16,18 @@ export type TerminateOptions = {
 export const terminateWorkflow = async (
   { io, connections, clock }: Context,
   workflowId: string,
-  { reason, run, json }: TerminateOptions,
+  { reason, as, run, json }: TerminateOptions,
 ): Promise<void> => {
   const temporal = await connections.temporal();
-  await callTemporal(temporal, () =>
-    temporal.workflow.getHandle(workflowId, run).terminate(reason),
+  const handle = temporal.workflow.getHandle(workflowId, run);
+  await callTemporal(temporal, () => handle.describe());
+  await recordAction(
+    await connections.database(),
+    actorOf({ as, reason }),
+    { action: "workflow.terminate", subject: workflowId, details: { run } },
+    clock.now(),
   );
+  await callTemporal(temporal, () => handle.terminate(reason));
   if (json) {
     printJson(io, { workflow_id: workflowId, status: "TERMINATED", reason });
     return;

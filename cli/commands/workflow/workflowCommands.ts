@@ -2,6 +2,7 @@ import type { Command } from "commander";
 import { Option } from "commander";
 import { parseId, parseLimit, parseReason } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
+import { operatorOption } from "../../operator.ts";
 import { STATUSES } from "./listingQuery.ts";
 import { listWorkflows } from "./listWorkflows.ts";
 import type { ListOptions } from "./listWorkflows.ts";
@@ -39,6 +40,7 @@ export const addWorkflowCommands = (program: Command, context: Context): void =>
     .argument("<workflow-id>", "workflow id")
     .requiredOption("--reason <text>", "reason, recorded in the workflow's history", parseReason)
     .option("--run <run-id>", "run (default: the latest)")
+    .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", TERMINATE_HELP)
     .action((id: string, options: TerminateOptions) => terminateWorkflow(context, id, options));

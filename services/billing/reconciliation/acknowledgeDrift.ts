@@ -2,15 +2,17 @@ import type { DatabasePool } from "slonik";
 import type { AcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
 import { customerOf, saveAcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
 import { findReconciliationDifference } from "../../../db/billing/reconciliations.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
 
 /**
  * Acknowledges a stored difference of a minute, so that it is reported again only if it changes. It can be repeated.
  * @throws DomainError record_not_found if there is no such difference
  */
 export const acknowledgeDrift = async (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   differenceId: bigint,
   { reason, operator }: { readonly reason: string; readonly operator: string },
 ): Promise<AcknowledgedDrift> => {
@@ -27,6 +29,19 @@ export const acknowledgeDrift = async (
     minute,
     units: processor - ours,
   };
-  await saveAcknowledgedDrift(db, acknowledged, { reason, operator, now: clock.now() });
-  return acknowledged;
+  return db.transaction(async (transaction) => {
+    const now = clock.now();
+    await saveAcknowledgedDrift(transaction, acknowledged, { reason, operator, now });
+    await recordAction(
+      transaction,
+      actor,
+      {
+        action: "usage.acknowledge_drift",
+        subject: String(differenceId),
+        details: acknowledged,
+      },
+      now,
+    );
+    return acknowledged;
+  });
 };

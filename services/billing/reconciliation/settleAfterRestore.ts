@@ -19,6 +19,7 @@ import {
   sumFactsBySign,
 } from "../../../db/billing/usageFacts.ts";
 import type { BillingTarget } from "../../../db/billing/usageFacts.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
 import { allotShares } from "../../../domain/billing/compareUsage.ts";
 import type { Hold } from "../../../domain/billing/deployment.ts";
 import { findHold } from "../../../domain/billing/deployment.ts";
@@ -31,6 +32,7 @@ import {
   LONGEST_USAGE_LAG_MS,
   UsageUnreadableError,
 } from "../../../providers/billing/processor.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
 import { guardUsage, releaseUsage } from "../holdUsage.ts";
 import { runConcurrently } from "./runConcurrently.ts";
 
@@ -38,6 +40,7 @@ type Dependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly billing: Billing;
+  readonly actor: Actor;
 };
 
 /** A meter event whose delivery was unknown, and how much of it the processor has. */
@@ -283,7 +286,7 @@ export const settleAfterRestore = async (
   options: AfterRestoreOptions,
   signal: AbortSignal,
 ): Promise<readonly SettledDoubt[]> => {
-  const { db } = deps;
+  const { db, clock, actor } = deps;
   const heldAt = await requireRest(deps);
   const events = await blockUsageInDoubt(deps, heldAt, options);
   const settled = await runConcurrently(
@@ -304,6 +307,15 @@ export const settleAfterRestore = async (
       await requireHold(transaction);
       // A retry in the lost history may have been accepted.
       await doubtFailedEvents(transaction);
+      await recordAction(
+        transaction,
+        actor,
+        {
+          action: "usage.reconcile_after_restore",
+          details: { heldAt, since: options.since, events: events.length },
+        },
+        clock.now(),
+      );
     });
     await releaseUsage(deps, options.operator);
   }

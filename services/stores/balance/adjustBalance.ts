@@ -1,7 +1,9 @@
 import type { DatabasePool } from "slonik";
 import { lockBalances } from "../../../db/stores/balances.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
 import { addToBalance } from "./addToBalance.ts";
 
 /**
@@ -11,7 +13,7 @@ import { addToBalance } from "./addToBalance.ts";
  *   the safe integers
  */
 export const adjustBalance = (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   {
     storeId,
     amountCents,
@@ -24,5 +26,13 @@ export const adjustBalance = (
       throw new DomainError("record_not_found", `store ${storeId} not found`);
     }
     const entry = { kind: "adjustment", amountCents, reference: null, note: reason } as const;
-    return addToBalance(transaction, balance, entry, clock.now());
+    const now = clock.now();
+    const balanceCents = await addToBalance(transaction, balance, entry, now);
+    await recordAction(
+      transaction,
+      actor,
+      { action: "store.adjust", accountId: storeId, details: { amountCents, balanceCents } },
+      now,
+    );
+    return balanceCents;
   });

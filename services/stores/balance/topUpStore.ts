@@ -1,8 +1,10 @@
 import type { DatabasePool } from "slonik";
 import { findBalanceEntryByReference, lockBalances } from "../../../db/stores/balances.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { formatCents } from "../../../domain/money.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
 import { addToBalance } from "./addToBalance.ts";
 
 export type ToppedUp = {
@@ -18,7 +20,7 @@ export type ToppedUp = {
  *   balance would exceed the safe integers
  */
 export const topUpStore = (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   {
     storeId,
     amountCents,
@@ -49,9 +51,18 @@ export const topUpStore = (
     if (known) {
       return { balanceCents: balance.balanceCents, replayed: true };
     }
+    const now = clock.now();
     const entry = { kind: "topup", amountCents, reference, note } as const;
-    return {
-      balanceCents: await addToBalance(transaction, balance, entry, clock.now()),
-      replayed: false,
-    };
+    const balanceCents = await addToBalance(transaction, balance, entry, now);
+    await recordAction(
+      transaction,
+      actor,
+      {
+        action: "store.topup",
+        accountId: storeId,
+        details: { amountCents, reference, balanceCents },
+      },
+      now,
+    );
+    return { balanceCents, replayed: false };
   });

@@ -1,6 +1,7 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { openPool } from "../../../db/pool.ts";
+import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import type { DrainResult } from "../../../services/billing/sending/drainUsage.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
@@ -36,7 +37,7 @@ export const setUpRestore = async (t: ExecutionContext) => {
       }
     };
     t.teardown(close);
-    const deps = { db, clock, billing: createBilling({ db, stripe }) };
+    const deps = { db, clock, billing: createBilling({ db, stripe }), actor: SERVICE };
     await deps.billing.prepare();
     return { url, db, deps, close };
   };

@@ -138,7 +138,7 @@ test("neither waived usage nor its refunds are sent, and they are no drift", asy
   await drain();
   const [failed = 0n] = await failedIds(setup);
 
-  await waiveUsage(deps, failed, { reason: "invoiced by hand", operator: "ada" });
+  await waiveUsage(deps, failed, "invoiced by hand");
   await refund(id, 4);
   await drain();
 
@@ -150,7 +150,7 @@ test("neither waived usage nor its refunds are sent, and they are no drift", asy
   t.is(await checkRefund(deps, id), "settled");
   t.regex(
     (await findMeterEvent(deps.db, failed))?.lastError ?? "",
-    /^waived by ada: invoiced by hand; before: No such customer: 'cus_gone'/u,
+    /^waived: invoiced by hand; before: No such customer: 'cus_gone'/u,
   );
   pass(LAG_SECONDS);
   const report = await reconcileUsage(
@@ -159,7 +159,7 @@ test("neither waived usage nor its refunds are sent, and they are no drift", asy
     new AbortController().signal,
   );
   t.deepEqual(report.streams, []);
-  await t.throwsAsync(waiveUsage(deps, failed, { reason: "again", operator: "ada" }), {
+  await t.throwsAsync(waiveUsage(deps, failed, "again"), {
     message: /is waived/u,
   });
 });
@@ -171,7 +171,7 @@ test("usage that was waived by mistake is billed after a retry, minus its refund
   const id = await register(9);
   await drain();
   const [failed = 0n] = await failedIds(setup);
-  await waiveUsage(deps, failed, { reason: "by mistake", operator: "ada" });
+  await waiveUsage(deps, failed, "by mistake");
   await refund(id, 4);
   await drain();
 

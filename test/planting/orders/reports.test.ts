@@ -95,6 +95,15 @@ test.serial("a repeated fact changes nothing, in whatever time zone it is writte
   t.is(report.exitCode, 0, report.stderr);
   t.deepEqual(readJson(report), [{ stage: "allocated", outcome: "repeated", reason: null }]);
   t.deepEqual((await setup.orders())[0], before);
+  const listed = await runImpact(["audit", "list", "--action", "evidence.record", "--json"], {
+    env: { DATABASE_URL: t.context.databaseUrl },
+  });
+  t.like(readJson(listed), [
+    {
+      subject: String(order.id),
+      details: { facts: [{ stage: "allocated", outcome: "repeated" }] },
+    },
+  ]);
 });
 
 test.serial("a contradiction is stored for operators and changes nothing", async (t) => {

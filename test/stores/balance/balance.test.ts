@@ -4,6 +4,7 @@ import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { adjustBalance } from "../../../services/stores/balance/adjustBalance.ts";
+import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { topUpStore } from "../../../services/stores/balance/topUpStore.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
@@ -176,21 +177,24 @@ test("concurrent top-ups with one reference add its amount once", async (t) => {
   const topUp = { storeId: store.id, amountCents: 700, reference: "invoice-1", note: "" };
 
   const done = await Promise.all(
-    Array.from({ length: 20 }, () => topUpStore({ db, clock: systemClock }, topUp)),
+    Array.from({ length: 20 }, () => topUpStore({ db, clock: systemClock, actor: SERVICE }, topUp)),
   );
 
   t.is(done.filter(({ replayed }) => !replayed).length, 1);
   t.like(await readStoreState(db, store.id), { balance: 700, entries: 1 });
-  await t.throwsAsync(topUpStore({ db, clock: systemClock }, { ...topUp, amountCents: 701 }), {
-    instanceOf: DomainError,
-    message: /already used for a top-up of \$7\.00/u,
-  });
+  await t.throwsAsync(
+    topUpStore({ db, clock: systemClock, actor: SERVICE }, { ...topUp, amountCents: 701 }),
+    {
+      instanceOf: DomainError,
+      message: /already used for a top-up of \$7\.00/u,
+    },
+  );
 });
 
 test("an adjustment cannot make the balance negative or exceed the safe integers", async (t) => {
   const { db } = t.context;
   const store = await createTestStore(db, { balanceCents: 100 });
-  const deps = { db, clock: systemClock };
+  const deps = { db, clock: systemClock, actor: SERVICE };
   const adjust = (amountCents: number) =>
     adjustBalance(deps, { storeId: store.id, amountCents, reason: "test" });
 

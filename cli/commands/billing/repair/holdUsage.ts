@@ -1,7 +1,7 @@
 import { describeHold } from "../../../../domain/billing/deployment.ts";
 import { holdUsage, releaseUsage } from "../../../../services/billing/holdUsage.ts";
 import type { Context } from "../../../context.ts";
-import { operatorName } from "../../../operator.ts";
+import { actorOf, operatorName } from "../../../operator.ts";
 
 export type HoldOptions = { readonly reason: string; readonly as?: string };
 
@@ -10,7 +10,7 @@ export const holdAllUsage = async (
   { reason, as }: HoldOptions,
 ): Promise<void> => {
   const hold = await holdUsage(
-    { db: await connections.database(), clock },
+    { db: await connections.database(), clock, actor: actorOf({ as, reason }) },
     { reason, by: operatorName(as) },
   );
   io.stdout.write(
@@ -20,9 +20,12 @@ export const holdAllUsage = async (
 
 export const releaseAllUsage = async (
   { io, connections, clock }: Context,
-  { as }: Pick<HoldOptions, "as">,
+  { as, reason }: Partial<HoldOptions>,
 ): Promise<void> => {
-  const hold = await releaseUsage({ db: await connections.database(), clock }, operatorName(as));
+  const hold = await releaseUsage(
+    { db: await connections.database(), clock, actor: actorOf({ as, reason }) },
+    operatorName(as),
+  );
   io.stdout.write(
     hold
       ? `Released: ${describeHold(hold)}. The workers send usage within 30 seconds.\n`

@@ -2,7 +2,7 @@ import { settleAfterRestore } from "../../../../services/billing/reconciliation/
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
-import { operatorName } from "../../../operator.ts";
+import { actorOf, operatorName } from "../../../operator.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 import { timeOf } from "../presentEvent.ts";
 import type { ReconcileOptions } from "../reconcile.ts";
@@ -25,7 +25,12 @@ export const reconcileAfterRestore = async (
     throw new CommandError(EXIT.usage, "--after-restore takes no --org, --from, --to or --last.");
   }
   const settled = await settleAfterRestore(
-    { db: await connections.database(), clock, billing: await connections.billing() },
+    {
+      db: await connections.database(),
+      clock,
+      billing: await connections.billing(),
+      actor: actorOf({ as }),
+    },
     { operator: operatorName(as), since: since ?? null, isDryRun: dryRun === true },
     AbortSignal.timeout(TIMEOUT_MS),
   );

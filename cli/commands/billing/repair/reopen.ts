@@ -2,7 +2,7 @@ import { listMeterEventIdsOfEndedPeriods } from "../../../../db/billing/meterEve
 import { reopenUsage } from "../../../../services/billing/reopenUsage.ts";
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
-import { operatorName } from "../../../operator.ts";
+import { actorOf } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
 
 export type ReopenOptions = {
@@ -18,11 +18,15 @@ export const reopen = async (
   meterEventId: bigint,
   { reason, as, dryRun, json }: ReopenOptions,
 ): Promise<void> => {
-  const deps = { db: await connections.database(), clock, billing: await connections.billing() };
+  const deps = {
+    db: await connections.database(),
+    clock,
+    billing: await connections.billing(),
+    actor: actorOf({ as, reason }),
+  };
   const isDryRun = dryRun === true;
   const { quantity } = await reopenUsage(deps, meterEventId, {
     reason,
-    operator: operatorName(as),
     isDryRun,
   });
   if (json) {

@@ -12,13 +12,15 @@ import { parseId } from "../../../arguments.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, describeError, EXIT, exitCodeOf } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
+import { actorOf } from "../../../operator.ts";
+import type { OperatorOptions } from "../../../operator.ts";
 import { createProgressBar } from "../../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 
 /** A meter event, or a registration whose failed meter events are meant. */
 export type RetryId = { readonly meterEventId: bigint } | { readonly registrationId: string };
 
-export type RetryOptions = {
+export type RetryOptions = OperatorOptions & {
   readonly org?: string;
   readonly all?: true;
   readonly assume?: AssumedOutcome;
@@ -129,15 +131,20 @@ const warnOfEndedPeriods = async (
 const retryAll = async (
   { io, connections, clock }: Context,
   events: ReadonlySet<bigint>,
-  assume: AssumedOutcome | null,
+  { assume, as, reason: why }: RetryOptions,
 ): Promise<readonly Result[]> => {
-  const deps = { db: await connections.database(), clock, billing: await connections.billing() };
+  const deps = {
+    db: await connections.database(),
+    clock,
+    billing: await connections.billing(),
+    actor: actorOf({ as, reason: why }),
+  };
   const bar = createProgressBar(io);
   const results: Result[] = [];
   for (const event of events) {
     bar.update(results.length / events.size, `${results.length} of ${events.size}`);
     try {
-      const result = await retryUsage(deps, event, assume);
+      const result = await retryUsage(deps, event, assume ?? null);
       results.push({ id: String(event), result, reason: null, exitCode: EXIT.ok });
     } catch (error) {
       results.push(failure(String(event), error));
@@ -156,7 +163,7 @@ export const retry = async (
   const { io } = context;
   const { events, failures } = await collectEvents(context, ids, options);
   await warnOfEndedPeriods(context, events);
-  const results = [...failures, ...(await retryAll(context, events, options.assume ?? null))];
+  const results = [...failures, ...(await retryAll(context, events, options))];
   if (options.json) {
     printJson(
       io,

@@ -1,15 +1,18 @@
 import { listWaitingStreams } from "../../../../db/billing/usageFacts.ts";
 import type { WaitingStream } from "../../../../db/billing/usageFacts.ts";
 import { findSender, restartSender, wakeSender } from "../../../../program/usageSenders.ts";
+import { recordAction } from "../../../../services/accounts/recordAction.ts";
 import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
 import { BACKGROUND_QUEUE } from "../../../../workflows/taskQueues.ts";
 import { callTemporal } from "../../../callTemporal.ts";
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
+import { actorOf } from "../../../operator.ts";
+import type { OperatorOptions } from "../../../operator.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 import { timeOf } from "../presentEvent.ts";
 
-export type SendNowOptions = { readonly org?: string; readonly json?: true };
+export type SendNowOptions = OperatorOptions & { readonly org?: string; readonly json?: true };
 
 /** Wakes a sender. If it waits for its next attempt, a wake would not shorten the wait, so it is restarted. */
 const sendStreamNow = async (
@@ -31,8 +34,11 @@ const sendStreamNow = async (
   });
 };
 
-export const sendNow = async (context: Context, { org, json }: SendNowOptions): Promise<void> => {
-  const { io, connections } = context;
+export const sendNow = async (
+  context: Context,
+  { org, json, ...operator }: SendNowOptions,
+): Promise<void> => {
+  const { io, connections, clock } = context;
   const db = await connections.database();
   if (org !== undefined) {
     await getOrganization(db, org);
@@ -40,6 +46,14 @@ export const sendNow = async (context: Context, { org, json }: SendNowOptions): 
   const streams = (await listWaitingStreams(db)).filter(
     ({ accountId }) => org === undefined || accountId === org,
   );
+  if (streams.length > 0) {
+    await recordAction(
+      db,
+      actorOf(operator),
+      { action: "usage.send_now", accountId: org ?? null, details: { streams: streams.length } },
+      clock.now(),
+    );
+  }
   const results = [];
   for (const stream of streams) {
     const { accountId, mode, meter, second } = stream;

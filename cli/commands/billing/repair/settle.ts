@@ -3,7 +3,7 @@ import { settleUsage } from "../../../../services/billing/settleUsage.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
-import { operatorName } from "../../../operator.ts";
+import { actorOf } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
 
 export type SettleOptions = {
@@ -31,10 +31,10 @@ export const settle = async (
 ): Promise<void> => {
   const settlement = settlementOf(options);
   const { replayed } = await settleUsage(
-    { db: await connections.database(), clock },
+    { db: await connections.database(), clock, actor: actorOf(options) },
     meterEventId,
     settlement,
-    { reason: options.reason, operator: operatorName(options.as) },
+    options.reason,
   );
   if (options.json) {
     printJson(io, {

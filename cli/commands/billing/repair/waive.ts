@@ -1,7 +1,7 @@
 import { waiveUsage } from "../../../../services/billing/waiveUsage.ts";
 import type { Context } from "../../../context.ts";
+import { actorOf } from "../../../operator.ts";
 import { CommandError, describeError, EXIT, exitCodeOf } from "../../../exitCodes.ts";
-import { operatorName } from "../../../operator.ts";
 import { printJson, printTable } from "../../../output/print.ts";
 
 export type WaiveOptions = { readonly reason: string; readonly as?: string; readonly json?: true };
@@ -18,12 +18,12 @@ export const waive = async (
   ids: readonly bigint[],
   { reason, as, json }: WaiveOptions,
 ): Promise<void> => {
-  const deps = { db: await connections.database(), clock };
+  const deps = { db: await connections.database(), clock, actor: actorOf({ as, reason }) };
   const results: Result[] = [];
   const exitCodes: number[] = [];
   for (const id of ids) {
     try {
-      await waiveUsage(deps, id, { reason, operator: operatorName(as) });
+      await waiveUsage(deps, id, reason);
       results.push({ id: String(id), result: "waived", reason: null });
     } catch (error) {
       results.push({ id: String(id), result: "failed", reason: describeError(error) });

@@ -1,0 +1,29 @@
+import type { DatabasePool } from "slonik";
+import { updateStore as writeStore } from "../../db/stores/stores.ts";
+import type { Store } from "../../db/stores/stores.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+import { getStore } from "./getStore.ts";
+
+/**
+ * Accepts an uninstalled store's keys again. A store that is installed stays as it is.
+ * @throws DomainError record_not_found
+ */
+export const reinstallStore = (
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  id: string,
+): Promise<Store> =>
+  db.transaction(async (transaction) => {
+    const { uninstalledAt } = await getStore(transaction, id);
+    if (uninstalledAt !== null) {
+      await writeStore(transaction, id, { uninstalledAt: null });
+      await recordAction(
+        transaction,
+        actor,
+        { action: "store.reinstall", accountId: id, details: { uninstalledAt } },
+        clock.now(),
+      );
+    }
+    return getStore(transaction, id);
+  });

@@ -1,0 +1,304 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { ExecutionContext } from "ava";
+import type { Command } from "commander";
+import { z } from "zod";
+import { buildProgram } from "../../cli/buildProgram.ts";
+import { createConnections } from "../../cli/connections.ts";
+import { parseConfig } from "../../config/config.ts";
+import { sql } from "../../db/sql.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { usageSender } from "../../workflows/usageSender.ts";
+import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
+import type { UsageSetup } from "../billing/repair/usageSetup.ts";
+import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
+import { createTestStore } from "../stores/startStoreApi.ts";
+import { copyDatabase, createEmptyDatabase, testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { readJson, runImpact } from "./runImpact.ts";
+
+const test = testWithDatabase();
+
+/** Commands that only read, check or send requests as a client. All others must add an audit entry. */
+const READING = [
+  "org list",
+  "org show",
+  "store list",
+  "store show",
+  "store balance",
+  "store ledger",
+  "key list",
+  "audit list",
+  "find",
+  "statement",
+  "usage list",
+  "usage show",
+  // It compares, and stores what it found.
+  "usage reconcile",
+  "charity search",
+  "charity show",
+  "donation list",
+  "donation show",
+  "evidence order list",
+  "evidence order show",
+  "doctor",
+  "deployment show",
+  "workflow list",
+  "workflow show",
+  "try plant",
+];
+
+type Scenario = {
+  /** Without `--as`. */
+  readonly args: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  readonly stdin?: string;
+  readonly isLater?: true;
+};
+type SetUp = (t: ExecutionContext<DatabaseContext>) => Promise<Scenario>;
+
+const REASON = ["--reason", "ticket 12"];
+
+const stripeEnv = ({ double }: Pick<UsageSetup, "double">) => ({
+  STRIPE_SECRET_KEY: double.secretKey,
+  STRIPE_API_BASE: double.url,
+});
+
+/** Returns a failed meter event's id, and the settings of its Stripe. */
+const failUsage = async (t: ExecutionContext<DatabaseContext>) => {
+  const scene = await setUpUsage(t);
+  const registration = await scene.register(4);
+  await scene.drain();
+  const [event = ""] = await scene.failedEvents();
+  return { event, registration, env: stripeEnv(scene) };
+};
+
+const createKey = async (t: ExecutionContext<DatabaseContext>): Promise<string> => {
+  const { id } = await createTestOrganization(t.context.db);
+  return t.context.db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT id FROM api_key WHERE account_id = ${id} LIMIT 1
+  `);
+};
+
+const createDonation = async (t: ExecutionContext<DatabaseContext>): Promise<string> => {
+  const { id: accountId } = await createTestOrganization(t.context.db);
+  const id = crypto.randomUUID();
+  await t.context.db.query(sql.typeAlias("void")`
+    INSERT INTO donation (id, account_id, mode, amount_cents, nonprofit_id, charity_provider, charity_name, created_at)
+    VALUES (${id}, ${accountId}, 'live', 2500, 'n1', 'catalogue', 'Sea', now())
+  `);
+  await t.context.db.query(sql.typeAlias("void")`
+    INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
+    SELECT ${accountId}, 'live', period, 1, 2500
+    FROM (VALUES ('all'), (to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM'))) AS span (period)
+  `);
+  return id;
+};
+
+/** How each writing command is run so that it changes something. */
+const WRITING: Readonly<Record<string, SetUp>> = {
+  "org create": () => Promise.resolve({ args: ["--name", "New"] }),
+  "org update": async (t) => {
+    const { id } = await createTestOrganization(t.context.db);
+    return { args: [id, "--name", "Renamed"] };
+  },
+  "store create": () => Promise.resolve({ args: ["--domain", "new.example"] }),
+  "store update": async (t) => ({
+    args: [(await createTestStore(t.context.db)).id, "--tree-price", "0.70"],
+  }),
+  "store uninstall": async (t) => ({ args: [(await createTestStore(t.context.db)).id] }),
+  "store reinstall": async (t) => {
+    const { id } = await createTestStore(t.context.db);
+    const env = { DATABASE_URL: t.context.databaseUrl };
+    await runImpact(["store", "uninstall", id], { env });
+    return { args: [id] };
+  },
+  "store topup": async (t) => ({
+    args: [(await createTestStore(t.context.db)).id, "--amount", "5"],
+  }),
+  "store adjust": async (t) => ({
+    args: [(await createTestStore(t.context.db)).id, "--amount", "5", ...REASON],
+  }),
+  "key issue": async (t) => {
+    const { id } = await createTestOrganization(t.context.db);
+    return { args: ["--org", id, "--mode", "live"] };
+  },
+  "key revoke": async (t) => ({ args: [await createKey(t)] }),
+  "refund registration": async (t) => {
+    const scene = await setUpUsage(t);
+    await setCustomer(scene);
+    return { args: [await scene.register(3), ...REASON], env: stripeEnv(scene) };
+  },
+  "refund registrations": async (t) => {
+    const scene = await setUpUsage(t);
+    await scene.register(3, "test");
+    const span = ["--from", "2020-01-01", "--to", "2100-01-01"];
+    return { args: ["--org", scene.id, "--mode", "test", ...span, "--yes", ...REASON] };
+  },
+  "refund donation": async (t) => ({ args: [await createDonation(t), ...REASON] }),
+  "usage retry": async (t) => {
+    const { event, env } = await failUsage(t);
+    return { args: [event, "--assume", "absent"], env };
+  },
+  "usage send-now": async (t) => {
+    const scene = await setUpUsage(t);
+    await scene.register(3, "test");
+    const { namespace } = await openNamespace(t);
+    return {
+      args: ["--org", scene.id],
+      env: { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE: namespace },
+    };
+  },
+  "usage waive": async (t) => {
+    const { event, env } = await failUsage(t);
+    return { args: [event, ...REASON], env };
+  },
+  "usage settle": async (t) => {
+    const { event, env } = await failUsage(t);
+    return { args: [event, "--invoice-item", "ii_1", ...REASON], env };
+  },
+  "usage reopen": async (t) => {
+    const scene = await setUpUsage(t);
+    await setCustomer(scene);
+    scene.double.control.addFault({ kind: "reject_later" });
+    await scene.register(9);
+    await scene.drain();
+    const listed = await scene.impact("usage", "list", "--org", scene.id, "--json");
+    const [event] = z.array(z.looseObject({ meter_event_id: z.int() })).parse(readJson(listed));
+    return {
+      args: [String(event?.meter_event_id), ...REASON],
+      env: stripeEnv(scene),
+      isLater: true,
+    };
+  },
+  "usage acknowledge-drift": async (t) => {
+    const scene = await setUpUsage(t);
+    await setCustomer(scene);
+    scene.double.control.addFault({ kind: "reject_later" });
+    await scene.register(9);
+    await scene.drain();
+    await scene.impactLater("usage", "reconcile");
+    const last = await scene.impact("usage", "reconcile", "--last");
+    const id = /acknowledge-drift (?<id>\d+)/u.exec(last.stderr)?.groups?.["id"] ?? "";
+    return { args: [id, ...REASON] };
+  },
+  "usage hold": async (t) => {
+    await runImpact(["usage", "release"], { env: { DATABASE_URL: t.context.databaseUrl } });
+    return { args: REASON };
+  },
+  "usage release": async (t) => {
+    const env = { DATABASE_URL: t.context.databaseUrl };
+    await runImpact(["usage", "hold", ...REASON], { env });
+    return { args: [] };
+  },
+  "charity import": async () => {
+    const path = join(process.env["TMPDIR"] ?? "/tmp", `audited-${crypto.randomUUID()}.csv`);
+    const header =
+      "EIN,NAME,ICO,STREET,CITY,STATE,ZIP,GROUP,SUBSECTION,AFFILIATION,CLASSIFICATION,RULING,DEDUCTIBILITY,FOUNDATION,ACTIVITY,ORGANIZATION,STATUS,TAX_PERIOD,ASSET_CD,INCOME_CD,FILING_REQ_CD,PF_FILING_REQ_CD,ACCT_PD,ASSET_AMT,INCOME_AMT,REVENUE_AMT,NTEE_CD,SORT_NAME";
+    await writeFile(path, `${header}\n`);
+    return { args: [path] };
+  },
+  "evidence cache clear": () => Promise.resolve({ args: ["--all"] }),
+  "import registrations": async (t) => {
+    const { id } = await createTestOrganization(t.context.db);
+    return {
+      args: ["-", "--org", id],
+      stdin: '{"kind":"tree","count":3,"created_at":"2024-05-01T09:30:00Z"}\n',
+    };
+  },
+  "deployment move-to-stripe": async (t) => {
+    const double = await startStripeDouble();
+    t.teardown(double.close);
+    // The usage of the other scenarios has made Stripe the processor of their database.
+    return { args: [], env: { ...stripeEnv({ double }), DATABASE_URL: await copyDatabase(t) } };
+  },
+  "workflow terminate": async (t) => {
+    const { namespace, client } = await openNamespace(t);
+    const workflowId = `audited-${crypto.randomUUID()}`;
+    const stream = { accountId: crypto.randomUUID(), mode: "test", meter: "tree" } as const;
+    await client.workflow.start(usageSender, {
+      workflowId,
+      taskQueue: "nobody",
+      args: [stream],
+    });
+    return {
+      args: [workflowId, ...REASON],
+      env: { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE: namespace },
+    };
+  },
+};
+
+/** Writing commands whose own tests check their audit entries, because they need a scene of their own. */
+const CHECKED_ELSEWHERE: Readonly<Record<string, string>> = {
+  "evidence record": "test/planting/orders/reports.test.ts",
+  migrate: "below",
+};
+
+const leavesOf = (command: Command, path: readonly string[]): readonly string[] =>
+  command.commands.length === 0
+    ? [path.join(" ")]
+    : command.commands.flatMap((each) => leavesOf(each, [...path, each.name()]));
+
+test("every command is known as reading, or has a scenario that checks its audit entry", (t) => {
+  const program = buildProgram({
+    io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr },
+    connections: createConnections(() => parseConfig({})),
+    clock: systemClock,
+  });
+  t.deepEqual(
+    [...leavesOf(program, [])].toSorted(),
+    [...READING, ...Object.keys(WRITING), ...Object.keys(CHECKED_ELSEWHERE)].toSorted(),
+  );
+});
+
+/** Actions whose names differ from their command's. */
+const ACTIONS: Readonly<Record<string, string>> = {
+  // One entry for each registration.
+  "refund registrations": "refund.registration",
+  "evidence cache clear": "evidence.clear_cache",
+};
+
+const entries = z.array(z.looseObject({ reason: z.string().nullable() }));
+
+for (const [command, setUp] of Object.entries(WRITING)) {
+  test.serial(`impact ${command} adds an entry with the operator to the audit log`, async (t) => {
+    const { args, env, stdin = "", isLater } = await setUp(t);
+    const operator = `auditor of ${command}`;
+
+    const settings = { DATABASE_URL: t.context.databaseUrl, ...env };
+    const run = await runImpact([...command.split(" "), ...args, "--as", operator], {
+      env: settings,
+      stdin,
+      clock: isLater ? { now: () => new Date(Date.now() + 16 * 60 * 1000) } : systemClock,
+    });
+
+    t.is(run.exitCode, 0, run.stderr);
+    const action = ACTIONS[command] ?? command.replace(" ", ".").replaceAll("-", "_");
+    const list = ["audit", "list", "--action", action, "--operator", operator, "--json"];
+    const found = entries.parse(readJson(await runImpact(list, { env: settings })));
+    t.is(found.length, 1);
+    t.is(found[0]?.reason ?? null, args.includes("--reason") ? "ticket 12" : null);
+  });
+}
+
+test("impact migrate adds an entry with the applied migrations", async (t) => {
+  const DATABASE_URL = await createEmptyDatabase(t);
+  const run = await runImpact(["migrate", "--as", "Ada"], { env: { DATABASE_URL } });
+  t.is(run.exitCode, 0, run.stderr);
+  const again = await runImpact(["migrate", "--as", "Eve"], { env: { DATABASE_URL } });
+  t.is(again.exitCode, 0, again.stderr);
+  const listed = await runImpact(["audit", "list", "--json"], { env: { DATABASE_URL } });
+  const found = z
+    .array(
+      z.looseObject({
+        operator: z.string(),
+        details: z.looseObject({ applied: z.array(z.string()) }),
+      }),
+    )
+    .parse(readJson(listed));
+  t.is(found.length, 1);
+  t.is(found[0]?.operator, "Ada");
+  t.true((found[0]?.details.applied.length ?? 0) > 0);
+});
