@@ -1,12 +1,14 @@
 import { readFile } from "node:fs/promises";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
+import { Registry } from "prom-client";
 import { z } from "zod";
 import { createApiMetrics } from "../../api/metrics/createApiMetrics.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { addHealthMetrics } from "../../program/addHealthMetrics.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
+import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
 import { createWorkerMetrics } from "../../worker/createWorkerMetrics.ts";
 
 const test = testWithDatabase();
@@ -28,10 +30,12 @@ const listExported = async (
     clock: "ok",
     temporal: "ok",
   }));
-  const described = await Promise.all([
-    api.registry.getMetricsAsJSON(),
-    worker.registry.getMetricsAsJSON(),
-  ]);
+  // Metrics of the database are exported once they have been read.
+  const database = new Registry();
+  await addDatabaseMetrics(database, { db: t.context.db, clock: systemClock })();
+  const described = await Promise.all(
+    [api.registry, worker.registry, database].map((registry) => registry.getMetricsAsJSON()),
+  );
   const ours = described.flat().filter(({ name }) => name.startsWith("impact_"));
   return {
     metrics: [...new Set(ours.map(({ name }) => name))],
