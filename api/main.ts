@@ -31,6 +31,7 @@ import { createRegistrationWriter } from "../services/registrations/createRegist
 import { createStoreAuthenticator } from "../services/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../services/stores/createStoreRegistrationWriter.ts";
 import { createCharityValidator } from "./charities/createCharityValidator.ts";
+import { createOpenLists } from "./http/openLists.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";
 import { createStandaloneApp } from "./standalone/createStandaloneApp.ts";
 import { createStoreApp } from "./store/createStoreApp.ts";
@@ -66,6 +67,11 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     observeBatch: metrics.observeBatch,
   });
   metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
+  const openLists = createOpenLists({
+    maximum: config.MAXIMUM_OPEN_LISTS,
+    maximumPerAccount: config.MAXIMUM_OPEN_LISTS_PER_ACCOUNT,
+  });
+  metrics.watchLists(openLists.count);
   const billing = createBilling({ db, stripe: readStripeOptions(config) });
   const charities = createCharities({ db, searches, clock, settings: readCharitySettings(config) });
   const validateCharity = createCharityValidator(temporal);
@@ -96,6 +102,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     },
     db,
     copies,
+    streaming: { openLists, writeTimeoutMs: config.LIST_WRITE_TIMEOUT_SECONDS * 1000 },
     clock,
     billing,
     charities,

@@ -1,4 +1,5 @@
 import { v7 as newId } from "uuid";
+import { createOpenLists } from "../api/http/openLists.ts";
 import { createApp } from "../api/http/createApp.ts";
 import { authenticate } from "../api/middleware/authenticate.ts";
 import { createApiMetrics } from "../api/metrics/createApiMetrics.ts";
@@ -49,6 +50,10 @@ await runProgram(
         clock: systemClock,
         billing: createBilling({ db, stripe: null }),
         writer: createEchoWriter(),
+        streaming: {
+          openLists: createOpenLists({ maximum: 1, maximumPerAccount: 1 }),
+          writeTimeoutMs: config.LIST_WRITE_TIMEOUT_SECONDS * 1000,
+        },
       }),
     });
     const server = await startServer(app.callback(), {

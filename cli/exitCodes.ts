@@ -40,6 +40,7 @@ const EXIT_CODE_OF = {
   usage_not_on_file: EXIT.failed,
   outside_billing_cycle: EXIT.failed,
   queue_full: EXIT.failed,
+  query_timeout: EXIT.failed,
   charity_not_found: EXIT.notFound,
   donations_not_subscribed: EXIT.failed,
   subscription_inactive: EXIT.failed,

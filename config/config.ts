@@ -56,6 +56,10 @@ const settings = z.object({
     })
     .optional(),
   DATABASE_POOL_SIZE: wholeNumber(10, 2),
+  READ_TIMEOUT_SECONDS: wholeNumber(5, 1),
+  MAXIMUM_OPEN_LISTS: wholeNumber(64, 1),
+  MAXIMUM_OPEN_LISTS_PER_ACCOUNT: wholeNumber(16, 1),
+  LIST_WRITE_TIMEOUT_SECONDS: wholeNumber(60, 1),
   TEMPORAL_ADDRESS: z
     .string()
     .regex(/^[^\s:/]+:\d{1,5}$/u, "must be host:port")

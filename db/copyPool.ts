@@ -2,6 +2,8 @@ import { Socket } from "node:net";
 import { escapeLiteral, Pool } from "pg";
 import { to } from "pg-copy-streams";
 import type { FragmentSqlToken } from "slonik";
+import { createTurns } from "./createTurns.ts";
+import { asQueryTimeout } from "./queryTimeout.ts";
 
 /**
  * Connections for results that are forwarded as PostgreSQL wrote them. The driver converts query results to strings,
@@ -10,9 +12,11 @@ import type { FragmentSqlToken } from "slonik";
 export type CopyPool = {
   /**
    * Returns a query's only row as chunks of bytes, none if there is no row.
+   * @param owner who waits; owners take turns
    * @param query its columns must not contain control characters; they are separated by `COLUMN_END`
+   * @throws DomainError queue_full, query_timeout
    */
-  readonly copy: (query: FragmentSqlToken) => Promise<readonly Buffer[]>;
+  readonly copy: (owner: string, query: FragmentSqlToken) => Promise<readonly Buffer[]>;
   readonly end: () => Promise<void>;
 };
 
@@ -32,9 +36,8 @@ const withValues = ({ sql, values }: FragmentSqlToken): string =>
     return escapeLiteral(String(value));
   });
 
-const STATEMENT_TIMEOUT_MS = 60_000;
-/** Longer than a statement may take to produce its first row. */
-const IDLE_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5000;
+/** For the network round trip. */
+const IDLE_MARGIN_MS = 5000;
 
 /** If the server vanishes without closing its connections, the idle timeout ends the statement. */
 const openSocket = (idleTimeoutMs: number): Socket => {
@@ -46,43 +49,50 @@ const openSocket = (idleTimeoutMs: number): Socket => {
 
 /**
  * Opens a pool that connects when there is something to copy.
+ * @param statementTimeoutMs after it the database cancels a statement
  * @param idleTimeoutMs the database is considered lost after this time without a byte; a result that keeps arriving may
  *   take longer
  */
-export const openCopyPool = (url: string, idleTimeoutMs = IDLE_TIMEOUT_MS): CopyPool => {
+export const openCopyPool = (
+  url: string,
+  statementTimeoutMs: number,
+  idleTimeoutMs = statementTimeoutMs + IDLE_MARGIN_MS,
+): CopyPool => {
+  const takeTurn = createTurns(MAXIMUM_CONNECTIONS);
   const pool = new Pool({
     connectionString: url,
     max: MAXIMUM_CONNECTIONS,
     connectionTimeoutMillis: 15_000,
-    statement_timeout: STATEMENT_TIMEOUT_MS,
+    statement_timeout: statementTimeoutMs,
     stream: () => openSocket(idleTimeoutMs),
   });
   // A copy reports its own broken connection; the pool discards one that breaks while idle.
   pool.on("error", () => undefined);
   pool.on("connect", (client) => client.on("error", () => undefined));
-  return {
-    copy: async (query) => {
-      const client = await pool.connect();
-      try {
-        // CSV leaves values without control characters unchanged; the text format would double each backslash.
-        const result = client.query(
-          to(
-            `COPY (${withValues(query)}) TO STDOUT (FORMAT csv, DELIMITER E'\\x02', QUOTE E'\\x01')`,
-          ),
-        );
-        const chunks: Buffer[] = [];
-        for await (const chunk of result as AsyncIterable<Buffer>) {
-          chunks.push(chunk);
-        }
-        client.release();
-        // Without the line feed at the end of the row.
-        const last = chunks.pop();
-        return last ? [...chunks, last.subarray(0, -1)] : [];
-      } catch (error) {
-        client.release(true);
-        throw error;
+  const copy = async (query: FragmentSqlToken): Promise<readonly Buffer[]> => {
+    const client = await pool.connect();
+    try {
+      // CSV leaves values without control characters unchanged; the text format would double each backslash.
+      const result = client.query(
+        to(
+          `COPY (${withValues(query)}) TO STDOUT (FORMAT csv, DELIMITER E'\\x02', QUOTE E'\\x01')`,
+        ),
+      );
+      const chunks: Buffer[] = [];
+      for await (const chunk of result as AsyncIterable<Buffer>) {
+        chunks.push(chunk);
       }
-    },
+      client.release();
+      // Without the line feed at the end of the row.
+      const last = chunks.pop();
+      return last ? [...chunks, last.subarray(0, -1)] : [];
+    } catch (error) {
+      client.release(true);
+      throw asQueryTimeout(error);
+    }
+  };
+  return {
+    copy: (owner, query) => takeTurn(owner, () => copy(query)),
     end: () => pool.end(),
   };
 };

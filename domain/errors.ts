@@ -6,6 +6,7 @@ export type ErrorCode =
   | "usage_not_on_file"
   | "outside_billing_cycle"
   | "queue_full"
+  | "query_timeout"
   | "charity_not_found"
   | "donations_not_subscribed"
   | "subscription_inactive"

@@ -46,6 +46,7 @@ export const ERROR_STATUS = {
   headers_too_large: 431,
   internal_error: 500,
   queue_full: 503,
+  query_timeout: 503,
 } satisfies Record<ApiErrorCode, number>;
 
 /** Builds the body of an error response in an interface's own shape. */

@@ -71,5 +71,6 @@ export const openHealthConnection = (config: Pick<Config, "DATABASE_URL">): Prom
  * Opens the pool for streamed lists; it connects on first use.
  * @throws StartupError if DATABASE_URL is not set
  */
-export const openCopies = (config: Pick<Config, "DATABASE_URL">): CopyPool =>
-  openCopyPool(requireDatabaseUrl(config));
+export const openCopies = (
+  config: Pick<Config, "DATABASE_URL" | "READ_TIMEOUT_SECONDS">,
+): CopyPool => openCopyPool(requireDatabaseUrl(config), config.READ_TIMEOUT_SECONDS * 1000);

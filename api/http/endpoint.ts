@@ -7,6 +7,7 @@ import { HttpError } from "./httpError.ts";
 import { hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
 import { parseQueryString } from "./parseQueryString.ts";
 import { bodyObject, parseQuery, parseRequest, rejectMisplacedFields } from "./parseRequest.ts";
+import type { OpenLists } from "./openLists.ts";
 import { streamJson } from "./streamJson.ts";
 
 /** A documented error response of an endpoint. */
@@ -203,9 +204,17 @@ export const textKeyEndpoint = <
     }
   });
 
+/** How lists are sent. */
+export type Streaming = {
+  readonly openLists: OpenLists;
+  /** The connection of a client that accepts nothing for this time is closed. */
+  readonly writeTimeoutMs: number;
+};
+
 /** Defines an endpoint whose response may be too long to be held in memory. HEAD does not run the handler. */
 export const streamedKeyEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
   definition: KeyDefinition<Query, z.ZodType, ResponseBody, AsyncIterable<string | Buffer>>,
+  { openLists, writeTimeoutMs }: Streaming,
 ): Endpoint =>
   buildKeyEndpoint(definition, async (ctx, handle) => {
     if (ctx.method === "HEAD") {
@@ -213,7 +222,12 @@ export const streamedKeyEndpoint = <Query extends z.ZodType, ResponseBody extend
       ctx.type = "application/json";
       return;
     }
-    await streamJson(ctx, handle());
+    const close = openLists.open(callerOf(ctx).accountId);
+    try {
+      await streamJson(ctx, handle(), writeTimeoutMs);
+    } finally {
+      close();
+    }
   });
 
 /** Defines an endpoint that needs no key. */

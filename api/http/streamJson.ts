@@ -1,10 +1,9 @@
-import { Readable } from "node:stream";
-import { pipeline } from "node:stream/promises";
+import type { ServerResponse } from "node:http";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import type { ApiContext } from "./apiContext.ts";
 
-/** After this many bytes of a response, the garbage collector runs. */
+/** After this many bytes of responses, the garbage collector runs. */
 const BYTES_PER_COLLECTION = 8 * 1024 * 1024;
 
 const exposeCollector = (): ((options: { readonly type: "minor" }) => void) => {
@@ -17,70 +16,72 @@ const exposeCollector = (): ((options: { readonly type: "minor" }) => void) => {
 
 const collectGarbage = exposeCollector();
 
-/**
- * Yields the chunks and runs a minor garbage collection now and then. Chunks are garbage as soon as they are sent, but V8
- * does not count memory outside its heap and would let 64 MiB of them pile up.
- */
-async function* withGarbageCollection(
-  chunks: AsyncIterable<string | Buffer>,
-): AsyncGenerator<string | Buffer, void, void> {
-  let uncollectedBytes = 0;
-  for await (const chunk of chunks) {
-    uncollectedBytes += chunk.length;
-    if (uncollectedBytes > BYTES_PER_COLLECTION) {
-      uncollectedBytes = 0;
-      collectGarbage({ type: "minor" });
-    }
-    yield chunk;
-  }
-}
+/** Of all responses together, because many responses that stop early leave as much garbage as a long one. */
+let uncollectedBytes = 0;
 
-/** Yields the chunks and records an error of their source, to distinguish it from a connection that the client closed. */
-const trackFailure = (
-  first: IteratorResult<string | Buffer>,
-  rest: AsyncIterator<string | Buffer>,
-) => {
-  let failure: { readonly error: unknown } | null = null;
-  const read = async (): Promise<IteratorResult<string | Buffer>> => {
-    try {
-      return await rest.next();
-    } catch (error) {
-      failure = { error };
-      throw error;
-    }
-  };
-  async function* generate(): AsyncGenerator<string | Buffer> {
-    try {
-      for (let next = first; next.done !== true; next = await read()) {
-        yield next.value;
-      }
-    } finally {
-      await rest.return?.();
-    }
+/**
+ * Runs a minor garbage collection now and then. Chunks are garbage as soon as they are sent, but V8 does not count memory
+ * outside its heap and would let 64 MiB of them pile up.
+ */
+const countGarbage = (bytes: number): void => {
+  uncollectedBytes += bytes;
+  if (uncollectedBytes > BYTES_PER_COLLECTION) {
+    uncollectedBytes = 0;
+    collectGarbage({ type: "minor" });
   }
-  return { chunks: generate(), failure: () => failure };
 };
+
+/** Waits until the client has accepted what was written; destroys the response if that takes too long. */
+const waitForClient = (
+  response: ServerResponse,
+  event: "drain" | "finish",
+  timeoutMs: number,
+): Promise<void> =>
+  new Promise((resolve) => {
+    if (response.destroyed) {
+      resolve();
+      return;
+    }
+    const timer = setTimeout(() => response.destroy(), timeoutMs);
+    const end = (): void => {
+      clearTimeout(timer);
+      response.off(event, end);
+      response.off("close", end);
+      resolve();
+    };
+    response.on(event, end);
+    response.on("close", end);
+  });
 
 /**
  * Responds 200 with the chunks of one JSON text as fast as the client reads them. If the first chunk fails, the response
- * is an ordinary error; if a later one does, the connection is closed, so that half a document never looks complete.
- * When the client disconnects, the source is closed.
+ * is an ordinary error; if a later one does, the error is thrown and the connection must be closed, so that half a
+ * document never looks complete. When the client disconnects, the source is closed.
+ * @param writeTimeoutMs the connection of a client that does not accept a chunk within this time is closed
  */
 export const streamJson = async (
   ctx: ApiContext,
   chunks: AsyncIterable<string | Buffer>,
+  writeTimeoutMs: number,
 ): Promise<void> => {
   const iterator = chunks[Symbol.asyncIterator]();
-  const source = trackFailure(await iterator.next(), iterator);
+  let next = await iterator.next();
+  const { res: response } = ctx;
   ctx.status = 200;
   ctx.type = "application/json";
   ctx.respond = false;
   try {
-    await pipeline(Readable.from(withGarbageCollection(source.chunks)), ctx.res);
-  } catch {
-    const failure = source.failure();
-    if (failure) {
-      throw failure.error;
+    for (; next.done !== true && !response.destroyed; next = await iterator.next()) {
+      countGarbage(next.value.length);
+      if (!response.write(next.value)) {
+        await waitForClient(response, "drain", writeTimeoutMs);
+      }
     }
+  } finally {
+    await iterator.return?.();
+  }
+  if (!response.destroyed) {
+    response.end();
+    await waitForClient(response, "finish", writeTimeoutMs);
   }
 };

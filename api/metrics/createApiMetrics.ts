@@ -8,6 +8,8 @@ export type ApiMetrics = {
   readonly observeBatch: BatchObserver;
   /** `queueLength` is called whenever the metrics are read. */
   readonly watchQueue: (queueLength: () => number) => void;
+  /** `openLists` is called whenever the metrics are read. */
+  readonly watchLists: (openLists: () => number) => void;
 };
 
 /** Creates the metrics of the API process. */
@@ -39,6 +41,18 @@ export const createApiMetrics = (): ApiMetrics => {
     observeBatch: (size, durationSeconds) => {
       batchSizes.observe(size);
       batchDurations.observe(durationSeconds);
+    },
+    watchLists: (openLists) => {
+      registry.registerMetric(
+        new Gauge({
+          name: "impact_open_lists",
+          help: "Number of lists of registrations that are being sent.",
+          registers: [],
+          collect() {
+            this.set(openLists());
+          },
+        }),
+      );
     },
     watchQueue: (queueLength) => {
       registry.registerMetric(

@@ -10,6 +10,7 @@ import type { RegistrationWriter } from "../../services/registrations/createRegi
 import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";
+import type { Streaming } from "../http/endpoint.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { Readiness } from "../../program/watchHealth.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
@@ -47,6 +48,7 @@ type StandaloneDependencies = AppDependencies & {
   readonly planting: Planting;
   readonly writer: RegistrationWriter;
   readonly readReadiness: () => Readiness;
+  readonly streaming: Streaming;
   readonly authenticator: Authenticate;
   readonly takePermit: TakePermit;
   readonly validateCharity: ValidateCharity;

@@ -18,3 +18,17 @@ export const QUEUE_ERROR: ErrorResponse = {
   example: "too many registrations are waiting, try again",
   headers: { "Retry-After": "Seconds to wait." },
 };
+
+export const LISTS_ERROR: ErrorResponse = {
+  code: "rate_limited",
+  when: "The organization is reading too many lists at the same time.",
+  example: "too many lists are being read: at most 16 at the same time",
+  headers: { "Retry-After": "Seconds to wait." },
+};
+
+export const BUSY_ERROR: ErrorResponse = {
+  code: "queue_full",
+  when: "Too many requests are reading records, or this one takes too long. Try again, or select fewer records.",
+  example: "too many lists are being read, try again",
+  headers: { "Retry-After": "Seconds to wait." },
+};

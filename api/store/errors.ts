@@ -51,6 +51,7 @@ const STORE_CODES = {
   body_too_large: "PAYLOAD_TOO_LARGE",
   rate_limited: "OVERLOADED",
   queue_full: "OVERLOADED",
+  query_timeout: "OVERLOADED",
   internal_error: "INTERNAL_ERROR",
 } satisfies Record<ApiErrorCode, StoreCode>;
 

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { CopyPool } from "../../db/copyPool.ts";
-import type { ListPage } from "../../db/registrations/registrationPages.ts";
+import type { ListPage, PageLimits } from "../../db/registrations/registrationPages.ts";
 import { readPage } from "../../db/registrations/registrationPages.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -10,8 +10,11 @@ import type {
   Totals,
 } from "../../domain/registrations/registrations.ts";
 
-/** Nearly a megabyte of JSON. COPY plans each page anew, which takes as long as reading some hundred rows. */
-const PAGE_ROWS = 4000;
+/**
+ * What one page may contain. COPY plans each page anew, which takes as long as reading some hundred rows. A page counts
+ * against the memory of a client that reads slowly, so it has few bytes; one registration may have more, 725 KiB.
+ */
+const PAGE_LIMITS: PageLimits = { rows: 2500, bytes: 768 * 1024 };
 
 async function* readPages(
   copies: CopyPool,
@@ -21,8 +24,8 @@ async function* readPages(
   let page: ListPage | null = null;
   do {
     const after: ListPage["last"] | null = page?.last ?? null;
-    page = await readPage(copies, owner, filter, { after, size: PAGE_ROWS });
-    if (page) {
+    page = await readPage(copies, owner, filter, after, PAGE_LIMITS);
+    if (page && page.json.length > 0) {
       yield page.json;
     }
   } while (page);
@@ -31,7 +34,7 @@ async function* readPages(
 /**
  * Lists an owner's registrations, newest first, with the owner's totals, which ignore the filter. Each page is the JSON of
  * its objects, separated by commas. Memory use is constant, and no connection is held between two pages, so a slow
- * client blocks nothing.
+ * client blocks nothing. Each page reads a bounded number of registrations, also with a filter that few of them match.
  */
 export const listRegistrations = async (
   {

@@ -35,7 +35,7 @@ test("the API description has every endpoint and status of the contract", async 
     ),
   );
   const register = "200 400 403 413 500 503";
-  const list = "200 400 403 500";
+  const list = "200 400 403 429 500 503";
   const refund = "200 400 403 404 413 500";
   t.deepEqual(statuses, {
     "post /plant/trees": register,

@@ -3,6 +3,8 @@ import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import type { CopyPool } from "../../db/copyPool.ts";
+import { createOpenLists } from "../../api/http/openLists.ts";
+import type { OpenLists } from "../../api/http/openLists.ts";
 import { createCharityValidator } from "../../api/charities/createCharityValidator.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
 import { openTemporalClient } from "../../program/temporalClient.ts";
@@ -62,6 +64,8 @@ export type Api = {
 export type StandaloneApiOptions = {
   readonly db: DatabasePool;
   readonly copies?: CopyPool;
+  readonly openLists?: OpenLists;
+  readonly writeTimeoutMs?: number;
   readonly clock?: Clock;
   readonly authenticator?: Authenticate;
   readonly writer?: RegistrationWriter;
@@ -84,6 +88,8 @@ export const startStandaloneApi = async (
   {
     db,
     copies,
+    openLists = createOpenLists({ maximum: 64, maximumPerAccount: 16 }),
+    writeTimeoutMs = 60_000,
     clock = systemClock,
     authenticator = createAuthenticator({ db, accountType: "organization" }),
     writer = createRegistrationWriter({ db, clock }),
@@ -108,6 +114,7 @@ export const startStandaloneApi = async (
   const app = createStandaloneApp({
     db,
     copies: copies ?? (await openTestCopies(t, db)),
+    streaming: { openLists, writeTimeoutMs },
     clock,
     writer,
     authenticator,

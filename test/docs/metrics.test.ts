@@ -22,6 +22,7 @@ const listExported = async (
 ): Promise<{ readonly metrics: readonly string[]; readonly series: ReadonlySet<string> }> => {
   const api = createApiMetrics();
   api.watchQueue(() => 0);
+  api.watchLists(() => 0);
   const logger = pino({ level: "silent" });
   const worker = createWorkerMetrics({ db: t.context.db, clock: systemClock, logger });
   addHealthMetrics(worker.registry, () => ({

@@ -6,6 +6,7 @@ import type { ExecutionContext } from "ava";
 import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { sql } from "../../db/sql.ts";
+import { openCopyPool } from "../../db/copyPool.ts";
 import type { CopyPool } from "../../db/copyPool.ts";
 import { openTestCopies, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -115,6 +116,47 @@ forBothKinds("any text is returned unchanged and found by filters", async (t, ki
   }
 });
 
+test("a metadata filter finds registrations on any page, and reads no more for many pairs", async (t) => {
+  const { db } = t.context;
+  const copies = await openTestCopies(t, db);
+  let pages = 0;
+  const countingCopies: CopyPool = {
+    ...copies,
+    copy: (owner, query) => {
+      pages += 1;
+      return copies.copy(owner, query);
+    },
+  };
+  const { call } = await startStandaloneApi(t, { db, copies: countingCopies });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 9000);
+  const pairs = Object.fromEntries(
+    Array.from({ length: 20 }, (_, index) => [`key ${index}`, index]),
+  );
+  await db.query(sql.typeAlias("void")`
+    UPDATE registration
+    SET metadata = ${JSON.stringify({ ...pairs, more: true })}::jsonb
+    WHERE account_id = ${id} AND id = (
+      SELECT id FROM registration WHERE account_id = ${id} ORDER BY created_at, id LIMIT 1
+    )
+  `);
+  const find = async (metadata: unknown) => {
+    pages = 0;
+    const filter = encodeURIComponent(JSON.stringify(metadata));
+    return call("GET", `/plant/trees?metadata=${filter}`, { key });
+  };
+
+  t.is(registrationsIn((await find({ more: true })).body, "tree").length, 1);
+  const pagesOfOnePair = pages;
+  t.is(registrationsIn((await find(pairs)).body, "tree").length, 1);
+  t.is(pages, pagesOfOnePair);
+  t.is(registrationsIn((await find({ more: false })).body, "tree").length, 0);
+
+  const rejected = await find({ ...pairs, more: true });
+  t.is(rejected.status, 400);
+  t.deepEqual(rejected.body, { error: "metadata: must have at most 20 pairs" });
+});
+
 test("a list is JSON without spaces, as every other response", async (t) => {
   const { url, call } = await startStandaloneApi(t, t.context);
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
@@ -194,9 +236,9 @@ test("a client that stops reading stops the queries, and one that disconnects en
   let pages = 0;
   const countingCopies: CopyPool = {
     ...copies,
-    copy: (query) => {
+    copy: (owner, query) => {
       pages += 1;
-      return copies.copy(query);
+      return copies.copy(owner, query);
     },
   };
   const { url, logged } = await startStandaloneApi(t, { db, copies: countingCopies });
@@ -245,12 +287,12 @@ test.serial(
     let pages = 0;
     const breakingCopies: CopyPool = {
       ...copies,
-      copy: async (query) => {
+      copy: async (owner, query) => {
         pages += 1;
         if (pages === 2) {
           await renameColumn(db, "attribution", "renamed");
         }
-        return copies.copy(query);
+        return copies.copy(owner, query);
       },
     };
     const { url, logged } = await startStandaloneApi(t, { db, copies: breakingCopies });
@@ -293,6 +335,27 @@ const endConnections = (db: DatabasePool, state: "active" | "idle"): Promise<num
       WHERE datname = current_database() AND query LIKE 'COPY%' AND state = ${state}
     `)
     .then(({ rowCount }) => rowCount);
+
+test.serial("a list that takes too long is a 503 that says what to do", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { apiKeyProd: key } = await createTestOrganization(db);
+  const copies = openCopyPool(databaseUrl, 100);
+  t.teardown(copies.end);
+  const { call, logged } = await startStandaloneApi(t, { db, copies });
+  const locker = new Client({ connectionString: databaseUrl });
+  await locker.connect();
+  await locker.query("BEGIN; LOCK TABLE registration");
+
+  const { status, body, headers } = await call("GET", "/plant/trees", { key });
+
+  await locker.end();
+  t.is(status, 503);
+  t.is(headers.get("Retry-After"), "1");
+  t.deepEqual(body, {
+    error: "the query takes too long; select fewer records, for example a shorter range of days",
+  });
+  t.false(logged().some((line) => line["msg"] === "request failed"));
+});
 
 test.serial(
   "lists work again after the database ends their connections, idle or active",

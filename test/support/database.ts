@@ -102,7 +102,7 @@ export const openTestCopies = async (t: ExecutionContext, db: DatabasePool): Pro
   const database = await db.oneFirst(
     sql.type(z.strictObject({ name: z.string() }))`SELECT current_database() AS name`,
   );
-  const copies = openCopyPool(urlOf(database));
+  const copies = openCopyPool(urlOf(database), 60_000);
   t.teardown(copies.end);
   return copies;
 };

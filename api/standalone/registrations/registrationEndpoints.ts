@@ -16,9 +16,15 @@ import { registerUnlessSuspended } from "../../../services/registrations/registe
 import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
 import type { RegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
-import type { Endpoint } from "../../http/endpoint.ts";
+import type { Endpoint, Streaming } from "../../http/endpoint.ts";
 import { isBlankId } from "../isBlankId.ts";
-import { KEY_ERROR, QUEUE_ERROR, SUSPENDED_ERROR } from "../errorResponses.ts";
+import {
+  BUSY_ERROR,
+  KEY_ERROR,
+  LISTS_ERROR,
+  QUEUE_ERROR,
+  SUSPENDED_ERROR,
+} from "../errorResponses.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { listFilter } from "./listFilter.ts";
 import { EXAMPLES } from "./examples.ts";
@@ -30,6 +36,7 @@ type Dependencies = {
   readonly clock: Clock;
   readonly billing: Billing;
   readonly writer: RegistrationWriter;
+  readonly streaming: Streaming;
 };
 
 const REPLAY_HEADER = {
@@ -113,30 +120,35 @@ async function* listPieces(
 
 const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
   const names = KIND_NAMES[kind];
-  return streamedKeyEndpoint({
-    method: "get",
-    path: names.registerPath,
-    description: {
-      operationId: `list${names.title}s`,
-      tag: names.plural,
-      summary: `List ${names.noun} registrations`,
-      details:
-        "Returns every registration of the organization in the key's mode that matches all filters, newest first, " +
-        "in one response. The totals cover all registrations, whatever the filters.",
-      errors: [
-        {
-          code: "request_invalid",
-          when: "A query parameter is unknown, repeated or malformed; the message names it.",
-          example: "created_at: must be a calendar date in the form YYYY-MM-DD",
-        },
-        KEY_ERROR,
-      ],
+  return streamedKeyEndpoint(
+    {
+      method: "get",
+      path: names.registerPath,
+      description: {
+        operationId: `list${names.title}s`,
+        tag: names.plural,
+        summary: `List ${names.noun} registrations`,
+        details:
+          "Returns every registration of the organization in the key's mode that matches all filters, newest first, " +
+          "in one response. The totals cover all registrations, whatever the filters.",
+        errors: [
+          {
+            code: "request_invalid",
+            when: "A query parameter is unknown, repeated or malformed; the message names it.",
+            example: "created_at: must be a calendar date in the form YYYY-MM-DD",
+          },
+          KEY_ERROR,
+          LISTS_ERROR,
+          BUSY_ERROR,
+        ],
+      },
+      schemas: { query: listQuery, response: SCHEMAS[kind].registerResponse },
+      examples: EXAMPLES[kind].list,
+      handle: ({ caller, query }) =>
+        listPieces(dependencies, ownerOf(caller, kind), listFilter(query)),
     },
-    schemas: { query: listQuery, response: SCHEMAS[kind].registerResponse },
-    examples: EXAMPLES[kind].list,
-    handle: ({ caller, query }) =>
-      listPieces(dependencies, ownerOf(caller, kind), listFilter(query)),
-  });
+    dependencies.streaming,
+  );
 };
 
 const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpoint => {

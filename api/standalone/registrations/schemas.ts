@@ -102,6 +102,9 @@ const parseJson = (json: string): { readonly value: unknown } | null => {
   }
 };
 
+/** Each pair is compared with every registration that a list reads. */
+const MAXIMUM_METADATA_PAIRS = 20;
+
 const metadataParameter = z
   .string()
   .meta({ examples: ['{"campaign":"spring"}'] })
@@ -109,7 +112,14 @@ const metadataParameter = z
     const parsed = parseJson(json);
     const checked = parsed && metadata().safeParse(parsed.value);
     if (checked?.success === true) {
-      return checked.data;
+      if (Object.keys(checked.data).length <= MAXIMUM_METADATA_PAIRS) {
+        return checked.data;
+      }
+      context.addIssue({
+        code: "custom",
+        message: `must have at most ${MAXIMUM_METADATA_PAIRS} pairs`,
+      });
+      return z.NEVER;
     }
     const issues = checked?.error.issues ?? [{ message: "must be valid JSON", path: [] }];
     for (const { message, path } of issues) {
@@ -117,7 +127,9 @@ const metadataParameter = z
     }
     return z.NEVER;
   })
-  .meta({ description: "JSON object; each of its pairs must match." });
+  .meta({
+    description: `JSON object of at most ${MAXIMUM_METADATA_PAIRS} pairs; each of them must match.`,
+  });
 
 export const listQuery = queryObject({
   attribution_key: attribution()

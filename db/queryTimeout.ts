@@ -1,0 +1,19 @@
+import { StatementTimeoutError } from "slonik";
+import { DomainError } from "../domain/errors.ts";
+
+/** PostgreSQL's code for a statement that `statement_timeout` has cancelled. */
+const QUERY_CANCELED = "57014";
+
+const isTimeout = (error: unknown): boolean =>
+  error instanceof StatementTimeoutError ||
+  (error instanceof Error && "code" in error && error.code === QUERY_CANCELED);
+
+/** Converts the error of a statement that took too long to a DomainError and returns other errors unchanged. */
+export const asQueryTimeout = (error: unknown): unknown =>
+  isTimeout(error)
+    ? new DomainError(
+        "query_timeout",
+        "the query takes too long; select fewer records, for example a shorter range of days",
+        { cause: error },
+      )
+    : error;
