@@ -16,7 +16,7 @@ export const EXIT = { ok: 0, failed: 1, usage: 2, notFound: 3, unreachable: 4 } 
 export const EXIT_CODES_HELP = `
 Exit codes:
   0  success
-  1  the command failed, or a check found a problem
+  1  the command failed, or a check or comparison found a problem
   2  invalid command line or setting
   3  record or workflow not found
   4  the database, Temporal, the API or the processor cannot be reached

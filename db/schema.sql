@@ -650,15 +650,15 @@ CREATE TABLE usage_fact (
   CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= '999999999999999'::bigint)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.05);
 
-CREATE TABLE usage_refusal (
+CREATE TABLE usage_rejection (
   processor_event_id text NOT NULL,
   code text NOT NULL,
   errors bigint NOT NULL,
   named bigint NOT NULL,
   window_start timestamp with time zone NOT NULL,
   window_end timestamp with time zone NOT NULL,
-  CONSTRAINT usage_refusal_pkey PRIMARY KEY (processor_event_id, code),
-  CONSTRAINT usage_refusal_processor_event_id_fkey FOREIGN KEY (processor_event_id) REFERENCES processor_event(id)
+  CONSTRAINT usage_rejection_pkey PRIMARY KEY (processor_event_id, code),
+  CONSTRAINT usage_rejection_processor_event_id_fkey FOREIGN KEY (processor_event_id) REFERENCES processor_event(id)
 ) WITH ();
 
 CREATE UNIQUE INDEX account_stripe_customer ON public.account USING btree (stripe_customer_id) WHERE (stripe_customer_id IS NOT NULL);
@@ -769,7 +769,7 @@ CREATE INDEX usage_fact_registration ON public.usage_fact USING btree (registrat
 
 CREATE INDEX usage_fact_unsealed ON public.usage_fact USING btree (account_id, mode, meter, second, id) WHERE (meter_event_id IS NULL);
 
-CREATE INDEX usage_refusal_window ON public.usage_refusal USING btree (window_end);
+CREATE INDEX usage_rejection_window ON public.usage_rejection USING btree (window_end);
 
 CREATE OR REPLACE FUNCTION public.reject_audit_entry_change()
  RETURNS trigger

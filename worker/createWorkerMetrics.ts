@@ -5,7 +5,7 @@ import type { DatabasePool } from "slonik";
 import type { SendResult } from "../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
 import type { Clock } from "../domain/clock.ts";
-import type { LateRefusal } from "../services/billing/processorEvents/applyRefusalReport.ts";
+import type { LateRejection } from "../services/billing/processorEvents/applyRejectionReport.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 
@@ -14,7 +14,7 @@ export type WorkerMetrics = {
   /** Returns all metrics, with the database's last values if it does not respond. */
   readonly read: () => Promise<string>;
   readonly observeSend: (stream: UsageStream, result: SendResult) => void;
-  readonly observeRefusal: (refusal: LateRefusal) => void;
+  readonly observeRejection: (rejection: LateRejection) => void;
   /** Records that this process has dispatched everything that was waiting. */
   readonly observeDispatch: () => void;
 };
@@ -41,9 +41,9 @@ export const createWorkerMetrics = ({
     labelNames: ["mode", "meter", "outcome"],
     registers,
   });
-  const refusals = new Counter({
-    name: "impact_meter_events_refused_after_delivery_total",
-    help: "Meter events that the processor refused after it had accepted them, by mode and meter.",
+  const rejections = new Counter({
+    name: "impact_meter_events_rejected_after_delivery_total",
+    help: "Meter events that the processor rejected after it had accepted them, by mode and meter.",
     labelNames: ["mode", "meter"],
     registers,
   });
@@ -80,7 +80,7 @@ export const createWorkerMetrics = ({
         meter,
         outcome: result.kind === "settled" ? result.state : result.cause,
       }),
-    observeRefusal: ({ event: { mode, meter } }) => refusals.inc({ mode, meter }),
+    observeRejection: ({ event: { mode, meter } }) => rejections.inc({ mode, meter }),
     observeDispatch: () => lastDispatch.set(clock.now().getTime() / 1000),
   };
 };

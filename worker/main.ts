@@ -105,12 +105,12 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
           );
         }
       },
-      observeRefusal: (refusal) => {
-        metrics.observeRefusal(refusal);
-        const { event, state, reason } = refusal;
+      observeRejection: (rejection) => {
+        metrics.observeRejection(rejection);
+        const { event, state, reason } = rejection;
         logger.error(
           { meterEventId: String(event.id), accountId: event.accountId, state, reason },
-          "the processor refused usage that it had accepted",
+          "the processor rejected usage that it had accepted",
         );
       },
       observeFailedEvent: (event) => {

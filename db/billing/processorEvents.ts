@@ -99,7 +99,7 @@ export const settleProcessorEvent = async (
 };
 
 /**
- * Deletes events that were processed before a time, with the refusals that they reported.
+ * Deletes events that were processed before a time, with the rejections that they reported.
  * @returns the number of deleted events, at most `limit`
  */
 export const deleteProcessedEvents = async (
@@ -115,8 +115,8 @@ export const deleteProcessedEvents = async (
       ORDER BY settled_at
       LIMIT ${limit}
     ),
-    refusal AS (
-      DELETE FROM usage_refusal
+    rejection AS (
+      DELETE FROM usage_rejection
       WHERE processor_event_id IN (SELECT id FROM old)
     )
     DELETE FROM processor_event

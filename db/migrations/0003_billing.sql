@@ -181,7 +181,7 @@ CREATE INDEX processor_event_failed ON processor_event (id) WHERE state = 'faile
 CREATE INDEX processor_event_processed ON processor_event (settled_at) WHERE state = 'processed';
 
 -- Usage that the processor refused after it had accepted it, by error code. Samples name only some of the refused events.
-CREATE TABLE usage_refusal (
+CREATE TABLE usage_rejection (
   processor_event_id text NOT NULL REFERENCES processor_event,
   code text NOT NULL,
   -- How many events were refused, and how many of our meter events the samples name.
@@ -193,7 +193,7 @@ CREATE TABLE usage_refusal (
   PRIMARY KEY (processor_event_id, code)
 );
 
-CREATE INDEX usage_refusal_window ON usage_refusal (window_end);
+CREATE INDEX usage_rejection_window ON usage_rejection (window_end);
 
 -- A comparison of the processor's sums with what was delivered.
 CREATE TABLE reconciliation (

@@ -26,13 +26,13 @@ export const findForeignMode = (
     : null;
 
 /** Reports of usage that the processor refused after it had accepted it. */
-const REFUSAL_REPORT_TYPES = [
+const REJECTION_REPORT_TYPES = [
   "v1.billing.meter.error_report_triggered",
   "v1.billing.meter.no_meter_found",
 ] as const;
 
-const isRefusalReport = (type: string): boolean =>
-  REFUSAL_REPORT_TYPES.some((report) => report === type);
+const isRejectionReport = (type: string): boolean =>
+  REJECTION_REPORT_TYPES.some((report) => report === type);
 
 /** Returns whether an event may have changed a subscription; its object is the subscription or the customer. */
 export const isSubscriptionChange = (type: string): boolean =>
@@ -40,10 +40,10 @@ export const isSubscriptionChange = (type: string): boolean =>
 
 /** Returns whether events of a type change anything here; others are not stored. */
 export const isProcessed = (type: string): boolean =>
-  isRefusalReport(type) || isSubscriptionChange(type);
+  isRejectionReport(type) || isSubscriptionChange(type);
 
 /** Events of one error code that the processor refused after it had accepted them. */
-type Refusal = {
+type Rejection = {
   readonly code: string;
   /** How many events were refused, including those that no sample names. */
   readonly errors: number;
@@ -51,10 +51,10 @@ type Refusal = {
 };
 
 /** What the processor refused of the usage that it received in a window. */
-export type RefusalReport = {
+export type RejectionReport = {
   readonly windowStart: Date;
   readonly windowEnd: Date;
-  readonly refusals: readonly Refusal[];
+  readonly rejections: readonly Rejection[];
 };
 
 /** Returns the identifier of a meter event from the idempotency key of an attempt, or unchanged from an identifier. */
@@ -62,11 +62,11 @@ export const identifierOf = (identifierOrKey: string): string =>
   identifierOrKey.split("#", 1)[0] ?? "";
 
 /**
- * Decides what a refusal after acceptance leads to: the state of the event, `wait` while it is still being sent, or null
+ * Decides what a rejection after acceptance leads to: the state of the event, `wait` while it is still being sent, or null
  * if it changes nothing, as a repeated report does. If another attempt may have been accepted, sealing the usage anew
  * could bill it twice, so that must be found out first.
  */
-export const decideLateRefusal = ({
+export const decideLateRejection = ({
   state,
   outcomeUnknown,
 }: StoredState): "rejected" | "blocked" | "wait" | null => {

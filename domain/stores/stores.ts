@@ -1,6 +1,6 @@
 import type { Kind } from "../accounts/accounts.ts";
 import { DomainError } from "../errors.ts";
-import { formatCents } from "../money.ts";
+import { centsToDollars, formatCents } from "../money.ts";
 
 /** What a store pays for one unit, in cents. */
 export type Prices = Readonly<Record<Kind, number>>;
@@ -69,3 +69,7 @@ export const balanceInsufficient = (neededCents: number, balanceCents: number): 
     "balance_insufficient",
     `top-up balance exhausted: ${formatCents(neededCents)} needed, ${formatCents(balanceCents)} left`,
   );
+
+/** Returns the reference of a top-up without one: a second of the same amount on the same day (UTC) is a repetition. */
+export const defaultTopUpReference = (now: Date, amountCents: number): string =>
+  `topup-${now.toISOString().slice(0, 10)}-${centsToDollars(amountCents).toFixed(2)}`;

@@ -1,7 +1,7 @@
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
 import type { AttemptOutcome } from "../../domain/billing/decideNextStep.ts";
-import type { RefusalReport } from "../../domain/billing/processorEvents.ts";
+import type { RejectionReport } from "../../domain/billing/processorEvents.ts";
 import type { SubscriptionState } from "../../domain/billing/subscriptions.ts";
 import type { ProcessorName } from "../../domain/billing/usage.ts";
 
@@ -75,7 +75,7 @@ export type BillingProcessor = {
    * Returns what a report of usage that was refused after it had been accepted says. Throws a
    * ProcessorEventUnreadableError if a repeated call would fail too, and any other error if it may succeed.
    */
-  readonly readRefusalReport: (eventId: string, signal: AbortSignal) => Promise<RefusalReport>;
+  readonly readRejectionReport: (eventId: string, signal: AbortSignal) => Promise<RejectionReport>;
   /**
    * Adds the items that donations need to the customer's subscription, as far as they are missing. Throws if it cannot
    * add all of them, and then adds none: a ProvisioningRejectedError if the processor's answer is final for the key, and

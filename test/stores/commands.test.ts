@@ -200,15 +200,49 @@ test("top-ups and adjustments print what happened and the balance", async (t) =>
   };
 
   const topUp = ["topup", domain, "--amount", "1020", "--reference", "invoice-1"];
-  t.is(await run(...topUp), `Topped up ${domain} by $1,020.00; balance $1,020.00\n`);
   t.is(
     await run(...topUp),
-    `Nothing added: the top-up invoice-1 of ${domain} was recorded before; balance $1,020.00\n`,
+    `Topped up ${domain} by $1,020.00 (reference invoice-1); balance $1,020.00\n`,
+  );
+  t.is(
+    await run(...topUp),
+    `Nothing added: the top-up invoice-1 of ${domain} is already recorded; balance $1,020.00\n`,
   );
   t.is(
     await run("adjust", domain, "--amount", "-5.00", "--reason", "typing error"),
     `Adjusted the balance of ${domain} by -$5.00; balance $1,015.00\n`,
   );
+});
+
+test("a top-up without a reference is recorded once a day and amount", async (t) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const domain = newDomain();
+  await runImpact(["store", "create", "--domain", domain], { env });
+  const topUp = (day: number, ...args: readonly string[]) =>
+    runImpact(["store", "topup", domain, ...args], {
+      env,
+      clock: { now: () => new Date(Date.UTC(2030, 0, day, 23, 59)) },
+    });
+
+  const first = await topUp(1, "--amount", "20");
+  t.is(
+    first.stdout,
+    `Topped up ${domain} by $20.00 (reference topup-2030-01-01-20.00); balance $20.00\n`,
+  );
+  const repeated = await topUp(1, "--amount", "20.00");
+  t.is(repeated.exitCode, 0);
+  t.is(
+    repeated.stdout,
+    `Nothing added: the top-up topup-2030-01-01-20.00 of ${domain} is already recorded; balance $20.00\n`,
+  );
+  t.regex(repeated.stderr, /To add another payment of this amount today, pass --reference\./u);
+  t.like(readJson(await topUp(1, "--amount", "20", "--reference", "second", "--json")), {
+    balance_cents: 4000,
+    reference: "second",
+    replayed: false,
+  });
+  t.like(readJson(await topUp(1, "--amount", "20.01", "--json")), { balance_cents: 6001 });
+  t.like(readJson(await topUp(2, "--amount", "20", "--json")), { balance_cents: 8001 });
 });
 
 test("a negative top-up is rejected with a message that names store adjust", async (t) => {

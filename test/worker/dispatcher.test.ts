@@ -197,7 +197,7 @@ test.serial("a sender that makes no progress however often it is woken is restar
       clock: systemClock,
       billing,
       observeSend: () => undefined,
-      observeRefusal: () => undefined,
+      observeRejection: () => undefined,
       observeFailedEvent: () => undefined,
       observeUnreadSubscription: () => undefined,
       observeDrift: () => undefined,

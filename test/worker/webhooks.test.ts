@@ -26,7 +26,7 @@ test("a report that the API stores is processed by a worker, also if it was stor
     STRIPE_SECRET_KEY: double.secretKey,
     STRIPE_API_BASE: double.url,
     STRIPE_WEBHOOK_SECRET: `whsec_old,${SECRET}`,
-    // The refusal is logged as an error.
+    // The rejection is logged as an error.
     LOG_LEVEL: "fatal",
   };
   const statesOf = (): Promise<readonly string[]> =>

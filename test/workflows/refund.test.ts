@@ -21,7 +21,7 @@ const failsAndStartsAgain = test.macro(async (t, settle: "retry" | "waive") => {
     createBillingActivities({
       ...deps,
       observeSend: () => undefined,
-      observeRefusal: () => undefined,
+      observeRejection: () => undefined,
       observeFailedEvent: () => undefined,
       observeUnreadSubscription: () => undefined,
       observeDrift: () => undefined,

@@ -14,7 +14,7 @@ test("a sender without progress continues as new, however often it is woken, and
     createBillingActivities({
       ...deps,
       observeSend: () => undefined,
-      observeRefusal: () => undefined,
+      observeRejection: () => undefined,
       observeFailedEvent: () => undefined,
       observeUnreadSubscription: () => undefined,
       observeDrift: () => undefined,
@@ -55,7 +55,7 @@ test("each event's delay counts its own failures, so a stream whose calls often 
     createBillingActivities({
       ...deps,
       observeSend: () => undefined,
-      observeRefusal: () => undefined,
+      observeRejection: () => undefined,
       observeFailedEvent: () => undefined,
       observeUnreadSubscription: () => undefined,
       observeDrift: () => undefined,

@@ -4,14 +4,17 @@ import { listUnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { describeHold, findHold, HOLD_ADVICE } from "../../../domain/billing/deployment.ts";
 import type { UsageState } from "../../../domain/billing/meterEvents.ts";
+import { listUnnamedRejections } from "../../../db/billing/usageRejections.ts";
 import { defaultSpan } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import type { Cell } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
-import { sayUnnamedRefusals } from "./sayUnnamedRefusals.ts";
+import { sayUnnamedRejections } from "./unnamedRejections.ts";
 import { EVENT_HEADINGS, eventRow, timeOf, presentEvent } from "./presentEvent.ts";
+
+const UNNAMED_SHOWN = 5;
 
 export type ListOptions = {
   readonly state?: UsageState;
@@ -77,6 +80,6 @@ export const listUsage = async (
   }
   if (state === undefined || state === "failed") {
     const { start } = defaultSpan(clock.now());
-    await sayUnnamedRefusals(io, db, timeOf(start));
+    sayUnnamedRejections(io, await listUnnamedRejections(db, timeOf(start), UNNAMED_SHOWN));
   }
 };

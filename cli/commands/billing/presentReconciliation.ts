@@ -59,7 +59,7 @@ export const presentStream = (stream: ComparedStream) => ({
       registration_ids: event.registrationIds,
     })),
   })),
-  fault: stream.error,
+  error: stream.error,
 });
 
 const printStreams = (io: Io, streams: readonly ComparedStream[]): void => {

@@ -1,3 +1,4 @@
+import { listUnnamedRejections } from "../../../db/billing/usageRejections.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { DriftingStream } from "../../../services/billing/reconciliation/readReconciliation.ts";
@@ -15,7 +16,7 @@ import type { Context } from "../../context.ts";
 import { CommandError, describeError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";
-import { sayUnnamedRefusals } from "./sayUnnamedRefusals.ts";
+import { presentUnnamedRejections, sayUnnamedRejections } from "./unnamedRejections.ts";
 import { printJson } from "../../output/print.ts";
 import { timeOf } from "./presentEvent.ts";
 import type { ComparedStream } from "./presentReconciliation.ts";
@@ -35,6 +36,8 @@ export type ReconcileOptions = {
 
 /** As long as a nightly run may take. */
 const TIMEOUT_MS = 60 * 60 * 1000;
+
+const UNNAMED_SHOWN = 20;
 
 const minuteStartOf = (time: Date): number => minuteOf(secondOf(time)).start;
 
@@ -112,11 +115,17 @@ export const reconcile = async (context: Context, options: ReconcileOptions): Pr
   const span = chooseSpan(now, options);
   const { streams, problems } = await runOnce(context, options, span);
   const drifting = problems.filter(({ error }) => error === null);
+  const unnamed = await listUnnamedRejections(
+    await connections.database(),
+    timeOf(span.start),
+    UNNAMED_SHOWN,
+  );
   if (options.json) {
     printJson(io, {
       from: timeOf(span.start),
       to: timeOf(span.end),
       streams: streams.map(presentStream),
+      unnamed_rejections: unnamed.map(presentUnnamedRejections),
     });
   } else {
     printReconciliation(io, streams);
@@ -125,7 +134,7 @@ export const reconcile = async (context: Context, options: ReconcileOptions): Pr
   if (span.end > defaultSpan(now).end) {
     say(io, "The processor's sums of the last 15 minutes may be incomplete.");
   }
-  await sayUnnamedRefusals(io, await connections.database(), timeOf(span.start));
+  sayUnnamedRejections(io, unnamed);
   if (problems.length > 0) {
     throw new CommandError(
       EXIT.failed,

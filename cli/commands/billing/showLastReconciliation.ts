@@ -41,7 +41,7 @@ export const showLastReconciliation = async (
       drifting: last.drifting,
       unreadable: last.unreadable,
       drift_units: last.driftUnits,
-      fault: last.error,
+      error: last.error,
       streams: streams.map(presentStream),
     });
   } else {

@@ -3,10 +3,13 @@ import type { Command } from "commander";
 import { Option } from "commander";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { Period } from "../../../domain/billing/billingCycle.ts";
+import { listStreamsNeedingAttention } from "../../../services/billing/reconciliation/reconcileUsage.ts";
+import type { StreamReport } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import type { MeterStatement } from "../../../services/billing/readStatement.ts";
 import { readStatement, readStatementDetails } from "../../../services/billing/readStatement.ts";
 import { CURRENT, parseId, parseMode, parsePeriod } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatCsvLine } from "../../output/formatCsv.ts";
@@ -18,6 +21,8 @@ Days are those of the registrations, UTC; a refund counts on the day of its regi
 as at the processor. registered - refunded = reported + late + failed + waived + settled
 + held + pending. settled was invoiced or credited by hand; held are refunds of usage
 that the processor does not have.
+The exit code is 1 if a sum of the processor differs, or could not be read; a difference
+that is acknowledged, or that deliveries of the last 15 minutes explain, does not count.
 --detail prints one line for each registration: JSON, or CSV with --csv.`;
 
 type StatementOptions = {
@@ -85,10 +90,19 @@ const presentMeter = (statement: MeterStatement) => ({
           delivered: compared.delivered,
           processor_quantity: compared.processorQuantity,
           agrees: compared.drift === null ? null : compared.drift === 0,
-          fault: compared.error,
+          error: compared.error,
         })),
       }),
 });
+
+/**
+ * The comparisons of which the processor's sum differs, is not acknowledged and cannot lag, or could not be read. A customer
+ * to which nothing was delivered cannot disagree.
+ */
+const disagreementsOf = (meters: readonly MeterStatement[]): readonly StreamReport[] =>
+  listStreamsNeedingAttention(
+    meters.flatMap((statement) => (statement.paidFrom === "usage" ? statement.comparisons : [])),
+  ).filter(({ error, delivered }) => error === null || delivered !== 0);
 
 /** Says for each processor whether its sum agrees with what was delivered. */
 const sayComparisons = (io: Io, statement: MeterStatement): void => {
@@ -196,13 +210,21 @@ const showStatement = async (
       paid_from: account.type === "store" ? "balance" : "usage",
       meters: meters.map(presentMeter),
     });
-    return;
+  } else {
+    printStatement(io, meters, csv === true);
+    for (const statement of meters) {
+      const { start, end } = statement.period;
+      say(io, `${statement.meter}: from ${formatTime(start)} to ${formatTime(end)}.`);
+      sayComparisons(io, statement);
+    }
   }
-  printStatement(io, meters, csv === true);
-  for (const statement of meters) {
-    const { start, end } = statement.period;
-    say(io, `${statement.meter}: from ${formatTime(start)} to ${formatTime(end)}.`);
-    sayComparisons(io, statement);
+  const disagreements = disagreementsOf(meters);
+  if (disagreements.length > 0) {
+    const unread = disagreements.filter(({ error: unreadable }) => unreadable !== null).length;
+    throw new CommandError(
+      EXIT.failed,
+      `The processor does not confirm the statement: ${disagreements.length - unread} of its sums differ, ${unread} could not be read.`,
+    );
   }
 };
 

@@ -151,7 +151,7 @@ const addBalanceCommands = (store: Command, context: Context): void => {
     .requiredOption("--amount <dollars>", "amount of the payment", parseTopUpAmount)
     .option(
       "--reference <text>",
-      "your reference of the payment; repeating a top-up with the same reference adds nothing",
+      "your reference of the payment, which is recorded once (default: the day, UTC, and the amount)",
       parseReference,
     )
     .option("--note <text>", "note to store with the ledger entry", parseNote)

@@ -1,6 +1,7 @@
 import { topUpStore as topUp } from "../../../services/stores/balance/topUpStore.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
@@ -16,20 +17,23 @@ export type TopUpOptions = OperatorOptions & {
 export const topUpStore = async (
   { io, connections, clock }: Context,
   idOrDomain: string,
-  { amount, reference, note = "", json, ...operator }: TopUpOptions,
+  { amount, reference: given, note = "", json, ...operator }: TopUpOptions,
 ): Promise<void> => {
   const db = await connections.database();
   const { id, domain } = await findNamedStore(db, idOrDomain);
-  const { balanceCents, replayed } = await topUp(
+  const { balanceCents, reference, replayed } = await topUp(
     { db, clock, actor: actorOf(operator) },
-    { storeId: id, amountCents: amount, reference: reference ?? null, note },
+    { storeId: id, amountCents: amount, reference: given ?? null, note },
   );
   if (json) {
-    printJson(io, { id, domain, balance_cents: balanceCents, replayed });
-    return;
+    printJson(io, { id, domain, balance_cents: balanceCents, reference, replayed });
+  } else {
+    const result = replayed
+      ? `Nothing added: the top-up ${reference} of ${domain} is already recorded`
+      : `Topped up ${domain} by ${formatCents(amount)} (reference ${reference})`;
+    io.stdout.write(`${result}; balance ${formatCents(balanceCents)}\n`);
   }
-  const result = replayed
-    ? `Nothing added: the top-up ${reference} of ${domain} was recorded before`
-    : `Topped up ${domain} by ${formatCents(amount)}`;
-  io.stdout.write(`${result}; balance ${formatCents(balanceCents)}\n`);
+  if (replayed && given === undefined) {
+    say(io, "To add another payment of this amount today, pass --reference.");
+  }
 };

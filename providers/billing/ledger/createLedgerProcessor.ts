@@ -31,7 +31,7 @@ export const createLedgerProcessor = ({
   sumUsage: ({ accountId }, meter, span) => sumLedgerUsage(db, { accountId, mode, meter }, span),
   findCurrentPeriod: () => Promise.resolve(null),
   readSubscription: () => Promise.reject(new Error("The built-in ledger has no subscriptions.")),
-  readRefusalReport: (eventId) =>
+  readRejectionReport: (eventId) =>
     Promise.reject(new Error(`The built-in ledger has no event ${eventId}.`)),
   provisionDonations: () => Promise.resolve(),
 });

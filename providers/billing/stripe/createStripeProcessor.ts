@@ -15,7 +15,7 @@ import type { FoundMeter } from "./meters.ts";
 import { provisionDonations } from "./provisionDonations.ts";
 import type { DonationPrices } from "./donationPrices.ts";
 import { outcomeOfError, outcomeOfFailedCheck } from "./attemptOutcome.ts";
-import { readRefusalReport } from "./readRefusalReport.ts";
+import { readRejectionReport } from "./readRejectionReport.ts";
 import { readSubscriptionPeriod, readSubscriptionState } from "./subscriptionPeriod.ts";
 import { readStripeAccount } from "./readStripeAccount.ts";
 import type { StripeAccount } from "../../../domain/billing/deployment.ts";
@@ -179,8 +179,8 @@ export const createStripeProcessor = (
           donationPrices,
         ),
       ),
-    readRefusalReport: (eventId, signal) =>
-      boundTo(signal, () => readRefusalReport(stripe, eventId)),
+    readRejectionReport: (eventId, signal) =>
+      boundTo(signal, () => readRejectionReport(stripe, eventId)),
     provisionDonations: (customer, keyGeneration, signal) =>
       boundTo(signal, () =>
         provisionDonations(

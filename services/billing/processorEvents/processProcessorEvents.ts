@@ -15,8 +15,8 @@ import {
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { ProcessorEventUnreadableError } from "../../../providers/billing/processor.ts";
-import { applyRefusalReport } from "./applyRefusalReport.ts";
-import type { LateRefusal } from "./applyRefusalReport.ts";
+import { applyRejectionReport } from "./applyRejectionReport.ts";
+import type { LateRejection } from "./applyRejectionReport.ts";
 import { refreshSubscription } from "./refreshSubscription.ts";
 
 const PAGE = 100;
@@ -34,7 +34,7 @@ export type ProcessorEventDependencies = {
   readonly clock: Clock;
   readonly billing: Billing;
   /** Called for every delivered meter event that turned out to be refused. */
-  readonly observeRefusal: (refusal: LateRefusal) => void;
+  readonly observeRejection: (rejection: LateRejection) => void;
   readonly observeFailedEvent: (event: FailedProcessorEvent) => void;
 };
 
@@ -55,7 +55,7 @@ const apply = async (
   if (!stripe) {
     throw new Error("Stripe is not configured.");
   }
-  await applyRefusalReport(deps, id, await stripe.readRefusalReport(id, limit));
+  await applyRejectionReport(deps, id, await stripe.readRejectionReport(id, limit));
 };
 
 const processOne = async (

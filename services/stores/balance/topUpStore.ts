@@ -4,17 +4,20 @@ import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { formatCents } from "../../../domain/money.ts";
+import { defaultTopUpReference } from "../../../domain/stores/stores.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { addToBalance } from "./addToBalance.ts";
 
 export type ToppedUp = {
   readonly balanceCents: number;
+  readonly reference: string;
   /** Whether the reference was recorded before, so that nothing was added. */
   readonly replayed: boolean;
 };
 
 /**
  * Adds a payment to a store's balance, once per reference.
+ * @param reference null for one made of the day and the amount
  * @param amountCents above 0
  * @throws DomainError record_not_found for an unknown store; request_invalid if the reference has another amount or the
  *   balance would exceed the safe integers
@@ -24,7 +27,7 @@ export const topUpStore = (
   {
     storeId,
     amountCents,
-    reference,
+    reference: given,
     note,
   }: {
     readonly storeId: string;
@@ -38,10 +41,9 @@ export const topUpStore = (
     if (!balance) {
       throw new DomainError("record_not_found", `store ${storeId} not found`);
     }
-    const known =
-      reference === null
-        ? null
-        : await findBalanceEntryByReference(transaction, storeId, reference);
+    const now = clock.now();
+    const reference = given ?? defaultTopUpReference(now, amountCents);
+    const known = await findBalanceEntryByReference(transaction, storeId, reference);
     if (known && known.amountCents !== amountCents) {
       throw new DomainError(
         "request_invalid",
@@ -49,9 +51,8 @@ export const topUpStore = (
       );
     }
     if (known) {
-      return { balanceCents: balance.balanceCents, replayed: true };
+      return { balanceCents: balance.balanceCents, reference, replayed: true };
     }
-    const now = clock.now();
     const entry = { kind: "topup", amountCents, reference, note } as const;
     const balanceCents = await addToBalance(transaction, balance, entry, now);
     await recordAction(
@@ -64,5 +65,5 @@ export const topUpStore = (
       },
       now,
     );
-    return { balanceCents, replayed: false };
+    return { balanceCents, reference, replayed: false };
   });

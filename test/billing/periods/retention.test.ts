@@ -6,7 +6,7 @@ import {
   replaceReconciliationStreams,
   updateReconciliation,
 } from "../../../db/billing/reconciliations.ts";
-import { insertUsageRefusal } from "../../../db/billing/usageRefusals.ts";
+import { insertUsageRejection } from "../../../db/billing/usageRejections.ts";
 import { sql } from "../../../db/sql.ts";
 import { deleteOldRecords } from "../../../services/billing/deleteOldRecords.ts";
 import { testWithDatabase } from "../../support/database.ts";
@@ -84,10 +84,10 @@ test("processed events and reconciliations are deleted after their retention, an
   await storeEvent(db, "evt_failed", { settledAt: daysAgo(500), state: "failed" });
   const pending = { id: "evt_pending", type: "customer.deleted", objectId: null };
   await insertProcessorEvent(db, { ...pending, createdAt: daysAgo(500) }, daysAgo(500));
-  const window = { windowStart: daysAgo(91), windowEnd: daysAgo(91), refusals: [] };
-  const refusal = { code: "archived_meter", errors: 2, named: 1 };
-  await insertUsageRefusal(db, "evt_old", window, refusal);
-  await insertUsageRefusal(db, "evt_recent", window, refusal);
+  const window = { windowStart: daysAgo(91), windowEnd: daysAgo(91), rejections: [] };
+  const rejection = { code: "archived_meter", errors: 2, named: 1 };
+  await insertUsageRejection(db, "evt_old", window, rejection);
+  await insertUsageRejection(db, "evt_recent", window, rejection);
   const { id: accountId } = await createTestOrganization(db);
   // More differences than fit into one batch.
   await storeReconciliation(db, { accountId, startedAt: daysAgo(401), minutes: 2500 });

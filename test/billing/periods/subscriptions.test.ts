@@ -62,7 +62,7 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
       }),
     process: () =>
       processProcessorEvents(
-        { ...deps, observeRefusal: () => undefined, observeFailedEvent: () => undefined },
+        { ...deps, observeRejection: () => undefined, observeFailedEvent: () => undefined },
         new AbortController().signal,
       ),
     watched: async () => (await listWatchedSubscriptions(db, accountId))[0] ?? null,

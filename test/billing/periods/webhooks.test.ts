@@ -38,7 +38,7 @@ const setUp = async (
   secrets: readonly string[] = [SECRET],
 ): Promise<WebhookSetup> => {
   const { db } = t.context;
-  await db.query(sql.typeAlias("void")`DELETE FROM usage_refusal`);
+  await db.query(sql.typeAlias("void")`DELETE FROM usage_rejection`);
   await db.query(sql.typeAlias("void")`DELETE FROM processor_event`);
   const setup = await setUpBilling(t);
   const { deps, double, stream } = setup;
@@ -61,7 +61,7 @@ const setUp = async (
       processProcessorEvents(
         {
           ...deps,
-          observeRefusal: ({ event, state, reason }) =>
+          observeRejection: ({ event, state, reason }) =>
             refused.push(`${event.quantity} ${state} ${reason}`),
           observeFailedEvent: (event) => failed.push(event),
         },

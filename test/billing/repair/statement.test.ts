@@ -56,6 +56,37 @@ test.serial("a statement adds up, and says that the processor agrees", async (t)
   t.regex(human.stderr, /stripe has 7, delivered 7: they agree/u);
 });
 
+test.serial(
+  "if the processor's sum differs, the exit code is 1 until the difference is acknowledged",
+  async (t) => {
+    const scene = await setUpUsage(t);
+    await setCustomer(scene);
+    scene.double.control.addFault({ kind: "reject_later" });
+    await scene.register(9);
+    await scene.drain();
+    const args = ["statement", "--org", scene.id, "--period", "current"];
+    const lagging = await scene.impact(...args, "--json");
+    t.is(lagging.exitCode, 0, "Stripe's sums may lag");
+    const differing = await scene.impactLater(...args);
+    t.is(differing.exitCode, 1);
+    t.regex(differing.stdout, /tree +total +9 /u, "the statement is printed all the same");
+    t.regex(
+      differing.stderr,
+      /does not confirm the statement: 1 of its sums differ, 0 could not be read/u,
+    );
+    const json = await scene.impactLater(...args, "--json");
+    t.is(json.exitCode, 1);
+    t.like(statement.parse(readJson(json)).meters[0]?.processors?.[0], {
+      agrees: false,
+      error: null,
+    });
+    const reconciled = await scene.impactLater("usage", "reconcile", "--org", scene.id);
+    const id = /acknowledge-drift (?<id>\d+)/u.exec(reconciled.stderr)?.groups?.["id"] ?? "";
+    await scene.impact("usage", "acknowledge-drift", id, "--reason", "credit note 4");
+    t.is((await scene.impactLater(...args)).exitCode, 0);
+  },
+);
+
 test.serial("the details of a statement are NDJSON or CSV, page by page", async (t) => {
   const scene = await setUpUsage(t);
   const id = await scene.register(3);

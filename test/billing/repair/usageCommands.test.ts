@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { insertProcessorEvent } from "../../../db/billing/processorEvents.ts";
-import { insertUsageRefusal } from "../../../db/billing/usageRefusals.ts";
+import { insertUsageRejection } from "../../../db/billing/usageRejections.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { sql } from "../../../db/sql.ts";
 import { createTestStore, startStoreApi } from "../../stores/startStoreApi.ts";
@@ -145,7 +145,7 @@ test.serial(
 );
 
 test.serial(
-  "usage list and reconcile name refusals of which Stripe named only some events",
+  "usage list and reconcile name rejections of which Stripe named only some events",
   async (t) => {
     const scene = await setUpUsage(t);
     const { db } = t.context;
@@ -155,15 +155,18 @@ test.serial(
       { id: "evt_report", type: "report", objectId: null, createdAt: now },
       now,
     );
-    await insertUsageRefusal(
+    await insertUsageRejection(
       db,
       "evt_report",
-      { windowStart: now, windowEnd: now, refusals: [] },
+      { windowStart: now, windowEnd: now, rejections: [] },
       { code: "archived_meter", errors: 12, named: 5 },
     );
     const list = await scene.impact("usage", "list", "--state", "failed");
-    t.regex(list.stderr, /Stripe refused 7 events that it did not name \(archived_meter\)/u);
-    t.regex((await scene.impact("usage", "reconcile")).stderr, /Stripe refused 7 events/u);
+    t.regex(list.stderr, /Stripe rejected 7 events that it did not name \(archived_meter\)/u);
+    t.regex((await scene.impact("usage", "reconcile")).stderr, /Stripe rejected 7 events/u);
+    t.like(readJson(await scene.impact("usage", "reconcile", "--json")), {
+      unnamed_rejections: [{ code: "archived_meter", events: 7, received_from: now.toISOString() }],
+    });
   },
 );
 

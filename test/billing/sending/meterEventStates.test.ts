@@ -4,7 +4,7 @@ import { decideNextStep, withoutProcessor } from "../../../domain/billing/decide
 import type { AttemptOutcome, NextStep } from "../../../domain/billing/decideNextStep.ts";
 import { decideRetry, decideRetryAfterCheck } from "../../../domain/billing/decideRetry.ts";
 import { decideReopenAfterCheck, requireDelivered } from "../../../domain/billing/decideReopen.ts";
-import { decideLateRefusal } from "../../../domain/billing/processorEvents.ts";
+import { decideLateRejection } from "../../../domain/billing/processorEvents.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import {
   isFailed,
@@ -84,10 +84,10 @@ const statesAfterRetry = (state: MeterEventState): readonly MeterEventState[] =>
       .map(({ state: next }) => next);
   });
 
-/** Every state that a refusal after acceptance can move an event to. */
-const statesAfterLateRefusal = (state: MeterEventState): readonly MeterEventState[] =>
+/** Every state that a rejection after acceptance can move an event to. */
+const statesAfterLateRejection = (state: MeterEventState): readonly MeterEventState[] =>
   [false, true]
-    .map((outcomeUnknown) => decideLateRefusal({ state, outcomeUnknown }))
+    .map((outcomeUnknown) => decideLateRejection({ state, outcomeUnknown }))
     .filter((next) => next !== null && next !== "wait");
 
 /** Every state that reopening can move an event to. */
@@ -111,7 +111,7 @@ const transitionsOfTheCode = (): ReadonlySet<string> =>
     ...METER_EVENT_STATES.flatMap((state) =>
       [
         ...statesAfterRetry(state),
-        ...statesAfterLateRefusal(state),
+        ...statesAfterLateRejection(state),
         ...statesAfterReopening(state),
       ].map((next) => `${state} --> ${next}`),
     ),

@@ -203,7 +203,7 @@ test("the refund of usage that Stripe refused is held, and both are sent on a re
   );
 });
 
-test("a refusal after an unknown outcome blocks the event until a check shows that it was delivered", async (t) => {
+test("a rejection after an unknown outcome blocks the event until a check shows that it was delivered", async (t) => {
   const setup = await setUpBilling(t);
   const { drain, events, billed, recorded, retryFailed } = setup;
   await leaveUnknown(setup);

@@ -1,20 +1,20 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { RefusalReport } from "../../domain/billing/processorEvents.ts";
+import type { RejectionReport } from "../../domain/billing/processorEvents.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 /** Stores what a report says about one error code. A repeated call changes nothing. */
-export const insertUsageRefusal = async (
+export const insertUsageRejection = async (
   db: CommonQueryMethods,
   processorEventId: string,
-  { windowStart, windowEnd }: RefusalReport,
-  refusal: { readonly code: string; readonly errors: number; readonly named: number },
+  { windowStart, windowEnd }: RejectionReport,
+  rejection: { readonly code: string; readonly errors: number; readonly named: number },
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    INSERT INTO usage_refusal (processor_event_id, code, errors, named, window_start, window_end)
+    INSERT INTO usage_rejection (processor_event_id, code, errors, named, window_start, window_end)
     VALUES (
-      ${processorEventId}, ${refusal.code}, ${refusal.errors}, ${refusal.named}, ${windowStart.toISOString()},
+      ${processorEventId}, ${rejection.code}, ${rejection.errors}, ${rejection.named}, ${windowStart.toISOString()},
       ${windowEnd.toISOString()}
     )
     ON CONFLICT (processor_event_id, code) DO NOTHING
@@ -29,21 +29,21 @@ const unnamedRow = z.strictObject({
 });
 
 /** Refused events that no sample named: how many, and when the processor received them. */
-export type UnnamedRefusals = Readonly<z.output<typeof unnamedRow>>;
+export type UnnamedRejections = Readonly<z.output<typeof unnamedRow>>;
 
-/** Lists refusals of which the processor did not name every event, for usage received after a time, the latest first. */
-export const listUnnamedRefusals = (
+/** Lists rejections of which the processor did not name every event, for usage received after a time, the latest first. */
+export const listUnnamedRejections = (
   db: CommonQueryMethods,
   after: Date,
   limit: number,
-): Promise<readonly UnnamedRefusals[]> =>
+): Promise<readonly UnnamedRejections[]> =>
   db.any(sql.type(unnamedRow)`
     SELECT
       code,
       errors - named AS unnamed,
       window_start AS "windowStart",
       window_end AS "windowEnd"
-    FROM usage_refusal
+    FROM usage_rejection
     WHERE errors > named AND window_end > ${after.toISOString()}
     ORDER BY window_end DESC
     LIMIT ${limit}

@@ -7,13 +7,13 @@ import {
   moveSettledEvent,
 } from "../../../db/billing/meterEvents.ts";
 import { hasFacts } from "../../../db/billing/usageFacts.ts";
-import { insertUsageRefusal } from "../../../db/billing/usageRefusals.ts";
-import { decideLateRefusal, identifierOf } from "../../../domain/billing/processorEvents.ts";
-import type { RefusalReport } from "../../../domain/billing/processorEvents.ts";
+import { insertUsageRejection } from "../../../db/billing/usageRejections.ts";
+import { decideLateRejection, identifierOf } from "../../../domain/billing/processorEvents.ts";
+import type { RejectionReport } from "../../../domain/billing/processorEvents.ts";
 import type { Clock } from "../../../domain/clock.ts";
 
 /** A delivered meter event that the processor turned out to have refused. */
-export type LateRefusal = {
+export type LateRejection = {
   readonly event: StoredMeterEvent;
   readonly state: "rejected" | "blocked";
   readonly reason: string;
@@ -23,14 +23,14 @@ type Dependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
   /** Called for every meter event that the report has changed. */
-  readonly observeRefusal: (refusal: LateRefusal) => void;
+  readonly observeRejection: (rejection: LateRejection) => void;
 };
 
 /** `unknown`: its facts were released to a later event, so nothing can be sent again; reconciliation shows the drift. */
 type Result = "known" | "unknown" | "wait";
 
 const refuseDelivered = async (
-  { db, clock, observeRefusal }: Dependencies,
+  { db, clock, observeRejection }: Dependencies,
   event: StoredMeterEvent,
   reason: string,
 ): Promise<Result> => {
@@ -40,7 +40,7 @@ const refuseDelivered = async (
   const decision = await db.transaction(async (transaction) => {
     await lockStream(transaction, event);
     const current = await findMeterEvent(transaction, event.id);
-    const decided = current && decideLateRefusal(current);
+    const decided = current && decideLateRejection(current);
     if (decided === "rejected" || decided === "blocked") {
       const deliveredAt = current?.settledAt?.toISOString() ?? "an unknown time";
       await moveSettledEvent(transaction, event.id, {
@@ -53,7 +53,7 @@ const refuseDelivered = async (
     return decided;
   });
   if (decision === "rejected" || decision === "blocked") {
-    observeRefusal({ event, state: decision, reason });
+    observeRejection({ event, state: decision, reason });
   }
   return decision === "wait" ? "wait" : "known";
 };
@@ -64,13 +64,13 @@ const refuseDelivered = async (
  * Samples of other programs that use the same processor are skipped.
  * @throws Error if a named meter event is still being sent; all others have been changed by then
  */
-export const applyRefusalReport = async (
+export const applyRejectionReport = async (
   deps: Dependencies,
   processorEventId: string,
-  report: RefusalReport,
+  report: RejectionReport,
 ): Promise<void> => {
   const unsettled: string[] = [];
-  for (const { code, errors, samples } of report.refusals) {
+  for (const { code, errors, samples } of report.rejections) {
     const reasons = new Map(
       samples.map(({ identifier, message }) => [identifierOf(identifier), message]),
     );
@@ -84,7 +84,7 @@ export const applyRefusalReport = async (
       }
       named += result === "unknown" ? 0 : 1;
     }
-    await insertUsageRefusal(deps.db, processorEventId, report, {
+    await insertUsageRejection(deps.db, processorEventId, report, {
       code,
       errors,
       named: Math.min(named, errors),
