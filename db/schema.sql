@@ -367,13 +367,16 @@ CREATE TABLE planting_fact (
   digest bytea NOT NULL,
   evidence jsonb,
   received_at timestamp with time zone NOT NULL,
+  withdrawn_at timestamp with time zone,
+  withdrawn_by text,
   CONSTRAINT planting_fact_once UNIQUE (order_id, stage, digest),
   CONSTRAINT planting_fact_pkey PRIMARY KEY (id),
   CONSTRAINT planting_fact_order_id_fkey FOREIGN KEY (order_id) REFERENCES planting_order(id),
   CONSTRAINT planting_fact_digest CHECK (length(digest) = 32),
   CONSTRAINT planting_fact_source CHECK (source = ANY (ARRAY['partner'::text, 'callback'::text, 'operator'::text])),
   CONSTRAINT planting_fact_stage CHECK (stage = ANY (ARRAY['funds_distributed'::text, 'allocated'::text, 'planted'::text, 'planted_and_verified'::text])),
-  CONSTRAINT planting_fact_state CHECK (state = ANY (ARRAY['accepted'::text, 'waiting'::text, 'contradiction'::text]))
+  CONSTRAINT planting_fact_state CHECK (state = ANY (ARRAY['accepted'::text, 'waiting'::text, 'contradiction'::text, 'withdrawn'::text])),
+  CONSTRAINT planting_fact_withdrawn CHECK ((state = 'withdrawn'::text) = (withdrawn_at IS NOT NULL AND withdrawn_by IS NOT NULL))
 ) WITH ();
 
 CREATE TABLE planting_media (
@@ -718,6 +721,8 @@ CREATE UNIQUE INDEX planting_fact_accepted ON public.planting_fact USING btree (
 CREATE INDEX planting_fact_contradiction ON public.planting_fact USING btree (order_id) WHERE (state = 'contradiction'::text);
 
 CREATE INDEX planting_media_account ON public.planting_media USING btree (account_id, mode, id);
+
+CREATE INDEX planting_media_order ON public.planting_media USING btree (order_id);
 
 CREATE INDEX planting_media_site ON public.planting_media USING btree (site_id, id) WHERE (mode = 'live'::text);
 

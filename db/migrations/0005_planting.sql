@@ -74,16 +74,22 @@ CREATE TABLE planting_fact (
   stage text NOT NULL CONSTRAINT planting_fact_stage CHECK (
     stage IN ('funds_distributed', 'allocated', 'planted', 'planted_and_verified')
   ),
-  -- accepted: in effect; waiting: an earlier stage is missing; contradiction: stored for operators.
-  state text NOT NULL CONSTRAINT planting_fact_state CHECK (state IN ('accepted', 'waiting', 'contradiction')),
+  -- accepted: in effect; waiting: an earlier stage is missing; contradiction: stored for operators; withdrawn: by an
+  -- operator, because it was wrong.
+  state text NOT NULL
+    CONSTRAINT planting_fact_state CHECK (state IN ('accepted', 'waiting', 'contradiction', 'withdrawn')),
+  -- Why it contradicts, or was withdrawn.
   reason text,
   source text NOT NULL CONSTRAINT planting_fact_source CHECK (source IN ('partner', 'callback', 'operator')),
   occurred_at timestamptz NOT NULL,
   content jsonb NOT NULL,
   digest bytea NOT NULL CONSTRAINT planting_fact_digest CHECK (length(digest) = 32),
-  -- The proof that an accepted fact adds to timelines.
+  -- The proof that an accepted fact adds to timelines, or that a withdrawn one had added.
   evidence jsonb,
   received_at timestamptz NOT NULL,
+  withdrawn_at timestamptz,
+  withdrawn_by text,
+  CONSTRAINT planting_fact_withdrawn CHECK ((state = 'withdrawn') = (withdrawn_at IS NOT NULL AND withdrawn_by IS NOT NULL)),
   CONSTRAINT planting_fact_once UNIQUE (order_id, stage, digest)
 );
 
@@ -104,6 +110,7 @@ CREATE TABLE planting_media (
   taken_at timestamptz NOT NULL
 );
 
+CREATE INDEX planting_media_order ON planting_media (order_id);
 CREATE INDEX planting_media_account ON planting_media (account_id, mode, id);
 CREATE INDEX planting_media_site ON planting_media (site_id, id) WHERE mode = 'live';
 

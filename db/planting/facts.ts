@@ -10,13 +10,15 @@ import { sql } from "../sql.ts";
 const factRow = z.strictObject({
   id: z.bigint().transform(Number),
   stage: z.enum(PLANTING_STAGES),
-  state: z.enum(["accepted", "waiting", "contradiction"]),
+  state: z.enum(["accepted", "waiting", "contradiction", "withdrawn"]),
   reason: z.string().nullable(),
   source: z.enum(["partner", "callback", "operator"]),
   occurredAt: z.date(),
   content: plantingFact,
   digest: z.string(),
   receivedAt: z.date(),
+  withdrawnAt: z.date().nullable(),
+  withdrawnBy: z.string().nullable(),
 });
 
 /** A reported fact of an order, with its state. */
@@ -32,10 +34,18 @@ export const listFacts = (
   db.any(sql.type(factRow)`
     SELECT
       id, stage, state, reason, source, occurred_at AS "occurredAt", content, encode(digest, 'hex') AS digest,
-      received_at AS "receivedAt"
+      received_at AS "receivedAt", withdrawn_at AS "withdrawnAt", withdrawn_by AS "withdrawnBy"
     FROM planting_fact
     WHERE order_id = ${orderId}
     ORDER BY id
+  `);
+
+/** Returns the order of a fact. */
+export const findFactOrder = (db: CommonQueryMethods, id: number): Promise<number | null> =>
+  db.maybeOneFirst(sql.type(z.strictObject({ orderId: z.int() }))`
+    SELECT order_id AS "orderId"
+    FROM planting_fact
+    WHERE id = ${id}
   `);
 
 /** @returns false if an equal fact is already stored */
@@ -87,5 +97,50 @@ export const contradictFact = async (
     UPDATE planting_fact
     SET state = 'contradiction', reason = ${reason}
     WHERE order_id = ${orderId} AND stage = ${fact.stage} AND digest = decode(${fact.digest}, 'hex')
+  `);
+};
+
+/** Marks a fact as withdrawn. Its content and its proof stay. */
+export const withdrawFact = async (
+  transaction: DatabaseTransactionConnection,
+  id: number,
+  {
+    reason,
+    operator,
+    withdrawnAt,
+  }: { readonly reason: string; readonly operator: string; readonly withdrawnAt: Date },
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE planting_fact
+    SET
+      state = 'withdrawn',
+      reason = ${reason},
+      withdrawn_by = ${operator},
+      withdrawn_at = ${withdrawnAt.toISOString()}::timestamptz
+    WHERE id = ${id}
+  `);
+};
+
+/** Lets the accepted facts of an order wait, so that they are decided again. */
+export const reconsiderAcceptedFacts = async (
+  transaction: DatabaseTransactionConnection,
+  orderId: number,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE planting_fact
+    SET state = 'waiting', reason = NULL, evidence = NULL
+    WHERE order_id = ${orderId} AND state = 'accepted'
+  `);
+};
+
+/** Lets a fact wait, so that it is decided again. */
+export const reconsiderFact = async (
+  transaction: DatabaseTransactionConnection,
+  id: number,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE planting_fact
+    SET state = 'waiting', reason = NULL, evidence = NULL, withdrawn_at = NULL, withdrawn_by = NULL
+    WHERE id = ${id}
   `);
 };

@@ -285,6 +285,18 @@ export const updatePlantingOrderProgress = async (
   `);
 };
 
+/** Lets an order be polled again: its workflow is started again if it has ended. */
+export const reopenPlantingOrder = async (
+  transaction: DatabaseTransactionConnection,
+  id: number,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE planting_order
+    SET finished_at = NULL
+    WHERE id = ${id}
+  `);
+};
+
 export const addRefundedToPlantingOrder = async (
   transaction: DatabaseTransactionConnection,
   id: number,

@@ -82,6 +82,16 @@ export const insertMedia = async (
   `);
 };
 
+export const deleteMedia = async (
+  transaction: DatabaseTransactionConnection,
+  orderId: number,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM planting_media
+    WHERE order_id = ${orderId}
+  `);
+};
+
 const mediaRow = z.strictObject({
   id: z.bigint().transform(String),
   type: z.string(),

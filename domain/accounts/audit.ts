@@ -27,6 +27,8 @@ export const AUDIT_ACTIONS = [
   "usage.reconcile_after_restore",
   "charity.import",
   "evidence.record",
+  "evidence.withdraw",
+  "evidence.reinstate",
   "evidence.clear_cache",
   "import.registrations",
   "deployment.move_to_stripe",

@@ -5,8 +5,8 @@ import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { PlantingReport } from "../../domain/planting/fact.ts";
-import type { RecordedFact } from "./recordPlantingFacts.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
+import type { RecordedFact } from "./settleFacts.ts";
 
 /**
  * Records a report by a partner or an operator and wakes the order's workflow.

@@ -15,7 +15,7 @@ const callbackResponse = z
     results: z.array(
       z.strictObject({
         stage: z.string(),
-        outcome: z.enum(["accepted", "repeated", "waiting", "contradiction"]),
+        outcome: z.enum(["accepted", "repeated", "waiting", "contradiction", "withdrawn"]),
         reason: z.string().nullable(),
       }),
     ),

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { Option } from "commander";
 import { ORDER_STAGES } from "../../../domain/planting/order.ts";
-import { parseId, parseLimit } from "../../arguments.ts";
+import { parseCount, parseId, parseLimit, parseReason } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
@@ -9,6 +9,8 @@ import type { ClearOptions } from "./clearCache.ts";
 import { clearCache } from "./clearCache.ts";
 import type { ListOptions } from "./listOrders.ts";
 import { listOrders } from "./listOrders.ts";
+import type { ReinstateOptions, WithdrawOptions } from "./correctFact.ts";
+import { reinstateFact, withdrawFact } from "./correctFact.ts";
 import { recordReport } from "./recordReport.ts";
 import { showOrder } from "./showOrder.ts";
 
@@ -18,10 +20,15 @@ as docs/evidence.md describes. It is validated first, and recorded completely or
 all. Facts that are already recorded change nothing. Contradictions are stored for you to
 inspect and change nothing either.`;
 
+const WITHDRAW_HELP = `
+A withdrawn fact stays on record with its proof, the reason and the operator, but no longer
+counts. Facts that need it wait for another one. Facts that contradicted it are decided
+again, the latest report first. Evidence and the summary change with the next request.`;
+
 export const addEvidenceCommands = (program: Command, context: Context): void => {
   const evidence = program
     .command("evidence")
-    .description("Inspect planting orders, record their evidence and clear its cache");
+    .description("Inspect planting orders, record and correct their evidence");
   const order = evidence.command("order").description("Inspect planting orders");
   order
     .command("list")
@@ -49,6 +56,26 @@ export const addEvidenceCommands = (program: Command, context: Context): void =>
     .action((file: string, options: OperatorOptions & { readonly json?: true }) =>
       recordReport(context, file, options),
     );
+  evidence
+    .command("withdraw")
+    .description("Withdraw a reported fact that is wrong, or replace it")
+    .argument("<fact>", "number of the fact, as impact evidence order show prints it", parseCount)
+    .requiredOption("--reason <text>", "why the fact is wrong", parseReason)
+    .option("--replacement <file>", "facts to record instead, in the format of evidence record")
+    .addOption(operatorOption())
+    .option("--dry-run", "show what would change")
+    .option("--json", "JSON output")
+    .addHelpText("after", WITHDRAW_HELP)
+    .action((fact: number, options: WithdrawOptions) => withdrawFact(context, fact, options));
+  evidence
+    .command("reinstate")
+    .description("Undo the withdrawal of a fact")
+    .argument("<fact>", "number of the fact", parseCount)
+    .requiredOption("--reason <text>", "why the fact was right", parseReason)
+    .addOption(operatorOption())
+    .option("--dry-run", "show what would change")
+    .option("--json", "JSON output")
+    .action((fact: number, options: ReinstateOptions) => reinstateFact(context, fact, options));
   evidence
     .command("cache")
     .description("Manage the cache of evidence responses")

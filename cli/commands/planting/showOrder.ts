@@ -7,12 +7,15 @@ import { printJson, printRecord, printTable } from "../../output/print.ts";
 import { presentOrder } from "./presentOrder.ts";
 
 const presentFact = (fact: StoredFact) => ({
+  fact: fact.id,
   stage: fact.stage,
   state: fact.state,
   reason: fact.reason,
   source: fact.source,
   occurred_at: fact.occurredAt.toISOString(),
   received_at: fact.receivedAt.toISOString(),
+  withdrawn_at: fact.withdrawnAt?.toISOString() ?? null,
+  withdrawn_by: fact.withdrawnBy,
   content: fact.content,
 });
 
@@ -41,13 +44,15 @@ export const showOrder = async (
   io.stdout.write("\n");
   printTable(
     io,
-    ["stage", "state", "source", "occurred", "received", "reason"],
+    ["fact", "stage", "state", "source", "occurred", "received", "withdrawn by", "reason"],
     facts.map((fact) => [
+      fact.id,
       fact.stage,
       fact.state,
       fact.source,
       fact.occurredAt,
       fact.receivedAt,
+      fact.withdrawnBy,
       fact.reason,
     ]),
   );

@@ -1,0 +1,107 @@
+import type { CorrectedOrder } from "../../../services/planting/withdrawPlantingFact.ts";
+import {
+  reinstatePlantingFact,
+  withdrawPlantingFact,
+} from "../../../services/planting/withdrawPlantingFact.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { say } from "../../io.ts";
+import { operatorName } from "../../operator.ts";
+import { printJson, printTable } from "../../output/print.ts";
+import { readReport } from "./readReport.ts";
+import { wakeOrder } from "./wakeOrder.ts";
+
+type CorrectOptions = {
+  readonly reason: string;
+  readonly as?: string;
+  readonly dryRun?: true;
+  readonly json?: true;
+};
+export type WithdrawOptions = CorrectOptions & { readonly replacement?: string };
+export type ReinstateOptions = CorrectOptions;
+
+const depsOf = async (context: Context, { as, reason }: CorrectOptions) => ({
+  db: await context.connections.database(),
+  clock: context.clock,
+  actor: { kind: "operator", name: operatorName(as), reason } as const,
+  wakeOrder: (orderId: number) => wakeOrder(context, orderId),
+});
+
+const present = ({ order, stageBefore, stageAfter, changes, replacement }: CorrectedOrder) => ({
+  order,
+  stage_before: stageBefore,
+  stage_after: stageAfter,
+  changes,
+  replacement,
+});
+
+const show = (
+  { io }: Context,
+  corrected: CorrectedOrder,
+  { dryRun, json }: CorrectOptions,
+): void => {
+  const { order, stageBefore, stageAfter, changes, replacement } = corrected;
+  if (json) {
+    printJson(io, present(corrected));
+  } else {
+    if (changes.length > 0) {
+      printTable(
+        io,
+        ["fact", "stage", "before", "after"],
+        changes.map(({ fact, stage, before, after }) => [fact, stage, before, after]),
+      );
+    }
+    if (replacement.length > 0) {
+      printTable(
+        io,
+        ["replacement", "outcome", "reason"],
+        replacement.map(({ stage, outcome, reason }) => [stage, outcome, reason]),
+      );
+    }
+  }
+  const stages =
+    stageBefore === stageAfter ? `is ${stageAfter}` : `was ${stageBefore} and is ${stageAfter}`;
+  say(
+    io,
+    dryRun
+      ? `Nothing was changed. Without --dry-run: order ${order} ${stages}.`
+      : `Order ${order} ${stages}.`,
+  );
+  if (replacement.some(({ outcome }) => outcome === "contradiction" || outcome === "withdrawn")) {
+    throw new CommandError(
+      EXIT.failed,
+      "Some facts of the replacement did not take effect. See `impact evidence order show`.",
+    );
+  }
+};
+
+export const withdrawFact = async (
+  context: Context,
+  factId: number,
+  options: WithdrawOptions,
+): Promise<void> => {
+  const { reason, replacement, dryRun } = options;
+  const report = replacement === undefined ? null : await readReport(context.io, replacement);
+  const corrected = await withdrawPlantingFact(await depsOf(context, options), factId, {
+    reason,
+    replacement: report,
+    isDryRun: dryRun === true,
+  });
+  if (corrected.changes.length === 0) {
+    say(context.io, `Fact ${factId} was withdrawn before.`);
+  }
+  show(context, corrected, options);
+};
+
+export const reinstateFact = async (
+  context: Context,
+  factId: number,
+  options: ReinstateOptions,
+): Promise<void> =>
+  show(
+    context,
+    await reinstatePlantingFact(await depsOf(context, options), factId, {
+      isDryRun: options.dryRun === true,
+    }),
+    options,
+  );

@@ -1,0 +1,41 @@
+import { readFile } from "node:fs/promises";
+import { text } from "node:stream/consumers";
+import { plantingReport } from "../../../domain/planting/fact.ts";
+import type { PlantingReport } from "../../../domain/planting/fact.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { unreadableFileError } from "../../input/unreadableFileError.ts";
+
+const parseReport = (json: string): PlantingReport => {
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch (error) {
+    throw new CommandError(EXIT.failed, `The file is not valid JSON: ${String(error)}`, {
+      cause: error,
+    });
+  }
+  const result = plantingReport.safeParse(value);
+  if (!result.success) {
+    const lines = result.error.issues.map(({ path, message }) => `  ${path.join(".")}: ${message}`);
+    throw new CommandError(
+      EXIT.failed,
+      `Nothing was recorded, because the file is invalid:\n${lines.join("\n")}`,
+    );
+  }
+  return result.data;
+};
+
+/** @param file a path, or `-` for standard input */
+export const readReport = async (
+  { stdin }: Context["io"],
+  file: string,
+): Promise<PlantingReport> => {
+  let json: string;
+  try {
+    json = file === "-" ? await text(stdin) : await readFile(file, "utf8");
+  } catch (error) {
+    throw unreadableFileError(file, error);
+  }
+  return parseReport(json);
+};

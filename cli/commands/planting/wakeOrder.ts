@@ -1,0 +1,16 @@
+import { wakePlantingOrder } from "../../../program/wakePlantingOrder.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+
+const WAKE_TIMEOUT_MS = 5000;
+
+/** Wakes an order's workflow. Without Temporal, the workflow finds the facts at its next poll. */
+export const wakeOrder = async (
+  { io, connections }: Pick<Context, "io" | "connections">,
+  orderId: number,
+): Promise<void> => {
+  const temporal = await connections.temporal().catch(() => null);
+  if (temporal === null || !(await wakePlantingOrder(temporal, orderId, WAKE_TIMEOUT_MS))) {
+    say(io, "The order's workflow could not be notified; it finds the facts at its next poll.");
+  }
+};

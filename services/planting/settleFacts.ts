@@ -1,0 +1,119 @@
+import { hash } from "node:crypto";
+import type { DatabaseTransactionConnection } from "slonik";
+import type { FactSource, StoredFact } from "../../db/planting/facts.ts";
+import { acceptFact, contradictFact, insertFact, listFacts } from "../../db/planting/facts.ts";
+import { updatePlantingOrderProgress } from "../../db/planting/orders.ts";
+import { addToTally } from "../../db/planting/tallies.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { plantingFact } from "../../domain/planting/fact.ts";
+import type { PlantingFact } from "../../domain/planting/fact.ts";
+import type { PlantingOrder, PlantingStage } from "../../domain/planting/order.ts";
+import { decideFact, latestStage, PLANTING_STAGES } from "../../domain/planting/order.ts";
+import { tallyChange } from "../../domain/planting/tally.ts";
+import { applyPlantingFact } from "./applyPlantingFact.ts";
+
+/** The outcome of a reported fact. A fact that was withdrawn stays withdrawn, however often it is reported. */
+export type RecordedFact = {
+  readonly stage: PlantingFact["stage"];
+  readonly outcome: "repeated" | StoredFact["state"];
+  readonly reason: string | null;
+};
+
+/** Clocks and time zones differ. A fact that is dated further ahead has not happened. */
+const LEAD_MS = 24 * 60 * 60 * 1000;
+
+/** Equal facts have equal digests, because the schema parses fields into a fixed order. */
+const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
+
+const rankOf = (stage: PlantingStage): number => PLANTING_STAGES.indexOf(stage);
+
+/**
+ * Applies every waiting fact that can take effect, and those that waited for it. The caller must hold the order's lock.
+ * @returns the changed order, which is not stored yet
+ */
+export const settleFacts = async (
+  transaction: DatabaseTransactionConnection,
+  before: PlantingOrder,
+): Promise<PlantingOrder> => {
+  let order = before;
+  for (;;) {
+    const facts = await listFacts(transaction, order.id);
+    const reached = facts.filter(({ state }) => state === "accepted");
+    const decided = facts
+      .filter(({ state }) => state === "waiting")
+      .toSorted((left, right) => rankOf(left.stage) - rankOf(right.stage))
+      .map((fact) => ({ fact, decision: decideFact(order.timeline, reached, fact) }))
+      .find(({ decision }) => decision.state === "accepted" || decision.state === "contradiction");
+    if (!decided) {
+      return order;
+    }
+    const { fact, decision } = decided;
+    if (decision.state === "contradiction") {
+      await contradictFact(transaction, order.id, fact, decision.reason);
+      continue;
+    }
+    const { order: changed, evidence } = await applyPlantingFact(transaction, order, fact.content);
+    await acceptFact(transaction, order.id, fact, evidence);
+    order = {
+      ...changed,
+      stage: latestStage([...reached.map(({ stage }) => stage), fact.stage]),
+    };
+  }
+};
+
+/** Stores what facts have changed of an order, and the tallies that it changes. */
+export const storeProgress = async (
+  transaction: DatabaseTransactionConnection,
+  before: PlantingOrder,
+  after: PlantingOrder,
+): Promise<void> => {
+  await updatePlantingOrderProgress(transaction, after);
+  await addToTally(transaction, after, tallyChange(before, after));
+};
+
+const outcomeOf = ({ stage, state, reason }: StoredFact): RecordedFact => ({
+  stage,
+  outcome: state,
+  reason,
+});
+
+/**
+ * Records a reported fact. The caller must hold the order's lock.
+ * @returns the outcome, and the changed order, which is not stored yet
+ * @throws DomainError request_invalid if the fact is dated in the future
+ */
+export const recordFact = async (
+  transaction: DatabaseTransactionConnection,
+  order: PlantingOrder,
+  reported: PlantingFact,
+  { source, now }: { readonly source: FactSource; readonly now: Date },
+): Promise<{ readonly order: PlantingOrder; readonly recorded: RecordedFact }> => {
+  const fact = plantingFact.parse(reported);
+  if (new Date(fact.occurred_at).getTime() > now.getTime() + LEAD_MS) {
+    throw new DomainError("request_invalid", `${fact.stage}: occurred_at is in the future`);
+  }
+  const digest = digestOf(fact);
+  const isNew = await insertFact(transaction, {
+    orderId: order.id,
+    state: "waiting",
+    reason: null,
+    source,
+    content: fact,
+    digest,
+    receivedAt: now,
+  });
+  const settled = isNew ? await settleFacts(transaction, order) : order;
+  const stored = (await listFacts(transaction, order.id)).find(
+    (candidate) => candidate.stage === fact.stage && candidate.digest === digest,
+  );
+  if (!stored) {
+    throw new Error(`The fact ${fact.stage} of ${order.publicId} is recorded, yet not found.`);
+  }
+  return {
+    order: settled,
+    recorded:
+      isNew || stored.state === "withdrawn"
+        ? outcomeOf(stored)
+        : { stage: fact.stage, outcome: "repeated", reason: null },
+  };
+};

@@ -1,0 +1,256 @@
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import {
+  deleteCachedResponses,
+  lockSummary,
+  summaryKey,
+} from "../../db/planting/cachedResponses.ts";
+import type { StoredFact } from "../../db/planting/facts.ts";
+import {
+  findFactOrder,
+  listFacts,
+  reconsiderAcceptedFacts,
+  reconsiderFact,
+  withdrawFact,
+} from "../../db/planting/facts.ts";
+import { lockPlantingOrder, reopenPlantingOrder } from "../../db/planting/orders.ts";
+import { deleteMedia } from "../../db/planting/sites.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import type { PlantingReport } from "../../domain/planting/fact.ts";
+import type { OrderStage, PlantingOrder } from "../../domain/planting/order.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+import type { RecordedFact } from "./settleFacts.ts";
+import { recordFact, settleFacts, storeProgress } from "./settleFacts.ts";
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly actor: Extract<Actor, { readonly kind: "operator" }>;
+  readonly wakeOrder: (orderId: number) => Promise<void>;
+};
+
+/** What a correction changed, or would change. */
+export type CorrectedOrder = {
+  readonly order: string;
+  readonly stageBefore: OrderStage;
+  readonly stageAfter: OrderStage;
+  /** The facts with another state than before. */
+  readonly changes: readonly {
+    readonly fact: number;
+    readonly stage: StoredFact["stage"];
+    readonly before: StoredFact["state"];
+    readonly after: StoredFact["state"];
+  }[];
+  /** The outcomes of the replacement's facts. */
+  readonly replacement: readonly RecordedFact[];
+};
+
+/** Carries the result of a dry run out of the transaction, which its error rolls back. */
+class DryRun extends Error {
+  override readonly name = "DryRun";
+  readonly result: CorrectedOrder;
+
+  constructor(result: CorrectedOrder) {
+    super("The transaction of a dry run is rolled back.");
+    this.result = result;
+  }
+}
+
+const getFact = (facts: readonly StoredFact[], factId: number): StoredFact => {
+  const fact = facts.find(({ id }) => id === factId);
+  if (!fact) {
+    throw new DomainError("record_not_found", `fact ${factId} not found`);
+  }
+  return fact;
+};
+
+/** Lets the accepted facts of an order take effect anew, as if nothing had been reached. */
+const replay = async (
+  transaction: DatabaseTransactionConnection,
+  order: PlantingOrder,
+): Promise<PlantingOrder> => {
+  await reconsiderAcceptedFacts(transaction, order.id);
+  await deleteMedia(transaction, order.id);
+  return settleFacts(transaction, {
+    ...order,
+    stage: "created",
+    partnerReference: null,
+    siteShares: [],
+    plantedAt: null,
+    verifiedAt: null,
+  });
+};
+
+/** Decides the contradictions of an order again, the latest report first, because the fact that they contradicted may be gone. */
+const reconsiderContradictions = async (
+  transaction: DatabaseTransactionConnection,
+  before: PlantingOrder,
+): Promise<PlantingOrder> => {
+  let order = before;
+  const contradictions = (await listFacts(transaction, order.id)).filter(
+    ({ state }) => state === "contradiction",
+  );
+  for (const { id } of contradictions.toReversed()) {
+    await reconsiderFact(transaction, id);
+    order = await settleFacts(transaction, order);
+  }
+  return order;
+};
+
+/**
+ * Runs a correction of a fact in a transaction that holds its order's lock, stores what it changes of the order, and wakes
+ * the order's workflow.
+ */
+const correctOrder = async (
+  { db, clock, actor, wakeOrder }: Dependencies,
+  factId: number,
+  isDryRun: boolean,
+  correction: {
+    readonly action: "evidence.withdraw" | "evidence.reinstate";
+    readonly run: (
+      transaction: DatabaseTransactionConnection,
+      order: PlantingOrder,
+      fact: StoredFact,
+      now: Date,
+    ) => Promise<{
+      readonly order: PlantingOrder;
+      readonly replacement: readonly RecordedFact[];
+    }>;
+  },
+): Promise<CorrectedOrder> => {
+  const orderId = await findFactOrder(db, factId);
+  if (orderId === null) {
+    throw new DomainError("record_not_found", `fact ${factId} not found`);
+  }
+  const result = await db
+    .transaction(async (transaction) => {
+      const before = await lockPlantingOrder(transaction, orderId);
+      if (!before) {
+        throw new DomainError("record_not_found", "failed to find planting order");
+      }
+      const now = clock.now();
+      const factsBefore = await listFacts(transaction, orderId);
+      const fact = getFact(factsBefore, factId);
+      const { order, replacement } = await correction.run(transaction, before, fact, now);
+      const changes = (await listFacts(transaction, orderId)).flatMap((after) => {
+        const state = factsBefore.find(({ id }) => id === after.id)?.state;
+        return state === undefined || state === after.state
+          ? []
+          : [{ fact: after.id, stage: after.stage, before: state, after: after.state }];
+      });
+      if (order !== before) {
+        await storeProgress(transaction, before, order);
+        await reopenPlantingOrder(transaction, orderId);
+        if (before.plantedAt !== null) {
+          // The summary must not show withdrawn planting for the rest of its 30 days.
+          await lockSummary(transaction);
+          await deleteCachedResponses(transaction, [summaryKey(true), summaryKey(false)]);
+        }
+      }
+      if (changes.length > 0 || order !== before) {
+        await recordAction(
+          transaction,
+          actor,
+          {
+            action: correction.action,
+            accountId: before.accountId,
+            subject: String(orderId),
+            details: { fact: factId, stage: fact.stage, changes, replacement },
+          },
+          now,
+        );
+      }
+      const corrected: CorrectedOrder = {
+        order: before.publicId,
+        stageBefore: before.stage,
+        stageAfter: order.stage,
+        changes,
+        replacement,
+      };
+      if (isDryRun) {
+        throw new DryRun(corrected);
+      }
+      return corrected;
+    })
+    .catch((error: unknown) => {
+      if (error instanceof DryRun) {
+        return error.result;
+      }
+      throw error;
+    });
+  if (!isDryRun) {
+    await wakeOrder(orderId);
+  }
+  return result;
+};
+
+/**
+ * Withdraws a reported fact and, in the same transaction, records those that replace it. The fact stays on record with its
+ * proof. Facts that needed it wait; contradictions of it are decided again. Repeating it changes nothing.
+ * @param options.reason why; operators see it
+ * @throws DomainError record_not_found, or request_invalid if the replacement is of another order
+ */
+export const withdrawPlantingFact = (
+  deps: Dependencies,
+  factId: number,
+  {
+    reason,
+    replacement,
+    isDryRun,
+  }: {
+    readonly reason: string;
+    readonly replacement: PlantingReport | null;
+    readonly isDryRun: boolean;
+  },
+): Promise<CorrectedOrder> =>
+  correctOrder(deps, factId, isDryRun, {
+    action: "evidence.withdraw",
+    run: async (transaction, before, fact, now) => {
+      if (replacement && replacement.order !== before.publicId) {
+        throw new DomainError(
+          "request_invalid",
+          `the replacement is of ${replacement.order}, but the fact is of ${before.publicId}`,
+        );
+      }
+      let order = before;
+      if (fact.state !== "withdrawn") {
+        await withdrawFact(transaction, fact.id, {
+          reason,
+          operator: deps.actor.name,
+          withdrawnAt: now,
+        });
+        order = fact.state === "accepted" ? await replay(transaction, before) : before;
+      }
+      const recorded: RecordedFact[] = [];
+      for (const reported of replacement?.facts ?? []) {
+        const result = await recordFact(transaction, order, reported, { source: "operator", now });
+        recorded.push(result.recorded);
+        order = result.order;
+      }
+      return {
+        order: await reconsiderContradictions(transaction, order),
+        replacement: recorded,
+      };
+    },
+  });
+
+/**
+ * Undoes a withdrawal: the fact takes effect again, waits, or contradicts what was recorded meanwhile.
+ * @throws DomainError record_not_found, or request_invalid if the fact is not withdrawn
+ */
+export const reinstatePlantingFact = (
+  deps: Dependencies,
+  factId: number,
+  { isDryRun }: { readonly isDryRun: boolean },
+): Promise<CorrectedOrder> =>
+  correctOrder(deps, factId, isDryRun, {
+    action: "evidence.reinstate",
+    run: async (transaction, before, fact) => {
+      if (fact.state !== "withdrawn") {
+        throw new DomainError("request_invalid", `fact ${factId} is not withdrawn`);
+      }
+      await reconsiderFact(transaction, fact.id);
+      return { order: await settleFacts(transaction, before), replacement: [] };
+    },
+  });

@@ -1,0 +1,216 @@
+import type { ExecutionContext } from "ava";
+import { evidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
+import { listFacts } from "../../../db/planting/facts.ts";
+import { listPlantedSites } from "../../../db/planting/tallies.ts";
+import {
+  simulateAllocated,
+  simulatePlanted,
+  simulateVerified,
+} from "../../../providers/planting/simulated/simulatedFacts.ts";
+import { recordPlantingFacts } from "../../../services/planting/recordPlantingFacts.ts";
+import { readJson, runImpact } from "../../cli/runImpact.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createAndPlace, eventsOf, startEvidenceApi } from "../evidence/evidenceApi.ts";
+
+const test = testWithDatabase();
+
+/** Places an order of ten trees with the manual partner, and runs commands on it. */
+const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
+  const { db, databaseUrl } = t.context;
+  const { setup, read } = await startEvidenceApi(t, { partner: "manual" });
+  const id = await setup.register(10);
+  await createAndPlace(setup);
+  setup.clock.set("2026-06-30T10:00:00.000Z");
+  const [order] = await setup.orders();
+  if (!order) {
+    throw new Error("There is an order.");
+  }
+  const facts = async () =>
+    (await listFacts(db, order.id)).map(({ stage, state }) => `${stage} ${state}`);
+  const numberOf = async (stage: string, state = "accepted"): Promise<string> =>
+    String(
+      (await listFacts(db, order.id)).find((fact) => fact.stage === stage && fact.state === state)
+        ?.id,
+    );
+  return {
+    setup,
+    order,
+    facts,
+    numberOf,
+    run: (args: readonly string[], stdin?: string) =>
+      runImpact(["evidence", ...args], {
+        env: { DATABASE_URL: databaseUrl, TEMPORAL_ADDRESS: "127.0.0.1:1" },
+        clock: setup.clock,
+        ...(stdin === undefined ? {} : { stdin }),
+      }),
+    readTree: async () => (await read(`/evidence/tree/${id}`)).json,
+    readSummary: async () => evidenceSummary.parse(JSON.parse((await read("/evidence")).text)),
+    planted: async () =>
+      (await listPlantedSites(db, setup.organization.id, false)).map(({ planted }) => planted),
+    reports: {
+      allocated: simulateAllocated(order, new Date("2026-05-10T08:00:00.000Z")),
+      planted: simulatePlanted(order, new Date("2026-06-01T08:00:00.000Z")),
+      verified: simulateVerified(order, new Date("2026-06-20T08:00:00.000Z")),
+    },
+  };
+};
+
+test.serial(
+  "a withdrawn fact no longer counts, and stays on record with its proof, reason and operator",
+  async (t) => {
+    const stage = await placeOrder(t);
+    const { allocated, planted } = stage.reports;
+    await recordPlantingFacts(stage.setup.deps, stage.order.id, [allocated, planted], "operator");
+    const before = await stage.readTree();
+    t.is(before.status, "planted");
+    t.is((await stage.readSummary()).summary.trees_planted, 10);
+    t.deepEqual(await stage.planted(), [10]);
+
+    const fact = await stage.numberOf("planted");
+    const options = ["--reason", "photos of another site", "--as", "ann"];
+    const dryRun = await stage.run(["withdraw", fact, ...options, "--dry-run", "--json"]);
+    t.is(dryRun.exitCode, 0, dryRun.stderr);
+    t.deepEqual(await stage.readTree(), before);
+    const run = await stage.run(["withdraw", fact, ...options, "--json"]);
+    t.is(run.exitCode, 0, run.stderr);
+    t.deepEqual(readJson(run), readJson(dryRun));
+    t.deepEqual(readJson(run), {
+      order: stage.order.publicId,
+      stage_before: "planted",
+      stage_after: "allocated",
+      changes: [{ fact: Number(fact), stage: "planted", before: "accepted", after: "withdrawn" }],
+      replacement: [],
+    });
+
+    const after = await stage.readTree();
+    t.is(after.status, "allocated");
+    t.is(eventsOf(after)[3], "4 planted pending");
+    const { summary, regions } = await stage.readSummary();
+    t.is(summary.trees_planted, 0);
+    t.deepEqual(regions, []);
+    t.deepEqual(await stage.planted(), []);
+    const shown = await stage.run(["order", "show", stage.order.publicId]);
+    t.regex(shown.stdout, /planted +withdrawn .* ann +photos of another site/u);
+    const audit = await runImpact(["audit", "list", "--action", "evidence.withdraw", "--json"], {
+      env: { DATABASE_URL: t.context.databaseUrl },
+    });
+    t.like(readJson(audit), [
+      { operator: "ann", reason: "photos of another site", subject: String(stage.order.id) },
+    ]);
+
+    const again = await stage.run(["withdraw", fact, ...options]);
+    t.is(again.exitCode, 0);
+    t.regex(again.stderr, /was withdrawn before/u);
+    // The partner reports it again.
+    const [repeated] = await recordPlantingFacts(
+      stage.setup.deps,
+      stage.order.id,
+      [planted],
+      "partner",
+    );
+    t.is(repeated?.outcome, "withdrawn");
+    t.deepEqual(await stage.readTree(), after);
+
+    const reinstated = await stage.run(["reinstate", fact, "--reason", "it was right"]);
+    t.is(reinstated.exitCode, 0, reinstated.stderr);
+    t.is((await stage.readTree()).status, "planted");
+    t.deepEqual(await stage.planted(), [10]);
+  },
+);
+
+test.serial(
+  "a fact is replaced in one step, and the facts that need it stay in effect",
+  async (t) => {
+    const stage = await placeOrder(t);
+    const { allocated, planted, verified } = stage.reports;
+    await recordPlantingFacts(
+      stage.setup.deps,
+      stage.order.id,
+      [allocated, planted, verified],
+      "operator",
+    );
+    const [allocation] = allocated.allocations;
+    const corrected = {
+      ...allocated,
+      allocations: [
+        {
+          ...allocation,
+          planting_site: { ...allocation?.planting_site, reference: "S-9", name: "Right Bay" },
+        },
+      ],
+    };
+    const report = JSON.stringify({ order: stage.order.publicId, facts: [corrected] });
+    const args = [
+      "withdraw",
+      await stage.numberOf("allocated"),
+      "--reason",
+      "wrong site",
+      "--replacement",
+      "-",
+    ];
+    const run = await stage.run(args, report);
+    t.is(run.exitCode, 0, run.stderr);
+    t.deepEqual(await stage.facts(), [
+      "funds_distributed accepted",
+      "allocated withdrawn",
+      "planted accepted",
+      "planted_and_verified accepted",
+      "allocated accepted",
+    ]);
+    const tree = await stage.readTree();
+    t.is(tree.status, "planted_and_verified");
+    t.regex(JSON.stringify(tree), /Right Bay/u);
+    t.deepEqual(await stage.planted(), [10]);
+    t.is((await stage.run(args, report)).exitCode, 0);
+    t.is((await stage.facts()).length, 5);
+
+    const foreign = await stage.run(
+      args,
+      JSON.stringify({ order: "po_other", facts: [corrected] }),
+    );
+    t.not(foreign.exitCode, 0);
+    t.regex(foreign.stderr, /the replacement is of po_other/u);
+  },
+);
+
+test.serial(
+  "withdrawing a fact lets later ones wait, and decides its contradictions again",
+  async (t) => {
+    const stage = await placeOrder(t);
+    const { allocated, planted } = stage.reports;
+    const later = { ...allocated, occurred_at: "2026-05-11T08:00:00.000Z" };
+    await recordPlantingFacts(
+      stage.setup.deps,
+      stage.order.id,
+      [allocated, planted, later],
+      "callback",
+    );
+    t.is((await stage.facts())[3], "allocated contradiction");
+
+    const first = await stage.numberOf("allocated");
+    t.is((await stage.run(["withdraw", first, "--reason", "wrong day"])).exitCode, 0);
+    t.deepEqual(await stage.facts(), [
+      "funds_distributed accepted",
+      "allocated withdrawn",
+      "planted accepted",
+      "allocated accepted",
+    ]);
+
+    const second = await stage.numberOf("allocated");
+    t.is((await stage.run(["withdraw", second, "--reason", "wrong as well"])).exitCode, 0);
+    t.deepEqual((await stage.facts()).slice(2), ["planted waiting", "allocated withdrawn"]);
+    t.is((await stage.readTree()).status, "funds_distributed");
+  },
+);
+
+test.serial("a fact that does not exist or is not withdrawn is rejected", async (t) => {
+  const stage = await placeOrder(t);
+  const missing = await stage.run(["withdraw", "999999999", "--reason", "x"]);
+  t.not(missing.exitCode, 0);
+  t.regex(missing.stderr, /fact 999999999 not found/u);
+  t.is((await stage.run(["withdraw", "1"])).exitCode, 2);
+  const fact = await stage.numberOf("funds_distributed");
+  const kept = await stage.run(["reinstate", fact, "--reason", "x"]);
+  t.regex(kept.stderr, new RegExp(`fact ${fact} is not withdrawn`, "u"));
+});
