@@ -635,13 +635,33 @@ CREATE TABLE stripe_subscription (
   CONSTRAINT stripe_subscription_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id)
 ) WITH ();
 
+CREATE TABLE usage_correction (
+  id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  meter text NOT NULL,
+  second bigint NOT NULL,
+  quantity bigint NOT NULL,
+  processor text NOT NULL,
+  customer_id text NOT NULL,
+  restored_at timestamp with time zone NOT NULL,
+  reason text NOT NULL,
+  corrected_by text NOT NULL,
+  corrected_at timestamp with time zone NOT NULL,
+  CONSTRAINT usage_correction_pkey PRIMARY KEY (id),
+  CONSTRAINT usage_correction_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT usage_correction_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
+  CONSTRAINT usage_correction_quantity CHECK (quantity <> 0)
+) WITH ();
+
 CREATE TABLE usage_fact (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
   mode text NOT NULL,
   meter text NOT NULL,
-  registration_id uuid NOT NULL,
+  registration_id uuid,
   refund_id uuid,
+  correction_id bigint,
   quantity bigint NOT NULL,
   second bigint NOT NULL,
   meter_event_id bigint,
@@ -650,6 +670,7 @@ CREATE TABLE usage_fact (
   CONSTRAINT usage_fact_meter_event_id_fkey FOREIGN KEY (meter_event_id) REFERENCES meter_event(id),
   CONSTRAINT usage_fact_refund_id_fkey FOREIGN KEY (refund_id) REFERENCES refund(id),
   CONSTRAINT usage_fact_registration_id_fkey FOREIGN KEY (registration_id) REFERENCES registration(id),
+  CONSTRAINT usage_fact_cause CHECK ((registration_id IS NULL) <> (correction_id IS NULL)),
   CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= '999999999999999'::bigint)
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.05);
 
@@ -767,6 +788,8 @@ CREATE INDEX registration_planting_order ON public.registration USING btree (pla
 CREATE INDEX registration_reversible ON public.registration USING btree (account_id, mode, kind, created_at, id) WHERE ((unit_price_cents IS NOT NULL) AND (refunded_count < count));
 
 CREATE INDEX registration_unordered ON public.registration USING btree (account_id, mode, id) WHERE ((kind = 'tree'::text) AND (planting_order_id IS NULL) AND (refunded_count < count));
+
+CREATE INDEX usage_correction_account ON public.usage_correction USING btree (account_id);
 
 CREATE INDEX usage_fact_event ON public.usage_fact USING btree (meter_event_id) WHERE (meter_event_id IS NOT NULL);
 

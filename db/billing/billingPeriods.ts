@@ -52,3 +52,29 @@ export const saveBillingPeriod = async (
     SET ends_at = excluded.ends_at, read_at = excluded.read_at
   `);
 };
+
+/**
+ * Returns whether the billing period of a second, in an account's current subscription, ended before a time, as far as the
+ * stored periods show.
+ */
+export const hasPeriodEnded = (
+  db: CommonQueryMethods,
+  {
+    accountId,
+    meter,
+    second,
+  }: Pick<Subscription, "accountId" | "meter"> & { readonly second: number },
+  before: Date,
+): Promise<boolean> =>
+  db.exists(sql.typeAlias("void")`
+    SELECT
+    FROM account
+    JOIN billing_period ON billing_period.account_id = account.id
+    WHERE account.id = ${accountId}
+      AND billing_period.meter = ${meter}
+      AND billing_period.subscription_id = account.stripe_subscription_id
+      AND (
+        (ends_at <= ${before.toISOString()} AND to_timestamp(${second}::bigint) < ends_at)
+        OR (starts_at <= ${before.toISOString()} AND to_timestamp(${second}::bigint) < starts_at)
+      )
+  `);

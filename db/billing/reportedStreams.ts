@@ -77,8 +77,52 @@ export const sumReportedStreams = (
     ORDER BY "accountName", "accountIds", mode, meter, processor, customer_id
   `);
 
+/**
+ * Lists the live streams at Stripe: of the customers that accounts have, and of those with meter events in a span. The
+ * account that has the customer comes first, then the one with the latest usage.
+ */
+export const listStripeStreams = (
+  db: CommonQueryMethods,
+  span: Span,
+  accountId: string | null,
+): Promise<readonly ReportedStream[]> =>
+  db.any(sql.type(reportedStreamRow)`
+    WITH account_stream AS (
+      SELECT id AS account_id, stripe_customer_id AS customer_id, kind.meter, true AS is_current, 0::bigint AS second
+      FROM account
+      CROSS JOIN (VALUES ('tree'), ('bottle')) AS kind (meter)
+      WHERE stripe_customer_id IS NOT NULL
+      UNION ALL
+      SELECT account_id, customer_id, meter, false, max(second)
+      FROM meter_event
+      WHERE second >= ${span.start}
+        AND second < ${span.end}
+        AND mode = 'live'
+        AND processor = 'stripe'
+        AND customer_id IS NOT NULL
+      GROUP BY account_id, customer_id, meter
+    ),
+    ranked AS (
+      SELECT account_id, customer_id, meter, bool_or(is_current) AS is_current, max(second) AS second
+      FROM account_stream
+      GROUP BY account_id, customer_id, meter
+    )
+    SELECT
+      'stripe' AS processor,
+      'live' AS mode,
+      meter,
+      customer_id AS "customerId",
+      array_agg(account_id ORDER BY is_current DESC, second DESC, account_id) AS "accountIds",
+      string_agg(account.name, ', ' ORDER BY is_current DESC, second DESC, account_id) AS "accountName"
+    FROM ranked
+    JOIN account ON account.id = ranked.account_id
+    GROUP BY customer_id, meter
+    HAVING ${accountId === null ? sql.fragment`true` : sql.fragment`bool_or(account_id = ${accountId})`}
+    ORDER BY "accountName", customer_id, meter
+  `);
+
 /** Through the customer's index, or else the account's. */
-const isOfStream = ({
+export const isOfStream = ({
   processor,
   mode,
   meter,
@@ -166,7 +210,7 @@ export const listMinuteEvents = (
       ARRAY(
         SELECT registration_id
         FROM usage_fact
-        WHERE meter_event_id = meter_event.id
+        WHERE meter_event_id = meter_event.id AND registration_id IS NOT NULL
         GROUP BY registration_id
         ORDER BY min(usage_fact.id)
         LIMIT ${MAXIMUM_REGISTRATIONS}

@@ -26,7 +26,8 @@ const usageDayRow = z.strictObject({
 
 /**
  * The units of a meter by the day of their registration, UTC, `YYYY-MM-DD`. Registered minus refunded units are the sum
- * of the others. `held` are refunds (0 or below) of usage that the processor does not have.
+ * of the others. `held` are refunds (0 or below) of usage that the processor does not have. A correction adds to one of the
+ * others what it takes from another one.
  */
 export type UsageDay = Readonly<z.output<typeof usageDayRow>>;
 
@@ -41,6 +42,7 @@ export const listUsageDays = (
       SELECT
         meter_event.second,
         usage_fact.quantity,
+        usage_fact.registration_id,
         coalesce(usage_fact.already_reported, 0) AS already_reported,
         usage_fact.quantity - coalesce(usage_fact.already_reported, 0) AS rest,
         meter_event.settlement_reference IS NOT NULL AS is_settled,
@@ -55,7 +57,8 @@ export const listUsageDays = (
         AND meter_event.second < ${secondOf(end)}
       UNION ALL
       SELECT
-        second, quantity, coalesce(already_reported, 0), quantity - coalesce(already_reported, 0), false, NULL, NULL
+        second, quantity, registration_id, coalesce(already_reported, 0), quantity - coalesce(already_reported, 0), false,
+        NULL, NULL
       FROM usage_fact
       WHERE account_id = ${accountId}
         AND mode = ${mode}
@@ -66,8 +69,8 @@ export const listUsageDays = (
     )
     SELECT
       to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
-      coalesce(sum(quantity) FILTER (WHERE quantity > 0), 0)::bigint AS registered,
-      coalesce(-sum(quantity) FILTER (WHERE quantity < 0), 0)::bigint AS refunded,
+      coalesce(sum(quantity) FILTER (WHERE quantity > 0 AND registration_id IS NOT NULL), 0)::bigint AS registered,
+      coalesce(-sum(quantity) FILTER (WHERE quantity < 0 AND registration_id IS NOT NULL), 0)::bigint AS refunded,
       coalesce(sum(already_reported), 0)::bigint + coalesce(sum(rest) FILTER (
         WHERE state = 'delivered' AND NOT is_settled AND last_error IS DISTINCT FROM ${DELIVERED_LATE}
       ), 0)::bigint AS reported,

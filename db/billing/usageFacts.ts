@@ -46,8 +46,8 @@ const unsealedRow = z.strictObject({
 
 /**
  * Sums the unsealed facts of the stream's oldest second that has any, in groups that each become one meter event. New
- * usage is billed to the current target, a refund to the target that was billed for the registration. Refunds of usage
- * that the processor does not have are `held`. Units that the processor already has are not in a group's quantity. A group
+ * usage is billed to the current target, a refund to the target that was billed for the registration, a correction to its
+ * own. Refunds of usage that the processor does not have are `held`. Units that the processor already has are not in a group's quantity. A group
  * takes only as many facts as fit into one event.
  * @param seconds the first and the last second; others are skipped
  */
@@ -72,9 +72,14 @@ export const listOldestUnsealedFacts = (
             AND original.quantity > 0
             AND meter_event.state IN (${FAILED}, 'waived')
         ) AS held,
-        coalesce(billed.processor, ${current.processor}) AS processor,
-        CASE WHEN billed.processor IS NULL THEN ${current.customerId} ELSE billed.customer_id END AS customer_id
+        coalesce(correction.processor, billed.processor, ${current.processor}) AS processor,
+        CASE
+          WHEN correction.id IS NOT NULL THEN correction.customer_id
+          WHEN billed.processor IS NULL THEN ${current.customerId}
+          ELSE billed.customer_id
+        END AS customer_id
       FROM usage_fact AS fact
+      LEFT JOIN usage_correction AS correction ON correction.id = fact.correction_id
       LEFT JOIN LATERAL (
         SELECT meter_event.processor, meter_event.customer_id
         FROM usage_fact AS original

@@ -42,7 +42,7 @@ CREATE TABLE meter_event (
   meter text NOT NULL,
   -- Unix seconds.
   second bigint NOT NULL,
-  -- Counts the sealings of that second, not the attempts.
+  -- Counts the sealings of that second, not the attempts. A correction leaves out numbers that lost sealings may have used.
   sequence integer NOT NULL,
   -- The units to send. If the processor has only a part of them, the quantity becomes that part when the event is settled.
   quantity bigint NOT NULL,
@@ -91,7 +91,30 @@ CREATE INDEX meter_event_failed ON meter_event (account_id, id) WHERE state IN (
 -- Operators list late deliveries by their note. Most delivered events have none.
 CREATE INDEX meter_event_delivered_with_note ON meter_event (id) WHERE state = 'delivered' AND last_error IS NOT NULL;
 
--- The outbox of billing: written in the transaction of the registration or refund. Only meter_event_id and
+-- Units that the processor has and that no registration or refund explains, because a failover lost those. The usage is
+-- recorded as delivered, and taken back: two usage facts of opposite signs.
+CREATE TABLE usage_correction (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL,
+  meter text NOT NULL,
+  -- Unix seconds, in the minute whose sum showed the units.
+  second bigint NOT NULL,
+  -- Negative if refunds were lost.
+  quantity bigint NOT NULL CONSTRAINT usage_correction_quantity CHECK (quantity <> 0),
+  processor text NOT NULL CONSTRAINT usage_correction_processor CHECK (processor IN ('stripe', 'ledger')),
+  -- Whose units they are: the customer of the sum.
+  customer_id text NOT NULL,
+  -- The last time that the failover kept, as the operator gave it.
+  restored_at timestamptz NOT NULL,
+  reason text NOT NULL,
+  corrected_by text NOT NULL,
+  corrected_at timestamptz NOT NULL
+);
+
+CREATE INDEX usage_correction_account ON usage_correction (account_id);
+
+-- The outbox of billing: written in the transaction of the registration, refund or correction. Only meter_event_id and
 -- already_reported ever change.
 CREATE TABLE usage_fact (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -99,12 +122,15 @@ CREATE TABLE usage_fact (
   account_id uuid NOT NULL,
   mode text NOT NULL,
   meter text NOT NULL,
-  registration_id uuid NOT NULL REFERENCES registration,
+  registration_id uuid REFERENCES registration,
   refund_id uuid REFERENCES refund,
+  -- No reference, like account_id.
+  correction_id bigint,
+  CONSTRAINT usage_fact_cause CHECK ((registration_id IS NULL) <> (correction_id IS NULL)),
   -- At most 15 digits, which is Stripe's limit. A larger count makes several facts.
   quantity bigint NOT NULL
     CONSTRAINT usage_fact_quantity CHECK (quantity <> 0 AND abs(quantity) <= 999999999999999),
-  -- Unix seconds of the registration, also for a refund.
+  -- Unix seconds of the registration, also for a refund; of a correction, its own.
   second bigint NOT NULL,
   meter_event_id bigint REFERENCES meter_event,
   -- Units that the processor's sums have shown without the fact's current meter event; null if there are none.

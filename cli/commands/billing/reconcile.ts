@@ -4,10 +4,8 @@ import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { DriftingStream } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import { defaultSpan } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import type {
-  Span,
-  StreamReport,
-} from "../../../services/billing/reconciliation/reconcileUsage.ts";
+import type { StreamReport } from "../../../services/billing/reconciliation/reconcileUsage.ts";
+import type { Span } from "../../../services/billing/reconciliation/findDifferences.ts";
 import {
   recordReconciliationFailure,
   runReconciliation,

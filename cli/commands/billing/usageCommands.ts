@@ -28,8 +28,8 @@ import { parseMeterEventId, parseRetryId, retry } from "./repair/retry.ts";
 import type { RetryId } from "./repair/retry.ts";
 import type { SendNowOptions } from "./repair/sendNow.ts";
 import { sendNow } from "./repair/sendNow.ts";
-import type { SettleOptions } from "./repair/settle.ts";
-import { settle } from "./repair/settle.ts";
+import type { SettleCommandOptions } from "./repair/settleUsage.ts";
+import { settleUsage } from "./repair/settleUsage.ts";
 import { showUsage } from "./showUsage.ts";
 import type { WaiveOptions } from "./repair/waive.ts";
 import { waive } from "./repair/waive.ts";
@@ -62,8 +62,16 @@ compared and is sent again: use it only if you know that none of that usage, or 
 its refunds, was sent after the restored time.`;
 
 const SETTLE_HELP = `
-The usage counts as settled, neither as failed nor as late, and is never sent again.
-Repeating the command with the same reference changes nothing; another is refused.`;
+With an id, the usage counts as settled, neither as failed nor as late, and is never sent
+again. Repeating the command with the same reference changes nothing; another is refused.
+
+With --restored-at, it compares the processor's sums with the database from a minute
+before that time to 15 minutes ago, and corrects what a failover has lost: units that no
+registration or refund explains are taken back with a negative meter event. If their
+invoice is final or they are older than the processor corrects, create a credit note and
+name it, for one --org at a time. Minutes in which the processor has less are listed only:
+--include-lost-refunds bills what lost refunds had taken back, in the last 35 days.
+Repeating the command corrects only what is left.`;
 
 export const addUsageCommands = (program: Command, context: Context): void => {
   const usage = program
@@ -139,23 +147,29 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .action((ids: readonly bigint[], options: WaiveOptions) => waive(context, ids, options));
   usage
     .command("settle")
-    .description("Record that a failed, held or late meter event was settled by hand")
-    .argument("<id>", "id of the meter event", parseMeterEventId)
+    .description("Record that an event was settled by hand, or correct what a failover lost")
+    .argument("[id]", "id of a failed, held or late meter event", parseMeterEventId)
+    .option("--restored-at <time>", "the last time that a failover kept", parseTimestamp)
+    .option("--org <id>", "with --restored-at: id of the organization", parseId)
+    .option("--include-lost-refunds", "with --restored-at: bill lost refunds again")
     .addOption(
-      new Option("--invoice-item <reference>", "invoice item that billed its usage")
+      new Option("--invoice-item <reference>", "invoice item that billed the usage")
         .argParser(parseDocument)
         .conflicts("creditNote"),
     )
     .addOption(
-      new Option("--credit-note <reference>", "credit note that returned its usage").argParser(
+      new Option("--credit-note <reference>", "credit note that returned the usage").argParser(
         parseDocument,
       ),
     )
-    .requiredOption("--reason <text>", "reason, recorded with the event", parseReason)
+    .option("--reason <text>", "reason, recorded with the event or correction", parseReason)
     .addOption(operatorOption())
+    .option("--dry-run", "with --restored-at: propose only")
     .option("--json", "JSON output")
     .addHelpText("after", SETTLE_HELP)
-    .action((id: bigint, options: SettleOptions) => settle(context, id, options));
+    .action((id: bigint | undefined, options: SettleCommandOptions) =>
+      settleUsage(context, id, options),
+    );
   usage
     .command("reopen")
     .description("Send a delivered meter event again that the processor has lost")

@@ -21,27 +21,13 @@ import {
   UsageUnreadableError,
 } from "../../../providers/billing/processor.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
+import type { Difference, Span, Sums } from "./findDifferences.ts";
+import { acknowledgedIn, DAY, findDifferences, MINUTE, sumIn } from "./findDifferences.ts";
 import { runConcurrently } from "./runConcurrently.ts";
-
-const MINUTE = 60;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
 
 /** The longest monthly cycle, and the days in which Stripe still accepts a correction. */
 const DEFAULT_SPAN = 35 * DAY;
 const LAG = LONGEST_USAGE_LAG_MS / 1000;
-
-/** A half-open span of unix seconds. Both ends are whole minutes. */
-export type Span = { readonly start: number; readonly end: number };
-
-/** A minute in which the processor's sum differs from what was delivered. `minute` is its first unix second. */
-type Difference = {
-  readonly minute: number;
-  readonly ours: number;
-  readonly processor: number;
-  /** Whether recent deliveries, which the processor's sums may not contain yet, can explain it. */
-  readonly mayLag: boolean;
-};
 
 /** A difference with the meter events and registrations of its minute. */
 type NamedDifference = Difference & { readonly events: readonly MinuteEvent[] };
@@ -65,63 +51,6 @@ export type StreamReport = ReportedStream & {
   /** Whether reading the processor's sum may succeed later. */
   readonly errorIsTemporary: boolean;
 };
-
-const STEPS = [DAY, HOUR, MINUTE] as const;
-
-const split = ({ start, end }: Span, step: number): readonly Span[] => {
-  const firstBoundary = Math.floor(start / step) * step + step;
-  const starts = [start];
-  for (let boundary = firstBoundary; boundary < end; boundary += step) {
-    starts.push(boundary);
-  }
-  return starts.map((from, index) => ({ start: from, end: starts[index + 1] ?? end }));
-};
-
-const acknowledgedIn = (acknowledged: readonly AcknowledgedDrift[], { start, end }: Span): number =>
-  acknowledged.reduce(
-    (sum, { minute, units }) => (minute >= start && minute < end ? sum + units : sum),
-    0,
-  );
-
-const sumIn = (minutes: readonly MinuteSums[], { start, end }: Span): number =>
-  minutes.reduce(
-    (sum, { minute, delivered }) => (minute >= start && minute < end ? sum + delivered : sum),
-    0,
-  );
-
-/** Returns whether the processor's sum lacks only usage and refunds that were delivered recently. */
-const canBeLag = (
-  ours: number,
-  theirs: number,
-  { recentlyAdded, recentlyRefunded }: MinuteSums,
-): boolean => theirs >= ours - recentlyAdded && theirs <= ours - recentlyRefunded;
-
-/** Our sums, what operators have acknowledged, and a way to read the processor's sums. */
-type Sums = {
-  readonly minutes: readonly MinuteSums[];
-  readonly acknowledged: readonly AcknowledgedDrift[];
-  readonly readTheirs: (part: Span) => Promise<number>;
-};
-
-/** Finds the minutes that differ by comparing days, then the hours of differing days, then their minutes. */
-async function* findDifferences(
-  span: Span,
-  sums: Sums,
-  [step = MINUTE, ...finerSteps]: readonly number[] = STEPS,
-): AsyncGenerator<Difference, void, void> {
-  for (const part of split(span, step)) {
-    const ours = sumIn(sums.minutes, part);
-    const expected = ours + acknowledgedIn(sums.acknowledged, part);
-    const processor = await sums.readTheirs(part);
-    if (expected !== processor && finerSteps.length === 0) {
-      const minute = sums.minutes.find((own) => own.minute === part.start);
-      const mayLag = minute !== undefined && canBeLag(expected, processor, minute);
-      yield { minute: part.start, ours, processor, mayLag };
-    } else if (expected !== processor) {
-      yield* findDifferences(part, sums, finerSteps);
-    }
-  }
-}
 
 /** Enough to see what is wrong. Each difference costs calls to the processor. */
 const MAXIMUM_DIFFERENCES = 20;

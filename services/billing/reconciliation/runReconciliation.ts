@@ -9,7 +9,8 @@ import {
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { defaultSpan, listStreamsNeedingAttention, reconcileUsage } from "./reconcileUsage.ts";
-import type { Span, StreamReport } from "./reconcileUsage.ts";
+import type { StreamReport } from "./reconcileUsage.ts";
+import type { Span } from "./findDifferences.ts";
 
 export type ReconciliationPoll = {
   /** All compared streams. Later polls compare only those that drifted in the poll before. */

@@ -96,6 +96,20 @@ export const setUpRestore = async (t: ExecutionContext) => {
         },
         clock,
       }),
+    /** Reports usage of the customer from another program. */
+    reportElsewhere: async (units: number, second: number): Promise<void> => {
+      const response = await fetch(`${double.url}/v1/billing/meter_events`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${double.secretKey}` },
+        body: new URLSearchParams({
+          event_name: "impact_tree_planted",
+          "payload[stripe_customer_id]": customerId,
+          "payload[value]": String(units),
+          timestamp: String(second),
+        }),
+      });
+      t.is(response.status, 200);
+    },
     /** Stripe's units by minute after the start, without zeros: within a minute, its sums do not distinguish seconds. */
     billedByMinute: (): Record<number, number> => {
       const sums = new Map<number, number>();

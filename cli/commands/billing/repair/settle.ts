@@ -1,27 +1,16 @@
-import type { HandSettlement } from "../../../../domain/billing/decideHandSettlement.ts";
 import { settleUsage } from "../../../../services/billing/settleUsage.ts";
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
 import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
 import { printJson } from "../../../output/print.ts";
+import type { DocumentOptions } from "./readDocument.ts";
+import { readDocument } from "./readDocument.ts";
 
-export type SettleOptions = {
-  readonly invoiceItem?: string;
-  readonly creditNote?: string;
+export type SettleOptions = DocumentOptions & {
   readonly reason: string;
   readonly as?: string;
   readonly json?: true;
-};
-
-const settlementOf = ({ invoiceItem, creditNote }: SettleOptions): HandSettlement => {
-  if (invoiceItem !== undefined) {
-    return { kind: "invoice_item", reference: invoiceItem };
-  }
-  if (creditNote !== undefined) {
-    return { kind: "credit_note", reference: creditNote };
-  }
-  throw new CommandError(EXIT.usage, "Say how it was settled: --invoice-item or --credit-note.");
 };
 
 export const settle = async (
@@ -29,7 +18,10 @@ export const settle = async (
   meterEventId: bigint,
   options: SettleOptions,
 ): Promise<void> => {
-  const settlement = settlementOf(options);
+  const settlement = readDocument(options);
+  if (settlement === null) {
+    throw new CommandError(EXIT.usage, "Say how it was settled: --invoice-item or --credit-note.");
+  }
   const { replayed } = await settleUsage(
     { db: await connections.database(), clock, actor: actorOf(options) },
     meterEventId,

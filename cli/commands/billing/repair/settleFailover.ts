@@ -1,0 +1,156 @@
+import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
+import type {
+  FailoverReport,
+  ProposedCorrection,
+} from "../../../../services/billing/reconciliation/settleFailover.ts";
+import { settleFailover } from "../../../../services/billing/reconciliation/settleFailover.ts";
+import type { Context } from "../../../context.ts";
+import { CommandError, EXIT } from "../../../exitCodes.ts";
+import { say } from "../../../io.ts";
+import { operatorName } from "../../../operator.ts";
+import { formatTime } from "../../../output/formatTable.ts";
+import { printJson, printTable } from "../../../output/print.ts";
+import { timeOf } from "../presentEvent.ts";
+import type { DocumentOptions } from "./readDocument.ts";
+import { readDocument } from "./readDocument.ts";
+
+export type SettleFailoverOptions = DocumentOptions & {
+  readonly restoredAt: Date;
+  readonly org?: string;
+  readonly includeLostRefunds?: true;
+  readonly reason?: string;
+  readonly as?: string;
+  readonly dryRun?: true;
+  readonly json?: true;
+};
+
+/** At least one call to the processor for each customer and meter. */
+const TIMEOUT_MS = 60 * 60 * 1000;
+
+/** Returns what is sent to the processor, or was settled by hand. */
+const correctionOf = ({ action, processorQuantity, ours }: ProposedCorrection): number | null =>
+  action === "send" || action === "settle" ? ours - processorQuantity : null;
+
+const print = (
+  { io }: Context,
+  { span, corrections, unreadable }: FailoverReport,
+  json: boolean,
+): void => {
+  if (json) {
+    printJson(io, {
+      from: timeOf(span.start),
+      to: timeOf(span.end),
+      corrections: corrections.map((correction) => ({
+        correction_id: correction.correctionId,
+        account_id: correction.stream.accountIds[0],
+        account_name: correction.stream.accountName,
+        customer_id: correction.stream.customerId,
+        meter: correction.stream.meter,
+        at: timeOf(correction.second),
+        ours: correction.ours,
+        processor: correction.processorQuantity,
+        correction: correctionOf(correction),
+        action: correction.action,
+        reason: correction.reason,
+      })),
+      unreadable: unreadable.map(({ stream, error }) => ({
+        account_id: stream.accountIds[0],
+        customer_id: stream.customerId,
+        meter: stream.meter,
+        error,
+      })),
+    });
+    return;
+  }
+  if (corrections.length > 0) {
+    printTable(
+      io,
+      [
+        "correction",
+        "organization",
+        "customer",
+        "meter",
+        "at",
+        "ours",
+        "processor",
+        "units",
+        "action",
+        "reason",
+      ],
+      corrections.map((correction) => [
+        correction.correctionId,
+        correction.stream.accountName,
+        correction.stream.customerId,
+        correction.stream.meter,
+        timeOf(correction.second),
+        correction.ours,
+        correction.processorQuantity,
+        correctionOf(correction),
+        correction.action,
+        correction.reason,
+      ]),
+    );
+  }
+  for (const { stream, error } of unreadable) {
+    say(
+      io,
+      `${stream.accountName} (${stream.customerId}), ${stream.meter}: not compared: ${error}`,
+    );
+  }
+};
+
+export const settleAfterFailover = async (
+  context: Context,
+  options: SettleFailoverOptions,
+): Promise<void> => {
+  const { io, connections, clock } = context;
+  const document = readDocument(options);
+  if (options.reason === undefined && !options.dryRun) {
+    throw new CommandError(EXIT.usage, "Give a --reason; it is recorded with each correction.");
+  }
+  if (document !== null && options.org === undefined) {
+    throw new CommandError(
+      EXIT.usage,
+      "A credit note or invoice item belongs to one customer: give --org.",
+    );
+  }
+  const deps = { db: await connections.database(), clock, billing: await connections.billing() };
+  if (options.org !== undefined) {
+    await getOrganization(deps.db, options.org);
+  }
+  const report = await settleFailover(
+    deps,
+    {
+      restoredAt: options.restoredAt,
+      accountId: options.org ?? null,
+      includeLostRefunds: options.includeLostRefunds === true,
+      document,
+      reason: options.reason ?? "",
+      operator: operatorName(options.as),
+      isDryRun: options.dryRun === true,
+    },
+    AbortSignal.timeout(TIMEOUT_MS),
+  );
+  print(context, report, options.json === true);
+  const { span, corrections, unreadable } = report;
+  const count = (...actions: readonly string[]): number =>
+    corrections.filter(({ action }) => actions.includes(action)).length;
+  const done = count("send", "settle");
+  const compared = `Compared ${formatTime(timeOf(span.start))} to ${formatTime(timeOf(span.end))}.`;
+  say(
+    io,
+    options.dryRun
+      ? `${compared} ${done} correction(s) proposed; nothing was changed.`
+      : `${compared} Recorded ${done} correction(s). The workers send ${count("send")} of them.`,
+  );
+  if (count("skip") > 0) {
+    say(io, `The processor has less in ${count("skip")} minute(s); they were not corrected.`);
+  }
+  const open = count("document_needed", "wait") + unreadable.length;
+  if (open > 0 && !options.dryRun) {
+    throw new CommandError(
+      EXIT.failed,
+      `${open} difference(s) remain: ${count("document_needed")} need a document, ${count("wait")} must wait, ${unreadable.length} customer(s) could not be compared. Repeat the command for them.`,
+    );
+  }
+};

@@ -1,0 +1,145 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import type { HandSettlement } from "../../domain/billing/decideHandSettlement.ts";
+import { safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+import { FAILED, UNFINISHED } from "./meterEvents.ts";
+import type { ReportedStream } from "./reportedStreams.ts";
+import { isOfStream } from "./reportedStreams.ts";
+
+const minuteRow = z.strictObject({
+  delivered: safeInteger,
+  lastDeliveredAt: z.date().nullable(),
+  isUnsettled: z.boolean(),
+  version: z.string(),
+});
+
+/**
+ * A stream's usage in one minute: the delivered units, the time of the last delivery, whether the processor may have units
+ * that are not settled yet, and a version that changes whenever an event does.
+ */
+export type MinuteUsage = Readonly<z.output<typeof minuteRow>>;
+
+/** @param span a minute, as a half-open span of unix seconds */
+export const readMinuteUsage = (
+  db: CommonQueryMethods,
+  stream: ReportedStream,
+  span: { readonly start: number; readonly end: number },
+): Promise<MinuteUsage> =>
+  db.one(sql.type(minuteRow)`
+    SELECT
+      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS delivered,
+      max(settled_at) FILTER (WHERE state = 'delivered') AS "lastDeliveredAt",
+      coalesce(
+        bool_or(
+          state IN (${UNFINISHED}) OR state = 'blocked' OR (state IN (${FAILED}) AND outcome_unknown)
+        ),
+        false
+      ) OR EXISTS (
+        SELECT
+        FROM usage_fact
+        WHERE account_id = ANY(${sql.array([...stream.accountIds], "uuid")})
+          AND mode = ${stream.mode}
+          AND meter = ${stream.meter}
+          AND meter_event_id IS NULL
+          AND second >= ${span.start}
+          AND second < ${span.end}
+      ) AS "isUnsettled",
+      coalesce(string_agg(id || state || attempts, ' ' ORDER BY id), '') AS version
+    FROM meter_event
+    WHERE ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end}
+  `);
+
+/** Units that the processor has and that no registration or refund explains. */
+export type NewCorrection = {
+  readonly second: number;
+  /** Negative if refunds were lost. */
+  readonly quantity: number;
+  readonly restoredAt: Date;
+  readonly reason: string;
+  readonly operator: string;
+  readonly now: Date;
+  /** The document with which an operator took the units back. Null: a meter event does. */
+  readonly settlement: HandSettlement | null;
+};
+
+/**
+ * Far more than the sealings of any second. A sealing in the lost history may have used the following numbers, and an
+ * identifier that was used before is in doubt for 15 minutes.
+ */
+const LOST_SEQUENCES = 1000;
+
+/**
+ * Records a correction: the units as a delivered event that was never sent, and a fact that takes them back. That fact is
+ * sealed and sent like all usage, or belongs to a waived event with the operator's document. Must run under the lock of
+ * the stream of the first account.
+ * @returns the correction's id
+ */
+export const insertUsageCorrection = async (
+  transaction: DatabaseTransactionConnection,
+  { processor, mode, meter, customerId, accountIds: [accountId] }: ReportedStream,
+  { second, quantity, restoredAt, reason, operator, now, settlement }: NewCorrection,
+): Promise<number> => {
+  const correctedAt = now.toISOString();
+  const { id, deliveredId, sequence } = await transaction.one(sql.type(
+    z.strictObject({ id: safeInteger, deliveredId: safeInteger, sequence: z.int() }),
+  )`
+    WITH correction AS (
+      INSERT INTO usage_correction
+        (
+          account_id, mode, meter, second, quantity, processor, customer_id, restored_at, reason, corrected_by,
+          corrected_at
+        )
+      VALUES (
+        ${accountId}, ${mode}, ${meter}, ${second}, ${quantity}, ${processor}, ${customerId},
+        ${restoredAt.toISOString()}, ${reason}, ${operator}, ${correctedAt}
+      )
+      RETURNING id
+    )
+    INSERT INTO meter_event
+      (
+        account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state, last_error,
+        sealed_at, settled_at
+      )
+    SELECT
+      ${accountId}, ${mode}, ${meter}, ${second},
+      (
+        SELECT coalesce(max(sequence), 0)
+        FROM meter_event
+        WHERE account_id = ${accountId} AND mode = ${mode} AND meter = ${meter} AND second = ${second}
+      ) + ${LOST_SEQUENCES},
+      ${quantity}, 'lost:' || correction.id, ${processor}, ${customerId}, 'delivered',
+      'lost in a failover; correction ' || correction.id || ' by ' || ${operator}::text || ': ' || ${reason}::text,
+      ${correctedAt},
+      -- Not now: the processor's sums contain it.
+      to_timestamp(${second}::bigint)
+    FROM correction
+    RETURNING
+      (SELECT id FROM correction) AS id,
+      id AS "deliveredId",
+      sequence
+  `);
+  const settledId =
+    settlement === null
+      ? null
+      : await transaction.oneFirst(sql.type(z.strictObject({ id: safeInteger }))`
+          INSERT INTO meter_event
+            (
+              account_id, mode, meter, second, sequence, quantity, identifier, processor, customer_id, state,
+              last_error, sealed_at, settled_at, settlement_kind, settlement_reference
+            )
+          VALUES (
+            ${accountId}, ${mode}, ${meter}, ${second}, ${sequence + 1}, ${-quantity}, ${`settled:${id}`},
+            ${processor}, ${customerId}, 'waived', ${`settled by ${operator}: ${reason}`}, ${correctedAt},
+            ${correctedAt}, ${settlement.kind}, ${settlement.reference}
+          )
+          RETURNING id
+        `);
+  await transaction.query(sql.typeAlias("void")`
+    INSERT INTO usage_fact (account_id, mode, meter, correction_id, quantity, second, meter_event_id)
+    VALUES
+      (${accountId}, ${mode}, ${meter}, ${id}, ${quantity}, ${second}, ${deliveredId}),
+      (${accountId}, ${mode}, ${meter}, ${id}, ${-quantity}, ${second}, ${settledId})
+  `);
+  return id;
+};

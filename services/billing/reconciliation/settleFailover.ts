@@ -1,0 +1,276 @@
+import type { DatabasePool } from "slonik";
+import { customerOf, listAcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
+import type { AcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
+import { hasPeriodEnded } from "../../../db/billing/billingPeriods.ts";
+import { lockDeployment, readDeployment } from "../../../db/billing/deployment.ts";
+import { lockStream } from "../../../db/billing/meterEvents.ts";
+import type { ReportedStream } from "../../../db/billing/reportedStreams.ts";
+import { listStripeStreams, sumMeterEventsByMinute } from "../../../db/billing/reportedStreams.ts";
+import { insertUsageCorrection, readMinuteUsage } from "../../../db/billing/usageCorrections.ts";
+import type { CorrectionAction } from "../../../domain/billing/decideCorrection.ts";
+import { decideCorrection } from "../../../domain/billing/decideCorrection.ts";
+import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
+import { describeHold, findHold } from "../../../domain/billing/deployment.ts";
+import { DEFAULT_GRACE_MS } from "../../../domain/billing/meterEvents.ts";
+import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
+import type { BillingProcessor } from "../../../providers/billing/processor.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
+import type { Span } from "./findDifferences.ts";
+import { acknowledgedIn, DAY, findDifferences, HOUR, MINUTE } from "./findDifferences.ts";
+import { defaultSpan } from "./reconcileUsage.ts";
+import { runConcurrently } from "./runConcurrently.ts";
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+export type FailoverOptions = {
+  /** The last time that the failover kept. */
+  readonly restoredAt: Date;
+  /** Null: all organizations. */
+  readonly accountId: string | null;
+  /** Also bills again what lost refunds had taken back, in the 35 days that Stripe corrects. */
+  readonly includeLostRefunds: boolean;
+  /** The document of a customer with which the operator corrected what is on no invoice any more. */
+  readonly document: HandSettlement | null;
+  readonly reason: string;
+  readonly operator: string;
+  /** Proposes only. */
+  readonly isDryRun: boolean;
+};
+
+/** A minute in which the processor's sum differs from ours, and what is done about it. */
+export type ProposedCorrection = {
+  readonly stream: ReportedStream;
+  /** The second of the correction, in that minute. */
+  readonly second: number;
+  readonly ours: number;
+  readonly processorQuantity: number;
+  readonly action: CorrectionAction;
+  readonly reason: string | null;
+  /** Null if nothing was recorded. */
+  readonly correctionId: number | null;
+};
+
+/** A stream whose sums the processor refuses to report. */
+type UnreadableStream = { readonly stream: ReportedStream; readonly error: string };
+
+export type FailoverReport = {
+  /** The span in which units that we lack are looked for. */
+  readonly span: Span;
+  readonly corrections: readonly ProposedCorrection[];
+  readonly unreadable: readonly UnreadableStream[];
+};
+
+/** A registration's time is taken before its transaction commits. */
+const COMMIT_MARGIN_SECONDS = MINUTE;
+
+const refuse = (message: string): never => {
+  throw new DomainError("request_invalid", message);
+};
+
+const spanOf = (now: Date, restoredAt: Date): Span => {
+  const { end } = defaultSpan(now);
+  const { start } = minuteOf(secondOf(restoredAt) - COMMIT_MARGIN_SECONDS);
+  return start < end
+    ? { start, end }
+    : refuse("the processor's sums may lag for 15 minutes; repeat the command then");
+};
+
+/** @throws DomainError request_invalid if live usage is not billed by Stripe, or is held */
+const requireFlowingStripe = async ({ db, billing }: Dependencies): Promise<BillingProcessor> => {
+  const deployment = await readDeployment(db);
+  if (deployment.processor?.name !== "stripe") {
+    return refuse(
+      "Stripe does not bill live usage; the built-in ledger is restored with the database",
+    );
+  }
+  const hold = findHold(deployment);
+  if (hold) {
+    return refuse(`${describeHold(hold)}; run \`impact usage reconcile --after-restore\` first`);
+  }
+  return billing.findProcessor("stripe", "live") ?? refuse("Stripe is not configured");
+};
+
+type Comparison = {
+  readonly stream: ReportedStream;
+  readonly acknowledged: readonly AcknowledgedDrift[];
+  readonly readTheirs: (part: Span) => Promise<number>;
+};
+
+/** Lists the minutes that differ: those of the span, and with lost refunds those before it in which the processor has less. */
+const listMinutes = async (
+  { db, clock }: Dependencies,
+  { stream, acknowledged, readTheirs }: Comparison,
+  { span, includeLostRefunds }: { readonly span: Span; readonly includeLostRefunds: boolean },
+): Promise<readonly number[]> => {
+  const now = clock.now();
+  const earlier = { start: Math.min(defaultSpan(now).start, span.start), end: span.start };
+  const isSearchingEarlier = includeLostRefunds && earlier.start < earlier.end;
+  const minutes = await sumMeterEventsByMinute(
+    db,
+    stream,
+    isSearchingEarlier ? { start: earlier.start, end: span.end } : span,
+    now,
+  );
+  const sums = { minutes, acknowledged, readTheirs };
+  const found: number[] = [];
+  if (isSearchingEarlier) {
+    for await (const { minute, ours, processor } of findDifferences(earlier, sums)) {
+      if (processor < ours) {
+        found.push(minute);
+      }
+    }
+  }
+  // A lost registration and a lost refund may add up to zero, less likely within an hour than within a day.
+  const steps = span.end - span.start > DAY ? [DAY, HOUR, MINUTE] : [HOUR, MINUTE];
+  for await (const { minute } of findDifferences(span, sums, steps)) {
+    found.push(minute);
+  }
+  return found;
+};
+
+/**
+ * Compares a minute again and records its correction. Corrections are recorded one after the other, and only while the
+ * minute's events are those that were compared, so none is recorded twice.
+ */
+const correctMinute = async (
+  { db, clock }: Dependencies,
+  { stream, acknowledged, readTheirs }: Comparison,
+  minute: number,
+  { options, usageLagMs }: { readonly options: FailoverOptions; readonly usageLagMs: number },
+): Promise<ProposedCorrection | null> => {
+  const span = minuteOf(minute);
+  const usage = await readMinuteUsage(db, stream, span);
+  const processorQuantity = await readTheirs(span);
+  const ours = usage.delivered + acknowledgedIn(acknowledged, span);
+  const quantity = processorQuantity - ours;
+  if (quantity === 0) {
+    return null;
+  }
+  const now = clock.now();
+  const restoredSecond = secondOf(options.restoredAt);
+  const second =
+    restoredSecond >= span.start && restoredSecond < span.end ? restoredSecond : span.start;
+  const [accountId] = stream.accountIds;
+  const isInvoiced = await hasPeriodEnded(
+    db,
+    { accountId, meter: stream.meter, second },
+    new Date(now.getTime() - DEFAULT_GRACE_MS),
+  );
+  const { action, reason } = decideCorrection(
+    { ...usage, quantity, second, isInvoiced },
+    options,
+    usageLagMs,
+    now,
+  );
+  const proposed = { stream, second, ours, processorQuantity, action, reason, correctionId: null };
+  if (options.isDryRun || (action !== "send" && action !== "settle")) {
+    return proposed;
+  }
+  return db.transaction(async (transaction) => {
+    const hold = findHold(await lockDeployment(transaction));
+    if (hold) {
+      return refuse(`${describeHold(hold)}; nothing more was corrected`);
+    }
+    await lockStream(transaction, { accountId, mode: stream.mode, meter: stream.meter });
+    const current = await readMinuteUsage(transaction, stream, span);
+    if (current.version !== usage.version || current.isUnsettled) {
+      return { ...proposed, action: "wait", reason: "usage of this minute has changed meanwhile" };
+    }
+    const correctionId = await insertUsageCorrection(transaction, stream, {
+      second,
+      quantity,
+      restoredAt: options.restoredAt,
+      reason: options.reason,
+      operator: options.operator,
+      now,
+      settlement: action === "settle" ? options.document : null,
+    });
+    await recordAction(
+      transaction,
+      { kind: "operator", name: options.operator, reason: options.reason },
+      {
+        action: "usage.settle",
+        accountId,
+        subject: `correction ${correctionId}`,
+        details: {
+          restoredAt: options.restoredAt.toISOString(),
+          customerId: stream.customerId,
+          meter: stream.meter,
+          second,
+          units: -quantity,
+          document: action === "settle" ? options.document : null,
+        },
+      },
+      now,
+    );
+    return { ...proposed, correctionId };
+  });
+};
+
+/**
+ * Corrects what a failover lost: units that the processor has in a minute and that neither a registration nor a refund
+ * explains. Each correction is recorded in one transaction and is sent like all usage. A repeated or interrupted call
+ * records what is left, because recorded corrections count as ours.
+ * @throws DomainError request_invalid if live usage is not billed by Stripe, or is held
+ */
+export const settleFailover = async (
+  deps: Dependencies,
+  options: FailoverOptions,
+  signal: AbortSignal,
+): Promise<FailoverReport> => {
+  const { db, clock } = deps;
+  const { accountId, includeLostRefunds, restoredAt } = options;
+  const processor = await requireFlowingStripe(deps);
+  const { usageLagMs } = processor;
+  const span = spanOf(clock.now(), restoredAt);
+  const listed = { start: Math.min(span.start, defaultSpan(clock.now()).start), end: span.end };
+  const streams = await listStripeStreams(db, listed, accountId);
+  const acknowledged = await listAcknowledgedDrift(db, listed);
+  const unreadable: UnreadableStream[] = [];
+  const corrections = await runConcurrently(
+    streams,
+    async (stream) => {
+      const customer = {
+        accountId: stream.accountIds[0],
+        customerId: stream.customerId,
+        subscriptionId: null,
+      };
+      const comparison: Comparison = {
+        stream,
+        acknowledged: acknowledged.filter(
+          ({ processor: name, mode, meter, customer: id }) =>
+            name === stream.processor &&
+            mode === stream.mode &&
+            meter === stream.meter &&
+            id === customerOf(stream),
+        ),
+        readTheirs: (part) => processor.sumUsage(customer, stream.meter, part, signal),
+      };
+      const proposed: ProposedCorrection[] = [];
+      try {
+        for (const minute of await listMinutes(deps, comparison, { span, includeLostRefunds })) {
+          const correction = await correctMinute(deps, comparison, minute, { options, usageLagMs });
+          if (correction) {
+            proposed.push(correction);
+          }
+        }
+      } catch (error) {
+        if (!(error instanceof UsageUnreadableError)) {
+          throw error;
+        }
+        unreadable.push({ stream, error: error.message });
+      }
+      return proposed;
+    },
+    signal,
+  );
+  return { span, corrections: corrections.flat(), unreadable };
+};

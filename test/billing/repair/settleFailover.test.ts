@@ -1,0 +1,354 @@
+import test from "ava";
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { sql } from "../../../db/sql.ts";
+import { guardUsage } from "../../../services/billing/holdUsage.ts";
+import type { BillingProcessor } from "../../../providers/billing/processor.ts";
+import type { FailoverOptions } from "../../../services/billing/reconciliation/settleFailover.ts";
+import { settleFailover } from "../../../services/billing/reconciliation/settleFailover.ts";
+import { readJson } from "../../cli/runImpact.ts";
+import type { Run } from "../../cli/runImpact.ts";
+import { NOON, setUpRestore } from "./restoreSetup.ts";
+
+const DAY = 24 * 60 * 60;
+const LAG_SECONDS = 16 * 60;
+const RESTORED_AT = new Date((NOON + 60) * 1000).toISOString();
+const SETTLE = ["usage", "settle", "--restored-at", RESTORED_AT] as const;
+const REASON = ["--reason", "failover", "--as", "ada"] as const;
+
+const OPTIONS: FailoverOptions = {
+  restoredAt: new Date(RESTORED_AT),
+  accountId: null,
+  includeLostRefunds: false,
+  document: null,
+  reason: "failover",
+  operator: "ada",
+  isDryRun: false,
+};
+
+const countCorrections = async ({ db }: { readonly db: DatabasePool }): Promise<number> =>
+  Number(
+    await db.oneFirst(sql.type(z.strictObject({ count: z.bigint() }))`
+      SELECT count(*) AS count FROM usage_correction
+    `),
+  );
+
+const report = z.object({
+  corrections: z.array(
+    z.object({
+      correction_id: z.int().nullable(),
+      at: z.iso.datetime(),
+      ours: z.int(),
+      processor: z.int(),
+      correction: z.int().nullable(),
+      action: z.string(),
+      reason: z.string().nullable(),
+    }),
+  ),
+});
+
+/** Returns the minute after the start, the action and the correction of each difference. */
+const summaryOf = (run: Run): readonly (readonly [number, string, number | null])[] =>
+  report
+    .parse(readJson(run))
+    .corrections.map(({ at, action, correction }) => [
+      Math.floor((Date.parse(at) / 1000 - NOON) / 60),
+      action,
+      correction,
+    ]);
+
+/**
+ * A failover to a standby that lost the last two minutes. Minute 0 has 52 units on both sides; in minute 1, the database
+ * has 10 and Stripe 34; in minute 2, Stripe has 7 and the database has nothing. What waited has been settled.
+ */
+const setUpFailover = async (t: Parameters<typeof setUpRestore>[0]) => {
+  const scene = await setUpRestore(t);
+  const { register, drain, pass, impact, control } = scene;
+  const kept = await register(scene.original, 52);
+  pass(60);
+  await drain(scene.original);
+  await register(scene.original, 10);
+  pass(1);
+  const { continued, restored } = await scene.fork(scene.original);
+  await register(continued, 24, "order-1");
+  pass(60);
+  await register(continued, 7, "order-2");
+  pass(10);
+  await drain(continued);
+  await guardUsage(restored.deps);
+  pass(LAG_SECONDS);
+  const settled = await impact(restored, "usage", "reconcile", "--after-restore");
+  t.is(settled.exitCode, 0, settled.stderr);
+  await drain(restored);
+  pass(LAG_SECONDS);
+  return {
+    ...scene,
+    continued,
+    restored,
+    kept,
+    lost: { 0: 52, 1: 34, 2: 7 },
+    corrected: { 0: 52, 1: 10 },
+    minuteNow: () => Math.floor((control.now() - NOON) / 60),
+    driftOf: async (): Promise<unknown> => {
+      const run = await impact(restored, "usage", "reconcile", "--json");
+      return z
+        .object({ streams: z.array(z.object({ drift: z.int().nullable() })) })
+        .parse(readJson(run))
+        .streams.map(({ drift }) => drift);
+    },
+  };
+};
+
+test("what a failover lost is taken back once, and clients that repeat their keys are billed once", async (t) => {
+  const scene = await setUpFailover(t);
+  const { impact, restored, register, drain, pass, billedByMinute, minuteNow } = scene;
+  t.deepEqual(billedByMinute(), scene.lost);
+
+  const proposed = await impact(restored, ...SETTLE, "--dry-run", "--json");
+  t.is(proposed.exitCode, 0, proposed.stderr);
+  t.deepEqual(summaryOf(proposed), [
+    [1, "send", -24],
+    [2, "send", -7],
+  ]);
+  t.regex(proposed.stderr, /2 correction\(s\) proposed; nothing was changed/u);
+  t.deepEqual(summaryOf(await impact(restored, ...SETTLE, "--dry-run", "--json")), [
+    [1, "send", -24],
+    [2, "send", -7],
+  ]);
+
+  const recorded = await impact(restored, ...SETTLE, ...REASON);
+  t.is(recorded.exitCode, 0, recorded.stderr);
+  t.regex(recorded.stderr, /Recorded 2 correction\(s\)/u);
+  // Before the corrections are sent, after that, and when the sums show them.
+  t.deepEqual(summaryOf(await impact(restored, ...SETTLE, ...REASON, "--json")), []);
+  await register(restored, 24, "order-1");
+  const repeatedIn = minuteNow();
+  pass(5);
+  t.is((await drain(restored)).kind, "done");
+  t.deepEqual(summaryOf(await impact(restored, ...SETTLE, ...REASON, "--json")), []);
+  pass(LAG_SECONDS);
+  t.deepEqual(summaryOf(await impact(restored, ...SETTLE, ...REASON, "--json")), []);
+  t.deepEqual(billedByMinute(), { ...scene.corrected, [repeatedIn]: 24 });
+  t.deepEqual(await scene.driftOf(), [0]);
+  t.deepEqual(scene.control.problems(), []);
+
+  const statement = await impact(
+    restored,
+    "statement",
+    "--org",
+    scene.stream.accountId,
+    "--period",
+    "2026-05",
+    "--json",
+  );
+  t.regex(statement.stdout, /"registered": 86/u);
+  const log = await impact(restored, "audit", "list", "--json");
+  t.is([...log.stdout.matchAll(/"usage.settle"/gu)].length, 2);
+  const audit = await restored.db.any(sql.type(
+    z.strictObject({ quantity: z.bigint(), reason: z.string(), by: z.string() }),
+  )`
+    SELECT quantity, reason, corrected_by AS by FROM usage_correction ORDER BY second
+  `);
+  t.deepEqual(audit, [
+    { quantity: 24n, reason: "failover", by: "ada" },
+    { quantity: 7n, reason: "failover", by: "ada" },
+  ]);
+});
+
+/** From the last read of a sum: 1 is between the two corrections, 2 before the first one. */
+for (const fromLast of [1, 2]) {
+  test(`a run that broke off ${fromLast} read(s) before its end is continued by the next one`, async (t) => {
+    const { restored, drain, billedByMinute, corrected } = await setUpFailover(t);
+    const { deps } = restored;
+    const stripe = deps.billing.findProcessor("stripe", "live") ?? t.fail();
+    let reads = 0;
+    let readsBeforeFailure = Infinity;
+    const sumUsage: BillingProcessor["sumUsage"] = (...args) => {
+      reads += 1;
+      if (reads > readsBeforeFailure || typeof stripe !== "object") {
+        throw new Error("the process was killed");
+      }
+      return stripe.sumUsage(...args);
+    };
+    const breaking = {
+      ...deps,
+      billing: {
+        ...deps.billing,
+        findProcessor: () => (typeof stripe === "object" ? { ...stripe, sumUsage } : null),
+      },
+    };
+    await settleFailover(breaking, { ...OPTIONS, isDryRun: true }, new AbortController().signal);
+    readsBeforeFailure = reads - fromLast;
+    reads = 0;
+
+    await t.throwsAsync(settleFailover(breaking, OPTIONS, new AbortController().signal), {
+      message: "the process was killed",
+    });
+    t.is(await countCorrections(restored), fromLast === 1 ? 1 : 0);
+    await settleFailover(deps, OPTIONS, new AbortController().signal);
+
+    t.is(await countCorrections(restored), 2);
+    await drain(restored);
+    t.deepEqual(billedByMinute(), corrected);
+  });
+}
+
+test("two runs at the same time record each correction once", async (t) => {
+  const scene = await setUpFailover(t);
+  const { restored, drain, billedByMinute, corrected } = scene;
+  const settle = () => settleFailover(restored.deps, OPTIONS, new AbortController().signal);
+
+  await Promise.all(Array.from({ length: 4 }, settle));
+
+  t.is(await countCorrections(restored), 2);
+  await drain(restored);
+  t.deepEqual(billedByMinute(), corrected);
+});
+
+test("a correction goes to the customer that was billed, also if the account changes its customer", async (t) => {
+  const scene = await setUpFailover(t);
+  const { impact, restored, drain, billedByMinute, corrected, control } = scene;
+  await impact(restored, ...SETTLE, ...REASON);
+  const { customerId } = control.addCustomer({});
+  await impact(restored, "org", "update", scene.stream.accountId, "--stripe-customer", customerId);
+
+  await drain(restored);
+
+  t.deepEqual(billedByMinute(), corrected);
+  t.deepEqual(control.usage({ customerId }), []);
+});
+
+test("a rejected correction can be retried", async (t) => {
+  const { impact, restored, drain, billedByMinute, corrected, control } = await setUpFailover(t);
+  await impact(restored, ...SETTLE, ...REASON);
+  control.addFault({
+    kind: "respond",
+    times: 2,
+    status: 400,
+    body: { error: { type: "invalid_request_error", message: "No such customer" } },
+  });
+  await drain(restored);
+  control.clearFaults();
+  const failed = await impact(restored, "usage", "list", "--state", "failed", "--json");
+  t.is(z.array(z.unknown()).parse(readJson(failed)).length, 2);
+
+  const retried = await impact(restored, "usage", "retry", "--all");
+
+  t.is(retried.exitCode, 0, retried.stdout);
+  await drain(restored);
+  t.deepEqual(billedByMinute(), corrected);
+});
+
+test("usage that is still to be sent is not corrected", async (t) => {
+  const scene = await setUpFailover(t);
+  const { impact, restored, register, pass, drain, control } = scene;
+  await register(restored, 5);
+  const second = control.now();
+  // Another program has reported units of the customer in the same minute.
+  await scene.reportElsewhere(3, second);
+  pass(LAG_SECONDS);
+  const pending = await impact(restored, ...SETTLE, ...REASON, "--json");
+  t.is(pending.exitCode, 1);
+  const minute = Math.floor((second - NOON) / 60);
+  t.deepEqual(summaryOf(pending).at(-1), [minute, "wait", null]);
+  await drain(restored);
+  const lagging = await impact(restored, ...SETTLE, ...REASON, "--json");
+  t.deepEqual(summaryOf(lagging), [[minute, "wait", null]]);
+  t.regex(lagging.stdout, /the processor's sum may lag until/u);
+  pass(LAG_SECONDS);
+  t.deepEqual(summaryOf(await impact(restored, ...SETTLE, ...REASON, "--json")), [
+    [minute, "send", -3],
+  ]);
+});
+
+test("what Stripe does not correct any more needs a credit note of the customer", async (t) => {
+  const scene = await setUpFailover(t);
+  const { impact, restored, pass, drain, billedByMinute, lost, stream } = scene;
+  pass(34 * DAY);
+  const needed = await impact(restored, ...SETTLE, ...REASON, "--json");
+  t.is(needed.exitCode, 1);
+  t.deepEqual(summaryOf(needed), [
+    [1, "document_needed", null],
+    [2, "document_needed", null],
+  ]);
+  t.regex(needed.stdout, /older than Stripe corrects; give --credit-note/u);
+  const credit = [...SETTLE, ...REASON, "--credit-note", "cn_1"];
+  t.is((await impact(restored, ...credit)).exitCode, 2);
+
+  const settled = await impact(restored, ...credit, "--org", stream.accountId, "--json");
+
+  t.is(settled.exitCode, 0, settled.stderr);
+  t.deepEqual(summaryOf(settled), [
+    [1, "settle", -24],
+    [2, "settle", -7],
+  ]);
+  await drain(restored);
+  t.deepEqual(billedByMinute(), lost);
+  const repeated = await impact(restored, ...credit, "--org", stream.accountId, "--json");
+  t.deepEqual(summaryOf(repeated), []);
+  const statement = await impact(
+    restored,
+    "statement",
+    "--org",
+    stream.accountId,
+    "--period",
+    "2026-05",
+  );
+  t.regex(statement.stdout, /tree +total +62 +0 +93 +0 +0 +0 +-31 +0 +0\n/u);
+});
+
+test("a lost refund is billed again only on request, and its repetition takes it back once", async (t) => {
+  const scene = await setUpRestore(t);
+  const { register, refund, drain, pass, impact, billedByMinute } = scene;
+  const id = await register(scene.original, 10);
+  pass(5);
+  await drain(scene.original);
+  const { continued, restored } = await scene.fork(scene.original);
+  pass(3600);
+  await refund(continued, id, 4);
+  pass(5);
+  await drain(continued);
+  await guardUsage(restored.deps);
+  pass(LAG_SECONDS);
+  await impact(restored, "usage", "reconcile", "--after-restore");
+  t.deepEqual(billedByMinute(), { 0: 6 });
+  const restoredAt = new Date((NOON + 3600) * 1000).toISOString();
+  const settle = (...options: readonly string[]) =>
+    impact(
+      restored,
+      "usage",
+      "settle",
+      "--restored-at",
+      restoredAt,
+      ...REASON,
+      "--json",
+      ...options,
+    );
+
+  t.deepEqual(summaryOf(await settle()), []);
+  t.deepEqual(summaryOf(await settle("--include-lost-refunds")), [[0, "send", 4]]);
+  t.deepEqual(summaryOf(await settle("--include-lost-refunds")), []);
+  await drain(restored);
+  t.deepEqual(billedByMinute(), { 0: 10 });
+
+  await refund(restored, id, 4);
+  await drain(restored);
+  t.deepEqual(billedByMinute(), { 0: 6 });
+});
+
+test("the command says what it needs", async (t) => {
+  const { impact, original } = await setUpRestore(t);
+  const refuses = async (message: RegExp, exitCode: number, ...args: readonly string[]) => {
+    const run = await impact(original, "usage", "settle", ...args);
+    t.is(run.exitCode, exitCode, run.stderr);
+    t.regex(run.stderr, message);
+  };
+  await refuses(/id of a meter event, or --restored-at/u, 2);
+  await refuses(/id of a meter event, or --restored-at/u, 2, "1", "--restored-at", RESTORED_AT);
+  await refuses(/need --restored-at/u, 2, "1", "--dry-run", ...REASON);
+  await refuses(/Give a --reason/u, 2, "--restored-at", RESTORED_AT);
+  await refuses(/Give a --reason/u, 2, "1");
+  await refuses(/may lag for 15 minutes/u, 1, "--restored-at", RESTORED_AT, "--dry-run");
+  await impact(original, "usage", "hold", "--reason", "drill");
+  await refuses(/--after-restore` first/u, 1, "--restored-at", "2026-05-01", "--dry-run");
+});
