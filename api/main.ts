@@ -18,6 +18,7 @@ import { serveOperations } from "../program/serveOperations.ts";
 import { browsableUrl, startServer } from "../program/startServer.ts";
 import type { Listener, RunningServer, ServerOptions } from "../program/startServer.ts";
 import { addHealthMetrics } from "../program/addHealthMetrics.ts";
+import { addPoolMetrics } from "../program/addPoolMetrics.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
 import { watchHealth } from "../program/watchHealth.ts";
 import { wakePlantingOrder } from "../program/wakePlantingOrder.ts";
@@ -60,6 +61,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     needsTemporal: false,
   });
   addHealthMetrics(metrics.registry, health.read);
+  addPoolMetrics(metrics.registry, { main: db, searches });
   const writer = createRegistrationWriter({ db, clock, observeBatch: metrics.observeBatch });
   const storeWriter = createStoreRegistrationWriter({
     db,

@@ -6,6 +6,7 @@ import { measureEvidence } from "./measureEvidence.ts";
 import { measureCharitySearch } from "./measureCharitySearch.ts";
 import { measureGrowth } from "./measureGrowth.ts";
 import { measureList } from "./measureList.ts";
+import { measureNeighbor } from "./measureNeighbor.ts";
 import { measureRegistrations } from "./measureRegistrations.ts";
 import { measureRetries, measureSender } from "./measureSender.ts";
 import { measureStore } from "./measureStore.ts";
@@ -33,6 +34,8 @@ table of results to stdout.
                   --listed 1000000  --rounds 3  --seconds 4
   charities       GET /charities/search, compared with plain SQL, on generated charities or real files
                   --charities 260000  --charity-files eo1.csv,eo2.csv  --searches 600
+  neighbor        POST and /readyz while another account floods the process, compared with before
+                  --seconds 4
   growth          POST with few and with many existing registrations
                   --existing 10000,1000000,5000000  --rounds 3  --seconds 4  --connections 64`;
 
@@ -120,6 +123,7 @@ const createBenchmarks = ({
         ),
     ],
     ["charities", (services, report) => measureCharitySearch(services, charities, report)],
+    ["neighbor", (services, report) => measureNeighbor(services, repeated, report)],
     ["growth", (services, report) => measureGrowth(services, growth, report)],
   ]);
 

@@ -1,6 +1,7 @@
 import { createBigintTypeParser, createPool, SchemaValidationError } from "slonik";
 import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from "slonik";
 import { createDriver } from "./driver.ts";
+import { sharePool } from "./sharePool.ts";
 
 const asIs = (name: string): DriverTypeParser => ({ name, parse: (value) => value });
 
@@ -27,22 +28,24 @@ const parseRows: Interceptor = {
 const RESPONSE_MARGIN_MS = 5000;
 
 /**
- * Opens a pool of connections. `timestamptz` is read as a Date, `int8` as a bigint.
+ * Opens a pool of connections, of which accounts have shares. `timestamptz` is read as a Date, `int8` as a bigint.
  * @param statementTimeoutMs after it the database cancels a statement
  * @param responseTimeoutMs after it the database is considered lost, and the connection is destroyed
  */
-export const openPool = (
+export const openPool = async (
   url: string,
   maximumConnections = 10,
   statementTimeoutMs = 60_000,
   responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
-): Promise<DatabasePool> =>
-  createPool(url, {
+): Promise<DatabasePool> => {
+  const pool = await createPool(url, {
     driverFactory: createDriver(responseTimeoutMs),
     interceptors: [parseRows],
     maximumPoolSize: maximumConnections,
     // To open a connection; a busy machine needs seconds.
     connectionTimeout: 15_000,
+    // Without a pause between them, further attempts would fail as well.
+    connectionRetryLimit: 0,
     statementTimeout: statementTimeoutMs,
     idleInTransactionSessionTimeout: 60_000,
     // The default, DISCARD ALL, costs a round trip after every query and drops the prepared statements. So code that
@@ -55,3 +58,5 @@ export const openPool = (
       { name: "timestamptz", parse: (value) => new Date(value) },
     ],
   });
+  return sharePool(pool, maximumConnections);
+};

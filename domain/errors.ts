@@ -29,3 +29,8 @@ export class DomainError extends Error {
 export class OutageError extends Error {
   override readonly name = "OutageError";
 }
+
+/** A service that ours depends on cannot be reached, and nothing was done. The message is for the client. */
+export class UnavailableError extends Error {
+  override readonly name = "UnavailableError";
+}

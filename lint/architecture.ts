@@ -77,6 +77,11 @@ const EXCEPTIONS: readonly {
     reason: "the API's composition root",
   },
   {
+    file: "api/middleware/shareConnections.ts",
+    imports: ["db/connectionShares.ts"],
+    reason: "names the account that a request's connections are for",
+  },
+  {
     file: "cli/connections.ts",
     imports: ["db/", "providers/"],
     reason: "the command line's composition root",

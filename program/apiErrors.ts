@@ -14,7 +14,8 @@ export type HttpErrorCode =
   | "store_unknown"
   | "store_key_invalid"
   | "signature_invalid"
-  | "internal_error";
+  | "internal_error"
+  | "service_unavailable";
 
 /** Every error that an API response can report. */
 export type ApiErrorCode = ErrorCode | HttpErrorCode;
@@ -47,6 +48,7 @@ export const ERROR_STATUS = {
   internal_error: 500,
   queue_full: 503,
   query_timeout: 503,
+  service_unavailable: 503,
 } satisfies Record<ApiErrorCode, number>;
 
 /** Builds the body of an error response in an interface's own shape. */

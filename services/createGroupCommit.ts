@@ -1,4 +1,5 @@
 import { LRUCache } from "lru-cache";
+import { runForAll } from "../db/connectionShares.ts";
 import { isContentError } from "../db/isContentError.ts";
 import { DomainError } from "../domain/errors.ts";
 
@@ -23,17 +24,17 @@ type Waiting<Entry, Result> = {
 };
 
 /** The entries of one account, in their order of arrival. */
-type AccountQueue<Entry, Result> = {
+type EntryQueue<Entry, Result> = {
   readonly accountId: string;
   waiting: Waiting<Entry, Result>[];
   /** How many of its entries are in a batch that is being written. */
   writing: number;
-  lane: Lane<AccountQueue<Entry, Result>>;
+  lane: Lane<EntryQueue<Entry, Result>>;
 };
 
 /** The entries of one account in a batch. */
 type Part<Entry, Result> = {
-  readonly queue: AccountQueue<Entry, Result>;
+  readonly queue: EntryQueue<Entry, Result>;
   readonly taken: Waiting<Entry, Result>[];
 };
 
@@ -66,10 +67,10 @@ const nextLoopIteration = (): Promise<void> =>
  * that have more go to the end.
  */
 const takeInTurn = <Entry, Result>(
-  turns: Set<AccountQueue<Entry, Result>>,
+  turns: Set<EntryQueue<Entry, Result>>,
   maximum: number,
 ): readonly Part<Entry, Result>[] => {
-  const parts = new Map<AccountQueue<Entry, Result>, Part<Entry, Result>>();
+  const parts = new Map<EntryQueue<Entry, Result>, Part<Entry, Result>>();
   let room = maximum;
   while (room > 0 && turns.size > 0) {
     const share = Math.max(1, Math.floor(room / turns.size));
@@ -99,7 +100,7 @@ const takeInTurn = <Entry, Result>(
 
 /** Takes entries of the first account only. */
 const takeOneAccount = <Entry, Result>(
-  turns: Set<AccountQueue<Entry, Result>>,
+  turns: Set<EntryQueue<Entry, Result>>,
   maximum: number,
 ): readonly Part<Entry, Result>[] => {
   const [first] = turns;
@@ -134,7 +135,7 @@ const createLane = <Queue>(writeNext: (turns: Set<Queue>) => Promise<void>): Lan
   return {
     add: (queue) => {
       turns.add(queue);
-      written ??= writeAll();
+      written ??= runForAll(writeAll);
     },
     remove: (queue) => {
       turns.delete(queue);
@@ -168,7 +169,7 @@ export const createGroupCommit = <Entry, Result>({
   readonly observeBatch?: BatchObserver | undefined;
   readonly maximumWaiting?: number | undefined;
 }): GroupCommit<Entry, Result> => {
-  type Queue = AccountQueue<Entry, Result>;
+  type Queue = EntryQueue<Entry, Result>;
   /** Every account with entries that wait or are being written. */
   const queues = new Map<string, Queue>();
   const separateAccounts = new LRUCache<string, true>({ max: MAXIMUM_SEPARATE, ttl: SEPARATE_MS });

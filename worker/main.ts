@@ -11,6 +11,7 @@ import type { RunningPart } from "../program/runProgram.ts";
 import { serveOperations } from "../program/serveOperations.ts";
 import { startServer } from "../program/startServer.ts";
 import { addHealthMetrics } from "../program/addHealthMetrics.ts";
+import { addPoolMetrics } from "../program/addPoolMetrics.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
 import { watchHealth } from "../program/watchHealth.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
@@ -54,6 +55,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     needsTemporal: true,
   });
   addHealthMetrics(metrics.registry, health.read);
+  addPoolMetrics(metrics.registry, { main: db });
   // Before anything that waits for other services, so that the worker can be watched while it waits.
   const server =
     config.WORKER_METRICS_PORT === "off"

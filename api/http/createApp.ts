@@ -13,6 +13,7 @@ import { observeRequest } from "../middleware/observeRequest.ts";
 import type { RequestObserver } from "../middleware/observeRequest.ts";
 import { readBody } from "../middleware/readBody.ts";
 import { rejectUnmatched } from "../middleware/rejectUnmatched.ts";
+import { shareConnections } from "../middleware/shareConnections.ts";
 import type { ApiContext, ApiState } from "./apiContext.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { HttpError } from "./httpError.ts";
@@ -91,6 +92,7 @@ export const createApp = ({
       setRoute(path),
       ...(missingKey === undefined ? [] : [requireKey(missingKey)]),
       ...(access === "key" ? [checkKey] : []),
+      shareConnections(`${method} ${path}`),
       ...(requestsPerSecond === undefined
         ? []
         : [limitRate({ takePermit, endpoint: `${method} ${path}`, requestsPerSecond })]),
@@ -99,13 +101,13 @@ export const createApp = ({
     );
   }
   for (const { path, run } of webhooks) {
-    router.post(path, setRoute(path), run);
+    router.post(path, setRoute(path), shareConnections(path), run);
   }
   app.use(router.routes());
   // The links of a page are relative, so a trailing slash would change what they mean.
   const pageRouter = new Router<ApiState>({ sensitive: true, strict: true });
   for (const { path, run } of pages) {
-    pageRouter.get(path, setRoute(path), run);
+    pageRouter.get(path, setRoute(path), shareConnections(path), run);
   }
   app.use(pageRouter.routes());
   app.use(browserFallback(browserFallbacks));

@@ -1,6 +1,6 @@
 import type { Middleware } from "koa";
 import type { Logger } from "pino";
-import { DomainError, OutageError } from "../../domain/errors.ts";
+import { DomainError, OutageError, UnavailableError } from "../../domain/errors.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { ApiErrorCode, PresentError } from "../../program/apiErrors.ts";
@@ -25,29 +25,62 @@ const asReportedError = (error: unknown): ReportedError | null => {
     const status = ERROR_STATUS[code];
     return { code, message, headers: status === 429 || status === 503 ? RETRY_LATER : {} };
   }
+  if (error instanceof UnavailableError) {
+    return { code: "service_unavailable", message: error.message, headers: RETRY_LATER };
+  }
   if (error instanceof OutageError) {
     return { code: "internal_error", message: error.message, headers: {} };
   }
   return null;
 };
 
+/** During an outage every request fails, for one reason. */
+const OUTAGE_LOG_INTERVAL_MS = 1000;
+
+/** Returns a function that logs why requests are rejected, once a second with the number of them. */
+const createRejectionLog = (logger: Logger): ((error: UnavailableError) => void) => {
+  let rejected = 0;
+  let reason = "";
+  let timer: NodeJS.Timeout | null = null;
+  const log = (): void => {
+    if (rejected === 0) {
+      timer = null;
+      return;
+    }
+    logger.error({ rejected, reason }, "requests were rejected: the database cannot be reached");
+    rejected = 0;
+    timer = setTimeout(log, OUTAGE_LOG_INTERVAL_MS).unref();
+  };
+  return ({ cause }) => {
+    rejected += 1;
+    reason = cause instanceof Error ? cause.message : String(cause);
+    if (timer === null) {
+      log();
+    }
+  };
+};
+
 /**
  * Turns errors into JSON responses. An outage is a 500 with its own message, any other unexpected error a 500 with a
- * generic one; both are logged once with the request's id.
+ * generic one; both are logged once with the request's id. If the database cannot be reached and nothing was done, the
+ * response is a 503.
  */
-export const handleErrors =
-  ({
-    logger,
-    presentError,
-  }: {
-    readonly logger: Logger;
-    readonly presentError: PresentError;
-  }): Middleware<ApiState> =>
-  async (ctx, next) => {
+export const handleErrors = ({
+  logger,
+  presentError,
+}: {
+  readonly logger: Logger;
+  readonly presentError: PresentError;
+}): Middleware<ApiState> => {
+  const logRejection = createRejectionLog(logger);
+  return async (ctx, next) => {
     try {
       await next();
     } catch (error) {
       const reported = asReportedError(error);
+      if (error instanceof UnavailableError) {
+        logRejection(error);
+      }
       if (reported === null || reported.code === "internal_error") {
         logger.error(
           { err: error, requestId: ctx.state.requestId, route: ctx.state.route },
@@ -66,3 +99,4 @@ export const handleErrors =
       ctx.body = presentError(code, message);
     }
   };
+};

@@ -133,12 +133,22 @@ const internalError = (when: string): ErrorResponse => ({
   example: "internal server error",
 });
 
+const SERVICE_UNAVAILABLE: ErrorResponse = {
+  code: "service_unavailable",
+  when:
+    "The database cannot be reached, or too many requests of this account are waiting for it; nothing was done. " +
+    "Try again.",
+  example: "the service is temporarily unavailable, try again",
+  headers: { "Retry-After": "Seconds to wait." },
+};
+
 /** Errors that every endpoint with this method and access may return. */
 const commonErrors = ({ access, method }: Endpoint): readonly ErrorResponse[] => [
   // A body is read even if the endpoint accepts none.
   ...(method === "post" ? [BODY_TOO_LARGE] : []),
   ...(access === "key"
     ? [
+        SERVICE_UNAVAILABLE,
         internalError(
           method === "post"
             ? "An unexpected error, such as a database connection that is lost during the commit: the write may have " +

@@ -2,7 +2,7 @@ import type Koa from "koa";
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { EvidenceDependencies } from "../../services/planting/cacheEvidence.ts";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
-import { createStoreWriteQueue } from "../../services/stores/createStoreWriteQueue.ts";
+import { createAccountQueue } from "../../services/createAccountQueue.ts";
 import type { DonateFromStoreDependencies } from "../../services/stores/donateFromStore.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { TakePermit } from "../../db/rateLimits.ts";
@@ -48,7 +48,7 @@ export const createStoreApp = ({
   observe,
   ...dependencies
 }: StoreAppDependencies): Koa<ApiState> => {
-  const writeQueue = createStoreWriteQueue();
+  const writeQueue = createAccountQueue();
   const endpoints = [
     verifyEndpoint(dependencies),
     ...KINDS.flatMap((kind) => [

@@ -52,6 +52,7 @@ const STORE_CODES = {
   rate_limited: "OVERLOADED",
   queue_full: "OVERLOADED",
   query_timeout: "OVERLOADED",
+  service_unavailable: "OVERLOADED",
   internal_error: "INTERNAL_ERROR",
 } satisfies Record<ApiErrorCode, StoreCode>;
 

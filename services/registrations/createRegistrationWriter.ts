@@ -5,6 +5,7 @@ import type {
   RegistrationEntry,
 } from "../../db/registrations/registrations.ts";
 import { findByIdempotencyKey, insertRegistrations } from "../../db/registrations/registrations.ts";
+import { runForAccount } from "../../db/connectionShares.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type {
@@ -115,7 +116,7 @@ export const createRegistrationWriter = ({
     return original;
   };
 
-  /** The batch does not wait for replays, so that they do not delay writes. */
+  /** The batch does not wait for replays, so that they do not delay writes. They have their account's connections. */
   const createReplays = () => {
     const originals = new Map<string, Promise<Registered>>();
     return (entry: RegistrationEntry): Promise<Registered> => {
@@ -124,7 +125,9 @@ export const createRegistrationWriter = ({
       if (known) {
         return known;
       }
-      const original = getOriginal(entry);
+      const original = runForAccount({ accountId: entry.accountId, kind: "replay" }, () =>
+        getOriginal(entry),
+      );
       originals.set(key, original);
       const settled: Promise<unknown> = Promise.allSettled([original]).then(() =>
         replaying.delete(settled),

@@ -99,11 +99,14 @@ export const refundRegistration = async (
   if (!isUuid(request.id)) {
     throw notFound(owner);
   }
+  // Before anything else, so that an unknown id costs one query.
+  const known = await findOwnRegistration(db, owner, request.id);
+  if (!known) {
+    throw notFound(owner);
+  }
   if (idempotencyKey !== null) {
     // Before the billing cycle is read from the processor: a replay does not depend on it.
-    const registration = await findOwnRegistration(db, owner, request.id);
-    const earlier =
-      registration && (await findEarlierRefund(db, owner, registration, request, clock.now()));
+    const earlier = await findEarlierRefund(db, owner, known, request, clock.now());
     if (earlier) {
       return earlier;
     }

@@ -8,7 +8,7 @@ import type { LockedBalance } from "../../db/stores/balances.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
 import { replayResponse } from "../../domain/stores/storeWrites.ts";
-import type { StoreWriteQueue } from "./createStoreWriteQueue.ts";
+import type { AccountQueue } from "../createAccountQueue.ts";
 
 /** What a write does while the store's balance is locked. If it throws, nothing is recorded. */
 export type StoreWriteEffect = (
@@ -20,7 +20,7 @@ export type StoreWriteEffect = (
 export type StoreWriteDependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
-  readonly writeQueue: StoreWriteQueue;
+  readonly writeQueue: AccountQueue;
 };
 
 /**

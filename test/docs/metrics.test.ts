@@ -6,6 +6,7 @@ import { z } from "zod";
 import { createApiMetrics } from "../../api/metrics/createApiMetrics.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { addHealthMetrics } from "../../program/addHealthMetrics.ts";
+import { addPoolMetrics } from "../../program/addPoolMetrics.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
@@ -31,6 +32,7 @@ const listExported = async (
     clock: "ok",
     temporal: "ok",
   }));
+  addPoolMetrics(worker.registry, { main: t.context.db });
   // Metrics of the database are exported once they have been read.
   const database = new Registry();
   await addDatabaseMetrics(database, { db: t.context.db, clock: systemClock })();

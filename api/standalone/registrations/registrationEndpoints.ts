@@ -13,6 +13,8 @@ import type { Owner, RegistrationFilter } from "../../../domain/registrations/re
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { listRegistrations } from "../../../services/registrations/listRegistrations.ts";
 import { registerUnlessSuspended } from "../../../services/registrations/registerUnlessSuspended.ts";
+import { createAccountQueue } from "../../../services/createAccountQueue.ts";
+import type { AccountQueue } from "../../../services/createAccountQueue.ts";
 import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
 import type { RegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
@@ -151,7 +153,12 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
   );
 };
 
-const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpoint => {
+/** @param refundQueue lets the refunds of an account wait for each other without a database connection */
+const refundEndpoint = (
+  kind: Kind,
+  { db, clock, billing }: Dependencies,
+  refundQueue: AccountQueue,
+): Endpoint => {
   const names = KIND_NAMES[kind];
   const idRequired = `${names.noun} id is required`;
   return keyEndpoint({
@@ -192,12 +199,14 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
     examples: EXAMPLES[kind].refund,
     checkBody: (body) => (isBlankId(body) ? idRequired : null),
     handle: async ({ ctx, caller, body }) => {
-      const refund = await refundRegistration({ db, clock, billing }, ownerOf(caller, kind), {
-        id: body.id,
-        count: body.count ?? null,
-        reason: body.reason ?? null,
-        idempotencyKey: body.idempotency_key ?? null,
-      });
+      const refund = await refundQueue(caller.accountId, () =>
+        refundRegistration({ db, clock, billing }, ownerOf(caller, kind), {
+          id: body.id,
+          count: body.count ?? null,
+          reason: body.reason ?? null,
+          idempotencyKey: body.idempotency_key ?? null,
+        }),
+      );
       if (refund.replayed) {
         ctx.set("Idempotent-Replayed", "true");
       }
@@ -212,9 +221,11 @@ const refundEndpoint = (kind: Kind, { db, clock, billing }: Dependencies): Endpo
 };
 
 /** The endpoints of trees and bottles, which differ only in names. */
-export const registrationEndpoints = (dependencies: Dependencies): readonly Endpoint[] =>
-  KINDS.flatMap((kind) => [
+export const registrationEndpoints = (dependencies: Dependencies): readonly Endpoint[] => {
+  const refundQueue = createAccountQueue();
+  return KINDS.flatMap((kind) => [
     registerEndpoint(kind, dependencies),
     listEndpoint(kind, dependencies),
-    refundEndpoint(kind, dependencies),
+    refundEndpoint(kind, dependencies, refundQueue),
   ]);
+};

@@ -1,7 +1,7 @@
-import { DomainError } from "../../domain/errors.ts";
+import { DomainError } from "../domain/errors.ts";
 
-/** Runs the work after all earlier work of the same store. */
-export type StoreWriteQueue = <Result>(
+/** Runs the work after all earlier work of the same account. */
+export type AccountQueue = <Result>(
   accountId: string,
   work: () => Promise<Result>,
 ) => Promise<Result>;
@@ -10,16 +10,16 @@ export type StoreWriteQueue = <Result>(
 const MAXIMUM_WAITING = 1000;
 
 /**
- * Creates a queue that runs the writes of each store one after the other within this process. They would wait for the
- * lock of the balance anyway, but each with a database connection: one store's burst would leave none for the others.
- * @throws DomainError queue_full, from the queue, if too many writes of the store are waiting
+ * Creates a queue that runs the writes of each account one after the other within this process. They would wait for the
+ * same rows anyway, but each with a database connection: one account's burst would leave none for the others.
+ * @throws DomainError queue_full, from the queue, if too many writes of the account are waiting
  */
-export const createStoreWriteQueue = (maximumWaiting = MAXIMUM_WAITING): StoreWriteQueue => {
+export const createAccountQueue = (maximumWaiting = MAXIMUM_WAITING): AccountQueue => {
   const queues = new Map<string, { tail: Promise<unknown>; length: number }>();
   return async (accountId, work) => {
     const queue = queues.get(accountId) ?? { tail: Promise.resolve(), length: 0 };
     if (queue.length >= maximumWaiting) {
-      throw new DomainError("queue_full", "too many writes of this store are waiting, try again");
+      throw new DomainError("queue_full", "too many writes of this account are waiting, try again");
     }
     queues.set(accountId, queue);
     queue.length += 1;

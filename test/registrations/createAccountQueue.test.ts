@@ -1,9 +1,9 @@
 import test from "ava";
-import { DomainError } from "../../../domain/errors.ts";
-import { createStoreWriteQueue } from "../../../services/stores/createStoreWriteQueue.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { createAccountQueue } from "../../services/createAccountQueue.ts";
 
-test("the work of one store runs in order, one at a time, and a failure does not stop the rest", async (t) => {
-  const queue = createStoreWriteQueue();
+test("the work of one account runs in order, one at a time, and a failure does not stop the rest", async (t) => {
+  const queue = createAccountQueue();
   const done: string[] = [];
   const work = (name: string) => async (): Promise<string> => {
     done.push(`${name} begins`);
@@ -18,7 +18,7 @@ test("the work of one store runs in order, one at a time, and a failure does not
   };
 
   const results = await Promise.allSettled(
-    ["a", "b", "c"].map((name) => queue("store", work(name))),
+    ["a", "b", "c"].map((name) => queue("account", work(name))),
   );
 
   t.deepEqual(
@@ -31,8 +31,8 @@ test("the work of one store runs in order, one at a time, and a failure does not
   );
 });
 
-test("other stores do not wait, and a full queue rejects further work", async (t) => {
-  const queue = createStoreWriteQueue(2);
+test("other accounts do not wait, and a full queue rejects further work", async (t) => {
+  const queue = createAccountQueue(2);
   const gate = Promise.withResolvers<string>();
   const waiting = [1, 2].map(() => queue("busy", () => gate.promise));
 

@@ -1,0 +1,153 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { DomainError } from "../domain/errors.ts";
+
+/** For whom a connection is needed: an account, and the kind of its request. */
+export type Claim = { readonly accountId: string; readonly kind: string };
+
+const claims = new AsyncLocalStorage<Claim>();
+
+/** Runs work whose connections count against the shares of an account and of a kind of request. */
+export const runForAccount = <Result>(claim: Claim, work: () => Result): Result =>
+  claims.run(claim, work);
+
+/** Runs work for all accounts, whoever caused it. Its connections count against no share. */
+export const runForAll = <Result>(work: () => Result): Result => claims.exit(work);
+
+export const readClaim = (): Claim | undefined => claims.getStore();
+
+export type ConnectionShares = {
+  /**
+   * Runs work that needs a connection as soon as its account and kind may have one.
+   * @throws DomainError queue_full if too much work of the account and kind waits, or has waited too long
+   */
+  readonly run: <Result>(claim: Claim, work: () => Promise<Result>) => Promise<Result>;
+  readonly waitingCount: () => number;
+};
+
+/** Per account and kind. A client that would wait longer should retry later. */
+const MAXIMUM_WAITING = 1000;
+const MAXIMUM_WAIT_MS = 10_000;
+
+type Waiting = { readonly claim: Claim; readonly start: () => void };
+
+const busy = (): DomainError =>
+  new DomainError("queue_full", "too many requests of this account are waiting, try again");
+
+const shareOf = ({ accountId, kind }: Claim): string => `${accountId} ${kind}`;
+
+/** Counts connections in use by name. */
+const createCounter = () => {
+  const counts = new Map<string, number>();
+  return {
+    read: (name: string): number => counts.get(name) ?? 0,
+    add: (name: string, change: 1 | -1): void => {
+      const count = (counts.get(name) ?? 0) + change;
+      if (count === 0) {
+        counts.delete(name);
+      } else {
+        counts.set(name, count);
+      }
+    },
+  };
+};
+
+/**
+ * Divides the connections of a pool. A third is for work without an account: authentication and group commit. Requests
+ * of accounts share the rest: one kind of them has at most two thirds of it, one account at most half of it for a kind.
+ * What exceeds its share waits, and the accounts take turns.
+ * @param connections size of the pool
+ */
+export const createConnectionShares = (
+  connections: number,
+  { maximumWaiting = MAXIMUM_WAITING, maximumWaitMs = MAXIMUM_WAIT_MS } = {},
+): ConnectionShares => {
+  const maximum = Math.max(1, connections - Math.ceil(connections / 3));
+  const maximumPerKind = Math.max(1, Math.ceil((maximum * 2) / 3));
+  const maximumPerAccount = Math.max(1, Math.ceil(maximum / 2));
+  const kinds = createCounter();
+  const accounts = createCounter();
+  /** By account and kind, in the order of their turns. */
+  const waiting = new Map<string, Set<Waiting>>();
+  let used = 0;
+  let waitingCount = 0;
+
+  const canStart = (claim: Claim): boolean =>
+    used < maximum &&
+    kinds.read(claim.kind) < maximumPerKind &&
+    accounts.read(shareOf(claim)) < maximumPerAccount;
+
+  const count = (claim: Claim, change: 1 | -1): void => {
+    used += change;
+    kinds.add(claim.kind, change);
+    accounts.add(shareOf(claim), change);
+  };
+
+  const removeWaiting = (share: string, entry: Waiting): void => {
+    const entries = waiting.get(share);
+    if (entries?.delete(entry) === true) {
+      waitingCount -= 1;
+      if (entries.size === 0) {
+        waiting.delete(share);
+      }
+    }
+  };
+
+  const startWaiting = (): void => {
+    for (const [share, entries] of waiting) {
+      const [first] = entries;
+      if (used >= maximum) {
+        return;
+      }
+      if (first && canStart(first.claim)) {
+        count(first.claim, 1);
+        removeWaiting(share, first);
+        if (entries.size > 0) {
+          // The next turn of this account comes after those of the others; the loop visits it again.
+          waiting.delete(share);
+          waiting.set(share, entries);
+        }
+        first.start();
+      }
+    }
+  };
+
+  const wait = (claim: Claim): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const share = shareOf(claim);
+      const entries = waiting.get(share) ?? new Set();
+      if (entries.size >= maximumWaiting) {
+        reject(busy());
+        return;
+      }
+      const entry: Waiting = {
+        claim,
+        start: () => {
+          clearTimeout(timer);
+          resolve();
+        },
+      };
+      const timer = setTimeout(() => {
+        removeWaiting(share, entry);
+        reject(busy());
+      }, maximumWaitMs);
+      waiting.set(share, entries.add(entry));
+      waitingCount += 1;
+    });
+
+  return {
+    run: async (claim, work) => {
+      if (!waiting.has(shareOf(claim)) && canStart(claim)) {
+        count(claim, 1);
+      } else {
+        await wait(claim);
+      }
+      try {
+        return await work();
+      } finally {
+        count(claim, -1);
+        startWaiting();
+      }
+    },
+    waitingCount: () => waitingCount,
+  };
+};

@@ -1,0 +1,97 @@
+import { setImmediate as nextLoopIteration } from "node:timers/promises";
+import { createConnectionShares, runForAccount, runForAll } from "../../db/connectionShares.ts";
+import type { Claim } from "../../db/connectionShares.ts";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
+import { testWithDatabase } from "../support/database.ts";
+
+const test = testWithDatabase();
+
+/** Work that runs until it is released, and a list of the work that has started. */
+const createWork = (shares: ReturnType<typeof createConnectionShares>) => {
+  const started: string[] = [];
+  const releases: (() => void)[] = [];
+  return {
+    started,
+    run: (name: string, claim: Claim): Promise<void> =>
+      shares.run(claim, async () => {
+        started.push(name);
+        await new Promise<void>((resolve) => {
+          releases.push(resolve);
+        });
+      }),
+    /** Ends the work that started first. */
+    releaseFirst: async (): Promise<void> => {
+      releases.shift()?.();
+      await nextLoopIteration();
+    },
+  };
+};
+
+const claimOf = (accountId: string, kind = "refund"): Claim => ({ accountId, kind });
+
+test("an account has half of the accounts' connections for a kind, a kind two thirds of them", async (t) => {
+  // Of ten connections, six are for accounts.
+  const { run, started } = createWork(createConnectionShares(10));
+
+  for (let index = 0; index < 20; index += 1) {
+    void run("a", claimOf("a"));
+    void run("b", claimOf("b"));
+    void run("c", claimOf("c", "donation"));
+  }
+  await nextLoopIteration();
+
+  t.deepEqual(started.toSorted(), ["a", "a", "b", "b", "c", "c"]);
+});
+
+test("accounts that wait take turns", async (t) => {
+  // Of two connections, one is for accounts.
+  const { run, started, releaseFirst } = createWork(createConnectionShares(2));
+
+  for (const name of ["a1", "a2", "a3", "a4", "b1", "b2", "c1"]) {
+    void run(name, claimOf(name.slice(0, 1)));
+  }
+  for (let index = 0; index < 6; index += 1) {
+    await releaseFirst();
+  }
+
+  t.deepEqual(started, ["a1", "a2", "b1", "c1", "a3", "b2", "a4"]);
+});
+
+test("work beyond the account's queue, and work that waited too long, is rejected", async (t) => {
+  const shares = createConnectionShares(2, { maximumWaiting: 1, maximumWaitMs: 1 });
+  const { run, started, releaseFirst } = createWork(shares);
+  const first = run("first", claimOf("a"));
+
+  const waiting = run("waiting", claimOf("a"));
+  await t.throwsAsync(run("beyond", claimOf("a")), { code: "queue_full" });
+  await t.throwsAsync(waiting, { code: "queue_full" });
+
+  t.is(shares.waitingCount(), 0);
+  await releaseFirst();
+  await first;
+  t.deepEqual(started, ["first"]);
+});
+
+test("the pool has a connection for the service while accounts wait for theirs", async (t) => {
+  const db = await openPool(t.context.databaseUrl, 3);
+  t.teardown(() => db.end());
+  const gate = Promise.withResolvers<null>();
+  const held = Array.from({ length: 10 }, (_, index) =>
+    runForAccount(claimOf(`account-${index}`, `kind-${index}`), () =>
+      db.transaction(() => gate.promise),
+    ),
+  );
+
+  // Also if an account's request has caused it.
+  const found = await runForAccount(claimOf("another"), () =>
+    runForAll(() => db.exists(sql.typeAlias("void")`SELECT FROM account`)),
+  );
+
+  t.is(typeof found, "boolean");
+  t.is(db.state().acquiredConnections, 2);
+  t.is(db.state().waitingClients, 8);
+  gate.resolve(null);
+  await Promise.all(held);
+  t.is(db.state().waitingClients, 0);
+});
