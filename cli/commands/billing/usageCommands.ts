@@ -21,18 +21,18 @@ import type { ReconcileOptions } from "./reconcile.ts";
 import { reconcile } from "./reconcile.ts";
 import type { AfterRestoreOptions } from "./repair/reconcileAfterRestore.ts";
 import { reconcileAfterRestore } from "./repair/reconcileAfterRestore.ts";
-import type { ReopenOptions } from "./repair/reopen.ts";
-import { reopen } from "./repair/reopen.ts";
-import type { RetryOptions } from "./repair/retry.ts";
-import { parseMeterEventId, parseRetryId, retry } from "./repair/retry.ts";
-import type { RetryId } from "./repair/retry.ts";
-import type { SendNowOptions } from "./repair/sendNow.ts";
-import { sendNow } from "./repair/sendNow.ts";
+import type { ReopenOptions } from "./repair/reopenEvent.ts";
+import { reopenEvent } from "./repair/reopenEvent.ts";
+import type { RetryOptions } from "./repair/retryEvents.ts";
+import { parseMeterEventId, parseRetryId, retryEvents } from "./repair/retryEvents.ts";
+import type { RetryId } from "./repair/retryEvents.ts";
+import type { SendNowOptions } from "./repair/sendUsageNow.ts";
+import { sendUsageNow } from "./repair/sendUsageNow.ts";
 import type { SettleCommandOptions } from "./repair/settleUsage.ts";
 import { settleUsage } from "./repair/settleUsage.ts";
 import { showUsage } from "./showUsage.ts";
-import type { WaiveOptions } from "./repair/waive.ts";
-import { waive } from "./repair/waive.ts";
+import type { WaiveOptions } from "./repair/waiveEvents.ts";
+import { waiveEvents } from "./repair/waiveEvents.ts";
 
 const RETRY_HELP = `
 Usage that was refused is sent again in a new event. If an attempt may have been
@@ -119,7 +119,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .option("--json", "JSON output")
     .addHelpText("after", RETRY_HELP)
     .action((ids: readonly RetryId[] | undefined, options: RetryOptions) =>
-      retry(context, ids ?? [], options),
+      retryEvents(context, ids ?? [], options),
     );
   usage
     .command("send-now")
@@ -128,7 +128,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .addOption(reasonOption())
     .addOption(operatorOption())
     .option("--json", "JSON output")
-    .action((options: SendNowOptions) => sendNow(context, options));
+    .action((options: SendNowOptions) => sendUsageNow(context, options));
   usage
     .command("waive")
     .description("Close failed meter events whose usage will never be sent")
@@ -144,7 +144,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .addOption(operatorOption())
     .option("--json", "JSON output")
     .addHelpText("after", WAIVE_HELP)
-    .action((ids: readonly bigint[], options: WaiveOptions) => waive(context, ids, options));
+    .action((ids: readonly bigint[], options: WaiveOptions) => waiveEvents(context, ids, options));
   usage
     .command("settle")
     .description("Record that an event was settled by hand, or correct what a failover lost")
@@ -179,7 +179,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .option("--dry-run", "check only")
     .option("--json", "JSON output")
     .addHelpText("after", REOPEN_HELP)
-    .action((id: bigint, options: ReopenOptions) => reopen(context, id, options));
+    .action((id: bigint, options: ReopenOptions) => reopenEvent(context, id, options));
   usage
     .command("reconcile")
     .description("Compare the processor's usage with what was delivered; corrects nothing")

@@ -43,7 +43,7 @@ const checkWorkers = ({ connections, clock }: Context, taskQueue: string): Promi
           `no worker polls for ${name}; start one with \`npm run worker\` or \`npm start\``,
         );
       }
-      counts.push(`${pollers} ${name}`);
+      counts.push(`${pollers} for ${name}`);
     }
     return ok(`pollers: ${counts.join(", ")}`);
   });

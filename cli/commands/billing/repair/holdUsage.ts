@@ -14,7 +14,7 @@ export const holdAllUsage = async (
     { reason, by: operatorName(as) },
   );
   io.stdout.write(
-    `Nothing is sealed or sent: ${describeHold(hold)}. Calls that have begun end within 15 seconds.\n`,
+    `Nothing is sealed or sent, because ${describeHold(hold)}. Calls that have begun end within 15 seconds.\n`,
   );
 };
 
@@ -28,7 +28,7 @@ export const releaseAllUsage = async (
   );
   io.stdout.write(
     hold
-      ? `Released: ${describeHold(hold)}. The workers send usage within 30 seconds.\n`
+      ? `Released the hold of ${hold.by} (${hold.reason}). The workers send usage within 30 seconds.\n`
       : "Usage was not held.\n",
   );
 };

@@ -1,7 +1,7 @@
 import type { Context } from "../../../context.ts";
 import { CommandError, EXIT } from "../../../exitCodes.ts";
-import { settle } from "./settle.ts";
-import type { SettleOptions } from "./settle.ts";
+import { settleEvent } from "./settleEvent.ts";
+import type { SettleOptions } from "./settleEvent.ts";
 import { settleAfterFailover } from "./settleFailover.ts";
 import type { SettleFailoverOptions } from "./settleFailover.ts";
 
@@ -32,6 +32,6 @@ export const settleUsage = async (
     throw new CommandError(EXIT.usage, "Give a --reason; it is recorded with the event.");
   }
   if (meterEventId !== undefined) {
-    await settle(context, meterEventId, { ...settlement, reason });
+    await settleEvent(context, meterEventId, { ...settlement, reason });
   }
 };

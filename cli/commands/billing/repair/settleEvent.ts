@@ -13,7 +13,7 @@ export type SettleOptions = DocumentOptions & {
   readonly json?: true;
 };
 
-export const settle = async (
+export const settleEvent = async (
   { io, connections, clock }: Context,
   meterEventId: bigint,
   options: SettleOptions,

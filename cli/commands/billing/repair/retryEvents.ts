@@ -154,7 +154,7 @@ const retryAll = async (
   return results;
 };
 
-export const retry = async (
+export const retryEvents = async (
   context: Context,
   ids: readonly RetryId[],
   options: RetryOptions,

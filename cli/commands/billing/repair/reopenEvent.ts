@@ -13,7 +13,7 @@ export type ReopenOptions = {
 };
 
 /** @throws DomainError if the processor's sums do not show that it lost exactly this event */
-export const reopen = async (
+export const reopenEvent = async (
   { io, connections, clock }: Context,
   meterEventId: bigint,
   { reason, as, dryRun, json }: ReopenOptions,

@@ -13,7 +13,7 @@ type Result = {
 };
 
 /** Waives each event separately: one that cannot be waived does not stop the others. */
-export const waive = async (
+export const waiveEvents = async (
   { io, connections, clock }: Context,
   ids: readonly bigint[],
   { reason, as, json }: WaiveOptions,

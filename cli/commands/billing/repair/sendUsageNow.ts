@@ -34,7 +34,7 @@ const sendStreamNow = async (
   });
 };
 
-export const sendNow = async (
+export const sendUsageNow = async (
   context: Context,
   { org, json, ...operator }: SendNowOptions,
 ): Promise<void> => {
