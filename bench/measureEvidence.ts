@@ -103,6 +103,7 @@ export const measureEvidence = async (
     partner: "simulated",
     partnerName: null,
     treeMapper: null,
+    manual: { timeline: "allocations" },
     simulated: {
       timeline: "allocations",
       durations: { allocationMs: 0, plantingMs: 0, verificationMs: 0 },

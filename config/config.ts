@@ -24,6 +24,10 @@ const optionalNumber = (minimum: number) =>
 const wholeNumber = (fallback: number, minimum: number) =>
   optionalNumber(minimum).default(fallback);
 
+const timelineShape = z
+  .enum(TIMELINE_SHAPES, { error: `must be one of ${TIMELINE_SHAPES.join(", ")}` })
+  .default("allocations");
+
 const webUrl = z
   .url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" })
   .transform((url) => url.replace(/\/+$/u, ""));
@@ -92,9 +96,8 @@ const settings = z.object({
   PLANTING_ORDER_INTERVAL_SECONDS: optionalNumber(1).optional(),
   PLANTING_POLL_INTERVAL_SECONDS: wholeNumber(3600, 1),
   PLANTING_CALLBACK_SECRET: z.string().min(32, "must have at least 32 characters").optional(),
-  SIMULATED_PLANTING_TIMELINE: z
-    .enum(TIMELINE_SHAPES, { error: `must be one of ${TIMELINE_SHAPES.join(", ")}` })
-    .default("allocations"),
+  MANUAL_PLANTING_TIMELINE: timelineShape,
+  SIMULATED_PLANTING_TIMELINE: timelineShape,
   SIMULATED_ALLOCATION_SECONDS: wholeNumber(60, 0),
   SIMULATED_PLANTING_SECONDS: wholeNumber(60, 0),
   SIMULATED_VERIFICATION_SECONDS: wholeNumber(60, 0),

@@ -39,6 +39,7 @@ export const readPlantingSettings = (config: Config): PlantingSettings => {
       config.TREEMAPPER_API_KEY === undefined
         ? null
         : { apiKey: config.TREEMAPPER_API_KEY, apiBase: config.TREEMAPPER_API_BASE },
+    manual: { timeline: config.MANUAL_PLANTING_TIMELINE },
     simulated: {
       timeline: config.SIMULATED_PLANTING_TIMELINE,
       durations: {

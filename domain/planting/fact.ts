@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { text } from "../fields.ts";
 import { FOREST_TYPES } from "./impactFactors.ts";
+import { TIMELINE_SHAPES } from "./order.ts";
 
 /*
  * The facts that a partner, its callback or an operator reports about an order. Unknown fields are rejected, because a
@@ -140,6 +141,8 @@ export type ReportedSite = z.output<typeof site>;
 export const plantingReport = z.strictObject({
   /** The order's public id. */
   order: text(100),
+  /** The shape of the order's timeline; only for orders of the manual partner. */
+  timeline: z.enum(TIMELINE_SHAPES).optional(),
   facts: z.array(plantingFact).min(1).max(20),
 });
 export type PlantingReport = z.output<typeof plantingReport>;

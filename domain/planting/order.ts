@@ -58,6 +58,20 @@ export type PlantingOrder = {
   readonly verifiedAt: Date | null;
 };
 
+/** Returns why a report cannot change the shape of an order's timeline, or null. */
+export const findTimelineProblem = ({
+  partner,
+  stage,
+  timeline,
+}: Pick<PlantingOrder, "partner" | "stage" | "timeline">): string | null => {
+  if (partner !== ("manual" satisfies PartnerKind)) {
+    return `timeline: is ${timeline}, as the partner ${partner} decides`;
+  }
+  return stage === "created" || stage === "funds_distributed"
+    ? null
+    : `timeline: is ${timeline}, and cannot change because the order is ${stage}`;
+};
+
 /** Returns the stages that must be reached before a stage can be. */
 const prerequisitesOf = (
   stage: PlantingStage,

@@ -16,6 +16,8 @@ export type PlantingSettings = {
   readonly partnerName: string | null;
   /** Null without an API key. */
   readonly treeMapper: TreeMapperAccess | null;
+  /** What operators report. */
+  readonly manual: { readonly timeline: TimelineShape };
   readonly simulated: { readonly timeline: TimelineShape; readonly durations: SimulatedDurations };
 };
 
@@ -33,6 +35,7 @@ export const createPlanting = ({
   partner,
   partnerName,
   treeMapper,
+  manual: { timeline },
   simulated,
 }: PlantingSettings): Planting => {
   const simulation = createSimulatedPartner({
@@ -40,7 +43,7 @@ export const createPlanting = ({
     name: (partner === "simulated" ? partnerName : null) ?? SIMULATED_PARTNER_NAME,
   });
   const name = partnerName ?? "Planting partner";
-  const manual = createManualPartner({ name, timeline: "allocations" });
+  const manual = createManualPartner({ name, timeline });
   const partners = [
     simulation,
     manual,

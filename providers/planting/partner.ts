@@ -10,7 +10,7 @@ import type {
 /** An order as its partner sees it. */
 export type PartnerOrder = Pick<
   PlantingOrder,
-  "id" | "publicId" | "buyerName" | "treeCount" | "createdAt" | "partnerReference"
+  "id" | "publicId" | "buyerName" | "timeline" | "treeCount" | "createdAt" | "partnerReference"
 > & {
   /** The stages that the order has reached. */
   readonly reached: readonly { readonly stage: PlantingStage; readonly occurredAt: Date }[];

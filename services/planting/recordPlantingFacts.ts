@@ -5,14 +5,16 @@ import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { PlantingFact } from "../../domain/planting/fact.ts";
+import type { TimelineShape } from "../../domain/planting/order.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { RecordedFact } from "./settleFacts.ts";
-import { recordFact, storeProgress } from "./settleFacts.ts";
+import { changeTimeline, recordFact, storeProgress } from "./settleFacts.ts";
 
 /**
  * Records reported facts of an order, and the tallies that they change, in one transaction. Facts may come in any order
  * and repeatedly.
- * @throws DomainError record_not_found, or request_invalid if a fact is dated in the future
+ * @param timeline the shape of the order's timeline, if the report says it
+ * @throws DomainError record_not_found, or request_invalid if a fact is dated in the future or the timeline cannot change
  */
 export const recordPlantingFacts = (
   {
@@ -28,6 +30,7 @@ export const recordPlantingFacts = (
   orderId: number,
   facts: readonly PlantingFact[],
   source: FactSource,
+  timeline?: TimelineShape,
 ): Promise<readonly RecordedFact[]> =>
   db.transaction(async (transaction) => {
     const before = await lockPlantingOrder(transaction, orderId);
@@ -36,7 +39,7 @@ export const recordPlantingFacts = (
     }
     const now = clock.now();
     const recorded: RecordedFact[] = [];
-    let order = before;
+    let order = await changeTimeline(transaction, before, timeline);
     for (const fact of facts) {
       const result = await recordFact(transaction, order, fact, { source, now });
       recorded.push(result.recorded);

@@ -27,7 +27,7 @@ export const reportPlanting = async (
   if (!order) {
     throw new DomainError("record_not_found", "failed to find planting order");
   }
-  const recorded = await recordPlantingFacts(deps, order.id, report.facts, source);
+  const recorded = await recordPlantingFacts(deps, order.id, report.facts, source, report.timeline);
   await deps.wakeOrder(order.id);
   return recorded;
 };

@@ -7,8 +7,13 @@ import { addToTally } from "../../db/planting/tallies.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { plantingFact } from "../../domain/planting/fact.ts";
 import type { PlantingFact } from "../../domain/planting/fact.ts";
-import type { PlantingOrder, PlantingStage } from "../../domain/planting/order.ts";
-import { decideFact, latestStage, PLANTING_STAGES } from "../../domain/planting/order.ts";
+import type { PlantingOrder, PlantingStage, TimelineShape } from "../../domain/planting/order.ts";
+import {
+  decideFact,
+  findTimelineProblem,
+  latestStage,
+  PLANTING_STAGES,
+} from "../../domain/planting/order.ts";
 import { tallyChange } from "../../domain/planting/tally.ts";
 import { applyPlantingFact } from "./applyPlantingFact.ts";
 
@@ -59,6 +64,26 @@ export const settleFacts = async (
       stage: latestStage([...reached.map(({ stage }) => stage), fact.stage]),
     };
   }
+};
+
+/**
+ * Gives an order the timeline that a report says, and lets facts take effect that waited for it.
+ * @returns the changed order, which is not stored yet
+ * @throws DomainError request_invalid if the order's timeline cannot change
+ */
+export const changeTimeline = async (
+  transaction: DatabaseTransactionConnection,
+  order: PlantingOrder,
+  timeline: TimelineShape | undefined,
+): Promise<PlantingOrder> => {
+  if (timeline === undefined || timeline === order.timeline) {
+    return order;
+  }
+  const problem = findTimelineProblem(order);
+  if (problem !== null) {
+    throw new DomainError("request_invalid", problem);
+  }
+  return settleFacts(transaction, { ...order, timeline });
 };
 
 /** Stores what facts have changed of an order, and the tallies that it changes. */

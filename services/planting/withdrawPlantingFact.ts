@@ -21,7 +21,7 @@ import type { PlantingReport } from "../../domain/planting/fact.ts";
 import type { OrderStage, PlantingOrder } from "../../domain/planting/order.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { RecordedFact } from "./settleFacts.ts";
-import { recordFact, settleFacts, storeProgress } from "./settleFacts.ts";
+import { changeTimeline, recordFact, settleFacts, storeProgress } from "./settleFacts.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -222,6 +222,7 @@ export const withdrawPlantingFact = (
         });
         order = fact.state === "accepted" ? await replay(transaction, before) : before;
       }
+      order = await changeTimeline(transaction, order, replacement?.timeline);
       const recorded: RecordedFact[] = [];
       for (const reported of replacement?.facts ?? []) {
         const result = await recordFact(transaction, order, reported, { source: "operator", now });

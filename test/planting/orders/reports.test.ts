@@ -106,6 +106,41 @@ test.serial("a repeated fact changes nothing, in whatever time zone it is writte
   ]);
 });
 
+test.serial(
+  "a report gives an order of the manual partner three steps, until it is verified",
+  async (t) => {
+    const { setup, order, facts } = await placeOrder(t);
+    const report = (
+      timeline: string,
+      reported: readonly PlantingFact[],
+      publicId = order.publicId,
+    ) =>
+      runImpact(["evidence", "record", "-", "--json"], {
+        env: { DATABASE_URL: t.context.databaseUrl, TEMPORAL_ADDRESS: "127.0.0.1:1" },
+        clock: setup.clock,
+        stdin: JSON.stringify({ order: publicId, timeline, facts: reported }),
+      });
+    t.deepEqual(await outcomesOf(setup, order.id, [facts.verified]), ["waiting"]);
+    const first = await report("sessions", [facts.verified]);
+    t.is(first.exitCode, 0, first.stderr);
+    t.like((await setup.orders())[0], { timeline: "sessions", stage: "planted_and_verified" });
+    t.is((await report("sessions", [facts.verified])).exitCode, 0);
+    const late = await report("allocations", [facts.allocated]);
+    t.not(late.exitCode, 0);
+    t.regex(
+      late.stderr,
+      /timeline: is sessions, and cannot change because the order is planted_and_verified/u,
+    );
+
+    const simulated = await setUpPlanting(t.context.db);
+    await simulated.register(1);
+    await simulated.createOrders();
+    const [other] = await simulated.orders();
+    const foreign = await report("sessions", [facts.verified], other?.publicId);
+    t.regex(foreign.stderr, /timeline: is allocations, as the partner simulated decides/u);
+  },
+);
+
 test.serial("a contradiction is stored for operators and changes nothing", async (t) => {
   const { setup, order, facts } = await placeOrder(t);
   await outcomesOf(setup, order.id, [facts.allocated, facts.planted]);

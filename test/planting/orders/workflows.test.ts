@@ -70,6 +70,7 @@ const setUp = async (
       treeMapper: null,
       partner,
       partnerName: null,
+      manual: { timeline: "allocations" },
       simulated: { timeline: "allocations", durations: DURATIONS },
     }),
     plantingPollMs,

@@ -108,6 +108,7 @@ const start = async (t: ExecutionContext<DatabaseContext>, apiKey = KEY) => {
       partner: "treemapper",
       partnerName: "Yamuna Growers",
       treeMapper: { apiKey, apiBase: server.apiBase },
+      manual: { timeline: "allocations" },
       simulated: {
         timeline: "allocations",
         durations: { allocationMs: 1, plantingMs: 1, verificationMs: 1 },
