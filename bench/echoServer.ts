@@ -23,7 +23,13 @@ const createEchoWriter = (): RegistrationWriter => {
     register: (entry) => {
       total += entry.count;
       return Promise.resolve({
-        registration: { ...entry, id: newId(), createdAt: systemClock.now(), refundedCount: 0 },
+        registration: {
+          ...entry,
+          id: newId(),
+          createdAt: systemClock.now(),
+          importedId: null,
+          refundedCount: 0,
+        },
         totals: { all: total, month: total },
         replayed: false,
       });

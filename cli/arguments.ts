@@ -5,6 +5,7 @@ import type { Mode } from "../domain/accounts/accounts.ts";
 import type { Period } from "../domain/billing/billingCycle.ts";
 import { monthlyCycle } from "../domain/billing/billingCycle.ts";
 import { text } from "../domain/fields.ts";
+import { importedId } from "../domain/recordIds.ts";
 
 /*
  * Parsers of arguments. Commander shows their error messages after the name of the argument.
@@ -31,6 +32,9 @@ export const parseId = parserOf(
   z.guid().transform((id) => id.toLowerCase()),
   "an id, such as 0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
 );
+
+/** The id of a record, which may be one that it was imported with. */
+export const parseRecordId = parserOf(importedId(), "an id of at most 64 characters");
 
 export const parseMode = parserOf<Mode>(z.enum(MODES), "live or test");
 

@@ -6,7 +6,7 @@ import { addDonationCommands } from "./commands/charities/donationCommands.ts";
 import { addDeploymentCommands } from "./commands/deployment/deploymentCommands.ts";
 import { addDoctorCommand } from "./commands/doctor/doctorCommand.ts";
 import { addEvidenceCommands } from "./commands/planting/evidenceCommands.ts";
-import { addImportCommands } from "./commands/registrations/importCommands.ts";
+import { addImportCommands } from "./commands/history/importCommands.ts";
 import { addFindCommand } from "./commands/support/findCommand.ts";
 import { addKeyCommands } from "./commands/accounts/keyCommands.ts";
 import { addMigrateCommand } from "./commands/migrateCommand.ts";

@@ -204,10 +204,12 @@ CREATE TABLE donation (
   customer_email text,
   customer_id text,
   order_id text,
+  imported_id text,
   CONSTRAINT donation_pkey PRIMARY KEY (id),
   CONSTRAINT donation_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT donation_amount_cents CHECK (amount_cents >= 1 AND amount_cents <= '9007199254740991'::bigint),
   CONSTRAINT donation_ein CHECK (ein ~ '^\d{9}$'::text),
+  CONSTRAINT donation_imported_id_length CHECK (length(imported_id) >= 1 AND length(imported_id) <= 64),
   CONSTRAINT donation_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
 ) WITH ();
 
@@ -578,9 +580,12 @@ CREATE TABLE registration (
   order_id text,
   notes text,
   unit_price_cents bigint,
+  imported_id text,
+  is_ordered_elsewhere boolean NOT NULL DEFAULT false,
   CONSTRAINT registration_pkey PRIMARY KEY (id),
   CONSTRAINT registration_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT registration_count CHECK (count >= 1 AND count <= '9007199254740991'::bigint),
+  CONSTRAINT registration_imported_id_length CHECK (length(imported_id) >= 1 AND length(imported_id) <= 64),
   CONSTRAINT registration_kind CHECK (kind = ANY (ARRAY['tree'::text, 'bottle'::text])),
   CONSTRAINT registration_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
   CONSTRAINT registration_refunded_count CHECK (refunded_count >= 0 AND refunded_count <= count),
@@ -715,6 +720,8 @@ CREATE INDEX donation_customer_name ON public.donation USING gin (account_id, cu
 
 CREATE UNIQUE INDEX donation_idempotency_key ON public.donation USING btree (account_id, mode, idempotency_key) WHERE (idempotency_key IS NOT NULL);
 
+CREATE UNIQUE INDEX donation_imported_id ON public.donation USING btree (account_id, mode, imported_id) WHERE (imported_id IS NOT NULL);
+
 CREATE INDEX donation_listing ON public.donation USING btree (account_id, mode, created_at, id);
 
 CREATE INDEX donation_order ON public.donation USING btree (account_id, mode, ltrim(order_id, '#'::text), created_at, id) WHERE (order_id IS NOT NULL);
@@ -779,6 +786,8 @@ CREATE INDEX registration_customer_name ON public.registration USING gin (accoun
 
 CREATE UNIQUE INDEX registration_idempotency_key ON public.registration USING btree (account_id, mode, kind, idempotency_key) WHERE (idempotency_key IS NOT NULL);
 
+CREATE UNIQUE INDEX registration_imported_id ON public.registration USING btree (account_id, mode, kind, imported_id) WHERE (imported_id IS NOT NULL);
+
 CREATE INDEX registration_listing ON public.registration USING btree (account_id, mode, kind, created_at, id);
 
 CREATE INDEX registration_order ON public.registration USING btree (account_id, mode, kind, ltrim(order_id, '#'::text), created_at, id) WHERE (order_id IS NOT NULL);
@@ -787,7 +796,7 @@ CREATE INDEX registration_planting_order ON public.registration USING btree (pla
 
 CREATE INDEX registration_reversible ON public.registration USING btree (account_id, mode, kind, created_at, id) WHERE ((unit_price_cents IS NOT NULL) AND (refunded_count < count));
 
-CREATE INDEX registration_unordered ON public.registration USING btree (account_id, mode, id) WHERE ((kind = 'tree'::text) AND (planting_order_id IS NULL) AND (refunded_count < count));
+CREATE INDEX registration_unordered ON public.registration USING btree (account_id, mode, id) WHERE ((kind = 'tree'::text) AND (planting_order_id IS NULL) AND (refunded_count < count) AND (NOT is_ordered_elsewhere));
 
 CREATE INDEX usage_correction_account ON public.usage_correction USING btree (account_id);
 

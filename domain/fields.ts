@@ -36,10 +36,9 @@ const COUNT_MUST_BE = `an integer from 1 to ${Number.MAX_SAFE_INTEGER}`;
 export const count = () =>
   z.int({ error: mustBe(COUNT_MUST_BE) }).min(1, `must be ${COUNT_MUST_BE}`);
 
-/** Returns whether a text can be the id of a record: all of them are UUIDs. */
 export const isUuid = (given: string): boolean => z.guid().safeParse(given).success;
 
-/** The id of a record. A text that is not a UUID is an id that does not exist. */
+/** The id of a record. A text that cannot be one is an id that does not exist. */
 export const recordId = () => z.string({ error: mustBe("a string") });
 
 const DATE_MUST_BE = "a calendar date in the form YYYY-MM-DD";

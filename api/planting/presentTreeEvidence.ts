@@ -36,14 +36,20 @@ const REFUND_TEXTS: Readonly<Record<NonNullable<TreeEvidence["fullRefund"]>, str
     "The trees were registered, and refunded in full after they were ordered. They no longer count for the account.",
 };
 
+const ORDERED_ELSEWHERE =
+  "The trees were registered in an earlier system, which arranged their planting.";
+
 const describe = (
   event: MilestoneEvent,
   isCompleted: boolean,
-  fullRefund: TreeEvidence["fullRefund"],
+  { fullRefund, isOrderedElsewhere }: TreeEvidence,
 ): string => {
   const [, completed, pending] = TEXTS[event];
   if (event === "registered" && fullRefund) {
     return REFUND_TEXTS[fullRefund];
+  }
+  if (event === "registered" && isOrderedElsewhere) {
+    return ORDERED_ELSEWHERE;
   }
   if (isCompleted) {
     return completed;
@@ -172,7 +178,7 @@ const presentMilestone = (
   const { event, reached } = milestone;
   const [title] = TEXTS[event];
   const proof = presentProof(milestone, evidence, baseUrl);
-  const description = describe(event, proof !== null, evidence.fullRefund);
+  const description = describe(event, proof !== null, evidence);
   if (!reached || !proof) {
     return { step, event, title, status: "pending", description };
   }

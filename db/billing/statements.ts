@@ -124,6 +124,7 @@ export const listPrepaidDays = (
 const detailRow = z.strictObject({
   position: z.string(),
   id: z.uuid(),
+  importedId: z.string().nullable(),
   createdAt: z.date(),
   count: safeInteger,
   refundedCount: safeInteger,
@@ -148,6 +149,7 @@ export const listStatementDetails = (
     SELECT
       registration.created_at::text AS position,
       registration.id,
+      registration.imported_id AS "importedId",
       registration.created_at AS "createdAt",
       registration.count,
       registration.refunded_count AS "refundedCount",

@@ -1,14 +1,17 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, ListSqlToken } from "slonik";
 import { z } from "zod";
+import { MODES } from "../../domain/accounts/accounts.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
 import type { Donation, DonationFilter } from "../../domain/charities/donations.ts";
-import { metadata } from "../../domain/fields.ts";
+import { isUuid, metadata } from "../../domain/fields.ts";
+import { donationWithId } from "../ownedWithId.ts";
 import { modeColumn, safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 const donationRow = z.strictObject({
   id: z.uuid(),
+  importedId: z.string().nullable(),
   amountCents: safeInteger,
   ein: z.string().nullable(),
   nonprofitId: z.string(),
@@ -23,6 +26,7 @@ const donationRow = z.strictObject({
 
 const donationColumns = sql.fragment`
   donation.id,
+  donation.imported_id AS "importedId",
   donation.amount_cents AS "amountCents",
   donation.ein,
   donation.nonprofit_id AS "nonprofitId",
@@ -73,7 +77,31 @@ export const findDonationByKey = (
       AND donation.idempotency_key = ${idempotencyKey}
   `);
 
-/** Returns a donation and locks it until the transaction ends. */
+/**
+ * Lists the ids of the donations with an id, their own or the one that they were imported with, in all accounts and
+ * modes.
+ */
+export const listDonationIds = (
+  db: CommonQueryMethods,
+  given: string,
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT imported.id
+    FROM account
+    CROSS JOIN unnest(${sql.array([...MODES], "text")}) AS mode
+    CROSS JOIN LATERAL (
+      SELECT donation.id
+      FROM donation
+      WHERE donation.account_id = account.id AND donation.mode = mode.mode AND donation.imported_id = ${given}
+    ) AS imported
+    ${
+      isUuid(given)
+        ? sql.fragment`UNION SELECT donation.id FROM donation WHERE donation.id = ${given}::uuid`
+        : sql.fragment``
+    }
+  `);
+
+/** Returns a donation, by an id that it may have been imported with, and locks it until the transaction ends. */
 export const lockDonation = (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
@@ -82,7 +110,7 @@ export const lockDonation = (
   transaction.maybeOne(sql.type(donationRow)`
     SELECT ${donationColumns}
     FROM donation
-    WHERE donation.id = ${id} AND donation.account_id = ${owner.accountId} AND donation.mode = ${owner.mode}
+    WHERE ${donationWithId(owner, id)}
     FOR UPDATE
   `);
 

@@ -36,19 +36,25 @@ CREATE TABLE registration (
   order_id text,
   notes text,
   -- The price that was paid for one unit, 0 in test mode. A reversal returns this price, not the current one.
-  unit_price_cents bigint CONSTRAINT registration_unit_price CHECK (unit_price_cents >= 0)
+  unit_price_cents bigint CONSTRAINT registration_unit_price CHECK (unit_price_cents >= 0),
+  -- The id in the system that the registration was imported from. Clients see it instead of the id.
+  imported_id text CONSTRAINT registration_imported_id_length CHECK (length(imported_id) BETWEEN 1 AND 64),
+  -- Whether another system has arranged the planting. The trees are in no planting order of ours.
+  is_ordered_elsewhere boolean NOT NULL DEFAULT false
 );
 
 -- Decides which of several concurrent requests with the same key creates the record.
 CREATE UNIQUE INDEX registration_idempotency_key
   ON registration (account_id, mode, kind, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE UNIQUE INDEX registration_imported_id
+  ON registration (account_id, mode, kind, imported_id) WHERE imported_id IS NOT NULL;
 CREATE INDEX registration_listing ON registration (account_id, mode, kind, created_at, id);
 CREATE INDEX registration_attribution
   ON registration (account_id, mode, kind, attribution, created_at, id) WHERE attribution <> '';
 
 -- Trees for the next planting orders. Ordered trees leave the index, so it stays as small as the backlog.
 CREATE INDEX registration_unordered ON registration (account_id, mode, id)
-  WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count;
+  WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count AND NOT is_ordered_elsewhere;
 
 CREATE INDEX registration_planting_order ON registration (planting_order_id) WHERE planting_order_id IS NOT NULL;
 

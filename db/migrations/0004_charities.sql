@@ -20,12 +20,16 @@ CREATE TABLE donation (
   customer_name text,
   customer_email text,
   customer_id text,
-  order_id text
+  order_id text,
+  -- The id in the system that the donation was imported from. Clients see it instead of the id.
+  imported_id text CONSTRAINT donation_imported_id_length CHECK (length(imported_id) BETWEEN 1 AND 64)
 );
 
 -- Decides which of several concurrent requests with one key creates the record.
 CREATE UNIQUE INDEX donation_idempotency_key
   ON donation (account_id, mode, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE UNIQUE INDEX donation_imported_id
+  ON donation (account_id, mode, imported_id) WHERE imported_id IS NOT NULL;
 CREATE INDEX donation_listing ON donation (account_id, mode, created_at, id);
 CREATE INDEX donation_attribution
   ON donation (account_id, mode, attribution, created_at, id) WHERE attribution <> '';

@@ -19,6 +19,8 @@ export const lockSummary = async (transaction: DatabaseTransactionConnection): P
     FROM pg_advisory_xact_lock(hashtext('evidence_summary'))
   `);
 };
+/** Returns the key of the registration of a query, as `treeKey` does. */
+export const treeKeyColumn = sql.fragment`'tree/' || registration.id`;
 
 /**
  * Finds a valid response.

@@ -78,7 +78,7 @@ export const listAccountsWithUnorderedTrees = (
       (
         SELECT account_id, mode, 1 AS place
         FROM registration
-        WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count
+        WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count AND NOT is_ordered_elsewhere
         ${after ? sql.fragment`AND (account_id, mode) > (${after.accountId}::uuid, ${after.mode})` : sql.fragment``}
         ORDER BY account_id, mode
         LIMIT 1
@@ -89,7 +89,7 @@ export const listAccountsWithUnorderedTrees = (
       CROSS JOIN LATERAL (
         SELECT account_id, mode
         FROM registration
-        WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count
+        WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count AND NOT is_ordered_elsewhere
           AND (registration.account_id, registration.mode) > (owner.account_id, owner.mode)
         ORDER BY account_id, mode
         LIMIT 1
@@ -135,6 +135,7 @@ export const insertPlantingOrder = (
         AND kind = 'tree'
         AND planting_order_id IS NULL
         AND refunded_count < count
+        AND NOT is_ordered_elsewhere
       ORDER BY id
       LIMIT ${limit}
       FOR UPDATE SKIP LOCKED

@@ -7,18 +7,21 @@ import type {
   VerifiedEvidence,
 } from "../../domain/planting/evidence.ts";
 import type { PlantingStage } from "../../domain/planting/order.ts";
-import { treeKey } from "./cachedResponses.ts";
+import { treeKeyColumn } from "./cachedResponses.ts";
+import { registrationWithId } from "../ownedWithId.ts";
 import { orderStageColumn, safeInteger, timelineColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 const treeRow = z
   .strictObject({
     id: z.uuid(),
+    importedId: z.string().nullable(),
     createdAt: z.date(),
     count: safeInteger,
     fractionalCount: z.number(),
     attribution: z.string(),
     refundedCount: safeInteger,
+    isOrderedElsewhere: z.boolean(),
     treeOrderId: safeInteger.nullable(),
     orderedCount: safeInteger.nullable(),
     orderId: z.int().nullable(),
@@ -46,22 +49,24 @@ export type EvidenceTree = Readonly<z.output<typeof treeRow>>;
 /** Increases with every change of the response: neither the order's revision nor the refunded trees ever decrease. */
 const revision = sql.fragment`coalesce(planting_order.revision, 0) + registration.refunded_count`;
 
-/** Finds a registration, its order and its cached response by primary-key lookups in one round trip. */
+/** Finds a registration, its order and its cached response by index lookups in one round trip. */
 export const findEvidenceTree = (
   db: CommonQueryMethods,
   owner: AccountMode,
-  registrationId: string,
+  id: string,
   baseUrl: string,
   now: Date,
 ): Promise<EvidenceTree | null> =>
   db.maybeOne(sql.type(treeRow)`
     SELECT
       registration.id,
+      registration.imported_id AS "importedId",
       registration.created_at AS "createdAt",
       registration.count,
       registration.fractional_count AS "fractionalCount",
       registration.attribution,
       registration.refunded_count AS "refundedCount",
+      registration.is_ordered_elsewhere AS "isOrderedElsewhere",
       registration.tree_order_id AS "treeOrderId",
       registration.ordered_count AS "orderedCount",
       planting_order.id AS "orderId",
@@ -79,15 +84,12 @@ export const findEvidenceTree = (
     FROM registration
     LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
     LEFT JOIN cached_response
-      ON cached_response.key = ${treeKey(registrationId)}
+      ON cached_response.key = ${treeKeyColumn}
       -- Responses from before the last milestone, or with another base URL, are stale.
       AND cached_response.revision = ${revision}
       AND cached_response.base_url = ${baseUrl}
       AND cached_response.expires_at > ${now.toISOString()}::timestamptz
-    WHERE registration.id = ${registrationId}
-      AND registration.account_id = ${owner.accountId}
-      AND registration.mode = ${owner.mode}
-      AND registration.kind = 'tree'
+    WHERE ${registrationWithId({ ...owner, kind: "tree" }, id)}
   `);
 
 const allocated = z.strictObject({

@@ -1,19 +1,15 @@
 import type { FragmentSqlToken, ListSqlToken } from "slonik";
-import { isUuid } from "../../domain/fields.ts";
 import type { Owner, RegistrationFilter } from "../../domain/registrations/registrations.ts";
 import type { CopyPool } from "../copyPool.ts";
 import { COLUMN_END } from "../copyPool.ts";
 import { ownedBy } from "./registrations.ts";
+import { registrationWithId } from "../ownedWithId.ts";
 import { sql } from "../sql.ts";
-
-const idCondition = (id: string): FragmentSqlToken =>
-  isUuid(id) ? sql.fragment`registration.id = ${id}` : sql.fragment`FALSE`;
 
 const conditions = (owner: Owner, filter: RegistrationFilter): ListSqlToken =>
   sql.join(
     [
-      ownedBy(owner),
-      ...(filter.id === undefined ? [] : [idCondition(filter.id)]),
+      filter.id === undefined ? ownedBy(owner) : registrationWithId(owner, filter.id),
       ...(filter.attribution === undefined
         ? []
         : [sql.fragment`registration.attribution = ${filter.attribution}`]),
@@ -121,8 +117,8 @@ export const readPage = async (
           scanned.id,
           scanned.created_at,
           CASE WHEN ${metadataCondition(filter)} THEN format(
-            '{"id":"%s","count":%s,"fractional_count":%s,"created_at":"%s","idempotency_key":%s,"metadata":%s,"attribution":%s,"refunded":%s,"refunded_count":%s}',
-            scanned.id,
+            '{"id":%s,"count":%s,"fractional_count":%s,"created_at":"%s","idempotency_key":%s,"metadata":%s,"attribution":%s,"refunded":%s,"refunded_count":%s}',
+            to_json(coalesce(scanned.imported_id, scanned.id::text)),
             scanned.count,
             scanned.fractional_count,
             to_char(scanned.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
@@ -135,6 +131,7 @@ export const readPage = async (
         FROM (
           SELECT
             registration.id,
+            registration.imported_id,
             registration.count,
             registration.fractional_count,
             registration.created_at,

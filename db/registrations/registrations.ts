@@ -1,12 +1,15 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
+import { KINDS, MODES } from "../../domain/accounts/accounts.ts";
 import type {
   NewRegistration,
   Owner,
   Registration,
 } from "../../domain/registrations/registrations.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
+import { isUuid } from "../../domain/fields.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
+import { registrationWithId } from "../ownedWithId.ts";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { asTotalError } from "./totals.ts";
@@ -15,6 +18,7 @@ import { maximumQuantity } from "../billing/usageFacts.ts";
 /** The columns that every reader of a registration needs. */
 export const coreRow = {
   id: z.uuid(),
+  importedId: z.string().nullable(),
   count: safeInteger,
   refundedCount: safeInteger,
   createdAt: z.date(),
@@ -22,6 +26,7 @@ export const coreRow = {
 
 export const coreColumns = sql.fragment`
   registration.id,
+  registration.imported_id AS "importedId",
   registration.count,
   registration.refunded_count AS "refundedCount",
   registration.created_at AS "createdAt"
@@ -199,6 +204,34 @@ export const findRegistration = (
     WHERE registration.id = ${id}
   `);
 
+/**
+ * Lists the ids of the registrations with an id, their own or the one that they were imported with, in all accounts and
+ * modes. Costs an index search per account and mode.
+ */
+export const listRegistrationIds = (
+  db: CommonQueryMethods,
+  given: string,
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT imported.id
+    FROM account
+    CROSS JOIN unnest(${sql.array([...MODES], "text")}) AS mode
+    CROSS JOIN unnest(${sql.array([...KINDS], "text")}) AS kind
+    CROSS JOIN LATERAL (
+      SELECT registration.id
+      FROM registration
+      WHERE registration.account_id = account.id
+        AND registration.mode = mode.mode
+        AND registration.kind = kind.kind
+        AND registration.imported_id = ${given}
+    ) AS imported
+    ${
+      isUuid(given)
+        ? sql.fragment`UNION SELECT registration.id FROM registration WHERE registration.id = ${given}::uuid`
+        : sql.fragment``
+    }
+  `);
+
 /** Returns one of the owner's registrations, or null. */
 export const findOwnRegistration = (
   db: CommonQueryMethods,
@@ -208,7 +241,7 @@ export const findOwnRegistration = (
   db.maybeOne(sql.type(registrationRow)`
     SELECT ${registrationColumns}
     FROM registration
-    WHERE registration.id = ${id} AND ${ownedBy(owner)}
+    WHERE ${registrationWithId(owner, id)}
   `);
 
 /** Locks a registration until the transaction ends. */
@@ -224,7 +257,7 @@ export const lockRegistration = async (
       ${registrationColumns},
       EXISTS (SELECT FROM usage_fact WHERE usage_fact.registration_id = registration.id) AS "hasUsage"
     FROM registration
-    WHERE registration.id = ${id} AND ${ownedBy(owner)}
+    WHERE ${registrationWithId(owner, id)}
     FOR UPDATE OF registration
   `);
   if (!row) {

@@ -11,6 +11,7 @@ import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { EvidenceSelection } from "../../domain/stores/evidenceSelection.ts";
 import { safeInteger } from "../columns.ts";
 import { nothing, sql } from "../sql.ts";
+import { registrationWithId } from "../ownedWithId.ts";
 import { customerConditions } from "../stores/customerConditions.ts";
 import { coreColumns, coreRow, ownedBy } from "./registrations.ts";
 
@@ -204,11 +205,15 @@ export const findMatchingTreeId = (
   owner: AccountMode,
   { id, upTo, projectPublicId, region }: EvidenceSelection,
 ): Promise<string | null> => {
+  const trees: Owner = { ...owner, kind: "tree" };
   const conditions = [
-    ownedBy({ ...owner, kind: "tree" }),
     id === null
-      ? sql.fragment`registration.unit_price_cents IS NOT NULL AND registration.refunded_count < registration.count`
-      : sql.fragment`registration.id = ${id}`,
+      ? sql.fragment`
+          ${ownedBy(trees)}
+          AND registration.unit_price_cents IS NOT NULL
+          AND registration.refunded_count < registration.count
+        `
+      : registrationWithId(trees, id),
     ...(upTo === null
       ? []
       : upTo.isInclusive

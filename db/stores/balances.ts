@@ -101,8 +101,7 @@ const entryRow = z.strictObject({
   amountCents: safeInteger,
   balanceCents: safeInteger,
   quantity: safeInteger.nullable(),
-  registrationId: z.uuid().nullable(),
-  donationId: z.uuid().nullable(),
+  recordId: z.string().nullable(),
   reference: z.string().nullable(),
   note: z.string(),
   createdAt: z.date(),
@@ -116,8 +115,18 @@ const entryColumns = sql.fragment`
   amount_cents AS "amountCents",
   balance_cents AS "balanceCents",
   quantity,
-  registration_id AS "registrationId",
-  donation_id AS "donationId",
+  coalesce(
+    (
+      SELECT coalesce(registration.imported_id, registration.id::text)
+      FROM registration
+      WHERE registration.id = balance_entry.registration_id
+    ),
+    (
+      SELECT coalesce(donation.imported_id, donation.id::text)
+      FROM donation
+      WHERE donation.id = balance_entry.donation_id
+    )
+  ) AS "recordId",
   reference,
   note,
   created_at AS "createdAt"

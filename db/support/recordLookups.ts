@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { KINDS, MODES } from "../../domain/accounts/accounts.ts";
-import type { CommonField } from "../../domain/support/lookup.ts";
+import type { RecordField } from "../../domain/support/lookup.ts";
 import { kindColumn, modeColumn, orderStageColumn, safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { escapeLike } from "../stores/customerConditions.ts";
@@ -38,6 +38,7 @@ const registrationRow = z.strictObject({
   ...ownerRow,
   ...customerRow,
   id: z.uuid(),
+  importedId: z.string().nullable(),
   mode: modeColumn,
   kind: kindColumn,
   count: safeInteger,
@@ -53,6 +54,7 @@ const registrationColumns = sql.fragment`
   ${ownerColumns},
   ${customerColumns("registration")},
   registration.id,
+  registration.imported_id AS "importedId",
   registration.mode,
   registration.kind,
   registration.count,
@@ -67,6 +69,7 @@ const donationRow = z.strictObject({
   ...ownerRow,
   ...customerRow,
   id: z.uuid(),
+  importedId: z.string().nullable(),
   mode: modeColumn,
   amountCents: safeInteger,
   charityName: z.string(),
@@ -79,6 +82,7 @@ const donationColumns = sql.fragment`
   ${ownerColumns},
   ${customerColumns("donation")},
   donation.id,
+  donation.imported_id AS "importedId",
   donation.mode,
   donation.amount_cents AS "amountCents",
   donation.charity_name AS "charityName",
@@ -89,11 +93,12 @@ const donationColumns = sql.fragment`
 /** The condition of a field, in the form that the index over accounts, modes and kinds serves. */
 const fieldCondition = (
   table: "registration" | "donation",
-  field: CommonField,
+  field: RecordField,
   text: string,
 ): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   return {
+    imported_id: sql.fragment`${column("imported_id")} = ${text}`,
     idempotency_key: sql.fragment`${column("idempotency_key")} = ${text}`,
     attribution: sql.fragment`${column("attribution")} = ${text} AND ${column("attribution")} <> ''`,
     order: sql.fragment`ltrim(${column("order_id")}, '#') = ltrim(${text}, '#')`,
@@ -104,7 +109,7 @@ const fieldCondition = (
 
 /** The query of `listRegistrationsByField`, so that a test can ask PostgreSQL for its plan. */
 export const registrationsByField = (
-  field: CommonField,
+  field: RecordField,
   { text, accountId, limit }: LookupOptions,
 ): FragmentSqlToken => sql.fragment`
   SELECT ${registrationColumns}
@@ -129,14 +134,14 @@ export const registrationsByField = (
 
 export const listRegistrationsByField = (
   db: CommonQueryMethods,
-  field: CommonField,
+  field: RecordField,
   options: LookupOptions,
 ): Promise<readonly FoundRegistration[]> =>
   db.any(sql.type(registrationRow)`${registrationsByField(field, options)}`);
 
 /** The query of `listDonationsByField`, so that a test can ask PostgreSQL for its plan. */
 export const donationsByField = (
-  field: CommonField,
+  field: RecordField,
   { text, accountId, limit }: LookupOptions,
 ): FragmentSqlToken => sql.fragment`
   SELECT ${donationColumns}
@@ -158,7 +163,7 @@ export const donationsByField = (
 
 export const listDonationsByField = (
   db: CommonQueryMethods,
-  field: CommonField,
+  field: RecordField,
   options: LookupOptions,
 ): Promise<readonly FoundDonation[]> =>
   db.any(sql.type(donationRow)`${donationsByField(field, options)}`);

@@ -30,7 +30,7 @@ export const AUDIT_ACTIONS = [
   "evidence.withdraw",
   "evidence.reinstate",
   "evidence.clear_cache",
-  "import.registrations",
+  "import.history",
   "deployment.move_to_stripe",
   "workflow.terminate",
   "migrate",

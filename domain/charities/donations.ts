@@ -5,6 +5,8 @@ import type { CharityIds, CharityProviderName, Ein } from "./charities.ts";
 /** A recorded donation; the amount is in whole US cents. */
 export type Donation = {
   readonly id: string;
+  /** The id in the system that the donation was imported from; null if it was recorded here. */
+  readonly importedId: string | null;
   readonly amountCents: number;
   readonly ein: Ein | null;
   /** The charity's id at the provider. */

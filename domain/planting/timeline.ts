@@ -55,7 +55,11 @@ export type OrderedTrees = {
 };
 
 export type EvidenceFacts = {
-  readonly registration: RegisteredTrees & { readonly refundedCount: number };
+  readonly registration: RegisteredTrees & {
+    readonly refundedCount: number;
+    /** Another system has arranged the planting. */
+    readonly isOrderedElsewhere: boolean;
+  };
   readonly partnerName: string;
   /** Whether no trees are planted for this evidence. */
   readonly isSimulated: boolean;
@@ -94,6 +98,8 @@ export type TreeEvidence = Pick<
   readonly refundedCount: number;
   /** `beforeOrder`: all trees were refunded before they were ordered; `afterOrder`: all were refunded later. */
   readonly fullRefund: "beforeOrder" | "afterOrder" | null;
+  /** Another system has arranged the planting, and there is no record of it here. */
+  readonly isOrderedElsewhere: boolean;
   readonly timeline: readonly Milestone[];
 };
 
@@ -180,6 +186,7 @@ export const buildTreeEvidence = (facts: EvidenceFacts): TreeEvidence => {
     session: reached.verified?.evidence ?? reached.planted?.evidence ?? null,
     refundedCount: registration.refundedCount,
     fullRefund: fullRefundOf(facts),
+    isOrderedElsewhere: registration.isOrderedElsewhere && !order,
     timeline: MILESTONES[facts.shape].map((event) => milestoneOf(event, facts)),
   };
 };

@@ -6,6 +6,8 @@ export type Metadata = Readonly<Record<string, unknown>>;
 /** A recorded impact action. */
 export type Registration = {
   readonly id: string;
+  /** The id in the system that the registration was imported from; null if it was registered here. */
+  readonly importedId: string | null;
   /** As registered; a refund does not change it. */
   readonly count: number;
   readonly refundedCount: number;

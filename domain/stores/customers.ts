@@ -68,6 +68,7 @@ export type ImpactFilter = CustomerFilter & {
 /** One registration of a store, as its lists show it. */
 export type ImpactRecord = CustomerDetails & {
   readonly id: string;
+  readonly importedId: string | null;
   readonly count: number;
   readonly refundedCount: number;
   readonly createdAt: Date;

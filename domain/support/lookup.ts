@@ -2,18 +2,19 @@ import { z } from "zod";
 import { normalizeCustomerId } from "../stores/customers.ts";
 
 /** The fields that registrations and donations have in common. */
-export const COMMON_FIELDS = [
+export const RECORD_FIELDS = [
+  "imported_id",
   "idempotency_key",
   "attribution",
   "order",
   "customer_email",
   "customer_id",
 ] as const;
-export type CommonField = (typeof COMMON_FIELDS)[number];
+export type RecordField = (typeof RECORD_FIELDS)[number];
 
 /** What a text was found to be. */
 export type FoundBy =
-  | CommonField
+  | RecordField
   | "id"
   | "refund_idempotency_key"
   | "customer_name"

@@ -19,6 +19,7 @@ export const recordDonation = async (
 ): Promise<Donation | null> => {
   const donation: Donation = {
     id,
+    importedId: null,
     amountCents,
     ein: charity.ein,
     nonprofitId: charity.nonprofitId,

@@ -8,7 +8,6 @@ import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Donation } from "../../domain/charities/donations.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
-import { isUuid } from "../../domain/fields.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 
 export type RefundedDonation = {
@@ -59,7 +58,7 @@ export const refundDonation = (
   db.transaction(async (transaction) => {
     const now = clock.now();
     const { idempotencyKey } = request;
-    const donation = isUuid(id) ? await lockDonation(transaction, owner, id) : null;
+    const donation = await lockDonation(transaction, owner, id);
     if (!donation) {
       throw new DomainError("record_not_found", "donation not found");
     }

@@ -14,6 +14,7 @@ import type {
   TreeEvidence,
 } from "../../domain/planting/timeline.ts";
 import { buildTreeEvidence, NOTHING_REACHED } from "../../domain/planting/timeline.ts";
+import { shownIdOf } from "../../domain/recordIds.ts";
 import { simulateEvidence } from "../../providers/planting/simulated/simulateEvidence.ts";
 import type { EvidenceDependencies, EvidenceRenderer } from "./cacheEvidence.ts";
 import { cacheEvidence } from "./cacheEvidence.ts";
@@ -52,6 +53,11 @@ const readReached = async (db: CommonQueryMethods, orderId: number): Promise<Rea
   };
 };
 
+const registrationOf = (tree: EvidenceTree): EvidenceFacts["registration"] => ({
+  ...tree,
+  id: shownIdOf(tree),
+});
+
 const readFacts = async (
   { db, planting }: EvidenceDependencies,
   mode: Mode,
@@ -59,7 +65,7 @@ const readFacts = async (
 ): Promise<EvidenceFacts> => {
   const partner = planting.partnerFor(mode);
   return {
-    registration: tree,
+    registration: registrationOf(tree),
     partnerName: tree.partnerName ?? partner.name,
     isSimulated: isSimulated(tree.partner ?? partner.kind),
     shape: tree.timeline ?? partner.timeline,
@@ -122,5 +128,8 @@ export const simulateTreeEvidence = async (
   stage: EvidenceStage,
 ): Promise<TreeEvidence> =>
   buildTreeEvidence(
-    simulateEvidence(await getEvidenceTree(deps, selection, deps.publicBaseUrl()), stage),
+    simulateEvidence(
+      registrationOf(await getEvidenceTree(deps, selection, deps.publicBaseUrl())),
+      stage,
+    ),
   );

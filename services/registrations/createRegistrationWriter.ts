@@ -42,6 +42,7 @@ const ownerKey = ({ accountId, mode, kind }: Owner): string => `${accountId}/${m
 
 const toRegistration = (entry: RegistrationEntry, createdAt: Date): Registration => ({
   id: entry.id,
+  importedId: null,
   count: entry.count,
   refundedCount: 0,
   fractionalCount: entry.fractionalCount,

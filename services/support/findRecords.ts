@@ -20,7 +20,7 @@ import {
   listRegistrationsByRefundKey,
   listRegistrationsOfMeterEvent,
 } from "../../db/support/recordLookups.ts";
-import { COMMON_FIELDS, parseLookup } from "../../domain/support/lookup.ts";
+import { RECORD_FIELDS, parseLookup } from "../../domain/support/lookup.ts";
 import type { FoundBy, Lookup } from "../../domain/support/lookup.ts";
 import { findAccount } from "../../db/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -70,7 +70,7 @@ const findRegistrations = async (
     const records = await listRegistrationsById(db, { ...options, text: lookup.id });
     hits.push({ foundBy: "id", records });
   }
-  for (const field of COMMON_FIELDS) {
+  for (const field of RECORD_FIELDS) {
     const text = field === "customer_id" ? lookup.customerId : lookup.text;
     const records = await listRegistrationsByField(db, field, { ...options, text });
     hits.push({ foundBy: field, records });
@@ -99,7 +99,7 @@ const findDonations = async (
     const records = await listDonationsById(db, { ...options, text: lookup.id });
     hits.push({ foundBy: "id", records });
   }
-  for (const field of COMMON_FIELDS) {
+  for (const field of RECORD_FIELDS) {
     const text = field === "customer_id" ? lookup.customerId : lookup.text;
     const records = await listDonationsByField(db, field, { ...options, text });
     hits.push({ foundBy: field, records });

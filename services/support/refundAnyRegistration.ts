@@ -9,6 +9,7 @@ import { DomainError } from "../../domain/errors.ts";
 import { decideRefund } from "../../domain/registrations/decideRefund.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
+import { getRegistrationId } from "../registrations/getRegistrationId.ts";
 import { refundRegistration } from "../registrations/refundRegistration.ts";
 import { reverseStoreRegistrations } from "../stores/reverseStoreRegistrations.ts";
 
@@ -105,7 +106,7 @@ export const refundAnyRegistration = async (
   deps: RefundDependencies,
   refund: OperatorRefund,
 ): Promise<AnyRefund> => {
-  const registration = await findRegistration(deps.db, refund.id);
+  const registration = await findRegistration(deps.db, await getRegistrationId(deps.db, refund.id));
   if (!registration) {
     throw new DomainError("record_not_found", `there is no registration ${refund.id}`);
   }
@@ -116,6 +117,9 @@ export const refundAnyRegistration = async (
     const refundedCount = await checkRefund(deps, registration, refund.count);
     return { registration, refundedCount, replayed: false };
   }
-  const { refundedCount, replayed } = await refundRegistration(deps, registration, refund);
+  const { refundedCount, replayed } = await refundRegistration(deps, registration, {
+    ...refund,
+    id: registration.id,
+  });
   return { registration, refundedCount, replayed };
 };

@@ -201,7 +201,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     return { args: [path] };
   },
   "evidence cache clear": () => Promise.resolve({ args: ["--all"] }),
-  "import registrations": async (t) => {
+  "import history": async (t) => {
     const { id } = await createTestOrganization(t.context.db);
     return {
       args: ["-", "--org", id],

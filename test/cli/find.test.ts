@@ -9,7 +9,7 @@ import {
   registrationsByRefundKey,
 } from "../../db/support/recordLookups.ts";
 import { sql } from "../../db/sql.ts";
-import { COMMON_FIELDS } from "../../domain/support/lookup.ts";
+import { RECORD_FIELDS } from "../../domain/support/lookup.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import { readJson, runImpact } from "./runImpact.ts";
 import type { Run } from "./runImpact.ts";
@@ -267,7 +267,7 @@ test.serial("every look-up on a filled table uses an index", async (t) => {
   const options = { text: "17321", accountId: null, limit: 21 };
   const queries: Readonly<Record<string, FragmentSqlToken>> = {
     ...Object.fromEntries(
-      COMMON_FIELDS.flatMap((field) => [
+      RECORD_FIELDS.flatMap((field) => [
         [`registration ${field}`, registrationsByField(field, options)],
         [`donation ${field}`, donationsByField(field, options)],
       ]),

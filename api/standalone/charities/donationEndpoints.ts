@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import type { Caller } from "../../../db/accounts/apiKeys.ts";
+import { shownIdOf } from "../../../domain/recordIds.ts";
 import { countDonations, listDonations } from "../../../db/charities/donations.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { CharityIds } from "../../../domain/charities/charities.ts";
@@ -210,7 +211,7 @@ const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
         refunded_amount_cents: donation.amountCents,
         total_donations: totalDonations,
         refund_details: [presentDonation(donation)],
-        refund_id: donationRefundId(donation.id),
+        refund_id: donationRefundId(shownIdOf(donation)),
       };
     },
   });

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import type { Ein } from "../../../domain/charities/charities.ts";
+import { shownIdOf } from "../../../domain/recordIds.ts";
 import { formatEin, parseEin } from "../../../domain/charities/charities.ts";
 import type { Donation } from "../../../domain/charities/donations.ts";
 import { count, date, emptyAsNull, metadata, recordId, text } from "../../../domain/fields.ts";
@@ -51,7 +52,7 @@ export const donateBody = bodyObject({
 
 const donationResponse = z
   .strictObject({
-    id: z.uuid().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
+    id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"] }),
     amount_cents: z
       .int()
       .min(1)
@@ -74,7 +75,7 @@ const donationResponse = z
   .meta({ id: "Donation" });
 
 export const presentDonation = (donation: Donation): z.output<typeof donationResponse> => ({
-  id: donation.id,
+  id: shownIdOf(donation),
   amount_cents: donation.amountCents,
   currency: "USD",
   ein: donation.ein === null ? "" : formatEin(donation.ein),
@@ -91,7 +92,7 @@ const totalDonations = () => total("The organization's donations that are not re
 
 export const donateResponse = z
   .strictObject({
-    donation_id: z.uuid(),
+    donation_id: z.string(),
     amount_cents: z.int().min(1),
     charity_name: z.string(),
     ein: z.string(),

@@ -1,5 +1,3 @@
-import { DomainError } from "../../../domain/errors.ts";
-import { isUuid } from "../../../domain/fields.ts";
 import type { EvidenceDependencies } from "../../../services/planting/cacheEvidence.ts";
 import { readEvidenceSummary } from "../../../services/planting/readEvidenceSummary.ts";
 import {
@@ -89,14 +87,10 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
     schemas: { query: treeQuery, response: treeEvidence },
     examples: { response: EVIDENCE_EXAMPLES.tree },
     handle: async ({ ctx, caller, query }) => {
-      const registrationId = pathParameter(ctx, "id");
-      if (!isUuid(registrationId)) {
-        throw new DomainError("record_not_found", "failed to find tree");
-      }
       const selection = {
         accountId: caller.accountId,
         mode: caller.mode,
-        id: registrationId,
+        id: pathParameter(ctx, "id"),
       };
       if (query.evidence_stage !== undefined) {
         const evidence = await simulateTreeEvidence(deps, selection, query.evidence_stage);

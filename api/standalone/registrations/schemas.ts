@@ -5,6 +5,7 @@ import {
   fractionalCount,
   idempotencyKey,
 } from "../../../domain/registrations/registrationFields.ts";
+import { shownIdOf } from "../../../domain/recordIds.ts";
 import type { Metadata, Registration } from "../../../domain/registrations/registrations.ts";
 import { isRange } from "../../http/days.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
@@ -14,7 +15,7 @@ import type { KindNames } from "./kinds.ts";
 
 const registrationResponse = z
   .strictObject({
-    id: z.uuid().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
+    id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
     count: z
       .int()
       .min(1)
@@ -40,7 +41,7 @@ const registrationResponse = z
 export const presentRegistration = (
   registration: Registration,
 ): z.output<typeof registrationResponse> => ({
-  id: registration.id,
+  id: shownIdOf(registration),
   count: registration.count,
   fractional_count: registration.fractionalCount,
   created_at: registration.createdAt.toISOString(),

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { toMicroseconds } from "../cursor.ts";
 import { DomainError } from "../../../domain/errors.ts";
-import { date, isUuid, text } from "../../../domain/fields.ts";
+import { date, text } from "../../../domain/fields.ts";
 import type { EvidenceSelection } from "../../../domain/stores/evidenceSelection.ts";
 import type { TreeEvidence } from "../../../domain/planting/timeline.ts";
 import {
@@ -97,9 +97,6 @@ const upperBoundOf = (given: string): NonNullable<EvidenceSelection["upTo"]> => 
 
 const selectionOf = (given: z.output<typeof query>): EvidenceSelection => {
   const treeId = valueOf({ tree_id: given.tree_id, id: given.id, tree: given.tree });
-  if (treeId !== null && !isUuid(treeId)) {
-    throw new DomainError("record_not_found", "failed to find tree");
-  }
   const createdAt = valueOf({ created_at: given.created_at, tree_date: given.tree_date });
   return {
     id: treeId,

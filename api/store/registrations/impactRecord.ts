@@ -1,9 +1,10 @@
 import { z } from "zod";
+import { shownIdOf } from "../../../domain/recordIds.ts";
 import type { ImpactRecord } from "../../../domain/stores/customers.ts";
 
 export const impactRecord = z
   .strictObject({
-    id: z.uuid().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
+    id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
     count: z
       .int()
       .min(1)
@@ -22,7 +23,7 @@ export const impactRecord = z
   .meta({ id: "ImpactRecord" });
 
 export const presentRecord = (record: ImpactRecord): z.output<typeof impactRecord> => ({
-  id: record.id,
+  id: shownIdOf(record),
   count: record.count,
   refunded_count: record.refundedCount,
   customer_name: record.customerName ?? "",

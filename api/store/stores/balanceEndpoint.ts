@@ -30,7 +30,7 @@ const entry = z
     balance_cents: z.int().min(0).meta({ description: "The balance after this entry." }),
     quantity: z.int().nullable().meta({ description: "Number of trees or bottles." }),
     record_id: z
-      .uuid()
+      .string()
       .nullable()
       .meta({ description: "The tree record, plastic record or donation that was paid for." }),
     note: z.string(),
@@ -60,7 +60,7 @@ const presentEntry = (balanceEntry: BalanceEntry): z.output<typeof entry> => ({
   amount_cents: balanceEntry.amountCents,
   balance_cents: balanceEntry.balanceCents,
   quantity: balanceEntry.quantity,
-  record_id: balanceEntry.registrationId ?? balanceEntry.donationId,
+  record_id: balanceEntry.recordId,
   note: balanceEntry.note,
   created_at: balanceEntry.createdAt.toISOString(),
 });

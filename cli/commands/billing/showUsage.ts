@@ -3,6 +3,8 @@ import type { UsageFact } from "../../../db/billing/usageFacts.ts";
 import type { AccountRegistration } from "../../../db/registrations/registrations.ts";
 import { findRegistration } from "../../../db/registrations/registrations.ts";
 import { refundIdOf } from "../../../domain/registrations/decideRefund.ts";
+import { shownIdOf } from "../../../domain/recordIds.ts";
+import { getRegistrationId } from "../../../services/registrations/getRegistrationId.ts";
 import type { RegistrationUsage } from "../../../services/billing/readUsage.ts";
 import { readUsage } from "../../../services/billing/readUsage.ts";
 import { usageSenderWorkflowId } from "../../../workflows/usageSender.ts";
@@ -14,7 +16,7 @@ import { printJson, printRecord, printTable } from "../../output/print.ts";
 import { timeOf, presentEvent } from "./presentEvent.ts";
 
 const presentRegistration = (registration: AccountRegistration) => ({
-  registration_id: registration.id,
+  registration_id: shownIdOf(registration),
   account_id: registration.accountId,
   account_name: registration.accountName,
   mode: registration.mode,
@@ -94,13 +96,14 @@ const advise = (
 
 export const showUsage = async (
   { io, connections }: Context,
-  id: string,
+  given: string,
   { json }: { readonly json?: true },
 ): Promise<void> => {
   const db = await connections.database();
+  const id = await getRegistrationId(db, given);
   const registration = await findRegistration(db, id);
   if (!registration) {
-    throw new CommandError(EXIT.notFound, `Registration ${id} not found.`);
+    throw new CommandError(EXIT.notFound, `Registration ${given} not found.`);
   }
   const { accountId, mode, kind: meter, refundedCount } = registration;
   const stream = { accountId, mode, meter };
@@ -121,7 +124,7 @@ export const showUsage = async (
     return;
   }
   printRecord(io, {
-    registration: id,
+    registration: shownIdOf(registration),
     [registration.accountType]: `${registration.accountName} (${accountId})`,
     mode,
     kind: meter,

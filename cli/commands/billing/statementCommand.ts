@@ -8,6 +8,7 @@ import type { StreamReport } from "../../../services/billing/reconciliation/reco
 import type { MeterStatement } from "../../../services/billing/readStatement.ts";
 import { readStatement, readStatementDetails } from "../../../services/billing/readStatement.ts";
 import { CURRENT, parseId, parseMode, parsePeriod } from "../../arguments.ts";
+import { shownIdOf } from "../../../domain/recordIds.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
@@ -167,7 +168,7 @@ const printDetails = async (
   }
   for await (const detail of details) {
     const values = [
-      detail.id,
+      shownIdOf(detail),
       detail.meter,
       detail.createdAt,
       detail.count,

@@ -5,6 +5,7 @@ import { USAGE_STATES } from "../../../domain/billing/meterEvents.ts";
 import {
   parseDocument,
   parseId,
+  parseRecordId,
   parseTimestamp,
   parseLimit,
   parseReason,
@@ -93,7 +94,7 @@ export const addUsageCommands = (program: Command, context: Context): void => {
   usage
     .command("show")
     .description("Show the usage of a registration and its meter events")
-    .argument("<registration-id>", "id of the registration", parseId)
+    .argument("<registration-id>", "id of the registration", parseRecordId)
     .option("--json", "JSON output")
     .action((id: string, options: { readonly json?: true }) => showUsage(context, id, options));
   usage

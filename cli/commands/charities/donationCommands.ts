@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { parseId, parseLimit, parseMode } from "../../arguments.ts";
+import { parseId, parseRecordId, parseLimit, parseMode } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import type { ListOptions } from "./listOrgDonations.ts";
 import { listOrgDonations } from "./listOrgDonations.ts";
@@ -18,7 +18,7 @@ export const addDonationCommands = (program: Command, context: Context): void =>
   donation
     .command("show")
     .description("Show a donation and its refund")
-    .argument("<id>", "id of the donation", parseId)
+    .argument("<id>", "id of the donation", parseRecordId)
     .option("--json", "JSON output")
     .action((id: string, options: { readonly json?: true }) => showDonation(context, id, options));
 };

@@ -1,6 +1,7 @@
 import { listDonations } from "../../../db/charities/donations.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { formatCents } from "../../../domain/money.ts";
+import { shownIdOf } from "../../../domain/recordIds.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
@@ -31,7 +32,7 @@ export const listOrgDonations = async (
       io,
       ["id", "amount", "charity", "EIN", "created", "refunded"],
       donations.map((donation) => [
-        donation.id,
+        shownIdOf(donation),
         formatCents(donation.amountCents),
         donation.charityName,
         einOf(donation),

@@ -1,11 +1,12 @@
 import { formatEin } from "../../../domain/charities/charities.ts";
+import { shownIdOf } from "../../../domain/recordIds.ts";
 import type { Donation } from "../../../domain/charities/donations.ts";
 
 export const einOf = ({ ein }: Donation): string | null => ein && formatEin(ein);
 
 /** A donation in the CLI's JSON output. */
 export const presentDonation = (donation: Donation) => ({
-  id: donation.id,
+  id: shownIdOf(donation),
   amount_cents: donation.amountCents,
   currency: "USD",
   ein: einOf(donation),

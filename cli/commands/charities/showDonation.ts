@@ -1,18 +1,21 @@
 import { findDonationDetails } from "../../../db/charities/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { formatCents } from "../../../domain/money.ts";
+import { shownIdOf } from "../../../domain/recordIds.ts";
+import { getDonationId } from "../../../services/charities/getDonationId.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import { einOf, presentDonation } from "./presentDonation.ts";
 
 export const showDonation = async (
   { io, connections }: Context,
-  id: string,
+  given: string,
   { json }: { readonly json?: true },
 ): Promise<void> => {
-  const donation = await findDonationDetails(await connections.database(), id);
+  const db = await connections.database();
+  const donation = await findDonationDetails(db, await getDonationId(db, given));
   if (!donation) {
-    throw new DomainError("record_not_found", `donation ${id} not found`);
+    throw new DomainError("record_not_found", `donation ${given} not found`);
   }
   const { accountId, mode, refundedAt, refundReason, refundIdempotencyKey, refundMetadata } =
     donation;
@@ -29,7 +32,7 @@ export const showDonation = async (
     return;
   }
   printRecord(io, {
-    id: donation.id,
+    id: shownIdOf(donation),
     account: accountId,
     mode,
     amount: formatCents(donation.amountCents),

@@ -1,3 +1,5 @@
+import type { CommonQueryMethods } from "slonik";
+import { getRegistrationId } from "../../../services/registrations/getRegistrationId.ts";
 import { clearCachedResponses } from "../../../services/planting/clearCachedResponses.ts";
 import type { CachedResponses } from "../../../services/planting/clearCachedResponses.ts";
 import type { Context } from "../../context.ts";
@@ -13,23 +15,30 @@ export type ClearOptions = OperatorOptions & {
   readonly json?: true;
 };
 
-const selectResponses = ({ tree, summary, all }: ClearOptions): CachedResponses => {
+const requireOneSelection = ({ tree, summary, all }: ClearOptions): void => {
   if ([tree, summary, all].filter((option) => option !== undefined).length !== 1) {
     throw new CommandError(EXIT.usage, "Pass one of --tree, --summary and --all.");
   }
+};
+
+const selectResponses = async (
+  db: CommonQueryMethods,
+  { tree, all }: ClearOptions,
+): Promise<CachedResponses> => {
   return tree === undefined
     ? { kind: all ? "all" : "summary" }
-    : { kind: "tree", registrationId: tree };
+    : { kind: "tree", registrationId: await getRegistrationId(db, tree) };
 };
 
 export const clearCache = async (
   { io, connections, clock }: Context,
   options: ClearOptions,
 ): Promise<void> => {
-  const responses = selectResponses(options);
+  requireOneSelection(options);
+  const db = await connections.database();
   const dropped = await clearCachedResponses(
-    { db: await connections.database(), clock, actor: actorOf(options) },
-    responses,
+    { db, clock, actor: actorOf(options) },
+    await selectResponses(db, options),
   );
   if (options.json) {
     printJson(io, { dropped });

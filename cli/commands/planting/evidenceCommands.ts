@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { Option } from "commander";
 import { ORDER_STAGES } from "../../../domain/planting/order.ts";
-import { parseCount, parseId, parseLimit, parseReason } from "../../arguments.ts";
+import { parseCount, parseId, parseLimit, parseReason, parseRecordId } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
@@ -81,7 +81,7 @@ export const addEvidenceCommands = (program: Command, context: Context): void =>
     .description("Manage the cache of evidence responses")
     .command("clear")
     .description("Delete cached responses, so that the next requests render new ones")
-    .option("--tree <id>", "id of a tree registration", parseId)
+    .option("--tree <id>", "id of a tree registration", parseRecordId)
     .option("--summary", "the evidence summary")
     .option("--all", "all cached responses")
     .addOption(reasonOption())

@@ -18,7 +18,7 @@ const presentEntry = (entry: BalanceEntry) => ({
   amount_cents: entry.amountCents,
   balance_cents: entry.balanceCents,
   quantity: entry.quantity,
-  record_id: entry.registrationId ?? entry.donationId,
+  record_id: entry.recordId,
   reference: entry.reference,
   note: entry.note,
   created_at: entry.createdAt,

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
 import { isFailed } from "../../../domain/billing/meterEvents.ts";
+import { shownIdOf } from "../../../domain/recordIds.ts";
 import { formatCents } from "../../../domain/money.ts";
 import type { FoundRecords } from "../../../services/support/findRecords.ts";
 import { findRecords } from "../../../services/support/findRecords.ts";
@@ -53,6 +54,12 @@ const customerOf = (record: {
 const accountCommand = ({ accountType, accountId }: Owned): string =>
   accountType === "store" ? `impact store show ${accountId}` : `impact org show ${accountId}`;
 
+/** Clients know an imported record by the id that it brought along; commands accept both ids. */
+const idsOf = (record: { readonly id: string; readonly importedId: string | null }) => ({
+  id: shownIdOf(record),
+  internal_id: record.importedId === null ? null : record.id,
+});
+
 const evidenceOf = ({ record }: FoundRecords["registrations"][number]): string | null => {
   if (record.kind === "bottle") {
     return null;
@@ -65,7 +72,7 @@ const presentRegistration = (found: FoundRecords["registrations"][number]): Show
   const [failed] = usage.failedEventIds;
   return {
     record: "registration",
-    id: record.id,
+    ...idsOf(record),
     found_by: foundBy,
     ...ownerOf(record),
     mode: record.mode,
@@ -84,7 +91,7 @@ const presentRegistration = (found: FoundRecords["registrations"][number]): Show
 
 const presentDonation = ({ record, foundBy }: FoundRecords["donations"][number]): Shown => ({
   record: "donation",
-  id: record.id,
+  ...idsOf(record),
   found_by: foundBy,
   ...ownerOf(record),
   mode: record.mode,

@@ -2,9 +2,11 @@ import type { Command } from "commander";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { sumRefundable } from "../../../db/registrations/refundableRegistrations.ts";
 import { findDonationDetails } from "../../../db/charities/donations.ts";
+import { shownIdOf } from "../../../domain/recordIds.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { formatCents } from "../../../domain/money.ts";
 import { refundDonation } from "../../../services/charities/refundDonation.ts";
+import { getDonationId } from "../../../services/charities/getDonationId.ts";
 import type { RefundDependencies } from "../../../services/support/refundAnyRegistration.ts";
 import { refundAnyRegistration } from "../../../services/support/refundAnyRegistration.ts";
 import { refundMatching } from "../../../services/support/refundMatching.ts";
@@ -13,6 +15,7 @@ import {
   parseId,
   parseMode,
   parseReason,
+  parseRecordId,
   parseRefundKey,
   parseTimestamp,
 } from "../../arguments.ts";
@@ -62,7 +65,7 @@ const refundOne = async (
   );
   if (options.json) {
     printJson(context.io, {
-      registration_id: registration.id,
+      registration_id: shownIdOf(registration),
       refunded_count: refundedCount,
       replayed,
       dry_run: isDryRun,
@@ -83,7 +86,7 @@ const refundOneDonation = async (
   options: RefundOptions,
 ): Promise<void> => {
   const { db, clock, actor } = await openDependencies(context, options);
-  const donation = await findDonationDetails(db, id);
+  const donation = await findDonationDetails(db, await getDonationId(db, id));
   if (!donation) {
     throw new DomainError("record_not_found", `there is no donation ${id}`);
   }
@@ -92,7 +95,7 @@ const refundOneDonation = async (
     ? donation.refunded
     : (
         await refundDonation({ db, clock, actor }, donation, {
-          id,
+          id: donation.id,
           reason: options.reason,
           idempotencyKey: null,
           metadata: {},
@@ -193,7 +196,7 @@ export const addRefundCommands = (program: Command, context: Context): void => {
     refund
       .command("registration")
       .description("Refund a registration of an organization or a store, in full or in part")
-      .argument("<id>", "id of the registration", parseId)
+      .argument("<id>", "id of the registration", parseRecordId)
       .option("--count <n>", "units (default: all that remain)", parseCount)
       .option("--idempotency-key <key>", "makes repeating the command safe", parseRefundKey),
   )
@@ -203,7 +206,7 @@ export const addRefundCommands = (program: Command, context: Context): void => {
     refund
       .command("donation")
       .description("Mark a donation as refunded; the charity keeps the money")
-      .argument("<id>", "id of the donation", parseId),
+      .argument("<id>", "id of the donation", parseRecordId),
   ).action((id: string, options: RefundOptions) => refundOneDonation(context, id, options));
   addCommonOptions(
     refund

@@ -93,9 +93,14 @@ export const reach = (...stages: readonly (keyof ReachedStages)[]): ReachedStage
 /** Facts of which a test gives those that it is about. */
 export type GivenFacts = Partial<Omit<EvidenceFacts, "registration">> & {
   readonly refundedCount?: number;
+  readonly isOrderedElsewhere?: boolean;
 };
 
-export const factsOf = ({ refundedCount = 0, ...given }: GivenFacts): EvidenceFacts => ({
+export const factsOf = ({
+  refundedCount = 0,
+  isOrderedElsewhere = false,
+  ...given
+}: GivenFacts): EvidenceFacts => ({
   registration: {
     id: ID,
     createdAt: new Date("2026-04-30T22:15:00.123Z"),
@@ -103,6 +108,7 @@ export const factsOf = ({ refundedCount = 0, ...given }: GivenFacts): EvidenceFa
     fractionalCount: 5.5,
     attribution: "spring",
     refundedCount,
+    isOrderedElsewhere,
   },
   partnerName: "North Coast Planting",
   isSimulated: false,

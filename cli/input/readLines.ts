@@ -27,12 +27,8 @@ const toLine = (number: number, pieces: readonly Buffer[], length: number): Line
 
 /**
  * Yields the non-empty lines of a stream. A line that is too long is reported without being held in memory.
- * @param onRead called with the number of bytes of each chunk
  */
-export async function* readLines(
-  input: AsyncIterable<Buffer>,
-  onRead: (bytes: number) => void,
-): AsyncGenerator<Line, void, void> {
+export async function* readLines(input: AsyncIterable<Buffer>): AsyncGenerator<Line, void, void> {
   let number = 0;
   let pieces: Buffer[] = [];
   let length = 0;
@@ -44,7 +40,6 @@ export async function* readLines(
     return line;
   };
   for await (const chunk of input) {
-    onRead(chunk.length);
     let start = 0;
     for (let end = chunk.indexOf(LINE_FEED); end !== -1; end = chunk.indexOf(LINE_FEED, start)) {
       pieces.push(chunk.subarray(start, end));

@@ -1,12 +1,15 @@
 import test from "ava";
-import { parseImportLine } from "../../cli/commands/registrations/parseImportLine.ts";
-import { contentOf } from "../../domain/registrations/importedRegistration.ts";
-import type { ImportedRegistration } from "../../domain/registrations/importedRegistration.ts";
+import { parseJsonLine } from "../../cli/commands/history/parseRecord.ts";
+import { contentOf } from "../../domain/history/importedRecords.ts";
+import type {
+  ImportedDonation,
+  ImportedRegistration,
+} from "../../domain/history/importedRecords.ts";
 
 const now = new Date("2026-05-01T12:00:00.000Z");
 
-const read = (fields: Readonly<Record<string, unknown>> | string, fractionalCounting = true) =>
-  parseImportLine(
+const read = (fields: Readonly<Record<string, unknown>> | string, fractionalCounting = false) =>
+  parseJsonLine(
     typeof fields === "string"
       ? fields
       : JSON.stringify({
@@ -15,17 +18,25 @@ const read = (fields: Readonly<Record<string, unknown>> | string, fractionalCoun
           created_at: "2025-06-01T12:00:00Z",
           ...fields,
         }),
-    { now, fractionalCounting },
+    { now, fractionalCounting, kind: null },
   );
 
 const plain: ImportedRegistration = {
   kind: "tree",
+  importedId: null,
   count: 1,
+  refundedCount: 0,
   fractionalCount: 0,
   createdAt: new Date("2025-06-01T12:00:00Z"),
   idempotencyKey: null,
   attribution: "",
   metadata: {},
+  customerName: null,
+  customerEmail: null,
+  customerId: null,
+  orderId: null,
+  notes: null,
+  unitPriceCents: null,
 };
 
 const accepts = test.macro({
@@ -34,7 +45,7 @@ const accepts = test.macro({
     fields: Readonly<Record<string, unknown>>,
     expected: Partial<ImportedRegistration> = {},
   ) => {
-    t.deepEqual(read(fields), { registration: { ...plain, ...expected } });
+    t.deepEqual(read(fields), { record: { ...plain, ...expected } });
   },
   title: (title = "") => `a line is accepted ${title}`,
 });
@@ -48,6 +59,7 @@ const rejects = test.macro({
 
 const MOST = Number.MAX_SAFE_INTEGER;
 const CREATED_AT = "created_at: must be a time with an offset, such as 2025-06-01T12:00:00Z";
+const KIND = "kind: must be one of tree, bottle, donation";
 const COUNT = `count: must be an integer from 1 to ${MOST}`;
 
 test("with only the required fields", accepts, {});
@@ -79,7 +91,7 @@ test("that is not JSON", rejects, "{", "not valid JSON");
 test("that is empty", rejects, "", "not valid JSON");
 test("that is a list", rejects, "[]", "the line must be a JSON object");
 test("that is null", rejects, "null", "the line must be a JSON object");
-test("with an unknown kind", rejects, { kind: "coral" }, "kind: must be tree or bottle");
+test("with an unknown kind", rejects, { kind: "coral" }, KIND);
 test("with a count of 0", rejects, { count: 0 }, COUNT);
 test("with a fraction as count", rejects, { count: 1.5 }, COUNT);
 test("with a count that JSON cannot represent", rejects, { count: MOST + 1 }, COUNT);
@@ -111,22 +123,138 @@ test(
   "fractional_count: must be a number of at least 0",
 );
 
-test("a fractional count, even 0, requires fractional counting", (t) => {
-  t.deepEqual(read({ fractional_count: 0 }, false), {
-    problem: "fractional_count: fractional counting is not enabled for this organization",
+test(
+  "with an id of 64 characters",
+  accepts,
+  { id: "é".repeat(64) },
+  { importedId: "é".repeat(64) },
+);
+test(
+  "that is refunded in full",
+  accepts,
+  { count: 3, refunded: true },
+  { count: 3, refundedCount: 3 },
+);
+test(
+  "that is refunded in part",
+  accepts,
+  { count: 3, refunded: true, refunded_count: 2 },
+  { count: 3, refundedCount: 2 },
+);
+test("whose optional fields are null", accepts, {
+  id: null,
+  fractional_count: null,
+  metadata: null,
+  idempotency_key: null,
+  refunded: null,
+  customer_name: null,
+});
+test(
+  "with the fields of a store's record",
+  accepts,
+  {
+    customer_name: "Ann",
+    customer_email: "a@b.c",
+    customer_id: 7,
+    order_id: "#1",
+    notes: "n",
+    unit_price_cents: 50,
+  },
+  {
+    customerName: "Ann",
+    customerEmail: "a@b.c",
+    customerId: "7",
+    orderId: "#1",
+    notes: "n",
+    unitPriceCents: 50,
+  },
+);
+test(
+  "with an id of 65 characters",
+  rejects,
+  { id: "x".repeat(65) },
+  "id: must be at most 64 characters",
+);
+test("with an empty id", rejects, { id: "" }, "id: must not be empty");
+const REFUNDED = "refunded_count: must be at most count, and agree with refunded";
+test("with more refunded units than registered ones", rejects, { refunded_count: 2 }, REFUNDED);
+test(
+  "with refunded units, but not refunded",
+  rejects,
+  { refunded: false, refunded_count: 1 },
+  REFUNDED,
+);
+
+test("without a fractional count, an organization with fractional counting counts whole units", (t) => {
+  t.deepEqual(read({ count: 4 }, true), { record: { ...plain, count: 4, fractionalCount: 4 } });
+  t.deepEqual(read({ count: 4, fractional_count: 3.5 }, true), {
+    record: { ...plain, count: 4, fractionalCount: 3.5 },
   });
-  t.deepEqual(read({}, false), { registration: plain });
+});
+
+test("a line that names no kind has the kind that the operator gives", (t) => {
+  const line = JSON.stringify({ count: 1, created_at: "2025-06-01T12:00:00Z" });
+  t.deepEqual(parseJsonLine(line, { now, fractionalCounting: false, kind: "bottle" }), {
+    record: { ...plain, kind: "bottle" },
+  });
+});
+
+const donation: ImportedDonation = {
+  kind: "donation",
+  importedId: "d-1",
+  amountCents: 500,
+  ein: "530196605",
+  nonprofitId: "n-1",
+  charityName: "American Red Cross",
+  createdAt: new Date("2025-06-01T12:00:00Z"),
+  refundedAt: null,
+  idempotencyKey: null,
+  attribution: "",
+  metadata: {},
+  customerName: null,
+  customerEmail: null,
+  customerId: null,
+  orderId: null,
+};
+
+test("a donation of the contract's list is accepted", (t) => {
+  const listed = {
+    kind: "donation",
+    id: "d-1",
+    amount_cents: 500,
+    currency: "USD",
+    ein: "53-0196605",
+    nonprofit_id: "n-1",
+    charity_name: "American Red Cross",
+    created_at: "2025-06-01T12:00:00Z",
+    attribution: "",
+    metadata: {},
+    refunded: false,
+  };
+  t.deepEqual(read(JSON.stringify(listed)), { record: donation });
+  t.deepEqual(read(JSON.stringify({ ...listed, refunded: true })), {
+    record: { ...donation, refundedAt: donation.createdAt },
+  });
+  t.deepEqual(read(JSON.stringify({ ...listed, nonprofit_id: "" })), {
+    record: { ...donation, nonprofitId: "530196605" },
+  });
+  t.deepEqual(read(JSON.stringify({ ...listed, nonprofit_id: "", ein: "" })), {
+    problem: "ein or nonprofit_id is required",
+  });
+  t.deepEqual(read(JSON.stringify({ ...listed, count: 1, currency: "EUR" })), {
+    problem: "currency: must be USD; count: unknown field",
+  });
 });
 
 test("everything that is wrong with a line is reported", (t) => {
-  t.deepEqual(read({ kind: 1, count: "1", attribution: "x".repeat(501) }), {
-    problem: `kind: must be tree or bottle; ${COUNT}; attribution: must be at most 500 characters`,
+  t.deepEqual(read({ id: 1, count: "1", attribution: "x".repeat(501) }), {
+    problem: `id: must be a string; attribution: must be at most 500 characters; ${COUNT}`,
   });
 });
 
 const contentFrom = (text: string): string | null => {
-  const line = parseImportLine(text, { now, fractionalCounting: true });
-  return "problem" in line ? null : contentOf(line.registration);
+  const line = parseJsonLine(text, { now, fractionalCounting: false, kind: null });
+  return "problem" in line ? null : contentOf(line.record);
 };
 
 test("equal lines have the same content, whatever the order of their fields", (t) => {
@@ -149,7 +277,7 @@ test("equal lines have the same content, whatever the order of their fields", (t
   );
 });
 
-test("every field is part of the content; with a key, only the key and the kind are", (t) => {
+test("every field is part of the content", (t) => {
   const changes: readonly Partial<ImportedRegistration>[] = [
     {},
     { kind: "bottle" },
@@ -165,11 +293,9 @@ test("every field is part of the content; with a key, only the key and the kind 
     { idempotencyKey: "a" },
     { idempotencyKey: "b" },
     { idempotencyKey: "a", kind: "bottle" },
+    { importedId: "a" },
+    { refundedCount: 1 },
   ];
   const contents = changes.map((change) => contentOf({ ...plain, ...change }));
   t.is(new Set(contents).size, changes.length);
-  for (const change of changes) {
-    const keyed = { ...plain, ...change, idempotencyKey: "a", kind: "tree" } as const;
-    t.is(contentOf(keyed), contentOf({ ...plain, idempotencyKey: "a" }));
-  }
 });

@@ -5,10 +5,10 @@ import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import { systemClock } from "../../domain/clock.ts";
-import type { ImportedRegistration } from "../../domain/registrations/importedRegistration.ts";
+import type { ImportedRegistration } from "../../domain/history/importedRecords.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
-import { importRegistrations } from "../../services/registrations/importRegistrations.ts";
-import type { ImportLine } from "../../services/registrations/importRegistrations.ts";
+import { importHistory } from "../../services/history/importHistory.ts";
+import type { ImportLine } from "../../services/history/importHistory.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { readAccountSums } from "../support/accountSums.ts";
@@ -17,33 +17,13 @@ import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { lineOf } from "./importLine.ts";
 import type { Fields } from "./importLine.ts";
-import { readJson, runImpact } from "../cli/runImpact.ts";
-import type { Run } from "../cli/runImpact.ts";
+import { runImpact } from "../cli/runImpact.ts";
+import { linesOf, setUpImport, summaryOf } from "./importScene.ts";
 
 const test = testWithDatabase();
 
 const lines = (...all: readonly (string | Fields)[]): string =>
-  all.map((line) => `${typeof line === "string" ? line : lineOf(line)}\n`).join("");
-
-type Scene = {
-  readonly id: string;
-  readonly importText: (text: string | Buffer, ...options: readonly string[]) => Promise<Run>;
-};
-
-const setUp = async (
-  { context: { db, databaseUrl } }: ExecutionContext<DatabaseContext>,
-  given: { readonly fractionalCounting?: boolean } = {},
-): Promise<Scene> => {
-  const { id } = await createTestOrganization(db, given);
-  return {
-    id,
-    importText: (stdin, ...options) =>
-      runImpact(["import", "registrations", "-", "--org", id, "--json", ...options], {
-        env: { DATABASE_URL: databaseUrl },
-        stdin,
-      }),
-  };
-};
+  linesOf(...all.map((line) => (typeof line === "string" ? line : lineOf(line))));
 
 const registrationRow = z.strictObject({
   id: z.uuid(),
@@ -68,7 +48,7 @@ const readRegistrations = (db: DatabasePool, accountId: string) =>
   `);
 
 test("an imported line becomes a registration with all of its fields and no usage", async (t) => {
-  const { id, importText } = await setUp(t, { fractionalCounting: true });
+  const { id, importText } = await setUpImport(t, { fractionalCounting: true });
   const run = await importText(
     lines({
       kind: "bottle",
@@ -81,7 +61,7 @@ test("an imported line becomes a registration with all of its fields and no usag
     }),
   );
   t.is(run.exitCode, 0, run.stderr);
-  t.deepEqual(readJson(run), { lines: 1, imported: 1, known: 0, refused: 0 });
+  t.deepEqual(summaryOf(run), { lines: 1, new: 1, known: 0, conflict: 0, bad: 0 });
   const [registration] = await readRegistrations(t.context.db, id);
   t.like(registration, {
     kind: "bottle",
@@ -97,7 +77,7 @@ test("an imported line becomes a registration with all of its fields and no usag
 });
 
 test("each line counts in the totals of its mode, kind and month in UTC", async (t) => {
-  const { id, importText } = await setUp(t);
+  const { id, importText } = await setUpImport(t);
   const text = lines(
     { count: 3, created_at: "2024-01-31T23:30:00-01:00" },
     { count: 4, created_at: "2024-02-29T23:59:59.999Z" },
@@ -116,14 +96,14 @@ test("each line counts in the totals of its mode, kind and month in UTC", async 
 });
 
 test("importing a file again changes nothing, however its JSON is formatted", async (t) => {
-  const { id, importText } = await setUp(t);
+  const { id, importText } = await setUpImport(t);
   const text = lines(
     { metadata: { a: 1, b: { c: 2, d: 3 } } },
     { idempotency_key: "k" },
     { count: 2 },
     { count: 2 },
   );
-  t.like(readJson(await importText(text)), { imported: 4, known: 0 });
+  t.like(summaryOf(await importText(text)), { new: 4, known: 0 });
   const first = await readRegistrations(t.context.db, id);
   const rewritten = [
     '{ "metadata": {"b":{"d":3,"c":2},"a":1}, "created_at":"2024-05-01T11:30:00+02:00", "count":1, "kind":"tree" }\r',
@@ -131,22 +111,22 @@ test("importing a file again changes nothing, however its JSON is formatted", as
     lineOf({ count: 2 }),
     lineOf({ count: 2, attribution: "", metadata: {} }),
   ].join("\n");
-  t.like(readJson(await importText(rewritten)), { imported: 0, known: 4 });
+  t.like(summaryOf(await importText(rewritten)), { new: 0, known: 4 });
   t.deepEqual(await readRegistrations(t.context.db, id), first);
   t.like(await readAccountSums(t.context.db, id), { registrations: 4, total: 6n });
 });
 
 test("equal lines are separate registrations, also across batches", async (t) => {
-  const { id, importText } = await setUp(t);
+  const { id, importText } = await setUpImport(t);
   const same = Array.from({ length: 1501 }, () => lineOf());
-  t.like(readJson(await importText(lines(...same))), { imported: 1501 });
-  t.like(readJson(await importText(lines(...same, lineOf()))), { imported: 1, known: 1501 });
+  t.like(summaryOf(await importText(lines(...same))), { new: 1501 });
+  t.like(summaryOf(await importText(lines(...same, lineOf()))), { new: 1, known: 1501 });
   t.like(await readAccountSums(t.context.db, id), { registrations: 1502, total: 1502n });
 });
 
 test("an idempotency key means one registration in a file and the API, for each mode and kind", async (t) => {
   const { db } = t.context;
-  const { id, importText } = await setUp(t);
+  const { id, importText } = await setUpImport(t);
   const writer = createRegistrationWriter({ db, clock: systemClock });
   const post = (key: string, count: number) =>
     writer.register(registrationOf(id, { count, idempotencyKey: key }));
@@ -159,7 +139,13 @@ test("an idempotency key means one registration in a file and the API, for each 
       { idempotency_key: "imported", kind: "bottle" },
     ),
   );
-  t.deepEqual(readJson(run), { lines: 4, imported: 2, known: 2, refused: 0 });
+  t.is(run.exitCode, 1);
+  t.deepEqual(summaryOf(run), { lines: 4, new: 2, known: 0, conflict: 2, bad: 0 });
+  t.regex(
+    run.stderr,
+    /line 2: conflict: a record with this id or idempotency_key is there with another count$/mu,
+  );
+  t.regex(run.stderr, /line 3: conflict: .* with another count, created_at$/mu);
   const replay = await post("imported", 50);
   t.true(replay.replayed);
   t.is(replay.registration.count, 2);
@@ -170,7 +156,7 @@ test("an idempotency key means one registration in a file and the API, for each 
 
 test("refunding an imported registration fails since no usage is on file", async (t) => {
   const { db } = t.context;
-  const { id, importText } = await setUp(t);
+  const { id, importText } = await setUpImport(t);
   await importText(lines({ created_at: new Date().toISOString() }));
   const [registration] = await readRegistrations(db, id);
   await t.throwsAsync(
@@ -184,21 +170,21 @@ test("refunding an imported registration fails since no usage is on file", async
 });
 
 test("two organizations can import the same file", async (t) => {
-  const one = await setUp(t);
-  const other = await setUp(t);
+  const one = await setUpImport(t);
+  const other = await setUpImport(t);
   const text = lines({}, { idempotency_key: "k" });
-  t.like(readJson(await one.importText(text)), { imported: 2 });
-  t.like(readJson(await other.importText(text)), { imported: 2 });
+  t.like(summaryOf(await one.importText(text)), { new: 2 });
+  t.like(summaryOf(await other.importText(text)), { new: 2 });
 });
 
 const rejectsLine = test.macro({
   exec: async (t: ExecutionContext<DatabaseContext>, line: string | Fields, reason: RegExp) => {
-    const { id, importText } = await setUp(t);
+    const { id, importText } = await setUpImport(t);
     const run = await importText(lines({ count: 2 }, "", line, { count: 3 }));
     t.is(run.exitCode, 1);
-    t.regex(run.stderr, /^line 3: /mu);
+    t.regex(run.stderr, /^standard input, line 3: /mu);
     t.regex(run.stderr, reason);
-    t.deepEqual(readJson(run), { lines: 3, imported: 2, known: 0, refused: 1 });
+    t.deepEqual(summaryOf(run), { lines: 3, new: 2, known: 0, conflict: 0, bad: 1 });
     t.like(await readAccountSums(t.context.db, id), {
       registrations: 2,
       registered: 5n,
@@ -213,7 +199,7 @@ const DEEP = JSON.parse(`${'{"a":'.repeat(9)}1${"}".repeat(9)}`);
 test("not JSON", rejectsLine, "{kind: tree}", /not valid JSON/u);
 test("a list", rejectsLine, "[]", /must be a JSON object/u);
 test("null", rejectsLine, "null", /must be a JSON object/u);
-test("another kind", rejectsLine, { kind: "shrub" }, /kind: must be tree or bottle/u);
+test("another kind", rejectsLine, { kind: "shrub" }, /kind: must be one of tree, bottle/u);
 test("a count of 0", rejectsLine, { count: 0 }, /count: must be an integer/u);
 test("a fraction of a tree", rejectsLine, { count: 1.5 }, /count: must be an integer/u);
 test("a count in quotes", rejectsLine, { count: "1" }, /count: must be an integer/u);
@@ -239,27 +225,24 @@ test("half of a surrogate pair", rejectsLine, { metadata: { a: "\uD800" } }, /we
 test("a long key", rejectsLine, { idempotency_key: "x".repeat(256) }, /at most 255/u);
 test("metadata too deep", rejectsLine, { metadata: DEEP }, /nested deeper/u);
 test("metadata too big", rejectsLine, { metadata: { a: "x".repeat(17_000) } }, /at most 16384/u);
-test(
-  "a fractional count that is not enabled",
-  rejectsLine,
-  { fractional_count: 1 },
-  /not enabled/u,
-);
 test("a line over 256 KiB", rejectsLine, "x".repeat(300_000), /longer than 262144 bytes/u);
 
 test("only the line that would make a total exceed a safe integer is skipped", async (t) => {
-  const { id, importText } = await setUp(t);
+  const { id, importText } = await setUpImport(t);
   const many = Array.from({ length: 40 }, (_, index) => lineOf({ count: index + 1 }));
   const run = await importText(
     lines(...many.slice(0, 20), { count: Number.MAX_SAFE_INTEGER }, ...many.slice(20)),
   );
   t.is(run.exitCode, 1);
-  t.regex(run.stderr, /^line 21: count: would increase the account's total to more than/mu);
+  t.regex(
+    run.stderr,
+    /^standard input, line 21: count: would increase the account's total to more than/mu,
+  );
   t.like(await readAccountSums(t.context.db, id), { registrations: 40, total: 820n });
 });
 
 test("bytes that are not UTF-8 make a line invalid; a byte order mark does not", async (t) => {
-  const { importText } = await setUp(t);
+  const { importText } = await setUpImport(t);
   const run = await importText(
     Buffer.concat([
       Buffer.from(`\uFEFF${lineOf({ count: 1 })}\n`),
@@ -267,19 +250,19 @@ test("bytes that are not UTF-8 make a line invalid; a byte order mark does not",
       Buffer.from(`\n${lineOf({ count: 2 })}`),
     ]),
   );
-  t.regex(run.stderr, /^line 2: not well-formed UTF-8$/mu);
-  t.like(readJson(run), { imported: 2, refused: 1 });
+  t.regex(run.stderr, /^standard input, line 2: not well-formed UTF-8$/mu);
+  t.like(summaryOf(run), { new: 2, bad: 1 });
 });
 
 test("importing an empty file succeeds", async (t) => {
-  const { importText } = await setUp(t);
+  const { importText } = await setUpImport(t);
   const run = await importText("\n\n");
   t.is(run.exitCode, 0);
-  t.deepEqual(readJson(run), { lines: 0, imported: 0, known: 0, refused: 0 });
+  t.deepEqual(summaryOf(run), { lines: 0, new: 0, known: 0, conflict: 0, bad: 0 });
 });
 
 test("two concurrent imports of one file import each registration once", async (t) => {
-  const { id, importText } = await setUp(t);
+  const { id, importText } = await setUpImport(t);
   const text = lines(
     ...Array.from({ length: 3000 }, (_, index) => ({
       count: (index % 5) + 1,
@@ -300,17 +283,25 @@ test("two concurrent imports of one file import each registration once", async (
 
 const registration: ImportedRegistration = {
   kind: "tree",
+  importedId: null,
   count: 1,
+  refundedCount: 0,
   fractionalCount: 0,
   createdAt: new Date("2024-05-01T09:30:00Z"),
   idempotencyKey: null,
   attribution: "",
   metadata: {},
+  customerName: null,
+  customerEmail: null,
+  customerId: null,
+  orderId: null,
+  notes: null,
+  unitPriceCents: null,
 };
 
 // oxlint-disable-next-line typescript/require-await -- the import reads an asynchronous stream.
 async function* oneLine(count: number, failure?: Error): AsyncGenerator<ImportLine> {
-  yield { number: 1, registration: { ...registration, count } };
+  yield { file: "history", number: 1, text: "", record: { ...registration, count } };
   if (failure) {
     throw failure;
   }
@@ -321,22 +312,28 @@ test("several imports can use one connection, even after a failed one", async (t
   const { id } = await createTestOrganization(db);
   const pool = await openPool(databaseUrl, 1);
   t.teardown(() => pool.end());
-  const silent = { onProblem: () => undefined, onProgress: () => undefined };
+  const silent = { onRejected: () => undefined, onProgress: () => undefined };
   const importFrom = (source: AsyncGenerator<ImportLine>) =>
-    importRegistrations(pool, { accountId: id, mode: "live" }, source, silent);
+    importHistory(
+      pool,
+      { accountId: id, mode: "live" },
+      source,
+      { isDryRun: false, ordersPlanting: false, charityProvider: "catalogue" },
+      silent,
+    );
 
-  t.like(await importFrom(oneLine(1)), { imported: 1 });
+  t.like(await importFrom(oneLine(1)), { kinds: { tree: { new: 1 } } });
   await t.throwsAsync(importFrom(oneLine(2, new Error("The disk is gone."))), {
     message: "The disk is gone.",
   });
-  t.like(await importFrom(oneLine(1)), { imported: 0, known: 1 });
-  t.like(await importFrom(oneLine(3)), { imported: 1 });
+  t.like(await importFrom(oneLine(1)), { kinds: { tree: { new: 0, known: 1 } } });
+  t.like(await importFrom(oneLine(3)), { kinds: { tree: { new: 1 } } });
 });
 
 test("the progress bar is shown on terminals", async (t) => {
-  const { id } = await setUp(t);
+  const { id } = await setUpImport(t);
   const { databaseUrl } = t.context;
-  const run = await runImpact(["import", "registrations", "-", "--org", id], {
+  const run = await runImpact(["import", "history", "-", "--org", id], {
     env: { DATABASE_URL: databaseUrl },
     stdin: lines({}, "x", {}),
     isTerminal: true,

@@ -1,0 +1,203 @@
+import type { Command } from "commander";
+import { Option } from "commander";
+import type { Account } from "../../../db/accounts/accounts.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
+import { IMPORT_KINDS } from "../../../domain/history/importedRecords.ts";
+import type { ImportKind } from "../../../domain/history/importedRecords.ts";
+import { recordAction } from "../../../services/accounts/recordAction.ts";
+import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import type { ImportLine, ImportSummary } from "../../../services/history/importHistory.ts";
+import { importHistory } from "../../../services/history/importHistory.ts";
+import { parseId, parseMode } from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import type { Input } from "../../input/openInput.ts";
+import { openInput } from "../../input/openInput.ts";
+import { say } from "../../io.ts";
+import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
+import { createProgressBar } from "../../output/createProgressBar.ts";
+import { printJson, printTable } from "../../output/print.ts";
+import { createRejects } from "./createRejects.ts";
+import { readHistory } from "./readHistory.ts";
+
+const HISTORY_HELP = `
+FILE holds one JSON object per line, or CSV with a header; plain or gzip; - reads
+standard input. The fields are those of the API's lists, and kind:
+  {"kind":"tree","id":"t-1001","count":3,"created_at":"2024-05-01T09:30:00Z"}
+  tree, bottle   count, fractional_count, refunded_count
+  donation       amount_cents, ein, nonprofit_id, charity_name
+  all            id, created_at, idempotency_key, attribution, metadata, refunded
+In CSV, metadata is a JSON object and an empty cell is a field that is not given.
+
+A record keeps its id, which may be any text of at most 64 characters, and its
+idempotency key: a client that repeats a key gets its record back. Imported records
+count in totals and lists. They are never billed here, so registrations cannot be
+refunded. Their trees are not planted again, unless --order-planting asks for it.
+
+An import can be repeated, and an interrupted one is completed by running it again: a
+line that is there with the same content is skipped. One whose id or key is there with
+other content is a conflict. Equal lines without id and key in one run are separate
+records; import them in one run. The exit code is 1 if a line was not imported.`;
+
+type HistoryOptions = OperatorOptions & {
+  readonly org: string;
+  readonly mode: Mode;
+  readonly kind?: ImportKind;
+  readonly orderPlanting?: true;
+  readonly rejects?: string;
+  readonly dryRun?: true;
+  readonly json?: true;
+};
+
+async function* readAll(
+  inputs: readonly Input[],
+  { fractionalCounting }: Account,
+  kind: ImportKind | undefined,
+  { clock }: Context,
+): AsyncGenerator<ImportLine, void, void> {
+  for (const input of inputs) {
+    yield* readHistory(input, { now: clock.now(), fractionalCounting, kind: kind ?? null });
+  }
+}
+
+const openInputs = async (paths: readonly string[], { io }: Context): Promise<readonly Input[]> => {
+  const inputs: Input[] = [];
+  for (const path of paths) {
+    inputs.push(await openInput(path, io));
+  }
+  return inputs;
+};
+
+/** Returns the share of the inputs that was read; null if one is a pipe. */
+const shareRead = (inputs: readonly Input[]): number | null => {
+  let read = 0;
+  let size = 0;
+  for (const { sizeBytes, bytesRead } of inputs) {
+    if (sizeBytes === null) {
+      return null;
+    }
+    read += bytesRead();
+    size += sizeBytes;
+  }
+  return size === 0 ? 1 : read / size;
+};
+
+const printSummary = ({ io }: Context, summary: ImportSummary, isDryRun: boolean): void => {
+  printTable(
+    io,
+    ["kind", isDryRun ? "would be new" : "new", "already there", "conflict"],
+    IMPORT_KINDS.map((kind) => ({ kind, ...summary.kinds[kind] }))
+      .filter((row) => row.new + row.known + row.conflict > 0)
+      .map((row) => [row.kind, row.new, row.known, row.conflict]),
+  );
+  say(
+    io,
+    `${summary.lines.toLocaleString("en-US")} lines read, ${summary.bad.toLocaleString("en-US")} bad.`,
+  );
+};
+
+const presentSummary = (summary: ImportSummary, isDryRun: boolean) => ({
+  dry_run: isDryRun,
+  lines: summary.lines,
+  bad: summary.bad,
+  kinds: Object.fromEntries(
+    IMPORT_KINDS.map((kind) => {
+      const { new: added, known, conflict } = summary.kinds[kind];
+      return [kind, { new: added, already_there: known, conflict }];
+    }),
+  ),
+});
+
+const runImport = async (
+  context: Context,
+  paths: readonly string[],
+  options: HistoryOptions,
+): Promise<void> => {
+  const { io, connections, clock } = context;
+  const { org, mode, json } = options;
+  const isDryRun = options.dryRun === true;
+  const inputs = await openInputs(paths, context);
+  const db = await connections.database();
+  const account = await getOrganization(db, org);
+  if (!isDryRun) {
+    await recordAction(
+      db,
+      actorOf(options),
+      {
+        action: "import.history",
+        accountId: account.id,
+        details: { mode, files: paths.join(", "), ordersPlanting: options.orderPlanting === true },
+      },
+      clock.now(),
+    );
+  }
+  const bar = createProgressBar(io);
+  const rejects = await createRejects(io, options.rejects, bar.clear);
+  const startedAtMs = performance.now();
+  const importing = importHistory(
+    db,
+    { accountId: account.id, mode },
+    readAll(inputs, account, options.kind, context),
+    {
+      isDryRun,
+      ordersPlanting: options.orderPlanting === true,
+      charityProvider: account.charityProvider,
+    },
+    {
+      onRejected: rejects.add,
+      onProgress: ({ lines }) => {
+        const rate = Math.round((lines / (performance.now() - startedAtMs)) * 1000);
+        bar.update(
+          shareRead(inputs),
+          `${lines.toLocaleString("en-US")} lines, ${rate.toLocaleString("en-US")} a second`,
+        );
+      },
+    },
+  );
+  const summary = await importing.catch(async (error: unknown) => {
+    bar.clear();
+    await rejects.end();
+    if (!isDryRun) {
+      say(io, "The import stopped. Run it again to complete it; nothing is imported twice.");
+    }
+    throw error;
+  });
+  bar.clear();
+  await rejects.end();
+  if (json) {
+    printJson(io, presentSummary(summary, isDryRun));
+  } else {
+    printSummary(context, summary, isDryRun);
+  }
+  const conflicts = IMPORT_KINDS.reduce((sum, kind) => sum + summary.kinds[kind].conflict, 0);
+  if (conflicts + summary.bad > 0) {
+    throw new CommandError(
+      EXIT.failed,
+      `${conflicts + summary.bad} of ${summary.lines} lines ${isDryRun ? "cannot be" : "were not"} imported: ${conflicts} conflicts, ${summary.bad} bad.`,
+    );
+  }
+};
+
+export const addImportCommands = (program: Command, context: Context): void => {
+  const group = program.command("import").description("Import history from another system");
+  group
+    .command("history")
+    .description("Import registrations and donations that another system recorded and billed")
+    .argument("<files...>", "paths of files, or - for standard input")
+    .requiredOption("--org <id>", "organization that owns the records", parseId)
+    .option("--mode <live|test>", "mode of the records", parseMode, "live")
+    .addOption(
+      new Option("--kind <kind>", "kind of the lines that name none").choices(IMPORT_KINDS),
+    )
+    .option("--order-planting", "let the planting partner plant the imported trees, too")
+    .option("--rejects <file>", "file for the rejected lines, with numbers and reasons")
+    .option("--dry-run", "report what would be imported, and change nothing")
+    .option("--json", "JSON output")
+    .addOption(reasonOption())
+    .addOption(operatorOption())
+    .addHelpText("after", HISTORY_HELP)
+    .action((paths: readonly string[], options: HistoryOptions) =>
+      runImport(context, paths, options),
+    );
+};

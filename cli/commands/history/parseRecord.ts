@@ -1,0 +1,208 @@
+import { z } from "zod";
+import { parseEin } from "../../../domain/charities/charities.ts";
+import { describeIssues } from "../../../domain/describeIssues.ts";
+import { count, emptyAsNull, metadata, text } from "../../../domain/fields.ts";
+import { IMPORT_KINDS } from "../../../domain/history/importedRecords.ts";
+import type {
+  ImportedDonation,
+  ImportedRecord,
+  ImportedRegistration,
+  ImportKind,
+} from "../../../domain/history/importedRecords.ts";
+import { importedId } from "../../../domain/recordIds.ts";
+import {
+  attribution,
+  fractionalCount,
+  fractionalCountOf,
+  idempotencyKey,
+} from "../../../domain/registrations/registrationFields.ts";
+import {
+  customerEmail,
+  customerId,
+  customerName,
+  notes,
+  orderId,
+} from "../../../domain/stores/customers.ts";
+
+const CREATED_AT_MUST_BE = "must be a time with an offset, such as 2025-06-01T12:00:00Z";
+const AMOUNT_MUST_BE = `must be an integer from 0 to ${Number.MAX_SAFE_INTEGER}`;
+
+const optionalText = <Schema extends z.ZodType<string>>(schema: Schema) =>
+  schema.transform(emptyAsNull).default(null);
+
+const amount = () => z.int({ error: AMOUNT_MUST_BE }).min(0, AMOUNT_MUST_BE);
+
+const customer = {
+  customer_name: optionalText(customerName()),
+  customer_email: optionalText(customerEmail()),
+  customer_id: optionalText(customerId()),
+  order_id: optionalText(orderId()),
+};
+
+const common = {
+  id: importedId().optional(),
+  created_at: z.iso
+    .datetime({ offset: true, error: CREATED_AT_MUST_BE })
+    .transform((written) => new Date(written))
+    .refine((time) => time.getTime() >= 0, "must not be before 1970"),
+  idempotency_key: idempotencyKey().default(null),
+  attribution: attribution().default(""),
+  metadata: metadata().default({}),
+  refunded: z.boolean({ error: "must be true or false" }).optional(),
+  ...customer,
+};
+
+const registrationLine = z.strictObject({
+  ...common,
+  kind: z.enum(["tree", "bottle"]),
+  count: count(),
+  fractional_count: fractionalCount().optional(),
+  refunded_count: amount().optional(),
+  notes: optionalText(notes()),
+  unit_price_cents: amount().optional(),
+});
+
+const donationLine = z.strictObject({
+  ...common,
+  kind: z.literal("donation"),
+  amount_cents: count(),
+  currency: z.literal("USD", { error: "must be USD" }).optional(),
+  ein: text(50)
+    .transform((written, context) => {
+      const ein = parseEin(written);
+      if (ein === null && written.trim() !== "") {
+        context.addIssue({
+          code: "custom",
+          message: "must be nine digits, with or without the dash",
+        });
+      }
+      return ein;
+    })
+    .default(null),
+  nonprofit_id: optionalText(text(200)),
+  charity_name: text(500).min(1, "must not be empty"),
+});
+
+/** The fields of a line, to name the columns of a CSV file. */
+export const LINE_FIELDS: ReadonlySet<string> = new Set([
+  ...Object.keys(registrationLine.shape),
+  ...Object.keys(donationLine.shape),
+]);
+
+export type Parsed = { readonly record: ImportedRecord } | { readonly problem: string };
+
+/** What a line is parsed with. */
+export type ParseOptions = {
+  readonly now: Date;
+  readonly fractionalCounting: boolean;
+  /** The kind of lines that name none. */
+  readonly kind: ImportKind | null;
+};
+
+/** Returns how many units are refunded. A list of the contract says only whether any are; then it means all. */
+const refundedCountOf = ({
+  count: units,
+  refunded,
+  refunded_count: given,
+}: z.output<typeof registrationLine>): number | null => {
+  const refundedCount = given ?? (refunded === true ? units : 0);
+  const contradicts = refunded !== undefined && refunded !== refundedCount > 0;
+  return refundedCount > units || contradicts ? null : refundedCount;
+};
+
+const toRegistration = (
+  line: z.output<typeof registrationLine>,
+  options: ParseOptions,
+): ImportedRegistration | string => {
+  const refundedCount = refundedCountOf(line);
+  if (refundedCount === null) {
+    return "refunded_count: must be at most count, and agree with refunded";
+  }
+  return {
+    kind: line.kind,
+    importedId: line.id ?? null,
+    count: line.count,
+    refundedCount,
+    fractionalCount: fractionalCountOf(line.fractional_count, line.count, options),
+    createdAt: line.created_at,
+    idempotencyKey: line.idempotency_key,
+    attribution: line.attribution,
+    metadata: line.metadata,
+    customerName: line.customer_name,
+    customerEmail: line.customer_email,
+    customerId: line.customer_id,
+    orderId: line.order_id,
+    notes: line.notes,
+    unitPriceCents: line.unit_price_cents ?? null,
+  };
+};
+
+const toDonation = (line: z.output<typeof donationLine>): ImportedDonation | string => {
+  const nonprofitId = line.nonprofit_id ?? line.ein;
+  if (nonprofitId === null) {
+    return "ein or nonprofit_id is required";
+  }
+  return {
+    kind: "donation",
+    importedId: line.id ?? null,
+    amountCents: line.amount_cents,
+    ein: line.ein,
+    nonprofitId,
+    charityName: line.charity_name,
+    createdAt: line.created_at,
+    // When it was refunded is not in the lists of the contract.
+    refundedAt: line.refunded === true ? line.created_at : null,
+    idempotencyKey: line.idempotency_key,
+    attribution: line.attribution,
+    metadata: line.metadata,
+    customerName: line.customer_name,
+    customerEmail: line.customer_email,
+    customerId: line.customer_id,
+    orderId: line.order_id,
+  };
+};
+
+const KIND_MUST_BE = `kind: must be one of ${IMPORT_KINDS.join(", ")}`;
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Removes fields that are null, which other systems write for what was not given. */
+const withoutNulls = (given: Readonly<Record<string, unknown>>): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
+
+/** Parses the fields of one line, or returns all that is wrong with them. */
+export const parseRecord = (value: unknown, options: ParseOptions): Parsed => {
+  if (!isObject(value)) {
+    return { problem: "the line must be a JSON object" };
+  }
+  const fields = withoutNulls(value);
+  fields["kind"] ??= options.kind;
+  const isDonation = fields["kind"] === "donation";
+  if (!isDonation && fields["kind"] !== "tree" && fields["kind"] !== "bottle") {
+    return { problem: KIND_MUST_BE };
+  }
+  const parsed = isDonation ? donationLine.safeParse(fields) : registrationLine.safeParse(fields);
+  if (!parsed.success) {
+    return { problem: describeIssues(parsed.error.issues, "field") };
+  }
+  if (parsed.data.created_at > options.now) {
+    return { problem: "created_at: must not be in the future" };
+  }
+  const record =
+    parsed.data.kind === "donation"
+      ? toDonation(parsed.data)
+      : toRegistration(parsed.data, options);
+  return typeof record === "string" ? { problem: record } : { record };
+};
+
+/** Parses one line of JSON. */
+export const parseJsonLine = (line: string, options: ParseOptions): Parsed => {
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch {
+    return { problem: "not valid JSON" };
+  }
+  return parseRecord(value, options);
+};

@@ -1,0 +1,111 @@
+import { open } from "node:fs/promises";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { createGunzip } from "node:zlib";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import type { Io } from "../io.ts";
+import { unreadableFileError } from "./unreadableFileError.ts";
+
+const CHUNK_BYTES = 256 * 1024;
+
+/** A file, or standard input. */
+export type Input = {
+  /** How messages name it. */
+  readonly name: string;
+  /** Null for a pipe. */
+  readonly sizeBytes: number | null;
+  /** Bytes read so far, compressed if the input is. */
+  readonly bytesRead: () => number;
+  /** Decompressed, if the input is compressed. */
+  readonly bytes: AsyncIterable<Buffer>;
+};
+
+const openSource = async (
+  path: string,
+  { stdin }: Io,
+): Promise<{ readonly stream: Readable; readonly sizeBytes: number | null }> => {
+  if (path === "-") {
+    return { stream: stdin, sizeBytes: null };
+  }
+  try {
+    const file = await open(path);
+    const stat = await file.stat();
+    if (stat.isDirectory()) {
+      await file.close();
+      throw new CommandError(EXIT.usage, `${path} is a folder.`);
+    }
+    return {
+      stream: file.createReadStream({ highWaterMark: CHUNK_BYTES }),
+      sizeBytes: stat.isFile() ? stat.size : null,
+    };
+  } catch (error) {
+    throw error instanceof CommandError ? error : unreadableFileError(path, error);
+  }
+};
+
+const isGzip = (start: Buffer): boolean => start[0] === 0x1f && start[1] === 0x8b;
+
+/** Repeats the chunks that were read to recognize the format. */
+async function* startingWith(
+  start: Buffer,
+  rest: AsyncIterator<Buffer>,
+): AsyncGenerator<Buffer, void, void> {
+  yield start;
+  for (let next = await rest.next(); next.done !== true; next = await rest.next()) {
+    yield next.value;
+  }
+}
+
+async function* readBytes(
+  name: string,
+  chunks: AsyncIterable<Buffer>,
+): AsyncGenerator<Buffer, void, void> {
+  const iterator = chunks[Symbol.asyncIterator]();
+  let start = Buffer.alloc(0);
+  while (start.length < 2) {
+    const next = await iterator.next();
+    if (next.done === true) {
+      break;
+    }
+    start = Buffer.concat([start, next.value]);
+  }
+  const plain = startingWith(start, iterator);
+  if (!isGzip(start)) {
+    yield* plain;
+    return;
+  }
+  const gunzip = createGunzip({ chunkSize: CHUNK_BYTES });
+  const feeding = pipeline(Readable.from(plain, { objectMode: false }), gunzip);
+  // The reader of the decompressed bytes receives the same error.
+  feeding.catch(() => undefined);
+  const decompressed: AsyncIterable<Buffer> = gunzip;
+  try {
+    yield* decompressed;
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? String(error.code) : "";
+    if (!code.startsWith("Z_")) {
+      throw error;
+    }
+    throw new CommandError(
+      EXIT.failed,
+      code === "Z_BUF_ERROR"
+        ? `${name} is incomplete: its gzip data ends too early. Get the whole file, and run the command again.`
+        : `${name} is damaged: its gzip data cannot be decompressed.`,
+      { cause: error },
+    );
+  }
+}
+
+/** Opens a file, or standard input for `-`. Gzip is recognized by its first bytes. */
+export const openInput = async (path: string, io: Io): Promise<Input> => {
+  const name = path === "-" ? "standard input" : path;
+  const { stream, sizeBytes } = await openSource(path, io);
+  let bytesRead = 0;
+  const counted = async function* count(): AsyncGenerator<Buffer, void, void> {
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      bytesRead += chunk.length;
+      yield chunk;
+    }
+  };
+  return { name, sizeBytes, bytesRead: () => bytesRead, bytes: readBytes(name, counted()) };
+};

@@ -1,0 +1,158 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { CharityProviderName } from "../../domain/charities/charities.ts";
+import type { ImportedDonation } from "../../domain/history/importedRecords.ts";
+import { asTotalError } from "../registrations/totals.ts";
+import { sql } from "../sql.ts";
+import type { ImportedEntry, KnownRecord } from "./importedEntries.ts";
+import { idRow, knownRow, uuidOrNull } from "./importedEntries.ts";
+
+type DonationEntry = ImportedEntry<ImportedDonation>;
+
+/** The rows of a batch, with their places in it. */
+const entries = (batch: readonly DonationEntry[]): FragmentSqlToken => sql.fragment`
+  SELECT
+    place,
+    (value ->> 0)::uuid AS id,
+    value ->> 1 AS imported_id,
+    (value ->> 2)::uuid AS own_id,
+    (value ->> 3)::bigint AS amount_cents,
+    value ->> 4 AS ein,
+    value ->> 5 AS nonprofit_id,
+    value ->> 6 AS charity_name,
+    (value ->> 7)::timestamptz AS created_at,
+    (value ->> 8)::timestamptz AS refunded_at,
+    value ->> 9 AS idempotency_key,
+    value ->> 10 AS attribution,
+    value -> 11 AS metadata,
+    value ->> 12 AS customer_name,
+    value ->> 13 AS customer_email,
+    value ->> 14 AS customer_id,
+    value ->> 15 AS order_id
+  FROM jsonb_array_elements(${JSON.stringify(
+    batch.map(({ id, record }) => [
+      id,
+      record.importedId,
+      uuidOrNull(record.importedId),
+      record.amountCents,
+      record.ein,
+      record.nonprofitId,
+      record.charityName,
+      record.createdAt,
+      record.refundedAt,
+      record.idempotencyKey,
+      record.attribution,
+      record.metadata,
+      record.customerName,
+      record.customerEmail,
+      record.customerId,
+      record.orderId,
+    ]),
+  )}::jsonb) WITH ORDINALITY AS given (value, place)
+`;
+
+/**
+ * Records a batch and its totals in one statement, all or nothing. An entry whose id, imported id or idempotency key
+ * exists is skipped.
+ *
+ * Totals change in the order in which a new donation changes them, so that the two cannot deadlock.
+ * @param provider the charity provider that knows the charities' ids
+ * @returns the ids of the new donations
+ * @throws DomainError request_invalid if a total would exceed a safe integer
+ */
+export const insertImportedDonations = async (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  batch: readonly DonationEntry[],
+  provider: CharityProviderName,
+): Promise<readonly string[]> => {
+  try {
+    return await db.anyFirst(sql.type(idRow)`
+      WITH entry AS MATERIALIZED (${entries(batch)}),
+      inserted AS (
+        INSERT INTO donation (
+          id, imported_id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, created_at,
+          refunded_at, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id
+        )
+        SELECT
+          id, imported_id, ${accountId}::uuid, ${mode}, amount_cents, ein, nonprofit_id, ${provider}, charity_name,
+          created_at, refunded_at, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id,
+          order_id
+        FROM entry
+        WHERE NOT EXISTS (
+          SELECT
+          FROM donation
+          WHERE donation.id = entry.own_id AND donation.account_id = ${accountId} AND donation.mode = ${mode}
+        )
+        ORDER BY idempotency_key, id, place
+        ON CONFLICT DO NOTHING
+        RETURNING id, amount_cents, created_at, refunded_at
+      ),
+      addition AS (
+        SELECT period, count(*) AS count, sum(amount_cents)::bigint AS amount_cents
+        FROM inserted
+        CROSS JOIN LATERAL (
+          VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
+        ) AS span (period)
+        WHERE refunded_at IS NULL
+        GROUP BY period
+      ),
+      new_total AS (
+        INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
+        SELECT ${accountId}::uuid, ${mode}, period, count, amount_cents
+        FROM addition
+        ORDER BY period
+        ON CONFLICT (account_id, mode, period) DO UPDATE
+        SET
+          count = donation_total.count + excluded.count,
+          amount_cents = donation_total.amount_cents + excluded.amount_cents
+      )
+      SELECT id
+      FROM inserted
+    `);
+  } catch (error) {
+    throw asTotalError(error, "donation_total_safe", "amount_cents");
+  }
+};
+
+/** Lists the recorded donations that have the ids or keys of a batch, and in which fields they differ from it. */
+export const listKnownDonations = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  batch: readonly DonationEntry[],
+): Promise<readonly KnownRecord[]> => {
+  const owned = sql.fragment`donation.account_id = ${accountId} AND donation.mode = ${mode}`;
+  return db.any(sql.type(knownRow)`
+    WITH entry AS MATERIALIZED (${entries(batch)})
+    SELECT
+      entry.place::integer - 1 AS place,
+      array_remove(
+        ARRAY[
+          CASE WHEN coalesce(known.imported_id, known.id::text) <> entry.imported_id THEN 'id' END,
+          CASE WHEN known.idempotency_key IS DISTINCT FROM entry.idempotency_key THEN 'idempotency_key' END,
+          CASE WHEN known.amount_cents <> entry.amount_cents THEN 'amount_cents' END,
+          CASE WHEN known.ein IS DISTINCT FROM entry.ein THEN 'ein' END,
+          CASE WHEN known.nonprofit_id <> entry.nonprofit_id THEN 'nonprofit_id' END,
+          CASE WHEN known.charity_name <> entry.charity_name THEN 'charity_name' END,
+          CASE WHEN known.created_at <> entry.created_at THEN 'created_at' END,
+          CASE WHEN (known.refunded_at IS NULL) <> (entry.refunded_at IS NULL) THEN 'refunded' END,
+          CASE WHEN known.attribution <> entry.attribution THEN 'attribution' END,
+          CASE WHEN known.metadata <> entry.metadata THEN 'metadata' END,
+          CASE WHEN known.customer_name IS DISTINCT FROM entry.customer_name THEN 'customer_name' END,
+          CASE WHEN known.customer_email IS DISTINCT FROM entry.customer_email THEN 'customer_email' END,
+          CASE WHEN known.customer_id IS DISTINCT FROM entry.customer_id THEN 'customer_id' END,
+          CASE WHEN known.order_id IS DISTINCT FROM entry.order_id THEN 'order_id' END
+        ],
+        NULL
+      ) AS differences
+    FROM entry
+    CROSS JOIN LATERAL (
+      SELECT donation.id FROM donation WHERE donation.id IN (entry.id, entry.own_id) AND ${owned}
+      UNION
+      SELECT donation.id FROM donation WHERE ${owned} AND donation.imported_id = entry.imported_id
+      UNION
+      SELECT donation.id FROM donation WHERE ${owned} AND donation.idempotency_key = entry.idempotency_key
+    ) AS match
+    JOIN donation AS known ON known.id = match.id
+  `);
+};

@@ -1,0 +1,161 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { ImportedRegistration } from "../../domain/history/importedRecords.ts";
+import { sql } from "../sql.ts";
+import { asTotalError } from "../registrations/totals.ts";
+import type { ImportedEntry, KnownRecord } from "./importedEntries.ts";
+import { idRow, knownRow, uuidOrNull } from "./importedEntries.ts";
+
+type RegistrationEntry = ImportedEntry<ImportedRegistration>;
+
+/** The rows of a batch, with their places in it. */
+const entries = (batch: readonly RegistrationEntry[]): FragmentSqlToken => sql.fragment`
+  SELECT
+    place,
+    (value ->> 0)::uuid AS id,
+    value ->> 1 AS imported_id,
+    (value ->> 2)::uuid AS own_id,
+    value ->> 3 AS kind,
+    (value ->> 4)::bigint AS count,
+    (value ->> 5)::bigint AS refunded_count,
+    (value ->> 6)::double precision AS fractional_count,
+    (value ->> 7)::timestamptz AS created_at,
+    value ->> 8 AS idempotency_key,
+    value ->> 9 AS attribution,
+    value -> 10 AS metadata,
+    value ->> 11 AS customer_name,
+    value ->> 12 AS customer_email,
+    value ->> 13 AS customer_id,
+    value ->> 14 AS order_id,
+    value ->> 15 AS notes,
+    (value ->> 16)::bigint AS unit_price_cents
+  FROM jsonb_array_elements(${JSON.stringify(
+    batch.map(({ id, record }) => [
+      id,
+      record.importedId,
+      uuidOrNull(record.importedId),
+      record.kind,
+      record.count,
+      record.refundedCount,
+      record.fractionalCount,
+      record.createdAt,
+      record.idempotencyKey,
+      record.attribution,
+      record.metadata,
+      record.customerName,
+      record.customerEmail,
+      record.customerId,
+      record.orderId,
+      record.notes,
+      record.unitPriceCents,
+    ]),
+  )}::jsonb) WITH ORDINALITY AS given (value, place)
+`;
+
+/**
+ * Records a batch and its totals in one statement, all or nothing. There is no usage, since another system billed it. An
+ * entry whose id, imported id or idempotency key exists is skipped.
+ *
+ * Rows and totals are inserted in the same order as those of new registrations, so that the two cannot deadlock.
+ * @param isOrderedElsewhere whether another system has arranged the planting
+ * @returns the ids of the new registrations
+ * @throws DomainError request_invalid if a total would exceed a safe integer
+ */
+export const insertImportedRegistrations = async (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  batch: readonly RegistrationEntry[],
+  isOrderedElsewhere: boolean,
+): Promise<readonly string[]> => {
+  try {
+    return await db.anyFirst(sql.type(idRow)`
+      WITH entry AS MATERIALIZED (${entries(batch)}),
+      inserted AS (
+        INSERT INTO registration (
+          id, imported_id, account_id, mode, kind, count, refunded_count, fractional_count, created_at, idempotency_key,
+          attribution, metadata, customer_name, customer_email, customer_id, order_id, notes, unit_price_cents,
+          is_ordered_elsewhere
+        )
+        SELECT
+          id, imported_id, ${accountId}::uuid, ${mode}, kind, count, refunded_count, fractional_count, created_at,
+          idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id, notes,
+          unit_price_cents, ${isOrderedElsewhere}
+        FROM entry
+        WHERE NOT EXISTS (
+          SELECT
+          FROM registration
+          WHERE registration.id = entry.own_id
+            AND registration.account_id = ${accountId}
+            AND registration.mode = ${mode}
+            AND registration.kind = entry.kind
+        )
+        ORDER BY kind, idempotency_key, id, place
+        ON CONFLICT DO NOTHING
+        RETURNING id, kind, count - refunded_count AS count, created_at
+      ),
+      addition AS (
+        SELECT kind, period, sum(count)::bigint AS count
+        FROM inserted
+        CROSS JOIN LATERAL (
+          VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
+        ) AS span (period)
+        GROUP BY kind, period
+      ),
+      new_total AS (
+        INSERT INTO impact_total (account_id, mode, kind, period, total)
+        SELECT ${accountId}::uuid, ${mode}, kind, period, count
+        FROM addition
+        ORDER BY kind, period
+        ON CONFLICT (account_id, mode, kind, period) DO UPDATE SET total = impact_total.total + excluded.total
+      )
+      SELECT id
+      FROM inserted
+    `);
+  } catch (error) {
+    throw asTotalError(error, "impact_total_safe", "count");
+  }
+};
+
+/** Lists the recorded registrations that have the ids or keys of a batch, and in which fields they differ from it. */
+export const listKnownRegistrations = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  batch: readonly RegistrationEntry[],
+): Promise<readonly KnownRecord[]> => {
+  const owned = sql.fragment`
+    registration.account_id = ${accountId} AND registration.mode = ${mode} AND registration.kind = entry.kind
+  `;
+  return db.any(sql.type(knownRow)`
+    WITH entry AS MATERIALIZED (${entries(batch)})
+    SELECT
+      entry.place::integer - 1 AS place,
+      array_remove(
+        ARRAY[
+          CASE WHEN coalesce(known.imported_id, known.id::text) <> entry.imported_id THEN 'id' END,
+          CASE WHEN known.idempotency_key IS DISTINCT FROM entry.idempotency_key THEN 'idempotency_key' END,
+          CASE WHEN known.count <> entry.count THEN 'count' END,
+          CASE WHEN known.refunded_count <> entry.refunded_count THEN 'refunded_count' END,
+          CASE WHEN known.fractional_count <> entry.fractional_count THEN 'fractional_count' END,
+          CASE WHEN known.created_at <> entry.created_at THEN 'created_at' END,
+          CASE WHEN known.attribution <> entry.attribution THEN 'attribution' END,
+          CASE WHEN known.metadata <> entry.metadata THEN 'metadata' END,
+          CASE WHEN known.customer_name IS DISTINCT FROM entry.customer_name THEN 'customer_name' END,
+          CASE WHEN known.customer_email IS DISTINCT FROM entry.customer_email THEN 'customer_email' END,
+          CASE WHEN known.customer_id IS DISTINCT FROM entry.customer_id THEN 'customer_id' END,
+          CASE WHEN known.order_id IS DISTINCT FROM entry.order_id THEN 'order_id' END,
+          CASE WHEN known.notes IS DISTINCT FROM entry.notes THEN 'notes' END,
+          CASE WHEN known.unit_price_cents IS DISTINCT FROM entry.unit_price_cents THEN 'unit_price_cents' END
+        ],
+        NULL
+      ) AS differences
+    FROM entry
+    CROSS JOIN LATERAL (
+      SELECT registration.id FROM registration WHERE registration.id IN (entry.id, entry.own_id) AND ${owned}
+      UNION
+      SELECT registration.id FROM registration WHERE ${owned} AND registration.imported_id = entry.imported_id
+      UNION
+      SELECT registration.id FROM registration WHERE ${owned} AND registration.idempotency_key = entry.idempotency_key
+    ) AS match
+    JOIN registration AS known ON known.id = match.id
+  `);
+};

@@ -1,0 +1,72 @@
+import type { Kind } from "../accounts/accounts.ts";
+import type { Donation } from "../charities/donations.ts";
+import type { Registration } from "../registrations/registrations.ts";
+import type { CustomerDetails } from "../stores/customers.ts";
+
+/** What a line of an import can be. */
+export const IMPORT_KINDS = ["tree", "bottle", "donation"] as const;
+export type ImportKind = (typeof IMPORT_KINDS)[number];
+
+/** A registration that another system recorded and billed. */
+export type ImportedRegistration = CustomerDetails & { readonly kind: Kind } & Pick<
+    Registration,
+    | "importedId"
+    | "count"
+    | "refundedCount"
+    | "fractionalCount"
+    | "createdAt"
+    | "idempotencyKey"
+    | "attribution"
+    | "metadata"
+  > & {
+    /** What a store paid for one unit, which a reversal returns to its balance; null if it paid nothing here. */
+    readonly unitPriceCents: number | null;
+  };
+
+/** A donation that another system recorded. */
+export type ImportedDonation = { readonly kind: "donation" } & Omit<CustomerDetails, "notes"> &
+  Pick<
+    Donation,
+    | "importedId"
+    | "amountCents"
+    | "ein"
+    | "nonprofitId"
+    | "charityName"
+    | "createdAt"
+    | "idempotencyKey"
+    | "attribution"
+    | "metadata"
+  > & {
+    /** Null if it is not refunded. */
+    readonly refundedAt: Date | null;
+  };
+
+export type ImportedRecord = ImportedRegistration | ImportedDonation;
+
+/** Sorts the names of an object, so that equal content makes equal JSON. The depth was limited by the parser. */
+const sortNames = (_name: string, value: unknown): unknown =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+    ? Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1)))
+    : value;
+
+/** Returns the id and the idempotency key of a record, as far as it has them, with their scope. */
+export const identitiesOf = ({
+  kind,
+  importedId,
+  idempotencyKey,
+}: ImportedRecord): readonly string[] => [
+  ...(importedId === null ? [] : [JSON.stringify([kind, "id", importedId])]),
+  ...(idempotencyKey === null ? [] : [JSON.stringify([kind, "key", idempotencyKey])]),
+];
+
+/** Returns all of a record, however it was formatted. */
+export const contentOf = (record: ImportedRecord): string => JSON.stringify(record, sortNames);
+
+/**
+ * Returns what identifies a record that has neither an id nor an idempotency key: its content without refunds, because
+ * a later refund must not make it another record.
+ */
+export const lastingContentOf = (record: ImportedRecord): string =>
+  contentOf(
+    record.kind === "donation" ? { ...record, refundedAt: null } : { ...record, refundedCount: 0 },
+  );

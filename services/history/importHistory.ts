@@ -1,0 +1,279 @@
+import type { CommonQueryMethods, DatabasePool } from "slonik";
+import { createSeen, dropSeen, rememberIdentities } from "../../db/history/importedEntries.ts";
+import type { ImportedEntry } from "../../db/history/importedEntries.ts";
+import { isContentError } from "../../db/isContentError.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { contentOf, identitiesOf } from "../../domain/history/importedRecords.ts";
+import type { ImportedRecord, ImportKind } from "../../domain/history/importedRecords.ts";
+import { assignIds, uuidOf } from "./assignIds.ts";
+import { createWriters } from "./createWriters.ts";
+import type { Writer, WriterOptions } from "./createWriters.ts";
+
+/** A line of an import, numbered from 1: its record, or why it cannot be imported. */
+export type ImportLine = {
+  /** Where it was read. */
+  readonly file: string;
+  readonly number: number;
+} & (
+  | { readonly record: ImportedRecord; readonly text: string }
+  | { readonly problem: string; readonly text: string | null }
+);
+
+/** Why a line was not imported. A conflict: another record has its id or key. */
+export type Rejection = {
+  readonly line: ImportLine;
+  readonly outcome: "conflict" | "bad";
+  readonly reason: string;
+};
+
+type KindSummary = {
+  readonly new: number;
+  /** Recorded already with the same content. */
+  readonly known: number;
+  readonly conflict: number;
+};
+
+export type ImportSummary = {
+  /** Lines read, without empty ones. */
+  readonly lines: number;
+  readonly kinds: Readonly<Record<ImportKind, KindSummary>>;
+  /** Lines that cannot be imported. */
+  readonly bad: number;
+};
+
+export type ImportOptions = WriterOptions & {
+  /** Reports what an import would do, and changes nothing. */
+  readonly isDryRun: boolean;
+};
+
+export type ImportObserver = {
+  /** Called for each line that is not imported. */
+  readonly onRejected: (rejection: Rejection) => void | Promise<void>;
+  /** Called after each batch. */
+  readonly onProgress: (summary: ImportSummary) => void;
+};
+
+/** One statement of about 30 ms, which is how long the totals of a busy account stay locked. */
+const BATCH = 1000;
+
+/** A valid line, and its place among all lines. */
+type RecordLine = Extract<ImportLine, { readonly record: ImportedRecord }> & {
+  readonly ordinal: number;
+};
+type Entry = ImportedEntry<ImportedRecord> & { readonly line: RecordLine };
+
+async function* inBatches(
+  lines: AsyncIterable<ImportLine>,
+): AsyncGenerator<readonly ImportLine[], void, void> {
+  let batch: ImportLine[] = [];
+  for await (const line of lines) {
+    batch.push(line);
+    if (batch.length === BATCH) {
+      yield batch;
+      batch = [];
+    }
+  }
+  if (batch.length > 0) {
+    yield batch;
+  }
+}
+
+/** Lets the next batch be read while one is written. */
+async function* readAhead<Item>(items: AsyncGenerator<Item, void, void>): AsyncGenerator<Item> {
+  let next = items.next();
+  for (;;) {
+    const { done, value } = await next;
+    if (done === true) {
+      return;
+    }
+    next = items.next();
+    // If the consumer fails, nobody awaits the item that is being read.
+    next.catch(() => undefined);
+    yield value;
+  }
+}
+
+const nothing = () => ({ new: 0, known: 0, conflict: 0 });
+
+const createCounters = () => {
+  const counters = {
+    lines: 0,
+    kinds: { tree: nothing(), bottle: nothing(), donation: nothing() } satisfies Record<
+      ImportKind,
+      KindSummary
+    >,
+    bad: 0,
+  };
+  return { counters, summary: (): ImportSummary => structuredClone(counters) };
+};
+
+/** Returns why an entry conflicts with the records that have its id or key; null if it is one of them. */
+const conflictOf = (differences: readonly (readonly string[])[]): string | null => {
+  const [first = [], ...others] = differences;
+  if (others.length > 0) {
+    return "its id and its idempotency_key belong to two different records";
+  }
+  return first.length === 0
+    ? null
+    : `a record with this id or idempotency_key is there with another ${first.join(", ")}`;
+};
+
+/**
+ * Imports records that another system billed: they count in the totals and have no usage, so they are never billed here.
+ * Nothing is imported twice, so an interrupted import is completed by running it again. Memory use is constant: lines
+ * are read as fast as they are written.
+ */
+export const importHistory = (
+  db: DatabasePool,
+  owner: AccountMode,
+  lines: AsyncIterable<ImportLine>,
+  options: ImportOptions,
+  { onRejected, onProgress }: ImportObserver,
+): Promise<ImportSummary> => {
+  const { counters, summary } = createCounters();
+  const writers = createWriters(owner, options);
+
+  const reject = async (
+    line: ImportLine,
+    outcome: Rejection["outcome"],
+    reason: string,
+  ): Promise<void> => {
+    if (outcome === "conflict" && "record" in line) {
+      counters.kinds[line.record.kind].conflict += 1;
+    } else {
+      counters.bad += 1;
+    }
+    await onRejected({ line, outcome, reason });
+  };
+
+  /** Decides about the entries whose ids or keys are known. Returns those that are not. */
+  const settleKnown = async (
+    connection: CommonQueryMethods,
+    { listKnown }: Writer,
+    entries: readonly Entry[],
+  ): Promise<readonly Entry[]> => {
+    const known = Map.groupBy(await listKnown(connection, entries), ({ place }) => place);
+    const unknown: Entry[] = [];
+    for (const [place, entry] of entries.entries()) {
+      const matches = known.get(place);
+      const conflict = matches && conflictOf(matches.map(({ differences }) => differences));
+      if (conflict === undefined) {
+        unknown.push(entry);
+      } else if (conflict === null) {
+        counters.kinds[entry.record.kind].known += 1;
+      } else {
+        await reject(entry.line, "conflict", conflict);
+      }
+    }
+    return unknown;
+  };
+
+  /** If the database rejects a batch, its halves are tried, until a bad line fails alone. */
+  const write = async (
+    connection: CommonQueryMethods,
+    writer: Writer,
+    entries: readonly Entry[],
+  ): Promise<void> => {
+    const [first] = entries;
+    if (first === undefined) {
+      return;
+    }
+    let inserted: Set<string>;
+    try {
+      inserted = new Set(await writer.insert(connection, entries));
+    } catch (error) {
+      if (!isContentError(error)) {
+        throw error;
+      }
+      if (entries.length === 1) {
+        const reason =
+          error instanceof DomainError ? error.message : "the database cannot store it";
+        await reject(first.line, "bad", reason);
+        return;
+      }
+      const middle = Math.ceil(entries.length / 2);
+      await write(connection, writer, entries.slice(0, middle));
+      await write(connection, writer, entries.slice(middle));
+      return;
+    }
+    const skipped: Entry[] = [];
+    for (const entry of entries) {
+      // Of several lines with one id, the first was inserted.
+      if (inserted.delete(entry.id)) {
+        counters.kinds[entry.record.kind].new += 1;
+      } else {
+        skipped.push(entry);
+      }
+    }
+    if (skipped.length > 0) {
+      const unknown = await settleKnown(connection, writer, skipped);
+      // The other record was deleted in between, which nothing does.
+      for (const { line } of unknown) {
+        await reject(line, "bad", "it was not recorded, and no record has its id or key");
+      }
+    }
+  };
+
+  /** Counts what `write` would do. What is new is remembered, to find its repetitions in the files. */
+  const check = async (
+    connection: CommonQueryMethods,
+    writer: Writer,
+    entries: readonly Entry[],
+  ): Promise<void> => {
+    const unknown = (await settleKnown(connection, writer, entries)).map((entry) => ({
+      entry,
+      content: uuidOf(contentOf(entry.record)),
+      identities: identitiesOf(entry.record).map(uuidOf),
+    }));
+    const held = await rememberIdentities(
+      connection,
+      unknown.flatMap(({ entry, content, identities }) =>
+        identities.map((identity) => ({ identity, content, holder: entry.line.ordinal })),
+      ),
+    );
+    const holders = new Map(held.map((each) => [each.identity, each]));
+    for (const { entry, content, identities } of unknown) {
+      const earlier = identities
+        .map((identity) => holders.get(identity))
+        .filter((each) => each !== undefined && each.holder !== entry.line.ordinal);
+      if (earlier.length === 0) {
+        counters.kinds[entry.record.kind].new += 1;
+      } else if (earlier.every((each) => each?.content === content)) {
+        counters.kinds[entry.record.kind].known += 1;
+      } else {
+        await reject(
+          entry.line,
+          "conflict",
+          "an earlier line has this id or idempotency_key with other content",
+        );
+      }
+    }
+  };
+
+  return db.connect(async (connection) => {
+    await createSeen(connection);
+    for await (const batch of readAhead(inBatches(lines))) {
+      const accepted: RecordLine[] = [];
+      for (const line of batch) {
+        counters.lines += 1;
+        if ("problem" in line) {
+          await reject(line, "bad", line.problem);
+        } else {
+          accepted.push({ ...line, ordinal: counters.lines });
+        }
+      }
+      const entries = await assignIds(connection, owner, accepted);
+      for (const writer of writers) {
+        const own = entries.filter(({ record }) => writer.kinds.includes(record.kind));
+        if (own.length > 0) {
+          await (options.isDryRun ? check : write)(connection, writer, own);
+        }
+      }
+      onProgress(summary());
+    }
+    // Not in a finally block: after an error the pool closes the connection, and a second error would hide the first.
+    await dropSeen(connection);
+    return summary();
+  });
+};

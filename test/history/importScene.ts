@@ -1,0 +1,77 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import type { NewOrganization } from "../../services/accounts/createOrganization.ts";
+import { readJson, runImpact } from "../cli/runImpact.ts";
+import type { Run } from "../cli/runImpact.ts";
+import type { Fields } from "./importLine.ts";
+
+const importSummary = z.object({
+  dry_run: z.boolean(),
+  lines: z.int(),
+  bad: z.int(),
+  kinds: z.record(
+    z.string(),
+    z.strictObject({ new: z.int(), already_there: z.int(), conflict: z.int() }),
+  ),
+});
+
+/** Returns the counts that an import printed with --json, of all kinds together. */
+export const summaryOf = (run: Run) => {
+  const { lines, bad, kinds } = importSummary.parse(readJson(run));
+  const sums = { new: 0, known: 0, conflict: 0 };
+  for (const kind of Object.values(kinds)) {
+    sums.new += kind.new;
+    sums.known += kind.already_there;
+    sums.conflict += kind.conflict;
+  }
+  return { lines, ...sums, bad };
+};
+
+export type ImportScene = {
+  readonly id: string;
+  readonly apiKeyProd: string;
+  readonly apiKeyTest: string;
+  /** Runs a command with this database. */
+  readonly impact: (...args: readonly string[]) => Promise<Run>;
+  /** Imports the content of standard input for the organization. */
+  readonly importText: (text: string | Buffer, ...options: readonly string[]) => Promise<Run>;
+};
+
+/** Creates an organization that moves in. */
+export const setUpImport = async (
+  { context: { db, databaseUrl } }: ExecutionContext<DatabaseContext>,
+  given: Partial<NewOrganization> = {},
+): Promise<ImportScene> => {
+  const { id, apiKeyProd, apiKeyTest } = await createTestOrganization(db, given);
+  const env = { DATABASE_URL: databaseUrl };
+  return {
+    id,
+    apiKeyProd,
+    apiKeyTest,
+    impact: (...args) => runImpact(args, { env }),
+    importText: (stdin, ...options) =>
+      runImpact(["import", "history", "-", "--org", id, "--json", ...options], { env, stdin }),
+  };
+};
+
+/** Returns lines of JSON; strings are lines as they are. */
+export const linesOf = (...lines: readonly (string | Fields)[]): string =>
+  lines.map((line) => `${typeof line === "string" ? line : JSON.stringify(line)}\n`).join("");
+
+/** Writes a file in a folder that the end of the test removes. Returns its path. */
+export const writeTestFile = async (
+  t: ExecutionContext,
+  name: string,
+  content: string | Buffer,
+): Promise<string> => {
+  const folder = await mkdtemp(join(tmpdir(), "impact-import-"));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const path = join(folder, name);
+  await writeFile(path, content);
+  return path;
+};
