@@ -18,7 +18,10 @@ import { createTestOrganization, registrationOf } from "../../support/factories.
 export const NOON = Date.UTC(2026, 4, 15, 12) / 1000;
 
 /** A deployment that is billed through the double. Its database can be copied, which is a restore. */
-export const setUpRestore = async (t: ExecutionContext) => {
+export const setUpRestore = async (
+  t: ExecutionContext,
+  { databaseUrl = null }: { readonly databaseUrl?: string | null } = {},
+) => {
   const double = await startStripeDouble();
   t.teardown(double.close);
   const { control } = double;
@@ -43,7 +46,7 @@ export const setUpRestore = async (t: ExecutionContext) => {
   };
   type Opened = Awaited<ReturnType<typeof open>>;
 
-  const original = await open(await copyDatabase(t));
+  const original = await open(databaseUrl ?? (await copyDatabase(t)));
   const { id: accountId } = await createTestOrganization(original.db, {
     clock,
     stripeCustomerId: customerId,

@@ -1,0 +1,117 @@
+import { execFile } from "node:child_process";
+import { appendFile, chown, cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import { promisify } from "node:util";
+import type { ExecutionContext } from "ava";
+import { Client } from "pg";
+import { createSupervisor } from "../../embedded/createSupervisor.ts";
+import { findServerUser } from "../../embedded/postgres/findPostgresBinaries.ts";
+import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
+import { eventually } from "./programs.ts";
+
+const run = promisify(execFile);
+
+/** A PostgreSQL server and an asynchronous standby of it. */
+export type Cluster = {
+  readonly primaryUrl: string;
+  readonly standbyUrl: string;
+  /** Waits until the standby has replayed everything, and ends the replication: it loses what follows. */
+  readonly disconnectStandby: () => Promise<void>;
+  /** Kills the primary and promotes the standby. */
+  readonly failOver: () => Promise<void>;
+};
+
+const queryOnce = async (url: string, text: string): Promise<unknown> => {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  try {
+    const { rows } = await client.query<{ value: unknown }>(text);
+    return rows[0]?.value;
+  } finally {
+    await client.end();
+  }
+};
+
+/** Files that belong to the running server, not to its data. */
+const NOT_COPIED = new Set(["postmaster.pid", "postmaster.opts"]);
+
+/** Copies a running server's data as a base backup does, for a server that follows it. */
+const copyData = async (primaryUrl: string, from: string, to: string): Promise<void> => {
+  const client = new Client({ connectionString: primaryUrl });
+  await client.connect();
+  try {
+    await client.query("SELECT pg_backup_start('standby', fast => true)");
+    await mkdir(to, { recursive: true });
+    await cp(join(from, "data"), join(to, "data"), {
+      recursive: true,
+      // The standby streams the write-ahead log.
+      filter: (path) =>
+        !NOT_COPIED.has(basename(path)) && !path.startsWith(join(from, "data", "pg_wal", "0")),
+    });
+    const { rows } = await client.query<{ labelfile: string }>(
+      "SELECT labelfile FROM pg_backup_stop(wait_for_archive => false)",
+    );
+    await writeFile(join(to, "data", "backup_label"), rows[0]?.labelfile ?? "");
+  } finally {
+    await client.end();
+  }
+  const { hostname, port, username, password } = new URL(primaryUrl);
+  await writeFile(join(to, "data", "standby.signal"), "");
+  await appendFile(
+    join(to, "data", "postgresql.auto.conf"),
+    `primary_conninfo = 'host=${hostname} port=${port} user=${username} password=${password}'\n`,
+  );
+  await writeFile(join(to, "password"), await readFile(join(from, "password"), "utf8"), {
+    mode: 0o600,
+  });
+  const user = findServerUser();
+  if (user !== null) {
+    await run("chown", ["-R", `${user.uid}:${user.gid}`, to]);
+    await chown(to, user.uid, user.gid);
+  }
+  await run("chmod", ["-R", "go-rwx", join(to, "data")]);
+};
+
+/** Starts a primary and a standby that follows it. Both are stopped after the test. */
+export const startCluster = async (t: ExecutionContext): Promise<Cluster> => {
+  const folder = await mkdtemp(join(tmpdir(), "cluster-"));
+  const { context, killAll } = createSupervisor(folder, () => undefined);
+  t.teardown(async () => {
+    await killAll();
+    await rm(folder, { recursive: true, force: true });
+  });
+  await run("chmod", ["755", folder]);
+  const start = (name: string) =>
+    startPostgres({ folder: join(folder, name), port: 0, disposable: true, context });
+  const primary = await start("primary");
+  await copyData(primary.url, join(folder, "primary"), join(folder, "standby"));
+  const standby = await start("standby");
+  return {
+    primaryUrl: primary.url,
+    standbyUrl: standby.url,
+    disconnectStandby: async () => {
+      const end = await queryOnce(primary.url, "SELECT pg_current_wal_flush_lsn()::text AS value");
+      await eventually(
+        async () =>
+          (await queryOnce(
+            standby.url,
+            `SELECT pg_last_wal_replay_lsn() >= '${String(end)}'::pg_lsn AS value`,
+          )) === true,
+      );
+      await queryOnce(standby.url, "ALTER SYSTEM SET primary_conninfo = ''");
+      await queryOnce(standby.url, "SELECT pg_reload_conf() AS value");
+      await eventually(
+        async () =>
+          (await queryOnce(
+            primary.url,
+            "SELECT count(*)::int AS value FROM pg_stat_replication",
+          )) === 0,
+      );
+    },
+    failOver: async () => {
+      await primary.process.stop();
+      await queryOnce(standby.url, "SELECT pg_promote(true, 60) AS value");
+    },
+  };
+};
