@@ -114,6 +114,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const store = createStoreApp({
     ...shared,
     authenticator: createStoreAuthenticator({ db }),
+    platformSecrets: config.STORE_PLATFORM_SECRET?.split(",") ?? [],
     db,
     clock,
     charities,

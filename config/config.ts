@@ -44,6 +44,14 @@ const webhookSecrets = z
     "must be one to four signing secrets (whsec_…), separated by commas",
   );
 
+// Two, so that a secret can be replaced.
+const platformSecrets = z
+  .string()
+  .regex(
+    /^[^\s,]{32,200}(?:,[^\s,]{32,200})?$/u,
+    "must be one or two secrets of at least 32 characters, separated by a comma",
+  );
+
 const settings = z.object({
   HOST: z.string().min(1, "must be a host name or an IP address").default("127.0.0.1"),
   PORT: port(8080),
@@ -95,6 +103,7 @@ const settings = z.object({
   PLANTING_PARTNER_NAME: z.string().min(1).max(200, "must be a name").optional(),
   PLANTING_ORDER_INTERVAL_SECONDS: optionalNumber(1).optional(),
   PLANTING_POLL_INTERVAL_SECONDS: wholeNumber(3600, 1),
+  STORE_PLATFORM_SECRET: platformSecrets.optional(),
   PLANTING_CALLBACK_SECRET: z.string().min(32, "must have at least 32 characters").optional(),
   MANUAL_PLANTING_TIMELINE: timelineShape,
   SIMULATED_PLANTING_TIMELINE: timelineShape,

@@ -77,7 +77,6 @@ CREATE TABLE balance_entry (
   registration_id uuid,
   donation_id uuid,
   reference text,
-  note text NOT NULL DEFAULT ''::text,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT balance_entry_pkey PRIMARY KEY (id),
   CONSTRAINT balance_entry_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
@@ -87,6 +86,13 @@ CREATE TABLE balance_entry (
   CONSTRAINT balance_entry_balance CHECK (balance_cents >= 0),
   CONSTRAINT balance_entry_kind CHECK (kind = ANY (ARRAY['topup'::text, 'adjustment'::text, 'tree'::text, 'bottle'::text, 'donation'::text, 'refund'::text])),
   CONSTRAINT balance_entry_topup CHECK (kind <> 'topup'::text OR amount_cents > 0)
+) WITH ();
+
+CREATE TABLE balance_note (
+  entry_id bigint NOT NULL,
+  note text NOT NULL,
+  CONSTRAINT balance_note_pkey PRIMARY KEY (entry_id),
+  CONSTRAINT balance_note_entry_id_fkey FOREIGN KEY (entry_id) REFERENCES balance_entry(id)
 ) WITH ();
 
 CREATE TABLE billing_period (
@@ -268,13 +274,15 @@ CREATE TABLE idempotent_response (
   account_id uuid NOT NULL,
   mode text NOT NULL,
   operation text NOT NULL,
-  key text NOT NULL,
+  key_hash bytea NOT NULL,
   request_hash bytea NOT NULL,
-  response_body text NOT NULL,
+  response_body text,
   created_at timestamp with time zone NOT NULL,
-  CONSTRAINT idempotent_response_pkey PRIMARY KEY (account_id, mode, operation, key),
+  CONSTRAINT idempotent_response_pkey PRIMARY KEY (account_id, mode, operation, key_hash),
   CONSTRAINT idempotent_response_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT idempotent_response_erased CHECK (response_body IS NOT NULL OR (operation = ANY (ARRAY['plant'::text, 'plastic'::text]))),
   CONSTRAINT idempotent_response_hash CHECK (length(request_hash) = 32),
+  CONSTRAINT idempotent_response_key_hash CHECK (length(key_hash) = 32),
   CONSTRAINT idempotent_response_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
   CONSTRAINT idempotent_response_operation CHECK (operation = ANY (ARRAY['plant'::text, 'plastic'::text, 'donate'::text, 'refund'::text]))
 ) WITH ();
@@ -729,6 +737,8 @@ CREATE INDEX donation_order ON public.donation USING btree (account_id, mode, lt
 CREATE INDEX donation_standing ON public.donation USING btree (account_id, mode, created_at, id) WHERE (refunded_at IS NULL);
 
 CREATE UNIQUE INDEX donation_refund_idempotency_key ON public.donation_refund USING btree (account_id, mode, idempotency_key) WHERE (idempotency_key IS NOT NULL);
+
+CREATE INDEX idempotent_response_personal ON public.idempotent_response USING btree (created_at) WHERE ((response_body IS NOT NULL) AND (operation = ANY (ARRAY['plant'::text, 'plastic'::text])));
 
 CREATE INDEX ledger_usage_time ON public.ledger_usage USING btree (account_id, meter, second);
 

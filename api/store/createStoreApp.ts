@@ -20,6 +20,7 @@ import { searchEndpoint } from "./charities/searchEndpoint.ts";
 import { errorBody, presentStoreError } from "./errors.ts";
 import { evidenceEndpoint } from "./planting/evidenceEndpoint.ts";
 import { listEndpoint } from "./registrations/listEndpoint.ts";
+import { platformWebhook } from "./privacy/platformWebhook.ts";
 import { refundEndpoint } from "./registrations/refundEndpoint.ts";
 import type { RegisterDependencies } from "./registrations/registerEndpoint.ts";
 import { registerEndpoint } from "./registrations/registerEndpoint.ts";
@@ -37,6 +38,8 @@ type StoreAppDependencies = AppDependencies &
     readonly readReadiness: () => Readiness;
     readonly authenticator: AuthenticateStore;
     readonly takePermit: TakePermit;
+    /** With which the platform signs its privacy requests; empty rejects the path as unknown. */
+    readonly platformSecrets: readonly string[];
   };
 
 /** Creates the app of the store-platform interface. */
@@ -44,6 +47,7 @@ export const createStoreApp = ({
   readReadiness,
   authenticator,
   takePermit,
+  platformSecrets,
   logger,
   observe,
   ...dependencies
@@ -89,6 +93,10 @@ export const createStoreApp = ({
     presentError: presentStoreError,
     endpoints,
     pages: documentPages(document),
+    webhooks:
+      platformSecrets.length === 0
+        ? []
+        : [platformWebhook({ ...dependencies, secrets: platformSecrets })],
     browserFallbacks: [documentFallback],
   });
 };

@@ -44,7 +44,6 @@ CREATE TABLE balance_entry (
   donation_id uuid REFERENCES donation,
   -- The operator's reference of a top-up; makes repeating it safe.
   reference text,
-  note text NOT NULL DEFAULT '',
   created_at timestamptz NOT NULL,
   CONSTRAINT balance_entry_topup CHECK (kind <> 'topup' OR amount_cents > 0)
 );
@@ -62,6 +61,12 @@ CREATE TRIGGER balance_entry_append_only
   BEFORE UPDATE OR DELETE OR TRUNCATE ON balance_entry
   FOR EACH STATEMENT EXECUTE FUNCTION reject_balance_entry_change();
 
+-- What a person wrote about an entry. Not in the entry, because entries cannot be erased.
+CREATE TABLE balance_note (
+  entry_id bigint PRIMARY KEY REFERENCES balance_entry,
+  note text NOT NULL
+);
+
 -- The first response to a write with an Idempotency-Key. Only successful responses are stored.
 CREATE TABLE idempotent_response (
   account_id uuid NOT NULL REFERENCES account,
@@ -69,11 +74,18 @@ CREATE TABLE idempotent_response (
   operation text NOT NULL CONSTRAINT idempotent_response_operation CHECK (
     operation IN ('plant', 'plastic', 'donate', 'refund')
   ),
-  key text NOT NULL,
+  -- SHA-256 of the key, because clients may build their keys from names or order ids.
+  key_hash bytea NOT NULL CONSTRAINT idempotent_response_key_hash CHECK (length(key_hash) = 32),
   -- SHA-256 of the request.
   request_hash bytea NOT NULL CONSTRAINT idempotent_response_hash CHECK (length(request_hash) = 32),
-  -- Replayed byte for byte.
-  response_body text NOT NULL,
+  -- Replayed byte for byte. Null once it is erased: then a repeated request, which has the same hash, gives it again.
+  response_body text,
   created_at timestamptz NOT NULL,
-  PRIMARY KEY (account_id, mode, operation, key)
+  PRIMARY KEY (account_id, mode, operation, key_hash),
+  -- Only these bodies follow from the request and may contain personal data.
+  CONSTRAINT idempotent_response_erased CHECK (response_body IS NOT NULL OR operation IN ('plant', 'plastic'))
 );
+
+-- Bodies that may contain personal data, for their erasure.
+CREATE INDEX idempotent_response_personal ON idempotent_response (created_at)
+  WHERE response_body IS NOT NULL AND operation IN ('plant', 'plastic');

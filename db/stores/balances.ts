@@ -49,7 +49,23 @@ export type NewBalanceEntry = {
   readonly registrationId: string | null;
   readonly donationId: string | null;
   readonly reference: string | null;
+  /** What a person wrote about it. An entry with a note is inserted alone. */
   readonly note: string;
+};
+
+/** Adds the note to the store's latest entry, under the lock of its balance. */
+const insertNote = async (
+  transaction: DatabaseTransactionConnection,
+  { accountId, note }: NewBalanceEntry,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    INSERT INTO balance_note (entry_id, note)
+    SELECT id, ${note}
+    FROM balance_entry
+    WHERE account_id = ${accountId}
+    ORDER BY id DESC
+    LIMIT 1
+  `);
 };
 
 /** Inserts entries in order and sets each store's balance to the one after its last entry. */
@@ -73,11 +89,11 @@ export const insertBalanceEntries = async (
     )
     INSERT INTO balance_entry
       (
-        account_id, kind, amount_cents, balance_cents, quantity, registration_id, donation_id, reference, note, created_at
+        account_id, kind, amount_cents, balance_cents, quantity, registration_id, donation_id, reference, created_at
       )
     SELECT
       (value ->> 0)::uuid, value ->> 1, (value ->> 2)::bigint, (value ->> 3)::bigint, (value ->> 4)::bigint,
-      (value ->> 5)::uuid, (value ->> 6)::uuid, value ->> 7, value ->> 8, ${createdAt.toISOString()}::timestamptz
+      (value ->> 5)::uuid, (value ->> 6)::uuid, value ->> 7, ${createdAt.toISOString()}::timestamptz
     FROM json_array_elements(${JSON.stringify(
       entries.map((entry) => [
         entry.accountId,
@@ -88,11 +104,14 @@ export const insertBalanceEntries = async (
         entry.registrationId,
         entry.donationId,
         entry.reference,
-        entry.note,
       ]),
     )}) WITH ORDINALITY AS given (value, place)
     ORDER BY place
   `);
+  const [first] = entries;
+  if (first !== undefined && first.note !== "") {
+    await insertNote(transaction, first);
+  }
 };
 
 const entryRow = z.strictObject({
@@ -128,7 +147,7 @@ const entryColumns = sql.fragment`
     )
   ) AS "recordId",
   reference,
-  note,
+  coalesce((SELECT note FROM balance_note WHERE entry_id = balance_entry.id), '') AS note,
   created_at AS "createdAt"
 `;
 

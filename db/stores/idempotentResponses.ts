@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
@@ -19,10 +20,14 @@ const responseRow = z.strictObject({
   key: z.string(),
   /** SHA-256 of the request in hexadecimal digits. */
   requestHash: z.string(),
-  responseBody: z.string(),
+  /** Null if it was erased. */
+  responseBody: z.string().nullable(),
 });
 
 export type IdempotentResponse = Readonly<z.output<typeof responseRow>>;
+
+/** Returns what is stored of a key. */
+export const hashKey = (key: string): string => hash("sha256", key, "hex");
 
 export const listIdempotentResponses = async (
   db: CommonQueryMethods,
@@ -32,10 +37,10 @@ export const listIdempotentResponses = async (
     ? []
     : db.any(sql.type(responseRow)`
         SELECT
-          account_id AS "accountId",
-          mode,
-          operation,
-          key,
+          idempotent_response.account_id AS "accountId",
+          idempotent_response.mode,
+          idempotent_response.operation,
+          wanted.key,
           encode(request_hash, 'hex') AS "requestHash",
           response_body AS "responseBody"
         FROM idempotent_response
@@ -45,9 +50,13 @@ export const listIdempotentResponses = async (
             mode,
             operation,
             key,
+            key_hash: hashKey(key),
           })),
-        )}) AS wanted (account_id uuid, mode text, operation text, key text)
-          USING (account_id, mode, operation, key)
+        )}) AS wanted (account_id uuid, mode text, operation text, key text, key_hash text)
+          ON wanted.account_id = idempotent_response.account_id
+          AND wanted.mode = idempotent_response.mode
+          AND wanted.operation = idempotent_response.operation
+          AND decode(wanted.key_hash, 'hex') = idempotent_response.key_hash
       `);
 
 export const insertIdempotentResponses = async (
@@ -60,20 +69,46 @@ export const insertIdempotentResponses = async (
   }
   await transaction.query(sql.prepared("insert_idempotent_responses", nothing)`
     INSERT INTO idempotent_response (
-      account_id, mode, operation, key, request_hash, response_body, created_at
+      account_id, mode, operation, key_hash, request_hash, response_body, created_at
     )
     SELECT
-      account_id, mode, operation, key, decode(request_hash, 'hex'), response_body,
+      account_id, mode, operation, decode(key_hash, 'hex'), decode(request_hash, 'hex'), response_body,
       ${createdAt.toISOString()}::timestamptz
     FROM json_to_recordset(${JSON.stringify(
-      responses.map(({ accountId, requestHash, responseBody, ...rest }) => ({
+      responses.map(({ accountId, key, requestHash, responseBody, ...rest }) => ({
         account_id: accountId,
+        key_hash: hashKey(key),
         request_hash: requestHash,
         response_body: responseBody,
         ...rest,
       })),
     )}) AS given (
-      account_id uuid, mode text, operation text, key text, request_hash text, response_body text
+      account_id uuid, mode text, operation text, key_hash text, request_hash text, response_body text
     )
   `);
+};
+
+/**
+ * Erases the oldest bodies that may contain personal data.
+ * @returns the number of erased bodies
+ */
+export const eraseOldResponseBodies = async (
+  db: CommonQueryMethods,
+  before: Date,
+  limit: number,
+): Promise<number> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    UPDATE idempotent_response
+    SET response_body = NULL
+    WHERE ctid = ANY(ARRAY(
+      SELECT ctid
+      FROM idempotent_response
+      WHERE response_body IS NOT NULL
+        AND operation IN ('plant', 'plastic')
+        AND created_at < ${sql.timestamp(before)}
+      ORDER BY created_at
+      LIMIT ${limit}
+    ))
+  `);
+  return rowCount;
 };

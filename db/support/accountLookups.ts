@@ -4,6 +4,7 @@ import { MODES } from "../../domain/accounts/accounts.ts";
 import { STORE_OPERATIONS } from "../../domain/stores/stores.ts";
 import { modeColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
+import { hashKey } from "../stores/idempotentResponses.ts";
 import type { LookupOptions } from "./lookupOptions.ts";
 import { inAccount, ownerColumns, ownerRow, values } from "./lookupOptions.ts";
 
@@ -53,7 +54,7 @@ export const listStoreWritesByKey = (
   { text, accountId, limit }: LookupOptions,
 ): Promise<readonly FoundStoreWrite[]> =>
   db.any(sql.type(storeWriteRow)`
-    SELECT ${ownerColumns}, stored.mode, stored.operation, stored.key, stored.created_at AS "createdAt"
+    SELECT ${ownerColumns}, stored.mode, stored.operation, ${text} AS key, stored.created_at AS "createdAt"
     FROM account
     CROSS JOIN ${values(MODES)} AS mode
     CROSS JOIN ${values(STORE_OPERATIONS)} AS operation
@@ -63,7 +64,7 @@ export const listStoreWritesByKey = (
       WHERE idempotent_response.account_id = account.id
         AND idempotent_response.mode = mode.mode
         AND idempotent_response.operation = operation.operation
-        AND idempotent_response.key = ${text}
+        AND idempotent_response.key_hash = decode(${hashKey(text)}, 'hex')
       LIMIT 1
     ) AS stored
     WHERE account.type = 'store' AND ${inAccount(accountId)}

@@ -14,6 +14,8 @@ export const AUDIT_ACTIONS = [
   "store.reinstall",
   "store.topup",
   "store.adjust",
+  "store.forget",
+  "store.export_customer",
   "refund.registration",
   "refund.donation",
   "usage.retry",

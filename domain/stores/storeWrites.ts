@@ -18,15 +18,15 @@ export type StoreResponse = {
   readonly replayed: boolean;
 };
 
-/** The response that was stored for a key. */
-type StoredResponse = { readonly requestHash: string; readonly responseBody: string };
+/** The response that was stored for a key. Its body is null once it was erased. */
+type StoredResponse = { readonly requestHash: string; readonly responseBody: string | null };
 
 /**
- * Returns the stored response to a repeated write.
+ * Returns the stored response to a repeated write. An erased body follows from the same request, so it is the same.
  * @throws DomainError request_invalid if the key was used for another request
  */
 export const replayResponse = (
-  { idempotency }: StoreWrite,
+  { idempotency, responseBody }: StoreWrite,
   stored: StoredResponse,
 ): StoreResponse => {
   if (idempotency?.requestHash !== stored.requestHash) {
@@ -35,7 +35,7 @@ export const replayResponse = (
       "Idempotency-Key: was used before with another request body",
     );
   }
-  return { responseBody: stored.responseBody, replayed: true };
+  return { responseBody: stored.responseBody ?? responseBody, replayed: true };
 };
 
 /** Returns a string that identifies a write's key among the keys of all stores, modes and operations. */

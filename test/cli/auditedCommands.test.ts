@@ -121,6 +121,13 @@ const WRITING: Readonly<Record<string, SetUp>> = {
   "store adjust": async (t) => ({
     args: [(await createTestStore(t.context.db)).id, "--amount", "5", ...REASON],
   }),
+  "store forget": async (t) => ({
+    args: [(await createTestStore(t.context.db)).id, "--customer-id", "7"],
+  }),
+  // It changes nothing, but somebody has seen personal data.
+  "store export-customer": async (t) => ({
+    args: [(await createTestStore(t.context.db)).id, "--customer-id", "7"],
+  }),
   "key issue": async (t) => {
     const { id } = await createTestOrganization(t.context.db);
     return { args: ["--org", id, "--mode", "live"] };
@@ -233,6 +240,8 @@ const WRITING: Readonly<Record<string, SetUp>> = {
 /** Writing commands whose own tests check their audit entries, because they need a scene of their own. */
 const CHECKED_ELSEWHERE: Readonly<Record<string, string>> = {
   "evidence record": "test/planting/orders/reports.test.ts",
+  "evidence withdraw": "test/planting/orders/withdrawals.test.ts",
+  "evidence reinstate": "test/planting/orders/withdrawals.test.ts",
   migrate: "below",
 };
 

@@ -73,6 +73,7 @@ type StoreApiOptions = {
   readonly planting?: Planting;
   /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
   readonly rateWindowMs?: number;
+  readonly platformSecrets?: readonly string[];
 };
 
 /** Serves the store-platform interface as one process would, until the test ends. Every response is checked. */
@@ -91,6 +92,7 @@ export const startStoreApi = async (
     validateCharity = createCharityValidator(unreachableTemporal()),
     planting = createTestPlanting(),
     rateWindowMs = 1,
+    platformSecrets = [],
   }: StoreApiOptions,
 ): Promise<StoreApi> => {
   const app = createStoreApp({
@@ -102,6 +104,7 @@ export const startStoreApi = async (
     planting,
     publicBaseUrl: () => "https://impact.example",
     authenticator,
+    platformSecrets,
     takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
     readReadiness: () => READY,
     logger: pino({ level: "silent" }),

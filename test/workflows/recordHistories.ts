@@ -235,7 +235,11 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
   "subscription-sweep": {
     activities: {
       sweepSubscriptions: inOrder(() => ({ read: 3, failed: 0 })),
-      deleteOldRecords: inOrder(() => ({ processorEvents: 5, reconciliations: 0 })),
+      deleteOldRecords: inOrder(() => ({
+        processorEvents: 5,
+        reconciliations: 0,
+        erasedResponses: 0,
+      })),
     },
     run: async (client) => {
       const handle = await client.workflow.start(subscriptionSweep, {

@@ -22,6 +22,7 @@ import { adjustStore } from "./adjustStore.ts";
 import type { CreateOptions } from "./createStore.ts";
 import { createStore } from "./createStore.ts";
 import { parseAdjustment, parseDollars, parseTopUpAmount } from "./parseDollars.ts";
+import { addPrivacyCommands } from "./privacy/privacyCommands.ts";
 import { listStores } from "./listStores.ts";
 import type { LedgerOptions } from "./listLedger.ts";
 import { listLedger } from "./listLedger.ts";
@@ -194,4 +195,5 @@ export const addStoreCommands = (program: Command, context: Context): void => {
     .description("Manage stores, the accounts of the store-platform interface");
   addSettingCommands(store, context);
   addBalanceCommands(store, context);
+  addPrivacyCommands(store, context);
 };

@@ -114,6 +114,10 @@ test.serial(
 
     const reinstated = await stage.run(["reinstate", fact, "--reason", "it was right"]);
     t.is(reinstated.exitCode, 0, reinstated.stderr);
+    const entries = await runImpact(["audit", "list", "--action", "evidence.reinstate", "--json"], {
+      env: { DATABASE_URL: t.context.databaseUrl },
+    });
+    t.like(readJson(entries), [{ reason: "it was right" }]);
     t.is((await stage.readTree()).status, "planted");
     t.deepEqual(await stage.planted(), [10]);
   },

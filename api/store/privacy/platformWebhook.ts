@@ -1,0 +1,97 @@
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { findStoreByDomain } from "../../../db/stores/stores.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { identifyCustomer } from "../../../domain/stores/customerIdentity.ts";
+import type { CustomerIdentity } from "../../../domain/stores/customerIdentity.ts";
+import { normalizeDomain } from "../../../domain/stores/stores.ts";
+import { presentCustomerExport } from "../../../program/presentCustomerExport.ts";
+import { exportCustomer } from "../../../services/stores/privacy/exportCustomer.ts";
+import { forgetAllCustomers } from "../../../services/stores/privacy/forgetAllCustomers.ts";
+import { forgetCustomer } from "../../../services/stores/privacy/forgetCustomer.ts";
+import type { Webhook } from "../../http/createApp.ts";
+import { HttpError } from "../../http/httpError.ts";
+import { parseRequest } from "../../http/parseRequest.ts";
+import { readRawBody } from "../../middleware/readRawBody.ts";
+import { isSignedByPlatform } from "./verifyPlatformSignature.ts";
+
+/** A request names at most some thousand orders. */
+const LIMIT_KIB = 256;
+
+const TOPICS = ["customers/data_request", "customers/redact", "shop/redact"] as const;
+
+const topic = z.enum(TOPICS, { error: `must be one of ${TOPICS.join(", ")}` });
+
+const identifier = z.union([z.string().max(320), z.int().transform(String)]);
+const identifiers = z.array(identifier).max(5000).default([]);
+
+/** The fields of Shopify's privacy webhooks that matter here; others are ignored. */
+const privacyRequest = z.object({
+  shop_domain: z.string().max(500),
+  customer: z.object({ id: identifier.nullish(), email: identifier.nullish() }).nullish(),
+  orders_requested: identifiers,
+  orders_to_redact: identifiers,
+});
+type PrivacyRequest = z.output<typeof privacyRequest>;
+
+const given = (value: string | null | undefined): readonly string[] =>
+  value === null || value === undefined || value.trim() === "" ? [] : [value];
+
+const customerOf = (request: PrivacyRequest): CustomerIdentity =>
+  identifyCustomer({
+    ids: given(request.customer?.id),
+    emails: given(request.customer?.email),
+    orderIds: [...request.orders_requested, ...request.orders_to_redact].flatMap((id) => given(id)),
+  });
+
+const parseJson = (body: string): unknown => {
+  try {
+    return JSON.parse(body);
+  } catch (cause) {
+    throw new HttpError("request_malformed", "the body is not valid JSON", { cause });
+  }
+};
+
+const NOTHING = { registrations: 0, donations: 0 };
+
+/** Receives the platform's privacy requests: what a customer's records say, and their erasure. */
+export const platformWebhook = ({
+  db,
+  clock,
+  secrets,
+}: {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly secrets: readonly string[];
+}): Webhook => ({
+  path: "/webhooks/privacy",
+  run: async (ctx) => {
+    const body = await readRawBody(ctx, LIMIT_KIB);
+    if (!isSignedByPlatform(ctx.get("X-Shopify-Hmac-Sha256"), { secrets, body })) {
+      throw new HttpError("signature_invalid", "missing or invalid X-Shopify-Hmac-Sha256 header");
+    }
+    const requested = parseRequest(
+      z.object({ "X-Shopify-Topic": topic }),
+      { "X-Shopify-Topic": ctx.get("X-Shopify-Topic") },
+      "field",
+    )["X-Shopify-Topic"];
+    const request = parseRequest(privacyRequest, parseJson(body), "field");
+    const domain = normalizeDomain(request.shop_domain);
+    const store = domain === null ? null : await findStoreByDomain(db, domain);
+    const deps = { db, clock, actor: { kind: "platform" } as const };
+    ctx.set("Cache-Control", "no-store");
+    if (requested === "customers/data_request") {
+      const found = store && (await exportCustomer(deps, store.id, customerOf(request)));
+      ctx.body = presentCustomerExport(
+        found ?? { registrations: [], donations: [], hasMore: false },
+      );
+      return;
+    }
+    const erase = (storeId: string) =>
+      requested === "shop/redact"
+        ? forgetAllCustomers(deps, storeId)
+        : forgetCustomer(deps, storeId, customerOf(request), { isDryRun: false });
+    const { registrations, donations } = store ? await erase(store.id) : NOTHING;
+    ctx.body = { erased: { registrations, donations } };
+  },
+});

@@ -1,0 +1,44 @@
+import type { Command } from "commander";
+import { identifyCustomer } from "../../../../domain/stores/customerIdentity.ts";
+import type { CustomerIdentity } from "../../../../domain/stores/customerIdentity.ts";
+import { text } from "../../../../domain/fields.ts";
+import { parserOf } from "../../../arguments.ts";
+import { CommandError, EXIT } from "../../../exitCodes.ts";
+
+/** The options that name a customer; each may be given several times. */
+export type CustomerOptions = {
+  readonly customerId?: readonly string[];
+  readonly customerEmail?: readonly string[];
+  readonly orderId?: readonly string[];
+};
+
+const parseIdentifier = parserOf(
+  text(320).refine((given) => given.trim() !== ""),
+  "1 to 320 characters",
+);
+
+const addIdentifier = (
+  given: string,
+  earlier: readonly string[] | undefined,
+): readonly string[] => [...(earlier ?? []), parseIdentifier(given)];
+
+export const addCustomerOptions = (command: Command): Command =>
+  command
+    .option("--customer-id <id>", "the customer's id in the shop; may be repeated", addIdentifier)
+    .option("--customer-email <email>", "email address; may be repeated", addIdentifier)
+    .option("--order-id <id>", "order of the customer; may be repeated", addIdentifier);
+
+/** @throws CommandError if no customer is named */
+export const customerOf = ({
+  customerId = [],
+  customerEmail = [],
+  orderId = [],
+}: CustomerOptions): CustomerIdentity => {
+  if (customerId.length + customerEmail.length + orderId.length === 0) {
+    throw new CommandError(
+      EXIT.usage,
+      "Name the customer: --customer-id, --customer-email or --order-id.",
+    );
+  }
+  return identifyCustomer({ ids: customerId, emails: customerEmail, orderIds: orderId });
+};

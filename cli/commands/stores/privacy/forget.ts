@@ -1,0 +1,58 @@
+import { forgetAllCustomers } from "../../../../services/stores/privacy/forgetAllCustomers.ts";
+import { forgetCustomer } from "../../../../services/stores/privacy/forgetCustomer.ts";
+import type { Context } from "../../../context.ts";
+import { CommandError, EXIT } from "../../../exitCodes.ts";
+import { say } from "../../../io.ts";
+import { actorOf } from "../../../operator.ts";
+import type { OperatorOptions } from "../../../operator.ts";
+import { printJson } from "../../../output/print.ts";
+import { findNamedStore } from "../findNamedStore.ts";
+import { customerOf } from "./customerOptions.ts";
+import type { CustomerOptions } from "./customerOptions.ts";
+
+export type ForgetOptions = OperatorOptions &
+  CustomerOptions & {
+    readonly allCustomers?: true;
+    readonly dryRun?: true;
+    readonly json?: true;
+  };
+
+const forgetAll = async (
+  { connections, clock }: Context,
+  storeId: string,
+  options: ForgetOptions,
+) => {
+  if (options.customerId ?? options.customerEmail ?? options.orderId ?? options.dryRun) {
+    throw new CommandError(
+      EXIT.usage,
+      "--all-customers takes no customer, no order and no --dry-run.",
+    );
+  }
+  const db = await connections.database();
+  return forgetAllCustomers({ db, clock, actor: actorOf(options) }, storeId);
+};
+
+export const forget = async (
+  context: Context,
+  named: string,
+  options: ForgetOptions,
+): Promise<void> => {
+  const { io, connections, clock } = context;
+  const customer = options.allCustomers ? null : customerOf(options);
+  const isDryRun = options.dryRun === true;
+  const db = await connections.database();
+  const { id, domain } = await findNamedStore(db, named);
+  const { registrations, donations } = customer
+    ? await forgetCustomer({ db, clock, actor: actorOf(options) }, id, customer, { isDryRun })
+    : await forgetAll(context, id, options);
+  if (options.json) {
+    printJson(io, { id, domain, registrations, donations, dry_run: isDryRun });
+  }
+  const records = `${registrations} registration(s) and ${donations} donation(s) of ${domain}`;
+  say(
+    io,
+    isDryRun
+      ? `Without --dry-run, the personal data of ${records} are erased.`
+      : `Erased the personal data of ${records}. Counts and amounts are unchanged.`,
+  );
+};

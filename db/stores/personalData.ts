@@ -1,0 +1,375 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { Owner } from "../../domain/registrations/registrations.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { CustomerIdentity } from "../../domain/stores/customerIdentity.ts";
+import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
+import { escapeLike } from "./customerConditions.ts";
+import { sql } from "../sql.ts";
+
+/*
+ * The personal data of stores' customers: in registrations, donations, the reasons of their refunds and stored responses.
+ */
+
+type Table = "registration" | "donation";
+
+const anyOf = (values: readonly string[]): FragmentSqlToken =>
+  sql.fragment`ANY(${sql.array([...values], "text")})`;
+
+/** Each alternative is in the form that an index serves. */
+const isOfCustomer = (table: Table, customer: CustomerIdentity): FragmentSqlToken => {
+  const column = (name: string) => sql.identifier([table, name]);
+  return sql.fragment`(
+    ${column("customer_id")} = ${anyOf(customer.ids)}
+    OR lower(${column("customer_email")}) = ${anyOf(customer.emails)}
+    OR ltrim(${column("order_id")}, '#') = ${anyOf(customer.orderIds)}
+  )`;
+};
+
+/** Selects records that name the customer and nobody: neither an id nor an email address. */
+const onlyNames = (table: Table, names: readonly string[]): FragmentSqlToken => {
+  const column = (name: string) => sql.identifier([table, name]);
+  return sql.fragment`(
+    (${sql.join(
+      names.map((name) => sql.fragment`${column("customer_name")} ILIKE ${escapeLike(name)}`),
+      sql.fragment` OR `,
+    )})
+    AND ${column("customer_id")} IS NULL
+    AND ${column("customer_email")} IS NULL
+  )`;
+};
+
+const conditionOf = (
+  table: Table,
+  selection: CustomerIdentity | { readonly names: readonly string[] },
+): FragmentSqlToken =>
+  "ids" in selection ? isOfCustomer(table, selection) : onlyNames(table, selection.names);
+
+/** The records of one customer, or those that have only the customer's name. */
+export type RecordSelection = CustomerIdentity | { readonly names: readonly string[] };
+
+const ownedBy = (table: Table, accountId: string): FragmentSqlToken => {
+  const column = (name: string) => sql.identifier([table, name]);
+  const kinds =
+    table === "registration" ? sql.fragment`AND kind IN ('tree', 'bottle')` : sql.fragment``;
+  return sql.fragment`${column("account_id")} = ${accountId} AND mode IN ('live', 'test') ${kinds}`;
+};
+
+const identityRow = z.strictObject({
+  ids: z.array(z.string()),
+  emails: z.array(z.string()),
+  names: z.array(z.string()),
+});
+
+/** Returns the distinct ids, email addresses and names, in lower case, of a customer's records. */
+export const readIdentities = (
+  db: CommonQueryMethods,
+  accountId: string,
+  customer: CustomerIdentity,
+): Promise<Readonly<z.output<typeof identityRow>>> =>
+  db.one(sql.type(identityRow)`
+    SELECT
+      coalesce(array_agg(DISTINCT customer_id) FILTER (WHERE customer_id IS NOT NULL), '{}') AS ids,
+      coalesce(array_agg(DISTINCT lower(customer_email)) FILTER (WHERE customer_email IS NOT NULL), '{}') AS emails,
+      coalesce(array_agg(DISTINCT lower(customer_name)) FILTER (WHERE customer_name IS NOT NULL), '{}') AS names
+    FROM (
+      SELECT customer_id, customer_email, customer_name
+      FROM registration
+      WHERE ${ownedBy("registration", accountId)} AND ${isOfCustomer("registration", customer)}
+      UNION ALL
+      SELECT customer_id, customer_email, customer_name
+      FROM donation
+      WHERE ${ownedBy("donation", accountId)} AND ${isOfCustomer("donation", customer)}
+    ) AS record
+  `);
+
+const positionRow = z.strictObject({ id: z.uuid(), createdAt: z.string() });
+
+/** A record, in the order of creation. */
+export type RecordPosition = Readonly<z.output<typeof positionRow>>;
+
+const blankedRow = z.strictObject({ blanked: safeInteger, last: positionRow.nullable() });
+type Blanked = Readonly<z.output<typeof blankedRow>>;
+
+/** Blanks chosen registrations, the reasons of their refunds, and the responses that were stored with them. */
+const blankRegistrations = (
+  transaction: DatabaseTransactionConnection,
+  accountId: string,
+  chosen: FragmentSqlToken,
+): Promise<Blanked> =>
+  transaction.one(sql.type(blankedRow)`
+    WITH chosen AS MATERIALIZED (${chosen}),
+    blanked AS (
+      UPDATE registration
+      SET customer_name = NULL, customer_email = NULL, customer_id = NULL, order_id = NULL, notes = NULL
+      FROM chosen
+      WHERE registration.id = chosen.id
+        AND (
+          registration.customer_name IS NOT NULL
+          OR registration.customer_email IS NOT NULL
+          OR registration.customer_id IS NOT NULL
+          OR registration.order_id IS NOT NULL
+          OR registration.notes IS NOT NULL
+        )
+      RETURNING registration.id
+    ),
+    reason AS (
+      UPDATE refund
+      SET reason = NULL
+      FROM chosen
+      WHERE refund.registration_id = chosen.id AND refund.reason IS NOT NULL
+      RETURNING refund.created_at
+    ),
+    note AS (
+      DELETE FROM balance_note
+      USING balance_entry
+      WHERE balance_entry.id = balance_note.entry_id
+        AND balance_entry.account_id = ${accountId}
+        AND balance_entry.kind = 'refund'
+        AND balance_entry.created_at IN (SELECT created_at FROM reason)
+    ),
+    response AS (
+      -- Stored in the transaction of the registration, so at the same time.
+      UPDATE idempotent_response
+      SET response_body = NULL
+      WHERE account_id = ${accountId}
+        AND operation IN ('plant', 'plastic')
+        AND response_body IS NOT NULL
+        AND created_at IN (SELECT created_at FROM chosen)
+    )
+    SELECT
+      (SELECT count(*) FROM blanked) AS blanked,
+      (
+        SELECT json_build_object('id', id, 'createdAt', created_at::text)
+        FROM chosen
+        ORDER BY created_at DESC, id DESC
+        LIMIT 1
+      ) AS last
+  `);
+
+/** Blanks chosen donations and the reasons of their refunds. */
+const blankDonations = (
+  transaction: DatabaseTransactionConnection,
+  chosen: FragmentSqlToken,
+): Promise<Blanked> =>
+  transaction.one(sql.type(blankedRow)`
+    WITH chosen AS MATERIALIZED (${chosen}),
+    blanked AS (
+      UPDATE donation
+      SET customer_name = NULL, customer_email = NULL, customer_id = NULL, order_id = NULL
+      FROM chosen
+      WHERE donation.id = chosen.id
+        AND (
+          donation.customer_name IS NOT NULL
+          OR donation.customer_email IS NOT NULL
+          OR donation.customer_id IS NOT NULL
+          OR donation.order_id IS NOT NULL
+        )
+      RETURNING donation.id
+    ),
+    reason AS (
+      UPDATE donation_refund
+      SET reason = NULL, metadata = '{}'
+      FROM chosen
+      WHERE donation_refund.donation_id = chosen.id
+    )
+    SELECT
+      (SELECT count(*) FROM blanked) AS blanked,
+      (
+        SELECT json_build_object('id', id, 'createdAt', created_at::text)
+        FROM chosen
+        ORDER BY created_at DESC, id DESC
+        LIMIT 1
+      ) AS last
+  `);
+
+const choose = (
+  table: Table,
+  accountId: string,
+  selection: RecordSelection,
+  limit: number,
+): FragmentSqlToken => sql.fragment`
+  SELECT id, created_at
+  FROM ${sql.identifier([table])}
+  WHERE ${ownedBy(table, accountId)} AND ${conditionOf(table, selection)}
+  LIMIT ${limit}
+  FOR UPDATE
+`;
+
+/** Blanks a batch of selected registrations; blanked ones are not selected again. */
+export const blankSelectedRegistrations = async (
+  transaction: DatabaseTransactionConnection,
+  accountId: string,
+  selection: RecordSelection,
+  limit: number,
+): Promise<number> =>
+  (
+    await blankRegistrations(
+      transaction,
+      accountId,
+      choose("registration", accountId, selection, limit),
+    )
+  ).blanked;
+
+/** Blanks a batch of selected donations; blanked ones are not selected again. */
+export const blankSelectedDonations = async (
+  transaction: DatabaseTransactionConnection,
+  accountId: string,
+  selection: RecordSelection,
+  limit: number,
+): Promise<number> =>
+  (await blankDonations(transaction, choose("donation", accountId, selection, limit))).blanked;
+
+const following = (after: RecordPosition | null): FragmentSqlToken =>
+  after === null
+    ? sql.fragment``
+    : sql.fragment`AND (created_at, id) > (${after.createdAt}::timestamptz, ${after.id}::uuid)`;
+
+/** Blanks the registrations of an owner page by page, in the order of creation. The last page has no `last`. */
+export const blankRegistrationPage = (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode, kind }: Owner,
+  after: RecordPosition | null,
+  limit: number,
+): Promise<Blanked> =>
+  blankRegistrations(
+    transaction,
+    accountId,
+    sql.fragment`
+      SELECT id, created_at
+      FROM registration
+      WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind} ${following(after)}
+      ORDER BY created_at, id
+      LIMIT ${limit}
+      FOR UPDATE
+    `,
+  );
+
+/** Blanks the donations of an account page by page, in the order of creation. The last page has no `last`. */
+export const blankDonationPage = (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode }: AccountMode,
+  after: RecordPosition | null,
+  limit: number,
+): Promise<Blanked> =>
+  blankDonations(
+    transaction,
+    sql.fragment`
+      SELECT id, created_at
+      FROM donation
+      WHERE account_id = ${accountId} AND mode = ${mode} ${following(after)}
+      ORDER BY created_at, id
+      LIMIT ${limit}
+      FOR UPDATE
+    `,
+  );
+
+/** Returns how many registrations and donations are selected. */
+export const countSelectedRecords = (
+  db: CommonQueryMethods,
+  accountId: string,
+  selection: RecordSelection,
+): Promise<{ readonly registrations: number; readonly donations: number }> =>
+  db.one(sql.type(z.strictObject({ registrations: safeInteger, donations: safeInteger }))`
+    SELECT
+      (
+        SELECT count(*)
+        FROM registration
+        WHERE ${ownedBy("registration", accountId)} AND ${conditionOf("registration", selection)}
+      ) AS registrations,
+      (
+        SELECT count(*)
+        FROM donation
+        WHERE ${ownedBy("donation", accountId)} AND ${conditionOf("donation", selection)}
+      ) AS donations
+  `);
+
+const personalColumns = {
+  id: z.uuid(),
+  mode: modeColumn,
+  customerName: z.string().nullable(),
+  customerEmail: z.string().nullable(),
+  customerId: z.string().nullable(),
+  orderId: z.string().nullable(),
+  createdAt: z.date(),
+  refundReasons: z.array(z.string()),
+};
+
+const registrationRow = z.strictObject({
+  ...personalColumns,
+  kind: kindColumn,
+  count: safeInteger,
+  refundedCount: safeInteger,
+  notes: z.string().nullable(),
+});
+export type PersonalRegistration = Readonly<z.output<typeof registrationRow>>;
+
+const donationRow = z.strictObject({
+  ...personalColumns,
+  amountCents: safeInteger,
+  charityName: z.string(),
+  refundedAt: z.date().nullable(),
+});
+export type PersonalDonation = Readonly<z.output<typeof donationRow>>;
+
+/** Lists selected registrations with the reasons of their refunds, newest first. */
+export const listPersonalRegistrations = (
+  db: CommonQueryMethods,
+  accountId: string,
+  selection: RecordSelection,
+  limit: number,
+): Promise<readonly PersonalRegistration[]> =>
+  db.any(sql.type(registrationRow)`
+    SELECT
+      id,
+      mode,
+      kind,
+      count,
+      refunded_count AS "refundedCount",
+      customer_name AS "customerName",
+      customer_email AS "customerEmail",
+      customer_id AS "customerId",
+      order_id AS "orderId",
+      notes,
+      created_at AS "createdAt",
+      ARRAY(
+        SELECT reason
+        FROM refund
+        WHERE refund.registration_id = registration.id AND reason IS NOT NULL
+        ORDER BY refund.created_at
+      ) AS "refundReasons"
+    FROM registration
+    WHERE ${ownedBy("registration", accountId)} AND ${conditionOf("registration", selection)}
+    ORDER BY created_at DESC, id DESC
+    LIMIT ${limit}
+  `);
+
+/** Lists selected donations with the reasons of their refunds, newest first. */
+export const listPersonalDonations = (
+  db: CommonQueryMethods,
+  accountId: string,
+  selection: RecordSelection,
+  limit: number,
+): Promise<readonly PersonalDonation[]> =>
+  db.any(sql.type(donationRow)`
+    SELECT
+      id,
+      mode,
+      amount_cents AS "amountCents",
+      charity_name AS "charityName",
+      customer_name AS "customerName",
+      customer_email AS "customerEmail",
+      customer_id AS "customerId",
+      order_id AS "orderId",
+      created_at AS "createdAt",
+      refunded_at AS "refundedAt",
+      ARRAY(
+        SELECT reason
+        FROM donation_refund
+        WHERE donation_refund.donation_id = donation.id AND reason IS NOT NULL
+      ) AS "refundReasons"
+    FROM donation
+    WHERE ${ownedBy("donation", accountId)} AND ${conditionOf("donation", selection)}
+    ORDER BY created_at DESC, id DESC
+    LIMIT ${limit}
+  `);

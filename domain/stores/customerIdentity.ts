@@ -1,0 +1,47 @@
+import { normalizeCustomerId } from "./customers.ts";
+
+/** By what a customer's records are found; any of them is enough. */
+export type CustomerIdentity = {
+  readonly ids: readonly string[];
+  /** In lower case. */
+  readonly emails: readonly string[];
+  /** Without the leading `#` that shops use. */
+  readonly orderIds: readonly string[];
+};
+
+/** The identity of a customer, and the names, in lower case, under which other records may be found. */
+export type KnownCustomer = {
+  readonly identity: CustomerIdentity;
+  readonly names: readonly string[];
+};
+
+/** Returns what was given in the form in which records are compared. */
+export const identifyCustomer = ({
+  ids,
+  emails,
+  orderIds,
+}: CustomerIdentity): CustomerIdentity => ({
+  ids: ids.map((id) => normalizeCustomerId(id.trim())),
+  emails: emails.map((email) => email.trim().toLowerCase()),
+  orderIds: orderIds.map((id) => id.trim().replace(/^#+/u, "")),
+});
+
+const union = (left: readonly string[], right: readonly string[]): readonly string[] => [
+  ...new Set([...left, ...right]),
+];
+
+/**
+ * Adds the id to which given email addresses lead. Several ids are several customers who share an address, such as that
+ * of the shop itself, so they add nothing.
+ */
+export const addOnlyId = (
+  identity: CustomerIdentity,
+  foundIds: readonly string[],
+): CustomerIdentity =>
+  foundIds.length === 1 ? { ...identity, ids: union(identity.ids, foundIds) } : identity;
+
+/** Adds the email addresses to which a customer's ids lead: an id has one customer. */
+export const addEmails = (
+  identity: CustomerIdentity,
+  foundEmails: readonly string[],
+): CustomerIdentity => ({ ...identity, emails: union(identity.emails, foundEmails) });

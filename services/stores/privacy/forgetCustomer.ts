@@ -1,0 +1,97 @@
+import type { DatabasePool } from "slonik";
+import { lockBalances } from "../../../db/stores/balances.ts";
+import {
+  blankSelectedDonations,
+  blankSelectedRegistrations,
+  countSelectedRecords,
+} from "../../../db/stores/personalData.ts";
+import type { RecordSelection } from "../../../db/stores/personalData.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { CustomerIdentity, KnownCustomer } from "../../../domain/stores/customerIdentity.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
+import { findCustomer } from "./findCustomer.ts";
+
+/** Short transactions, because the store's writes wait for them. */
+const BATCH_RECORDS = 500;
+
+export type Forgotten = { readonly registrations: number; readonly donations: number };
+
+type Dependencies = { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor };
+
+const NOTHING: Forgotten = { registrations: 0, donations: 0 };
+
+const add = (left: Forgotten, right: Forgotten): Forgotten => ({
+  registrations: left.registrations + right.registrations,
+  donations: left.donations + right.donations,
+});
+
+/** Records with only a name come first: the others lead to the name if the call is interrupted and repeated. */
+const selectionsOf = ({ identity, names }: KnownCustomer): readonly RecordSelection[] =>
+  names.length === 0 ? [identity] : [{ names }, identity];
+
+const forgetBatch = (
+  { db, clock, actor }: Dependencies,
+  storeId: string,
+  selection: RecordSelection,
+) =>
+  db.transaction(async (transaction) => {
+    await lockBalances(transaction, [storeId]);
+    const forgotten: Forgotten = {
+      registrations: await blankSelectedRegistrations(
+        transaction,
+        storeId,
+        selection,
+        BATCH_RECORDS,
+      ),
+      donations: await blankSelectedDonations(transaction, storeId, selection, BATCH_RECORDS),
+    };
+    if (forgotten.registrations + forgotten.donations > 0) {
+      await recordAction(
+        transaction,
+        actor,
+        { action: "store.forget", accountId: storeId, details: { of: "customer", ...forgotten } },
+        clock.now(),
+      );
+    }
+    return forgotten;
+  });
+
+/**
+ * Erases what a store's records say about a customer: names, email addresses, customer and order ids, notes, the reasons of
+ * refunds, and stored responses. Counts, prices and amounts stay. It may be interrupted and repeated.
+ * @returns how many records were changed; with `isDryRun`, how many would be
+ */
+export const forgetCustomer = async (
+  deps: Dependencies,
+  storeId: string,
+  given: CustomerIdentity,
+  { isDryRun }: { readonly isDryRun: boolean },
+): Promise<Forgotten> => {
+  const { db, clock, actor } = deps;
+  const selections = selectionsOf(await findCustomer(db, storeId, given));
+  let total = NOTHING;
+  if (isDryRun) {
+    for (const selection of selections) {
+      total = add(total, await countSelectedRecords(db, storeId, selection));
+    }
+    return total;
+  }
+  for (const selection of selections) {
+    let batch: Forgotten;
+    do {
+      batch = await forgetBatch(deps, storeId, selection);
+      total = add(total, batch);
+    } while (batch.registrations + batch.donations > 0);
+  }
+  if (total.registrations + total.donations === 0) {
+    // The request itself is recorded, even if there was nothing to erase.
+    await recordAction(
+      db,
+      actor,
+      { action: "store.forget", accountId: storeId, details: { of: "customer", ...total } },
+      clock.now(),
+    );
+  }
+  return total;
+};

@@ -1,0 +1,351 @@
+import { Client } from "pg";
+import { z } from "zod";
+import { sql } from "../../../db/sql.ts";
+import { eraseOldResponses } from "../../../services/stores/privacy/eraseOldResponses.ts";
+import { readJson, runImpact } from "../../cli/runImpact.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import type { StoreApi } from "../startStoreApi.ts";
+import { createTestStore, startStoreApi } from "../startStoreApi.ts";
+import type { TestStore } from "../startStoreApi.ts";
+import { readStoreState } from "../storeState.ts";
+import { signPlatformRequest } from "../../../api/store/privacy/verifyPlatformSignature.ts";
+
+const test = testWithDatabase();
+
+const SECRETS = ["o".repeat(32), "n".repeat(32)];
+
+/** Returns every row of every table as text. */
+const dumpDatabase = async (databaseUrl: string): Promise<string> => {
+  const client = new Client({ connectionString: databaseUrl });
+  await client.connect();
+  try {
+    const tables = await client.query<{ name: string }>(
+      "SELECT quote_ident(tablename) AS name FROM pg_tables WHERE schemaname = 'public'",
+    );
+    const rows: string[] = [];
+    for (const { name } of tables.rows) {
+      const dumped = await client.query<{ row: string }>(
+        `SELECT ${name}::text AS row FROM ${name}`,
+      );
+      rows.push(...dumped.rows.map(({ row }) => `${name}: ${row}`));
+    }
+    return rows.join("\n");
+  } finally {
+    await client.end();
+  }
+};
+
+/** A customer whose name, address and ids occur nowhere else. */
+const createPerson = () => {
+  const tag = crypto.randomUUID().slice(0, 8);
+  const number = String(BigInt(`0x${tag}`) + 7_000_000_000n);
+  return {
+    name: `Ann Lee-${tag}`,
+    email: `Ann.${tag}@Example.com`,
+    id: number,
+    order: `#O${tag}`,
+    tag,
+  };
+};
+type Person = ReturnType<typeof createPerson>;
+
+/** Leaves the customer's traces wherever a store's records can have them. */
+const leaveTraces = async ({ post }: StoreApi, store: TestStore, person: Person) => {
+  const customer = {
+    customer_name: person.name,
+    customer_email: person.email,
+    customer_id: person.id,
+  };
+  const plant = { trees: 3, ...customer, order_id: person.order, notes: `for ${person.name}` };
+  const key = { "Idempotency-Key": `plant for ${person.email}` };
+  const planted = await post("/app/api/plant", { ...store.live, ...key }, plant);
+  await post("/app/api/plant", store.live, { trees: 1, customer_id: person.id });
+  await post("/app/api/plant", store.test, {
+    trees: 2,
+    customer_email: person.email.toLowerCase(),
+  });
+  await post("/app/api/plastic", store.live, { bottles: 5, customer_name: person.name });
+  const donation = { charity_id: "53-0196605", amount_dollars: 1, ...customer };
+  await post("/app/api/charity/donate", store.live, donation);
+  await post("/app/api/refund", store.live, {
+    type: "tree",
+    quantity: 1,
+    customer_id: person.id,
+    reason: `${person.name} wrote from ${person.email}`,
+  });
+  await post("/app/api/refund", store.live, {
+    type: "donation",
+    quantity: 1,
+    customer_id: person.id,
+    reason: `asked by ${person.email}`,
+  });
+  return { plant, key, planted };
+};
+
+const holds = (dump: string, { name, email, id }: Person): readonly string[] =>
+  [name, email, id].filter((text) => dump.toLowerCase().includes(text.toLowerCase()));
+
+for (const option of ["--customer-id", "--customer-email"] as const) {
+  test.serial(
+    `after store forget ${option}, nothing in the database names the customer, and replays bill nothing`,
+    async (t) => {
+      const { db, databaseUrl } = t.context;
+      const env = { DATABASE_URL: databaseUrl };
+      const api = await startStoreApi(t, t.context);
+      const store = await createTestStore(db, { balanceCents: 10_000 });
+      const [person, other] = [createPerson(), createPerson()];
+      const { plant, key, planted } = await leaveTraces(api, store, person);
+      await leaveTraces(api, store, other);
+      t.is(holds(await dumpDatabase(databaseUrl), person).length, 3);
+      const before = await readStoreState(db, store.id);
+      const value = option === "--customer-id" ? person.id : person.email;
+      const forget = ["store", "forget", store.domain, option, value, "--json"];
+
+      const planned = await runImpact([...forget, "--dry-run"], { env });
+      t.is(holds(await dumpDatabase(databaseUrl), person).length, 3);
+      const done = await runImpact([...forget, "--as", "Ada"], { env });
+      const again = await runImpact([...forget, "--as", "Ada"], { env });
+
+      t.is(done.exitCode, 0, done.stderr);
+      t.like(readJson(planned), { registrations: 4, donations: 1, dry_run: true });
+      t.like(readJson(done), { registrations: 4, donations: 1, dry_run: false });
+      t.like(readJson(again), { registrations: 0, donations: 0 });
+      const dump = await dumpDatabase(databaseUrl);
+      t.deepEqual(holds(dump, person), []);
+      t.is(holds(dump, other).length, 3);
+      t.deepEqual(await readStoreState(db, store.id), before);
+      const replayed = await api.post("/app/api/plant", { ...store.live, ...key }, plant);
+      t.is(replayed.status, 200);
+      t.is(replayed.headers.get("Idempotent-Replayed"), "true");
+      t.is(replayed.text, planted.text);
+      t.deepEqual(await readStoreState(db, store.id), before);
+      const listed = await runImpact(
+        ["audit", "list", "--account", store.id, "--action", "store.forget", "--json"],
+        { env },
+      );
+      t.like(readJson(listed), [{ operator: "Ada" }, { operator: "Ada" }, { operator: "Ada" }]);
+    },
+  );
+}
+
+test.serial("store forget --order-id erases the records of an order only", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { post, get } = await startStoreApi(t, t.context);
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const customer = { customer_name: "Ann Lee", customer_id: "7" };
+  await post("/app/api/plant", store.live, { trees: 1, ...customer, order_id: "#1001" });
+  await post("/app/api/plant", store.live, { trees: 2, ...customer, order_id: "#1002" });
+
+  const run = await runImpact(["store", "forget", store.domain, "--order-id", "1001"], {
+    env: { DATABASE_URL: databaseUrl },
+  });
+
+  t.regex(run.stderr, /Erased the personal data of 1 registration\(s\)/u);
+  const { body } = await get("/app/api/plant", store.live);
+  t.like(body, {
+    trees: [
+      { count: 2, customer_name: "Ann Lee", order_id: "#1002" },
+      { count: 1, customer_name: "", customer_id: "", order_id: "" },
+    ],
+  });
+});
+
+test.serial("an address that several customers share leads to none of them", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { post, get } = await startStoreApi(t, t.context);
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const shared = { customer_email: "orders@shop.example" };
+  await post("/app/api/plant", store.live, { trees: 1, ...shared, customer_id: "1" });
+  await post("/app/api/plant", store.live, { trees: 1, ...shared, customer_id: "2" });
+  await post("/app/api/plant", store.live, { trees: 1, customer_id: "2" });
+
+  await runImpact(["store", "forget", store.domain, "--customer-email", "orders@shop.example"], {
+    env: { DATABASE_URL: databaseUrl },
+  });
+
+  const { body } = await get("/app/api/plant", store.live);
+  t.like(body, { trees: [{ customer_id: "2" }, { customer_id: "" }, { customer_id: "" }] });
+});
+
+test.serial("store export-customer prints all that is stored, and is audited", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const env = { DATABASE_URL: databaseUrl };
+  const api = await startStoreApi(t, t.context);
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const person = createPerson();
+  await leaveTraces(api, store, person);
+
+  const args = ["store", "export-customer", store.domain, "--customer-email", person.email];
+  const run = await runImpact([...args, "--as", "Ada"], { env });
+
+  const exported = z
+    .looseObject({
+      registrations: z.array(z.looseObject({})),
+      donations: z.array(z.looseObject({})),
+    })
+    .parse(readJson(run));
+  t.is(exported.registrations.length, 4);
+  t.like(exported.donations, [{ amount_cents: 100, refund_reasons: [`asked by ${person.email}`] }]);
+  t.true(run.stdout.includes(`for ${person.name}`));
+  t.true(run.stdout.includes(`${person.name} wrote from`));
+  const nobody = await runImpact(["store", "export-customer", store.domain], { env });
+  t.is(nobody.exitCode, 2);
+  const listed = await runImpact(["audit", "list", "--action", "store.export_customer", "--json"], {
+    env,
+  });
+  t.deepEqual(holds(listed.stdout, person), []);
+  t.like(readJson(listed), [{ operator: "Ada", account_id: store.id }]);
+});
+
+test.serial("store forget --all-customers erases every customer, also page by page", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const api = await startStoreApi(t, t.context);
+  const store = await createTestStore(db, { balanceCents: 10_000 });
+  const people = [createPerson(), createPerson()];
+  for (const person of people) {
+    await leaveTraces(api, store, person);
+  }
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, notes, unit_price_cents)
+    SELECT gen_random_uuid(), ${store.id}, 'test', 'bottle', 1, now() - number * interval '1 second', 'a note', 0
+    FROM generate_series(1, 1200) AS number
+  `);
+
+  const run = await runImpact(["store", "forget", store.domain, "--all-customers", "--json"], {
+    env: { DATABASE_URL: databaseUrl },
+  });
+
+  t.like(readJson(run), { registrations: 1208, donations: 2 });
+  const dump = await dumpDatabase(databaseUrl);
+  t.deepEqual(
+    people.flatMap((person) => holds(dump, person)),
+    [],
+  );
+  t.false(dump.includes("a note"));
+});
+
+const send = async (
+  { url }: StoreApi,
+  topic: string,
+  request: object,
+  secret: string | null,
+): Promise<{ readonly status: number; readonly body: unknown }> => {
+  const body = JSON.stringify(request);
+  const response = await fetch(`${url}/webhooks/privacy`, {
+    method: "POST",
+    headers: {
+      "Content-Type": "application/json",
+      "X-Shopify-Topic": topic,
+      ...(secret === null ? {} : { "X-Shopify-Hmac-Sha256": signPlatformRequest(secret, body) }),
+    },
+    body,
+  });
+  return { status: response.status, body: await response.json() };
+};
+
+test.serial(
+  "the platform's signed requests export and erase a customer, with either secret",
+  async (t) => {
+    const { db, databaseUrl } = t.context;
+    const api = await startStoreApi(t, { ...t.context, platformSecrets: SECRETS });
+    const store = await createTestStore(db, { balanceCents: 10_000 });
+    const person = createPerson();
+    await leaveTraces(api, store, person);
+    const request = {
+      shop_id: 954_889,
+      shop_domain: store.domain,
+      customer: { id: Number(person.id), email: person.email, phone: "555-625-1199" },
+      orders_to_redact: [299_938, 280_263],
+    };
+    const [old = "", current = ""] = SECRETS;
+
+    const exported = await send(api, "customers/data_request", request, old);
+    const erased = await send(api, "customers/redact", request, current);
+    const again = await send(api, "customers/redact", request, old);
+
+    t.is(exported.status, 200);
+    t.true(JSON.stringify(exported.body).includes(person.name));
+    t.deepEqual(erased, { status: 200, body: { erased: { registrations: 4, donations: 1 } } });
+    t.deepEqual(again, { status: 200, body: { erased: { registrations: 0, donations: 0 } } });
+    t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
+    const listed = await runImpact(["audit", "list", "--account", store.id, "--json"], {
+      env: { DATABASE_URL: databaseUrl },
+    });
+    t.true(listed.stdout.includes('"actor": "platform"'));
+  },
+);
+
+test.serial("a platform's request without a valid signature changes nothing", async (t) => {
+  const { db } = t.context;
+  const api = await startStoreApi(t, { ...t.context, platformSecrets: SECRETS });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await api.post("/app/api/plant", store.live, { trees: 1, customer_id: "7" });
+  const request = { shop_domain: store.domain, customer: { id: 7 } };
+
+  t.is((await send(api, "customers/redact", request, null)).status, 401);
+  t.is((await send(api, "customers/redact", request, "x".repeat(32))).status, 401);
+  t.is((await send(api, "shop/update", request, SECRETS[0] ?? "")).status, 400);
+  t.is((await send(api, "shop/redact", {}, SECRETS[0] ?? "")).status, 400);
+
+  t.like((await api.get("/app/api/plant", store.live)).body, { trees: [{ customer_id: "7" }] });
+});
+
+test.serial(
+  "shop/redact erases all customers; of an unknown shop there is nothing to erase",
+  async (t) => {
+    const { db, databaseUrl } = t.context;
+    const api = await startStoreApi(t, { ...t.context, platformSecrets: SECRETS });
+    const store = await createTestStore(db, { balanceCents: 10_000 });
+    const person = createPerson();
+    await leaveTraces(api, store, person);
+    const [secret = ""] = SECRETS;
+
+    const erased = await send(api, "shop/redact", { shop_domain: store.domain }, secret);
+    const unknown = await send(api, "shop/redact", { shop_domain: "unknown.example" }, secret);
+
+    t.deepEqual(erased, { status: 200, body: { erased: { registrations: 4, donations: 1 } } });
+    t.deepEqual(unknown, { status: 200, body: { erased: { registrations: 0, donations: 0 } } });
+    t.deepEqual(holds(await dumpDatabase(databaseUrl), person), []);
+  },
+);
+
+test.serial("without a secret, the platform's path does not exist", async (t) => {
+  const api = await startStoreApi(t, t.context);
+  t.is((await send(api, "shop/redact", { shop_domain: "a.example" }, "x".repeat(32))).status, 404);
+});
+
+test.serial(
+  "stored responses are erased after 30 days, and are replayed nevertheless",
+  async (t) => {
+    const { db } = t.context;
+    const past = { now: () => new Date(Date.now() - 31 * 24 * 60 * 60 * 1000) };
+    const before = await startStoreApi(t, { ...t.context, clock: past });
+    const store = await createTestStore(db, { balanceCents: 10_000 });
+    const person = createPerson();
+    const { plant, key, planted } = await leaveTraces(before, store, person);
+    const readBodies = () =>
+      db.anyFirst(sql.type(z.strictObject({ body: z.string() }))`
+      SELECT response_body AS body
+      FROM idempotent_response
+      WHERE account_id = ${store.id} AND response_body IS NOT NULL
+    `);
+    t.is((await readBodies()).length, 1);
+    const signal = new AbortController().signal;
+
+    t.is(await eraseOldResponses({ db, clock: past }, signal), 0);
+    t.true((await eraseOldResponses({ db, clock: systemClock }, signal)) >= 1);
+
+    t.deepEqual(await readBodies(), []);
+    const api = await startStoreApi(t, t.context);
+    const replayed = await api.post("/app/api/plant", { ...store.live, ...key }, plant);
+    t.is(replayed.text, planted.text);
+    t.is(replayed.headers.get("Idempotent-Replayed"), "true");
+    const changed = await api.post(
+      "/app/api/plant",
+      { ...store.live, ...key },
+      { ...plant, trees: 4 },
+    );
+    t.is(changed.status, 400);
+  },
+);
