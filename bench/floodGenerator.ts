@@ -13,7 +13,6 @@ const runFlood = async (options: FloodOptions): Promise<FloodReport> => {
   const count = (name: string): void => {
     statuses[name] = (statuses[name] ?? 0) + 1;
   };
-  let isOver = false;
   const compose = (): string => {
     const body = options.body.replace("{uuid}", crypto.randomUUID());
     return (
@@ -26,10 +25,6 @@ const runFlood = async (options: FloodOptions): Promise<FloodReport> => {
       const socket = connect({ host: hostname, port: Number(port) });
       let outstanding = 0;
       const send = (): void => {
-        if (isOver) {
-          socket.destroy();
-          return;
-        }
         outstanding = options.pipelined;
         socket.write(Array.from({ length: options.pipelined }, compose).join(""));
       };
@@ -53,11 +48,8 @@ const runFlood = async (options: FloodOptions): Promise<FloodReport> => {
       });
       socket.on("error", () => count("lost"));
       socket.on("close", () => resolve());
-      setTimeout(() => socket.destroy(), options.durationMs + 30_000).unref();
+      setTimeout(() => socket.destroy(), options.durationMs);
     });
-  setTimeout(() => {
-    isOver = true;
-  }, options.durationMs);
   await Promise.all(Array.from({ length: options.connections }, flood));
   return { statuses };
 };

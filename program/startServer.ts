@@ -3,9 +3,9 @@ import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { ERROR_STATUS } from "./apiErrors.ts";
 import type { HttpErrorCode, PresentError } from "./apiErrors.ts";
+import { limitConcurrency } from "./limitConcurrency.ts";
+import type { Listener } from "./limitConcurrency.ts";
 import { StartupError } from "./startupError.ts";
-
-export type Listener = (request: IncomingMessage, response: ServerResponse) => unknown;
 
 export type RunningServer = {
   /** `http://host:port`, with the port that was actually bound. */
@@ -115,6 +115,7 @@ export const startServer = async (
   listener: Listener,
   options: ServerOptions,
 ): Promise<RunningServer> => {
+  const { presentError = (_code, message) => ({ error: message }) } = options;
   let isClosing = false;
   const server = createServer(
     {
@@ -127,14 +128,22 @@ export const startServer = async (
       keepAliveTimeout: 65_000,
       maxHeaderSize: 16 * 1024,
     },
-    (request, response) => {
-      if (isClosing) {
-        response.setHeader("Connection", "close");
-      }
-      return listener(request, response);
-    },
+    limitConcurrency(listener, {
+      isClosing: () => isClosing,
+      reject: (response) => {
+        response
+          .writeHead(ERROR_STATUS.queue_full, {
+            "Content-Type": "application/json; charset=utf-8",
+            "Retry-After": "1",
+          })
+          .end(
+            JSON.stringify(
+              presentError("queue_full", "too many requests at the same time, try again"),
+            ),
+          );
+      },
+    }),
   );
-  const { presentError = (_code, message) => ({ error: message }) } = options;
   respondToInvalidHttp(server, presentError);
   await listen(server, options);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a listening TCP server has an AddressInfo.

@@ -15,7 +15,7 @@ export type FloodOptions = {
 };
 
 const floodReport = z.strictObject({
-  /** Responses by status; connections without a complete response as `lost`. */
+  /** Responses by status, and broken connections as `lost`. */
   statuses: z.record(z.string(), z.int()),
 });
 
