@@ -123,6 +123,7 @@ CREATE TABLE charity (
   sort_name text NOT NULL DEFAULT ''::text,
   known_as text NOT NULL DEFAULT ''::text,
   website text NOT NULL DEFAULT ''::text,
+  icon_url text NOT NULL DEFAULT ''::text,
   city text NOT NULL DEFAULT ''::text,
   state text NOT NULL DEFAULT ''::text,
   ntee text NOT NULL DEFAULT ''::text,

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, FragmentSqlToken, ListSqlToken } from "slonik";
 import { z } from "zod";
 import type { Ein } from "../../domain/charities/charities.ts";
+import type { CharityLinks } from "../../domain/charities/charityLinks.ts";
 import type { SearchWords } from "../../domain/charities/charitySearch.ts";
 import { sql } from "../sql.ts";
 
@@ -10,6 +11,7 @@ const charityRow = z.strictObject({
   sortName: z.string(),
   knownAs: z.string(),
   website: z.string(),
+  iconUrl: z.string(),
   city: z.string(),
   state: z.string(),
   ntee: z.string(),
@@ -25,6 +27,7 @@ const columns = sql.fragment`
   charity.sort_name AS "sortName",
   charity.known_as AS "knownAs",
   charity.website,
+  charity.icon_url AS "iconUrl",
   charity.city,
   charity.state,
   charity.ntee,
@@ -136,3 +139,22 @@ export const listCharities = (
     LIMIT ${page.limit}
     OFFSET ${page.offset}
   `);
+
+/**
+ * Stores the websites and icons of charities, each at most once.
+ * @returns the number of charities that the catalogue has
+ */
+export const updateCharityLinks = async (
+  db: CommonQueryMethods,
+  links: readonly CharityLinks[],
+): Promise<number> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    UPDATE charity
+    SET
+      website = coalesce(given.website, charity.website),
+      icon_url = coalesce(given."iconUrl", charity.icon_url)
+    FROM jsonb_to_recordset(${JSON.stringify(links)}::jsonb) AS given (ein text, website text, "iconUrl" text)
+    WHERE charity.ein = given.ein
+  `);
+  return rowCount;
+};

@@ -28,6 +28,7 @@ export const AUDIT_ACTIONS = [
   "usage.release",
   "usage.reconcile_after_restore",
   "charity.import",
+  "charity.links",
   "evidence.record",
   "evidence.withdraw",
   "evidence.reinstate",

@@ -1,3 +1,6 @@
+import { mkdtemp, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { z } from "zod";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -83,4 +86,30 @@ test("an operator's search follows the rule of the API for short names, other sc
   }
   const { stderr } = await runImpact(["charity", "search", "赤"], { env });
   t.is(stderr, "No charities found.\n");
+});
+
+test("imported websites and icons are in search results, and malformed lines are skipped and reported", async (t) => {
+  const { call, live } = await startDonationApi(t);
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const path = join(await mkdtemp(join(tmpdir(), "links-")), "links.ndjson");
+  await writeFile(
+    path,
+    [
+      '{"ein": "53-0196605", "icon_url": "https://icons.example/red.png"}',
+      '{"ein": "999999999", "website": "https://unknown.example"}',
+      '{"ein": "53-0196605", "icon_url": "javascript:alert(1)"}',
+      "nonsense",
+      "",
+    ].join("\n"),
+  );
+  const run = await runImpact(["charity", "links", path, "--json"], { env });
+  t.is(run.exitCode, 1);
+  t.deepEqual(JSON.parse(run.stdout), { updated: 1, unknown: 1, bad: 2 });
+  t.regex(run.stderr, /Line 3 skipped: icon_url: must be an http/u);
+  t.regex(run.stderr, /Line 4 skipped: is not valid JSON/u);
+
+  const { body } = await call("GET", "/charities/search?ein=530196605", { key: live });
+  t.like(body, {
+    charities: [{ website: "https://www.redcross.org", icon_url: "https://icons.example/red.png" }],
+  });
 });

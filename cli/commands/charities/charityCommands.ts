@@ -8,6 +8,8 @@ import { operatorOption, reasonOption } from "../../operator.ts";
 import type { ImportOptions } from "./importCharityFiles.ts";
 import { importCharityFiles } from "./importCharityFiles.ts";
 import type { SearchOptions } from "./searchCharities.ts";
+import type { LinksOptions } from "./importLinks.ts";
+import { importLinks } from "./importLinks.ts";
 import { searchCharities } from "./searchCharities.ts";
 import { showCharity } from "./showCharity.ts";
 
@@ -17,6 +19,10 @@ const parseEinArgument = parserOf(
   z.string().transform(parseEin).pipe(z.string()),
   "an EIN, such as 53-0196605",
 );
+
+const LINKS_HELP = `
+Each line is {"ein": "53-0196605", "website": "https://…", "icon_url": "https://…"}. An
+absent URL leaves what is stored, and an empty one removes it.`;
 
 export const addCharityCommands = (program: Command, context: Context): void => {
   const charity = program
@@ -37,6 +43,15 @@ export const addCharityCommands = (program: Command, context: Context): void => 
     .action((paths: string[], options: ImportOptions) =>
       importCharityFiles(context, paths, options),
     );
+  charity
+    .command("links")
+    .description("Import websites and icons of charities")
+    .argument("<file>", "file of JSON lines, plain or gzipped")
+    .addOption(reasonOption())
+    .addOption(operatorOption())
+    .option("--json", "JSON output")
+    .addHelpText("after", LINKS_HELP)
+    .action((path: string, options: LinksOptions) => importLinks(context, path, options));
   charity
     .command("search")
     .description("Search the catalogue by name or EIN")

@@ -35,7 +35,7 @@ const toCharity = (charity: CatalogueCharity): Charity => ({
   ein: charity.ein,
   description: [describeNtee(charity.ntee), charity.city, charity.state].filter(Boolean).join(", "),
   website: charity.website,
-  iconUrl: "",
+  iconUrl: charity.iconUrl,
 });
 
 const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true };

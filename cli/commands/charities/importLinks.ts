@@ -1,0 +1,50 @@
+import { importCharityLinks } from "../../../services/charities/importCharityLinks.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { openTextFile } from "../../input/openTextFile.ts";
+import { unreadableFileError } from "../../input/unreadableFileError.ts";
+import { say } from "../../io.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
+import { printJson } from "../../output/print.ts";
+
+/** Further bad lines are only counted. */
+const BAD_LINES_SHOWN = 20;
+
+export type LinksOptions = OperatorOptions & { readonly json?: true };
+
+export const importLinks = async (
+  { io, connections, clock }: Context,
+  path: string,
+  { json, ...operator }: LinksOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  const file = await openTextFile(path).catch((error: unknown) => {
+    throw unreadableFileError(path, error);
+  });
+  let shown = 0;
+  const counts = await importCharityLinks(
+    { db, clock, actor: actorOf(operator) },
+    file.lines(() => undefined),
+    (line, problem) => {
+      shown += 1;
+      if (shown <= BAD_LINES_SHOWN) {
+        say(io, `Line ${line} skipped: ${problem}`);
+      }
+    },
+  );
+  if (json) {
+    printJson(io, counts);
+  } else {
+    say(
+      io,
+      `Updated ${counts.updated} charities; ${counts.unknown} are not in the catalogue, ${counts.bad} lines are malformed.`,
+    );
+  }
+  if (counts.bad > 0) {
+    throw new CommandError(
+      EXIT.failed,
+      "Some lines were skipped. Correct them and import the file again.",
+    );
+  }
+};

@@ -1,0 +1,61 @@
+import type { DatabasePool } from "slonik";
+import { updateCharityLinks } from "../../db/charities/charities.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { CharityLinks } from "../../domain/charities/charityLinks.ts";
+import { readLinksLine } from "../../domain/charities/charityLinks.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+
+const BATCH_LINES = 2000;
+
+export type LinksImport = {
+  /** Charities that the file names and the catalogue has. */
+  readonly updated: number;
+  readonly unknown: number;
+  /** Malformed lines, which were skipped. */
+  readonly bad: number;
+};
+
+/**
+ * Stores the websites and icons of charities of the catalogue. Importing a file again changes nothing.
+ * @param lines one JSON object a line
+ */
+export const importCharityLinks = async (
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  lines: AsyncIterable<string>,
+  onBadLine: (line: number, problem: string) => void,
+): Promise<LinksImport> => {
+  await recordAction(db, actor, { action: "charity.links" }, clock.now());
+  let batch: CharityLinks[] = [];
+  let counts: LinksImport = { updated: 0, unknown: 0, bad: 0 };
+  const write = async (): Promise<void> => {
+    // The last line of an EIN counts.
+    const links = [...new Map(batch.map((entry) => [entry.ein, entry])).values()];
+    batch = [];
+    const updated = await updateCharityLinks(db, links);
+    counts = {
+      ...counts,
+      updated: counts.updated + updated,
+      unknown: counts.unknown + links.length - updated,
+    };
+  };
+  let number = 0;
+  for await (const line of lines) {
+    number += 1;
+    if (line.trim() === "") {
+      continue;
+    }
+    const read = readLinksLine(line);
+    if ("problem" in read) {
+      counts = { ...counts, bad: counts.bad + 1 };
+      onBadLine(number, read.problem);
+      continue;
+    }
+    batch.push(read);
+    if (batch.length === BATCH_LINES) {
+      await write();
+    }
+  }
+  await write();
+  return counts;
+};
