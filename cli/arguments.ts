@@ -36,6 +36,12 @@ export const parseId = parserOf(
 /** The id of a record, which may be one that it was imported with. */
 export const parseRecordId = parserOf(importedId(), "an id of at most 64 characters");
 
+/** One part of a path. */
+export const parseSlug = parserOf(
+  text(200).regex(/^[^/?#\s]+$/u),
+  "1 to 200 characters without slashes, question marks, number signs and spaces",
+);
+
 export const parseMode = parserOf<Mode>(z.enum(MODES), "live or test");
 
 export const parseBillingDay = parserOf(wholeNumber(1, 31), "a day of the month, 1 to 31");

@@ -165,6 +165,15 @@ CREATE TABLE dashboard (
   CONSTRAINT dashboard_slug_check CHECK (slug ~ '^[a-z0-9-]{8,60}$'::text)
 ) WITH ();
 
+CREATE TABLE dashboard_alias (
+  slug text NOT NULL,
+  account_id uuid NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  CONSTRAINT dashboard_alias_pkey PRIMARY KEY (slug),
+  CONSTRAINT dashboard_alias_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT dashboard_alias_slug CHECK (length(slug) >= 1 AND length(slug) <= 200)
+) WITH ();
+
 CREATE TABLE deployment (
   id uuid NOT NULL DEFAULT gen_random_uuid(),
   is_only boolean NOT NULL DEFAULT true,

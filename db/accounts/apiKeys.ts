@@ -88,6 +88,13 @@ export const listApiKeys = (
     ORDER BY created_at, id
   `);
 
+export const findApiKeyByHash = (db: CommonQueryMethods, hash: Buffer): Promise<ApiKey | null> =>
+  db.maybeOne(sql.type(apiKeyRow)`
+    SELECT ${columns}
+    FROM api_key
+    WHERE hash = ${sql.binary(hash)}
+  `);
+
 export const findApiKey = (db: CommonQueryMethods, id: string): Promise<ApiKey | null> =>
   db.maybeOne(sql.type(apiKeyRow)`
     SELECT ${columns}

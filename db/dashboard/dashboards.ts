@@ -38,3 +38,30 @@ export const findDashboardAccount = (
     JOIN account ON account.id = dashboard.account_id
     WHERE dashboard.slug = ${slug}
   `);
+
+/** @returns false if the slug is an alias already */
+export const insertAlias = async (
+  db: CommonQueryMethods,
+  alias: { readonly slug: string; readonly accountId: string; readonly createdAt: Date },
+): Promise<boolean> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    INSERT INTO dashboard_alias (slug, account_id, created_at)
+    VALUES (${alias.slug}, ${alias.accountId}, ${alias.createdAt.toISOString()}::timestamptz)
+    ON CONFLICT (slug) DO NOTHING
+  `);
+  return rowCount === 1;
+};
+
+const aliasRow = z.strictObject({ accountId: z.uuid(), dashboardSlug: z.string() });
+
+/** Returns the account that an old slug belongs to, and the slug of its dashboard. */
+export const findSlugOwner = (
+  db: CommonQueryMethods,
+  slug: string,
+): Promise<z.output<typeof aliasRow> | null> =>
+  db.maybeOne(sql.type(aliasRow)`
+    SELECT dashboard_alias.account_id AS "accountId", dashboard.slug AS "dashboardSlug"
+    FROM dashboard_alias
+    JOIN dashboard USING (account_id)
+    WHERE dashboard_alias.slug = ${slug}
+  `);

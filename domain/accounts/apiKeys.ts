@@ -1,3 +1,4 @@
+import { DomainError } from "../errors.ts";
 import type { AccountType, Mode } from "./accounts.ts";
 
 /** A key's prefix shows its interface and mode, to people and to secret scanners. */
@@ -8,3 +9,34 @@ export const KEY_PREFIX = {
 
 /** Returns the part of a key that may be shown: its prefix and four more characters. */
 export const keyHint = (key: string, prefix: string): string => key.slice(0, prefix.length + 4);
+
+const SHORTEST_KEY = 16;
+const LONGEST_KEY = 256;
+const SHOWN_OF_IMPORTED_KEY = 4;
+
+/** Returns the part of another system's key that may be shown, whose prefix is unknown. */
+export const importedKeyHint = (key: string): string => key.slice(0, SHOWN_OF_IMPORTED_KEY);
+
+/**
+ * Checks that a key of another system can be sent in a header, is too long to be guessed, and does not look like a key
+ * of another interface or mode of ours.
+ * @throws DomainError request_invalid
+ */
+export const requireImportableKey = (key: string, type: AccountType, mode: Mode): void => {
+  if (!/^[!-~]*$/u.test(key) || key.length < SHORTEST_KEY || key.length > LONGEST_KEY) {
+    throw new DomainError(
+      "request_invalid",
+      `the key must be ${SHORTEST_KEY} to ${LONGEST_KEY} visible ASCII characters without spaces`,
+    );
+  }
+  for (const [otherType, prefixes] of Object.entries(KEY_PREFIX)) {
+    for (const [otherMode, prefix] of Object.entries(prefixes)) {
+      if (key.startsWith(prefix) && (otherType !== type || otherMode !== mode)) {
+        throw new DomainError(
+          "request_invalid",
+          `a key with the prefix ${prefix} is a ${otherType}'s key for ${otherMode} mode`,
+        );
+      }
+    }
+  }
+};

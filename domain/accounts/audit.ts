@@ -34,6 +34,8 @@ export const AUDIT_ACTIONS = [
   "evidence.reinstate",
   "evidence.clear_cache",
   "import.history",
+  "import.key",
+  "import.slug",
   "deployment.move_to_stripe",
   "workflow.terminate",
   "migrate",

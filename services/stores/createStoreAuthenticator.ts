@@ -1,5 +1,7 @@
+import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { DatabasePool } from "slonik";
+import { findCaller } from "../../db/accounts/apiKeys.ts";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { Store } from "../../db/stores/stores.ts";
 import { findStoreByDomain, findStoreByUserId } from "../../db/stores/stores.ts";
@@ -12,7 +14,7 @@ export type StoreName = { readonly kind: "domain" | "userId"; readonly name: str
 
 /** Why authentication failed, or the caller. The store's balance may be a few seconds old. */
 type StoreCaller =
-  | { readonly kind: "shop_unknown" | "key_invalid" }
+  | { readonly kind: "shop_unknown" | "key_invalid" | "key_of_organization" }
   | { readonly kind: "known"; readonly caller: Caller; readonly store: Store };
 
 export type AuthenticateStore = (key: string, store: StoreName) => Promise<StoreCaller>;
@@ -40,14 +42,18 @@ export const createStoreAuthenticator = ({
       return (await find(db, name)) ?? undefined;
     },
   });
+  /** Imported keys do not show their interface by a prefix. */
+  const isOrganizationKey = async (key: string): Promise<boolean> =>
+    (await findCaller(db, hash("sha256", key, "buffer"), "organization")) !== null;
   return async (key, storeName) => {
     const store = await stores.fetch(`${storeName.kind}/${storeName.name}`, { context: storeName });
     if (!store || store.uninstalledAt !== null) {
       return { kind: "shop_unknown" };
     }
     const caller = await authenticate(key);
-    return caller?.accountId === store.id
-      ? { kind: "known", caller, store }
-      : { kind: "key_invalid" };
+    if (caller?.accountId === store.id) {
+      return { kind: "known", caller, store };
+    }
+    return { kind: (await isOrganizationKey(key)) ? "key_of_organization" : "key_invalid" };
   };
 };

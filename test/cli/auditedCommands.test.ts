@@ -215,6 +215,14 @@ const WRITING: Readonly<Record<string, SetUp>> = {
       stdin: '{"kind":"tree","count":3,"created_at":"2024-05-01T09:30:00Z"}\n',
     };
   },
+  "import key": async (t) => {
+    const { id } = await createTestOrganization(t.context.db);
+    return { args: ["--org", id, "--mode", "live"], stdin: crypto.randomUUID() };
+  },
+  "import slug": async (t) => {
+    const { id } = await createTestOrganization(t.context.db);
+    return { args: [crypto.randomUUID(), "--org", id] };
+  },
   "deployment move-to-stripe": async (t) => {
     const double = await startStripeDouble();
     t.teardown(double.close);

@@ -1,9 +1,11 @@
 import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
+import { text } from "../../../domain/fields.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
+import { findSlugOwner } from "../../../db/dashboard/dashboards.ts";
 import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
@@ -29,6 +31,8 @@ const IMMUTABLE = "public, max-age=31536000, immutable";
 const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#1c6b47"/><path fill="#e9f4ec" d="M15 26v-8c-5 0-8-3-8-8 5 0 8 2 9 6 1-5 4-8 9-9 0 6-3 10-8 10.500V26z"/></svg>`;
 
 const SLUG = /^[a-z0-9-]{8,60}$/u;
+/** A slug of an earlier system. */
+const OLD_SLUG = text(200);
 const SEED = /^[\w-]{1,120}$/u;
 
 const styleSource = (style: string): string => `'sha256-${hash("sha256", style, "base64")}'`;
@@ -89,6 +93,14 @@ const RENDERINGS = {
     },
   }),
 } as const satisfies Record<string, Rendering>;
+
+/** How the path of a rendering continues after the slug. */
+const SUFFIXES: Readonly<Record<keyof typeof RENDERINGS, string>> = {
+  page: "",
+  json: ".json",
+  badge: "/badge.svg",
+  card: "/card",
+};
 
 type Tagged = Rendered & { readonly etag: string };
 
@@ -202,8 +214,14 @@ export const dashboardPages = ({
     async (ctx: ApiContext): Promise<void> => {
       const slug = pathParameter(ctx, "slug");
       const page = SLUG.test(slug) ? await rendered.fetch(`${kind}/${slug}`) : undefined;
+      const alias =
+        page || !OLD_SLUG.safeParse(slug).success ? null : await findSlugOwner(db, slug);
       if (page) {
         send(ctx, page, CACHE_CONTROL);
+      } else if (alias) {
+        ctx.status = 301;
+        ctx.set("Cache-Control", CACHE_CONTROL);
+        ctx.set("Location", `${publicBaseUrl()}/dashboard/${alias.dashboardSlug}${SUFFIXES[kind]}`);
       } else if (kind === "page" || kind === "card") {
         showNotFound(ctx);
       } else {

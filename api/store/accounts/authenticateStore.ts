@@ -31,6 +31,9 @@ const storeNameOf = (headers: IncomingHttpHeaders): StoreName | null => {
   return domain === null ? null : { kind: "domain", name: domain };
 };
 
+const wrongType = (): HttpError =>
+  new HttpError("key_type_wrong", "standalone API keys do not work on this interface");
+
 /** Rejects requests whose key is not valid for the store that they name. */
 export const authenticateStore =
   (authenticate: AuthenticateStore): Middleware<ApiState> =>
@@ -41,9 +44,12 @@ export const authenticateStore =
     }
     const storeName = storeNameOf(ctx.req.headers);
     if (STANDALONE_PREFIXES.some((prefix) => key.startsWith(prefix))) {
-      throw new HttpError("key_type_wrong", "standalone API keys do not work on this interface");
+      throw wrongType();
     }
     const result = storeName && (await authenticate(key, storeName));
+    if (result?.kind === "key_of_organization") {
+      throw wrongType();
+    }
     if (result?.kind !== "known") {
       throw result?.kind === "key_invalid"
         ? new HttpError("store_key_invalid", "invalid API key for this store")

@@ -8,7 +8,7 @@ import { recordAction } from "../../../services/accounts/recordAction.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { ImportLine, ImportSummary } from "../../../services/history/importHistory.ts";
 import { importHistory } from "../../../services/history/importHistory.ts";
-import { parseId, parseMode } from "../../arguments.ts";
+import { parseId, parseMode, parseSlug } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Input } from "../../input/openInput.ts";
@@ -18,6 +18,10 @@ import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { runImportKey } from "./importKey.ts";
+import type { ImportKeyOptions } from "./importKey.ts";
+import { runImportSlug } from "./importSlug.ts";
+import type { ImportSlugOptions } from "./importSlug.ts";
 import { createRejects } from "./createRejects.ts";
 import { readHistory } from "./readHistory.ts";
 
@@ -39,6 +43,12 @@ An import can be repeated, and an interrupted one is completed by running it aga
 line that is there with the same content is skipped. One whose id or key is there with
 other content is a conflict. Equal lines without id and key in one run are separate
 records; import them in one run. The exit code is 1 if a line was not imported.`;
+
+const KEY_HELP = `
+Clients keep their keys after the cut-over. The key has 16 to 256 visible characters and
+needs no prefix. It is never an argument, which other users of the machine could see, and
+only its SHA-256 and its first four characters are stored.
+  pass show old-server/live-key | impact import key --org ID --mode live`;
 
 type HistoryOptions = OperatorOptions & {
   readonly org: string;
@@ -200,4 +210,27 @@ export const addImportCommands = (program: Command, context: Context): void => {
     .action((paths: readonly string[], options: HistoryOptions) =>
       runImport(context, paths, options),
     );
+  group
+    .command("key")
+    .description("Make an API key of another system valid here; read from standard input")
+    .addOption(
+      new Option("--org <id>", "id of the organization").argParser(parseId).conflicts("store"),
+    )
+    .option("--store <store>", "domain or id of the store")
+    .requiredOption("--mode <live|test>", "mode of the key", parseMode)
+    .option("--key-file <file>", "file with the key, readable by its owner only (chmod 600)")
+    .addOption(reasonOption())
+    .addOption(operatorOption())
+    .option("--json", "JSON output")
+    .addHelpText("after", KEY_HELP)
+    .action((options: ImportKeyOptions) => runImportKey(context, options));
+  group
+    .command("slug")
+    .description("Let the slug of an old dashboard redirect to the organization's dashboard")
+    .argument("<slug>", "the last part of the old dashboard's path", parseSlug)
+    .requiredOption("--org <id>", "id of the organization", parseId)
+    .addOption(reasonOption())
+    .addOption(operatorOption())
+    .option("--json", "JSON output")
+    .action((slug: string, options: ImportSlugOptions) => runImportSlug(context, slug, options));
 };

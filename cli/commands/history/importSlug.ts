@@ -1,0 +1,30 @@
+import { importSlug } from "../../../services/history/importSlug.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
+import { printJson } from "../../output/print.ts";
+
+export type ImportSlugOptions = OperatorOptions & { readonly org: string; readonly json?: true };
+
+export const runImportSlug = async (
+  { io, connections, clock }: Context,
+  slug: string,
+  options: ImportSlugOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  const { dashboardSlug, isNew } = await importSlug(
+    { db, clock, actor: actorOf(options) },
+    options.org,
+    slug,
+  );
+  if (options.json) {
+    printJson(io, { slug, dashboard_slug: dashboardSlug, new: isNew });
+  }
+  say(
+    io,
+    slug === dashboardSlug
+      ? `/dashboard/${slug} is the dashboard itself.`
+      : `/dashboard/${slug} redirects to /dashboard/${dashboardSlug}${isNew ? "" : " already"}.`,
+  );
+};

@@ -1,0 +1,52 @@
+import { readFile, stat } from "node:fs/promises";
+import { CommandError, EXIT } from "../exitCodes.ts";
+import type { Io } from "../io.ts";
+import { unreadableFileError } from "./unreadableFileError.ts";
+
+/** No secret is longer; more is another file. */
+const MAXIMUM_BYTES = 4096;
+
+const readStdin = async ({ stdin }: Io): Promise<string> => {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of stdin) {
+    const bytes = Buffer.from(chunk);
+    chunks.push(bytes);
+    length += bytes.length;
+    // A terminal stays open after the line.
+    if (length > MAXIMUM_BYTES || bytes.includes("\n")) {
+      break;
+    }
+  }
+  return Buffer.concat(chunks).toString();
+};
+
+const readPrivateFile = async (path: string): Promise<string> => {
+  try {
+    const { mode, size } = await stat(path);
+    if ((mode & 0o077) !== 0) {
+      throw new CommandError(
+        EXIT.usage,
+        `Other users can read ${path}. Run chmod 600 on it, and consider the secret known.`,
+      );
+    }
+    if (size > MAXIMUM_BYTES) {
+      throw new CommandError(EXIT.usage, `${path} is too large for a file with one secret.`);
+    }
+    return await readFile(path, "utf8");
+  } catch (error) {
+    throw error instanceof CommandError ? error : unreadableFileError(path, error);
+  }
+};
+
+/**
+ * Reads a secret from a file that only its owner may read, or from standard input: a command line is visible to others.
+ */
+export const readSecret = async (io: Io, path: string | undefined): Promise<string> => {
+  const text = path === undefined ? await readStdin(io) : await readPrivateFile(path);
+  const [secret = "", ...rest] = text.split("\n");
+  if (rest.some((line) => line.trim() !== "")) {
+    throw new CommandError(EXIT.usage, "Give one secret on one line.");
+  }
+  return secret.replace(/\r$/u, "");
+};

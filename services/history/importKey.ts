@@ -1,0 +1,62 @@
+import { hash } from "node:crypto";
+import type { DatabasePool } from "slonik";
+import { v7 as newId } from "uuid";
+import { findApiKeyByHash, insertApiKey } from "../../db/accounts/apiKeys.ts";
+import type { AccountType, Mode } from "../../domain/accounts/accounts.ts";
+import { importedKeyHint, requireImportableKey } from "../../domain/accounts/apiKeys.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+
+export type ImportedKey = {
+  readonly id: string;
+  /** The part of the key that may be shown. */
+  readonly hint: string;
+  /** False if the account had the key already. */
+  readonly isNew: boolean;
+};
+
+/**
+ * Makes a key of another system valid for an account. Only its SHA-256 and its first characters are stored.
+ * @throws DomainError request_invalid if the key cannot be imported, belongs to another account or mode, or was revoked
+ */
+export const importKey = (
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  account: { readonly id: string; readonly type: AccountType },
+  mode: Mode,
+  key: string,
+): Promise<ImportedKey> =>
+  db.transaction(async (transaction) => {
+    requireImportableKey(key, account.type, mode);
+    const digest = hash("sha256", key, "buffer");
+    const known = await findApiKeyByHash(transaction, digest);
+    if (known) {
+      if (known.accountId !== account.id) {
+        throw new DomainError("request_invalid", "the key belongs to another account");
+      }
+      if (known.mode !== mode) {
+        throw new DomainError("request_invalid", `the account has this key in ${known.mode} mode`);
+      }
+      if (known.revokedAt !== null) {
+        throw new DomainError("request_invalid", "the key was revoked here");
+      }
+      return { id: known.id, hint: known.hint, isNew: false };
+    }
+    const imported = { id: newId(), hint: importedKeyHint(key) };
+    const createdAt = clock.now();
+    await insertApiKey(transaction, {
+      ...imported,
+      accountId: account.id,
+      mode,
+      hash: digest,
+      createdAt,
+    });
+    await recordAction(
+      transaction,
+      actor,
+      { action: "import.key", accountId: account.id, subject: imported.id, details: { mode } },
+      createdAt,
+    );
+    return { ...imported, isNew: true };
+  });

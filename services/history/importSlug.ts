@@ -1,0 +1,46 @@
+import type { DatabasePool } from "slonik";
+import { findDashboardAccount, findSlugOwner, insertAlias } from "../../db/dashboard/dashboards.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { getOrganization } from "../accounts/getOrganization.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+import { getDashboardSlug } from "../dashboard/getDashboardSlug.ts";
+
+export type ImportedSlug = {
+  /** The slug of the dashboard that the old one redirects to. */
+  readonly dashboardSlug: string;
+  /** False if it redirected there already. */
+  readonly isNew: boolean;
+};
+
+/**
+ * Lets an old slug redirect to an organization's dashboard.
+ * @throws DomainError record_not_found, or request_invalid if the slug leads to another dashboard
+ */
+export const importSlug = (
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  accountId: string,
+  slug: string,
+): Promise<ImportedSlug> =>
+  db.transaction(async (transaction) => {
+    await getOrganization(transaction, accountId);
+    const dashboardSlug = await getDashboardSlug({ db: transaction, clock }, accountId);
+    const dashboard = await findDashboardAccount(transaction, slug);
+    const now = clock.now();
+    const isNew =
+      dashboard === null && (await insertAlias(transaction, { slug, accountId, createdAt: now }));
+    const owner = dashboard?.accountId ?? (await findSlugOwner(transaction, slug))?.accountId;
+    if (owner !== accountId) {
+      throw new DomainError("request_invalid", `the slug ${slug} leads to another dashboard`);
+    }
+    if (isNew) {
+      await recordAction(
+        transaction,
+        actor,
+        { action: "import.slug", accountId, subject: slug },
+        now,
+      );
+    }
+    return { dashboardSlug, isNew };
+  });

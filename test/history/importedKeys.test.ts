@@ -1,0 +1,131 @@
+import { chmod } from "node:fs/promises";
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { readJson, runImpact } from "../cli/runImpact.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { setUpImport, writeTestFile } from "./importScene.ts";
+
+const test = testWithDatabase();
+
+const newKey = (): string => `old_${crypto.randomUUID()}`;
+
+test("a client keeps its key after the cut-over, and only the hash and four characters are stored", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await setUpImport(t);
+  const { call } = await startStandaloneApi(t, { db });
+  const env = { DATABASE_URL: databaseUrl };
+  const key = newKey();
+  t.is((await call("GET", "/plant/trees", { key })).status, 403);
+  const importKey = (mode: string) =>
+    runImpact(["import", "key", "--org", id, "--mode", mode, "--json"], {
+      env,
+      stdin: `${key}\r\n`,
+    });
+  const run = await importKey("test");
+  t.is(run.exitCode, 0, run.stderr);
+  t.like(readJson(run), { mode: "test", key: "old_…", new: true });
+  t.false((run.stdout + run.stderr).includes(key));
+
+  const planted = await call("POST", "/plant/trees", { key, body: { count: 3 } });
+  t.is(planted.status, 200);
+  t.is((await call("GET", "/plant/trees", { key: `Bearer ${key}` })).status, 200);
+  t.is((await call("GET", "/dashboard_url", { key })).body["org_id"], id);
+
+  t.like(readJson(await importKey("test")), { new: false });
+  const otherMode = await importKey("live");
+  t.is(otherMode.exitCode, 1);
+  t.regex(otherMode.stderr, /the account has this key in test mode/u);
+  const rows = await db.any(sql.type(z.strictObject({ row: z.string() }))`
+    SELECT api_key::text AS row FROM api_key WHERE account_id = ${id}
+    UNION ALL
+    SELECT audit_entry::text FROM audit_entry WHERE account_id = ${id}
+  `);
+  t.true(rows.some(({ row }) => row.includes("import.key")));
+  t.false(rows.some(({ row }) => row.includes(key.slice(0, 8))));
+});
+
+test("a key of another account, a revoked key and an unusable key are refused", async (t) => {
+  const { databaseUrl } = t.context;
+  const one = await setUpImport(t);
+  const other = await setUpImport(t);
+  const importKey = (id: string, stdin: string) =>
+    runImpact(["import", "key", "--org", id, "--mode", "live", "--json"], {
+      env: { DATABASE_URL: databaseUrl },
+      stdin,
+    });
+  const key = newKey();
+  const imported = z.looseObject({ id: z.string() }).parse(readJson(await importKey(one.id, key)));
+  t.regex((await importKey(other.id, key)).stderr, /belongs to another account/u);
+  await one.impact("key", "revoke", imported.id);
+  t.regex((await importKey(one.id, key)).stderr, /was revoked here/u);
+  for (const unusable of ["", "short", `two words ${key}`, "é".repeat(20), "x".repeat(257)]) {
+    const run = await importKey(one.id, unusable);
+    t.is(run.exitCode, 1);
+    t.regex(run.stderr, /must be 16 to 256 visible ASCII characters/u);
+  }
+  t.regex((await importKey(one.id, `PROD-${key}`)).stderr, /prefix PROD- is a store's key/u);
+  t.regex((await importKey(one.id, `${key}\n${newKey()}`)).stderr, /one secret on one line/u);
+});
+
+test("a key file must be readable by its owner only", async (t) => {
+  const { id, impact } = await setUpImport(t);
+  const path = await writeTestFile(t, "key", `${newKey()}\n`);
+  const importKey = () =>
+    impact("import", "key", "--org", id, "--mode", "live", "--key-file", path, "--json");
+  await chmod(path, 0o644);
+  const refused = await importKey();
+  t.is(refused.exitCode, 2);
+  t.regex(refused.stderr, /Other users can read/u);
+  await chmod(path, 0o600);
+  t.is((await importKey()).exitCode, 0);
+});
+
+test("a store keeps its key, and an imported key of an organization has the wrong type for stores", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await setUpImport(t);
+  const { get } = await startStoreApi(t, { db });
+  const store = await createTestStore(db);
+  const env = { DATABASE_URL: databaseUrl };
+  const [storeKey, organizationKey] = [newKey(), newKey()];
+  await runImpact(["import", "key", "--store", store.domain, "--mode", "test"], {
+    env,
+    stdin: storeKey,
+  });
+  await runImpact(["import", "key", "--org", id, "--mode", "test"], {
+    env,
+    stdin: organizationKey,
+  });
+  const verify = (key: string) => get("/app/api/verify", { api_key: key, shop_name: store.domain });
+  t.like((await verify(storeKey)).body, { shop_domain: store.domain, key_mode: "TEST" });
+  t.like(await verify(organizationKey), { status: 401, body: { code: "WRONG_KEY_TYPE" } });
+  t.like(await verify(newKey()), { status: 401, body: { code: "INVALID_KEY" } });
+});
+
+test("old addresses of a dashboard redirect to it", async (t) => {
+  const { db } = t.context;
+  const { id, apiKeyProd: key, impact } = await setUpImport(t);
+  const other = await setUpImport(t);
+  const { call, url } = await startStandaloneApi(t, { db });
+  const slug = `Old_Slug.${id}`;
+  const get = (path: string) => fetch(`${url}/dashboard/${path}`, { redirect: "manual" });
+  t.is((await get(slug)).status, 404);
+  const run = await impact("import", "slug", slug, "--org", id);
+  t.is(run.exitCode, 0, run.stderr);
+  const dashboard = String((await call("GET", "/dashboard_url", { key })).body["dashboard_url"]);
+  for (const suffix of ["", ".json", "/badge.svg", "/card"]) {
+    const response = await get(`${slug}${suffix}`);
+    t.is(response.status, 301);
+    t.is(response.headers.get("Location"), `${dashboard}${suffix}`);
+    t.is((await fetch(`${url}/dashboard/${slug}${suffix}`)).status, 200);
+  }
+  t.is((await impact("import", "slug", slug, "--org", id)).exitCode, 0);
+  const taken = await impact("import", "slug", slug, "--org", other.id);
+  t.is(taken.exitCode, 1);
+  t.regex(taken.stderr, /leads to another dashboard/u);
+  const current = dashboard.split("/").at(-1) ?? "";
+  t.is((await impact("import", "slug", current, "--org", other.id)).exitCode, 1);
+  t.is((await get("a%00b")).status, 404);
+  t.is((await impact("import", "slug", "a/b", "--org", id)).exitCode, 2);
+});
