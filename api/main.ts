@@ -10,6 +10,7 @@ import {
   openHealthConnection,
   openSearches,
 } from "../program/openDatabase.ts";
+import { readAccountLimits } from "../program/readAccountLimits.ts";
 import { readCharitySettings } from "../program/readCharitySettings.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
 import { runProgram } from "../program/runProgram.ts";
@@ -28,7 +29,9 @@ import { createWebhookReader } from "../providers/billing/stripe/createWebhookRe
 import { createCharities } from "../providers/charities/createCharities.ts";
 import { readPlantingSettings } from "../program/readPlantingSettings.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
+import { createRequestLimiter } from "../services/accounts/createRequestLimiter.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
+import { createSpendingGuard } from "../services/registrations/createSpendingGuard.ts";
 import { createRegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
 import { createStoreAuthenticator } from "../services/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../services/stores/createStoreRegistrationWriter.ts";
@@ -79,9 +82,24 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const charities = createCharities({ db, searches, clock, settings: readCharitySettings(config) });
   const validateCharity = createCharityValidator(temporal);
   const planting = createPlanting(readPlantingSettings(config));
+  const limits = readAccountLimits(config);
+  const guard = createSpendingGuard({
+    db,
+    clock,
+    defaults: limits,
+    onUnusualDay: (day) => {
+      metrics.observeUnusualDay();
+      logger.warn(day, "an account has registered at least ten times its usual day");
+    },
+    onError: (error) => {
+      logger.warn({ err: error }, "the counts of accounts' days cannot be stored; retrying");
+    },
+  });
   const shared = {
     logger,
     observe: metrics.observeRequest,
+    limiter: createRequestLimiter({ defaults: limits }),
+    guard,
     takePermit: ((bucket, limit) => takePermit(db, bucket, limit)) satisfies TakePermit,
     readReadiness: health.read,
   };
@@ -146,6 +164,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     health.startStopping();
     await Promise.all(running.map((server) => server.close(FINISH_REQUESTS_MS)));
     await Promise.all([writer.drain(), storeWriter.drain()]);
+    await guard.stop();
     health.end();
     await Promise.all([db.end(), copies.end(), searches.end(), healthConnection.end()]);
   };

@@ -6,10 +6,13 @@ import { createApiMetrics } from "../api/metrics/createApiMetrics.ts";
 import { registrationEndpoints } from "../api/standalone/registrations/registrationEndpoints.ts";
 import { systemClock } from "../domain/clock.ts";
 import { openCopies, openDatabase } from "../program/openDatabase.ts";
+import { readAccountLimits } from "../program/readAccountLimits.ts";
 import { runProgram } from "../program/runProgram.ts";
 import { startServer } from "../program/startServer.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
+import { createRequestLimiter } from "../services/accounts/createRequestLimiter.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
+import type { SpendingGuard } from "../services/registrations/createSpendingGuard.ts";
 import type { RegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
 
 /*
@@ -40,6 +43,12 @@ const createEchoWriter = (): RegistrationWriter => {
   };
 };
 
+const ECHO_GUARD: SpendingGuard = {
+  register: (_caller, _units, { register }) => register(),
+  store: () => Promise.resolve(),
+  stop: () => Promise.resolve(),
+};
+
 await runProgram(
   "echo",
   async (config, logger) => {
@@ -48,6 +57,7 @@ await runProgram(
     const app = createApp({
       logger,
       observe: createApiMetrics().observeRequest,
+      limiter: createRequestLimiter({ defaults: readAccountLimits(config) }),
       checkKey: authenticate(createAuthenticator({ db, accountType: "organization" })),
       presentError: (_code, message) => ({ error: message }),
       endpoints: registrationEndpoints({
@@ -60,6 +70,7 @@ await runProgram(
           openLists: createOpenLists({ maximum: 1, maximumPerAccount: 1 }),
           writeTimeoutMs: config.LIST_WRITE_TIMEOUT_SECONDS * 1000,
         },
+        guard: ECHO_GUARD,
       }),
     });
     const server = await startServer(app.callback(), {

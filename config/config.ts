@@ -28,6 +28,16 @@ const timelineShape = z
   .enum(TIMELINE_SHAPES, { error: `must be one of ${TIMELINE_SHAPES.join(", ")}` })
   .default("allocations");
 
+/** A count of units: JSON carries it exactly. */
+const unitCount = z
+  .string()
+  .regex(/^\d{1,16}$/u, "must be a whole number")
+  .transform(Number)
+  .refine(
+    (value) => value >= 1 && value <= Number.MAX_SAFE_INTEGER,
+    `must be from 1 to ${Number.MAX_SAFE_INTEGER}`,
+  );
+
 const webUrl = z
   .url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" })
   .transform((url) => url.replace(/\/+$/u, ""));
@@ -115,6 +125,12 @@ const settings = z.object({
     .regex(/^tm_\S+$/u, "must be a TreeMapper project key (tm_…)")
     .optional(),
   TREEMAPPER_API_BASE: webUrl.default("https://dash.treemapper.app/api/v1/public"),
+  LIVE_REQUESTS_PER_SECOND: wholeNumber(10_000, 1),
+  LIVE_CONCURRENT_REQUESTS: wholeNumber(2000, 1),
+  TEST_REQUESTS_PER_SECOND: wholeNumber(500, 1),
+  TEST_CONCURRENT_REQUESTS: wholeNumber(100, 1),
+  MAXIMUM_COUNT_PER_REQUEST: unitCount.default(1_000_000),
+  MAXIMUM_COUNT_PER_DAY: unitCount.optional(),
   EMBEDDED_POSTGRES_PORT: port(54_329),
   EMBEDDED_TEMPORAL_PORT: port(7243),
   EMBEDDED_TEMPORAL_UI_PORT: port(8243),

@@ -23,6 +23,24 @@ CREATE TABLE account (
   CONSTRAINT account_type CHECK (type = ANY (ARRAY['organization'::text, 'store'::text]))
 ) WITH ();
 
+CREATE TABLE account_limit (
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  requests_per_second integer,
+  concurrent_requests integer,
+  open_lists integer,
+  count_per_request bigint,
+  count_per_day bigint,
+  CONSTRAINT account_limit_pkey PRIMARY KEY (account_id, mode),
+  CONSTRAINT account_limit_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT account_limit_concurrent_requests CHECK (concurrent_requests >= 1),
+  CONSTRAINT account_limit_count_per_day CHECK (count_per_day >= 1 AND count_per_day <= '9007199254740991'::bigint),
+  CONSTRAINT account_limit_count_per_request CHECK (count_per_request >= 1 AND count_per_request <= '9007199254740991'::bigint),
+  CONSTRAINT account_limit_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
+  CONSTRAINT account_limit_open_lists CHECK (open_lists >= 1),
+  CONSTRAINT account_limit_requests_per_second CHECK (requests_per_second >= 1)
+) WITH ();
+
 CREATE TABLE acknowledged_drift (
   processor text NOT NULL,
   mode text NOT NULL,
@@ -154,6 +172,17 @@ CREATE TABLE charity_import (
   CONSTRAINT charity_import_pkey PRIMARY KEY (sha256, extracted_on),
   CONSTRAINT charity_import_sha256 CHECK (length(sha256) = 64)
 ) WITH ();
+
+CREATE TABLE daily_count (
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  day date NOT NULL,
+  count bigint NOT NULL,
+  reported_at timestamp with time zone,
+  CONSTRAINT daily_count_pkey PRIMARY KEY (account_id, mode, day),
+  CONSTRAINT daily_count_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT daily_count_safe CHECK (count >= 0 AND count <= '9007199254740991'::bigint)
+) WITH (fillfactor=50);
 
 CREATE TABLE dashboard (
   account_id uuid NOT NULL,

@@ -7,6 +7,8 @@ import { browserFallback } from "../middleware/browserFallback.ts";
 import type { BrowserFallback } from "../middleware/browserFallback.ts";
 import { handleErrors } from "../middleware/handleErrors.ts";
 import { identifyRequest } from "../middleware/identifyRequest.ts";
+import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
+import { limitRequests } from "../middleware/limitRequests.ts";
 import { limitRate } from "../middleware/limitRate.ts";
 import type { TakePermit } from "../../db/rateLimits.ts";
 import { observeRequest } from "../middleware/observeRequest.ts";
@@ -22,6 +24,8 @@ import { HttpError } from "./httpError.ts";
 export type AppDependencies = {
   readonly logger: Logger;
   readonly observe: RequestObserver;
+  /** Limits the requests of each key and account. */
+  readonly limiter: RequestLimiter;
 };
 
 /** A page or file that is served by GET without a key and is not part of the API. */
@@ -57,6 +61,7 @@ const requireKey =
 export const createApp = ({
   logger,
   observe,
+  limiter,
   checkKey,
   takePermit,
   presentError,
@@ -86,12 +91,13 @@ export const createApp = ({
 
   const router = new Router<ApiState>({ sensitive: true, strict: false });
   const parseBody = readBody();
-  for (const { method, path, access, missingKey, requestsPerSecond, run } of endpoints) {
+  for (const endpoint of endpoints) {
+    const { method, path, access, missingKey, requestsPerSecond, run } = endpoint;
     router[method](
       path,
       setRoute(path),
       ...(missingKey === undefined ? [] : [requireKey(missingKey)]),
-      ...(access === "key" ? [checkKey] : []),
+      ...(access === "key" ? [checkKey, limitRequests(limiter)] : []),
       shareConnections(`${method} ${path}`),
       ...(requestsPerSecond === undefined
         ? []

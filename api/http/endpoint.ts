@@ -222,7 +222,7 @@ export const streamedKeyEndpoint = <Query extends z.ZodType, ResponseBody extend
       ctx.type = "application/json";
       return;
     }
-    const close = openLists.open(callerOf(ctx).accountId);
+    const close = openLists.open(callerOf(ctx));
     try {
       await streamJson(ctx, handle(), writeTimeoutMs);
     } finally {

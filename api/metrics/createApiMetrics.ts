@@ -1,4 +1,4 @@
-import { collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { BatchObserver } from "../../services/createGroupCommit.ts";
 import type { RequestObserver } from "../middleware/observeRequest.ts";
 
@@ -6,6 +6,7 @@ export type ApiMetrics = {
   readonly registry: Registry;
   readonly observeRequest: RequestObserver;
   readonly observeBatch: BatchObserver;
+  readonly observeUnusualDay: () => void;
   /** `queueLength` is called whenever the metrics are read. */
   readonly watchQueue: (queueLength: () => number) => void;
   /** `openLists` is called whenever the metrics are read. */
@@ -35,8 +36,14 @@ export const createApiMetrics = (): ApiMetrics => {
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
     registers: [registry],
   });
+  const unusualDays = new Counter({
+    name: "impact_unusual_days_total",
+    help: "Days on which an account registered at least ten times its usual day, when this process was the first to notice.",
+    registers: [registry],
+  });
   return {
     registry,
+    observeUnusualDay: () => unusualDays.inc(),
     observeRequest: (labels, durationSeconds) => requests.observe(labels, durationSeconds),
     observeBatch: (size, durationSeconds) => {
       batchSizes.observe(size);

@@ -127,6 +127,20 @@ const BODY_TOO_LARGE: ErrorResponse = {
   example: "the body must be at most 64 KiB",
 };
 
+const LIMIT_HEADERS = {
+  RateLimit:
+    "How many more requests the key or the account may send now, and in how many seconds its allowance is full.",
+  "RateLimit-Policy":
+    "The allowances of the key and the account: requests (q) in so many seconds (w).",
+};
+
+const TOO_MANY_REQUESTS: ErrorResponse = {
+  code: "rate_limited",
+  when: "The key or its account sent too many requests a second, or has too many at the same time.",
+  example: "too many requests: this key may send 500 a second",
+  headers: { "Retry-After": "Seconds to wait.", ...LIMIT_HEADERS },
+};
+
 const internalError = (when: string): ErrorResponse => ({
   code: "internal_error",
   when,
@@ -149,6 +163,7 @@ const commonErrors = ({ access, method }: Endpoint): readonly ErrorResponse[] =>
   ...(access === "key"
     ? [
         SERVICE_UNAVAILABLE,
+        TOO_MANY_REQUESTS,
         internalError(
           method === "post"
             ? "An unexpected error, such as a database connection that is lost during the commit: the write may have " +
@@ -189,7 +204,14 @@ const responsesOf = (
   // An endpoint's own description of a status replaces the common one.
   const errors = [...commonErrors(endpoint), ...description.errors];
   return {
-    200: { description: "Success.", headers: headersOf(description.responseHeaders), content },
+    200: {
+      description: "Success.",
+      headers: headersOf({
+        ...(endpoint.access === "key" ? LIMIT_HEADERS : {}),
+        ...description.responseHeaders,
+      }),
+      content,
+    },
     ...(description.responseHeaders?.["ETag"] === undefined
       ? {}
       : {

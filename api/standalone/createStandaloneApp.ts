@@ -6,6 +6,7 @@ import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
+import type { SpendingGuard } from "../../services/registrations/createSpendingGuard.ts";
 import type { RegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
@@ -47,6 +48,7 @@ type StandaloneDependencies = AppDependencies & {
   readonly charities: Charities;
   readonly planting: Planting;
   readonly writer: RegistrationWriter;
+  readonly guard: SpendingGuard;
   readonly readReadiness: () => Readiness;
   readonly streaming: Streaming;
   readonly authenticator: Authenticate;
@@ -70,6 +72,7 @@ export const createStandaloneApp = ({
   authenticator,
   logger,
   observe,
+  limiter,
   documentBaseUrl,
   plantingCallbackSecret,
   readStripeWebhook,
@@ -104,6 +107,7 @@ export const createStandaloneApp = ({
   return createApp({
     logger,
     observe,
+    limiter,
     checkKey: authenticate(authenticator),
     takePermit,
     presentError,

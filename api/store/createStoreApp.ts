@@ -50,6 +50,7 @@ export const createStoreApp = ({
   platformSecrets,
   logger,
   observe,
+  limiter,
   ...dependencies
 }: StoreAppDependencies): Koa<ApiState> => {
   const writeQueue = createAccountQueue();
@@ -88,6 +89,7 @@ export const createStoreApp = ({
   return createApp({
     logger,
     observe,
+    limiter,
     checkKey: authenticateStore(authenticator),
     takePermit,
     presentError: presentStoreError,

@@ -72,7 +72,11 @@ type WriteDefinition<Body extends z.ZodType<object>, ResponseBody extends z.ZodT
   readonly feature: Feature | null;
   /** Builds the body of the response on success. */
   readonly responseBody: (body: z.output<Body>, caller: Caller) => z.output<ResponseBody>;
-  readonly write: (write: StoreWrite, body: z.output<Body>) => Promise<StoreResponse>;
+  readonly write: (
+    write: StoreWrite,
+    body: z.output<Body>,
+    caller: Caller,
+  ) => Promise<StoreResponse>;
 };
 
 /** Builds the endpoint of a write that runs once per `Idempotency-Key`; a repeat gets the first response. */
@@ -113,7 +117,7 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
         responseBody: JSON.stringify(responseBody(body, caller)),
       };
       const earlier = await checkFeature(db, storeOf(ctx), feature, requested);
-      const response = earlier ?? (await write(requested, body));
+      const response = earlier ?? (await write(requested, body, caller));
       if (response.replayed) {
         ctx.set("Idempotent-Replayed", "true");
       }

@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
 import { kindColumn, modeColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
+import { limitOverrides, limitsAsJson } from "./accountLimits.ts";
 
 const apiKeyRow = z.strictObject({
   id: z.uuid(),
@@ -32,6 +33,8 @@ const callerRow = z.strictObject({
   suspendingSubscription: z
     .strictObject({ status: z.string(), meteredKinds: z.array(kindColumn) })
     .nullable(),
+  /** What an operator has set for the account in this mode. */
+  limits: limitOverrides.nullable(),
 });
 
 /** The account and mode that a key authenticates. */
@@ -52,7 +55,8 @@ export const findCaller = (
       CASE WHEN stripe_subscription.account_id IS NOT NULL THEN json_build_object(
         'status', stripe_subscription.status,
         'meteredKinds', stripe_subscription.metered_kinds
-      ) END AS "suspendingSubscription"
+      ) END AS "suspendingSubscription",
+      ${limitsAsJson} AS limits
     FROM api_key
     JOIN account ON account.id = api_key.account_id
     LEFT JOIN stripe_subscription
@@ -60,6 +64,9 @@ export const findCaller = (
       AND stripe_subscription.subscription_id = account.stripe_subscription_id
       AND account.subscription_policy = 'suspend'
       AND api_key.mode = 'live'
+    LEFT JOIN account_limit
+      ON account_limit.account_id = account.id
+      AND account_limit.mode = api_key.mode
     WHERE api_key.hash = ${sql.binary(hash)}
       AND api_key.revoked_at IS NULL
       AND account.type = ${accountType}

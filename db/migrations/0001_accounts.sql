@@ -37,6 +37,19 @@ CREATE TABLE api_key (
 
 CREATE INDEX api_key_account ON api_key (account_id, created_at);
 
+-- What an operator has set for an account's requests of one mode; null is the deployment's default.
+CREATE TABLE account_limit (
+  account_id uuid NOT NULL REFERENCES account,
+  mode text NOT NULL CONSTRAINT account_limit_mode CHECK (mode IN ('live', 'test')),
+  requests_per_second integer CONSTRAINT account_limit_requests_per_second CHECK (requests_per_second >= 1),
+  concurrent_requests integer CONSTRAINT account_limit_concurrent_requests CHECK (concurrent_requests >= 1),
+  open_lists integer CONSTRAINT account_limit_open_lists CHECK (open_lists >= 1),
+  count_per_request bigint
+    CONSTRAINT account_limit_count_per_request CHECK (count_per_request BETWEEN 1 AND 9007199254740991),
+  count_per_day bigint CONSTRAINT account_limit_count_per_day CHECK (count_per_day BETWEEN 1 AND 9007199254740991),
+  PRIMARY KEY (account_id, mode)
+);
+
 -- The audit log: who changed what, and why. It is only ever added to, so it must not contain personal data of customers.
 CREATE TABLE audit_entry (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

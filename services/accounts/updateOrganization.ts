@@ -1,29 +1,39 @@
 import type { DatabasePool } from "slonik";
+import { updateAccountLimits } from "../../db/accounts/accountLimits.ts";
 import type { Account, AccountChanges } from "../../db/accounts/accounts.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
+import type { NewLimits } from "../../domain/accounts/limits.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { getOrganization } from "./getOrganization.ts";
 import { recordAction } from "./recordAction.ts";
 
 /**
- * Changes an organization's settings.
+ * Changes an organization's settings and limits, all or none.
  * @throws DomainError record_not_found, or request_invalid for a subscription without a customer
  */
 export const updateOrganization = (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   id: string,
   changes: AccountChanges,
+  limits: NewLimits | null = null,
 ): Promise<Account> =>
   db.transaction(async (transaction) => {
     await updateAccount(transaction, id, changes);
     const account = await getOrganization(transaction, id);
     requireCustomerOfSubscription(account);
+    if (limits !== null) {
+      await updateAccountLimits(transaction, id, limits);
+    }
     await recordAction(
       transaction,
       actor,
-      { action: "org.update", accountId: id, details: changes },
+      {
+        action: "org.update",
+        accountId: id,
+        details: { ...changes, ...(limits === null ? {} : { limits }) },
+      },
       clock.now(),
     );
     return account;

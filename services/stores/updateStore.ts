@@ -1,8 +1,10 @@
 import type { DatabasePool } from "slonik";
+import { updateAccountLimits } from "../../db/accounts/accountLimits.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { updateStore as writeStore } from "../../db/stores/stores.ts";
 import type { Store, StoreChanges } from "../../db/stores/stores.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
+import type { NewLimits } from "../../domain/accounts/limits.ts";
 import type { CharityProviderName } from "../../domain/charities/charities.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
@@ -12,17 +14,18 @@ import { getStore } from "./getStore.ts";
 /** Absent settings stay unchanged. */
 export type StoreUpdate = StoreChanges & {
   readonly charityProvider?: CharityProviderName | undefined;
+  readonly limits?: NewLimits | undefined;
 };
 
 /**
- * Changes the settings of a store, all or none.
+ * Changes the settings and limits of a store, all or none.
  * @throws DomainError record_not_found for an unknown store or organization, request_invalid if another store has the
  *   user id
  */
 export const updateStore = (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   id: string,
-  { charityProvider, ...changes }: StoreUpdate,
+  { charityProvider, limits, ...changes }: StoreUpdate,
 ): Promise<Store> =>
   db.transaction(async (transaction) => {
     if (typeof changes.organizationId === "string") {
@@ -31,12 +34,15 @@ export const updateStore = (
     if (charityProvider !== undefined) {
       await updateAccount(transaction, id, { charityProvider });
     }
+    if (limits !== undefined) {
+      await updateAccountLimits(transaction, id, limits);
+    }
     await writeStore(transaction, id, changes);
     const store = await getStore(transaction, id);
     await recordAction(
       transaction,
       actor,
-      { action: "store.update", accountId: id, details: { ...changes, charityProvider } },
+      { action: "store.update", accountId: id, details: { ...changes, charityProvider, limits } },
       clock.now(),
     );
     return store;

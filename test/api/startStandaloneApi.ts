@@ -18,6 +18,9 @@ import type { Charities } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import { takePermit } from "../../db/rateLimits.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
+import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
+import type { SpendingGuard } from "../../services/registrations/createSpendingGuard.ts";
+import { createRequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
@@ -25,7 +28,7 @@ import { createRegistrationWriter } from "../../services/registrations/createReg
 import type { RegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import { openTestCopies } from "../support/database.ts";
-import { CATALOGUE_ONLY } from "../support/factories.ts";
+import { CATALOGUE_ONLY, createTestGuard, limitsForTests } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { READY } from "../support/readiness.ts";
@@ -76,6 +79,8 @@ export type StandaloneApiOptions = {
   readonly validateCharity?: ValidateCharity;
   /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
   readonly rateWindowMs?: number;
+  readonly limiter?: RequestLimiter;
+  readonly guard?: SpendingGuard;
   readonly planting?: Planting;
   readonly publicBaseUrl?: string | null;
   readonly plantingCallbackSecret?: string | null;
@@ -103,6 +108,8 @@ export const startStandaloneApi = async (
     }),
     validateCharity = createCharityValidator(temporal),
     rateWindowMs = 1,
+    limiter = createRequestLimiter({ defaults: limitsForTests() }),
+    guard = createTestGuard(t, { db, clock }),
     planting = createTestPlanting(),
     publicBaseUrl = null,
     plantingCallbackSecret = null,
@@ -125,6 +132,8 @@ export const startStandaloneApi = async (
     takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
     logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
     observe: () => undefined,
+    limiter,
+    guard,
     publicBaseUrl: () => publicBaseUrl ?? own.url,
     documentBaseUrl: publicBaseUrl ?? ".",
     planting,

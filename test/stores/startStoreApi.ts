@@ -14,13 +14,16 @@ import type { ValidateCharity } from "../../services/charities/confirmCharity.ts
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { createStore } from "../../services/stores/createStore.ts";
 import type { NewStore } from "../../services/stores/createStore.ts";
+import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
+import type { SpendingGuard } from "../../services/registrations/createSpendingGuard.ts";
+import { createRequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
 import { createStoreAuthenticator } from "../../services/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../../services/stores/createStoreRegistrationWriter.ts";
 import type { StoreRegistrationWriter } from "../../services/stores/createStoreRegistrationWriter.ts";
 import { topUpStore } from "../../services/stores/balance/topUpStore.ts";
 import { createResponseChecker, parseBody } from "../api/responseChecker.ts";
-import { CATALOGUE_ONLY } from "../support/factories.ts";
+import { CATALOGUE_ONLY, createTestGuard, limitsForTests } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { READY } from "../support/readiness.ts";
 import { serve } from "../support/server.ts";
@@ -70,6 +73,8 @@ type StoreApiOptions = {
   readonly charities?: Charities;
   /** Without one, Temporal cannot be reached. */
   readonly validateCharity?: ValidateCharity;
+  readonly limiter?: RequestLimiter;
+  readonly guard?: SpendingGuard;
   readonly planting?: Planting;
   /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
   readonly rateWindowMs?: number;
@@ -90,6 +95,8 @@ export const startStoreApi = async (
       settings: CATALOGUE_ONLY,
     }),
     validateCharity = createCharityValidator(unreachableTemporal()),
+    limiter = createRequestLimiter({ defaults: limitsForTests() }),
+    guard = createTestGuard(t, { db, clock }),
     planting = createTestPlanting(),
     rateWindowMs = 1,
     platformSecrets = [],
@@ -109,6 +116,8 @@ export const startStoreApi = async (
     readReadiness: () => READY,
     logger: pino({ level: "silent" }),
     observe: () => undefined,
+    limiter,
+    guard,
   });
   const url = await serve(t, app);
   const checkResponse = createResponseChecker(await (await fetch(`${url}/openapi.json`)).json());

@@ -1,10 +1,18 @@
+import type { ExecutionContext } from "ava";
 import type { DatabasePool } from "slonik";
 import { SERVICE } from "../../domain/accounts/audit.ts";
+import type { Mode } from "../../domain/accounts/accounts.ts";
+import type { AccountLimits } from "../../domain/accounts/limits.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { NewRegistration } from "../../domain/registrations/registrations.ts";
 import type { CharitySettings } from "../../providers/charities/createCharities.ts";
 import { createOrganization } from "../../services/accounts/createOrganization.ts";
+import type {
+  SpendingGuard,
+  UnusualDay,
+} from "../../services/registrations/createSpendingGuard.ts";
+import { createSpendingGuard } from "../../services/registrations/createSpendingGuard.ts";
 import type {
   CreatedOrganization,
   NewOrganization,
@@ -42,6 +50,47 @@ export const registrationOf = (
   metadata: {},
   ...given,
 });
+
+const UNLIMITED: AccountLimits = {
+  requestsPerSecond: 1_000_000,
+  concurrentRequests: 1_000_000,
+  countPerRequest: Number.MAX_SAFE_INTEGER,
+  countPerDay: null,
+};
+
+/** Limits that no test reaches unless it sets them; the same for both modes. */
+export const limitsForTests = (
+  given: Partial<AccountLimits> = {},
+): Readonly<Record<Mode, AccountLimits>> => ({
+  live: { ...UNLIMITED, ...given },
+  test: { ...UNLIMITED, ...given },
+});
+
+/** Creates a guard that stops at the test's end. */
+export const createTestGuard = (
+  t: ExecutionContext,
+  {
+    db,
+    clock = systemClock,
+    limits = {},
+    onUnusualDay = () => undefined,
+  }: {
+    readonly db: DatabasePool;
+    readonly clock?: Clock;
+    readonly limits?: Partial<AccountLimits>;
+    readonly onUnusualDay?: (day: UnusualDay) => void;
+  },
+): SpendingGuard => {
+  const guard = createSpendingGuard({
+    db,
+    clock,
+    defaults: limitsForTests(limits),
+    onUnusualDay,
+    onError: (error) => t.log(String(error)),
+  });
+  t.teardown(guard.stop);
+  return guard;
+};
 
 /** The built-in catalogue is the only charity provider. */
 export const CATALOGUE_ONLY: CharitySettings = { everyorg: null, change: null, pledge: null };

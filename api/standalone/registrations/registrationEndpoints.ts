@@ -15,6 +15,7 @@ import { listRegistrations } from "../../../services/registrations/listRegistrat
 import { registerUnlessSuspended } from "../../../services/registrations/registerUnlessSuspended.ts";
 import { createAccountQueue } from "../../../services/createAccountQueue.ts";
 import type { AccountQueue } from "../../../services/createAccountQueue.ts";
+import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
 import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
 import type { RegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
@@ -39,6 +40,7 @@ type Dependencies = {
   readonly billing: Billing;
   readonly writer: RegistrationWriter;
   readonly streaming: Streaming;
+  readonly guard: SpendingGuard;
 };
 
 const REPLAY_HEADER = {
@@ -47,7 +49,7 @@ const REPLAY_HEADER = {
 
 const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({ accountId, mode, kind });
 
-const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
+const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint => {
   const names = KIND_NAMES[kind];
   return keyEndpoint({
     method: "post",
@@ -63,7 +65,9 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
       errors: [
         {
           code: "request_invalid",
-          when: "The request is invalid; the message names every invalid field.",
+          when:
+            "The request is invalid; the message names every invalid field. Or its units exceed the account's limit for " +
+            "one request or for the day.",
           example: "count: must be an integer from 1 to 9007199254740991",
         },
         KEY_ERROR,
@@ -78,16 +82,24 @@ const registerEndpoint = (kind: Kind, { writer }: Dependencies): Endpoint => {
       if (problem !== null) {
         throw new DomainError("request_invalid", problem);
       }
-      const { registration, totals, replayed } = await registerUnlessSuspended(
-        writer,
-        caller.suspendingSubscription,
+      const idempotencyKey = body.idempotency_key ?? null;
+      const entry = {
+        ...ownerOf(caller, kind),
+        count: body.count,
+        fractionalCount: fractionalCountOf(body.fractional_count, body.count, caller),
+        idempotencyKey,
+        attribution: body.attribution ?? "",
+        metadata: body.metadata ?? {},
+      };
+      const { registration, totals, replayed } = await guard.register(
+        caller,
+        { field: "count", count: body.count },
         {
-          ...ownerOf(caller, kind),
-          count: body.count,
-          fractionalCount: fractionalCountOf(body.fractional_count, body.count, caller),
-          idempotencyKey: body.idempotency_key ?? null,
-          attribution: body.attribution ?? "",
-          metadata: body.metadata ?? {},
+          register: () => registerUnlessSuspended(writer, caller.suspendingSubscription, entry),
+          findOriginal: () =>
+            idempotencyKey === null
+              ? Promise.resolve(null)
+              : writer.findOriginal(entry, idempotencyKey),
         },
       );
       if (replayed) {

@@ -3,6 +3,8 @@ import { z } from "zod";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import { count } from "../../../domain/fields.ts";
 import type { StoreRegistrationWriter } from "../../../services/stores/createStoreRegistrationWriter.ts";
+import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
+import { findEarlierResponse } from "../../../services/stores/runIdempotentWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
@@ -13,6 +15,7 @@ import { KIND_NAMES } from "./kinds.ts";
 export type RegisterDependencies = {
   readonly db: CommonQueryMethods;
   readonly storeWriter: StoreRegistrationWriter;
+  readonly guard: SpendingGuard;
 };
 
 const units = (plural: string) =>
@@ -33,7 +36,7 @@ const BODY_EXAMPLES = { tree: { trees: 3, ...ORDER }, bottle: { bottles: 3, ...O
 /** Builds the endpoint that registers units of one kind. */
 export const registerEndpoint = (
   kind: Kind,
-  { db, storeWriter }: RegisterDependencies,
+  { db, storeWriter, guard }: RegisterDependencies,
 ): Endpoint => {
   const { operation, feature, path, title, plural, verb, countField } = KIND_NAMES[kind];
   const response = z
@@ -57,7 +60,9 @@ export const registerEndpoint = (
       errors: [
         {
           code: "request_invalid",
-          when: "The request is malformed; the message names each invalid field.",
+          when:
+            "The request is malformed; the message names each invalid field. Or its units exceed the store's limit for " +
+            "one request or for the day.",
           example: `${plural}: must be an integer from 1 to ${Number.MAX_SAFE_INTEGER}`,
         },
         KEY_ERROR,
@@ -76,7 +81,18 @@ export const registerEndpoint = (
       customer_name: body.customer_name ?? "",
       order_id: body.order_id ?? "",
     }),
-    write: (write, body) =>
-      storeWriter.register({ ...write, ...customerDetailsOf(body), kind, count: unitsOf(body) }),
+    write: (write, body, caller) => {
+      const requested = { field: plural, count: unitsOf(body) };
+      return guard.register(caller, requested, {
+        register: () =>
+          storeWriter.register({
+            ...write,
+            ...customerDetailsOf(body),
+            kind,
+            count: requested.count,
+          }),
+        findOriginal: () => findEarlierResponse(db, write),
+      });
+    },
   });
 };

@@ -16,6 +16,7 @@ import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
 import type { CreateOptions } from "./createOrg.ts";
 import { createOrg } from "./createOrg.ts";
+import { addLimitOptions } from "./limitOptions.ts";
 import { listOrgs } from "./listOrgs.ts";
 import { showOrg } from "./showOrg.ts";
 import type { UpdateOptions } from "./updateOrg.ts";
@@ -64,13 +65,13 @@ export const addOrgCommands = (program: Command, context: Context): void => {
     .action((options: JsonOption) => listOrgs(context, options));
   org
     .command("show")
-    .description("Show an organization's settings, totals and keys")
+    .description("Show an organization's settings, limits, totals and keys")
     .argument("<id>", "id of the organization", parseId)
     .option("--json", "JSON output")
     .action((id: string, options: JsonOption) => showOrg(context, id, options));
-  org
+  const update = org
     .command("update")
-    .description("Change an organization's settings")
+    .description("Change an organization's settings and limits")
     .argument("<id>", "id of the organization", parseId)
     .option("--name <name>", "new name", parseName)
     .option("--fractional <on|off>", "fractional counts in registrations", parseSwitch)
@@ -82,7 +83,8 @@ export const addOrgCommands = (program: Command, context: Context): void => {
       `charity provider: ${CHARITY_PROVIDERS.join(", ")}`,
       parseCharityProvider,
     )
-    .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy)
+    .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy);
+  addLimitOptions(update)
     .addOption(reasonOption())
     .addOption(operatorOption())
     .option("--json", "JSON output")

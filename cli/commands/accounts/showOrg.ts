@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import { listAccountLimits } from "../../../db/accounts/accountLimits.ts";
 import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
 import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscriptions.ts";
 import type { WatchedSubscription } from "../../../db/billing/stripeSubscriptions.ts";
@@ -18,6 +19,7 @@ import {
 } from "../../output/donationSummary.ts";
 import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
+import { LIMIT_HEADINGS, limitRows, presentLimits } from "./limitOptions.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
 
 const presentSubscription = (subscription: WatchedSubscription) => ({
@@ -50,11 +52,12 @@ export const showOrg = async (
   const now = clock.now();
   const account = await getOrganization(db, id);
   const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
-  const [owned, donations, keys, [subscription]] = await Promise.all([
+  const [owned, donations, keys, [subscription], limits] = await Promise.all([
     readAllTotals(db, id, now),
     readDonationSummaries(db, clock, id),
     listApiKeys(db, id),
     listWatchedSubscriptions(db, id),
+    listAccountLimits(db, id),
   ]);
   if (json) {
     printJson(io, {
@@ -68,6 +71,7 @@ export const showOrg = async (
         month,
       })),
       donations: presentDonationSummaries(donations),
+      limits: presentLimits(limits),
       keys: keys.map(presentKey),
     });
     return;
@@ -92,6 +96,8 @@ export const showOrg = async (
     ["mode", "kind", "all time", monthOf(now)],
     owned.map(({ owner, totals }) => [owner.mode, owner.kind, totals.all, totals.month]),
   );
+  io.stdout.write("\n");
+  printTable(io, LIMIT_HEADINGS, limitRows(limits));
   io.stdout.write("\n");
   printTable(io, KEY_HEADINGS, keyRows(keys));
   io.stdout.write("\n");

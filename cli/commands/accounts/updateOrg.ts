@@ -9,21 +9,24 @@ import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 import { checkAtStripe } from "./checkAtStripe.ts";
+import type { LimitOptions } from "./limitOptions.ts";
+import { limitChangesOf } from "./limitOptions.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
 import { warnAboutCharityProvider } from "./warnAboutCharityProvider.ts";
 
 const nullIfNone = (given: string): string | null => (given === NONE ? null : given);
 
-export type UpdateOptions = OperatorOptions & {
-  readonly name?: string;
-  readonly fractional?: boolean;
-  readonly billingDay?: number;
-  readonly stripeCustomer?: string;
-  readonly stripeSubscription?: string;
-  readonly charityProvider?: CharityProviderName;
-  readonly subscriptionPolicy?: SubscriptionPolicy;
-  readonly json?: true;
-};
+export type UpdateOptions = LimitOptions &
+  OperatorOptions & {
+    readonly name?: string;
+    readonly fractional?: boolean;
+    readonly billingDay?: number;
+    readonly stripeCustomer?: string;
+    readonly stripeSubscription?: string;
+    readonly charityProvider?: CharityProviderName;
+    readonly subscriptionPolicy?: SubscriptionPolicy;
+    readonly json?: true;
+  };
 
 export const updateOrg = async (
   context: Context,
@@ -51,7 +54,10 @@ export const updateOrg = async (
     ...(charityProvider === undefined ? {} : { charityProvider }),
     ...(subscriptionPolicy === undefined ? {} : { subscriptionPolicy }),
   };
-  if (Object.keys(changes).length === 0) {
+  const limitChanges = limitChangesOf(options);
+  const limits =
+    Object.keys(limitChanges).length === 0 ? null : { mode: options.mode, changes: limitChanges };
+  if (Object.keys(changes).length === 0 && limits === null) {
     throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
   }
   const account = await updateOrganization(
@@ -62,6 +68,7 @@ export const updateOrg = async (
     },
     id,
     changes,
+    limits,
   );
   if (json) {
     printJson(context.io, presentOrganization(account));

@@ -1,7 +1,9 @@
+import { listAccountLimits } from "../../../db/accounts/accountLimits.ts";
 import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
+import { LIMIT_HEADINGS, limitRows, presentLimits } from "../accounts/limitOptions.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 import { presentStore, printStore } from "./presentStore.ts";
 
@@ -13,11 +15,18 @@ export const showStore = async (
   const db = await connections.database();
   const store = await findNamedStore(db, idOrDomain);
   const keys = await listApiKeys(db, store.id);
+  const limits = await listAccountLimits(db, store.id);
   if (json) {
-    printJson(io, { ...presentStore(store), keys: keys.map(presentKey) });
+    printJson(io, {
+      ...presentStore(store),
+      limits: presentLimits(limits),
+      keys: keys.map(presentKey),
+    });
     return;
   }
   printStore(io, store, {});
+  io.stdout.write("\n");
+  printTable(io, LIMIT_HEADINGS, limitRows(limits));
   io.stdout.write("\n");
   printTable(io, KEY_HEADINGS, keyRows(keys));
 };

@@ -17,6 +17,7 @@ import {
 import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
+import { addLimitOptions } from "../accounts/limitOptions.ts";
 import type { AdjustOptions } from "./adjustStore.ts";
 import { adjustStore } from "./adjustStore.ts";
 import type { CreateOptions } from "./createStore.ts";
@@ -97,13 +98,13 @@ const addSettingCommands = (store: Command, context: Context): void => {
     .action((options: JsonOption) => listStores(context, options));
   store
     .command("show")
-    .description("Show a store's settings and the prefixes of its keys")
+    .description("Show a store's settings, limits and the prefixes of its keys")
     .argument("<store>", STORE)
     .option("--json", "JSON output")
     .action((named: string, options: JsonOption) => showStore(context, named, options));
-  store
+  const update = store
     .command("update")
-    .description("Change a store's settings; new prices apply to later writes")
+    .description("Change a store's settings and limits; new prices apply to later writes")
     .argument("<store>", STORE)
     .option("--org <id|none>", "organization that owns the store", orNone(parseId))
     .option("--user-id <text>", USER_ID, parseUserId)
@@ -117,7 +118,8 @@ const addSettingCommands = (store: Command, context: Context): void => {
       "--charity-provider <name>",
       `charity provider: ${CHARITY_PROVIDERS.join(", ")}`,
       parseProvider,
-    )
+    );
+  addLimitOptions(update)
     .addOption(reasonOption())
     .addOption(operatorOption())
     .option("--json", "JSON output")

@@ -5,29 +5,38 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
+import type { LimitOptions } from "../accounts/limitOptions.ts";
+import { limitChangesOf } from "../accounts/limitOptions.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 import { printStore } from "./presentStore.ts";
 
-export type UpdateOptions = OperatorOptions & {
-  readonly org?: string;
-  readonly userId?: string;
-  readonly treePrice?: number;
-  readonly bottlePrice?: number;
-  readonly lowBalance?: number;
-  readonly treePlanting?: boolean;
-  readonly plasticRemoval?: boolean;
-  readonly donations?: boolean;
-  readonly charityProvider?: CharityProviderName;
-  readonly json?: true;
-};
+export type UpdateOptions = OperatorOptions &
+  LimitOptions & {
+    readonly org?: string;
+    readonly userId?: string;
+    readonly treePrice?: number;
+    readonly bottlePrice?: number;
+    readonly lowBalance?: number;
+    readonly treePlanting?: boolean;
+    readonly plasticRemoval?: boolean;
+    readonly donations?: boolean;
+    readonly charityProvider?: CharityProviderName;
+    readonly json?: true;
+  };
 
 export const updateStore = async (
   { io, connections, clock }: Context,
   idOrDomain: string,
-  { json, as, reason, org, userId, treePrice, bottlePrice, lowBalance, ...rest }: UpdateOptions,
+  options: UpdateOptions,
 ): Promise<void> => {
+  const { json, org, userId, treePrice, bottlePrice, lowBalance } = options;
+  const limits = limitChangesOf(options);
   const changes = {
-    ...rest,
+    treePlanting: options.treePlanting,
+    plasticRemoval: options.plasticRemoval,
+    donations: options.donations,
+    charityProvider: options.charityProvider,
+    limits: Object.keys(limits).length === 0 ? undefined : { mode: options.mode, changes: limits },
     organizationId: org === NONE ? null : org,
     userId,
     treePriceCents: treePrice,
@@ -39,7 +48,7 @@ export const updateStore = async (
   }
   const db = await connections.database();
   const { id } = await findNamedStore(db, idOrDomain);
-  printStore(io, await update({ db, clock, actor: actorOf({ as, reason }) }, id, changes), {
+  printStore(io, await update({ db, clock, actor: actorOf(options) }, id, changes), {
     json,
   });
 };

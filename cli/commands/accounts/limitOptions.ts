@@ -1,0 +1,96 @@
+import type { Command } from "commander";
+import { z } from "zod";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
+import { MODES } from "../../../domain/accounts/accounts.ts";
+import type { LimitChanges, LimitOverrides } from "../../../domain/accounts/limits.ts";
+import { parseMode, parserOf } from "../../arguments.ts";
+import type { Cell } from "../../output/formatTable.ts";
+
+const DEFAULT = "default";
+
+type Limit = number | typeof DEFAULT;
+
+export type LimitOptions = {
+  readonly mode: Mode;
+  readonly requestsPerSecond?: Limit;
+  readonly concurrentRequests?: Limit;
+  readonly openLists?: Limit;
+  readonly countPerRequest?: Limit;
+  readonly countPerDay?: Limit;
+};
+
+const parseLimitUpTo = (maximum: number) =>
+  parserOf(
+    z.union([
+      z.literal(DEFAULT),
+      z
+        .string()
+        .regex(/^\d{1,16}$/u)
+        .transform(Number)
+        .pipe(z.int().min(1).max(maximum)),
+    ]),
+    `a number from 1 to ${maximum}, or ${DEFAULT}`,
+  );
+
+const parseRequests = parseLimitUpTo(1_000_000);
+const parseUnits = parseLimitUpTo(Number.MAX_SAFE_INTEGER);
+
+/** Adds the options that set an account's limits to an `update` command. */
+export const addLimitOptions = (command: Command): Command =>
+  command
+    .option("--mode <live|test>", "mode that the limits apply to", parseMode, "live")
+    .option("--requests-per-second <n|default>", "requests a second of one key", parseRequests)
+    .option("--concurrent-requests <n|default>", "requests at the same time", parseRequests)
+    .option("--open-lists <n|default>", "streamed lists at the same time", parseRequests)
+    .option("--count-per-request <n|default>", "trees or bottles of one request", parseUnits)
+    .option("--count-per-day <n|default>", "trees and bottles of one day, UTC", parseUnits);
+
+const valueOf = (given: Limit): number | null => (given === DEFAULT ? null : given);
+
+/** Returns the limits that the options set; `default` becomes null. */
+export const limitChangesOf = (options: LimitOptions): LimitChanges => ({
+  ...(options.requestsPerSecond === undefined
+    ? {}
+    : { requestsPerSecond: valueOf(options.requestsPerSecond) }),
+  ...(options.concurrentRequests === undefined
+    ? {}
+    : { concurrentRequests: valueOf(options.concurrentRequests) }),
+  ...(options.openLists === undefined ? {} : { openLists: valueOf(options.openLists) }),
+  ...(options.countPerRequest === undefined
+    ? {}
+    : { countPerRequest: valueOf(options.countPerRequest) }),
+  ...(options.countPerDay === undefined ? {} : { countPerDay: valueOf(options.countPerDay) }),
+});
+
+type ModeLimits = readonly { readonly mode: Mode; readonly limits: LimitOverrides }[];
+
+const overridesOf = (limits: ModeLimits, mode: Mode): LimitOverrides | null =>
+  limits.find((each) => each.mode === mode)?.limits ?? null;
+
+/** An account's limits as programs read them; null is the deployment's default. */
+export const presentLimits = (limits: ModeLimits) =>
+  MODES.map((mode) => {
+    const overrides = overridesOf(limits, mode);
+    return {
+      mode,
+      requests_per_second: overrides?.requestsPerSecond ?? null,
+      concurrent_requests: overrides?.concurrentRequests ?? null,
+      open_lists: overrides?.openLists ?? null,
+      count_per_request: overrides?.countPerRequest ?? null,
+      count_per_day: overrides?.countPerDay ?? null,
+    };
+  });
+
+export const LIMIT_HEADINGS = [
+  "mode",
+  "requests/s",
+  "concurrent",
+  "open lists",
+  "count/request",
+  "count/day",
+];
+
+export const limitRows = (limits: ModeLimits): readonly (readonly Cell[])[] =>
+  presentLimits(limits).map((each) =>
+    Object.values(each).map((value) => (value === null ? DEFAULT : value)),
+  );

@@ -1,0 +1,91 @@
+import { DomainError } from "../errors.ts";
+import type { Mode } from "./accounts.ts";
+
+/** How much an account may do in one mode. */
+export type AccountLimits = {
+  /** Requests of one key; all keys of the account together may send twice as many. */
+  readonly requestsPerSecond: number;
+  readonly concurrentRequests: number;
+  /** Units of one registration. */
+  readonly countPerRequest: number;
+  /** Units registered on one day, UTC; null for no limit. */
+  readonly countPerDay: number | null;
+};
+
+/** What an operator has set for an account; null is the default. */
+export type LimitOverrides = { readonly [Name in keyof AccountLimits]: number | null } & {
+  /** Lists that are being sent. */
+  readonly openLists: number | null;
+};
+
+/** Null restores the default; absent limits stay. */
+export type LimitChanges = Partial<LimitOverrides>;
+
+/** Limits to set for one mode of an account. */
+export type NewLimits = { readonly mode: Mode; readonly changes: LimitChanges };
+
+/** Returns an account's limits: what an operator has set, and the defaults. */
+export const limitsOf = (
+  defaults: AccountLimits,
+  overrides: LimitOverrides | null,
+): AccountLimits =>
+  overrides === null
+    ? defaults
+    : {
+        requestsPerSecond: overrides.requestsPerSecond ?? defaults.requestsPerSecond,
+        concurrentRequests: overrides.concurrentRequests ?? defaults.concurrentRequests,
+        countPerRequest: overrides.countPerRequest ?? defaults.countPerRequest,
+        countPerDay: overrides.countPerDay ?? defaults.countPerDay,
+      };
+
+/** An allowance of requests that refills at a constant rate. It changes with every request. */
+export type TokenBucket = { tokens: number; filledAtMs: number };
+
+/** A bucket holds what refills in this time, so a client may send that many requests at the same time. */
+export const BURST_SECONDS = 2;
+
+/**
+ * Refills the bucket to a time and returns how many whole requests it allows.
+ * @param nowMs a monotonic clock
+ */
+export const refill = (bucket: TokenBucket, perSecond: number, nowMs: number): number => {
+  const added = ((nowMs - bucket.filledAtMs) / 1000) * perSecond;
+  bucket.tokens = Math.min(bucket.tokens + added, perSecond * BURST_SECONDS);
+  bucket.filledAtMs = nowMs;
+  return Math.floor(bucket.tokens);
+};
+
+/**
+ * Checks the units of a registration against the limits.
+ * @param field the field that the client used
+ * @param countToday the units that the account has registered on this day
+ * @throws DomainError request_invalid
+ */
+export const requireAffordableCount = (
+  { countPerRequest, countPerDay }: Pick<AccountLimits, "countPerRequest" | "countPerDay">,
+  { field, count, countToday }: { field: string; count: number; countToday: number },
+): void => {
+  if (count > countPerRequest) {
+    throw new DomainError(
+      "request_invalid",
+      `${field}: must be at most ${countPerRequest}, this account's limit for one request`,
+    );
+  }
+  if (countPerDay !== null && countToday + count > countPerDay) {
+    throw new DomainError(
+      "request_invalid",
+      `${field}: this account may register ${countPerDay} units on one day (UTC), and ${Math.max(countPerDay - countToday, 0)} are left today`,
+    );
+  }
+};
+
+/** Fewer days do not show what is usual. */
+const MINIMUM_DAYS = 3;
+const UNUSUAL_FACTOR = 10;
+
+/** Days with registrations before today: how many there are, and their mean. */
+export type UsualDay = { readonly days: number; readonly meanCount: number };
+
+/** Returns whether an account has registered so much more than on its usual day that an operator should look. */
+export const isUnusualDay = (countToday: number, { days, meanCount }: UsualDay): boolean =>
+  days >= MINIMUM_DAYS && countToday >= UNUSUAL_FACTOR * meanCount;

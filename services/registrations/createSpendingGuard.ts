@@ -1,0 +1,199 @@
+import type { CommonQueryMethods } from "slonik";
+import type { Caller } from "../../db/accounts/apiKeys.ts";
+import {
+  addToDailyCounts,
+  listUsualDays,
+  markDayReported,
+} from "../../db/registrations/dailyCounts.ts";
+import type { DailyCount } from "../../db/registrations/dailyCounts.ts";
+import type { AccountMode, Mode } from "../../domain/accounts/accounts.ts";
+import type { AccountLimits, UsualDay } from "../../domain/accounts/limits.ts";
+import { isUnusualDay, limitsOf, requireAffordableCount } from "../../domain/accounts/limits.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+
+/** How often this process stores what it counted and learns what others did. */
+const STORE_INTERVAL_MS = 2000;
+
+/** An account's day that is ten times as large as its usual one. */
+export type UnusualDay = DailyCount & { readonly usualCount: number };
+
+type OwnerDay = AccountMode & {
+  readonly day: string;
+  /** As last read from the database, which includes other processes. */
+  storedCount: number;
+  /** Registered here and not stored. */
+  newCount: number;
+  /** Requested and not registered yet. */
+  requestedCount: number;
+  /** Undefined until it is read, once. */
+  usual?: UsualDay | null;
+  isReported: boolean;
+};
+
+export type SpendingGuard = {
+  /**
+   * Runs a registration if the account's limits allow its units. Otherwise only a repeated request gets its original
+   * response, which bills nothing.
+   * @throws DomainError request_invalid beyond a limit, and what `register` throws
+   */
+  readonly register: <Result extends { readonly replayed: boolean }>(
+    caller: Pick<Caller, "accountId" | "mode" | "limits">,
+    units: { readonly field: string; readonly count: number },
+    attempt: {
+      readonly register: () => Promise<Result>;
+      readonly findOriginal: () => Promise<Result | null>;
+    },
+  ) => Promise<Result>;
+  /** Stores the counts of this process. */
+  readonly store: () => Promise<void>;
+  /** Stores the counts for the last time. */
+  readonly stop: () => Promise<void>;
+};
+
+const nameOf = ({ accountId, mode, day }: AccountMode & { readonly day: string }): string =>
+  `${accountId}/${mode}/${day}`;
+
+const dayOf = (time: Date): string => time.toISOString().slice(0, 10);
+
+/**
+ * Checks what accounts register against their limits, in memory: each process adds its counts to the database every two
+ * seconds and reads the sums. So a day can exceed its limit by what other processes accept in that time, and by what
+ * a process that was killed had not stored.
+ * @param onUnusualDay called once per account and day, by one process
+ * @param onError called when counts cannot be stored; they are kept and stored later
+ */
+export const createSpendingGuard = ({
+  db,
+  clock,
+  defaults,
+  onUnusualDay,
+  onError,
+}: {
+  readonly db: CommonQueryMethods;
+  readonly clock: Clock;
+  readonly defaults: Readonly<Record<Mode, AccountLimits>>;
+  readonly onUnusualDay: (day: UnusualDay) => void;
+  readonly onError: (error: unknown) => void;
+}): SpendingGuard => {
+  const days = new Map<string, OwnerDay>();
+  let lastDay = "";
+  let lastDayEndsMs = 0;
+
+  const today = (): string => {
+    const now = clock.now();
+    if (now.getTime() >= lastDayEndsMs || now.getTime() < lastDayEndsMs - 86_400_000) {
+      lastDay = dayOf(now);
+      lastDayEndsMs = Date.parse(lastDay) + 86_400_000;
+    }
+    return lastDay;
+  };
+
+  const dayOfOwner = ({ accountId, mode }: AccountMode): OwnerDay => {
+    const owner = { accountId, mode, day: today() };
+    const name = nameOf(owner);
+    let known = days.get(name);
+    if (!known) {
+      known = { ...owner, storedCount: 0, newCount: 0, requestedCount: 0, isReported: false };
+      days.set(name, known);
+    }
+    return known;
+  };
+
+  const reportIfUnusual = async (known: OwnerDay): Promise<void> => {
+    if (known.isReported || !known.usual || !isUnusualDay(known.storedCount, known.usual)) {
+      return;
+    }
+    if (await markDayReported(db, known, clock.now())) {
+      const { accountId, mode, day, storedCount: count, usual } = known;
+      onUnusualDay({ accountId, mode, day, count, usualCount: usual.meanCount });
+    }
+    known.isReported = true;
+  };
+
+  const readUsualDays = async (changed: readonly OwnerDay[]): Promise<void> => {
+    // Test mode costs nothing, so nobody needs to look.
+    const unread = changed.filter(({ mode, usual }) => mode === "live" && usual === undefined);
+    for (const day of new Set(unread.map((each) => each.day))) {
+      const owners = unread.filter((each) => each.day === day);
+      const found = new Map(
+        (await listUsualDays(db, owners, day)).map((usual) => [nameOf({ ...usual, day }), usual]),
+      );
+      for (const owner of owners) {
+        owner.usual = found.get(nameOf(owner)) ?? null;
+      }
+    }
+  };
+
+  const store = async (): Promise<void> => {
+    const changed = [...days.values()].filter(({ newCount }) => newCount > 0);
+    // Days that nothing waits for are forgotten. They are read again with the account's next registration.
+    for (const [name, { newCount, requestedCount, day }] of days) {
+      if (newCount === 0 && requestedCount === 0 && day !== today()) {
+        days.delete(name);
+      }
+    }
+    if (changed.length === 0) {
+      return;
+    }
+    const added = changed.map(({ accountId, mode, day, newCount }) => ({
+      accountId,
+      mode,
+      day,
+      // What exceeds a safe integer is added next time.
+      count: Math.min(newCount, Number.MAX_SAFE_INTEGER),
+    }));
+    const stored = await addToDailyCounts(db, added);
+    for (const [index, known] of changed.entries()) {
+      known.newCount -= added[index]?.count ?? 0;
+    }
+    for (const sum of stored) {
+      const known = days.get(nameOf(sum));
+      if (known) {
+        known.storedCount = sum.count;
+      }
+    }
+    await readUsualDays(changed);
+    for (const known of changed) {
+      await reportIfUnusual(known);
+    }
+  };
+
+  let storing: Promise<void> = Promise.resolve();
+  const storeNext = (): Promise<void> => {
+    storing = storing.then(store).catch(onError);
+    return storing;
+  };
+  const timer = setInterval(() => void storeNext(), STORE_INTERVAL_MS);
+  timer.unref();
+
+  return {
+    register: async (caller, { field, count }, { register, findOriginal }) => {
+      const known = dayOfOwner(caller);
+      const limits = limitsOf(defaults[caller.mode], caller.limits);
+      const countToday = known.storedCount + known.newCount + known.requestedCount;
+      try {
+        requireAffordableCount(limits, { field, count, countToday });
+      } catch (error) {
+        const original = error instanceof DomainError ? await findOriginal() : null;
+        if (original === null) {
+          throw error;
+        }
+        return original;
+      }
+      known.requestedCount += count;
+      try {
+        const result = await register();
+        known.newCount += result.replayed ? 0 : count;
+        return result;
+      } finally {
+        known.requestedCount -= count;
+      }
+    },
+    store: storeNext,
+    stop: async () => {
+      clearInterval(timer);
+      await storeNext();
+    },
+  };
+};
