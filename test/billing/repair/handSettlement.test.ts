@@ -1,3 +1,4 @@
+import { z } from "zod";
 import { readJson } from "../../cli/runImpact.ts";
 import { sql } from "../../../db/sql.ts";
 import { DELIVERED_LATE } from "../../../domain/billing/meterEvents.ts";
@@ -65,3 +66,39 @@ test.serial(
     );
   },
 );
+
+for (const state of ["expired", "blocked", "waived", "held"] as const) {
+  test.serial(`${state} usage that was settled by hand is never sent`, async (t) => {
+    const scene = await setUpUsage(t);
+    const { db } = t.context;
+    const id = await scene.register(4);
+    await scene.drain();
+    const [failed = ""] = await scene.failedEvents();
+    if (state === "held") {
+      await scene.refund(id, 1);
+      await scene.drain();
+    } else {
+      await db.query(sql.typeAlias("void")`
+        UPDATE meter_event SET state = ${state} WHERE id = ${failed}
+      `);
+    }
+    const event = await db.oneFirst(sql.type(z.strictObject({ id: z.bigint() }))`
+      SELECT id FROM meter_event WHERE account_id = ${scene.id} AND state = ${state}
+    `);
+    const args = ["usage", "settle", String(event), "--credit-note", "cn_7", ...REASON];
+
+    t.is((await scene.impact(...args)).exitCode, 0);
+    t.regex((await scene.impact(...args)).stderr, /was settled with cn_7 before/u);
+
+    await setCustomer(scene);
+    const retry = await scene.impactLater("usage", "retry", String(event));
+    t.is(retry.exitCode, 1);
+    t.regex(retry.stdout, /was settled by hand with cn_7/u);
+    await scene.drain();
+    t.is(scene.billed(), 0);
+    const settled = await db.oneFirst(sql.type(z.strictObject({ state: z.string() }))`
+      SELECT state FROM meter_event WHERE id = ${event}
+    `);
+    t.is(settled, "waived");
+  });
+}
