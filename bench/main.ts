@@ -4,6 +4,7 @@ import { Client } from "pg";
 import { StartupError } from "../program/startupError.ts";
 import { measureEvidence } from "./measureEvidence.ts";
 import { measureCharitySearch } from "./measureCharitySearch.ts";
+import { measureFind } from "./measureFind.ts";
 import { measureGrowth } from "./measureGrowth.ts";
 import { measureList } from "./measureList.ts";
 import { measureNeighbor } from "./measureNeighbor.ts";
@@ -36,6 +37,8 @@ table of results to stdout.
                   --charities 260000  --charity-files eo1.csv,eo2.csv  --searches 600
   neighbor        POST and /readyz while another account floods the process, compared with before
                   --seconds 4
+  find            impact find over many accounts, compared with one account
+                  --find-accounts 5000  --listed 1000000  --rounds 3
   growth          POST with few and with many existing registrations
                   --existing 10000,1000000,5000000  --rounds 3  --seconds 4  --connections 64`;
 
@@ -63,6 +66,7 @@ const readArguments = () => {
       charities: { type: "string", default: "260000" },
       "charity-files": { type: "string", default: "" },
       searches: { type: "string", default: "600" },
+      "find-accounts": { type: "string", default: "5000" },
       existing: { type: "string", default: "10000,1000000,5000000" },
     },
   });
@@ -80,6 +84,11 @@ const readArguments = () => {
       rows: parseInteger("charities", values.charities),
       files: values["charity-files"].split(",").filter(Boolean),
       searches: parseInteger("searches", values.searches),
+    },
+    find: {
+      accounts: parseInteger("find-accounts", values["find-accounts"]),
+      registrations: parseInteger("listed", values.listed),
+      rounds: repeated.rounds,
     },
     sender: {
       facts: parseInteger("facts", values.facts),
@@ -102,6 +111,7 @@ const createBenchmarks = ({
   sender,
   failingSeconds,
   charities,
+  find,
   growth,
 }: ReturnType<typeof readArguments>): ReadonlyMap<
   string,
@@ -124,6 +134,7 @@ const createBenchmarks = ({
     ],
     ["charities", (services, report) => measureCharitySearch(services, charities, report)],
     ["neighbor", (services, report) => measureNeighbor(services, repeated, report)],
+    ["find", (services, report) => measureFind(services, find, report)],
     ["growth", (services, report) => measureGrowth(services, growth, report)],
   ]);
 

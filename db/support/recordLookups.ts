@@ -107,6 +107,14 @@ const fieldCondition = (
   }[field];
 };
 
+const STORE_FIELDS: ReadonlySet<RecordField> = new Set(["order", "customer_email", "customer_id"]);
+
+/** The condition of the accounts that may have a field: only stores have orders and customers. */
+const accountCondition = (field: RecordField, accountId: string | null): FragmentSqlToken =>
+  STORE_FIELDS.has(field)
+    ? sql.fragment`${inAccount(accountId)} AND account.type = 'store'`
+    : inAccount(accountId);
+
 /** The query of `listRegistrationsByField`, so that a test can ask PostgreSQL for its plan. */
 export const registrationsByField = (
   field: RecordField,
@@ -127,7 +135,7 @@ export const registrationsByField = (
     LIMIT ${limit}
   ) AS registration
   LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
-  WHERE ${inAccount(accountId)}
+  WHERE ${accountCondition(field, accountId)}
   ORDER BY registration.created_at DESC, registration.id DESC
   LIMIT ${limit}
 `;
@@ -156,7 +164,7 @@ export const donationsByField = (
     ORDER BY donation.created_at DESC, donation.id DESC
     LIMIT ${limit}
   ) AS donation
-  WHERE ${inAccount(accountId)}
+  WHERE ${accountCondition(field, accountId)}
   ORDER BY donation.created_at DESC, donation.id DESC
   LIMIT ${limit}
 `;
@@ -249,12 +257,19 @@ export const listDonationsById = (
     )}`,
   );
 
+/** The organizations whose keys are searched: stores do not have these keys. */
+const owners = (accountId: string | null): FragmentSqlToken => sql.fragment`(
+  SELECT account.id
+  FROM account
+  WHERE account.type = 'organization' AND ${inAccount(accountId)}
+)`;
+
 /** The query of `listRegistrationsByRefundKey`. */
 export const registrationsByRefundKey = (options: LookupOptions): FragmentSqlToken =>
   selectedRegistrations(
     sql.fragment`(
       SELECT registration.*
-      FROM account AS owner
+      FROM ${owners(options.accountId)} AS owner
       CROSS JOIN ${values(MODES)} AS mode
       CROSS JOIN ${values(KINDS)} AS kind
       CROSS JOIN LATERAL (
@@ -286,7 +301,7 @@ export const listDonationsByRefundKey = (
     sql.type(donationRow)`${selectedDonations(
       sql.fragment`(
       SELECT donation.*
-      FROM account AS owner
+      FROM ${owners(options.accountId)} AS owner
       CROSS JOIN ${values(MODES)} AS mode
       CROSS JOIN LATERAL (
         SELECT donation_id
