@@ -256,16 +256,36 @@ export const lockPlantingOrder = (
     FOR UPDATE
   `);
 
-/** Finds and locks the order that contains a registration. */
-export const lockPlantingOrderOf = (
+/** Refunded trees of one registration. */
+export type RefundedTrees = { readonly registrationId: string; readonly count: number };
+
+const refundedOrderRow = orderRow
+  .extend({ count: safeInteger })
+  .transform(({ count, ...order }) => ({ order, count }));
+
+/**
+ * Finds and locks the orders that contain registrations, always in the same order, with the trees of each that are
+ * refunded.
+ */
+export const lockPlantingOrdersOf = (
   transaction: DatabaseTransactionConnection,
-  registrationId: string,
-): Promise<PlantingOrder | null> =>
-  transaction.maybeOne(sql.type(orderRow)`
-    SELECT ${columns}
+  refunded: readonly RefundedTrees[],
+): Promise<readonly { readonly order: PlantingOrder; readonly count: number }[]> =>
+  transaction.any(sql.type(refundedOrderRow)`
+    WITH refunded AS MATERIALIZED (
+      SELECT registration.planting_order_id AS order_id, sum((value ->> 1)::bigint)::bigint AS count
+      FROM json_array_elements(${JSON.stringify(
+        refunded.map(({ registrationId, count }) => [registrationId, count]),
+      )}) AS value
+      JOIN registration ON registration.id = (value ->> 0)::uuid
+      WHERE registration.planting_order_id IS NOT NULL
+      GROUP BY registration.planting_order_id
+    )
+    SELECT ${columns}, refunded.count
     FROM planting_order
-    WHERE id = (SELECT planting_order_id FROM registration WHERE registration.id = ${registrationId})
-    FOR UPDATE
+    JOIN refunded ON refunded.order_id = planting_order.id
+    ORDER BY planting_order.id
+    FOR UPDATE OF planting_order
   `);
 
 /** Stores what facts have changed of an order. The new revision makes cached responses stale. */
@@ -299,15 +319,15 @@ export const reopenPlantingOrder = async (
   `);
 };
 
-export const addRefundedToPlantingOrder = async (
+export const addRefundedToPlantingOrders = async (
   transaction: DatabaseTransactionConnection,
-  id: number,
-  count: number,
+  refunded: readonly { readonly id: number; readonly count: number }[],
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_order
-    SET refunded_count = refunded_count + ${count}
-    WHERE id = ${id}
+    SET refunded_count = refunded_count + refunded.count
+    FROM json_to_recordset(${JSON.stringify(refunded)}) AS refunded (id integer, count bigint)
+    WHERE planting_order.id = refunded.id
   `);
 };
 

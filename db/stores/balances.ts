@@ -20,23 +20,59 @@ const lockedRow = z
 /** A store's balance and prices while no other transaction can spend. */
 export type LockedBalance = Readonly<z.output<typeof lockedRow>>;
 
+const lockedColumns = sql.fragment`
+  store_balance.account_id AS "accountId",
+  store_balance.balance_cents AS "balanceCents",
+  store.tree_price_cents AS "treePriceCents",
+  store.bottle_price_cents AS "bottlePriceCents"
+`;
+
+const balancesOf = (accountIds: readonly string[]) => sql.fragment`
+  FROM store_balance
+  JOIN store ON store.account_id = store_balance.account_id
+  WHERE store_balance.account_id = ANY(${sql.array(accountIds, "uuid")})
+  ORDER BY store_balance.account_id
+`;
+
 /** Locks the balances until the transaction ends, always in the same order to avoid deadlocks. */
 export const lockBalances = (
   transaction: DatabaseTransactionConnection,
   accountIds: readonly string[],
 ): Promise<readonly LockedBalance[]> =>
   transaction.any(sql.type(lockedRow)`
-    SELECT
-      store_balance.account_id AS "accountId",
-      store_balance.balance_cents AS "balanceCents",
-      store.tree_price_cents AS "treePriceCents",
-      store.bottle_price_cents AS "bottlePriceCents"
-    FROM store_balance
-    JOIN store ON store.account_id = store_balance.account_id
-    WHERE store_balance.account_id = ANY(${sql.array(accountIds, "uuid")})
-    ORDER BY store_balance.account_id
+    SELECT ${lockedColumns}
+    ${balancesOf(accountIds)}
     FOR NO KEY UPDATE OF store_balance
   `);
+
+/** Locks those of the balances that no other transaction has locked, without waiting. */
+export const lockFreeBalances = (
+  transaction: DatabaseTransactionConnection,
+  accountIds: readonly string[],
+): Promise<readonly LockedBalance[]> =>
+  transaction.any(sql.type(lockedRow)`
+    SELECT ${lockedColumns}
+    ${balancesOf(accountIds)}
+    FOR NO KEY UPDATE OF store_balance SKIP LOCKED
+  `);
+
+/** PostgreSQL's code for a lock that was not granted within `lock_timeout`. */
+const LOCK_NOT_AVAILABLE = "55P03";
+
+/** Returns whether a lock was not granted within the time of `limitLockWait`. */
+export const isLockTimeout = (error: unknown): boolean =>
+  error instanceof Error &&
+  (("code" in error && error.code === LOCK_NOT_AVAILABLE) || isLockTimeout(error.cause));
+
+/** Limits how long each statement of the transaction waits for a lock. */
+export const limitLockWait = async (
+  transaction: DatabaseTransactionConnection,
+  timeoutMs: number,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    SELECT FROM set_config('lock_timeout', ${String(timeoutMs)}, true)
+  `);
+};
 
 export type NewBalanceEntry = {
   readonly accountId: string;

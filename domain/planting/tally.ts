@@ -47,8 +47,11 @@ const tallyOf = (order: TalliedOrder): readonly TallyEntry[] => {
   });
 };
 
-/** Returns the difference to an account's tally when an order changes, in the order in which tallies are locked. */
-export const tallyChange = (before: TalliedOrder, after: TalliedOrder): readonly TallyEntry[] => {
+/** An order before and after a change. */
+export type OrderChange = { readonly before: TalliedOrder; readonly after: TalliedOrder };
+
+/** Returns the difference to an account's tally when orders change, in the order in which tallies are locked. */
+export const tallyChanges = (orders: readonly OrderChange[]): readonly TallyEntry[] => {
   const changes = new Map<string, TallyEntry>();
   const add = (entries: readonly TallyEntry[], sign: 1 | -1): void => {
     for (const { siteId, factorId, planted, verified } of entries) {
@@ -61,11 +64,17 @@ export const tallyChange = (before: TalliedOrder, after: TalliedOrder): readonly
       });
     }
   };
-  add(tallyOf(before), -1);
-  add(tallyOf(after), 1);
+  for (const { before, after } of orders) {
+    add(tallyOf(before), -1);
+    add(tallyOf(after), 1);
+  }
   return [...changes.values()]
     .filter(({ planted, verified }) => planted !== 0 || verified !== 0)
     .toSorted(
       (left, right) => left.siteId - right.siteId || left.factorId.localeCompare(right.factorId),
     );
 };
+
+/** Returns the difference to an account's tally when one order changes. */
+export const tallyChange = (before: TalliedOrder, after: TalliedOrder): readonly TallyEntry[] =>
+  tallyChanges([{ before, after }]);

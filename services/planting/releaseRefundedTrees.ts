@@ -1,21 +1,31 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { addRefundedToPlantingOrder, lockPlantingOrderOf } from "../../db/planting/orders.ts";
+import { addRefundedToPlantingOrders, lockPlantingOrdersOf } from "../../db/planting/orders.ts";
+import type { RefundedTrees } from "../../db/planting/orders.ts";
 import { addToTally } from "../../db/planting/tallies.ts";
-import { tallyChange } from "../../domain/planting/tally.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import { tallyChanges } from "../../domain/planting/tally.ts";
 
 /**
- * Subtracts refunded trees from the account's planted trees. Trees that are in no order are simply never ordered.
- * The caller must hold the registration's lock, so that no order is created of its trees meanwhile.
+ * Subtracts refunded trees from their owner's planted trees, with the same number of statements for one registration and
+ * for thousands. Trees that are in no order are simply never ordered. The caller must hold the registrations' locks, so
+ * that no order is created of their trees meanwhile.
  */
 export const releaseRefundedTrees = async (
   transaction: DatabaseTransactionConnection,
-  registrationId: string,
-  count: number,
+  owner: AccountMode,
+  refunded: readonly RefundedTrees[],
 ): Promise<void> => {
-  const order = await lockPlantingOrderOf(transaction, registrationId);
-  if (order) {
-    await addRefundedToPlantingOrder(transaction, order.id, count);
-    const after = { ...order, refundedCount: order.refundedCount + count };
-    await addToTally(transaction, order, tallyChange(order, after));
+  const locked = await lockPlantingOrdersOf(transaction, refunded);
+  if (locked.length === 0) {
+    return;
   }
+  await addRefundedToPlantingOrders(
+    transaction,
+    locked.map(({ order, count }) => ({ id: order.id, count })),
+  );
+  const changes = locked.map(({ order, count }) => ({
+    before: order,
+    after: { ...order, refundedCount: order.refundedCount + count },
+  }));
+  await addToTally(transaction, owner, tallyChanges(changes));
 };

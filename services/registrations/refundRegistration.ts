@@ -135,7 +135,7 @@ export const refundRegistration = async (
     await addRefundedCount(transaction, registration.id, count);
     await subtractFromTotals(transaction, owner, registration.createdAt, count);
     if (owner.kind === "tree") {
-      await releaseRefundedTrees(transaction, registration.id, count);
+      await releaseRefundedTrees(transaction, owner, [{ registrationId: registration.id, count }]);
     }
     await insertRefund(transaction, {
       id: refundId,

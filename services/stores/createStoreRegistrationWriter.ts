@@ -1,7 +1,13 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { v7 as newId } from "uuid";
 import { addToTotals } from "../../db/registrations/totals.ts";
-import { insertBalanceEntries, lockBalances } from "../../db/stores/balances.ts";
+import type { LockedBalance } from "../../db/stores/balances.ts";
+import {
+  insertBalanceEntries,
+  limitLockWait,
+  lockBalances,
+  lockFreeBalances,
+} from "../../db/stores/balances.ts";
 import {
   insertIdempotentResponses,
   listIdempotentResponses,
@@ -17,6 +23,7 @@ import type {
 import { decideStoreWrites, responseKey } from "../../domain/stores/storeWrites.ts";
 import type { BatchObserver } from "../createGroupCommit.ts";
 import { createGroupCommit } from "../createGroupCommit.ts";
+import { createBusyStores } from "./createBusyStores.ts";
 
 type NewStoreRegistration = StoreRegistrationWrite & CustomerDetails;
 
@@ -71,7 +78,29 @@ const recordAccepted = async (
   await insertIdempotentResponses(transaction, responses, createdAt);
 };
 
-/** Records registrations of stores by group commit. A write that the balance does not cover is rejected alone. */
+/** Decides and records the writes of stores whose balances are locked. */
+const writeLocked = async (
+  transaction: DatabaseTransactionConnection,
+  writes: readonly Entry[],
+  balances: readonly LockedBalance[],
+  now: Date,
+): Promise<readonly StoreWriteDecision<Entry>[]> => {
+  // Under the locks: earlier requests with these keys have committed.
+  const stored = await listIdempotentResponses(transaction, keysOf(writes));
+  const decisions = decideStoreWrites(
+    writes,
+    new Map(balances.map((balance) => [balance.accountId, balance])),
+    new Map(stored.map((response) => [responseKey(response), response])),
+  );
+  const accepted = decisions.filter((decision) => decision.kind === "accepted");
+  await recordAccepted(transaction, accepted, now);
+  return decisions;
+};
+
+/**
+ * Records registrations of stores by group commit. A write that the balance does not cover is rejected alone. The writes
+ * of a store whose balance another write has locked, such as a large refund, leave their batch and wait apart.
+ */
 export const createStoreRegistrationWriter = ({
   db,
   clock,
@@ -83,21 +112,31 @@ export const createStoreRegistrationWriter = ({
   readonly observeBatch?: BatchObserver;
   readonly maximumWaiting?: number;
 }): StoreRegistrationWriter => {
-  const writeBatch = (batch: readonly Entry[]): Promise<readonly StoreWriteDecision<Entry>[]> =>
-    db.transaction(async (transaction) => {
+  const busyStores = createBusyStores<Entry, StoreWriteDecision<Entry>>(
+    (accountId, writes, lockWaitMs) =>
+      db.transaction(async (transaction) => {
+        await limitLockWait(transaction, lockWaitMs);
+        const balances = await lockBalances(transaction, [accountId]);
+        return writeLocked(transaction, writes, balances, clock.now());
+      }),
+  );
+
+  const writeBatch = async (
+    batch: readonly Entry[],
+  ): Promise<readonly (StoreWriteDecision<Entry> | Promise<StoreWriteDecision<Entry>>)[]> => {
+    const decided = await db.transaction(async (transaction) => {
       const accountIds = [...new Set(batch.map(({ accountId }) => accountId))];
-      const balances = await lockBalances(transaction, accountIds);
-      // Under the locks: earlier requests with these keys have committed.
-      const stored = await listIdempotentResponses(transaction, keysOf(batch));
-      const decisions = decideStoreWrites(
-        batch,
-        new Map(balances.map((balance) => [balance.accountId, balance])),
-        new Map(stored.map((response) => [responseKey(response), response])),
-      );
-      const accepted = decisions.filter((decision) => decision.kind === "accepted");
-      await recordAccepted(transaction, accepted, clock.now());
-      return decisions;
+      const balances = await lockFreeBalances(transaction, accountIds);
+      const free = new Set(balances.map(({ accountId }) => accountId));
+      const writes = batch.filter(({ accountId }) => free.has(accountId));
+      if (writes.length === 0) {
+        return new Map<Entry, StoreWriteDecision<Entry>>();
+      }
+      const decisions = await writeLocked(transaction, writes, balances, clock.now());
+      return new Map(decisions.map((decision, index) => [writes[index], decision]));
     });
+    return batch.map((write) => decided.get(write) ?? busyStores.write(write.accountId, write));
+  };
 
   const queue = createGroupCommit({
     write: writeBatch,
@@ -117,7 +156,10 @@ export const createStoreRegistrationWriter = ({
           return { responseBody: registration.responseBody, replayed: false };
       }
     },
-    drain: queue.drain,
-    queueLength: queue.queueLength,
+    drain: async () => {
+      await queue.drain();
+      await busyStores.drain();
+    },
+    queueLength: () => queue.queueLength() + busyStores.queueLength(),
   };
 };

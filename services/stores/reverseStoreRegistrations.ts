@@ -111,8 +111,13 @@ export const reverseStoreRegistrations = (
       { reason, reversedAt: now },
     );
     await subtractByMonth(transaction, owner, reversals);
-    for (const { record, count } of reversals.filter((each) => each.record.isOrdered)) {
-      await releaseRefundedTrees(transaction, record.id, count);
+    const ordered = reversals.filter(({ record }) => record.isOrdered);
+    if (ordered.length > 0) {
+      await releaseRefundedTrees(
+        transaction,
+        owner,
+        ordered.map(({ record, count }) => ({ registrationId: record.id, count })),
+      );
     }
     if (deps.actor) {
       await recordAction(

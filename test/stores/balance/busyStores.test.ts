@@ -1,0 +1,157 @@
+import { Client } from "pg";
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { sql } from "../../../db/sql.ts";
+import { factorFor } from "../../../domain/planting/impactFactors.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/programs.ts";
+import { createTestStore, startStoreApi } from "../startStoreApi.ts";
+
+const test = testWithDatabase();
+
+const RECORDS = 10_000;
+const ORDERS = 4;
+const PLANTED_AT = new Date("2026-01-01T00:00:00Z");
+
+/** Inserts planted orders of a store, and its registrations in them. */
+const fillOrders = async (db: DatabasePool, accountId: string): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO planting_site (
+      partner, reference, name, subsite_name, organization_name, region, country, forest_type, latitude, longitude,
+      main_image
+    )
+    VALUES ('simulated', ${accountId}, 'Site', '', '', '', '', 'terrestrial', 0, 0, '')
+  `);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO planting_order (
+      public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, site_shares, planted_at,
+      created_at
+    )
+    SELECT
+      ${accountId} || n, ${accountId}::uuid, 'live', 'simulated', '', '', 'allocations', ${RECORDS / ORDERS},
+      jsonb_build_array(jsonb_build_object(
+        'siteId', (SELECT max(id) FROM planting_site), 'region', '', 'forestType', 'terrestrial', 'weight', 1
+      )),
+      ${PLANTED_AT.toISOString()}, ${PLANTED_AT.toISOString()}
+    FROM generate_series(1, ${ORDERS}) AS n
+  `);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO planting_tally (account_id, mode, site_id, factor_id, planted, verified)
+    SELECT ${accountId}::uuid, 'live', max(id), ${factorFor("terrestrial", PLANTED_AT).id}, ${RECORDS}, 0
+    FROM planting_site
+  `);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (
+      id, account_id, mode, kind, count, created_at, unit_price_cents, planting_order_id, tree_order_id, ordered_count
+    )
+    SELECT
+      gen_random_uuid(), ${accountId}::uuid, 'live', 'tree', 1, now() - n * interval '1 second', 1,
+      (SELECT min(id) FROM planting_order WHERE account_id = ${accountId}::uuid) + n % ${ORDERS},
+      nextval('tree_order_id'), 1
+    FROM generate_series(1, ${RECORDS}) AS n
+  `);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO impact_total (account_id, mode, kind, period, total)
+    SELECT ${accountId}::uuid, 'live', 'tree', period, ${RECORDS}
+    FROM (
+      SELECT 'all' AS period
+      UNION
+      SELECT to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM') FROM registration WHERE account_id = ${accountId}::uuid
+    ) AS span
+  `);
+};
+
+const countLockWaits = (db: DatabasePool, relation: string): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ count: z.int() }))`
+    SELECT count(*)::integer AS count
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE ${`%${relation}%`}
+  `);
+
+test("while a store refunds 10,000 ordered trees, twenty others plant, and its own writes wait apart", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const api = await startStoreApi(t, { db });
+  const busy = await createTestStore(db, { balanceCents: 10_000 });
+  const others = await Promise.all(
+    Array.from({ length: 20 }, () => createTestStore(db, { balanceCents: 10_000 })),
+  );
+  await fillOrders(db, busy.id);
+  const plant = (headers: Readonly<Record<string, string>>) =>
+    api.post("/app/api/plant", headers, { trees: 1 });
+  const locker = new Client({ connectionString: databaseUrl });
+  await locker.connect();
+  t.teardown(() => locker.end());
+  await locker.query("BEGIN");
+  await locker.query("SELECT FROM planting_order WHERE account_id = $1 FOR UPDATE", [busy.id]);
+
+  let isRefunded = false;
+  const refund = api
+    .post("/app/api/refund", busy.live, { type: "tree", quantity: RECORDS })
+    .finally(() => {
+      isRefunded = true;
+    });
+  // The refund now holds the balance's lock, and stays in the middle of its transaction.
+  await eventually(async () => (await countLockWaits(db, "planting_order")) > 0);
+  let ownDone = 0;
+  const own = Promise.all(
+    Array.from({ length: 30 }, () =>
+      plant(busy.live).finally(() => {
+        ownDone += 1;
+      }),
+    ),
+  );
+  await eventually(async () => (await countLockWaits(db, "store_balance")) > 0);
+  for (let round = 0; round < 3; round += 1) {
+    const responses = await Promise.all(others.map(({ live }) => plant(live)));
+    t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
+  }
+  t.false(isRefunded, "nobody waited for the refund");
+  t.is(ownDone, 0);
+
+  await locker.query("ROLLBACK");
+  t.is((await refund).status, 200);
+  t.deepEqual([...new Set((await own).map(({ status }) => status))], [200]);
+  const stored = await db.one(sql.type(
+    z.strictObject({ refunded: z.int(), planted: z.int(), trees: z.int(), balance: z.int() }),
+  )`
+    SELECT
+      (SELECT sum(refunded_count) FROM planting_order WHERE account_id = ${busy.id})::integer AS refunded,
+      (SELECT sum(planted) FROM planting_tally WHERE account_id = ${busy.id})::integer AS planted,
+      (
+        SELECT total FROM impact_total WHERE account_id = ${busy.id} AND period = 'all'
+      )::integer AS trees,
+      (SELECT balance_cents FROM store_balance WHERE account_id = ${busy.id})::integer AS balance
+  `);
+  t.deepEqual(stored, {
+    refunded: RECORDS,
+    planted: 0,
+    trees: 30,
+    balance: 10_000 + RECORDS - 30 * 50,
+  });
+});
+
+test("repeated writes of a locked store are recorded once, and an unaffordable one is rejected alone", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const api = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 120 });
+  const locker = new Client({ connectionString: databaseUrl });
+  await locker.connect();
+  t.teardown(() => locker.end());
+  await locker.query("BEGIN");
+  await locker.query("SELECT FROM store_balance WHERE account_id = $1 FOR UPDATE", [store.id]);
+
+  const plant = (trees: number, key: string) =>
+    api.post("/app/api/plant", { ...store.live, "idempotency-key": key }, { trees });
+  const writes = Promise.all([plant(1, "a"), plant(100, "b"), plant(1, "a"), plant(1, "c")]);
+  await eventually(async () => (await countLockWaits(db, "store_balance")) > 0);
+  await locker.query("ROLLBACK");
+
+  const statuses = (await writes).map(({ status }) => status);
+  t.deepEqual(statuses, [200, 402, 200, 200]);
+  t.is(
+    await db.oneFirst(sql.type(z.strictObject({ balance: z.int() }))`
+      SELECT balance_cents::integer AS balance FROM store_balance WHERE account_id = ${store.id}
+    `),
+    20,
+  );
+});
