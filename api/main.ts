@@ -1,8 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
-import type { TakePermit } from "../db/rateLimits.ts";
-import { takePermit } from "../db/rateLimits.ts";
+import { createPermits } from "../db/rateLimits.ts";
 import { systemClock } from "../domain/clock.ts";
 import {
   openCopies,
@@ -100,7 +99,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     observe: metrics.observeRequest,
     limiter: createRequestLimiter({ defaults: limits }),
     guard,
-    takePermit: ((bucket, limit) => takePermit(db, bucket, limit)) satisfies TakePermit,
+    takePermit: createPermits({ db }),
     readReadiness: health.read,
   };
   const running: RunningServer[] = [];

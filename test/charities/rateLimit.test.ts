@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { Client } from "pg";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { takePermit } from "../../db/rateLimits.ts";
+import { createPermits, takePermit } from "../../db/rateLimits.ts";
 import { sql } from "../../db/sql.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -53,6 +54,27 @@ test("within any second at most twenty requests are permitted, however they are 
       t.true(twentyLater - time >= 1_000_000);
     }
   }
+});
+
+test("after a rejection, requests are rejected without the database until one can be permitted", async (t) => {
+  const { db, databaseUrl } = t.context;
+  let nowMs = 1000;
+  const take = createPermits({ db, nowMs: () => nowMs });
+  const limit = { requests: 2, windowMs: 60_000 };
+  const first = await Promise.all(Array.from({ length: 50 }, () => take("flooded", limit)));
+  t.is(first.filter(Boolean).length, 2);
+  const locker = new Client({ connectionString: databaseUrl });
+  await locker.connect();
+  t.teardown(() => locker.end());
+  await locker.query("BEGIN; LOCK TABLE rate_limit IN ACCESS EXCLUSIVE MODE");
+
+  const flood = await Promise.all(Array.from({ length: 1000 }, () => take("flooded", limit)));
+  t.false(flood.includes(true));
+
+  await locker.query("ROLLBACK");
+  await shift(db, "flooded", -61);
+  nowMs += 60_001;
+  t.true(await take("flooded", limit));
 });
 
 /** Moves the recorded times of a bucket, as if the database's clock had moved the other way. */
