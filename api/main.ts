@@ -100,6 +100,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     limiter: createRequestLimiter({ defaults: limits }),
     guard,
     takePermit: createPermits({ db }),
+    trustedProxies: config.TRUSTED_PROXIES,
     readReadiness: health.read,
   };
   const running: RunningServer[] = [];

@@ -26,6 +26,8 @@ export type AppDependencies = {
   readonly observe: RequestObserver;
   /** Limits the requests of each key and account. */
   readonly limiter: RequestLimiter;
+  /** How many proxies of our own a request passes; 0 by default. */
+  readonly trustedProxies?: number;
 };
 
 /** A page or file that is served by GET without a key and is not part of the API. */
@@ -62,6 +64,7 @@ export const createApp = ({
   logger,
   observe,
   limiter,
+  trustedProxies = 0,
   checkKey,
   takePermit,
   presentError,
@@ -86,7 +89,7 @@ export const createApp = ({
     logger.debug({ err: error }, "connection lost");
   });
   app.use(identifyRequest());
-  app.use(observeRequest({ logger, observe }));
+  app.use(observeRequest({ logger, observe, trustedProxies }));
   app.use(handleErrors({ logger, presentError }));
 
   const router = new Router<ApiState>({ sensitive: true, strict: false });

@@ -1,6 +1,7 @@
 import type { Middleware } from "koa";
 import type { Logger } from "pino";
 import type { ApiState } from "../http/apiContext.ts";
+import { clientAddress } from "../http/clientAddress.ts";
 
 export type RequestObserver = (
   request: { readonly method: string; readonly route: string; readonly status: number },
@@ -8,16 +9,18 @@ export type RequestObserver = (
 ) => void;
 
 /**
- * Logs each request once and reports it to the metrics. The log has the route's pattern and nothing that the client sent,
- * because paths, queries and bodies may contain keys and personal data.
+ * Logs each request once and reports it to the metrics. The log has the route's pattern, the key's id and the client's
+ * address, and nothing that the client sent, because paths, queries and bodies may contain keys and personal data.
  */
 export const observeRequest =
   ({
     logger,
     observe,
+    trustedProxies,
   }: {
     readonly logger: Logger;
     readonly observe: RequestObserver;
+    readonly trustedProxies: number;
   }): Middleware<ApiState> =>
   async (ctx, next) => {
     const start = performance.now();
@@ -34,6 +37,8 @@ export const observeRequest =
         status,
         durationMs: Math.round(durationMs * 100) / 100,
         accountId: caller?.accountId,
+        keyId: caller?.keyId,
+        clientAddress: clientAddress(ctx.req, trustedProxies),
         aborted: ctx.res.writableEnded || !ctx.res.destroyed ? undefined : true,
       },
       "request",

@@ -51,6 +51,7 @@ export const createStoreApp = ({
   logger,
   observe,
   limiter,
+  trustedProxies = 0,
   ...dependencies
 }: StoreAppDependencies): Koa<ApiState> => {
   const writeQueue = createAccountQueue();
@@ -90,6 +91,7 @@ export const createStoreApp = ({
     logger,
     observe,
     limiter,
+    trustedProxies,
     checkKey: authenticateStore(authenticator),
     takePermit,
     presentError: presentStoreError,
