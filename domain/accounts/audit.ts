@@ -1,13 +1,9 @@
-/** What the audit log records. A command's entry has the command's name; entries without a command say so. */
+/** What the audit log records. A command's entry has the command's name. */
 export const AUDIT_ACTIONS = [
   "org.create",
   "org.update",
   "key.issue",
   "key.revoke",
-  /** By the service: the first request with a key. */
-  "key.first_use",
-  /** By the service: a key has reached its expiry. */
-  "key.expire",
   "store.create",
   "store.update",
   "store.uninstall",

@@ -121,7 +121,7 @@ test("audit list selects by account, action, group, operator and time, page by p
       day,
     );
   }
-  await recordAction(db, SERVICE, { action: "key.expire", accountId: id }, new Date());
+  await recordAction(db, SERVICE, { action: "key.revoke", accountId: id }, new Date());
   const select = async (...options: readonly string[]) => {
     const run = await runImpact(["audit", "list", "--account", id, "--json", ...options], { env });
     return entries.parse(readJson(run));
@@ -136,8 +136,8 @@ test("audit list selects by account, action, group, operator and time, page by p
     (await select("--action", "usage.hold")).map(({ details }) => details["index"]),
     [1, 0],
   );
-  const [expired] = await select("--action", "key.expire");
-  t.like(expired, { actor: "service", operator: null });
+  const [revoked] = await select("--action", "key.revoke");
+  t.like(revoked, { actor: "service", operator: null });
   const firstPage = await select("--action", "usage", "--limit", "2");
   t.deepEqual(await indexes("--before", String(firstPage[1]?.id)), [1, 0]);
 });

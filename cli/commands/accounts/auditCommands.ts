@@ -18,8 +18,8 @@ import { printJson, printTable } from "../../output/print.ts";
 import { findNamedStore } from "../stores/findNamedStore.ts";
 
 const LIST_HELP = `
-An action is a command's name with a dot, such as key.issue, or a group such as key. The
-service itself records key.first_use and key.expire. Entries cannot be changed or deleted.`;
+An action is a command's name with a dot, such as key.issue, or a group such as key.
+Entries cannot be changed or deleted.`;
 
 type ListOptions = {
   readonly account?: string;
