@@ -7,6 +7,7 @@ import { addDeploymentCommands } from "./commands/deployment/deploymentCommands.
 import { addDoctorCommand } from "./commands/doctor/doctorCommand.ts";
 import { addEvidenceCommands } from "./commands/planting/evidenceCommands.ts";
 import { addImportCommands } from "./commands/history/importCommands.ts";
+import { addVerifyImportCommand } from "./commands/history/verifyImport.ts";
 import { addFindCommand } from "./commands/support/findCommand.ts";
 import { addKeyCommands } from "./commands/accounts/keyCommands.ts";
 import { addMigrateCommand } from "./commands/migrateCommand.ts";
@@ -80,6 +81,7 @@ export const buildProgram = (context: Context): Command => {
   addDonationCommands(program, context);
   addEvidenceCommands(program, context);
   addImportCommands(program, context);
+  addVerifyImportCommand(program, context);
   program.commandsGroup("Operations:");
   addDoctorCommand(program, context);
   addMigrateCommand(program, context);

@@ -9,6 +9,7 @@ import type { ImportedRecord, ImportKind } from "../../domain/history/importedRe
 import { assignIds, uuidOf } from "./assignIds.ts";
 import { createWriters } from "./createWriters.ts";
 import type { Writer, WriterOptions } from "./createWriters.ts";
+import { inBatches } from "./inBatches.ts";
 
 /** A line of an import, numbered from 1: its record, or why it cannot be imported. */
 export type ImportLine = {
@@ -54,30 +55,11 @@ export type ImportObserver = {
   readonly onProgress: (summary: ImportSummary) => void;
 };
 
-/** One statement of about 30 ms, which is how long the totals of a busy account stay locked. */
-const BATCH = 1000;
-
 /** A valid line, and its place among all lines. */
 type RecordLine = Extract<ImportLine, { readonly record: ImportedRecord }> & {
   readonly ordinal: number;
 };
 type Entry = ImportedEntry<ImportedRecord> & { readonly line: RecordLine };
-
-async function* inBatches(
-  lines: AsyncIterable<ImportLine>,
-): AsyncGenerator<readonly ImportLine[], void, void> {
-  let batch: ImportLine[] = [];
-  for await (const line of lines) {
-    batch.push(line);
-    if (batch.length === BATCH) {
-      yield batch;
-      batch = [];
-    }
-  }
-  if (batch.length > 0) {
-    yield batch;
-  }
-}
 
 /** Lets the next batch be read while one is written. */
 async function* readAhead<Item>(items: AsyncGenerator<Item, void, void>): AsyncGenerator<Item> {

@@ -47,6 +47,7 @@ const READING = [
   "deployment show",
   "workflow list",
   "workflow show",
+  "verify-import",
   "try plant",
 ];
 

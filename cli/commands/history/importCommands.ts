@@ -1,18 +1,15 @@
 import type { Command } from "commander";
 import { Option } from "commander";
-import type { Account } from "../../../db/accounts/accounts.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { IMPORT_KINDS } from "../../../domain/history/importedRecords.ts";
 import type { ImportKind } from "../../../domain/history/importedRecords.ts";
 import { recordAction } from "../../../services/accounts/recordAction.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
-import type { ImportLine, ImportSummary } from "../../../services/history/importHistory.ts";
+import type { ImportSummary } from "../../../services/history/importHistory.ts";
 import { importHistory } from "../../../services/history/importHistory.ts";
 import { parseId, parseMode, parseSlug } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
-import type { Input } from "../../input/openInput.ts";
-import { openInput } from "../../input/openInput.ts";
 import { say } from "../../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
@@ -23,7 +20,7 @@ import type { ImportKeyOptions } from "./importKey.ts";
 import { runImportSlug } from "./importSlug.ts";
 import type { ImportSlugOptions } from "./importSlug.ts";
 import { createRejects } from "./createRejects.ts";
-import { readHistory } from "./readHistory.ts";
+import { openHistory } from "./openHistory.ts";
 
 const HISTORY_HELP = `
 FILE holds one JSON object per line, or CSV with a header; plain or gzip; - reads
@@ -60,39 +57,6 @@ type HistoryOptions = OperatorOptions & {
   readonly json?: true;
 };
 
-async function* readAll(
-  inputs: readonly Input[],
-  { fractionalCounting }: Account,
-  kind: ImportKind | undefined,
-  { clock }: Context,
-): AsyncGenerator<ImportLine, void, void> {
-  for (const input of inputs) {
-    yield* readHistory(input, { now: clock.now(), fractionalCounting, kind: kind ?? null });
-  }
-}
-
-const openInputs = async (paths: readonly string[], { io }: Context): Promise<readonly Input[]> => {
-  const inputs: Input[] = [];
-  for (const path of paths) {
-    inputs.push(await openInput(path, io));
-  }
-  return inputs;
-};
-
-/** Returns the share of the inputs that was read; null if one is a pipe. */
-const shareRead = (inputs: readonly Input[]): number | null => {
-  let read = 0;
-  let size = 0;
-  for (const { sizeBytes, bytesRead } of inputs) {
-    if (sizeBytes === null) {
-      return null;
-    }
-    read += bytesRead();
-    size += sizeBytes;
-  }
-  return size === 0 ? 1 : read / size;
-};
-
 const printSummary = ({ io }: Context, summary: ImportSummary, isDryRun: boolean): void => {
   printTable(
     io,
@@ -127,7 +91,7 @@ const runImport = async (
   const { io, connections, clock } = context;
   const { org, mode, json } = options;
   const isDryRun = options.dryRun === true;
-  const inputs = await openInputs(paths, context);
+  const history = await openHistory(context, paths, options.kind);
   const db = await connections.database();
   const account = await getOrganization(db, org);
   if (!isDryRun) {
@@ -148,7 +112,7 @@ const runImport = async (
   const importing = importHistory(
     db,
     { accountId: account.id, mode },
-    readAll(inputs, account, options.kind, context),
+    history.lines(account),
     {
       isDryRun,
       ordersPlanting: options.orderPlanting === true,
@@ -159,7 +123,7 @@ const runImport = async (
       onProgress: ({ lines }) => {
         const rate = Math.round((lines / (performance.now() - startedAtMs)) * 1000);
         bar.update(
-          shareRead(inputs),
+          history.shareRead(),
           `${lines.toLocaleString("en-US")} lines, ${rate.toLocaleString("en-US")} a second`,
         );
       },

@@ -1,0 +1,57 @@
+import type { Account } from "../../../db/accounts/accounts.ts";
+import type { ImportKind } from "../../../domain/history/importedRecords.ts";
+import type { ImportLine } from "../../../services/history/importHistory.ts";
+import type { Context } from "../../context.ts";
+import type { Input } from "../../input/openInput.ts";
+import { openInput } from "../../input/openInput.ts";
+import { readHistory } from "./readHistory.ts";
+
+/** The files of a command, read one after the other. */
+export type History = {
+  readonly lines: (account: Account) => AsyncGenerator<ImportLine, void, void>;
+  /** Returns the share of the files that was read; null if one is a pipe. */
+  readonly shareRead: () => number | null;
+};
+
+const shareOf = (inputs: readonly Input[]): number | null => {
+  let read = 0;
+  let size = 0;
+  for (const { sizeBytes, bytesRead } of inputs) {
+    if (sizeBytes === null) {
+      return null;
+    }
+    read += bytesRead();
+    size += sizeBytes;
+  }
+  return size === 0 ? 1 : read / size;
+};
+
+async function* readAll(
+  inputs: readonly Input[],
+  { fractionalCounting }: Account,
+  kind: ImportKind | null,
+  { clock }: Context,
+): AsyncGenerator<ImportLine, void, void> {
+  for (const input of inputs) {
+    yield* readHistory(input, { now: clock.now(), fractionalCounting, kind });
+  }
+}
+
+/**
+ * Opens all files before the first is read, so that a misspelt name changes nothing.
+ * @param kind the kind of the lines that name none
+ */
+export const openHistory = async (
+  context: Context,
+  paths: readonly string[],
+  kind: ImportKind | undefined,
+): Promise<History> => {
+  const inputs: Input[] = [];
+  for (const path of paths) {
+    inputs.push(await openInput(path, context.io));
+  }
+  return {
+    lines: (account) => readAll(inputs, account, kind ?? null, context),
+    shareRead: () => shareOf(inputs),
+  };
+};

@@ -1,0 +1,137 @@
+import type { Command } from "commander";
+import { Option } from "commander";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
+import { IMPORT_KINDS } from "../../../domain/history/importedRecords.ts";
+import type { ImportKind } from "../../../domain/history/importedRecords.ts";
+import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import type { Verification } from "../../../services/history/verifyImport.ts";
+import { verifyImport } from "../../../services/history/verifyImport.ts";
+import { parseId, parseMode } from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import type { Io } from "../../io.ts";
+import { say } from "../../io.ts";
+import { createProgressBar } from "../../output/createProgressBar.ts";
+import { printable } from "../../output/printable.ts";
+import { printJson, printTable } from "../../output/print.ts";
+import { openHistory } from "./openHistory.ts";
+
+const VERIFY_HELP = `
+Give the files of \`impact import history\`. Compared are records, quantities (units, or
+cents of donations) and refunds, by kind, UTC month and attribution, with the records that
+were imported; records that were created here do not matter. The totals that the API
+returns are compared with all records. The exit code is 1 if anything differs.`;
+
+type VerifyOptions = {
+  readonly org: string;
+  readonly mode: Mode;
+  readonly kind?: ImportKind;
+  readonly json?: true;
+};
+
+const printVerification = (io: Io, verification: Verification): void => {
+  printTable(
+    io,
+    ["kind", "records", "quantity", "refunded"],
+    verification.files.map(({ kind, records, quantity, refunded }) => [
+      kind,
+      records,
+      quantity,
+      refunded,
+    ]),
+  );
+  if (verification.differences.length > 0) {
+    io.stdout.write("\n");
+    printTable(
+      io,
+      ["different", "month", "attribution", "sum", "files", "database"],
+      verification.differences.flatMap(({ kind, month, attribution, files, database }) =>
+        (["records", "quantity", "refunded"] as const)
+          .filter((sum) => files[sum] !== database[sum])
+          .map((sum) => [
+            kind,
+            month,
+            printable(attribution, 60),
+            sum,
+            String(files[sum]),
+            String(database[sum]),
+          ]),
+      ),
+    );
+  }
+  if (verification.counters.length > 0) {
+    io.stdout.write("\n");
+    printTable(
+      io,
+      ["total of the API", "period", "total", "records"],
+      verification.counters.map(({ counter, period, counted, recorded }) => [
+        counter,
+        period,
+        counted,
+        recorded,
+      ]),
+    );
+  }
+};
+
+const present = (verification: Verification) => ({
+  lines: verification.lines,
+  bad: verification.bad,
+  repeated: verification.repeated,
+  files: verification.files,
+  differences: verification.differences,
+  has_more_differences: verification.hasMoreDifferences,
+  counters: verification.counters,
+});
+
+const verify = async (
+  context: Context,
+  paths: readonly string[],
+  { org, mode, kind, json }: VerifyOptions,
+): Promise<void> => {
+  const { io, connections } = context;
+  const history = await openHistory(context, paths, kind);
+  const db = await connections.database();
+  const account = await getOrganization(db, org);
+  const bar = createProgressBar(io);
+  const verification = await verifyImport(
+    db,
+    { accountId: org, mode },
+    history.lines(account),
+    (lines) => bar.update(history.shareRead(), `${lines.toLocaleString("en-US")} lines`),
+  ).finally(bar.clear);
+  if (json) {
+    printJson(io, present(verification));
+  } else {
+    printVerification(io, verification);
+  }
+  const { bad, repeated, differences, counters, hasMoreDifferences } = verification;
+  if (repeated > 0) {
+    say(io, `${repeated} lines repeat an id or a key of an earlier line and are counted once.`);
+  }
+  if (bad > 0) {
+    say(io, `${bad} lines cannot be imported and are not compared.`);
+  }
+  if (differences.length + counters.length + bad > 0) {
+    throw new CommandError(
+      EXIT.failed,
+      `The files and the database differ in ${differences.length}${hasMoreDifferences ? " or more" : ""} sums, and ${counters.length} totals of the API differ from their records.`,
+    );
+  }
+  say(io, `${verification.lines.toLocaleString("en-US")} lines: the database has all of them.`);
+};
+
+export const addVerifyImportCommand = (program: Command, context: Context): void => {
+  program
+    .command("verify-import")
+    .description("Compare the totals of imported files with the database")
+    .argument("<files...>", "paths of files, or - for standard input")
+    .requiredOption("--org <id>", "organization that owns the records", parseId)
+    .option("--mode <live|test>", "mode of the records", parseMode, "live")
+    .addOption(
+      new Option("--kind <kind>", "kind of the lines that name none").choices(IMPORT_KINDS),
+    )
+    .option("--json", "JSON output")
+    .addHelpText("after", VERIFY_HELP)
+    .action((paths: readonly string[], options: VerifyOptions) => verify(context, paths, options));
+};

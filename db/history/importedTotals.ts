@@ -1,0 +1,188 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import { IMPORT_KINDS } from "../../domain/history/importedRecords.ts";
+import type { ImportKind } from "../../domain/history/importedRecords.ts";
+import { safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+/** A temporary table of the sums of files, which may have as many attributions as records. */
+export const createFileTotals = async (connection: CommonQueryMethods): Promise<void> => {
+  await connection.query(sql.typeAlias("void")`
+    CREATE TEMPORARY TABLE file_total (
+      kind text,
+      month text,
+      attribution text,
+      records bigint NOT NULL,
+      quantity numeric NOT NULL,
+      refunded numeric NOT NULL,
+      PRIMARY KEY (kind, month, attribution)
+    )
+  `);
+};
+
+export const dropFileTotals = async (connection: CommonQueryMethods): Promise<void> => {
+  await connection.query(sql.typeAlias("void")`
+    DROP TABLE file_total
+  `);
+};
+
+/** What a record adds to the sums: units of a registration, cents of a donation. */
+export type Addend = {
+  readonly kind: ImportKind;
+  readonly month: string;
+  readonly attribution: string;
+  readonly quantity: number;
+  readonly refunded: number;
+};
+
+export const addToFileTotals = async (
+  connection: CommonQueryMethods,
+  addends: readonly Addend[],
+): Promise<void> => {
+  await connection.query(sql.typeAlias("void")`
+    INSERT INTO file_total AS known (kind, month, attribution, records, quantity, refunded)
+    SELECT kind, month, attribution, count(*), sum(quantity), sum(refunded)
+    FROM json_to_recordset(${JSON.stringify(addends)})
+      AS given (kind text, month text, attribution text, quantity bigint, refunded bigint)
+    GROUP BY kind, month, attribution
+    ON CONFLICT (kind, month, attribution) DO UPDATE
+    SET
+      records = known.records + excluded.records,
+      quantity = known.quantity + excluded.quantity,
+      refunded = known.refunded + excluded.refunded
+  `);
+};
+
+const sums = { records: safeInteger, quantity: z.string(), refunded: z.string() };
+
+const differenceRow = z.strictObject({
+  kind: z.enum(IMPORT_KINDS),
+  month: z.string(),
+  attribution: z.string(),
+  files: z.strictObject({ ...sums, records: z.int() }),
+  database: z.strictObject({ ...sums, records: z.int() }),
+});
+
+/** Sums of a kind, a UTC month and an attribution that differ. Quantities are decimal digits: they may exceed 2^53. */
+export type TotalDifference = Readonly<z.output<typeof differenceRow>>;
+
+/** The sums of the imported records, whose ids are UUIDs of version 8; see `assignIds`. */
+const databaseTotals = ({ accountId, mode }: AccountMode): FragmentSqlToken => sql.fragment`
+  SELECT
+    kind,
+    to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM') AS month,
+    attribution,
+    count(*) AS records,
+    sum(count) AS quantity,
+    sum(refunded_count) AS refunded
+  FROM registration
+  WHERE account_id = ${accountId} AND mode = ${mode} AND substr(id::text, 15, 1) = '8'
+  GROUP BY 1, 2, 3
+  UNION ALL
+  SELECT
+    'donation',
+    to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'),
+    attribution,
+    count(*),
+    sum(amount_cents),
+    coalesce(sum(amount_cents) FILTER (WHERE refunded_at IS NOT NULL), 0)
+  FROM donation
+  WHERE account_id = ${accountId} AND mode = ${mode} AND substr(id::text, 15, 1) = '8'
+  GROUP BY 1, 2, 3
+`;
+
+/** Lists the sums in which the files differ from the imported records. */
+export const listTotalDifferences = (
+  connection: CommonQueryMethods,
+  owner: AccountMode,
+  limit: number,
+): Promise<readonly TotalDifference[]> =>
+  connection.any(sql.type(differenceRow)`
+    SELECT
+      kind,
+      month,
+      attribution,
+      json_build_object(
+        'records', coalesce(file.records, 0),
+        'quantity', coalesce(file.quantity, 0)::text,
+        'refunded', coalesce(file.refunded, 0)::text
+      ) AS files,
+      json_build_object(
+        'records', coalesce(database.records, 0),
+        'quantity', coalesce(database.quantity, 0)::text,
+        'refunded', coalesce(database.refunded, 0)::text
+      ) AS database
+    FROM file_total AS file
+    FULL JOIN (${databaseTotals(owner)}) AS database USING (kind, month, attribution)
+    WHERE (file.records, file.quantity, file.refunded)
+      IS DISTINCT FROM (database.records, database.quantity, database.refunded)
+    ORDER BY kind, month, attribution
+    LIMIT ${limit}
+  `);
+
+const kindRow = z.strictObject({ kind: z.enum(IMPORT_KINDS), ...sums });
+
+/** The sums of one kind. */
+export type KindTotals = Readonly<z.output<typeof kindRow>>;
+
+export const listFileTotals = (connection: CommonQueryMethods): Promise<readonly KindTotals[]> =>
+  connection.any(sql.type(kindRow)`
+    SELECT kind, sum(records)::bigint AS records, sum(quantity)::text AS quantity, sum(refunded)::text AS refunded
+    FROM file_total
+    GROUP BY kind
+    ORDER BY kind
+  `);
+
+const counterRow = z.strictObject({
+  counter: z.string(),
+  period: z.string(),
+  counted: z.string(),
+  recorded: z.string(),
+});
+
+/** A total that the API returns and the sum of the records that it should be. */
+export type CounterDifference = Readonly<z.output<typeof counterRow>>;
+
+/** Lists the totals of an owner that differ from its records, imported or not, in one snapshot. */
+export const listCounterDifferences = (
+  connection: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+): Promise<readonly CounterDifference[]> =>
+  connection.any(sql.type(counterRow)`
+    WITH recorded AS (
+      SELECT kind AS counter, period, sum(count - refunded_count) AS quantity
+      FROM registration
+      CROSS JOIN LATERAL (
+        VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
+      ) AS span (period)
+      WHERE account_id = ${accountId} AND mode = ${mode}
+      GROUP BY 1, 2
+      UNION ALL
+      SELECT 'donation cents', period, coalesce(sum(amount_cents) FILTER (WHERE refunded_at IS NULL), 0)
+      FROM donation
+      CROSS JOIN LATERAL (
+        VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
+      ) AS span (period)
+      WHERE account_id = ${accountId} AND mode = ${mode}
+      GROUP BY 1, 2
+    ),
+    counted AS (
+      SELECT kind AS counter, period, total AS quantity
+      FROM impact_total
+      WHERE account_id = ${accountId} AND mode = ${mode}
+      UNION ALL
+      SELECT 'donation cents', period, amount_cents
+      FROM donation_total
+      WHERE account_id = ${accountId} AND mode = ${mode}
+    )
+    SELECT
+      counter,
+      period,
+      coalesce(counted.quantity, 0)::text AS counted,
+      coalesce(recorded.quantity, 0)::text AS recorded
+    FROM counted
+    FULL JOIN recorded USING (counter, period)
+    WHERE coalesce(counted.quantity, 0) <> coalesce(recorded.quantity, 0)
+    ORDER BY counter, period
+  `);

@@ -1,0 +1,84 @@
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { readJson } from "../cli/runImpact.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { linesOf, setUpImport, summaryOf } from "./importScene.ts";
+
+const test = testWithDatabase();
+
+const IDS = ["d-1", "don/ation?2", "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22"];
+
+/** As the donation list of another server returns them. */
+const DONATIONS = IDS.map((id, index) => ({
+  id,
+  amount_cents: (index + 1) * 100,
+  currency: "USD",
+  ein: index === 1 ? "" : "53-0196605",
+  nonprofit_id: `n-${index}`,
+  charity_name: "American Red Cross",
+  created_at: `2024-0${index + 1}-15T10:00:00.000Z`,
+  attribution: "gala",
+  metadata: { table: index },
+  refunded: index === 2,
+  ...(index === 0 ? { idempotency_key: "gift-0" } : {}),
+}));
+
+test("lists, repeated keys and refunds find every imported donation by the id that it brought along", async (t) => {
+  const { db } = t.context;
+  const { apiKeyProd: key, apiKeyTest, importText, impact } = await setUpImport(t);
+  const other = await setUpImport(t);
+  const { call } = await startStandaloneApi(t, { db });
+  const run = await importText(linesOf(...DONATIONS), "--kind", "donation");
+  t.is(run.exitCode, 0, run.stderr);
+  t.like(summaryOf(run), { new: 3 });
+
+  const list = await call("GET", "/charities/donations", { key });
+  t.deepEqual(list.body["donations"], DONATIONS.toReversed());
+  t.deepEqual(
+    (await call("GET", "/charities/donations", { key: apiKeyTest })).body["donations"],
+    [],
+  );
+
+  const replay = await call("POST", "/charities/donate", {
+    key,
+    body: { amount_cents: 999, ein: "530196605", idempotency_key: "gift-0" },
+  });
+  t.is(replay.status, 200);
+  t.is(replay.headers.get("Idempotent-Replayed"), "true");
+  t.like(replay.body, { donation_id: "d-1", amount_cents: 100, total_donations: 2 });
+
+  const foreign = { key: other.apiKeyProd, body: { id: IDS[1] } };
+  t.is((await call("POST", "/refund/donations", foreign)).status, 404);
+  const refund = await call("POST", "/refund/donations", { key, body: { id: IDS[1] } });
+  t.is(refund.status, 200);
+  t.like(refund.body, {
+    refunded_amount_cents: 200,
+    total_donations: 1,
+    refund_id: `refund-${IDS[1]}`,
+  });
+  // It was refunded before the cut-over, so nothing changes.
+  const again = await call("POST", "/refund/donations", { key, body: { id: IDS[2] } });
+  t.is(again.headers.get("Idempotent-Replayed"), "true");
+  t.like(again.body, { total_donations: 1, refund_id: `refund-${IDS[2]}` });
+
+  t.like(readJson(await impact("donation", "show", "d-1", "--json")), { id: "d-1" });
+  t.is((await impact("find", "d-1")).exitCode, 0);
+});
+
+test("a donation that is there with another amount is a conflict", async (t) => {
+  const { importText } = await setUpImport(t);
+  // The other test's ids are those of another account, and operators' commands look in all accounts.
+  const [first, second] = DONATIONS.map((donation) =>
+    Object.assign({}, donation, { id: `c${donation.id}` }),
+  );
+  await importText(linesOf({ ...first }, { ...second }), "--kind", "donation");
+  const changed = linesOf(
+    { ...first, amount_cents: 1 },
+    { ...second, refunded: true },
+    { ...first },
+  );
+  const run = await importText(changed, "--kind", "donation");
+  t.is(run.exitCode, 1);
+  t.deepEqual(summaryOf(run), { lines: 3, new: 0, known: 1, conflict: 2, bad: 0 });
+  t.regex(run.stderr, /line 1: conflict: .* with another amount_cents$/mu);
+  t.regex(run.stderr, /line 2: conflict: .* with another refunded$/mu);
+});
