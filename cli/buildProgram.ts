@@ -20,6 +20,7 @@ import { addUsageCommands } from "./commands/billing/usageCommands.ts";
 import { addWorkflowCommands } from "./commands/workflow/workflowCommands.ts";
 import type { Context } from "./context.ts";
 import { EXIT_CODES_HELP } from "./exitCodes.ts";
+import { escapeUnsafeInLines } from "./output/printable.ts";
 
 const EXAMPLES_HELP = `
 Examples:
@@ -47,8 +48,14 @@ const readVersion = (): string => {
     : "unknown";
 };
 
-/** Builds the `impact` program. It throws instead of exiting, so that tests can run it in their process. */
-export const buildProgram = (context: Context): Command => {
+/**
+ * Builds the `impact` program. It throws instead of exiting, so that tests can run it in their process.
+ * @param printsUsageErrors whether it also prints what is wrong with the command line
+ */
+export const buildProgram = (
+  context: Context,
+  { printsUsageErrors = true }: { readonly printsUsageErrors?: boolean } = {},
+): Command => {
   const { stdout, stderr } = context.io;
   const program = new Command("impact")
     .description("Operate the impact tracking service.")
@@ -59,7 +66,7 @@ export const buildProgram = (context: Context): Command => {
     .exitOverride()
     .configureOutput({
       writeOut: (text) => stdout.write(text),
-      writeErr: (text) => stderr.write(text),
+      writeErr: (text) => printsUsageErrors && stderr.write(escapeUnsafeInLines(text)),
     })
     .showSuggestionAfterError()
     .showHelpAfterError("See --help.")

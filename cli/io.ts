@@ -1,4 +1,5 @@
 import type { Readable, Writable } from "node:stream";
+import { escapeUnsafeInLines } from "./output/printable.ts";
 
 /** Data goes to stdout, messages go to stderr. */
 export type Io = {
@@ -7,7 +8,16 @@ export type Io = {
   readonly stderr: Writable & { readonly isTTY?: boolean };
 };
 
-/** Writes a message to stderr. */
+/** Writes a message to stderr. It may quote files, arguments and other systems, so what a terminal would obey is escaped. */
 export const say = ({ stderr }: Io, sentence: string): void => {
-  stderr.write(`${sentence}\n`);
+  stderr.write(`${escapeUnsafeInLines(sentence)}\n`);
+};
+
+/** Writes the message of a failed command: as a sentence, or for `--json` as one line of JSON. */
+export const sayError = (
+  io: Io,
+  { message, exitCode }: { readonly message: string; readonly exitCode: number },
+  isJson: boolean,
+): void => {
+  say(io, isJson ? JSON.stringify({ error: message, exit_code: exitCode }) : `impact: ${message}`);
 };

@@ -1,18 +1,28 @@
 import { readConfig } from "../config/config.ts";
 import { systemClock } from "../domain/clock.ts";
 import { createConnections } from "./connections.ts";
-import { runCli } from "./runCli.ts";
+import { EXIT } from "./exitCodes.ts";
+import { sayError } from "./io.ts";
+import { asksForJson, runCli } from "./runCli.ts";
 
-// A closed pipe, as in `impact usage list | head`, is not an error.
-process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-  if (error.code !== "EPIPE") {
-    throw error;
+const args = process.argv.slice(2);
+const io = { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr };
+
+// A dependency, roarr, listens too, and would throw these errors.
+process.stdout.removeAllListeners("error").on("error", (error: NodeJS.ErrnoException) => {
+  // A closed pipe, as in `impact usage list | head`, is not an error.
+  if (error.code === "EPIPE") {
+    process.exit();
   }
-  process.exit();
+  const message = `The output cannot be written: ${error.message}. The command may have been completed.`;
+  sayError(io, { message, exitCode: EXIT.failed }, asksForJson(args));
+  process.exit(EXIT.failed);
 });
+// A command must not stop halfway because nobody can read its messages.
+process.stderr.removeAllListeners("error").on("error", () => undefined);
 
-process.exitCode = await runCli(process.argv.slice(2), {
-  io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr },
+process.exitCode = await runCli(args, {
+  io,
   connections: createConnections(readConfig),
   clock: systemClock,
 });

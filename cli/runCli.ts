@@ -2,24 +2,39 @@ import { CommanderError } from "commander";
 import { buildProgram } from "./buildProgram.ts";
 import type { Context } from "./context.ts";
 import { describeError, EXIT, exitCodeOf } from "./exitCodes.ts";
-import { say } from "./io.ts";
+import { sayError } from "./io.ts";
+
+/** Returns whether a command line asks for JSON, also one that cannot be parsed. */
+export const asksForJson = (args: readonly string[]): boolean => {
+  const end = args.indexOf("--");
+  return (end === -1 ? args : args.slice(0, end)).includes("--json");
+};
 
 /**
- * Runs one command line. Errors are reported on stderr.
+ * Runs one command line. Errors are reported on stderr, as JSON if the command line has `--json`.
  * @param args the arguments after the program's name
  * @returns the exit code
  */
 export const runCli = async (args: readonly string[], context: Context): Promise<number> => {
+  const isJson = asksForJson(args);
   try {
-    await buildProgram(context).parseAsync(args, { from: "user" });
+    await buildProgram(context, { printsUsageErrors: !isJson }).parseAsync(args, { from: "user" });
     return EXIT.ok;
   } catch (error) {
     if (error instanceof CommanderError) {
-      // Commander has already printed its message; help and version end this way too.
-      return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
+      // Help and version end this way too.
+      if (error.exitCode === 0) {
+        return EXIT.ok;
+      }
+      if (isJson) {
+        const message = error.message.replace(/^error: /u, "");
+        sayError(context.io, { message, exitCode: EXIT.usage }, isJson);
+      }
+      return EXIT.usage;
     }
-    say(context.io, `impact: ${describeError(error)}`);
-    return exitCodeOf(error);
+    const exitCode = exitCodeOf(error);
+    sayError(context.io, { message: describeError(error), exitCode }, isJson);
+    return exitCode;
   } finally {
     await context.connections.close();
   }

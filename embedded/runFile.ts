@@ -2,6 +2,7 @@ import { readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { z } from "zod";
 import { isRunning } from "./processIdentity.ts";
+import { StartupError } from "../program/startupError.ts";
 import { errorDetails } from "./errorDetails.ts";
 
 const runFile = z.strictObject({
@@ -29,17 +30,31 @@ export const writeRunFile = async (dataDir: string, content: RunFile): Promise<v
 export const removeRunFile = (dataDir: string): Promise<void> =>
   rm(pathOf(dataDir), { force: true });
 
-/** Returns the run file of a running `npm start`, or null if there is none or it was left by a crash. */
+/** @throws StartupError if it is not what `writeRunFile` writes */
+const parseRunFile = (path: string, text: string): RunFile => {
+  try {
+    return runFile.parse(JSON.parse(text));
+  } catch {
+    throw new StartupError(`${path} is damaged. Restart \`npm start\`, which writes it again.`);
+  }
+};
+
+/**
+ * Returns the run file of a running `npm start`, or null if there is none or it was left by a crash.
+ * @throws StartupError if it cannot be read or is damaged
+ */
 export const readRunFile = async (dataDir: string): Promise<RunFile | null> => {
+  const path = pathOf(dataDir);
   let text: string;
   try {
-    text = await readFile(pathOf(dataDir), "utf8");
+    text = await readFile(path, "utf8");
   } catch (error) {
-    if (errorDetails(error).code === "ENOENT") {
+    const { code, message } = errorDetails(error);
+    if (code === "ENOENT") {
       return null;
     }
-    throw error;
+    throw new StartupError(`${path} cannot be read: ${message}`, { cause: error });
   }
-  const content = runFile.parse(JSON.parse(text));
+  const content = parseRunFile(path, text);
   return isRunning(content) ? content : null;
 };

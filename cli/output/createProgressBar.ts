@@ -1,4 +1,5 @@
 import type { Io } from "../io.ts";
+import { escapeUnsafe } from "./printable.ts";
 
 const WIDTH = 24;
 const REDRAW_MS = 100;
@@ -33,7 +34,7 @@ export const createProgressBar = ({ stderr }: Io): ProgressBar => {
       const nowMs = performance.now();
       if (nowMs - drawnAtMs >= REDRAW_MS) {
         drawnAtMs = nowMs;
-        stderr.write(`\r\u001B[K${draw(done, label)}`);
+        stderr.write(`\r\u001B[K${escapeUnsafe(draw(done, label))}`);
       }
     },
     clear: () => {

@@ -1,15 +1,8 @@
 import stringWidth from "string-width";
+import { escapeUnsafe } from "./printable.ts";
 
 /** The value of a cell; null and undefined are shown as a dash. */
 export type Cell = string | number | bigint | boolean | Date | null | undefined;
-
-/** Escapes characters that could control the terminal, because texts come from other parties. */
-const neutralize = (text: string): string =>
-  text.replaceAll(
-    // Control characters, line separators and bidirectional controls.
-    /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu,
-    (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`,
-  );
 
 /** Formats a time in UTC, to the second. */
 export const formatTime = (time: Date): string =>
@@ -25,7 +18,7 @@ const formatCell = (cell: Cell): string => {
   if (typeof cell === "boolean") {
     return cell ? "yes" : "no";
   }
-  return typeof cell === "string" ? neutralize(cell) : cell.toLocaleString("en-US");
+  return typeof cell === "string" ? escapeUnsafe(cell) : cell.toLocaleString("en-US");
 };
 
 const isNumeric = (cell: Cell): boolean => typeof cell === "number" || typeof cell === "bigint";

@@ -1,9 +1,10 @@
 import type { Io } from "../io.ts";
 import type { Cell } from "./formatTable.ts";
 import { formatRecord, formatTable } from "./formatTable.ts";
+import { escapeUnsafeInLines } from "./printable.ts";
 
 export const printJson = ({ stdout }: Io, value: unknown): void => {
-  stdout.write(`${JSON.stringify(value, null, 2)}\n`);
+  stdout.write(`${escapeUnsafeInLines(JSON.stringify(value, null, 2))}\n`);
 };
 
 export const printTable = (

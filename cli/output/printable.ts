@@ -1,15 +1,19 @@
-/** Control characters, which a terminal would obey, and the marks that reverse the direction of text. */
-const UNSAFE = /[\p{Cc}\p{Cs}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/gu;
+/** What a terminal obeys: control characters, line separators, marks that reverse the direction of text, lone surrogates. */
+const UNSAFE = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
 
-/**
- * Returns foreign text so that it can be printed: on one line, of limited length, and with nothing that a terminal obeys.
- */
+/** Escapes in JSON's notation what a terminal would obey, because texts come from other parties. */
+export const escapeUnsafe = (text: string): string =>
+  text.replaceAll(
+    UNSAFE,
+    (character) => `\\u${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`,
+  );
+
+/** Escapes a text of several lines. JSON stays the same value, since it has these characters only in strings. */
+export const escapeUnsafeInLines = (text: string): string =>
+  text.split("\n").map(escapeUnsafe).join("\n");
+
+/** Returns foreign text so that it can be printed on one line, at a limited length. */
 export const printable = (text: string, maximumLength: number): string => {
-  const shown = text
-    .slice(0, maximumLength)
-    .replaceAll(
-      UNSAFE,
-      (character) => `\\u${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}`,
-    );
+  const shown = escapeUnsafe(text.slice(0, maximumLength));
   return text.length > maximumLength ? `${shown}…` : shown;
 };

@@ -1,4 +1,8 @@
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test from "ava";
@@ -84,8 +88,8 @@ test(
 test(usageError, ["workflow", "list", "--status", "asleep"], /Allowed choices/u);
 test(usageError, ["workflow", "terminate", "x"], /--reason/u);
 test(usageError, ["workflow", "terminate", "x", "--reason", " "], /Must be 1 to 500 characters/u);
-test(usageError, ["import", "registrations", "/nonexistent", "--org", ID], /cannot be read/u);
-test(usageError, ["import", "registrations", "/", "--org", ID], /is a folder/u);
+test(usageError, ["import", "history", "/nonexistent", "--org", ID], /cannot be read/u);
+test(usageError, ["import", "history", "/", "--org", ID], /is a folder/u);
 test(usageError, ["try", "plant", "--key", "k", "--count", "0"], /whole number/u);
 test(usageError, ["try", "plant", "--key", "k", "--url", "ftp://x"], /http/u);
 
@@ -151,13 +155,54 @@ test("a table aligns wide characters and escapes control characters", (t) => {
       ],
     ),
     [
-      "NAME                         UNITS",
-      "森林                         1,000",
-      "\\u{1b}[2Jowned\\u{a}\\u{202e}      7",
-      "-                               12",
+      "NAME                        UNITS",
+      "森林                        1,000",
+      "\\u001B[2Jowned\\u000A\\u202E      7",
+      "-                              12",
       "",
     ].join("\n"),
   );
+});
+
+test("a message shows what a terminal would obey, whatever it quotes", async (t) => {
+  const path = "/nonexistent/\u001B]0;owned\u0007\u202E\u009B31m";
+  const shown = "/nonexistent/\\u001B]0;owned\\u0007\\u202E\\u009B31m";
+  for (const args of [
+    ["import", "history", path, "--org", ID],
+    ["org", path],
+    ["org", "show", path, "--json"],
+  ]) {
+    const { stderr } = await runImpact(args);
+    t.true(stderr.toLowerCase().includes(shown.toLowerCase()), stderr);
+    t.notRegex(stderr.replaceAll("\n", ""), /[\p{Cc}\p{Bidi_Control}]/u);
+  }
+});
+
+test("with --json an error is one line of JSON with the exit code", async (t) => {
+  const unknown = await runImpact(["org", "list", "--json", "--frob"]);
+  t.is(unknown.exitCode, 2);
+  t.is(unknown.stdout, "");
+  t.deepEqual(JSON.parse(unknown.stderr), { error: "unknown option '--frob'", exit_code: 2 });
+
+  const unreachable = await runImpact(["org", "list", "--json"]);
+  t.is(unreachable.exitCode, 4);
+  t.is(unreachable.stdout, "");
+  t.regex(unreachable.stderr, /^\{"error":"DATABASE_URL is not set[^\n]*","exit_code":4\}\n$/u);
+});
+
+test("a damaged or unreadable run.json is reported in one sentence with its path", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "impact-run-"));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const path = join(folder, "run.json");
+  for (const content of ["", "{", "null", '{"pid":"1"}', "\0\u001B[2J"]) {
+    await writeFile(path, content);
+    const { exitCode, stderr } = await runImpact(["org", "list"], { env: { DATA_DIR: folder } });
+    t.is(exitCode, 4);
+    t.is(stderr, `impact: ${path} is damaged. Restart \`npm start\`, which writes it again.\n`);
+  }
+  const { exitCode, stderr } = await runImpact(["org", "list"], { env: { DATA_DIR: path } });
+  t.is(exitCode, 4);
+  t.regex(stderr, /^impact: \S+run\.json\/run\.json cannot be read: ENOTDIR[^\n]*\n$/u);
 });
 
 const LAUNCHER = fileURLToPath(new URL("../../cli/impact.js", import.meta.url));
@@ -180,4 +225,26 @@ test("a closed output pipe is not an error", async (t) => {
   ]);
   t.deepEqual(errors, []);
   t.is(exitCode, 0);
+});
+
+test("output that cannot be written is reported in one sentence", async (t) => {
+  const full = await open("/dev/full", "w");
+  t.teardown(() => full.close());
+  for (const [args, message] of [
+    [["--help"], /^impact: The output cannot be written: ENOSPC[^\n]*\n$/u],
+    [
+      ["org", "list", "--help", "--json"],
+      /^\{"error":"The output cannot be written: ENOSPC[^\n]*","exit_code":1\}\n$/u,
+    ],
+  ] as const) {
+    const child = spawn(process.execPath, [LAUNCHER, ...args], {
+      stdio: ["ignore", full.fd, "pipe"],
+    });
+    const [errors, [exitCode]] = await Promise.all([
+      child.stderr?.setEncoding("utf8").toArray(),
+      once(child, "exit"),
+    ]);
+    t.is(exitCode, 1);
+    t.regex(errors?.join("") ?? "", message);
+  }
 });

@@ -104,7 +104,9 @@ const collectEvents = async (
   }
   const events = new Set<bigint>();
   const failures: Result[] = [];
-  for (const id of ids) {
+  const bar = createProgressBar(context.io);
+  for (const [index, id] of ids.entries()) {
+    bar.update(index / ids.length, `${index} of ${ids.length} looked up`);
     try {
       for (const event of await findEvents(context, id)) {
         events.add(event);
@@ -113,6 +115,7 @@ const collectEvents = async (
       failures.push(failure("registrationId" in id ? id.registrationId : "", error));
     }
   }
+  bar.clear();
   return { events, failures };
 };
 
@@ -142,7 +145,7 @@ const retryAll = async (
   const bar = createProgressBar(io);
   const results: Result[] = [];
   for (const event of events) {
-    bar.update(results.length / events.size, `${results.length} of ${events.size}`);
+    bar.update(results.length / events.size, `${results.length} of ${events.size} retried`);
     try {
       const result = await retryUsage(deps, event, assume ?? null);
       results.push({ id: String(event), result, reason: null, exitCode: EXIT.ok });
