@@ -58,6 +58,7 @@ await runProgram(
       logger,
       observe: createApiMetrics().observeRequest,
       limiter: createRequestLimiter({ defaults: readAccountLimits(config) }),
+      keyHeaders: ["Authorization"],
       checkKey: authenticate(createAuthenticator({ db, accountType: "organization" })),
       presentError: (_code, message) => ({ error: message }),
       endpoints: registrationEndpoints({

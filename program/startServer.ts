@@ -16,6 +16,21 @@ export type RunningServer = {
   readonly close: (deadlineMs: number) => Promise<void>;
 };
 
+/** Headers of every response. Responses that may be cached, such as dashboards, replace the first one. */
+const DEFAULT_HEADERS: ReadonlyMap<string, string> = new Map([
+  ["Cache-Control", "no-store"],
+  ["X-Content-Type-Options", "nosniff"],
+]);
+
+const withDefaultHeaders =
+  (listener: Listener): Listener =>
+  (request, response) => {
+    for (const [name, value] of DEFAULT_HEADERS) {
+      response.setHeader(name, value);
+    }
+    return listener(request, response);
+  };
+
 const CLIENT_ERRORS: Readonly<Record<string, readonly [HttpErrorCode, string]>> = {
   HPE_HEADER_OVERFLOW: ["headers_too_large", "the request's headers are too large"],
   ERR_HTTP_REQUEST_TIMEOUT: ["request_timeout", "the request took too long to arrive"],
@@ -45,6 +60,7 @@ const respondToInvalidHttp = (server: Server, presentError: PresentError): void 
     const body = JSON.stringify(presentError(code, message));
     const head = [
       `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+      ...Array.from(DEFAULT_HEADERS, ([name, value]) => `${name}: ${value}`),
       "Content-Type: application/json; charset=utf-8",
       `Content-Length: ${Buffer.byteLength(body)}`,
       "Connection: close",
@@ -54,6 +70,7 @@ const respondToInvalidHttp = (server: Server, presentError: PresentError): void 
   server.on("checkExpectation", (_request: IncomingMessage, response: ServerResponse) => {
     response
       .writeHead(ERROR_STATUS.expectation_failed, {
+        ...Object.fromEntries(DEFAULT_HEADERS),
         "Content-Type": "application/json; charset=utf-8",
       })
       .end(
@@ -128,21 +145,23 @@ export const startServer = async (
       keepAliveTimeout: 65_000,
       maxHeaderSize: 16 * 1024,
     },
-    limitConcurrency(listener, {
-      isClosing: () => isClosing,
-      reject: (response) => {
-        response
-          .writeHead(ERROR_STATUS.queue_full, {
-            "Content-Type": "application/json; charset=utf-8",
-            "Retry-After": "1",
-          })
-          .end(
-            JSON.stringify(
-              presentError("queue_full", "too many requests at the same time, try again"),
-            ),
-          );
-      },
-    }),
+    withDefaultHeaders(
+      limitConcurrency(listener, {
+        isClosing: () => isClosing,
+        reject: (response) => {
+          response
+            .writeHead(ERROR_STATUS.queue_full, {
+              "Content-Type": "application/json; charset=utf-8",
+              "Retry-After": "1",
+            })
+            .end(
+              JSON.stringify(
+                presentError("queue_full", "too many requests at the same time, try again"),
+              ),
+            );
+        },
+      }),
+    ),
   );
   respondToInvalidHttp(server, presentError);
   await listen(server, options);

@@ -15,6 +15,7 @@ import { observeRequest } from "../middleware/observeRequest.ts";
 import type { RequestObserver } from "../middleware/observeRequest.ts";
 import { readBody } from "../middleware/readBody.ts";
 import { rejectUnmatched } from "../middleware/rejectUnmatched.ts";
+import { requireValidTarget } from "../middleware/requireValidTarget.ts";
 import { shareConnections } from "../middleware/shareConnections.ts";
 import type { ApiContext, ApiState } from "./apiContext.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -42,9 +43,13 @@ export type Webhook = {
   readonly run: (ctx: ApiContext) => Promise<void>;
 };
 
+/** @param vary the request headers by which the responses differ; null for none */
 const setRoute =
-  (path: string): Middleware<ApiState, { params: Record<string, string> }> =>
+  (path: string, vary: string | null): Middleware<ApiState, { params: Record<string, string> }> =>
   (ctx, next) => {
+    if (vary !== null) {
+      ctx.res.setHeader("Vary", vary);
+    }
     ctx.state.route = path;
     ctx.state.parameters = ctx.params;
     return next();
@@ -66,6 +71,7 @@ export const createApp = ({
   limiter,
   trustedProxies = 0,
   checkKey,
+  keyHeaders,
   takePermit,
   presentError,
   endpoints,
@@ -75,6 +81,8 @@ export const createApp = ({
 }: AppDependencies & {
   /** Rejects requests without a valid key, and sets `ctx.state.caller`. */
   readonly checkKey: Middleware<ApiState>;
+  /** The request headers that `checkKey` reads. */
+  readonly keyHeaders: readonly string[];
   /** Limits the requests of endpoints that have `requestsPerSecond`. */
   readonly takePermit?: TakePermit;
   readonly presentError: PresentError;
@@ -91,14 +99,16 @@ export const createApp = ({
   app.use(identifyRequest());
   app.use(observeRequest({ logger, observe, trustedProxies }));
   app.use(handleErrors({ logger, presentError }));
+  app.use(requireValidTarget);
 
   const router = new Router<ApiState>({ sensitive: true, strict: false });
   const parseBody = readBody();
+  const vary = keyHeaders.join(", ");
   for (const endpoint of endpoints) {
     const { method, path, access, missingKey, requestsPerSecond, run } = endpoint;
     router[method](
       path,
-      setRoute(path),
+      setRoute(path, access === "key" ? vary : null),
       ...(missingKey === undefined ? [] : [requireKey(missingKey)]),
       ...(access === "key" ? [checkKey, limitRequests(limiter)] : []),
       shareConnections(`${method} ${path}`),
@@ -110,13 +120,13 @@ export const createApp = ({
     );
   }
   for (const { path, run } of webhooks) {
-    router.post(path, setRoute(path), shareConnections(path), run);
+    router.post(path, setRoute(path, null), shareConnections(path), run);
   }
   app.use(router.routes());
   // The links of a page are relative, so a trailing slash would change what they mean.
   const pageRouter = new Router<ApiState>({ sensitive: true, strict: true });
   for (const { path, run } of pages) {
-    pageRouter.get(path, setRoute(path), shareConnections(path), run);
+    pageRouter.get(path, setRoute(path, null), shareConnections(path), run);
   }
   app.use(pageRouter.routes());
   app.use(browserFallback(browserFallbacks));

@@ -127,6 +127,24 @@ const BODY_TOO_LARGE: ErrorResponse = {
   example: "the body must be at most 64 KiB",
 };
 
+const REQUEST_TIMEOUT: ErrorResponse = {
+  code: "request_timeout",
+  when: "The request did not arrive in time: 10 seconds for its headers, 30 seconds for all of it.",
+  example: "the request took too long to arrive",
+};
+
+const EXPECTATION_FAILED: ErrorResponse = {
+  code: "expectation_failed",
+  when: "The header `Expect` is not `100-continue`.",
+  example: "unsupported Expect header; supported: 100-continue",
+};
+
+const HEADERS_TOO_LARGE: ErrorResponse = {
+  code: "headers_too_large",
+  when: "The request's headers are larger than 16 KiB.",
+  example: "the request's headers are too large",
+};
+
 const LIMIT_HEADERS = {
   RateLimit:
     "How many more requests the key or the account may send now, and in how many seconds its allowance is full.",
@@ -158,6 +176,9 @@ const SERVICE_UNAVAILABLE: ErrorResponse = {
 
 /** Errors that every endpoint with this method and access may return. */
 const commonErrors = ({ access, method }: Endpoint): readonly ErrorResponse[] => [
+  REQUEST_TIMEOUT,
+  EXPECTATION_FAILED,
+  HEADERS_TOO_LARGE,
   // A body is read even if the endpoint accepts none.
   ...(method === "post" ? [BODY_TOO_LARGE] : []),
   ...(access === "key"

@@ -73,7 +73,6 @@ const sendText =
   (ctx: ApiContext): void => {
     ctx.type = type;
     ctx.set("Cache-Control", "no-cache");
-    ctx.set("X-Content-Type-Options", "nosniff");
     ctx.body = text;
   };
 

@@ -31,20 +31,14 @@ export const setStageHeaders = (ctx: ApiContext): void => {
 
 /**
  * Sets the headers by which clients cache evidence, and the mark of simulated evidence.
- * @param options.keyHeaders the request headers that carry a key, because responses differ by key
  * @param options.isLasting clients may cache the response for 30 days, less its age; otherwise they must revalidate it
  */
 export const setCacheHeaders = (
   ctx: ApiContext,
   { body, storedAt, isSimulated }: CachedResponse & { readonly isSimulated: boolean },
-  {
-    keyHeaders,
-    isLasting,
-    now,
-  }: { readonly keyHeaders: string; readonly isLasting: boolean; readonly now: Date },
+  { isLasting, now }: { readonly isLasting: boolean; readonly now: Date },
 ): void => {
   ctx.status = 200;
-  ctx.vary(keyHeaders);
   ctx.etag = hash("sha256", body, "base64url");
   if (isSimulated) {
     ctx.set("Evidence-Simulated", "true");

@@ -111,6 +111,7 @@ export const createStandaloneApp = ({
     limiter,
     trustedProxies,
     checkKey: authenticate(authenticator),
+    keyHeaders: ["Authorization"],
     takePermit,
     presentError,
     endpoints,

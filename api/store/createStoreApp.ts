@@ -12,7 +12,7 @@ import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
-import { authenticateStore } from "./accounts/authenticateStore.ts";
+import { authenticateStore, STORE_KEY_HEADERS } from "./accounts/authenticateStore.ts";
 import { balanceEndpoint } from "./stores/balanceEndpoint.ts";
 import { donateEndpoint } from "./charities/donateEndpoint.ts";
 import { donationListEndpoint } from "./charities/donationListEndpoint.ts";
@@ -76,9 +76,18 @@ export const createStoreApp = ({
     description: DESCRIPTION,
     baseUrl: ".",
     securitySchemes: {
-      apiKey: { header: "api_key", description: "The store's key, `PROD-…` or `TEST-…`." },
-      shopName: { header: "shop_name", description: "The store's domain." },
-      userId: { header: "user_id", description: "The store's user id; overrides shop_name." },
+      apiKey: {
+        header: "api_key",
+        description: "The store's key, `PROD-…` or `TEST-…`. `api-key` means the same.",
+      },
+      shopName: {
+        header: "shop_name",
+        description: "The store's domain. `shop-name` means the same.",
+      },
+      userId: {
+        header: "user_id",
+        description: "The store's user id; overrides shop_name. `user-id` means the same.",
+      },
     },
     security: [
       ["apiKey", "shopName"],
@@ -93,6 +102,7 @@ export const createStoreApp = ({
     limiter,
     trustedProxies,
     checkKey: authenticateStore(authenticator),
+    keyHeaders: STORE_KEY_HEADERS,
     takePermit,
     presentError: presentStoreError,
     endpoints,

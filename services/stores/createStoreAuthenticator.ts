@@ -17,11 +17,13 @@ type StoreCaller =
   | { readonly kind: "shop_unknown" | "key_invalid" | "key_of_organization" }
   | { readonly kind: "known"; readonly caller: Caller; readonly store: Store };
 
-export type AuthenticateStore = (key: string, store: StoreName) => Promise<StoreCaller>;
+/** `store` is null if the name in the request cannot be one of a store. */
+export type AuthenticateStore = (key: string, store: StoreName | null) => Promise<StoreCaller>;
 
 /**
- * Creates a function that checks a key against a store. Stores are cached as briefly as keys, so that every process
- * rejects the keys of an uninstalled store within five seconds.
+ * Creates a function that checks a key, and then the store that it is used for: without a valid key, nobody learns which
+ * stores exist. Stores are cached as briefly as keys, so that every process rejects the keys of an uninstalled store
+ * within five seconds.
  * @param nowMs a monotonic clock
  */
 export const createStoreAuthenticator = ({
@@ -46,14 +48,18 @@ export const createStoreAuthenticator = ({
   const isOrganizationKey = async (key: string): Promise<boolean> =>
     (await findCaller(db, hash("sha256", key, "buffer"), "organization")) !== null;
   return async (key, storeName) => {
-    const store = await stores.fetch(`${storeName.kind}/${storeName.name}`, { context: storeName });
+    const caller = await authenticate(key);
+    if (caller === null) {
+      return { kind: (await isOrganizationKey(key)) ? "key_of_organization" : "key_invalid" };
+    }
+    const store =
+      storeName &&
+      (await stores.fetch(`${storeName.kind}/${storeName.name}`, { context: storeName }));
     if (!store || store.uninstalledAt !== null) {
       return { kind: "shop_unknown" };
     }
-    const caller = await authenticate(key);
-    if (caller?.accountId === store.id) {
-      return { kind: "known", caller, store };
-    }
-    return { kind: (await isOrganizationKey(key)) ? "key_of_organization" : "key_invalid" };
+    return caller.accountId === store.id
+      ? { kind: "known", caller, store }
+      : { kind: "key_invalid" };
   };
 };

@@ -131,3 +131,16 @@ for (const seed of [1, 2, 3]) {
     t.true(statuses.has("200") && statuses.has("400"));
   });
 }
+
+test("an absolute target that is not a URL is a 400", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+  const get = (target: string) =>
+    rawRequest(url, `GET ${target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`);
+
+  for (const target of ["http://[", "http://[::1/plant/trees"]) {
+    const response = await get(target);
+    t.regex(response, /^HTTP\/1\.1 400 /u, target);
+    t.regex(response, /\{"error":"the request target is not a valid URL"\}$/u);
+  }
+  t.regex(await get("http://x/healthz"), /^HTTP\/1\.1 200 /u);
+});

@@ -34,9 +34,9 @@ test("the API description has every endpoint and status of the contract", async 
       ]),
     ),
   );
-  const register = "200 400 403 413 429 500 503";
-  const list = "200 400 403 429 500 503";
-  const refund = "200 400 403 404 413 429 500 503";
+  const register = "200 400 403 408 413 417 429 431 500 503";
+  const list = "200 400 403 408 417 429 431 500 503";
+  const refund = "200 400 403 404 408 413 417 429 431 500 503";
   t.deepEqual(statuses, {
     "post /plant/trees": register,
     "get /plant/trees": list,
@@ -44,16 +44,16 @@ test("the API description has every endpoint and status of the contract", async 
     "post /rescue/plastic_bottles": register,
     "get /rescue/plastic_bottles": list,
     "post /refund/plastic_bottles": refund,
-    "get /charities/search": "200 400 403 429 500 503",
-    "post /charities/donate": "200 400 403 413 429 500 503",
-    "get /charities/donations": "200 400 403 429 500 503",
-    "post /charities/subscribe": "200 400 403 413 429 500 503",
-    "post /refund/donations": "200 400 403 404 413 429 500 503",
-    "get /evidence": "200 304 403 429 500 503",
-    "get /evidence/tree/{id}": "200 304 400 403 404 429 500 503",
-    "get /dashboard_url": "200 401 403 429 500 503",
-    "get /healthz": "200",
-    "get /readyz": "200 503",
+    "get /charities/search": "200 400 403 408 417 429 431 500 503",
+    "post /charities/donate": "200 400 403 408 413 417 429 431 500 503",
+    "get /charities/donations": "200 400 403 408 417 429 431 500 503",
+    "post /charities/subscribe": "200 400 403 408 413 417 429 431 500 503",
+    "post /refund/donations": "200 400 403 404 408 413 417 429 431 500 503",
+    "get /evidence": "200 304 403 408 417 429 431 500 503",
+    "get /evidence/tree/{id}": "200 304 400 403 404 408 417 429 431 500 503",
+    "get /dashboard_url": "200 401 403 408 417 429 431 500 503",
+    "get /healthz": "200 408 417 431",
+    "get /readyz": "200 408 417 431 503",
   });
 });
 

@@ -121,7 +121,6 @@ const send = (
 ): void => {
   ctx.status = 200;
   ctx.type = type;
-  ctx.set("X-Content-Type-Options", "nosniff");
   ctx.set("Referrer-Policy", "no-referrer");
   ctx.set("Cache-Control", cacheControl);
   ctx.set(headers);

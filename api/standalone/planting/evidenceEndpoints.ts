@@ -21,8 +21,6 @@ import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { EVIDENCE_EXAMPLES } from "./examples.ts";
 
-const KEY_HEADERS = "Authorization";
-
 const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
   textKeyEndpoint({
     method: "get",
@@ -42,7 +40,6 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
     handle: async ({ ctx }) => {
       const response = await readEvidenceSummary(deps, renderEvidenceSummary);
       setCacheHeaders(ctx, response, {
-        keyHeaders: KEY_HEADERS,
         isLasting: response.isLasting,
         now: deps.clock.now(),
       });
@@ -99,7 +96,6 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
       }
       const response = await readTreeEvidence(deps, selection, renderTreeEvidence);
       setCacheHeaders(ctx, response, {
-        keyHeaders: KEY_HEADERS,
         isLasting: response.isComplete,
         now: deps.clock.now(),
       });

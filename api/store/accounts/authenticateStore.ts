@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Middleware } from "koa";
 import { KEY_PREFIX } from "../../../domain/accounts/apiKeys.ts";
+import { DomainError } from "../../../domain/errors.ts";
 import { normalizeDomain } from "../../../domain/stores/stores.ts";
 import type {
   AuthenticateStore,
@@ -12,9 +13,28 @@ import { decodeHeader } from "../../http/decodeHeader.ts";
 
 const STANDALONE_PREFIXES = Object.values(KEY_PREFIX.organization);
 
-const headerOf = (headers: IncomingHttpHeaders, name: string): string => {
+/** The headers that authenticate a request, each with the spelling that proxies do not drop. */
+const ALIASES = { api_key: "api-key", shop_name: "shop-name", user_id: "user-id" } as const;
+
+/** The request headers by which responses differ. */
+export const STORE_KEY_HEADERS: readonly string[] = Object.entries(ALIASES).flat();
+
+const readHeader = (headers: IncomingHttpHeaders, name: string): string => {
   const given = headers[name];
   return typeof given === "string" ? decodeHeader(given).trim() : "";
+};
+
+/** @throws DomainError request_invalid if both spellings are given with different values */
+const headerOf = (headers: IncomingHttpHeaders, name: keyof typeof ALIASES): string => {
+  const alias = ALIASES[name];
+  const [value, aliasValue] = [readHeader(headers, name), readHeader(headers, alias)];
+  if (value !== "" && aliasValue !== "" && value !== aliasValue) {
+    throw new DomainError(
+      "request_invalid",
+      `${name} and ${alias} are aliases; their values must match`,
+    );
+  }
+  return value === "" ? aliasValue : value;
 };
 
 /** Returns the store that the headers name; null if shop_name is not a domain. */
@@ -46,12 +66,12 @@ export const authenticateStore =
     if (STANDALONE_PREFIXES.some((prefix) => key.startsWith(prefix))) {
       throw wrongType();
     }
-    const result = storeName && (await authenticate(key, storeName));
-    if (result?.kind === "key_of_organization") {
+    const result = await authenticate(key, storeName);
+    if (result.kind === "key_of_organization") {
       throw wrongType();
     }
-    if (result?.kind !== "known") {
-      throw result?.kind === "key_invalid"
+    if (result.kind !== "known") {
+      throw result.kind === "key_invalid"
         ? new HttpError("store_key_invalid", "invalid API key for this store")
         : new HttpError("store_unknown", "store not found or uninstalled");
     }

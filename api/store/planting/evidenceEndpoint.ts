@@ -207,7 +207,6 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
       }
       const cached = await readStoreEvidence(deps, owner, selection, renderStoreEvidence);
       setCacheHeaders(ctx, cached, {
-        keyHeaders: "api_key, shop_name, user_id",
         // The newest record may be another one at any time; a record that is named stays the same.
         isLasting: cached.isComplete && selection.id !== null,
         now: deps.clock.now(),

@@ -73,6 +73,80 @@ test("a key that is unknown, another store's or revoked is INVALID_KEY", async (
   t.is((await get("/app/api/verify", store.test)).status, 200);
 });
 
+test("without a valid key, known, unknown and uninstalled stores get the same response", async (t) => {
+  const { db } = t.context;
+  const { get } = await startStoreApi(t, { db });
+  const installed = await createTestStore(db);
+  const uninstalled = await createTestStore(db);
+  await markStoreUninstalled(db, uninstalled.id, new Date());
+
+  for (const name of [installed.domain, uninstalled.domain, "nowhere.example", "not a domain"]) {
+    const { status, text } = await get("/app/api/verify", {
+      api_key: "PROD-unknown",
+      shop_name: name,
+    });
+    t.is(status, 401);
+    t.is(text, '{"error":"invalid API key for this store","code":"INVALID_KEY"}', name);
+  }
+});
+
+test("the headers are accepted with hyphens; two spellings that differ are a 400", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const userId = `user-${crypto.randomUUID()}`;
+  const store = await createTestStore(db, { userId });
+  const key = store.test["api_key"] ?? "";
+  const verify = (headers: Readonly<Record<string, string>>) => get("/app/api/verify", headers);
+
+  for (const headers of [
+    { "api-key": key, "shop-name": store.domain },
+    { "api-key": key, "user-id": userId },
+    { "Api-Key": key, shop_name: store.domain, "shop-name": ` ${store.domain} ` },
+    { api_key: key, "api-key": "", "shop-name": store.domain },
+  ]) {
+    t.is((await verify(headers)).body["shop_domain"], store.domain);
+  }
+  const planted = await post(
+    "/app/api/plant",
+    { "api-key": key, "shop-name": store.domain },
+    { trees: 1 },
+  );
+  t.is(planted.status, 200);
+  for (const [name, alias] of [
+    ["api_key", "api-key"],
+    ["shop_name", "shop-name"],
+    ["user_id", "user-id"],
+  ] as const) {
+    const named = { api_key: key, shop_name: store.domain, user_id: userId };
+    const { status, body } = await post(
+      "/app/api/plant",
+      { ...named, [alias]: "other" },
+      { trees: 1 },
+    );
+    t.is(status, 400);
+    t.deepEqual(body, {
+      error: `${name} and ${alias} are aliases; their values must match`,
+      code: "INVALID_PARAMETER",
+    });
+  }
+});
+
+test("every response to a key depends on all spellings of its headers and must not be stored", async (t) => {
+  const { get, post } = await startStoreApi(t, t.context);
+  const store = await createTestStore(t.context.db);
+
+  for (const { status, headers } of [
+    await get("/app/api/verify", store.live),
+    await get("/app/api/verify", {}),
+    await get("/app/api/plant?limit=x", store.live),
+    await post("/app/api/plant", store.live, { trees: 1 }),
+  ]) {
+    t.is(headers.get("Vary"), "api_key, api-key, shop_name, shop-name, user_id, user-id");
+    t.is(headers.get("Cache-Control"), "no-store", String(status));
+    t.is(headers.get("X-Content-Type-Options"), "nosniff");
+  }
+});
+
 test("the key decides the mode, and a domain is accepted in every common spelling", async (t) => {
   const { get } = await startStoreApi(t, t.context);
   const handle = `shop-${crypto.randomUUID()}`;

@@ -28,7 +28,7 @@ const readDescription = async (url: string) =>
 test("every endpoint is served and described with its statuses", async (t) => {
   const { url } = await startStoreApi(t, t.context);
   const { paths } = await readDescription(url);
-  const write = "200 400 401 402 403 413 429 500 503";
+  const write = "200 400 401 402 403 408 413 417 429 431 500 503";
   t.deepEqual(
     Object.fromEntries(
       Object.entries(paths).flatMap(([path, methods]) =>
@@ -39,20 +39,20 @@ test("every endpoint is served and described with its statuses", async (t) => {
       ),
     ),
     {
-      "get /app/api/verify": "200 401 429 500 503",
+      "get /app/api/verify": "200 401 408 417 429 431 500 503",
       "post /app/api/plant": write,
-      "get /app/api/plant": "200 400 401 429 500 503",
+      "get /app/api/plant": "200 400 401 408 417 429 431 500 503",
       "post /app/api/plastic": write,
-      "get /app/api/plastic": "200 400 401 429 500 503",
+      "get /app/api/plastic": "200 400 401 408 417 429 431 500 503",
       "post /app/api/charity/donate": write,
-      "get /app/api/impact/stats": "200 400 401 429 500 503",
-      "post /app/api/refund": "200 400 401 413 429 500 503",
-      "get /app/api/charity/donations": "200 400 401 429 500 503",
-      "get /app/api/charity/search": "200 400 401 429 500 503",
-      "get /app/api/evidence": "200 304 400 401 404 429 500 503",
-      "get /app/api/balance": "200 400 401 429 500 503",
-      "get /healthz": "200",
-      "get /readyz": "200 503",
+      "get /app/api/impact/stats": "200 400 401 408 417 429 431 500 503",
+      "post /app/api/refund": "200 400 401 408 413 417 429 431 500 503",
+      "get /app/api/charity/donations": "200 400 401 408 417 429 431 500 503",
+      "get /app/api/charity/search": "200 400 401 408 417 429 431 500 503",
+      "get /app/api/evidence": "200 304 400 401 404 408 417 429 431 500 503",
+      "get /app/api/balance": "200 400 401 408 417 429 431 500 503",
+      "get /healthz": "200 408 417 431",
+      "get /readyz": "200 408 417 431 503",
     },
   );
   for (const [path, methods] of Object.entries(paths)) {
