@@ -144,6 +144,10 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   });
 
   const host = config.HOST;
+  const forClients = {
+    maximumConnections: config.MAXIMUM_CONNECTIONS,
+    onRejectedConnection: metrics.observeRejectedConnection,
+  };
   const serve = async (
     listener: Listener,
     options: Omit<ServerOptions, "host">,
@@ -170,8 +174,13 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   };
   try {
     const urls = {
-      standalone: await serve(standalone.callback(), { port: config.PORT, setting: "PORT" }),
+      standalone: await serve(standalone.callback(), {
+        ...forClients,
+        port: config.PORT,
+        setting: "PORT",
+      }),
       store: await serve(store.callback(), {
+        ...forClients,
         port: config.STORE_PORT,
         setting: "STORE_PORT",
         presentError: presentStoreError,

@@ -69,6 +69,7 @@ const settings = z.object({
   METRICS_PORT: metricsPort(9464),
   WORKER_METRICS_PORT: metricsPort(9465),
   DRAIN_SECONDS: wholeNumber(5, 0),
+  MAXIMUM_CONNECTIONS: wholeNumber(20_000, 1),
   TRUSTED_PROXIES: wholeNumber(0, 0),
   PUBLIC_BASE_URL: webUrl.optional(),
   DATA_DIR: z.string().min(1, "must be a folder").default("./.data"),

@@ -51,19 +51,39 @@ const createCounter = () => {
   };
 };
 
+/** How many connections of a pool requests of accounts may use: together, of one kind, and of one account and kind. */
+export type Shares = {
+  readonly total: number;
+  readonly perKind: number;
+  readonly perAccount: number;
+};
+
 /**
- * Divides the connections of a pool. A third is for work without an account: authentication and group commit. Requests
- * of accounts share the rest: one kind of them has at most two thirds of it, one account at most half of it for a kind.
- * What exceeds its share waits, and the accounts take turns.
- * @param connections size of the pool
+ * Returns the shares of a pool for all kinds of work. A third is for work without an account: authentication and group
+ * commit. Requests of accounts share the rest: one kind of them has at most two thirds of it, one account at most half
+ * of it for a kind.
  */
+export const sharesOfMixedPool = (connections: number): Shares => {
+  const total = Math.max(1, connections - Math.ceil(connections / 3));
+  return {
+    total,
+    perKind: Math.max(1, Math.ceil((total * 2) / 3)),
+    perAccount: Math.max(1, Math.ceil(total / 2)),
+  };
+};
+
+/** Returns the shares of a pool for one kind of work. One account never has the last connection of several. */
+export const sharesOfOneKind = (connections: number): Shares => ({
+  total: connections,
+  perKind: connections,
+  perAccount: Math.max(1, connections - 1),
+});
+
+/** Divides the connections of a pool. What exceeds its share waits, and the accounts take turns. */
 export const createConnectionShares = (
-  connections: number,
+  { total: maximum, perKind: maximumPerKind, perAccount: maximumPerAccount }: Shares,
   { maximumWaiting = MAXIMUM_WAITING, maximumWaitMs = MAXIMUM_WAIT_MS } = {},
 ): ConnectionShares => {
-  const maximum = Math.max(1, connections - Math.ceil(connections / 3));
-  const maximumPerKind = Math.max(1, Math.ceil((maximum * 2) / 3));
-  const maximumPerAccount = Math.max(1, Math.ceil(maximum / 2));
   const kinds = createCounter();
   const accounts = createCounter();
   /** By account and kind, in the order of their turns. */

@@ -2,7 +2,8 @@ import { Socket } from "node:net";
 import { escapeLiteral, Pool } from "pg";
 import { to } from "pg-copy-streams";
 import type { FragmentSqlToken } from "slonik";
-import { createTurns } from "./createTurns.ts";
+import { createConnectionShares, sharesOfOneKind } from "./connectionShares.ts";
+import { noConnectionError } from "./noConnectionError.ts";
 import { asQueryTimeout } from "./queryTimeout.ts";
 
 /**
@@ -15,6 +16,7 @@ export type CopyPool = {
    * @param owner who waits; owners take turns
    * @param query its columns must not contain control characters; they are separated by `COLUMN_END`
    * @throws DomainError queue_full, query_timeout
+   * @throws UnavailableError if no connection can be opened; then nothing was executed
    */
   readonly copy: (owner: string, query: FragmentSqlToken) => Promise<readonly Buffer[]>;
   readonly end: () => Promise<void>;
@@ -25,6 +27,8 @@ export const COLUMN_END = "\u0002";
 
 /** Enough for many long lists: a page takes milliseconds, and no connection is held between two pages. */
 const MAXIMUM_CONNECTIONS = 3;
+/** Per account. */
+const MAXIMUM_WAITING = 100;
 
 /** Inserts the values as literals, since COPY does not accept parameters. */
 const withValues = ({ sql, values }: FragmentSqlToken): string =>
@@ -58,7 +62,9 @@ export const openCopyPool = (
   statementTimeoutMs: number,
   idleTimeoutMs = statementTimeoutMs + IDLE_MARGIN_MS,
 ): CopyPool => {
-  const takeTurn = createTurns(MAXIMUM_CONNECTIONS);
+  const shares = createConnectionShares(sharesOfOneKind(MAXIMUM_CONNECTIONS), {
+    maximumWaiting: MAXIMUM_WAITING,
+  });
   const pool = new Pool({
     connectionString: url,
     max: MAXIMUM_CONNECTIONS,
@@ -70,7 +76,9 @@ export const openCopyPool = (
   pool.on("error", () => undefined);
   pool.on("connect", (client) => client.on("error", () => undefined));
   const copy = async (query: FragmentSqlToken): Promise<readonly Buffer[]> => {
-    const client = await pool.connect();
+    const client = await pool.connect().catch((error: unknown) => {
+      throw noConnectionError(error);
+    });
     try {
       // CSV leaves values without control characters unchanged; the text format would double each backslash.
       const result = client.query(
@@ -92,7 +100,7 @@ export const openCopyPool = (
     }
   };
   return {
-    copy: (owner, query) => takeTurn(owner, () => copy(query)),
+    copy: (owner, query) => shares.run({ accountId: owner, kind: "list" }, () => copy(query)),
     end: () => pool.end(),
   };
 };

@@ -1,6 +1,8 @@
 import { createBigintTypeParser, createPool, SchemaValidationError } from "slonik";
 import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from "slonik";
 import { createDriver } from "./driver.ts";
+import { createConnectionShares, sharesOfMixedPool } from "./connectionShares.ts";
+import type { Shares } from "./connectionShares.ts";
 import { sharePool } from "./sharePool.ts";
 
 const asIs = (name: string): DriverTypeParser => ({ name, parse: (value) => value });
@@ -31,12 +33,16 @@ const RESPONSE_MARGIN_MS = 5000;
  * Opens a pool of connections, of which accounts have shares. `timestamptz` is read as a Date, `int8` as a bigint.
  * @param statementTimeoutMs after it the database cancels a statement
  * @param responseTimeoutMs after it the database is considered lost, and the connection is destroyed
+ * @param shares what accounts may use of the connections
  */
 export const openPool = async (
   url: string,
   maximumConnections = 10,
   statementTimeoutMs = 60_000,
-  responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
+  {
+    responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
+    shares = sharesOfMixedPool(maximumConnections),
+  }: { readonly responseTimeoutMs?: number; readonly shares?: Shares } = {},
 ): Promise<DatabasePool> => {
   const pool = await createPool(url, {
     driverFactory: createDriver(responseTimeoutMs),
@@ -58,5 +64,5 @@ export const openPool = async (
       { name: "timestamptz", parse: (value) => new Date(value) },
     ],
   });
-  return sharePool(pool, maximumConnections);
+  return sharePool(pool, createConnectionShares(shares));
 };

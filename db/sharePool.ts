@@ -1,7 +1,8 @@
 import { ConnectionError } from "slonik";
 import type { DatabasePool } from "slonik";
-import { UnavailableError } from "../domain/errors.ts";
-import { createConnectionShares, readClaim } from "./connectionShares.ts";
+import { readClaim } from "./connectionShares.ts";
+import type { ConnectionShares } from "./connectionShares.ts";
+import { noConnectionError } from "./noConnectionError.ts";
 
 /** The methods that take a connection from the pool. */
 const TAKES_CONNECTION: ReadonlySet<PropertyKey> = new Set<keyof DatabasePool>([
@@ -28,11 +29,7 @@ const withUnavailable =
     try {
       return await method(...parameters);
     } catch (error) {
-      throw error instanceof ConnectionError
-        ? new UnavailableError("the service is temporarily unavailable, try again", {
-            cause: error,
-          })
-        : error;
+      throw error instanceof ConnectionError ? noConnectionError(error) : error;
     }
   };
 
@@ -40,8 +37,7 @@ const withUnavailable =
  * Returns the pool with shares for accounts: work that runs for an account waits until it may have a connection.
  * @returns a pool whose methods throw UnavailableError if no connection can be opened; then nothing was executed
  */
-export const sharePool = (pool: DatabasePool, maximumConnections: number): DatabasePool => {
-  const shares = createConnectionShares(maximumConnections);
+export const sharePool = (pool: DatabasePool, shares: ConnectionShares): DatabasePool => {
   const share =
     (method: Method): Method =>
     (...parameters) => {

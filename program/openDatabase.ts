@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import type { Config } from "../config/config.ts";
+import { sharesOfOneKind } from "../db/connectionShares.ts";
 import { openCopyPool } from "../db/copyPool.ts";
 import type { CopyPool } from "../db/copyPool.ts";
 import { requireCurrentSchema, SchemaMismatchError } from "../db/migrate.ts";
@@ -58,7 +59,9 @@ const HEALTH_TIMEOUT_MS = 2000;
  * @throws StartupError if DATABASE_URL is not set
  */
 export const openSearches = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>
-  openPool(requireDatabaseUrl(config), CONCURRENT_SEARCHES, SEARCH_TIMEOUT_MS);
+  openPool(requireDatabaseUrl(config), CONCURRENT_SEARCHES, SEARCH_TIMEOUT_MS, {
+    shares: sharesOfOneKind(CONCURRENT_SEARCHES),
+  });
 
 /**
  * Opens one connection for the health checks, so that a busy pool does not look like an unreachable database.

@@ -43,7 +43,15 @@ export type ServerOptions = {
   /** The setting that chose the port, for the error message if it cannot be bound. */
   readonly setting: string;
   readonly presentError?: PresentError;
+  /** Further connections are closed immediately. */
+  readonly maximumConnections?: number;
+  readonly onRejectedConnection?: () => void;
+  /** A client that accepts no data of a response for this time is disconnected. */
+  readonly writeTimeoutMs?: number;
 };
+
+/** Longer than the work of any request, which also counts while it neither reads nor writes. */
+const WRITE_TIMEOUT_MS = 120_000;
 
 /** Sends a JSON body for requests that Node rejects before they reach the app. */
 const respondToInvalidHttp = (server: Server, presentError: PresentError): void => {
@@ -163,6 +171,12 @@ export const startServer = async (
       }),
     ),
   );
+  // Node starts this time anew whenever the client accepts a part of what is written.
+  server.timeout = options.writeTimeoutMs ?? WRITE_TIMEOUT_MS;
+  if (options.maximumConnections !== undefined) {
+    server.maxConnections = options.maximumConnections;
+  }
+  server.on("drop", () => options.onRejectedConnection?.());
   respondToInvalidHttp(server, presentError);
   await listen(server, options);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a listening TCP server has an AddressInfo.

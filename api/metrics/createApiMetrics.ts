@@ -7,6 +7,7 @@ export type ApiMetrics = {
   readonly observeRequest: RequestObserver;
   readonly observeBatch: BatchObserver;
   readonly observeUnusualDay: () => void;
+  readonly observeRejectedConnection: () => void;
   /** `queueLength` is called whenever the metrics are read. */
   readonly watchQueue: (queueLength: () => number) => void;
   /** `openLists` is called whenever the metrics are read. */
@@ -41,8 +42,14 @@ export const createApiMetrics = (): ApiMetrics => {
     help: "Days on which an account registered at least ten times its usual day, when this process was the first to notice.",
     registers: [registry],
   });
+  const rejectedConnections = new Counter({
+    name: "impact_connections_rejected_total",
+    help: "Connections of clients that were closed because the process had its maximum.",
+    registers: [registry],
+  });
   return {
     registry,
+    observeRejectedConnection: () => rejectedConnections.inc(),
     observeUnusualDay: () => unusualDays.inc(),
     observeRequest: (labels, durationSeconds) => requests.observe(labels, durationSeconds),
     observeBatch: (size, durationSeconds) => {

@@ -40,14 +40,17 @@ const callerRow = z.strictObject({
 /** The account and mode that a key authenticates. */
 export type Caller = Readonly<z.output<typeof callerRow>>;
 
-/** Finds the caller of a valid key by the key's SHA-256. */
-export const findCaller = (
+const hashedCallerRow = callerRow.extend({ digest: z.string() });
+
+/** Finds the callers of valid keys by the keys' SHA-256. The result has the hashes as hexadecimal digits. */
+export const listCallers = async (
   db: CommonQueryMethods,
-  hash: Buffer,
+  hashes: readonly Buffer[],
   accountType: AccountType,
-): Promise<Caller | null> =>
-  db.maybeOne(sql.type(callerRow)`
+): Promise<ReadonlyMap<string, Caller>> => {
+  const rows = await db.any(sql.type(hashedCallerRow)`
     SELECT
+      encode(api_key.hash, 'hex') AS digest,
       api_key.id AS "keyId",
       account.id AS "accountId",
       api_key.mode,
@@ -67,10 +70,12 @@ export const findCaller = (
     LEFT JOIN account_limit
       ON account_limit.account_id = account.id
       AND account_limit.mode = api_key.mode
-    WHERE api_key.hash = ${sql.binary(hash)}
+    WHERE api_key.hash = ANY(${sql.array([...hashes], "bytea")})
       AND api_key.revoked_at IS NULL
       AND account.type = ${accountType}
   `);
+  return new Map(rows.map(({ digest, ...caller }) => [digest, caller]));
+};
 
 /** A key to insert. The key itself is not stored, only its SHA-256 and a hint. */
 type NewApiKey = Omit<ApiKey, "revokedAt"> & { readonly hash: Buffer };

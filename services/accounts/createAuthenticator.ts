@@ -2,19 +2,24 @@ import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { DatabasePool } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
-import { findCaller } from "../../db/accounts/apiKeys.ts";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
+import { isPossibleKey } from "../../domain/accounts/apiKeys.ts";
+import { createKeyLookups } from "./createKeyLookups.ts";
 
 /** Half of the promise that every process rejects a revoked key within five seconds. */
 export const CACHED_MS = 2500;
 const MAXIMUM_CACHED = 10_000;
 
+/** A client that goes on with a wrong key costs one lookup in this time. An imported key works that much later. */
+export const UNKNOWN_MS = 1000;
+const MAXIMUM_UNKNOWN = 10_000;
+
 /** Returns the caller of a key; null if the key is unknown, revoked or of the other interface. */
 export type Authenticate = (key: string) => Promise<Caller | null>;
 
 /**
- * Looks keys up by their SHA-256 and caches known ones briefly. Unknown keys are looked up each time, so that a new key
- * works immediately.
+ * Looks keys up by their SHA-256 and caches them briefly. Unknown keys have a cache of their own, so that made-up ones do
+ * not displace known ones. What cannot be a key of this interface is not looked up.
  * @param nowMs a monotonic clock, so that setting the system clock back does not prolong the cache
  */
 export const createAuthenticator = ({
@@ -26,14 +31,35 @@ export const createAuthenticator = ({
   readonly accountType: AccountType;
   readonly nowMs?: () => number;
 }): Authenticate => {
+  const options = { ttlResolution: 0, perf: { now: nowMs } };
   const callers = new LRUCache<string, Caller>({
+    ...options,
     max: MAXIMUM_CACHED,
     ttl: CACHED_MS,
-    ttlResolution: 0,
-    perf: { now: nowMs },
-    // Concurrent requests with one key share one lookup.
-    fetchMethod: async (digest) =>
-      (await findCaller(db, Buffer.from(digest, "hex"), accountType)) ?? undefined,
   });
-  return async (key) => (await callers.fetch(hash("sha256", key, "hex"))) ?? null;
+  const unknown = new LRUCache<string, true>({
+    ...options,
+    max: MAXIMUM_UNKNOWN,
+    ttl: UNKNOWN_MS,
+  });
+  const lookUp = createKeyLookups(db, accountType);
+  return async (key) => {
+    if (!isPossibleKey(key, accountType)) {
+      return null;
+    }
+    const digest = hash("sha256", key, "hex");
+    const known = callers.get(digest);
+    if (known || unknown.has(digest)) {
+      return known ?? null;
+    }
+    // Read before the lookup, as what it returns may be as old.
+    const start = nowMs();
+    const caller = await lookUp(digest);
+    if (caller) {
+      callers.set(digest, caller, { start });
+    } else {
+      unknown.set(digest, true, { start });
+    }
+    return caller;
+  };
 };

@@ -1,4 +1,4 @@
-import { createTurns } from "../../db/createTurns.ts";
+import { createConnectionShares, sharesOfOneKind } from "../../db/connectionShares.ts";
 import { isContentError } from "../../db/isContentError.ts";
 import { isLockTimeout } from "../../db/stores/balances.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -53,7 +53,7 @@ export const createBusyStores = <Write, Result>(
   const queues = new Map<string, Waiting<Write, Result>[]>();
   const running = new Set<Promise<void>>();
   // A turn takes little longer than the wait for a lock, so only very many busy stores reach this limit.
-  const takeTurn = createTurns(CONNECTIONS, { maximumWaitMs });
+  const shares = createConnectionShares(sharesOfOneKind(CONNECTIONS), { maximumWaitMs });
 
   /**
    * Tries to write the batch.
@@ -66,7 +66,9 @@ export const createBusyStores = <Write, Result>(
   ): Promise<"done" | "locked" | "divide"> => {
     try {
       const writes = batch.map(({ write }) => write);
-      const results = await takeTurn(accountId, () => writeStore(accountId, writes, lockWaitMs));
+      const results = await shares.run({ accountId, kind: "write" }, () =>
+        writeStore(accountId, writes, lockWaitMs),
+      );
       for (const [index, result] of results.entries()) {
         batch[index]?.resolve(result);
       }

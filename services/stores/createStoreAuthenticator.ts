@@ -1,7 +1,5 @@
-import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { DatabasePool } from "slonik";
-import { findCaller } from "../../db/accounts/apiKeys.ts";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { Store } from "../../db/stores/stores.ts";
 import { findStoreByDomain, findStoreByUserId } from "../../db/stores/stores.ts";
@@ -45,8 +43,9 @@ export const createStoreAuthenticator = ({
     },
   });
   /** Imported keys do not show their interface by a prefix. */
+  const authenticateOrganization = createAuthenticator({ db, accountType: "organization", nowMs });
   const isOrganizationKey = async (key: string): Promise<boolean> =>
-    (await findCaller(db, hash("sha256", key, "buffer"), "organization")) !== null;
+    (await authenticateOrganization(key)) !== null;
   return async (key, storeName) => {
     const caller = await authenticate(key);
     if (caller === null) {

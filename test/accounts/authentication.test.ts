@@ -2,7 +2,7 @@ import { insertAccount } from "../../db/accounts/accounts.ts";
 import { listApiKeys, revokeApiKey } from "../../db/accounts/apiKeys.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
+import { createAuthenticator, UNKNOWN_MS } from "../../services/accounts/createAuthenticator.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
@@ -150,4 +150,69 @@ test("neither keys nor a client's content are logged", async (t) => {
   t.false(log.includes(key));
   t.false(log.includes(key.slice(12, 24)));
   t.false(log.includes("secret-tag"));
+});
+
+test("made-up keys wait for two queries at a time, and are remembered as unknown for a moment", async (t) => {
+  const clock = { nowMs: 1 };
+  const queries: ((rows: readonly never[]) => void)[] = [];
+  const db = new Proxy(t.context.db, {
+    get: () => () =>
+      new Promise((resolve) => {
+        queries.push(resolve);
+      }),
+  });
+  const authenticate = createAuthenticator({
+    db,
+    accountType: "organization",
+    nowMs: () => clock.nowMs,
+  });
+  const madeUp = Array.from({ length: 150 }, () => crypto.randomUUID());
+
+  const callers = Promise.all([...madeUp, ...madeUp].map(authenticate));
+  await new Promise(setImmediate);
+  t.is(queries.length, 2);
+  for (let answered = 0; answered < 3; answered += 1) {
+    queries[answered]?.([]);
+    await new Promise(setImmediate);
+  }
+  t.true((await callers).every((caller) => caller === null));
+  t.is(queries.length, 3, "the keys that waited are read by one query");
+
+  clock.nowMs += UNKNOWN_MS - 1;
+  await Promise.all(madeUp.map(authenticate));
+  t.is(queries.length, 3);
+
+  clock.nowMs += 2;
+  const again = authenticate(madeUp[0] ?? "");
+  await new Promise(setImmediate);
+  t.is(queries.length, 4);
+  queries[3]?.([]);
+  t.is(await again, null);
+});
+
+test("made-up keys do not displace known ones, and what cannot be a key is not looked up", async (t) => {
+  const { db } = t.context;
+  const { apiKeyTest } = await createTestOrganization(db);
+  let queries = 0;
+  const counting = new Proxy(db, {
+    get: (target, name) => {
+      queries += name === "any" ? 1 : 0;
+      return Reflect.get(target, name);
+    },
+  });
+  const authenticate = createAuthenticator({
+    db: counting,
+    accountType: "organization",
+    nowMs: () => 1,
+  });
+  await authenticate(apiKeyTest);
+  await Promise.all(Array.from({ length: 11_000 }, () => authenticate(crypto.randomUUID())));
+  queries = 0;
+
+  t.like(await authenticate(apiKeyTest), { mode: "test" });
+  t.is(queries, 0);
+  t.is(await authenticate("short"), null);
+  t.is(await authenticate("x".repeat(257)), null);
+  t.is(await authenticate("PROD-aaaaaaaaaaaaaaaaaaaaaaaaa"), null);
+  t.is(queries, 0);
 });

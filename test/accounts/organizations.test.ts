@@ -1,5 +1,7 @@
 import { z } from "zod";
-import { findCaller } from "../../db/accounts/apiKeys.ts";
+import type { DatabasePool } from "slonik";
+import type { AccountType } from "../../domain/accounts/accounts.ts";
+import { listCallers } from "../../db/accounts/apiKeys.ts";
 import { findAccount } from "../../db/accounts/accounts.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
@@ -23,6 +25,9 @@ const created = z.strictObject({
 const UNKNOWN = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 
 const digest = (key: string): Buffer => hash("sha256", key, "buffer");
+
+const findCaller = async (db: DatabasePool, keyHash: Buffer, type: AccountType) =>
+  (await listCallers(db, [keyHash], type)).get(keyHash.toString("hex")) ?? null;
 
 test("org create prints the id, the name and two working keys, and nothing else", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };

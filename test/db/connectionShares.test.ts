@@ -1,5 +1,10 @@
 import { setImmediate as nextLoopIteration } from "node:timers/promises";
-import { createConnectionShares, runForAccount, runForAll } from "../../db/connectionShares.ts";
+import {
+  createConnectionShares,
+  runForAccount,
+  runForAll,
+  sharesOfMixedPool,
+} from "../../db/connectionShares.ts";
 import type { Claim } from "../../db/connectionShares.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
@@ -32,7 +37,7 @@ const claimOf = (accountId: string, kind = "refund"): Claim => ({ accountId, kin
 
 test("an account has half of the accounts' connections for a kind, a kind two thirds of them", async (t) => {
   // Of ten connections, six are for accounts.
-  const { run, started } = createWork(createConnectionShares(10));
+  const { run, started } = createWork(createConnectionShares(sharesOfMixedPool(10)));
 
   for (let index = 0; index < 20; index += 1) {
     void run("a", claimOf("a"));
@@ -46,7 +51,7 @@ test("an account has half of the accounts' connections for a kind, a kind two th
 
 test("accounts that wait take turns", async (t) => {
   // Of two connections, one is for accounts.
-  const { run, started, releaseFirst } = createWork(createConnectionShares(2));
+  const { run, started, releaseFirst } = createWork(createConnectionShares(sharesOfMixedPool(2)));
 
   for (const name of ["a1", "a2", "a3", "a4", "b1", "b2", "c1"]) {
     void run(name, claimOf(name.slice(0, 1)));
@@ -59,7 +64,10 @@ test("accounts that wait take turns", async (t) => {
 });
 
 test("work beyond the account's queue, and work that waited too long, is rejected", async (t) => {
-  const shares = createConnectionShares(2, { maximumWaiting: 1, maximumWaitMs: 1 });
+  const shares = createConnectionShares(sharesOfMixedPool(2), {
+    maximumWaiting: 1,
+    maximumWaitMs: 1,
+  });
   const { run, started, releaseFirst } = createWork(shares);
   const first = run("first", claimOf("a"));
 

@@ -3,6 +3,8 @@ import { BackendTerminatedError } from "slonik";
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
 import { openCopyPool } from "../../db/copyPool.ts";
+import { UnavailableError } from "../../domain/errors.ts";
+import { findFreePort } from "../../program/probePort.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
@@ -25,7 +27,7 @@ const BOUND_MS = RESPONSE_TIMEOUT_MS + 5000 + 10_000;
 
 const openRelayedPool = async (t: ExecutionContext<DatabaseContext>) => {
   const relay = await startRelay(t, t.context.databaseUrl);
-  const db = await openPool(relay.url, 1, 60_000, RESPONSE_TIMEOUT_MS);
+  const db = await openPool(relay.url, 1, 60_000, { responseTimeoutMs: RESPONSE_TIMEOUT_MS });
   t.teardown(() => db.end());
   return { db, freeze: relay.freeze };
 };
@@ -122,4 +124,14 @@ test("a COPY that keeps sending may take longer than the idle timeout", async (t
   );
 
   t.true(Buffer.concat(pieces).length > 200_000);
+});
+
+test("a list for which no connection can be opened is unavailable, so that the client tries again", async (t) => {
+  const port = await findFreePort();
+  const copies = openCopyPool(`postgres://127.0.0.1:${port}/nowhere`, 1000);
+
+  await t.throwsAsync(copies.copy("account", sql.fragment`SELECT 1`), {
+    instanceOf: UnavailableError,
+  });
+  await copies.end();
 });

@@ -108,7 +108,7 @@ test.serial(
   async (t) => {
     const { client: temporal } = await openNamespace(t);
     const relay = await startRelay(t, t.context.databaseUrl);
-    const relayed = await openPool(relay.url, 2, 60_000, 500);
+    const relayed = await openPool(relay.url, 2, 60_000, { responseTimeoutMs: 500 });
     t.teardown(() => relayed.end());
     const leader = startDispatcher(t, { db: relayed, temporal, leaderIdleTimeoutMs: 4000 });
     const first = await refundOneTree(t.context.db);

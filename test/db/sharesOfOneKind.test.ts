@@ -1,6 +1,15 @@
 import test from "ava";
-import { createTurns } from "../../db/createTurns.ts";
+import { createConnectionShares, sharesOfOneKind } from "../../db/connectionShares.ts";
 import { DomainError } from "../../domain/errors.ts";
+
+const createTurns = (
+  connections: number,
+  options: { readonly maximumWaiting?: number; readonly maximumWaitMs?: number } = {},
+) => {
+  const shares = createConnectionShares(sharesOfOneKind(connections), options);
+  return <Result>(owner: string, work: () => Promise<Result>): Promise<Result> =>
+    shares.run({ accountId: owner, kind: "list" }, work);
+};
 
 /** Work that lasts until the test ends it, and records when it starts. */
 const createWork = () => {
