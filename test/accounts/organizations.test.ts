@@ -327,7 +327,7 @@ test("an unknown id exits with code 3 and is named in the error", async (t) => {
     ["usage", "show", UNKNOWN],
     ["usage", "retry", "--org", UNKNOWN],
     ["usage", "reconcile", "--org", UNKNOWN],
-    ["import", "registrations", "-", "--org", UNKNOWN],
+    ["import", "history", "-", "--org", UNKNOWN],
   ]) {
     const { exitCode, stdout, stderr } = await runImpact(args, { env });
     t.is(exitCode, 3, args.join(" "));
