@@ -314,7 +314,7 @@ CREATE TABLE idempotent_response (
   mode text NOT NULL,
   operation text NOT NULL,
   key_hash bytea NOT NULL,
-  request_hash bytea NOT NULL,
+  request_hash bytea,
   response_body text,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT idempotent_response_pkey PRIMARY KEY (account_id, mode, operation, key_hash),

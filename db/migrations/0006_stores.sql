@@ -76,8 +76,8 @@ CREATE TABLE idempotent_response (
   ),
   -- SHA-256 of the key, because clients may build their keys from names or order ids.
   key_hash bytea NOT NULL CONSTRAINT idempotent_response_key_hash CHECK (length(key_hash) = 32),
-  -- SHA-256 of the request.
-  request_hash bytea NOT NULL CONSTRAINT idempotent_response_hash CHECK (length(request_hash) = 32),
+  -- SHA-256 of the request. Null for an imported key: its request is not known, so any request repeats it.
+  request_hash bytea CONSTRAINT idempotent_response_hash CHECK (length(request_hash) = 32),
   -- Replayed byte for byte. Null once it is erased: then a repeated request, which has the same hash, gives it again.
   response_body text,
   created_at timestamptz NOT NULL,

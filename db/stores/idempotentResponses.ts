@@ -19,7 +19,7 @@ const responseRow = z.strictObject({
   operation: z.enum(STORE_OPERATIONS),
   key: z.string(),
   /** SHA-256 of the request in hexadecimal digits. */
-  requestHash: z.string(),
+  requestHash: z.string().nullable(),
   /** Null if it was erased. */
   responseBody: z.string().nullable(),
 });

@@ -19,17 +19,18 @@ export type StoreResponse = {
 };
 
 /** The response that was stored for a key. Its body is null once it was erased. */
-type StoredResponse = { readonly requestHash: string; readonly responseBody: string | null };
+type StoredResponse = { readonly requestHash: string | null; readonly responseBody: string | null };
 
 /**
- * Returns the stored response to a repeated write. An erased body follows from the same request, so it is the same.
+ * Returns the stored response to a repeated write. An erased body follows from the same request, so it is the same. Of an
+ * imported key only the key is known: its response follows from the repeated request.
  * @throws DomainError request_invalid if the key was used for another request
  */
 export const replayResponse = (
   { idempotency, responseBody }: StoreWrite,
   stored: StoredResponse,
 ): StoreResponse => {
-  if (idempotency?.requestHash !== stored.requestHash) {
+  if (stored.requestHash !== null && idempotency?.requestHash !== stored.requestHash) {
     throw new DomainError(
       "request_invalid",
       "Idempotency-Key: was used before with another request body",

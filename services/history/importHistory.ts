@@ -2,6 +2,7 @@ import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { createSeen, dropSeen, rememberIdentities } from "../../db/history/importedEntries.ts";
 import type { ImportedEntry } from "../../db/history/importedEntries.ts";
 import { isContentError } from "../../db/isContentError.ts";
+import type { Clock } from "../../domain/clock.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { contentOf, identitiesOf } from "../../domain/history/importedRecords.ts";
@@ -107,14 +108,14 @@ const conflictOf = (differences: readonly (readonly string[])[]): string | null 
  * are read as fast as they are written.
  */
 export const importHistory = (
-  db: DatabasePool,
+  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
   owner: AccountMode,
   lines: AsyncIterable<ImportLine>,
   options: ImportOptions,
   { onRejected, onProgress }: ImportObserver,
 ): Promise<ImportSummary> => {
   const { counters, summary } = createCounters();
-  const writers = createWriters(owner, options);
+  const writers = createWriters(owner, options, clock);
 
   const reject = async (
     line: ImportLine,

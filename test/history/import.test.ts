@@ -315,10 +315,10 @@ test("several imports can use one connection, even after a failed one", async (t
   const silent = { onRejected: () => undefined, onProgress: () => undefined };
   const importFrom = (source: AsyncGenerator<ImportLine>) =>
     importHistory(
-      pool,
+      { db: pool, clock: systemClock },
       { accountId: id, mode: "live" },
       source,
-      { isDryRun: false, ordersPlanting: false, charityProvider: "catalogue" },
+      { isDryRun: false, ordersPlanting: false, charityProvider: "catalogue", isStore: false },
       silent,
     );
 

@@ -4,7 +4,6 @@ import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { IMPORT_KINDS } from "../../../domain/history/importedRecords.ts";
 import type { ImportKind } from "../../../domain/history/importedRecords.ts";
 import { recordAction } from "../../../services/accounts/recordAction.ts";
-import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { ImportSummary } from "../../../services/history/importHistory.ts";
 import { importHistory } from "../../../services/history/importHistory.ts";
 import { parseId, parseMode, parseSlug } from "../../arguments.ts";
@@ -20,6 +19,8 @@ import type { ImportKeyOptions } from "./importKey.ts";
 import { runImportSlug } from "./importSlug.ts";
 import type { ImportSlugOptions } from "./importSlug.ts";
 import { createRejects } from "./createRejects.ts";
+import { findOwner } from "./findOwner.ts";
+import type { OwnerOptions } from "./findOwner.ts";
 import { openHistory } from "./openHistory.ts";
 
 const HISTORY_HELP = `
@@ -29,6 +30,8 @@ standard input. The fields are those of the API's lists, and kind:
   tree, bottle   count, fractional_count, refunded_count
   donation       amount_cents, ein, nonprofit_id, charity_name
   all            id, created_at, idempotency_key, attribution, metadata, refunded
+  of a store     customer_name, customer_email, customer_id, order_id, notes,
+                 unit_price_cents (what a reversal returns to the balance)
 In CSV, metadata is a JSON object and an empty cell is a field that is not given.
 
 A record keeps its id, which may be any text of at most 64 characters, and its
@@ -47,15 +50,15 @@ needs no prefix. It is never an argument, which other users of the machine could
 only its SHA-256 and its first four characters are stored.
   pass show old-server/live-key | impact import key --org ID --mode live`;
 
-type HistoryOptions = OperatorOptions & {
-  readonly org: string;
-  readonly mode: Mode;
-  readonly kind?: ImportKind;
-  readonly orderPlanting?: true;
-  readonly rejects?: string;
-  readonly dryRun?: true;
-  readonly json?: true;
-};
+type HistoryOptions = OperatorOptions &
+  OwnerOptions & {
+    readonly mode: Mode;
+    readonly kind?: ImportKind;
+    readonly orderPlanting?: true;
+    readonly rejects?: string;
+    readonly dryRun?: true;
+    readonly json?: true;
+  };
 
 const printSummary = ({ io }: Context, summary: ImportSummary, isDryRun: boolean): void => {
   printTable(
@@ -89,11 +92,11 @@ const runImport = async (
   options: HistoryOptions,
 ): Promise<void> => {
   const { io, connections, clock } = context;
-  const { org, mode, json } = options;
+  const { mode, json } = options;
   const isDryRun = options.dryRun === true;
   const history = await openHistory(context, paths, options.kind);
   const db = await connections.database();
-  const account = await getOrganization(db, org);
+  const account = await findOwner(db, options);
   if (!isDryRun) {
     await recordAction(
       db,
@@ -110,13 +113,14 @@ const runImport = async (
   const rejects = await createRejects(io, options.rejects, bar.clear);
   const startedAtMs = performance.now();
   const importing = importHistory(
-    db,
+    { db, clock },
     { accountId: account.id, mode },
-    history.lines(account),
+    history.lines(account, mode),
     {
       isDryRun,
       ordersPlanting: options.orderPlanting === true,
       charityProvider: account.charityProvider,
+      isStore: account.type === "store",
     },
     {
       onRejected: rejects.add,
@@ -159,7 +163,12 @@ export const addImportCommands = (program: Command, context: Context): void => {
     .command("history")
     .description("Import registrations and donations that another system recorded and billed")
     .argument("<files...>", "paths of files, or - for standard input")
-    .requiredOption("--org <id>", "organization that owns the records", parseId)
+    .addOption(
+      new Option("--org <id>", "organization that owns the records")
+        .argParser(parseId)
+        .conflicts("store"),
+    )
+    .option("--store <store>", "domain or id of the store that owns the records")
     .option("--mode <live|test>", "mode of the records", parseMode, "live")
     .addOption(
       new Option("--kind <kind>", "kind of the lines that name none").choices(IMPORT_KINDS),

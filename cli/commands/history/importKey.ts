@@ -1,37 +1,20 @@
-import type { CommonQueryMethods } from "slonik";
-import type { AccountType, Mode } from "../../../domain/accounts/accounts.ts";
-import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { importKey } from "../../../services/history/importKey.ts";
 import type { Context } from "../../context.ts";
-import { CommandError, EXIT } from "../../exitCodes.ts";
 import { readSecret } from "../../input/readSecret.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson, printRecord } from "../../output/print.ts";
-import { findNamedStore } from "../stores/findNamedStore.ts";
+import { findOwner } from "./findOwner.ts";
+import type { OwnerOptions } from "./findOwner.ts";
 
-export type ImportKeyOptions = OperatorOptions & {
-  readonly org?: string;
-  readonly store?: string;
-  readonly mode: Mode;
-  readonly keyFile?: string;
-  readonly json?: true;
-};
-
-/** Returns the organization or the store that a command is for. */
-const findOwner = async (
-  db: CommonQueryMethods,
-  { org, store }: Pick<ImportKeyOptions, "org" | "store">,
-): Promise<{ readonly id: string; readonly type: AccountType }> => {
-  if (org !== undefined) {
-    return getOrganization(db, org);
-  }
-  if (store !== undefined) {
-    return { id: (await findNamedStore(db, store)).id, type: "store" };
-  }
-  throw new CommandError(EXIT.usage, "Pass --org or --store.");
-};
+export type ImportKeyOptions = OperatorOptions &
+  OwnerOptions & {
+    readonly mode: Mode;
+    readonly keyFile?: string;
+    readonly json?: true;
+  };
 
 export const runImportKey = async (
   { io, connections, clock }: Context,

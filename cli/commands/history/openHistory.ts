@@ -1,4 +1,5 @@
 import type { Account } from "../../../db/accounts/accounts.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { ImportKind } from "../../../domain/history/importedRecords.ts";
 import type { ImportLine } from "../../../services/history/importHistory.ts";
 import type { Context } from "../../context.ts";
@@ -8,7 +9,7 @@ import { readHistory } from "./readHistory.ts";
 
 /** The files of a command, read one after the other. */
 export type History = {
-  readonly lines: (account: Account) => AsyncGenerator<ImportLine, void, void>;
+  readonly lines: (account: Account, mode: Mode) => AsyncGenerator<ImportLine, void, void>;
   /** Returns the share of the files that was read; null if one is a pipe. */
   readonly shareRead: () => number | null;
 };
@@ -28,12 +29,18 @@ const shareOf = (inputs: readonly Input[]): number | null => {
 
 async function* readAll(
   inputs: readonly Input[],
-  { fractionalCounting }: Account,
+  { fractionalCounting, type }: Account,
+  mode: Mode,
   kind: ImportKind | null,
   { clock }: Context,
 ): AsyncGenerator<ImportLine, void, void> {
   for (const input of inputs) {
-    yield* readHistory(input, { now: clock.now(), fractionalCounting, kind });
+    yield* readHistory(input, {
+      now: clock.now(),
+      fractionalCounting,
+      storeMode: type === "store" ? mode : null,
+      kind,
+    });
   }
 }
 
@@ -51,7 +58,7 @@ export const openHistory = async (
     inputs.push(await openInput(path, context.io));
   }
   return {
-    lines: (account) => readAll(inputs, account, kind ?? null, context),
+    lines: (account, mode) => readAll(inputs, account, mode, kind ?? null, context),
     shareRead: () => shareOf(inputs),
   };
 };

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { parseEin } from "../../../domain/charities/charities.ts";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { describeIssues } from "../../../domain/describeIssues.ts";
 import { count, emptyAsNull, metadata, text } from "../../../domain/fields.ts";
 import { IMPORT_KINDS } from "../../../domain/history/importedRecords.ts";
@@ -95,6 +96,8 @@ export type Parsed = { readonly record: ImportedRecord } | { readonly problem: s
 export type ParseOptions = {
   readonly now: Date;
   readonly fractionalCounting: boolean;
+  /** The mode of a store's records; null for an organization's. */
+  readonly storeMode: Mode | null;
   /** The kind of lines that name none. */
   readonly kind: ImportKind | null;
 };
@@ -110,6 +113,21 @@ const refundedCountOf = ({
   return refundedCount > units || contradicts ? null : refundedCount;
 };
 
+/** Returns what a unit cost the store, null for an organization, or what is wrong with the price. */
+const unitPriceOf = (
+  given: number | undefined,
+  { storeMode }: ParseOptions,
+): number | null | string => {
+  switch (storeMode) {
+    case null:
+      return given === undefined ? null : "unit_price_cents: only stores' records have a price";
+    case "test":
+      return (given ?? 0) === 0 ? 0 : "unit_price_cents: must be 0 in test mode";
+    case "live":
+      return given ?? "unit_price_cents: required, because a reversal returns it to the balance";
+  }
+};
+
 const toRegistration = (
   line: z.output<typeof registrationLine>,
   options: ParseOptions,
@@ -117,6 +135,10 @@ const toRegistration = (
   const refundedCount = refundedCountOf(line);
   if (refundedCount === null) {
     return "refunded_count: must be at most count, and agree with refunded";
+  }
+  const unitPriceCents = unitPriceOf(line.unit_price_cents, options);
+  if (typeof unitPriceCents === "string") {
+    return unitPriceCents;
   }
   return {
     kind: line.kind,
@@ -133,7 +155,7 @@ const toRegistration = (
     customerId: line.customer_id,
     orderId: line.order_id,
     notes: line.notes,
-    unitPriceCents: line.unit_price_cents ?? null,
+    unitPriceCents,
   };
 };
 

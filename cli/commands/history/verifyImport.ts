@@ -3,7 +3,6 @@ import { Option } from "commander";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { IMPORT_KINDS } from "../../../domain/history/importedRecords.ts";
 import type { ImportKind } from "../../../domain/history/importedRecords.ts";
-import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { Verification } from "../../../services/history/verifyImport.ts";
 import { verifyImport } from "../../../services/history/verifyImport.ts";
 import { parseId, parseMode } from "../../arguments.ts";
@@ -14,6 +13,8 @@ import { say } from "../../io.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printable } from "../../output/printable.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { findOwner } from "./findOwner.ts";
+import type { OwnerOptions } from "./findOwner.ts";
 import { openHistory } from "./openHistory.ts";
 
 const VERIFY_HELP = `
@@ -22,8 +23,7 @@ cents of donations) and refunds, by kind, UTC month and attribution, with the re
 were imported; records that were created here do not matter. The totals that the API
 returns are compared with all records. The exit code is 1 if anything differs.`;
 
-type VerifyOptions = {
-  readonly org: string;
+type VerifyOptions = OwnerOptions & {
   readonly mode: Mode;
   readonly kind?: ImportKind;
   readonly json?: true;
@@ -87,17 +87,17 @@ const present = (verification: Verification) => ({
 const verify = async (
   context: Context,
   paths: readonly string[],
-  { org, mode, kind, json }: VerifyOptions,
+  { mode, kind, json, ...owner }: VerifyOptions,
 ): Promise<void> => {
   const { io, connections } = context;
   const history = await openHistory(context, paths, kind);
   const db = await connections.database();
-  const account = await getOrganization(db, org);
+  const account = await findOwner(db, owner);
   const bar = createProgressBar(io);
   const verification = await verifyImport(
     db,
-    { accountId: org, mode },
-    history.lines(account),
+    { accountId: account.id, mode },
+    history.lines(account, mode),
     (lines) => bar.update(history.shareRead(), `${lines.toLocaleString("en-US")} lines`),
   ).finally(bar.clear);
   if (json) {
@@ -126,7 +126,12 @@ export const addVerifyImportCommand = (program: Command, context: Context): void
     .command("verify-import")
     .description("Compare the totals of imported files with the database")
     .argument("<files...>", "paths of files, or - for standard input")
-    .requiredOption("--org <id>", "organization that owns the records", parseId)
+    .addOption(
+      new Option("--org <id>", "organization that owns the records")
+        .argParser(parseId)
+        .conflicts("store"),
+    )
+    .option("--store <store>", "domain or id of the store that owns the records")
     .option("--mode <live|test>", "mode of the records", parseMode, "live")
     .addOption(
       new Option("--kind <kind>", "kind of the lines that name none").choices(IMPORT_KINDS),
