@@ -7,6 +7,7 @@ import {
   openCopies,
   openDatabase,
   openHealthConnection,
+  openReads,
   openSearches,
 } from "../program/openDatabase.ts";
 import { readAccountLimits } from "../program/readAccountLimits.ts";
@@ -52,6 +53,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const db = await openDatabase(config);
   const copies = openCopies(config);
   const searches = await openSearches(config);
+  const reads = await openReads(config);
   const temporal = openTemporalClient();
   const clock = systemClock;
   const metrics = createApiMetrics();
@@ -64,7 +66,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     needsTemporal: false,
   });
   addHealthMetrics(metrics.registry, health.read);
-  addPoolMetrics(metrics.registry, { main: db, searches });
+  addPoolMetrics(metrics.registry, { main: db, searches, reads });
   const writer = createRegistrationWriter({ db, clock, observeBatch: metrics.observeBatch });
   const storeWriter = createStoreRegistrationWriter({
     db,
@@ -122,6 +124,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
       await wakePlantingOrder(temporal, orderId, WAKE_TIMEOUT_MS);
     },
     db,
+    reads,
     copies,
     streaming: { openLists, writeTimeoutMs: config.LIST_WRITE_TIMEOUT_SECONDS * 1000 },
     clock,
@@ -135,6 +138,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     authenticator: createStoreAuthenticator({ db }),
     platformSecrets: config.STORE_PLATFORM_SECRET?.split(",") ?? [],
     db,
+    reads,
     clock,
     charities,
     validateCharity,
@@ -170,7 +174,13 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     await Promise.all([writer.drain(), storeWriter.drain()]);
     await guard.stop();
     health.end();
-    await Promise.all([db.end(), copies.end(), searches.end(), healthConnection.end()]);
+    await Promise.all([
+      db.end(),
+      copies.end(),
+      searches.end(),
+      reads.end(),
+      healthConnection.end(),
+    ]);
   };
   try {
     const urls = {

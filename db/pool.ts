@@ -1,8 +1,8 @@
 import { createBigintTypeParser, createPool, SchemaValidationError } from "slonik";
 import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from "slonik";
 import { createDriver } from "./driver.ts";
-import { createConnectionShares, sharesOfMixedPool } from "./connectionShares.ts";
-import type { Shares } from "./connectionShares.ts";
+import { createConnectionShares, sharesOfMixedPool, sharesOfOneKind } from "./connectionShares.ts";
+import { asQueryTimeout } from "./queryTimeout.ts";
 import { sharePool } from "./sharePool.ts";
 
 const asIs = (name: string): DriverTypeParser => ({ name, parse: (value) => value });
@@ -29,24 +29,36 @@ const parseRows: Interceptor = {
 /** For the network round trip. */
 const RESPONSE_MARGIN_MS = 5000;
 
-/**
- * Opens a pool of connections, of which accounts have shares. `timestamptz` is read as a Date, `int8` as a bigint.
- * @param statementTimeoutMs after it the database cancels a statement
- * @param responseTimeoutMs after it the database is considered lost, and the connection is destroyed
- * @param shares what accounts may use of the connections
- */
-export const openPool = async (
+/** Converts the error of a statement that took too long. */
+const reportTimeouts = (advice: string): Interceptor => ({
+  name: "report-timeouts",
+  queryExecutionError: (_context, _query, error) => {
+    throw asQueryTimeout(error, advice);
+  },
+});
+
+type PoolOptions = {
+  readonly maximumConnections: number;
+  /** After it the database cancels a statement. */
+  readonly statementTimeoutMs: number;
+  /** After it the database is considered lost, and the connection is destroyed. */
+  readonly responseTimeoutMs?: number;
+  readonly interceptors?: readonly Interceptor[];
+};
+
+/** `timestamptz` is read as a Date, `int8` as a bigint. */
+const createUnsharedPool = (
   url: string,
-  maximumConnections = 10,
-  statementTimeoutMs = 60_000,
   {
+    maximumConnections,
+    statementTimeoutMs,
     responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
-    shares = sharesOfMixedPool(maximumConnections),
-  }: { readonly responseTimeoutMs?: number; readonly shares?: Shares } = {},
-): Promise<DatabasePool> => {
-  const pool = await createPool(url, {
+    interceptors = [],
+  }: PoolOptions,
+): Promise<DatabasePool> =>
+  createPool(url, {
     driverFactory: createDriver(responseTimeoutMs),
-    interceptors: [parseRows],
+    interceptors: [parseRows, ...interceptors],
     maximumPoolSize: maximumConnections,
     // To open a connection; a busy machine needs seconds.
     connectionTimeout: 15_000,
@@ -64,5 +76,48 @@ export const openPool = async (
       { name: "timestamptz", parse: (value) => new Date(value) },
     ],
   });
-  return sharePool(pool, createConnectionShares(shares));
+
+/**
+ * Opens a pool of connections, of which accounts have shares.
+ * @param statementTimeoutMs after it the database cancels a statement
+ * @param responseTimeoutMs after it the database is considered lost, and the connection is destroyed
+ */
+export const openPool = async (
+  url: string,
+  maximumConnections = 10,
+  statementTimeoutMs = 60_000,
+  {
+    responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
+  }: { readonly responseTimeoutMs?: number } = {},
+): Promise<DatabasePool> =>
+  sharePool(
+    await createUnsharedPool(url, { maximumConnections, statementTimeoutMs, responseTimeoutMs }),
+    createConnectionShares(sharesOfMixedPool(maximumConnections)),
+  );
+
+/**
+ * Opens a pool for work that may be slow, in which accounts take turns and one account never has the last connection.
+ * @param options.timeoutAdvice what a client can change if a statement takes too long. With it the error is a DomainError
+ *   query_timeout, otherwise slonik's.
+ */
+export const openTurnPool = async (
+  url: string,
+  options: {
+    readonly maximumConnections: number;
+    readonly statementTimeoutMs: number;
+    readonly maximumWaitMs: number;
+    readonly timeoutAdvice?: string;
+  },
+): Promise<DatabasePool> => {
+  const { maximumConnections, statementTimeoutMs, maximumWaitMs, timeoutAdvice } = options;
+  const shares = createConnectionShares(sharesOfOneKind(maximumConnections), { maximumWaitMs });
+  return sharePool(
+    await createUnsharedPool(url, {
+      maximumConnections,
+      statementTimeoutMs,
+      interceptors: timeoutAdvice === undefined ? [] : [reportTimeouts(timeoutAdvice)],
+    }),
+    // All requests count as one kind, or an account could fill the pool with requests of two kinds.
+    { ...shares, run: ({ accountId }, work) => shares.run({ accountId, kind: "read" }, work) },
+  );
 };

@@ -8,12 +8,14 @@ const isTimeout = (error: unknown): boolean =>
   error instanceof StatementTimeoutError ||
   (error instanceof Error && "code" in error && error.code === QUERY_CANCELED);
 
-/** Converts the error of a statement that took too long to a DomainError and returns other errors unchanged. */
-export const asQueryTimeout = (error: unknown): unknown =>
+/**
+ * Converts the error of a statement that took too long to a DomainError and returns other errors unchanged.
+ * @param advice what the client can change
+ */
+export const asQueryTimeout = (
+  error: unknown,
+  advice = "select fewer records, for example a shorter range of days",
+): unknown =>
   isTimeout(error)
-    ? new DomainError(
-        "query_timeout",
-        "the query takes too long; select fewer records, for example a shorter range of days",
-        { cause: error },
-      )
+    ? new DomainError("query_timeout", `the query takes too long; ${advice}`, { cause: error })
     : error;

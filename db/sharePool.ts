@@ -35,6 +35,7 @@ const withUnavailable =
 
 /**
  * Returns the pool with shares for accounts: work that runs for an account waits until it may have a connection.
+ * @param shares decide who may have one
  * @returns a pool whose methods throw UnavailableError if no connection can be opened; then nothing was executed
  */
 export const sharePool = (pool: DatabasePool, shares: ConnectionShares): DatabasePool => {

@@ -1,10 +1,9 @@
 import type { DatabasePool } from "slonik";
 import type { Config } from "../config/config.ts";
-import { sharesOfOneKind } from "../db/connectionShares.ts";
 import { openCopyPool } from "../db/copyPool.ts";
 import type { CopyPool } from "../db/copyPool.ts";
 import { requireCurrentSchema, SchemaMismatchError } from "../db/migrate.ts";
-import { openPool } from "../db/pool.ts";
+import { openPool, openTurnPool } from "../db/pool.ts";
 import { StartupError } from "./startupError.ts";
 
 /** Returns the database's host and name without its user and password. */
@@ -51,6 +50,14 @@ export const openDatabase = async (
 const CONCURRENT_SEARCHES = 3;
 /** The API's own timeout for a search. */
 const SEARCH_TIMEOUT_MS = 5000;
+/** Shorter than that, so that a search that waits too long is rejected as one of too many, not as failed. */
+const SEARCH_WAIT_MS = 3000;
+/** Slow reads keep one or two cores busy, and the last connection is for the other accounts. */
+const CONCURRENT_READS = 4;
+/** A client that would wait longer should retry later. */
+const READ_WAIT_MS = 10_000;
+const READ_ADVICE =
+  "narrow its filters, for example to an id, an email address or a shorter range of days";
 /** A health check waits no longer. */
 const HEALTH_TIMEOUT_MS = 2000;
 
@@ -59,8 +66,25 @@ const HEALTH_TIMEOUT_MS = 2000;
  * @throws StartupError if DATABASE_URL is not set
  */
 export const openSearches = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>
-  openPool(requireDatabaseUrl(config), CONCURRENT_SEARCHES, SEARCH_TIMEOUT_MS, {
-    shares: sharesOfOneKind(CONCURRENT_SEARCHES),
+  openTurnPool(requireDatabaseUrl(config), {
+    maximumConnections: CONCURRENT_SEARCHES,
+    statementTimeoutMs: SEARCH_TIMEOUT_MS,
+    maximumWaitMs: SEARCH_WAIT_MS,
+  });
+
+/**
+ * Opens a separate pool for reads that may be slow: lists, statistics, evidence and dashboards. Authentication and writes
+ * never wait for them.
+ * @throws StartupError if DATABASE_URL is not set
+ */
+export const openReads = (
+  config: Pick<Config, "DATABASE_URL" | "READ_TIMEOUT_SECONDS">,
+): Promise<DatabasePool> =>
+  openTurnPool(requireDatabaseUrl(config), {
+    maximumConnections: CONCURRENT_READS,
+    statementTimeoutMs: config.READ_TIMEOUT_SECONDS * 1000,
+    maximumWaitMs: READ_WAIT_MS,
+    timeoutAdvice: READ_ADVICE,
   });
 
 /**

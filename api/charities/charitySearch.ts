@@ -73,6 +73,13 @@ export const CHARITY_SEARCH_ERROR: ErrorResponse = {
   example: "charity search failed",
 };
 
+export const CHARITY_BUSY_ERROR: ErrorResponse = {
+  code: "queue_full",
+  when: "Too many searches of the account are waiting.",
+  example: "too many requests of this account are waiting, try again",
+  headers: { "Retry-After": "Seconds to wait." },
+};
+
 /** Searches with the account's provider, and sets the header that says whether the total is exact. */
 export const findCharityPage = async (
   deps: SearchDependencies,

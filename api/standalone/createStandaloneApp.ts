@@ -42,6 +42,8 @@ records made with one are not visible to the other, and the test key causes no c
 
 type StandaloneDependencies = AppDependencies & {
   readonly db: DatabasePool;
+  /** Connections for reads that may be slow. */
+  readonly reads: DatabasePool;
   readonly copies: CopyPool;
   readonly clock: Clock;
   readonly billing: Billing;
@@ -80,10 +82,11 @@ export const createStandaloneApp = ({
   takePermit,
   ...dependencies
 }: StandaloneDependencies): Koa<ApiState> => {
+  const reading = { ...dependencies, db: dependencies.reads };
   const endpoints = [
     ...registrationEndpoints(dependencies),
     ...charityEndpoints(dependencies),
-    ...evidenceEndpoints(dependencies),
+    ...evidenceEndpoints(reading),
     ...dashboardEndpoints(dependencies),
     ...(plantingCallbackSecret === null
       ? []
@@ -115,7 +118,7 @@ export const createStandaloneApp = ({
     takePermit,
     presentError,
     endpoints,
-    pages: [...documentPages(document), ...dashboardPages(dependencies)],
+    pages: [...documentPages(document), ...dashboardPages(reading)],
     webhooks:
       readStripeWebhook === null
         ? []

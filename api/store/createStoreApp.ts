@@ -1,4 +1,5 @@
 import type Koa from "koa";
+import type { DatabasePool } from "slonik";
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { EvidenceDependencies } from "../../services/planting/cacheEvidence.ts";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
@@ -35,6 +36,8 @@ type StoreAppDependencies = AppDependencies &
   RegisterDependencies &
   Omit<DonateFromStoreDependencies, "writeQueue"> &
   EvidenceDependencies & {
+    /** Connections for reads that may be slow. */
+    readonly reads: DatabasePool;
     readonly readReadiness: () => Readiness;
     readonly authenticator: AuthenticateStore;
     readonly takePermit: TakePermit;
@@ -52,22 +55,21 @@ export const createStoreApp = ({
   observe,
   limiter,
   trustedProxies = 0,
+  reads,
   ...dependencies
 }: StoreAppDependencies): Koa<ApiState> => {
   const writeQueue = createAccountQueue();
+  const reading = { ...dependencies, db: reads };
   const endpoints = [
     verifyEndpoint(dependencies),
-    ...KINDS.flatMap((kind) => [
-      registerEndpoint(kind, dependencies),
-      listEndpoint(kind, dependencies),
-    ]),
+    ...KINDS.flatMap((kind) => [registerEndpoint(kind, dependencies), listEndpoint(kind, reading)]),
     searchEndpoint(dependencies),
     donateEndpoint({ ...dependencies, writeQueue }),
-    donationListEndpoint(dependencies),
-    statsEndpoint(dependencies),
+    donationListEndpoint(reading),
+    statsEndpoint(reading),
     refundEndpoint({ ...dependencies, writeQueue }),
-    evidenceEndpoint(dependencies),
-    balanceEndpoint(dependencies),
+    evidenceEndpoint(reading),
+    balanceEndpoint(reading),
     ...healthEndpoints(readReadiness),
   ];
   const document = createDocument(endpoints, {

@@ -65,3 +65,25 @@ export const findSlugOwner = (
     JOIN dashboard USING (account_id)
     WHERE dashboard_alias.slug = ${slug}
   `);
+
+const foundSlugRow = z.strictObject({ slug: z.string(), dashboardSlug: z.string() });
+
+/** Returns the slug of the dashboard that each slug belongs to, itself or as an alias. Unknown slugs are absent. */
+export const findDashboardSlugs = async (
+  db: CommonQueryMethods,
+  slugs: readonly string[],
+): Promise<ReadonlyMap<string, string>> => {
+  const requested = sql.array(slugs, "text");
+  const rows = await db.any(sql.type(foundSlugRow)`
+    SELECT slug, slug AS "dashboardSlug"
+    FROM dashboard
+    WHERE slug = ANY(${requested})
+    UNION ALL
+    SELECT dashboard_alias.slug, dashboard.slug AS "dashboardSlug"
+    FROM dashboard_alias
+    JOIN dashboard USING (account_id)
+    WHERE dashboard_alias.slug = ANY(${requested})
+  `);
+  // A dashboard's own slug comes first in the result and is the last to be set.
+  return new Map(rows.toReversed().map(({ slug, dashboardSlug }) => [slug, dashboardSlug]));
+};

@@ -66,6 +66,7 @@ export type Api = {
 
 export type StandaloneApiOptions = {
   readonly db: DatabasePool;
+  readonly reads?: DatabasePool;
   readonly copies?: CopyPool;
   readonly openLists?: OpenLists;
   readonly writeTimeoutMs?: number;
@@ -92,6 +93,7 @@ export const startStandaloneApi = async (
   t: ExecutionContext,
   {
     db,
+    reads = db,
     copies,
     openLists = createOpenLists({ maximum: 64, maximumPerAccount: 16 }),
     writeTimeoutMs = 60_000,
@@ -120,6 +122,7 @@ export const startStandaloneApi = async (
   const own = { url: "" };
   const app = createStandaloneApp({
     db,
+    reads,
     copies: copies ?? (await openTestCopies(t, db)),
     streaming: { openLists, writeTimeoutMs },
     clock,

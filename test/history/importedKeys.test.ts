@@ -5,6 +5,7 @@ import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { eventually } from "../support/programs.ts";
 import { setUpImport, writeTestFile } from "./importScene.ts";
 
 const test = testWithDatabase();
@@ -114,6 +115,8 @@ test("old addresses of a dashboard redirect to it", async (t) => {
   const run = await impact("import", "slug", slug, "--org", id);
   t.is(run.exitCode, 0, run.stderr);
   const dashboard = String((await call("GET", "/dashboard_url", { key })).body["dashboard_url"]);
+  // The process remembers for some seconds that the slug was unknown.
+  await eventually(async () => (await get(slug)).status === 301);
   for (const suffix of ["", ".json", "/badge.svg", "/card"]) {
     const response = await get(`${slug}${suffix}`);
     t.is(response.status, 301);

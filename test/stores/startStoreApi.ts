@@ -104,6 +104,7 @@ export const startStoreApi = async (
 ): Promise<StoreApi> => {
   const app = createStoreApp({
     db,
+    reads: db,
     clock,
     storeWriter,
     charities,

@@ -1,6 +1,7 @@
 import type { DonateDependencies } from "../../../services/charities/donate.ts";
 import { subscribeToDonations } from "../../../services/charities/subscribeToDonations.ts";
 import {
+  CHARITY_BUSY_ERROR,
   CHARITY_PAGE_EXAMPLE,
   CHARITY_SEARCH_ERROR,
   CHARITY_SEARCH_HEADERS,
@@ -13,6 +14,7 @@ import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { donationEndpoints } from "./donationEndpoints.ts";
+import type { DonationDependencies } from "./donationEndpoints.ts";
 import { EXAMPLES, TAG } from "./examples.ts";
 import { subscribeResponse } from "./schemas.ts";
 
@@ -38,6 +40,7 @@ const searchEndpoint = ({ db, charities }: DonateDependencies): Endpoint =>
         KEY_ERROR,
         RATE_ERROR,
         CHARITY_SEARCH_ERROR,
+        CHARITY_BUSY_ERROR,
       ],
     },
     schemas: { query: charityQuery, response: charityPage },
@@ -88,7 +91,7 @@ const subscribeEndpoint = ({ db, clock, billing }: DonateDependencies): Endpoint
   });
 
 /** The endpoints of charities and donations. */
-export const charityEndpoints = (dependencies: DonateDependencies): readonly Endpoint[] => [
+export const charityEndpoints = (dependencies: DonationDependencies): readonly Endpoint[] => [
   searchEndpoint(dependencies),
   ...donationEndpoints(dependencies),
   subscribeEndpoint(dependencies),

@@ -1,3 +1,4 @@
+import type { DatabasePool } from "slonik";
 import type { z } from "zod";
 import type { Caller } from "../../../db/accounts/apiKeys.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
@@ -16,6 +17,7 @@ import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { attributionOf } from "../attributionFilter.ts";
 import { isBlankId } from "../isBlankId.ts";
+import { READ_ERROR } from "../../http/readError.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { EXAMPLES, TAG } from "./examples.ts";
 import {
@@ -27,6 +29,11 @@ import {
   refundBody,
   refundResponse,
 } from "./schemas.ts";
+
+export type DonationDependencies = DonateDependencies & {
+  /** Connections for reads that may be slow. */
+  readonly reads: DatabasePool;
+};
 
 const ownerOf = ({ accountId, mode }: Caller): AccountMode => ({ accountId, mode });
 
@@ -122,7 +129,7 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
   };
 };
 
-const listEndpoint = ({ db }: DonateDependencies): Endpoint =>
+const listEndpoint = ({ reads }: DonationDependencies): Endpoint =>
   keyEndpoint({
     method: "get",
     path: "/charities/donations",
@@ -140,6 +147,7 @@ const listEndpoint = ({ db }: DonateDependencies): Endpoint =>
         },
         KEY_ERROR,
         RATE_ERROR,
+        READ_ERROR,
       ],
     },
     schemas: { query: listQuery, response: listResponse },
@@ -149,8 +157,8 @@ const listEndpoint = ({ db }: DonateDependencies): Endpoint =>
       const filter = filterOf(query);
       const { page, page_size: pageSize } = query;
       const [totalItems, donations] = await Promise.all([
-        countDonations(db, owner, filter),
-        listDonations(db, owner, filter, { offset: (page - 1) * pageSize, limit: pageSize }),
+        countDonations(reads, owner, filter),
+        listDonations(reads, owner, filter, { offset: (page - 1) * pageSize, limit: pageSize }),
       ]);
       return {
         total_items: totalItems,
@@ -216,7 +224,7 @@ const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
     },
   });
 
-export const donationEndpoints = (dependencies: DonateDependencies): readonly Endpoint[] => [
+export const donationEndpoints = (dependencies: DonationDependencies): readonly Endpoint[] => [
   donateEndpoint(dependencies),
   listEndpoint(dependencies),
   refundEndpoint(dependencies),

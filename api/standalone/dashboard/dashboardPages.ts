@@ -5,7 +5,7 @@ import { text } from "../../../domain/fields.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Planting } from "../../../providers/planting/createPlanting.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
-import { findSlugOwner } from "../../../db/dashboard/dashboards.ts";
+import { createSlugLookup } from "../../../services/dashboard/createSlugLookup.ts";
 import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
@@ -30,9 +30,8 @@ const IMMUTABLE = "public, max-age=31536000, immutable";
 
 const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#1c6b47"/><path fill="#e9f4ec" d="M15 26v-8c-5 0-8-3-8-8 5 0 8 2 9 6 1-5 4-8 9-9 0 6-3 10-8 10.500V26z"/></svg>`;
 
-const SLUG = /^[a-z0-9-]{8,60}$/u;
-/** A slug of an earlier system. */
-const OLD_SLUG = text(200);
+/** Also one of an earlier system. */
+const SLUG = text(200);
 const SEED = /^[\w-]{1,120}$/u;
 
 const styleSource = (style: string): string => `'sha256-${hash("sha256", style, "base64")}'`;
@@ -208,19 +207,26 @@ export const dashboardPages = ({
     },
   });
 
+  const lookUpSlug = createSlugLookup(db);
+
   const serve =
     (kind: keyof typeof RENDERINGS) =>
     async (ctx: ApiContext): Promise<void> => {
       const slug = pathParameter(ctx, "slug");
-      const page = SLUG.test(slug) ? await rendered.fetch(`${kind}/${slug}`) : undefined;
-      const alias =
-        page || !OLD_SLUG.safeParse(slug).success ? null : await findSlugOwner(db, slug);
+      const cached = rendered.get(`${kind}/${slug}`);
+      if (cached) {
+        send(ctx, cached, CACHE_CONTROL);
+        return;
+      }
+      // Only pages that exist get into the cache, so made-up slugs evict none.
+      const dashboardSlug = SLUG.safeParse(slug).success ? await lookUpSlug(slug) : null;
+      const page = dashboardSlug === slug ? await rendered.fetch(`${kind}/${slug}`) : undefined;
       if (page) {
         send(ctx, page, CACHE_CONTROL);
-      } else if (alias) {
+      } else if (dashboardSlug !== null && dashboardSlug !== slug) {
         ctx.status = 301;
         ctx.set("Cache-Control", CACHE_CONTROL);
-        ctx.set("Location", `${publicBaseUrl()}/dashboard/${alias.dashboardSlug}${SUFFIXES[kind]}`);
+        ctx.set("Location", `${publicBaseUrl()}/dashboard/${dashboardSlug}${SUFFIXES[kind]}`);
       } else if (kind === "page" || kind === "card") {
         showNotFound(ctx);
       } else {

@@ -17,6 +17,7 @@ import { treeEvidence } from "../../planting/treeEvidenceSchema.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import { READ_ERROR } from "../../http/readError.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { EVIDENCE_EXAMPLES } from "./examples.ts";
@@ -33,7 +34,7 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
         "Carbon and area are projected from planted trees only. Trees of the simulated partner count only while it is the " +
         "deployment's partner, and are marked. Once trees are planted, the response stays the same for 30 days.",
       responseHeaders: EVIDENCE_HEADERS,
-      errors: [KEY_ERROR],
+      errors: [KEY_ERROR, READ_ERROR],
     },
     schemas: { response: evidenceSummary },
     examples: { response: EVIDENCE_EXAMPLES.summary },
@@ -79,6 +80,7 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
           when: "The organization has no such tree registration in the key's mode.",
           example: "failed to find tree",
         },
+        READ_ERROR,
       ],
     },
     schemas: { query: treeQuery, response: treeEvidence },

@@ -7,6 +7,7 @@ import { centsToDollars } from "../../../domain/money.ts";
 import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import { READ_ERROR } from "../../http/readError.ts";
 import { writeCursor } from "../cursor.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 import { pageFields, toPage } from "../pagination.ts";
@@ -67,7 +68,7 @@ export const donationListEndpoint = ({ db }: { readonly db: CommonQueryMethods }
       details:
         "Returns the donations in the key's mode that match every filter, newest first, including refunded ones. Empty " +
         "filters are ignored.",
-      errors: [QUERY_ERROR, KEY_ERROR, RATE_ERROR],
+      errors: [QUERY_ERROR, KEY_ERROR, RATE_ERROR, READ_ERROR],
     },
     schemas: { query: listQuery, response },
     examples: {

@@ -1,5 +1,6 @@
 import type { SearchDependencies } from "../../../services/charities/searchCharities.ts";
 import {
+  CHARITY_BUSY_ERROR,
   CHARITY_PAGE_EXAMPLE,
   CHARITY_SEARCH_ERROR,
   CHARITY_SEARCH_HEADERS,
@@ -30,6 +31,7 @@ export const searchEndpoint = ({ db, charities }: SearchDependencies): Endpoint 
         KEY_ERROR,
         RATE_ERROR,
         CHARITY_SEARCH_ERROR,
+        CHARITY_BUSY_ERROR,
       ],
     },
     schemas: { query: charityQuery, response: charityPage },

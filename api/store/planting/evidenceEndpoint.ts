@@ -19,6 +19,7 @@ import { presentTreeEvidence } from "../../planting/presentTreeEvidence.ts";
 import { treeEvidence } from "../../planting/treeEvidenceSchema.ts";
 import { startOfNextDay } from "../../http/days.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import { READ_ERROR } from "../../http/readError.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
@@ -185,6 +186,7 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
           when: "No tree record of the store in the key's mode matches.",
           example: "failed to find tree",
         },
+        READ_ERROR,
       ],
     },
     schemas: { query, response },

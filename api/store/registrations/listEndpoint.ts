@@ -3,6 +3,7 @@ import { z } from "zod";
 import { listStoreRegistrations } from "../../../db/registrations/storeRegistrations.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import { READ_ERROR } from "../../http/readError.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { writeCursor } from "../cursor.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
@@ -30,7 +31,7 @@ export const listEndpoint = (kind: Kind, { db }: { readonly db: CommonQueryMetho
       summary: `List the store's ${plural}`,
       details:
         "Returns the records in the key's mode that match every filter, newest first. Empty filters are ignored.",
-      errors: [QUERY_ERROR, KEY_ERROR],
+      errors: [QUERY_ERROR, KEY_ERROR, READ_ERROR],
     },
     schemas: { query: listQuery, response },
     examples: {

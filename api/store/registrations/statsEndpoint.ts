@@ -4,6 +4,7 @@ import type { Clock } from "../../../domain/clock.ts";
 import { centsToDollars } from "../../../domain/money.ts";
 import { readStoreImpact } from "../../../services/stores/readStoreImpact.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import { READ_ERROR } from "../../http/readError.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
@@ -34,7 +35,11 @@ export const statsEndpoint = (deps: {
       tag: "impact",
       summary: "Read the totals of the store or of one customer",
       details: "Refunded units and donations are not included.",
-      errors: [{ ...QUERY_ERROR, example: "customer: must be given at most once" }, KEY_ERROR],
+      errors: [
+        { ...QUERY_ERROR, example: "customer: must be given at most once" },
+        KEY_ERROR,
+        READ_ERROR,
+      ],
     },
     schemas: { query: queryObject(customerParameters), response },
     examples: {

@@ -5,6 +5,7 @@ import { listBalanceEntries } from "../../../db/stores/balances.ts";
 import { BALANCE_ENTRY_KINDS, isBalanceLow } from "../../../domain/stores/stores.ts";
 import { getStore } from "../../../services/stores/getStore.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import { READ_ERROR } from "../../http/readError.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
@@ -73,7 +74,7 @@ export const balanceEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint
       operationId: "balance",
       tag: "store",
       summary: "Read the balance, the prices and the ledger",
-      errors: [QUERY_ERROR, KEY_ERROR],
+      errors: [QUERY_ERROR, KEY_ERROR, READ_ERROR],
     },
     schemas: { query, response },
     examples: {

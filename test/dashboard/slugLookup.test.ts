@@ -1,0 +1,67 @@
+import { Client } from "pg";
+import { createSlugLookup } from "../../services/dashboard/createSlugLookup.ts";
+import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
+import { insertAlias } from "../../db/dashboard/dashboards.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { eventually } from "../support/programs.ts";
+
+const test = testWithDatabase();
+
+const MINUTE_MS = 60_000;
+
+test.serial("made-up slugs share queries and are remembered as unknown", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const slug = await getDashboardSlug({ db, clock: systemClock }, accountId);
+  await insertAlias(db, { slug: "Old Page", accountId, createdAt: systemClock.now() });
+  const lookUp = createSlugLookup(db, { rememberedMs: MINUTE_MS });
+  const locker = new Client({ connectionString: databaseUrl });
+  await locker.connect();
+  t.teardown(() => locker.end());
+  const countBlocked = async (): Promise<number> => {
+    const { rows } = await locker.query<{ count: number }>(
+      "SELECT count(*)::integer AS count FROM pg_locks WHERE NOT granted AND relation = 'dashboard'::regclass",
+    );
+    return rows[0]?.count ?? 0;
+  };
+  await locker.query("BEGIN; LOCK TABLE dashboard IN ACCESS EXCLUSIVE MODE");
+  const madeUp = Array.from({ length: 500 }, (_, index) => `made-up-${index}`);
+  const lookups = Promise.all([...madeUp, slug, "Old Page"].map(lookUp));
+  await eventually(async () => (await countBlocked()) > 0);
+
+  t.is(await countBlocked(), 1, "one query runs at a time");
+  await locker.query("ROLLBACK");
+  t.deepEqual(await lookups, [...madeUp.map(() => null), slug, slug]);
+
+  await locker.query("BEGIN; LOCK TABLE dashboard IN ACCESS EXCLUSIVE MODE");
+  t.deepEqual(
+    await Promise.all(madeUp.map(lookUp)),
+    madeUp.map(() => null),
+    "without a query",
+  );
+  await locker.query("ROLLBACK");
+});
+
+test.serial("a failed query fails its lookups only, and nothing is remembered", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const lookUp = createSlugLookup(db, { rememberedMs: MINUTE_MS });
+  const locker = new Client({ connectionString: databaseUrl });
+  await locker.connect();
+  t.teardown(() => locker.end());
+  await locker.query("BEGIN; LOCK TABLE dashboard IN ACCESS EXCLUSIVE MODE");
+  const first = t.throwsAsync(lookUp("first-page"));
+  const second = lookUp("second-page");
+  await eventually(async () => {
+    const { rowCount } = await locker.query(
+      `SELECT pg_cancel_backend(pid) FROM pg_locks WHERE NOT granted AND relation = 'dashboard'::regclass`,
+    );
+    return rowCount === 1;
+  });
+  await first;
+  await locker.query("ROLLBACK");
+
+  t.is(await second, null);
+  t.is(await lookUp("first-page"), null);
+});
