@@ -22,7 +22,9 @@ const customerRow = {
   orderId: z.string().nullable(),
 };
 
-const customerColumns = (table: "registration" | "donation"): FragmentSqlToken => {
+type RecordTable = "registration" | "donation";
+
+const customerColumns = (table: RecordTable): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   return sql.fragment`
     ${column("attribution")},
@@ -91,11 +93,7 @@ const donationColumns = sql.fragment`
 `;
 
 /** The condition of a field, in the form that the index over accounts, modes and kinds serves. */
-const fieldCondition = (
-  table: "registration" | "donation",
-  field: RecordField,
-  text: string,
-): FragmentSqlToken => {
+const fieldCondition = (table: RecordTable, field: RecordField, text: string): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   return {
     imported_id: sql.fragment`${column("imported_id")} = ${text}`,
@@ -115,207 +113,170 @@ const accountCondition = (field: RecordField, accountId: string | null): Fragmen
     ? sql.fragment`${inAccount(accountId)} AND account.type = 'store'`
     : inAccount(accountId);
 
-/** The query of `listRegistrationsByField`, so that a test can ask PostgreSQL for its plan. */
-export const registrationsByField = (
-  field: RecordField,
-  { text, accountId, limit }: LookupOptions,
-): FragmentSqlToken => sql.fragment`
-  SELECT ${registrationColumns}
-  FROM account
-  CROSS JOIN ${values(MODES)} AS mode
-  CROSS JOIN ${values(KINDS)} AS kind
-  CROSS JOIN LATERAL (
-    SELECT *
-    FROM registration
-    WHERE registration.account_id = account.id
-      AND registration.mode = mode.mode
-      AND registration.kind = kind.kind
-      AND ${fieldCondition("registration", field, text)}
-    ORDER BY registration.created_at DESC, registration.id DESC
-    LIMIT ${limit}
-  ) AS registration
-  LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
-  WHERE ${accountCondition(field, accountId)}
-  ORDER BY registration.created_at DESC, registration.id DESC
-  LIMIT ${limit}
-`;
-
-export const listRegistrationsByField = (
-  db: CommonQueryMethods,
-  field: RecordField,
-  options: LookupOptions,
-): Promise<readonly FoundRegistration[]> =>
-  db.any(sql.type(registrationRow)`${registrationsByField(field, options)}`);
-
-/** The query of `listDonationsByField`, so that a test can ask PostgreSQL for its plan. */
-export const donationsByField = (
-  field: RecordField,
-  { text, accountId, limit }: LookupOptions,
-): FragmentSqlToken => sql.fragment`
-  SELECT ${donationColumns}
-  FROM account
-  CROSS JOIN ${values(MODES)} AS mode
-  CROSS JOIN LATERAL (
-    SELECT *
-    FROM donation
-    WHERE donation.account_id = account.id
-      AND donation.mode = mode.mode
-      AND ${fieldCondition("donation", field, text)}
-    ORDER BY donation.created_at DESC, donation.id DESC
-    LIMIT ${limit}
-  ) AS donation
-  WHERE ${accountCondition(field, accountId)}
-  ORDER BY donation.created_at DESC, donation.id DESC
-  LIMIT ${limit}
-`;
-
-export const listDonationsByField = (
-  db: CommonQueryMethods,
-  field: RecordField,
-  options: LookupOptions,
-): Promise<readonly FoundDonation[]> =>
-  db.any(sql.type(donationRow)`${donationsByField(field, options)}`);
-
-const selectedRegistrations = (
-  source: FragmentSqlToken,
-  { accountId, limit }: LookupOptions,
-): FragmentSqlToken => sql.fragment`
-  SELECT ${registrationColumns}
-  FROM ${source}
-  JOIN account ON account.id = registration.account_id
-  LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
-  WHERE ${inAccount(accountId)}
-  ORDER BY registration.created_at DESC, registration.id DESC
-  LIMIT ${limit}
-`;
-
-const selectedDonations = (
-  source: FragmentSqlToken,
-  { accountId, limit }: LookupOptions,
-): FragmentSqlToken => sql.fragment`
-  SELECT ${donationColumns}
-  FROM ${source}
-  JOIN account ON account.id = donation.account_id
-  WHERE ${inAccount(accountId)}
-  ORDER BY donation.created_at DESC, donation.id DESC
-  LIMIT ${limit}
-`;
-
-/** The query of `listRegistrationsByName`. The index finds a part of a name of at least three characters. */
-export const registrationsByName = (options: LookupOptions): FragmentSqlToken =>
-  selectedRegistrations(
-    sql.fragment`(
-      SELECT * FROM registration WHERE customer_name ILIKE ${`%${escapeLike(options.text)}%`}
-    ) AS registration`,
-    options,
-  );
-
-export const listRegistrationsByName = (
-  db: CommonQueryMethods,
-  options: LookupOptions,
-): Promise<readonly FoundRegistration[]> =>
-  db.any(sql.type(registrationRow)`${registrationsByName(options)}`);
-
-/** The query of `listDonationsByName`. */
-export const donationsByName = (options: LookupOptions): FragmentSqlToken =>
-  selectedDonations(
-    sql.fragment`(
-      SELECT * FROM donation WHERE customer_name ILIKE ${`%${escapeLike(options.text)}%`}
-    ) AS donation`,
-    options,
-  );
-
-export const listDonationsByName = (
-  db: CommonQueryMethods,
-  options: LookupOptions,
-): Promise<readonly FoundDonation[]> => db.any(sql.type(donationRow)`${donationsByName(options)}`);
-
-/** Finds a registration by its own id or by that of one of its refunds. */
-export const listRegistrationsById = (
-  db: CommonQueryMethods,
-  options: LookupOptions,
-): Promise<readonly FoundRegistration[]> =>
-  db.any(
-    sql.type(registrationRow)`${selectedRegistrations(
-      sql.fragment`(
-      SELECT *
-      FROM registration
-      WHERE id = ANY(ARRAY[${options.text}::uuid, (SELECT registration_id FROM refund WHERE id = ${options.text})])
-    ) AS registration`,
-      options,
-    )}`,
-  );
-
-export const listDonationsById = (
-  db: CommonQueryMethods,
-  options: LookupOptions,
-): Promise<readonly FoundDonation[]> =>
-  db.any(
-    sql.type(donationRow)`${selectedDonations(
-      sql.fragment`(SELECT * FROM donation WHERE id = ${options.text}) AS donation`,
-      options,
-    )}`,
-  );
-
-/** The organizations whose keys are searched: stores do not have these keys. */
+/** The organizations whose refund keys are searched: stores do not have these keys. */
 const owners = (accountId: string | null): FragmentSqlToken => sql.fragment`(
   SELECT account.id
   FROM account
   WHERE account.type = 'organization' AND ${inAccount(accountId)}
 )`;
 
-/** The query of `listRegistrationsByRefundKey`. */
-export const registrationsByRefundKey = (options: LookupOptions): FragmentSqlToken =>
-  selectedRegistrations(
-    sql.fragment`(
-      SELECT registration.*
-      FROM ${owners(options.accountId)} AS owner
-      CROSS JOIN ${values(MODES)} AS mode
-      CROSS JOIN ${values(KINDS)} AS kind
-      CROSS JOIN LATERAL (
-        SELECT refund_id
-        FROM refund_key
-        WHERE account_id = owner.id
-          AND refund_key.mode = mode.mode
-          AND refund_key.kind = kind.kind
-          AND idempotency_key = ${options.text}
-        LIMIT 1
-      ) AS used
-      JOIN refund ON refund.id = used.refund_id
-      JOIN registration ON registration.id = refund.registration_id
-    ) AS registration`,
-    options,
-  );
+/** What differs between the records. */
+type RecordSource<Found> = {
+  readonly table: RecordTable;
+  readonly row: z.ZodType<Found>;
+  readonly columns: FragmentSqlToken;
+  /** Joins what the columns need beside the record and its account. */
+  readonly join: FragmentSqlToken;
+  /** Rows for each value of the columns that follow the account in the indexes. */
+  readonly partitions: FragmentSqlToken;
+  /** The condition that a row of a table is in the current partition. */
+  readonly inPartition: (table: string) => FragmentSqlToken;
+  /** The condition that a record has an id, or one of its refunds does. */
+  readonly hasId: (id: string) => FragmentSqlToken;
+  /** The table of its refunds' idempotency keys, and how a key leads to the record's id. */
+  readonly refundKeys: { readonly table: string; readonly recordId: FragmentSqlToken };
+};
 
-export const listRegistrationsByRefundKey = (
-  db: CommonQueryMethods,
-  options: LookupOptions,
-): Promise<readonly FoundRegistration[]> =>
-  db.any(sql.type(registrationRow)`${registrationsByRefundKey(options)}`);
+/** The look-ups of one kind of record. The `…Query` functions let a test ask PostgreSQL for their plans. */
+export type RecordLookups<Found> = {
+  readonly byFieldQuery: (field: RecordField, options: LookupOptions) => FragmentSqlToken;
+  readonly byNameQuery: (options: LookupOptions) => FragmentSqlToken;
+  readonly byRefundKeyQuery: (options: LookupOptions) => FragmentSqlToken;
+  readonly listByField: (
+    db: CommonQueryMethods,
+    field: RecordField,
+    options: LookupOptions,
+  ) => Promise<readonly Found[]>;
+  /** Finds a part of a customer's name of at least three characters. */
+  readonly listByName: List<Found>;
+  /** Finds a record by its own id or by that of one of its refunds. */
+  readonly listById: List<Found>;
+  readonly listByRefundKey: List<Found>;
+  /** Lists the records that a condition selects. */
+  readonly listWhere: (
+    db: CommonQueryMethods,
+    condition: FragmentSqlToken,
+    options: LookupOptions,
+  ) => Promise<readonly Found[]>;
+};
+type List<Found> = (db: CommonQueryMethods, options: LookupOptions) => Promise<readonly Found[]>;
 
-export const listDonationsByRefundKey = (
-  db: CommonQueryMethods,
-  options: LookupOptions,
-): Promise<readonly FoundDonation[]> =>
-  db.any(
-    sql.type(donationRow)`${selectedDonations(
+const createLookups = <Found>({
+  table,
+  row,
+  columns,
+  join,
+  partitions,
+  inPartition,
+  hasId,
+  refundKeys,
+}: RecordSource<Found>): RecordLookups<Found> => {
+  const record = sql.identifier([table]);
+  const column = (name: string) => sql.identifier([table, name]);
+  const newestFirst = sql.fragment`ORDER BY ${column("created_at")} DESC, ${column("id")} DESC`;
+
+  const select = (
+    source: FragmentSqlToken,
+    { accountId, limit }: LookupOptions,
+  ): FragmentSqlToken => sql.fragment`
+    SELECT ${columns}
+    FROM ${source} AS ${record}
+    JOIN account ON account.id = ${column("account_id")}
+    ${join}
+    WHERE ${inAccount(accountId)}
+    ${newestFirst}
+    LIMIT ${limit}
+  `;
+  const selectWhere = (condition: FragmentSqlToken, options: LookupOptions): FragmentSqlToken =>
+    select(sql.fragment`(SELECT * FROM ${record} WHERE ${condition})`, options);
+
+  const byFieldQuery = (
+    field: RecordField,
+    { text, accountId, limit }: LookupOptions,
+  ): FragmentSqlToken => sql.fragment`
+    SELECT ${columns}
+    FROM account
+    ${partitions}
+    CROSS JOIN LATERAL (
+      SELECT *
+      FROM ${record}
+      WHERE ${column("account_id")} = account.id
+        AND ${inPartition(table)}
+        AND ${fieldCondition(table, field, text)}
+      ${newestFirst}
+      LIMIT ${limit}
+    ) AS ${record}
+    ${join}
+    WHERE ${accountCondition(field, accountId)}
+    ${newestFirst}
+    LIMIT ${limit}
+  `;
+  const byNameQuery = (options: LookupOptions): FragmentSqlToken =>
+    selectWhere(sql.fragment`customer_name ILIKE ${`%${escapeLike(options.text)}%`}`, options);
+  const byRefundKeyQuery = (options: LookupOptions): FragmentSqlToken => {
+    const keys = sql.identifier([refundKeys.table]);
+    return select(
       sql.fragment`(
-      SELECT donation.*
-      FROM ${owners(options.accountId)} AS owner
-      CROSS JOIN ${values(MODES)} AS mode
-      CROSS JOIN LATERAL (
-        SELECT donation_id
-        FROM donation_refund_key
-        WHERE account_id = owner.id
-          AND donation_refund_key.mode = mode.mode
-          AND idempotency_key = ${options.text}
-        LIMIT 1
-      ) AS used
-      JOIN donation ON donation.id = used.donation_id
-    ) AS donation`,
+        SELECT ${record}.*
+        FROM ${owners(options.accountId)} AS owner
+        ${partitions}
+        CROSS JOIN LATERAL (
+          SELECT ${refundKeys.recordId} AS record_id
+          FROM ${keys}
+          WHERE ${keys}.account_id = owner.id
+            AND ${inPartition(refundKeys.table)}
+            AND ${keys}.idempotency_key = ${options.text}
+          LIMIT 1
+        ) AS used
+        JOIN ${record} ON ${column("id")} = used.record_id
+      )`,
       options,
-    )}`,
-  );
+    );
+  };
+  const list = (db: CommonQueryMethods, query: FragmentSqlToken): Promise<readonly Found[]> =>
+    db.any(sql.type(row)`${query}`);
+
+  return {
+    byFieldQuery,
+    byNameQuery,
+    byRefundKeyQuery,
+    listByField: (db, field, options) => list(db, byFieldQuery(field, options)),
+    listByName: (db, options) => list(db, byNameQuery(options)),
+    listById: (db, options) => list(db, selectWhere(hasId(options.text), options)),
+    listByRefundKey: (db, options) => list(db, byRefundKeyQuery(options)),
+    listWhere: (db, condition, options) => list(db, selectWhere(condition, options)),
+  };
+};
+
+const inMode = (table: string): FragmentSqlToken =>
+  sql.fragment`${sql.identifier([table, "mode"])} = mode.mode`;
+
+export const registrationLookups = createLookups({
+  table: "registration",
+  row: registrationRow,
+  columns: registrationColumns,
+  join: sql.fragment`LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id`,
+  partitions: sql.fragment`CROSS JOIN ${values(MODES)} AS mode CROSS JOIN ${values(KINDS)} AS kind`,
+  inPartition: (table) =>
+    sql.fragment`${inMode(table)} AND ${sql.identifier([table, "kind"])} = kind.kind`,
+  hasId: (id) =>
+    sql.fragment`id = ANY(ARRAY[${id}::uuid, (SELECT registration_id FROM refund WHERE id = ${id})])`,
+  refundKeys: {
+    table: "refund_key",
+    recordId: sql.fragment`(SELECT registration_id FROM refund WHERE refund.id = refund_key.refund_id)`,
+  },
+});
+
+export const donationLookups = createLookups({
+  table: "donation",
+  row: donationRow,
+  columns: donationColumns,
+  join: sql.fragment``,
+  partitions: sql.fragment`CROSS JOIN ${values(MODES)} AS mode`,
+  inPartition: inMode,
+  hasId: (id) => sql.fragment`id = ${id}`,
+  refundKeys: { table: "donation_refund_key", recordId: sql.fragment`donation_id` },
+});
 
 /** Lists the registrations whose usage is in a meter event. */
 export const listRegistrationsOfMeterEvent = (
@@ -323,13 +284,8 @@ export const listRegistrationsOfMeterEvent = (
   meterEventId: bigint,
   options: LookupOptions,
 ): Promise<readonly FoundRegistration[]> =>
-  db.any(
-    sql.type(registrationRow)`${selectedRegistrations(
-      sql.fragment`(
-      SELECT *
-      FROM registration
-      WHERE id IN (SELECT registration_id FROM usage_fact WHERE meter_event_id = ${meterEventId})
-    ) AS registration`,
-      options,
-    )}`,
+  registrationLookups.listWhere(
+    db,
+    sql.fragment`id IN (SELECT registration_id FROM usage_fact WHERE meter_event_id = ${meterEventId})`,
+    options,
   );

@@ -8,17 +8,15 @@ import {
   listStoreWritesByKey,
 } from "../../db/support/accountLookups.ts";
 import type { LookupOptions } from "../../db/support/lookupOptions.ts";
-import type { FoundDonation, FoundRegistration } from "../../db/support/recordLookups.ts";
+import type {
+  FoundDonation,
+  FoundRegistration,
+  RecordLookups,
+} from "../../db/support/recordLookups.ts";
 import {
-  listDonationsByField,
-  listDonationsById,
-  listDonationsByName,
-  listDonationsByRefundKey,
-  listRegistrationsByField,
-  listRegistrationsById,
-  listRegistrationsByName,
-  listRegistrationsByRefundKey,
+  donationLookups,
   listRegistrationsOfMeterEvent,
+  registrationLookups,
 } from "../../db/support/recordLookups.ts";
 import { RECORD_FIELDS, parseLookup } from "../../domain/support/lookup.ts";
 import type { FoundBy, Lookup } from "../../domain/support/lookup.ts";
@@ -43,8 +41,10 @@ export type FoundRecords = {
 
 type Hits<Record> = { readonly foundBy: FoundBy; readonly records: readonly Record[] };
 
+type Identified = { readonly id: string; readonly createdAt: Date };
+
 /** Merges the results of several look-ups, newest records first. */
-const merge = <Record extends { readonly id: string; readonly createdAt: Date }>(
+const merge = <Record extends Identified>(
   hits: readonly Hits<Record>[],
 ): readonly Found<Record>[] => {
   const merged = new Map<string, Found<Record>>();
@@ -59,60 +59,46 @@ const merge = <Record extends { readonly id: string; readonly createdAt: Date }>
   );
 };
 
-const findRegistrations = async (
+/** Looks for records of one kind in every way in which the text may mean one. */
+const findHits = async <Record extends Identified>(
   db: CommonQueryMethods,
+  lookups: RecordLookups<Record>,
   lookup: Lookup,
   options: LookupOptions,
-  meterEventId: bigint | null,
-): Promise<readonly Found<FoundRegistration>[]> => {
-  const hits: Hits<FoundRegistration>[] = [];
+): Promise<readonly Hits<Record>[]> => {
+  const hits: Hits<Record>[] = [];
   if (lookup.id !== null) {
-    const records = await listRegistrationsById(db, { ...options, text: lookup.id });
+    const records = await lookups.listById(db, { ...options, text: lookup.id });
     hits.push({ foundBy: "id", records });
   }
   for (const field of RECORD_FIELDS) {
     const text = field === "customer_id" ? lookup.customerId : lookup.text;
-    const records = await listRegistrationsByField(db, field, { ...options, text });
+    const records = await lookups.listByField(db, field, { ...options, text });
     hits.push({ foundBy: field, records });
   }
   hits.push({
     foundBy: "refund_idempotency_key",
-    records: await listRegistrationsByRefundKey(db, options),
+    records: await lookups.listByRefundKey(db, options),
   });
   if (lookup.mayBeName) {
-    hits.push({ foundBy: "customer_name", records: await listRegistrationsByName(db, options) });
+    hits.push({ foundBy: "customer_name", records: await lookups.listByName(db, options) });
   }
-  if (meterEventId !== null) {
-    const records = await listRegistrationsOfMeterEvent(db, meterEventId, options);
-    hits.push({ foundBy: "meter_event", records });
-  }
-  return merge(hits);
+  return hits;
 };
 
-const findDonations = async (
+const findOfMeterEvent = async (
   db: CommonQueryMethods,
-  lookup: Lookup,
+  meterEventId: bigint | null,
   options: LookupOptions,
-): Promise<readonly Found<FoundDonation>[]> => {
-  const hits: Hits<FoundDonation>[] = [];
-  if (lookup.id !== null) {
-    const records = await listDonationsById(db, { ...options, text: lookup.id });
-    hits.push({ foundBy: "id", records });
-  }
-  for (const field of RECORD_FIELDS) {
-    const text = field === "customer_id" ? lookup.customerId : lookup.text;
-    const records = await listDonationsByField(db, field, { ...options, text });
-    hits.push({ foundBy: field, records });
-  }
-  hits.push({
-    foundBy: "refund_idempotency_key",
-    records: await listDonationsByRefundKey(db, options),
-  });
-  if (lookup.mayBeName) {
-    hits.push({ foundBy: "customer_name", records: await listDonationsByName(db, options) });
-  }
-  return merge(hits);
-};
+): Promise<readonly Hits<FoundRegistration>[]> =>
+  meterEventId === null
+    ? []
+    : [
+        {
+          foundBy: "meter_event",
+          records: await listRegistrationsOfMeterEvent(db, meterEventId, options),
+        },
+      ];
 
 const findAccounts = async (
   db: CommonQueryMethods,
@@ -152,8 +138,11 @@ export const findRecords = async (
   const options = { text: lookup.text, accountId, limit: limit + 1 };
   const meterEventId = lookup.mayBeMeterEvent ? await findMeterEventId(db, options) : null;
   const meterEvent = meterEventId === null ? null : await findMeterEvent(db, meterEventId);
-  const registrations = await findRegistrations(db, lookup, options, meterEventId);
-  const donations = await findDonations(db, lookup, options);
+  const registrations = merge([
+    ...(await findHits(db, registrationLookups, lookup, options)),
+    ...(await findOfMeterEvent(db, meterEventId, options)),
+  ]);
+  const donations = merge(await findHits(db, donationLookups, lookup, options));
   const storeWrites = await listStoreWritesByKey(db, options);
   const shown: FoundRecords["registrations"][number][] = [];
   for (const found of registrations.slice(0, limit)) {

@@ -1,13 +1,7 @@
 import type { ExecutionContext } from "ava";
 import type { FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import {
-  donationsByField,
-  donationsByName,
-  registrationsByField,
-  registrationsByName,
-  registrationsByRefundKey,
-} from "../../db/support/recordLookups.ts";
+import { donationLookups, registrationLookups } from "../../db/support/recordLookups.ts";
 import { sql } from "../../db/sql.ts";
 import { RECORD_FIELDS } from "../../domain/support/lookup.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
@@ -118,7 +112,9 @@ test.serial("failed usage is shown with the command that retries it", async (t) 
   t.like((await find(t, id)).records[0], { billing: "pending", next: `impact usage show ${id}` });
   await scene.drain();
   const [failed = ""] = await scene.failedEvents();
-  t.like((await find(t, id)).records[0], {
+  const [record] = (await find(t, id)).records;
+  t.regex(String(record?.["cause"]), /^No such customer/u);
+  t.like(record, {
     billing: "failed",
     next: `impact usage retry ${failed}`,
   });
@@ -268,11 +264,11 @@ test.serial("every look-up on a filled table uses an index", async (t) => {
   const queries: Readonly<Record<string, FragmentSqlToken>> = {
     ...Object.fromEntries(
       RECORD_FIELDS.flatMap((field) => [
-        [`registration ${field}`, registrationsByField(field, options)],
-        [`donation ${field}`, donationsByField(field, options)],
+        [`registration ${field}`, registrationLookups.byFieldQuery(field, options)],
+        [`donation ${field}`, donationLookups.byFieldQuery(field, options)],
       ]),
     ),
-    "refund key": registrationsByRefundKey(options),
+    "refund key": registrationLookups.byRefundKeyQuery(options),
   };
   for (const [name, query] of Object.entries(queries)) {
     const plan = await db.anyFirst(sql.type(z.strictObject({ "QUERY PLAN": z.string() }))`
@@ -287,7 +283,7 @@ test.serial("every look-up on a filled table uses an index", async (t) => {
   // The table is too small for the planner to prefer this index by itself.
   await db.transaction(async (transaction) => {
     await transaction.query(sql.typeAlias("void")`SET LOCAL enable_seqscan = off`);
-    for (const query of [registrationsByName, donationsByName]) {
+    for (const query of [registrationLookups.byNameQuery, donationLookups.byNameQuery]) {
       const plan = await transaction.anyFirst(sql.type(
         z.strictObject({ "QUERY PLAN": z.string() }),
       )`

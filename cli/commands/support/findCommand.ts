@@ -83,6 +83,7 @@ const presentRegistration = (found: FoundRecords["registrations"][number]): Show
     created_at: record.createdAt,
     ...customerOf(record),
     billing: usage.status,
+    cause: usage.events.find(({ id }) => id === failed)?.lastError ?? null,
     evidence: evidenceOf(found),
     planting_order: record.plantingOrder,
     next: failed === undefined ? `impact usage show ${record.id}` : `impact usage retry ${failed}`,
