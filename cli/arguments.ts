@@ -56,6 +56,12 @@ export const parseSearchText = parserOf(
   "1 to 500 characters",
 );
 
+/** The id of an event at the processor. */
+export const parseProcessorEventId = parserOf(
+  z.string().regex(/^[\w-]{1,255}$/u),
+  "the id of an event, such as evt_1NG8Du2eZvKYlo2CUI79vXWy",
+);
+
 /** The id of a document at the processor. */
 export const parseDocument = parserOf(z.string().trim().min(1).max(200), "1 to 200 characters");
 

@@ -524,7 +524,7 @@ CREATE TABLE processor_event (
   last_error text,
   settled_at timestamp with time zone,
   CONSTRAINT processor_event_pkey PRIMARY KEY (id),
-  CONSTRAINT processor_event_state CHECK (state = ANY (ARRAY['pending'::text, 'processed'::text, 'failed'::text]))
+  CONSTRAINT processor_event_state CHECK (state = ANY (ARRAY['pending'::text, 'processed'::text, 'failed'::text, 'discarded'::text]))
 ) WITH ();
 
 CREATE UNLOGGED TABLE rate_limit (
@@ -813,7 +813,7 @@ CREATE INDEX processor_event_failed ON public.processor_event USING btree (id) W
 
 CREATE INDEX processor_event_pending ON public.processor_event USING btree (next_attempt_at) WHERE (state = 'pending'::text);
 
-CREATE INDEX processor_event_processed ON public.processor_event USING btree (settled_at) WHERE (state = 'processed'::text);
+CREATE INDEX processor_event_processed ON public.processor_event USING btree (settled_at) WHERE (state = ANY (ARRAY['processed'::text, 'discarded'::text]));
 
 CREATE INDEX reconciliation_started ON public.reconciliation USING btree (started_at) WHERE is_complete;
 

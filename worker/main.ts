@@ -31,6 +31,7 @@ import { ensureSchedules } from "./ensureSchedules.ts";
 import { installTemporalRuntime } from "./installTemporalRuntime.ts";
 import { prepareProcessor } from "./prepareProcessor.ts";
 import { runDispatcher } from "./runDispatcher.ts";
+import { readNewSubscriptions } from "./readNewSubscriptions.ts";
 import { watchHold } from "./watchHold.ts";
 import { bundleWorkflows, runWorker } from "./runWorker.ts";
 
@@ -87,6 +88,9 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     shutdown.signal,
   );
   const processor = await prepareProcessor({ billing, logger }, shutdown.signal);
+  void processor.ready.then(() =>
+    readNewSubscriptions({ db, clock, billing, logger }, shutdown.signal),
+  );
 
   const activities = {
     ...createBillingActivities({

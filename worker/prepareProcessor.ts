@@ -22,7 +22,8 @@ const tryPrepare = async (billing: Billing): Promise<unknown> => {
 /**
  * Creates or checks what the processor needs, such as Stripe's meters. If the processor cannot be reached, the worker
  * starts anyway and retries: nothing is sent to a processor that is not ready, and usage waits in the database.
- * @returns `failed`, which rejects with a StartupError if a later attempt finds the processor misconfigured
+ * @returns `failed`, which rejects with a StartupError if a later attempt finds the processor misconfigured, and `ready`,
+ * which resolves once the processor can be used
  * @throws StartupError if the first attempt does
  */
 export const prepareProcessor = async (
@@ -32,7 +33,7 @@ export const prepareProcessor = async (
     retryIntervalMs = RETRY_INTERVAL_MS,
   }: { readonly billing: Billing; readonly logger: Logger; readonly retryIntervalMs?: number },
   signal: AbortSignal,
-): Promise<{ readonly failed: Promise<never> }> => {
+): Promise<{ readonly failed: Promise<never>; readonly ready: Promise<void> }> => {
   const firstError = await tryPrepare(billing);
   const retry = async (): Promise<void> => {
     for (let error = firstError; error !== null; error = await tryPrepare(billing)) {
@@ -43,13 +44,14 @@ export const prepareProcessor = async (
       logger.info("the billing processor is ready");
     }
   };
+  const ready = Promise.withResolvers<void>();
   const failed = new Promise<never>((_resolve, reject) => {
-    retry().catch((error: unknown) => {
+    retry().then(ready.resolve, (error: unknown) => {
       if (!signal.aborted) {
         logger.fatal({ err: error }, "the billing processor cannot be used");
         reject(error);
       }
     });
   });
-  return { failed };
+  return { failed, ready: ready.promise };
 };

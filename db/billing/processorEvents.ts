@@ -1,6 +1,7 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { ProcessorEvent } from "../../domain/billing/processorEvents.ts";
+import { PROCESSOR_EVENT_STATES } from "../../domain/billing/processorEvents.ts";
+import type { ProcessorEvent, ProcessorEventState } from "../../domain/billing/processorEvents.ts";
 import { sql } from "../sql.ts";
 
 /**
@@ -99,7 +100,7 @@ export const settleProcessorEvent = async (
 };
 
 /**
- * Deletes events that were processed before a time, with the rejections that they reported.
+ * Deletes events that were processed or discarded before a time, with the rejections that they reported.
  * @returns the number of deleted events, at most `limit`
  */
 export const deleteProcessedEvents = async (
@@ -111,7 +112,7 @@ export const deleteProcessedEvents = async (
     WITH old AS MATERIALIZED (
       SELECT id
       FROM processor_event
-      WHERE state = 'processed' AND settled_at < ${before.toISOString()}
+      WHERE state IN ('processed', 'discarded') AND settled_at < ${before.toISOString()}
       ORDER BY settled_at
       LIMIT ${limit}
     ),
@@ -123,6 +124,73 @@ export const deleteProcessedEvents = async (
     WHERE id IN (SELECT id FROM old)
   `);
   return rowCount;
+};
+
+const listedRow = z.strictObject({
+  id: z.string(),
+  type: z.string(),
+  objectId: z.string().nullable(),
+  state: z.enum(PROCESSOR_EVENT_STATES),
+  attempts: z.int(),
+  receivedAt: z.date(),
+  settledAt: z.date().nullable(),
+  lastError: z.string().nullable(),
+});
+
+const listedColumns = sql.fragment`
+  id,
+  type,
+  object_id AS "objectId",
+  state,
+  attempts,
+  received_at AS "receivedAt",
+  settled_at AS "settledAt",
+  last_error AS "lastError"
+`;
+
+export type ListedProcessorEvent = Readonly<z.output<typeof listedRow>>;
+
+/** Lists the events in a state, the latest received first. */
+export const listProcessorEvents = (
+  db: CommonQueryMethods,
+  state: ProcessorEventState,
+  limit: number,
+): Promise<readonly ListedProcessorEvent[]> =>
+  db.any(sql.type(listedRow)`
+    SELECT ${listedColumns}
+    FROM processor_event
+    WHERE state = ${state}
+    ORDER BY received_at DESC, id
+    LIMIT ${limit}
+  `);
+
+/** Locks an event until the transaction ends. Returns null if there is none. */
+export const lockProcessorEvent = (
+  transaction: DatabaseTransactionConnection,
+  id: string,
+): Promise<ListedProcessorEvent | null> =>
+  transaction.maybeOne(sql.type(listedRow)`
+    SELECT ${listedColumns}
+    FROM processor_event
+    WHERE id = ${id}
+    FOR UPDATE
+  `);
+
+/** Makes an event due again, or closes it for good. The last error stays. */
+export const resolveFailedEvent = async (
+  transaction: DatabaseTransactionConnection,
+  id: string,
+  state: "pending" | "discarded",
+  now: Date,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE processor_event
+    SET
+      state = ${state},
+      next_attempt_at = ${now.toISOString()},
+      settled_at = ${state === "pending" ? null : now.toISOString()}
+    WHERE id = ${id}
+  `);
 };
 
 export const countFailedProcessorEvents = async (db: CommonQueryMethods): Promise<number> =>

@@ -38,6 +38,40 @@ export const saveSubscriptionState = async (
   `);
 };
 
+/** The meters for which an account has live usage. */
+const usedKinds = sql.fragment`
+  (
+    SELECT coalesce(array_agg(kind ORDER BY kind DESC), '{}')
+    FROM unnest(${sql.array([...KINDS], "text")}) AS kind
+    WHERE EXISTS (
+        SELECT
+        FROM meter_event
+        WHERE meter_event.account_id = account.id AND meter_event.mode = 'live' AND meter_event.meter = kind
+      )
+      OR EXISTS (
+        SELECT
+        FROM usage_fact
+        WHERE usage_fact.account_id = account.id
+          AND usage_fact.mode = 'live'
+          AND usage_fact.meter = kind
+          AND usage_fact.meter_event_id IS NULL
+      )
+  )
+`;
+
+const usedKindsRow = z.strictObject({ usedKinds: z.array(kindColumn) });
+
+/** Lists the meters for which an account has live usage. */
+export const listUsedKinds = (
+  db: CommonQueryMethods,
+  accountId: string,
+): Promise<z.output<typeof usedKindsRow>["usedKinds"]> =>
+  db.oneFirst(sql.type(usedKindsRow)`
+    SELECT ${usedKinds} AS "usedKinds"
+    FROM account
+    WHERE id = ${accountId}
+  `);
+
 const watchedRow = z.strictObject({
   accountId: z.uuid(),
   accountName: z.string(),
@@ -69,23 +103,7 @@ export const listWatchedSubscriptions = (
       stripe_subscription.metered_kinds AS "meteredKinds",
       stripe_subscription.has_donation_items AS "hasDonationItems",
       stripe_subscription.read_at AS "readAt",
-      (
-        SELECT coalesce(array_agg(kind ORDER BY kind DESC), '{}')
-        FROM unnest(${sql.array([...KINDS], "text")}) AS kind
-        WHERE EXISTS (
-            SELECT
-            FROM meter_event
-            WHERE meter_event.account_id = account.id AND meter_event.mode = 'live' AND meter_event.meter = kind
-          )
-          OR EXISTS (
-            SELECT
-            FROM usage_fact
-            WHERE usage_fact.account_id = account.id
-              AND usage_fact.mode = 'live'
-              AND usage_fact.meter = kind
-              AND usage_fact.meter_event_id IS NULL
-          )
-      ) AS "usedKinds",
+      ${usedKinds} AS "usedKinds",
       stripe_subscription.has_donation_items IS false AND EXISTS (
         SELECT
         FROM donation_subscription

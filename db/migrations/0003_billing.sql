@@ -195,7 +195,7 @@ CREATE TABLE processor_event (
   -- Set before an attempt, so that a process that dies delays the next one only.
   next_attempt_at timestamptz NOT NULL,
   state text NOT NULL DEFAULT 'pending'
-    CONSTRAINT processor_event_state CHECK (state IN ('pending', 'processed', 'failed')),
+    CONSTRAINT processor_event_state CHECK (state IN ('pending', 'processed', 'failed', 'discarded')),
   -- Why the last attempt failed.
   last_error text,
   settled_at timestamptz
@@ -204,7 +204,7 @@ CREATE TABLE processor_event (
 CREATE INDEX processor_event_pending ON processor_event (next_attempt_at) WHERE state = 'pending';
 CREATE INDEX processor_event_failed ON processor_event (id) WHERE state = 'failed';
 -- For deleting old ones.
-CREATE INDEX processor_event_processed ON processor_event (settled_at) WHERE state = 'processed';
+CREATE INDEX processor_event_processed ON processor_event (settled_at) WHERE state IN ('processed', 'discarded');
 
 -- Usage that the processor refused after it had accepted it, by error code. Samples name only some of the refused events.
 CREATE TABLE usage_rejection (

@@ -33,6 +33,8 @@ export const AUDIT_ACTIONS = [
   "import.key",
   "import.slug",
   "deployment.move_to_stripe",
+  "deployment.retry_event",
+  "deployment.discard_event",
   "workflow.terminate",
   "migrate",
 ] as const;

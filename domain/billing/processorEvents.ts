@@ -25,6 +25,13 @@ export const findForeignMode = (
     ? `the event is of Stripe's ${modeName(isLive)}, and this deployment bills in ${modeName(recorded.account.isLive)}; point the webhook destination of ${modeName(recorded.account.isLive)} to this URL`
     : null;
 
+/**
+ * `failed`: it cannot be processed, and needs an operator. `discarded`: it failed, and an operator has settled what it
+ * means.
+ */
+export const PROCESSOR_EVENT_STATES = ["pending", "processed", "failed", "discarded"] as const;
+export type ProcessorEventState = (typeof PROCESSOR_EVENT_STATES)[number];
+
 /** Reports of usage that the processor refused after it had accepted it. */
 const REJECTION_REPORT_TYPES = [
   "v1.billing.meter.error_report_triggered",

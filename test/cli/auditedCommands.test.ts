@@ -45,6 +45,7 @@ const READING = [
   "evidence order show",
   "doctor",
   "deployment show",
+  "deployment list-events",
   "workflow list",
   "workflow show",
   "verify-import",
@@ -94,6 +95,16 @@ const createDonation = async (t: ExecutionContext<DatabaseContext>): Promise<str
     INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
     SELECT ${accountId}, 'live', period, 1, 2500
     FROM (VALUES ('all'), (to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM'))) AS span (period)
+  `);
+  return id;
+};
+
+/** Returns the id of an event of the processor that could not be processed. */
+const failEvent = async (t: ExecutionContext<DatabaseContext>): Promise<string> => {
+  const id = `evt_${crypto.randomUUID()}`;
+  await t.context.db.query(sql.typeAlias("void")`
+    INSERT INTO processor_event (id, type, created_at, received_at, next_attempt_at, state, settled_at)
+    VALUES (${id}, 'v1.billing.meter.no_meter_found', now(), now(), now(), 'failed', now())
   `);
   return id;
 };
@@ -235,6 +246,8 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     // The usage of the other scenarios has made Stripe the processor of their database.
     return { args: [], env: { ...stripeEnv({ double }), DATABASE_URL: await copyDatabase(t) } };
   },
+  "deployment retry-event": async (t) => ({ args: [await failEvent(t)] }),
+  "deployment discard-event": async (t) => ({ args: [await failEvent(t), ...REASON] }),
   "workflow terminate": async (t) => {
     const { namespace, client } = await openNamespace(t);
     const workflowId = `audited-${crypto.randomUUID()}`;

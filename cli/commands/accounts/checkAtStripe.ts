@@ -1,5 +1,6 @@
 import type { Account } from "../../../db/accounts/accounts.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
+import { KINDS } from "../../../domain/accounts/accounts.ts";
 import { refreshSubscription } from "../../../services/billing/processorEvents/refreshSubscription.ts";
 import type { Context } from "../../context.ts";
 import { describeError } from "../../exitCodes.ts";
@@ -52,7 +53,7 @@ export const checkAtStripe = async (
     if (subscriptionId === null) {
       return;
     }
-    for (const problem of await stripe.inspectSubscription(customerId, subscriptionId)) {
+    for (const problem of await stripe.inspectSubscription(customerId, subscriptionId, KINDS)) {
       say(io, `Warning: ${problem}`);
     }
     await refresh(context, id);

@@ -133,6 +133,12 @@ const printDifferences = (
   }
 };
 
+/** Returns the delivered events any one of which explains what the processor lacks in a minute. */
+const findLostEvents = ({ ours, processor, events }: Difference): readonly string[] =>
+  events
+    .filter(({ state, quantity }) => state === "delivered" && ours - processor === quantity)
+    .map(({ id }) => String(id));
+
 const printNextCommands = (
   io: Io,
   differing: readonly (readonly [ComparedStream, Difference])[],
@@ -146,6 +152,13 @@ const printNextCommands = (
     .flatMap(({ registrationIds }) => registrationIds)[0];
   if (registration !== undefined) {
     say(io, `To see what was sent, run: impact usage show ${registration}`);
+  }
+  const [lost] = stored.flatMap(([, difference]) => findLostEvents(difference));
+  if (lost !== undefined) {
+    say(
+      io,
+      `The processor lacks exactly event ${lost}. To send it again, run: impact usage reopen ${lost} --reason TEXT --dry-run`,
+    );
   }
   const ids = stored.map(([, { id }]) => id).join(" ");
   say(

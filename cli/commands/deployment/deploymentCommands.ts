@@ -1,8 +1,14 @@
 import type { Command } from "commander";
+import { Option } from "commander";
+import { PROCESSOR_EVENT_STATES } from "../../../domain/billing/processorEvents.ts";
+import { parseLimit, parseProcessorEventId, parseReason } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
 import { moveDeploymentToStripe } from "./moveDeploymentToStripe.ts";
 import type { MoveOptions } from "./moveDeploymentToStripe.ts";
+import type { OperatorOptions } from "../../operator.ts";
+import { discardEvent, listEvents, retryEvent } from "./processorEvents.ts";
+import type { ListEventsOptions } from "./processorEvents.ts";
 import { showDeployment } from "./showDeployment.ts";
 
 const MOVE_HELP = `
@@ -11,6 +17,15 @@ The ledger's live usage of the current billing cycle, of organizations with a St
 customer, is reported to Stripe; earlier usage stays in the ledger. Set
 STRIPE_SECRET_KEY first. To move an organization that gets its customer later, repeat
 the command.`;
+
+const RETRY_EVENT_HELP = `
+A worker reads the event at Stripe once more. Stripe keeps events for 30 days. An event
+that fails again within seven days of its webhook is tried again later by itself.`;
+
+const DISCARD_EVENT_HELP = `
+Discarding changes nothing at Stripe and no usage. First find out what the event meant: a
+report of refused usage shows as drift in impact usage reconcile, and a change of a
+subscription is read every night.`;
 
 export const addDeploymentCommands = (program: Command, context: Context): void => {
   const deployment = program
@@ -30,4 +45,31 @@ export const addDeploymentCommands = (program: Command, context: Context): void 
     .option("--json", "JSON output")
     .addHelpText("after", MOVE_HELP)
     .action((options: MoveOptions) => moveDeploymentToStripe(context, options));
+  deployment
+    .command("list-events")
+    .description("List Stripe's events that webhooks have announced, latest first")
+    .addOption(
+      new Option("--state <state>", "state of the events")
+        .choices(PROCESSOR_EVENT_STATES)
+        .default("failed"),
+    )
+    .option("--limit <n>", "maximum rows", parseLimit, 50)
+    .option("--json", "JSON output")
+    .action((options: ListEventsOptions) => listEvents(context, options));
+  deployment
+    .command("retry-event")
+    .description("Process a failed event of Stripe again")
+    .argument("<id>", "id of the event, evt_…", parseProcessorEventId)
+    .addOption(reasonOption())
+    .addOption(operatorOption())
+    .addHelpText("after", RETRY_EVENT_HELP)
+    .action((id: string, options: OperatorOptions) => retryEvent(context, id, options));
+  deployment
+    .command("discard-event")
+    .description("Close a failed event of Stripe without processing it")
+    .argument("<id>", "id of the event, evt_…", parseProcessorEventId)
+    .requiredOption("--reason <text>", "reason for the audit log", parseReason)
+    .addOption(operatorOption())
+    .addHelpText("after", DISCARD_EVENT_HELP)
+    .action((id: string, options: OperatorOptions) => discardEvent(context, id, options));
 };

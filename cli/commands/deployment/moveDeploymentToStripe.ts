@@ -57,7 +57,12 @@ export const moveDeploymentToStripe = async (
     );
   }
   if (isDryRun) {
-    say(io, "Nothing was changed. Run the command without --dry-run to move the usage.");
+    say(
+      io,
+      isRepeated && usage.length === 0
+        ? `This deployment already bills through ${describeAccount(account)}, and no usage is left to move.`
+        : "Nothing was changed. Run the command without --dry-run to move the usage.",
+    );
     return;
   }
   say(

@@ -1,3 +1,4 @@
+import { countFailedProcessorEvents } from "../../../db/billing/processorEvents.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import {
   decideProcessor,
@@ -40,8 +41,17 @@ const checkProcessor = (context: Context): Promise<Finding> =>
     );
   });
 
-/** Checks the deployment's processor, and whether usage is held. */
+const checkEvents = (context: Context): Promise<Finding> =>
+  checkWithDatabase(context, "Stripe events", async () => {
+    const failed = await countFailedProcessorEvents(await context.connections.database());
+    return failed === 0
+      ? ok("none has failed")
+      : wrong(`${failed} could not be processed; see \`impact deployment list-events\``);
+  });
+
+/** Checks the deployment's processor, whether usage is held, and whether events of the processor have failed. */
 export const checkDeployment = async (context: Context): Promise<readonly Finding[]> => [
   await checkProcessor(context),
   await checkHold(context),
+  await checkEvents(context),
 ];

@@ -1,4 +1,5 @@
 import { listAccounts } from "../../../db/accounts/accounts.ts";
+import { listUsedKinds } from "../../../db/billing/stripeSubscriptions.ts";
 import type { Context } from "../../context.ts";
 import { check, isDatabaseReachable, ok, skipped, wrong } from "./check.ts";
 import type { Finding, Result } from "./check.ts";
@@ -41,24 +42,32 @@ const checkCustomers = ({ connections }: Context): Promise<Finding> =>
 const checkSubscriptions = ({ connections }: Context): Promise<Finding> =>
   check("Stripe subscriptions", async () => {
     const stripe = connections.stripe();
-    const organizations = await listAccounts(await connections.database(), "organization");
-    const subscribed = organizations.flatMap(({ name, stripeCustomerId, stripeSubscriptionId }) =>
-      stripeSubscriptionId === null ? [] : [{ name, stripeCustomerId, stripeSubscriptionId }],
+    const db = await connections.database();
+    const organizations = await listAccounts(db, "organization");
+    const subscribed = organizations.flatMap(
+      ({ id, name, stripeCustomerId, stripeSubscriptionId }) =>
+        stripeSubscriptionId === null ? [] : [{ id, name, stripeCustomerId, stripeSubscriptionId }],
     );
     if (stripe === null || subscribed.length === 0) {
       return skipped("no organization has a subscription, or STRIPE_SECRET_KEY is not set");
     }
     const newest = subscribed.slice(-MAXIMUM_SUBSCRIPTIONS);
     const problems = await Promise.all(
-      newest.map(async ({ name, stripeCustomerId, stripeSubscriptionId }) =>
-        (await stripe.inspectSubscription(stripeCustomerId, stripeSubscriptionId)).map(
-          (problem) => `${name}: ${problem}`,
-        ),
+      newest.map(async ({ id, name, stripeCustomerId, stripeSubscriptionId }) =>
+        (
+          await stripe.inspectSubscription(
+            stripeCustomerId,
+            stripeSubscriptionId,
+            await listUsedKinds(db, id),
+          )
+        ).map((problem) => `${name}: ${problem}`),
       ),
     );
     const found = problems.flat();
     return found.length === 0
-      ? ok(`the newest ${newest.length} of ${subscribed.length} have a price for each meter`)
+      ? ok(
+          `the newest ${newest.length} of ${subscribed.length} have a price for each meter that they use`,
+        )
       : wrong(found.join(" "));
   });
 

@@ -75,7 +75,7 @@ const refundOne = async (
   say(
     context.io,
     isDryRun
-      ? `Without --dry-run, ${units} are refunded.`
+      ? `Without --dry-run, the command refunds ${units}.`
       : `${replayed ? "Refunded before with this key" : "Refunded"}: ${units}. See impact usage show ${id}`,
   );
 };
@@ -113,7 +113,10 @@ const refundOneDonation = async (
   if (replayed) {
     say(context.io, `Refunded before: ${amount}.`);
   } else {
-    say(context.io, isDryRun ? `Without --dry-run, ${amount} is refunded.` : `Refunded ${amount}.`);
+    say(
+      context.io,
+      isDryRun ? `Without --dry-run, the command refunds ${amount}.` : `Refunded ${amount}.`,
+    );
   }
 };
 
@@ -135,7 +138,7 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
   const deps = await openDependencies(context, options);
   const filter = { accountId, mode, attribution, from, until };
   const { registrations, units } = await sumRefundable(deps.db, filter);
-  say(io, `${registrations} registrations with ${units} units can be selected.`);
+  say(io, `The filter matches ${registrations} registration(s) with ${units} unit(s).`);
   const isDryRun = options.dryRun === true;
   if (!isDryRun && options.yes !== true) {
     throw new CommandError(EXIT.usage, "Check with --dry-run, then refund them with --yes.");
@@ -171,8 +174,8 @@ const refundByFilter = async (context: Context, options: FilterOptions): Promise
       failures.map(({ id, reason }) => [id, reason]),
     );
   }
-  const summary = `${done.units} units of ${done.registrations} registrations`;
-  say(io, isDryRun ? `Without --dry-run, ${summary} are refunded.` : `Refunded ${summary}.`);
+  const summary = `${done.units} unit(s) of ${done.registrations} registration(s)`;
+  say(io, isDryRun ? `Without --dry-run, the command refunds ${summary}.` : `Refunded ${summary}.`);
   if (failures.length > 0) {
     throw new CommandError(
       EXIT.failed,

@@ -2,9 +2,10 @@ import { Stripe } from "stripe";
 import { createStripeClient } from "./createStripeClient.ts";
 import type { StripeClientOptions } from "./createStripeClient.ts";
 import { inspectMeters, listMeterIds } from "./meters.ts";
+import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { StripeAccount } from "../../../domain/billing/deployment.ts";
 import { readStripeAccount } from "./readStripeAccount.ts";
-import { readSubscriptionPeriod } from "./subscriptionPeriod.ts";
+import { readSubscriptionPeriod, requireBilled } from "./subscriptionPeriod.ts";
 
 /**
  * Reads the configuration at Stripe and changes nothing. The results describe problems in sentences. Each call throws if
@@ -19,11 +20,12 @@ export type StripeInspector = {
   readonly inspectCustomer: (customerId: string) => Promise<string | null>;
   /**
    * Returns what keeps a customer's usage off its invoices: a subscription that has ended, belongs to another customer,
-   * or has no price on one of our meters.
+   * or has no price on the meter of one of the kinds.
    */
   readonly inspectSubscription: (
     customerId: string | null,
     subscriptionId: string,
+    kinds: readonly Kind[],
   ) => Promise<readonly string[]>;
 };
 
@@ -43,18 +45,20 @@ const findProblem = (check: Promise<unknown>): Promise<string | null> =>
     },
   );
 
-const requireCustomer = async (
+const requireBilledCustomer = async (
   stripe: Stripe,
   subscriptionId: string,
   customerId: string | null,
 ): Promise<void> => {
-  const { customer } = await stripe.subscriptions.retrieve(subscriptionId);
+  const subscription = await stripe.subscriptions.retrieve(subscriptionId);
+  const { customer } = subscription;
   const owner = typeof customer === "string" ? customer : customer.id;
   if (owner !== customerId) {
     throw new Error(
       `Stripe's subscription ${subscriptionId} belongs to the customer ${owner}, not ${customerId}.`,
     );
   }
+  requireBilled(subscription);
 };
 
 const requireExistingCustomer = async (stripe: Stripe, customerId: string): Promise<void> => {
@@ -68,10 +72,12 @@ const inspectSubscription = async (
   stripe: Stripe,
   customerId: string | null,
   subscriptionId: string,
+  kinds: readonly Kind[],
 ): Promise<readonly string[]> => {
-  const meterIds = Object.values(await listMeterIds(stripe)).filter((id) => id !== null);
+  const meters = await listMeterIds(stripe);
+  const meterIds = kinds.map((kind) => meters[kind]).filter((id) => id !== null);
   const problems = [
-    await findProblem(requireCustomer(stripe, subscriptionId, customerId)),
+    await findProblem(requireBilledCustomer(stripe, subscriptionId, customerId)),
     ...(await Promise.all(
       meterIds.map((id) => findProblem(readSubscriptionPeriod(stripe, subscriptionId, id))),
     )),
@@ -85,7 +91,7 @@ export const createStripeInspector = (options: StripeClientOptions): StripeInspe
     readAccount: () => readStripeAccount(stripe, options.secretKey),
     inspectMeters: () => inspectMeters(stripe),
     inspectCustomer: (customerId) => findProblem(requireExistingCustomer(stripe, customerId)),
-    inspectSubscription: (customerId, subscriptionId) =>
-      inspectSubscription(stripe, customerId, subscriptionId),
+    inspectSubscription: (customerId, subscriptionId, kinds) =>
+      inspectSubscription(stripe, customerId, subscriptionId, kinds),
   };
 };

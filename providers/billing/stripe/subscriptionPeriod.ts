@@ -83,6 +83,13 @@ const periodOfMeter = (
   return { start: new Date(start * 1000), end: new Date(end * 1000) };
 };
 
+/** @throws Error if the subscription bills nothing */
+export const requireBilled = ({ id, status }: Stripe.Subscription): void => {
+  if (NOT_BILLED.has(status)) {
+    throw new Error(`Stripe's subscription ${id} is ${status}.`);
+  }
+};
+
 /**
  * Returns the current billing period of the subscription for the meter.
  * @throws Error if the subscription has ended, has no price on the meter, or has several with different periods
@@ -93,10 +100,7 @@ export const readSubscriptionPeriod = async (
   meterId: string,
 ): Promise<Period> => {
   const read = await retrieveSubscription(stripe, subscriptionId);
-  const { status } = read.subscription;
-  if (NOT_BILLED.has(status)) {
-    throw new Error(`Stripe's subscription ${subscriptionId} is ${status}.`);
-  }
+  requireBilled(read.subscription);
   const period = periodOfMeter(read, meterId);
   if (period === null) {
     throw new Error(

@@ -6,8 +6,10 @@ import { guardUsage } from "../../../services/billing/holdUsage.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import type { FailoverOptions } from "../../../services/billing/reconciliation/settleFailover.ts";
 import { settleFailover } from "../../../services/billing/reconciliation/settleFailover.ts";
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";
+import { callDouble } from "../stripe/doubleScene.ts";
 import { NOON, setUpRestore } from "./restoreSetup.ts";
 
 const DAY = 24 * 60 * 60;
@@ -216,6 +218,35 @@ test("a correction goes to the customer that was billed, also if the account cha
 
   t.deepEqual(billedByMinute(), corrected);
   t.deepEqual(control.usage({ customerId }), []);
+});
+
+test("an organization that was lost is created again with its customer, and its usage is taken back", async (t) => {
+  const { impact, restored, control, double } = await setUpFailover(t);
+  const { customerId } = control.addCustomer({});
+  const accepted = await callDouble(double, "POST", "/v1/billing/meter_events", {
+    event_name: "impact_tree_planted",
+    "payload[stripe_customer_id]": customerId,
+    "payload[value]": "12",
+    timestamp: String(NOON + 90),
+  });
+  t.is(accepted.status, 200);
+  t.is(summaryOf(await impact(restored, ...SETTLE, "--dry-run", "--json")).length, 2);
+
+  const create = ["org", "create", "--name", "Lost", "--stripe-customer", customerId, "--json"];
+  const created = readJson(await impact(restored, ...create));
+  const { id: accountId } = z.looseObject({ id: z.uuid() }).parse(created);
+  const settled = await impact(restored, ...SETTLE, ...REASON, "--json");
+
+  t.true(summaryOf(settled).some(([minute, , units]) => minute === 1 && units === -12));
+  await drainUsage(
+    restored.deps,
+    { accountId, mode: "live", meter: "tree" },
+    { signal: new AbortController().signal, onResult: () => undefined },
+  );
+  t.is(
+    control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
+    0,
+  );
 });
 
 test("a rejected correction can be retried", async (t) => {

@@ -81,6 +81,10 @@ test.serial(
       error: null,
     });
     const reconciled = await scene.impactLater("usage", "reconcile", "--org", scene.id);
+    t.regex(
+      reconciled.stderr,
+      /lacks exactly event (?<event>\d+)\. To send it again, run: impact usage reopen \k<event> /u,
+    );
     const id = /acknowledge-drift (?<id>\d+)/u.exec(reconciled.stderr)?.groups?.["id"] ?? "";
     await scene.impact("usage", "acknowledge-drift", id, "--reason", "credit note 4");
     t.is((await scene.impactLater(...args)).exitCode, 0);

@@ -1,0 +1,81 @@
+import { listProcessorEvents } from "../../../db/billing/processorEvents.ts";
+import type { ProcessorEventState } from "../../../domain/billing/processorEvents.ts";
+import { resolveProcessorEvent } from "../../../services/billing/processorEvents/resolveProcessorEvent.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
+import { printJson, printTable } from "../../output/print.ts";
+
+export type ListEventsOptions = {
+  readonly state: ProcessorEventState;
+  readonly limit: number;
+  readonly json?: true;
+};
+
+export const listEvents = async (
+  { io, connections }: Context,
+  { state, limit, json }: ListEventsOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  // One row more than is shown reveals whether there are more.
+  const events = await listProcessorEvents(db, state, limit + 1);
+  const shown = events.slice(0, limit);
+  if (json) {
+    printJson(
+      io,
+      shown.map((event) => ({
+        event_id: event.id,
+        type: event.type,
+        object_id: event.objectId,
+        state: event.state,
+        attempts: event.attempts,
+        received_at: event.receivedAt,
+        settled_at: event.settledAt,
+        last_error: event.lastError,
+      })),
+    );
+  } else {
+    printTable(
+      io,
+      ["event", "state", "type", "object", "received", "attempts", "last error"],
+      shown.map((event) => [
+        event.id,
+        event.state,
+        event.type,
+        event.objectId,
+        event.receivedAt,
+        event.attempts,
+        event.lastError,
+      ]),
+    );
+  }
+  if (events.length > limit) {
+    say(io, `Showing the first ${limit}. To see more, raise --limit.`);
+  }
+};
+
+export const retryEvent = async (
+  { io, connections, clock }: Context,
+  id: string,
+  options: OperatorOptions,
+): Promise<void> => {
+  const deps = { db: await connections.database(), clock, actor: actorOf(options) };
+  const changed = await resolveProcessorEvent(deps, id, "retry");
+  say(
+    io,
+    changed
+      ? `A worker processes event ${id} again. If it fails, see: impact deployment list-events`
+      : `Event ${id} is being processed already.`,
+  );
+};
+
+export const discardEvent = async (
+  { io, connections, clock }: Context,
+  id: string,
+  options: OperatorOptions,
+): Promise<void> => {
+  const deps = { db: await connections.database(), clock, actor: actorOf(options) };
+  const changed = await resolveProcessorEvent(deps, id, "discard");
+  say(io, changed ? `Discarded event ${id}.` : `Event ${id} was discarded before.`);
+};

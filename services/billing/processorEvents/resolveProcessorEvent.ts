@@ -1,0 +1,47 @@
+import type { DatabasePool } from "slonik";
+import { lockProcessorEvent, resolveFailedEvent } from "../../../db/billing/processorEvents.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
+
+const RESOLUTIONS = {
+  retry: { state: "pending", action: "deployment.retry_event" },
+  discard: { state: "discarded", action: "deployment.discard_event" },
+} as const;
+
+/**
+ * Has a failed event of the processor processed once more, or closes it. A repeated call changes nothing.
+ * @returns false if the event is in that state already
+ * @throws DomainError record_not_found if there is no such event; request_invalid if it has not failed
+ */
+export const resolveProcessorEvent = (
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  id: string,
+  resolution: keyof typeof RESOLUTIONS,
+): Promise<boolean> =>
+  db.transaction(async (transaction) => {
+    const { state, action } = RESOLUTIONS[resolution];
+    const event = await lockProcessorEvent(transaction, id);
+    if (!event) {
+      throw new DomainError("record_not_found", `event ${id} not found`);
+    }
+    if (event.state === state) {
+      return false;
+    }
+    if (event.state !== "failed") {
+      throw new DomainError(
+        "request_invalid",
+        `event ${id} is ${event.state}: only failed events are retried or discarded`,
+      );
+    }
+    const now = clock.now();
+    await resolveFailedEvent(transaction, id, state, now);
+    await recordAction(
+      transaction,
+      actor,
+      { action, subject: id, details: { type: event.type, error: event.lastError } },
+      now,
+    );
+    return true;
+  });
