@@ -2,6 +2,7 @@ import { resolve } from "node:path";
 import type { Client } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
 import type { Config } from "../config/config.ts";
+import type { DatabaseRoles } from "../db/grantPrivileges.ts";
 import { readRunFile } from "../embedded/runFile.ts";
 import type { RunFile } from "../embedded/runFile.ts";
 import { browsableUrl } from "../program/startServer.ts";
@@ -29,6 +30,8 @@ export type Connections = {
   readonly publicBaseUrl: () => Promise<string>;
   /** @throws StartupError if there is neither a setting nor a running `npm start` */
   readonly databaseUrl: () => Promise<string>;
+  /** The URLs that a migration needs: the owner's, and the others whose roles receive their privileges. */
+  readonly databaseRoles: () => Promise<DatabaseRoles & { readonly ownerUrl: string }>;
   /** @throws StartupError if the database cannot be reached, SchemaMismatchError if its schema is of another release */
   readonly database: () => Promise<DatabasePool>;
   readonly billing: () => Promise<Billing>;
@@ -82,6 +85,17 @@ export const createConnections = (readConfig: () => Config): Connections => {
     return url;
   });
 
+  const databaseRoles = once(async () => {
+    const { DATABASE_URL, DATABASE_OWNER_URL, DATABASE_READER_URL } = config();
+    const appUrl = await databaseUrl();
+    const started = DATABASE_URL === undefined ? await running() : null;
+    return {
+      ownerUrl: DATABASE_OWNER_URL ?? started?.databaseOwnerUrl ?? appUrl,
+      appUrl,
+      readerUrl: DATABASE_READER_URL ?? started?.databaseReaderUrl ?? null,
+    };
+  });
+
   const database = once(async () => {
     const db = await openDatabase({
       DATABASE_URL: await databaseUrl(),
@@ -131,6 +145,7 @@ export const createConnections = (readConfig: () => Config): Connections => {
     otherRunning,
     publicBaseUrl,
     databaseUrl,
+    databaseRoles,
     database,
     billing,
     stripe,

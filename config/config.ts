@@ -42,6 +42,11 @@ const webUrl = z
   .url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" })
   .transform((url) => url.replace(/\/+$/u, ""));
 
+const databaseUrl = z.url({
+  protocol: /^postgres(ql)?$/u,
+  error: "must be a URL like postgres://user:password@host:port/database",
+});
+
 const stripePrice = z.string().regex(/^price_\w+$/u, "must be the id of a Stripe price (price_…)");
 
 const secret = z.string().regex(/^[\u0021-\u007E]+$/u, "must be a key without spaces");
@@ -73,12 +78,9 @@ const settings = z.object({
   TRUSTED_PROXIES: wholeNumber(0, 0),
   PUBLIC_BASE_URL: webUrl.optional(),
   DATA_DIR: z.string().min(1, "must be a folder").default("./.data"),
-  DATABASE_URL: z
-    .url({
-      protocol: /^postgres(ql)?$/u,
-      error: "must be a URL like postgres://user:password@host:port/database",
-    })
-    .optional(),
+  DATABASE_URL: databaseUrl.optional(),
+  DATABASE_OWNER_URL: databaseUrl.optional(),
+  DATABASE_READER_URL: databaseUrl.optional(),
   DATABASE_POOL_SIZE: wholeNumber(10, 2),
   READ_TIMEOUT_SECONDS: wholeNumber(5, 1),
   MAXIMUM_OPEN_LISTS: wholeNumber(64, 1),

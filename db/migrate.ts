@@ -1,5 +1,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { Client } from "pg";
+import { DatabaseRoleError, grantPrivileges } from "./grantPrivileges.ts";
+import type { DatabaseRoles } from "./grantPrivileges.ts";
 
 const FOLDER = new URL("migrations/", import.meta.url);
 
@@ -73,13 +75,31 @@ const withClient = async <Result>(
   }
 };
 
+const requireOwner = async (client: Client): Promise<void> => {
+  const { rows } = await client.query<{ role: string; mayCreate: boolean | null }>(`
+    SELECT current_user AS role, has_schema_privilege(current_schema(), 'CREATE') AS "mayCreate"
+  `);
+  if (rows[0]?.mayCreate !== true) {
+    throw new DatabaseRoleError(
+      `The role ${rows[0]?.role} may not change the schema. Set DATABASE_OWNER_URL to a URL with the role that owns it.`,
+    );
+  }
+};
+
 /**
  * Applies the migrations that the database lacks and returns their names. Concurrent calls wait for each other.
+ * @param ownerUrl its role owns the tables
+ * @param roles receive their privileges, also if nothing is to be applied
  * @throws SchemaMismatchError when a newer release has migrated the database
+ * @throws DatabaseRoleError if the role of `ownerUrl` may not change the schema, or another role is missing
  */
-export const migrate = (databaseUrl: string): Promise<{ readonly applied: readonly string[] }> =>
-  withClient(databaseUrl, async (client) => {
+export const migrate = (
+  ownerUrl: string,
+  roles: DatabaseRoles = { appUrl: null, readerUrl: null },
+): Promise<{ readonly applied: readonly string[] }> =>
+  withClient(ownerUrl, async (client) => {
     const migrations = await readMigrations();
+    await requireOwner(client);
     // One migrator at a time; the lock ends with the connection.
     await client.query("SELECT pg_advisory_lock(hashtext('schema_migration'))");
     await client.query(`
@@ -95,6 +115,7 @@ export const migrate = (databaseUrl: string): Promise<{ readonly applied: readon
     for (const migration of missing) {
       await apply(client, migration);
     }
+    await grantPrivileges(client, roles);
     return { applied: missing.map(({ name }) => name) };
   });
 

@@ -11,3 +11,13 @@ export const readServerStatus = (
   db.one(sql.type(statusRow)`
     SELECT current_setting('server_version') AS version, clock_timestamp() AS now
   `);
+
+const roleRow = z.strictObject({ name: z.string(), mayChangeSchema: z.boolean() });
+
+/** Returns the role of this connection, and whether it may change tables: as their owner, as a member of it, or as a superuser. */
+export const readRole = (db: CommonQueryMethods): Promise<Readonly<z.output<typeof roleRow>>> =>
+  db.one(sql.type(roleRow)`
+    SELECT current_user AS name, pg_has_role(relowner, 'MEMBER') AS "mayChangeSchema"
+    FROM pg_class
+    WHERE oid = 'audit_entry'::regclass
+  `);

@@ -9,6 +9,8 @@ const runFile = z.strictObject({
   pid: z.int(),
   startedAt: z.string(),
   databaseUrl: z.string(),
+  databaseOwnerUrl: z.string(),
+  databaseReaderUrl: z.string().nullable(),
   temporalAddress: z.string(),
   temporalNamespace: z.string(),
   temporalUiUrl: z.string().nullable(),
@@ -16,7 +18,7 @@ const runFile = z.strictObject({
   storeUrl: z.string(),
 });
 
-/** How other programs reach a running `npm start`. `databaseUrl` contains the password. */
+/** How other programs reach a running `npm start`. The database URLs contain the passwords. */
 export type RunFile = Readonly<z.output<typeof runFile>>;
 
 const pathOf = (dataDir: string): string => join(dataDir, "run.json");

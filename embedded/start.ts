@@ -6,6 +6,7 @@ import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { buildChildEnvironment } from "../config/config.ts";
 import type { Config } from "../config/config.ts";
+import type { DatabaseRoles } from "../db/grantPrivileges.ts";
 import { migrate } from "../db/migrate.ts";
 import { browsableUrl } from "../program/startServer.ts";
 import { StartupError } from "../program/startupError.ts";
@@ -101,33 +102,39 @@ const requireFreePorts = async (config: Config): Promise<void> => {
   }
 };
 
+type Database = DatabaseRoles & { readonly appUrl: string; readonly ownerUrl: string };
+
 const startDatabase = async (
   config: Config,
   dataDir: string,
   context: StartContext,
-): Promise<string> => {
+): Promise<Database> => {
   if (config.DATABASE_URL !== undefined) {
-    return config.DATABASE_URL;
+    return {
+      ownerUrl: config.DATABASE_OWNER_URL ?? config.DATABASE_URL,
+      appUrl: config.DATABASE_URL,
+      readerUrl: config.DATABASE_READER_URL ?? null,
+    };
   }
-  const { url } = await startPostgres({
+  const { url, appUrl, readerUrl } = await startPostgres({
     folder: join(dataDir, "postgres"),
     port: config.EMBEDDED_POSTGRES_PORT,
     disposable: false,
     context,
   });
-  return url;
+  return { ownerUrl: url, appUrl, readerUrl };
 };
 
-const migrateDatabase = async (url: string): Promise<readonly string[]> => {
+const migrateDatabase = async ({ ownerUrl, ...roles }: Database): Promise<readonly string[]> => {
   try {
-    return (await migrate(url)).applied;
+    return (await migrate(ownerUrl, roles)).applied;
   } catch (error) {
     const { message, code } = errorDetails(error);
     const cause =
       error instanceof Error && error.cause !== undefined ? errorDetails(error.cause) : {};
     const reason = [message || code, "message" in cause ? cause.message : ""].filter(Boolean);
     throw new StartupError(
-      `The database ${withoutPassword(url)} cannot be used: ${reason.join(" ")}\n` +
+      `The database ${withoutPassword(ownerUrl)} cannot be used: ${reason.join(" ")}\n` +
         "Start it or correct DATABASE_URL. Without DATABASE_URL, an embedded database is used.",
       { cause: error },
     );
@@ -189,8 +196,11 @@ const startTemporal = async (
   return { address, namespace, uiUrl };
 };
 
-/** No balancer waits for this machine's only API. */
-const NO_DRAIN = { DRAIN_SECONDS: "0" };
+/**
+ * No balancer waits for this machine's only API. The programs connect with one role; the empty settings also hide those of
+ * a .env file, which the programs read themselves.
+ */
+const ROLE_SETTINGS = { DRAIN_SECONDS: "0", DATABASE_OWNER_URL: "", DATABASE_READER_URL: "" };
 
 /**
  * Points the roles at the embedded Temporal server. Temporal's variables in the environment and in the user's profile
@@ -203,7 +213,7 @@ const buildRoleEnvironment = async (
   { address, namespace }: Temporal,
 ): Promise<NodeJS.ProcessEnv> => {
   if (config.TEMPORAL_ADDRESS !== undefined) {
-    return buildChildEnvironment(null, { DATABASE_URL: databaseUrl, ...NO_DRAIN });
+    return buildChildEnvironment(null, { DATABASE_URL: databaseUrl, ...ROLE_SETTINGS });
   }
   const profile = join(dataDir, "temporal/client.toml");
   await writeFile(
@@ -215,7 +225,7 @@ const buildRoleEnvironment = async (
     TEMPORAL_ADDRESS: address,
     TEMPORAL_NAMESPACE: namespace,
     TEMPORAL_CONFIG_FILE: profile,
-    ...NO_DRAIN,
+    ...ROLE_SETTINGS,
   });
 };
 
@@ -253,13 +263,14 @@ const startAll = async (
   await stopLeftovers(dataDir, context.onProgress);
   await requireFreePorts(config);
   const temporalCli = await findTemporal(config, context);
-  const databaseUrl = await startDatabase(config, dataDir, context);
-  const applied = await migrateDatabase(databaseUrl);
+  const database = await startDatabase(config, dataDir, context);
+  const { appUrl: databaseUrl } = database;
+  const applied = await migrateDatabase(database);
   printPart(
     output,
     "database",
     config.DATABASE_URL === undefined
-      ? `${withoutPassword(databaseUrl)} (password in ${join(dataDir, "run.json")})`
+      ? `${withoutPassword(databaseUrl)} (passwords in ${join(dataDir, "run.json")})`
       : withoutPassword(databaseUrl),
   );
   if (applied.length > 0) {
@@ -290,6 +301,8 @@ const startAll = async (
   await writeRunFile(dataDir, {
     ...identity,
     databaseUrl,
+    databaseOwnerUrl: database.ownerUrl,
+    databaseReaderUrl: database.readerUrl,
     temporalAddress: temporal.address,
     temporalNamespace: temporal.namespace,
     temporalUiUrl: temporal.uiUrl,

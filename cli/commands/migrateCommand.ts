@@ -11,12 +11,15 @@ import { printJson } from "../output/print.ts";
 export const addMigrateCommand = (program: Command, { io, connections, clock }: Context): void => {
   program
     .command("migrate")
-    .description("Migrate the database to this release; safe to repeat")
+    .description(
+      "Migrate the database to this release and grant its roles what they need; safe to repeat",
+    )
     .addOption(reasonOption())
     .addOption(operatorOption())
     .option("--json", "JSON output")
     .action(async ({ json, ...operator }: OperatorOptions & { readonly json?: true }) => {
-      const { applied } = await migrate(await connections.databaseUrl());
+      const { ownerUrl, ...roles } = await connections.databaseRoles();
+      const { applied } = await migrate(ownerUrl, roles);
       if (applied.length > 0) {
         await recordAction(
           await connections.database(),

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { randomBytes } from "node:crypto";
+import { createHmac, randomBytes } from "node:crypto";
 import {
   chmod,
   chown,
@@ -26,12 +26,21 @@ import { identifyProcess, isRunning, stopProcess } from "../processIdentity.ts";
 import type { StopSignals } from "../processIdentity.ts";
 import { errorDetails } from "../errorDetails.ts";
 
-export type EmbeddedPostgres = { readonly url: string; readonly process: ManagedProcess };
+export type EmbeddedPostgres = {
+  /** With the role that owns everything. */
+  readonly url: string;
+  /** With the roles of the programs and of people; a migration creates them. */
+  readonly appUrl: string;
+  readonly readerUrl: string;
+  readonly process: ManagedProcess;
+};
 
 const run = promisify(execFile);
 
 const HOST = "127.0.0.1";
-const ROLE = "impact";
+const OWNER = "impact";
+const APP = "impact_app";
+const READER = "impact_reader";
 const DATABASE = "impact";
 /** Crash recovery may replay up to max_wal_size before the server accepts connections. */
 const READY_TIMEOUT_MS = 180_000;
@@ -109,6 +118,10 @@ const readPassword = async (folder: string, user: ServerUser | null): Promise<st
   return password;
 };
 
+/** Derives the password of another role, from which the owner's cannot be derived. */
+const derivePassword = (password: string, role: string): string =>
+  createHmac("sha256", password).update(role).digest("base64url");
+
 /**
  * Creates the cluster in a temporary folder and renames it, so that an interrupted start leaves no partial cluster. It
  * takes a second and cannot be cancelled, because killing initdb would leave its child process behind.
@@ -127,7 +140,7 @@ const initialize = async (
       initdb,
       [
         `--pgdata=${dataFolderPath(fresh, user)}`,
-        `--username=${ROLE}`,
+        `--username=${OWNER}`,
         "--pwfile=../password",
         "--auth-host=scram-sha-256",
         "--auth-local=reject",
@@ -267,13 +280,18 @@ export const startPostgres = async ({
     stopSignals: STOP_SIGNALS,
     context,
   });
-  const urlOf = (database: string): string =>
-    `postgres://${ROLE}:${password}@${HOST}:${actualPort}/${database}`;
-  const client = await connectWhenReady(urlOf("postgres"), server, logFile);
+  const urlOf = (role: string, rolePassword: string, database = DATABASE): string =>
+    `postgres://${role}:${rolePassword}@${HOST}:${actualPort}/${database}`;
+  const client = await connectWhenReady(urlOf(OWNER, password, "postgres"), server, logFile);
   try {
     await createDatabase(client);
   } finally {
     await client.end();
   }
-  return { url: urlOf(DATABASE), process: server };
+  return {
+    url: urlOf(OWNER, password),
+    appUrl: urlOf(APP, derivePassword(password, APP)),
+    readerUrl: urlOf(READER, derivePassword(password, READER)),
+    process: server,
+  };
 };

@@ -111,7 +111,7 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
   const closing: (() => Promise<unknown>)[] = [];
 
   test.serial.before(async (t) => {
-    const { db, databaseUrl } = t.context;
+    const { db } = t.context;
     const provider = await startProviderDouble();
     closing.push(provider.close);
     const charities = createCharities({
@@ -140,8 +140,7 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
       await native.close();
     });
     t.context = {
-      db,
-      databaseUrl,
+      ...t.context,
       provider,
       charities,
       temporal,

@@ -258,7 +258,7 @@ test.serial("every look-up on a filled table uses an index", async (t) => {
     INSERT INTO refund_key (account_id, mode, kind, idempotency_key, refund_id)
     SELECT account_id, 'live', 'tree', 'refund-key-' || refund_id, refund_id FROM filled
   `);
-  await db.query(sql.typeAlias("void")`ANALYZE`);
+  await t.context.owner.query(sql.typeAlias("void")`ANALYZE`);
 
   const options = { text: "17321", accountId: null, limit: 21 };
   const queries: Readonly<Record<string, FragmentSqlToken>> = {

@@ -270,8 +270,8 @@ const fiveListed = async (t: ExecutionContext, { call }: Api, key: string): Prom
   t.is(registrationsIn(body, "tree").length, 5);
 };
 
-const renameColumn = async (db: DatabasePool, from: string, to: string): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
+const renameColumn = async (owner: DatabasePool, from: string, to: string): Promise<void> => {
+  await owner.query(sql.typeAlias("void")`
     ALTER TABLE registration RENAME COLUMN ${sql.identifier([from])} TO ${sql.identifier([to])}
   `);
 };
@@ -290,7 +290,7 @@ test.serial(
       copy: async (owner, query) => {
         pages += 1;
         if (pages === 2) {
-          await renameColumn(db, "attribution", "renamed");
+          await renameColumn(t.context.owner, "attribution", "renamed");
         }
         return copies.copy(owner, query);
       },
@@ -303,7 +303,7 @@ test.serial(
 
     t.is(response.status, 200);
     await t.throwsAsync(response.text());
-    await renameColumn(db, "renamed", "attribution");
+    await renameColumn(t.context.owner, "renamed", "attribution");
     t.like(
       logged().find((line) => line["msg"] === "request failed"),
       { requestId: "broken-list" },
@@ -317,13 +317,13 @@ test.serial("a list whose first page fails is a 500, and the next list is comple
   await fill(db, id, 5);
   const api = await startStandaloneApi(t, t.context);
   await fiveListed(t, api, key);
-  await renameColumn(db, "attribution", "renamed");
+  await renameColumn(t.context.owner, "attribution", "renamed");
 
   const { status, body } = await api.call("GET", "/plant/trees", { key });
 
   t.is(status, 500);
   t.deepEqual(body, { error: "internal server error" });
-  await renameColumn(db, "renamed", "attribution");
+  await renameColumn(t.context.owner, "renamed", "attribution");
   await fiveListed(t, api, key);
 });
 

@@ -22,9 +22,20 @@ const readAdminUrl = (): string => {
 const ADMIN_URL = readAdminUrl();
 const MIGRATIONS = new URL("../../db/migrations/", import.meta.url);
 
-const urlOf = (database: string): string => {
+/** The role with which tests use their databases, so that they prove its privileges. */
+const APP_ROLE = "impact_test_app";
+
+const ownerUrlOf = (database: string): string => {
   const url = new URL(ADMIN_URL);
   url.pathname = database;
+  return url.href;
+};
+
+const appUrlOf = (database: string): string => {
+  const url = new URL(ownerUrlOf(database));
+  // Nobody can guess it on a server of the developer's own.
+  url.password = createHash("sha256").update(`${APP_ROLE} ${url.password}`).digest("hex");
+  url.username = APP_ROLE;
   return url.href;
 };
 
@@ -50,7 +61,10 @@ const ensureTemplate = async (admin: Client): Promise<string> => {
       const unfinished = `${template}_unfinished`;
       await admin.query(`DROP DATABASE IF EXISTS ${unfinished} WITH (FORCE)`);
       await admin.query(`CREATE DATABASE ${unfinished}`);
-      await migrate(urlOf(unfinished));
+      await migrate(ownerUrlOf(unfinished), {
+        appUrl: appUrlOf(unfinished),
+        readerUrl: null,
+      });
       await admin.query(`ALTER DATABASE ${unfinished} RENAME TO ${template}`);
     }
   } finally {
@@ -59,7 +73,13 @@ const ensureTemplate = async (admin: Client): Promise<string> => {
   return template;
 };
 
-export type DatabaseContext = { readonly db: DatabasePool; readonly databaseUrl: string };
+/** `db` and `databaseUrl` have the role of the programs; `owner` and `ownerUrl` that of migrations. */
+export type DatabaseContext = {
+  readonly db: DatabasePool;
+  readonly databaseUrl: string;
+  readonly owner: DatabasePool;
+  readonly ownerUrl: string;
+};
 
 /** Creates a database for a test file from the template and drops it after the file's tests. */
 export const testWithDatabase = (): TestFn<DatabaseContext> => {
@@ -71,12 +91,17 @@ export const testWithDatabase = (): TestFn<DatabaseContext> => {
   test.serial.before(async (t) => {
     await admin.connect();
     await admin.query(`CREATE DATABASE ${database} TEMPLATE ${await ensureTemplate(admin)}`);
-    const databaseUrl = urlOf(database);
-    t.context = { db: await openPool(databaseUrl), databaseUrl };
+    const [databaseUrl, ownerUrl] = [appUrlOf(database), ownerUrlOf(database)];
+    t.context = {
+      db: await openPool(databaseUrl),
+      databaseUrl,
+      owner: await openPool(ownerUrl, 2),
+      ownerUrl,
+    };
   });
 
   test.after.always(async (t) => {
-    await t.context.db.end();
+    await Promise.all([t.context.db.end(), t.context.owner.end()]);
     await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
     await admin.end();
   });
@@ -84,7 +109,7 @@ export const testWithDatabase = (): TestFn<DatabaseContext> => {
   return test;
 };
 
-/** Creates an empty database that is dropped after the test, and returns its URL. */
+/** Creates an empty database that is dropped after the test, and returns its owner's URL. */
 export const createEmptyDatabase = async (t: ExecutionContext): Promise<string> => {
   const database = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
   const admin = new Client({ connectionString: ADMIN_URL });
@@ -94,7 +119,7 @@ export const createEmptyDatabase = async (t: ExecutionContext): Promise<string> 
     await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
     await admin.end();
   });
-  return urlOf(database);
+  return ownerUrlOf(database);
 };
 
 /** Opens a pool for streamed lists on the test's database until the test ends. */
@@ -102,7 +127,7 @@ export const openTestCopies = async (t: ExecutionContext, db: DatabasePool): Pro
   const database = await db.oneFirst(
     sql.type(z.strictObject({ name: z.string() }))`SELECT current_database() AS name`,
   );
-  const copies = openCopyPool(urlOf(database), 60_000);
+  const copies = openCopyPool(appUrlOf(database), 60_000);
   t.teardown(copies.end);
   return copies;
 };
@@ -119,5 +144,5 @@ export const copyDatabase = async (t: ExecutionContext, source?: string): Promis
     await admin.query(`DROP DATABASE ${database} WITH (FORCE)`);
     await admin.end();
   });
-  return urlOf(database);
+  return appUrlOf(database);
 };

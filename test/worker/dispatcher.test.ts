@@ -145,11 +145,11 @@ const startsDespiteFailure = test.macro({
     kind: "refund" | "sender",
     broken: "meter_event" | "refund",
   ) => {
-    const { db } = t.context;
+    const { db, owner } = t.context;
     const { client: temporal } = await openNamespace(t);
     const started = await refundOneTree(db);
     const rename = async (from: string, to: string): Promise<void> => {
-      await db.query(sql.typeAlias("void")`
+      await owner.query(sql.typeAlias("void")`
         ALTER TABLE ${sql.identifier([from])} RENAME TO ${sql.identifier([to])}
       `);
     };

@@ -1,4 +1,4 @@
-import { readServerStatus } from "../../../db/serverStatus.ts";
+import { readRole, readServerStatus } from "../../../db/serverStatus.ts";
 import { findOldestUnreportedSecond } from "../../../db/billing/usageFacts.ts";
 import { readReconciliationStatus } from "../../../db/billing/reconciliations.ts";
 import { countFailedMeterEvents } from "../../../db/billing/meterEventReports.ts";
@@ -22,6 +22,18 @@ const checkClock = async ({ connections, clock }: Context): Promise<Finding> =>
     return Math.abs(aheadMs) <= TOLERATED_SKEW_MS
       ? ok(detail)
       : wrong(`${detail}; synchronize both clocks with NTP`);
+  });
+
+const checkRole = ({ connections }: Context): Promise<Finding> =>
+  check("database role", async () => {
+    const { name, mayChangeSchema } = await readRole(await connections.database());
+    if (!mayChangeSchema) {
+      return ok(`${name} may not change the schema`);
+    }
+    const detail = `${name} may change the schema and the audit log`;
+    return connections.config().DATABASE_OWNER_URL === undefined
+      ? ok(`${detail}; DATABASE_OWNER_URL separates the roles`)
+      : wrong(`${detail}; set DATABASE_URL to a URL with another role, and run \`impact migrate\``);
   });
 
 const checkBacklog = ({ connections, clock }: Context): Promise<Finding> =>
@@ -69,7 +81,7 @@ const checkReconciliation = ({ connections, clock }: Context): Promise<Finding> 
       : wrong(`${problems.join("; ")}; see \`impact usage reconcile --last\``);
   });
 
-/** Checks the database, its clock, and usage that is late or needs an operator. */
+/** Checks the database, its role and clock, and usage that is late or needs an operator. */
 export const checkDatabase = async (context: Context): Promise<readonly Finding[]> => {
   const reachable = await check("database", async () => {
     const { version } = await readServerStatus(await context.connections.database());
@@ -79,6 +91,7 @@ export const checkDatabase = async (context: Context): Promise<readonly Finding[
     const unknown = skipped("the database cannot be reached");
     return [
       reachable,
+      { check: "database role", ...unknown },
       { check: "clock", ...unknown },
       { check: "unreported usage", ...unknown },
       { check: "failed usage", ...unknown },
@@ -87,6 +100,7 @@ export const checkDatabase = async (context: Context): Promise<readonly Finding[
   }
   return [
     reachable,
+    await checkRole(context),
     await checkClock(context),
     await checkBacklog(context),
     await checkFailed(context),

@@ -25,7 +25,7 @@ test.serial.beforeEach(async (t) => {
     UPDATE deployment
     SET processor = NULL, stripe_account_id = NULL, stripe_livemode = NULL
   `);
-  await t.context.db.query(sql.typeAlias("void")`TRUNCATE ledger_usage`);
+  await t.context.db.query(sql.typeAlias("void")`DELETE FROM ledger_usage`);
 });
 
 type T = ExecutionContext<DatabaseContext>;

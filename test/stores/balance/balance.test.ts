@@ -207,13 +207,13 @@ test("an adjustment cannot make the balance negative or exceed the safe integers
   t.like(await readStoreState(db, store.id), { balance: Number.MAX_SAFE_INTEGER, entries: 3 });
 });
 
-test("the database rejects changed entries, negative top-ups and negative balances", async (t) => {
-  const { db } = t.context;
+test("the database rejects changed entries, negative top-ups and negative balances, also from the owner", async (t) => {
+  const { db, owner } = t.context;
   const store = await createTestStore(db, { balanceCents: 100 });
 
   const before = await readStoreState(db, store.id);
   const rejects = async (statement: QuerySqlToken, reason: RegExp): Promise<void> => {
-    const error = await t.throwsAsync(db.query(statement));
+    const error = await t.throwsAsync(owner.query(statement));
     t.regex(
       `${error?.message} ${error?.cause instanceof Error ? error.cause.message : ""}`,
       reason,

@@ -161,11 +161,11 @@ test.serial(
 test.serial(
   "a write whose process is killed during the commit is recorded, and a repeat in another process gets its response",
   async (t) => {
-    const { db } = t.context;
+    const { db, owner } = t.context;
     const [victim, survivor] = [await startApi(t), await startApi(t)];
     const store = await createTestStore(db, { balanceCents: 10_000 });
     // Deferred, so that a commit waits for the lock that the test holds.
-    await db.query(sql.typeAlias("void")`
+    await owner.query(sql.typeAlias("void")`
       CREATE FUNCTION wait_for_test() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN
         PERFORM pg_advisory_xact_lock_shared(1);
@@ -173,13 +173,13 @@ test.serial(
       END
       $$
     `);
-    await db.query(sql.typeAlias("void")`
+    await owner.query(sql.typeAlias("void")`
       CREATE CONSTRAINT TRIGGER wait_for_test
       AFTER INSERT ON registration
       DEFERRABLE INITIALLY DEFERRED
       FOR EACH ROW EXECUTE FUNCTION wait_for_test()
     `);
-    t.teardown(() => db.query(sql.typeAlias("void")`DROP FUNCTION wait_for_test CASCADE`));
+    t.teardown(() => owner.query(sql.typeAlias("void")`DROP FUNCTION wait_for_test CASCADE`));
     const keys = keysFrom(0, 50);
 
     const lost = await killInFlight(db, {

@@ -1,0 +1,173 @@
+import type { ExecutionContext } from "ava";
+import { Client, escapeIdentifier } from "pg";
+import { DatabaseRoleError } from "../../db/grantPrivileges.ts";
+import { migrate } from "../../db/migrate.ts";
+import { createEmptyDatabase, testWithDatabase } from "../support/database.ts";
+
+const test = testWithDatabase();
+
+const connect = async (t: ExecutionContext, url: string): Promise<Client> => {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  t.teardown(() => client.end());
+  return client;
+};
+
+/** Returns URLs of an empty database for its owner and for roles that do not exist yet, and drops all after the test. */
+const setUp = async (t: ExecutionContext, ...kinds: readonly string[]) => {
+  const names = kinds.map((kind) => `test_${kind}_${crypto.randomUUID()}`);
+  t.teardown(async () => {
+    const admin = new Client({ connectionString: process.env["TEST_DATABASE_URL"] });
+    await admin.connect();
+    for (const name of names) {
+      await admin.query(`DROP ROLE IF EXISTS ${escapeIdentifier(name)}`);
+    }
+    await admin.end();
+  });
+  const ownerUrl = await createEmptyDatabase(t);
+  const urls = names.map((name) => {
+    const url = new URL(ownerUrl);
+    url.username = name;
+    url.password = "pass/word";
+    return url.href;
+  });
+  return { ownerUrl, urls, names };
+};
+
+const insertEntry = `INSERT INTO audit_entry (created_at, action, actor, details) VALUES (now(), 'migrate', 'service', '{}')`;
+
+const denied = test.macro({
+  title: (_, statement: string) => `the programs' role may not: ${statement}`,
+  exec: async (t, statement: string) => {
+    const client = await connect(t, t.context.databaseUrl);
+    await t.throwsAsync(client.query(statement), { code: "42501" });
+  },
+});
+
+for (const statement of [
+  "ALTER TABLE audit_entry DISABLE TRIGGER ALL",
+  "ALTER TABLE registration ADD COLUMN more text",
+  "SET session_replication_role = replica",
+  "DROP TRIGGER balance_entry_append_only ON balance_entry",
+  "CREATE OR REPLACE FUNCTION reject_audit_entry_change() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END'",
+  "CREATE TRIGGER skip BEFORE INSERT ON audit_entry FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+  "DROP TABLE refund",
+  "TRUNCATE registration CASCADE",
+  "CREATE TABLE more (id integer)",
+  "CREATE FUNCTION more() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
+  "DELETE FROM audit_entry",
+  "UPDATE audit_entry SET reason = NULL",
+  "DELETE FROM balance_entry",
+  "UPDATE balance_entry SET amount_cents = 1",
+  "DELETE FROM schema_migration",
+  "INSERT INTO schema_migration (number, name) VALUES (9999, 'later')",
+  "COPY registration TO PROGRAM 'true'",
+  "COPY registration TO '/tmp/registrations'",
+  "SELECT pg_read_file('/etc/hostname')",
+  "SELECT setval('tree_order_id', 1)",
+  "CREATE ROLE more SUPERUSER",
+]) {
+  test(denied, statement);
+}
+
+test("every table of the schema has the privileges of the programs' role", async (t) => {
+  const client = await connect(t, t.context.databaseUrl);
+  const { rows } = await client.query<{ name: string; privileges: string }>(`
+    SELECT
+      relname AS name,
+      (
+        SELECT string_agg(privilege, ' ')
+        FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) AS privilege
+        WHERE has_table_privilege(pg_class.oid, privilege)
+      ) AS privileges
+    FROM pg_class
+    WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
+  `);
+  const exceptions = rows.filter(({ privileges }) => privileges !== "SELECT INSERT UPDATE DELETE");
+  t.true(rows.length > exceptions.length);
+  t.deepEqual(Object.fromEntries(exceptions.map(({ name, privileges }) => [name, privileges])), {
+    audit_entry: "SELECT INSERT",
+    balance_entry: "SELECT INSERT",
+    schema_migration: "SELECT",
+  });
+});
+
+test("a migration creates the roles with the passwords of their URLs; the reader only reads", async (t) => {
+  const { ownerUrl, urls } = await setUp(t, "app", "reader");
+  const [appUrl = "", readerUrl = ""] = urls;
+  await migrate(ownerUrl, { appUrl, readerUrl });
+
+  const app = await connect(t, appUrl);
+  await app.query(insertEntry);
+  await app.query("CREATE TEMPORARY TABLE seen (id integer)");
+  const reader = await connect(t, readerUrl);
+  t.is((await reader.query("SELECT FROM audit_entry")).rowCount, 1);
+  for (const statement of [
+    insertEntry,
+    "UPDATE account SET name = ''",
+    "DELETE FROM account",
+    "CREATE TABLE more ()",
+  ]) {
+    await t.throwsAsync(reader.query(statement), { code: "42501" }, statement);
+  }
+});
+
+test("the roles can use a later table at once, and migrating again takes away what they should not have", async (t) => {
+  const { ownerUrl, urls } = await setUp(t, "app", "reader");
+  const [appUrl = "", readerUrl = ""] = urls;
+  const roles = { appUrl, readerUrl };
+  await migrate(ownerUrl, roles);
+  const owner = await connect(t, ownerUrl);
+  await owner.query(`
+    CREATE TABLE later (id integer);
+    CREATE TRIGGER later_append_only BEFORE UPDATE OR DELETE ON later
+      FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_entry_change();
+  `);
+  const app = await connect(t, appUrl);
+  await app.query("INSERT INTO later VALUES (1)");
+  t.is((await (await connect(t, readerUrl)).query("SELECT FROM later")).rowCount, 1);
+
+  t.deepEqual(await migrate(ownerUrl, roles), { applied: [] });
+
+  await app.query("INSERT INTO later VALUES (2)");
+  await t.throwsAsync(app.query("UPDATE later SET id = 3"), { code: "42501" });
+});
+
+test("an owner that may not create roles says what an administrator must run, and grants to existing roles", async (t) => {
+  const { ownerUrl: adminUrl, urls, names } = await setUp(t, "owner", "app");
+  const [ownerUrl = "", appUrl = ""] = urls;
+  const [ownerName = "", appName = ""] = names;
+  const admin = await connect(t, adminUrl);
+  await admin.query(`
+    CREATE ROLE ${escapeIdentifier(ownerName)} LOGIN PASSWORD 'pass/word';
+    ALTER DATABASE ${escapeIdentifier(new URL(adminUrl).pathname.slice(1))} OWNER TO ${escapeIdentifier(ownerName)};
+  `);
+  const roles = { appUrl, readerUrl: null };
+  await t.throwsAsync(migrate(ownerUrl, roles), {
+    instanceOf: DatabaseRoleError,
+    message: new RegExp(`CREATE ROLE "${appName}" LOGIN PASSWORD '…'`, "u"),
+  });
+
+  await admin.query(`CREATE ROLE ${escapeIdentifier(appName)} LOGIN PASSWORD 'pass/word'`);
+  await migrate(ownerUrl, roles);
+
+  await (await connect(t, appUrl)).query(insertEntry);
+});
+
+test("a migration as the programs' role says which setting is missing", async (t) => {
+  await t.throwsAsync(migrate(t.context.databaseUrl), {
+    instanceOf: DatabaseRoleError,
+    message: /may not change the schema\. Set DATABASE_OWNER_URL/u,
+  });
+});
+
+test("one role may own and use the database; a reader that writes is refused", async (t) => {
+  const ownerUrl = await createEmptyDatabase(t);
+  await migrate(ownerUrl, { appUrl: ownerUrl, readerUrl: null });
+  await (await connect(t, ownerUrl)).query(insertEntry);
+
+  await t.throwsAsync(migrate(ownerUrl, { appUrl: null, readerUrl: ownerUrl }), {
+    instanceOf: DatabaseRoleError,
+    message: /DATABASE_READER_URL/u,
+  });
+});
