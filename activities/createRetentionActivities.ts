@@ -3,21 +3,48 @@ import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
 import { deleteOldRecords } from "../services/billing/deleteOldRecords.ts";
 import type { Retention } from "../services/billing/deleteOldRecords.ts";
+import { deleteOldTestDonations } from "../services/charities/deleteOldTestDonations.ts";
+import { deleteOldDailyCounts } from "../services/registrations/deleteOldDailyCounts.ts";
+import { deleteOldTestRegistrations } from "../services/registrations/deleteOldTestRegistrations.ts";
+import { deleteOldTestResponses } from "../services/stores/deleteOldTestResponses.ts";
 import { eraseOldResponses } from "../services/stores/privacy/eraseOldResponses.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
-/** The activity that deletes old records and erases old personal data. It is idempotent: a repeated attempt does the rest. */
-export const createRetentionActivities = (deps: {
+type RetentionDependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly retention: Retention;
-}) => ({
+  /** How long the data of test mode are kept; 0 for ever. */
+  readonly testDataDays: number;
+};
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+const deleteOldTestData = async (
+  { db, clock, testDataDays }: RetentionDependencies,
+  signal: AbortSignal,
+) => {
+  if (testDataDays === 0) {
+    return null;
+  }
+  const before = new Date(clock.now().getTime() - testDataDays * DAY_MS);
+  return {
+    ...(await deleteOldTestRegistrations(db, before, signal)),
+    donations: await deleteOldTestDonations(db, before, signal),
+    responses: await deleteOldTestResponses(db, before, signal),
+  };
+};
+
+/** The activity that deletes old records and erases old personal data. It is idempotent: a repeated attempt does the rest. */
+export const createRetentionActivities = (deps: RetentionDependencies) => ({
   deleteOldRecords: () =>
     withHeartbeat(async () => {
       const signal = Context.current().cancellationSignal;
       return {
         ...(await deleteOldRecords(deps, signal)),
         erasedResponses: await eraseOldResponses(deps, signal),
+        dailyCounts: await deleteOldDailyCounts(deps.db, deps.clock.now()),
+        testData: await deleteOldTestData(deps, signal),
       };
     }),
 });

@@ -102,6 +102,8 @@ const settings = z.object({
   PROCESSOR_EVENT_RETENTION_DAYS: wholeNumber(90, 7),
   // A reconciliation covers 35 days.
   RECONCILIATION_RETENTION_DAYS: wholeNumber(400, 35),
+  // 0 keeps test data.
+  TEST_DATA_RETENTION_DAYS: wholeNumber(90, 0),
   STRIPE_DONATION_FLAT_PRICE: stripePrice.optional(),
   STRIPE_DONATION_METERED_PRICE: stripePrice.optional(),
   EVERYORG_API_KEY: secret.optional(),

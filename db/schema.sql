@@ -747,9 +747,13 @@ CREATE INDEX audit_entry_account ON public.audit_entry USING btree (account_id, 
 
 CREATE INDEX audit_entry_action ON public.audit_entry USING btree (action, id);
 
+CREATE INDEX balance_entry_donation ON public.balance_entry USING btree (donation_id) WHERE (donation_id IS NOT NULL);
+
 CREATE INDEX balance_entry_listing ON public.balance_entry USING btree (account_id, id);
 
 CREATE UNIQUE INDEX balance_entry_reference ON public.balance_entry USING btree (account_id, reference) WHERE (reference IS NOT NULL);
+
+CREATE INDEX balance_entry_registration ON public.balance_entry USING btree (registration_id) WHERE (registration_id IS NOT NULL);
 
 CREATE INDEX cached_response_expiry ON public.cached_response USING btree (expires_at);
 
@@ -777,7 +781,11 @@ CREATE INDEX donation_standing ON public.donation USING btree (account_id, mode,
 
 CREATE UNIQUE INDEX donation_refund_idempotency_key ON public.donation_refund USING btree (account_id, mode, idempotency_key) WHERE (idempotency_key IS NOT NULL);
 
+CREATE INDEX donation_refund_key_donation ON public.donation_refund_key USING btree (donation_id);
+
 CREATE INDEX idempotent_response_personal ON public.idempotent_response USING btree (created_at) WHERE ((response_body IS NOT NULL) AND (operation = ANY (ARRAY['plant'::text, 'plastic'::text])));
+
+CREATE INDEX idempotent_response_test ON public.idempotent_response USING btree (created_at) WHERE (mode = 'test'::text);
 
 CREATE INDEX ledger_usage_time ON public.ledger_usage USING btree (account_id, meter, second);
 
@@ -850,6 +858,8 @@ CREATE INDEX registration_unordered ON public.registration USING btree (account_
 CREATE INDEX usage_correction_account ON public.usage_correction USING btree (account_id);
 
 CREATE INDEX usage_fact_event ON public.usage_fact USING btree (meter_event_id) WHERE (meter_event_id IS NOT NULL);
+
+CREATE INDEX usage_fact_refund ON public.usage_fact USING btree (refund_id) WHERE (refund_id IS NOT NULL);
 
 CREATE INDEX usage_fact_registration ON public.usage_fact USING btree (registration_id);
 

@@ -141,6 +141,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
         processorEventDays: config.PROCESSOR_EVENT_RETENTION_DAYS,
         reconciliationDays: config.RECONCILIATION_RETENTION_DAYS,
       },
+      testDataDays: config.TEST_DATA_RETENTION_DAYS,
     }),
     ...createPlantingActivities({
       db,

@@ -142,6 +142,8 @@ CREATE TABLE usage_fact (
 
 CREATE INDEX usage_fact_unsealed ON usage_fact (account_id, mode, meter, second, id) WHERE meter_event_id IS NULL;
 CREATE INDEX usage_fact_registration ON usage_fact (registration_id);
+-- For deleting refunds of test mode.
+CREATE INDEX usage_fact_refund ON usage_fact (refund_id) WHERE refund_id IS NOT NULL;
 CREATE INDEX usage_fact_event ON usage_fact (meter_event_id) WHERE meter_event_id IS NOT NULL;
 
 -- The usage that the built-in ledger has accepted.

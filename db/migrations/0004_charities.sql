@@ -81,6 +81,9 @@ CREATE TABLE donation_refund_key (
   PRIMARY KEY (account_id, mode, idempotency_key)
 );
 
+-- For deleting donations of test mode.
+CREATE INDEX donation_refund_key_donation ON donation_refund_key (donation_id);
+
 -- The donation subscription of an account in one mode.
 CREATE TABLE donation_subscription (
   account_id uuid NOT NULL REFERENCES account,

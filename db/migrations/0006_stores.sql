@@ -49,6 +49,9 @@ CREATE TABLE balance_entry (
 );
 
 CREATE INDEX balance_entry_listing ON balance_entry (account_id, id);
+-- Deleting a record of test mode, which has no entries, checks that there are none.
+CREATE INDEX balance_entry_registration ON balance_entry (registration_id) WHERE registration_id IS NOT NULL;
+CREATE INDEX balance_entry_donation ON balance_entry (donation_id) WHERE donation_id IS NOT NULL;
 CREATE UNIQUE INDEX balance_entry_reference ON balance_entry (account_id, reference) WHERE reference IS NOT NULL;
 
 CREATE FUNCTION reject_balance_entry_change() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -89,3 +92,6 @@ CREATE TABLE idempotent_response (
 -- Bodies that may contain personal data, for their erasure.
 CREATE INDEX idempotent_response_personal ON idempotent_response (created_at)
   WHERE response_body IS NOT NULL AND operation IN ('plant', 'plastic');
+
+-- For deleting old responses of test mode.
+CREATE INDEX idempotent_response_test ON idempotent_response (created_at) WHERE mode = 'test';

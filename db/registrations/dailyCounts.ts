@@ -79,3 +79,11 @@ export const markDayReported = async (
   `);
   return rowCount > 0;
 };
+
+/** Deletes the counts of the days before a time, and returns their number. */
+export const deleteDailyCounts = async (db: CommonQueryMethods, before: Date): Promise<number> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    DELETE FROM daily_count WHERE day < ${before.toISOString().slice(0, 10)}::date
+  `);
+  return rowCount;
+};

@@ -112,3 +112,25 @@ export const eraseOldResponseBodies = async (
   `);
   return rowCount;
 };
+
+/**
+ * Deletes the oldest responses to test writes.
+ * @returns the number of deleted responses
+ */
+export const deleteTestResponses = async (
+  db: CommonQueryMethods,
+  before: Date,
+  limit: number,
+): Promise<number> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    DELETE FROM idempotent_response
+    WHERE ctid = ANY(ARRAY(
+      SELECT ctid
+      FROM idempotent_response
+      WHERE mode = 'test' AND created_at < ${sql.timestamp(before)}
+      ORDER BY created_at
+      LIMIT ${limit}
+    ))
+  `);
+  return rowCount;
+};

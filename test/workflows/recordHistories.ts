@@ -239,6 +239,8 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         processorEvents: 5,
         reconciliations: 0,
         erasedResponses: 0,
+        dailyCounts: 0,
+        testData: null,
       })),
     },
     run: async (client) => {

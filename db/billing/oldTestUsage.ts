@@ -1,0 +1,51 @@
+import type { DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import type { UsageStream } from "../../domain/billing/usage.ts";
+import { sql } from "../sql.ts";
+import { FAILED, UNFINISHED } from "./meterEvents.ts";
+
+/**
+ * Lists the seconds of a stream, from `start` and before `end`, whose usage is not settled: it is not sealed or not sent,
+ * has failed, or was corrected.
+ */
+export const listUnsettledSeconds = async (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode, meter }: UsageStream,
+  { start, end }: { readonly start: number; readonly end: number },
+): Promise<ReadonlySet<number>> => {
+  const ofSpan = sql.fragment`
+    account_id = ${accountId} AND mode = ${mode} AND meter = ${meter} AND second >= ${start} AND second < ${end}
+  `;
+  const seconds = await transaction.anyFirst(sql.type(z.strictObject({ second: z.bigint() }))`
+    SELECT second FROM meter_event WHERE ${ofSpan} AND state IN (${UNFINISHED}, ${FAILED})
+    UNION
+    SELECT second FROM usage_fact WHERE ${ofSpan} AND meter_event_id IS NULL
+    UNION
+    SELECT second FROM usage_correction WHERE ${ofSpan}
+  `);
+  return new Set(seconds.map(Number));
+};
+
+/**
+ * Deletes the usage of whole seconds: the facts, the meter events, and what the built-in ledger has of them.
+ * @param registrationIds all registrations of the stream in these seconds
+ */
+export const deleteUsage = async (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode, meter }: UsageStream,
+  seconds: readonly number[],
+  registrationIds: readonly string[],
+): Promise<void> => {
+  const ofSeconds = sql.fragment`
+    account_id = ${accountId} AND mode = ${mode} AND meter = ${meter} AND second = ANY(${sql.array(seconds, "int8")})
+  `;
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM usage_fact WHERE registration_id = ANY(${sql.array(registrationIds, "uuid")})
+  `);
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM ledger_usage WHERE identifier IN (SELECT identifier FROM meter_event WHERE ${ofSeconds})
+  `);
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM meter_event WHERE ${ofSeconds}
+  `);
+};

@@ -1,0 +1,35 @@
+import type { DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import { sql } from "../sql.ts";
+
+/**
+ * Deletes finished orders of test mode without registrations, with everything that was reported about them.
+ * @returns the number of deleted orders
+ */
+export const deleteEmptyTestOrders = async (
+  transaction: DatabaseTransactionConnection,
+  accountId: string,
+  limit: number,
+): Promise<number> => {
+  const ids = await transaction.anyFirst(sql.type(z.strictObject({ id: z.int() }))`
+    SELECT id
+    FROM planting_order
+    WHERE account_id = ${accountId}
+      AND mode = 'test'
+      AND finished_at IS NOT NULL
+      AND NOT EXISTS (SELECT FROM registration WHERE registration.planting_order_id = planting_order.id)
+    ORDER BY id
+    LIMIT ${limit}
+    FOR UPDATE SKIP LOCKED
+  `);
+  const orders = sql.array(ids, "int4");
+  for (const table of ["planting_media", "planting_claim", "planting_fact"]) {
+    await transaction.query(sql.typeAlias("void")`
+      DELETE FROM ${sql.identifier([table])} WHERE order_id = ANY(${orders})
+    `);
+  }
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM planting_order WHERE id = ANY(${orders})
+  `);
+  return ids.length;
+};

@@ -1,0 +1,144 @@
+import type { DatabasePool } from "slonik";
+import { deleteUsage, listUnsettledSeconds } from "../../db/billing/oldTestUsage.ts";
+import { lockStream } from "../../db/billing/meterEvents.ts";
+import { deleteCachedResponses, treeKey } from "../../db/planting/cachedResponses.ts";
+import { deleteEmptyTestOrders } from "../../db/planting/oldTestOrders.ts";
+import type { Span } from "../../db/registrations/oldTestRegistrations.ts";
+import {
+  deleteRegistrations,
+  findBounds,
+  listTestOwners,
+  listWithWaitingRefund,
+  lockOldRegistrations,
+} from "../../db/registrations/oldTestRegistrations.ts";
+import { subtractFromTotals } from "../../db/registrations/totals.ts";
+import { secondOf } from "../../domain/billing/usage.ts";
+import type { Owner } from "../../domain/registrations/registrations.ts";
+import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
+
+/** A transaction of so many takes some tens of milliseconds; the account's own test writes wait for it. */
+const BATCH_REGISTRATIONS = 500;
+const BATCH_ORDERS = 100;
+
+const startOfSecond = (second: number): Date => new Date(second * 1000);
+
+const startOfNextMonth = (time: Date): Date =>
+  new Date(Date.UTC(time.getUTCFullYear(), time.getUTCMonth() + 1, 1));
+
+/**
+ * Returns the next whole seconds of one month that have about one batch of registrations, or null. A second with more is
+ * one batch, because its usage belongs together.
+ */
+const findNextSpan = async (
+  db: DatabasePool,
+  owner: Owner,
+  rest: Span,
+  batchSize: number,
+): Promise<Span | null> => {
+  const { first, last } = await findBounds(db, owner, rest, batchSize);
+  if (first === null) {
+    return null;
+  }
+  const from = startOfSecond(secondOf(first));
+  const ends = [rest.until, startOfNextMonth(first)];
+  if (last !== null) {
+    ends.push(startOfSecond(Math.max(secondOf(last), secondOf(first) + 1)));
+  }
+  return { from, until: new Date(Math.min(...ends.map((end) => end.getTime()))) };
+};
+
+/** Deletes the registrations of a span whose usage and refunds are settled, and returns their number. */
+const deleteSpan = (db: DatabasePool, owner: Owner, span: Span): Promise<number> =>
+  db.transaction(async (transaction) => {
+    const stream = { accountId: owner.accountId, mode: owner.mode, meter: owner.kind };
+    await lockStream(transaction, stream);
+    const locked = await lockOldRegistrations(transaction, owner, span);
+    if (locked === null || locked.length === 0) {
+      return 0;
+    }
+    const unsettled = new Set(
+      await listUnsettledSeconds(transaction, stream, {
+        start: secondOf(span.from),
+        end: secondOf(span.until),
+      }),
+    );
+    const waiting = new Set(
+      await listWithWaitingRefund(
+        transaction,
+        locked.map(({ id }) => id),
+      ),
+    );
+    for (const { id, createdAt } of locked) {
+      if (waiting.has(id)) {
+        unsettled.add(secondOf(createdAt));
+      }
+    }
+    const deleted = locked.filter(({ createdAt }) => !unsettled.has(secondOf(createdAt)));
+    const ids = deleted.map(({ id }) => id);
+    const remaining = deleted.reduce((sum, each) => sum + each.remaining, 0);
+    // In the order of a refund's locks.
+    await subtractFromTotals(transaction, owner, span.from, remaining);
+    if (owner.kind === "tree") {
+      await releaseRefundedTrees(
+        transaction,
+        owner,
+        deleted.map(({ id, remaining: count }) => ({ registrationId: id, count })),
+      );
+      await deleteCachedResponses(transaction, ids.map(treeKey));
+    }
+    const seconds = [...new Set(deleted.map(({ createdAt }) => secondOf(createdAt)))];
+    await deleteUsage(transaction, stream, seconds, ids);
+    await deleteRegistrations(transaction, ids);
+    return ids.length;
+  });
+
+const deleteOwnersRegistrations = async (
+  db: DatabasePool,
+  owner: Owner,
+  until: Date,
+  { batchSize, signal }: { readonly batchSize: number; readonly signal: AbortSignal },
+): Promise<number> => {
+  let deleted = 0;
+  let from = new Date(0);
+  for (;;) {
+    signal.throwIfAborted();
+    const span = await findNextSpan(db, owner, { from, until }, batchSize);
+    if (span === null) {
+      return deleted;
+    }
+    deleted += await deleteSpan(db, owner, span);
+    // What is not settled stays until another night.
+    from = span.until;
+  }
+};
+
+/**
+ * Deletes the test registrations that are older than a time, with their refunds, idempotency keys and usage, and the
+ * planting orders that nothing is left of. Totals and planted trees are lowered in the same transaction, so that all
+ * sums stay equal. Each transaction deletes whole seconds, because usage is recorded by second. It may be interrupted and
+ * repeated.
+ * @returns the numbers of deleted registrations and planting orders
+ */
+export const deleteOldTestRegistrations = async (
+  db: DatabasePool,
+  before: Date,
+  signal: AbortSignal,
+  batchSize = BATCH_REGISTRATIONS,
+): Promise<{ readonly registrations: number; readonly plantingOrders: number }> => {
+  const until = startOfSecond(secondOf(before));
+  let registrations = 0;
+  let plantingOrders = 0;
+  for (const owner of await listTestOwners(db)) {
+    registrations += await deleteOwnersRegistrations(db, owner, until, { batchSize, signal });
+    if (owner.kind === "tree") {
+      for (let deleted = BATCH_ORDERS; deleted === BATCH_ORDERS;) {
+        signal.throwIfAborted();
+        deleted = await db.transaction((transaction) =>
+          deleteEmptyTestOrders(transaction, owner.accountId, BATCH_ORDERS),
+        );
+        plantingOrders += deleted;
+      }
+    }
+  }
+  return { registrations, plantingOrders };
+};

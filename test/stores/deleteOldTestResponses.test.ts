@@ -1,0 +1,33 @@
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { deleteOldTestResponses } from "../../services/stores/deleteOldTestResponses.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestStore, startStoreApi } from "./startStoreApi.ts";
+
+const test = testWithDatabase();
+
+test("stored responses of test mode are deleted after their time, and live ones never", async (t) => {
+  const { db } = t.context;
+  const clock = { now: () => new Date(Date.UTC(2026, 2, 10)) };
+  const api = await startStoreApi(t, { ...t.context, clock });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  for (const headers of [store.live, store.test]) {
+    const { status } = await api.post(
+      "/app/api/plant",
+      { ...headers, "Idempotency-Key": "key" },
+      { trees: 1 },
+    );
+    t.is(status, 200);
+  }
+  const signal = new AbortController().signal;
+
+  t.is(await deleteOldTestResponses(db, new Date(Date.UTC(2026, 2, 10)), signal), 0);
+  t.is(await deleteOldTestResponses(db, new Date(Date.UTC(2026, 2, 11)), signal), 1);
+
+  t.deepEqual(
+    await db.anyFirst(sql.type(z.strictObject({ mode: z.string() }))`
+      SELECT mode FROM idempotent_response WHERE account_id = ${store.id}
+    `),
+    ["live"],
+  );
+});
