@@ -26,7 +26,7 @@ const MAXIMUM_RUNNING_PER_CONNECTION = 16;
 const MAXIMUM_WAITING = 5000;
 
 /** A probe is answered whatever else waits: it costs next to nothing. */
-const PROBES: ReadonlySet<string | undefined> = new Set(["/healthz", "/readyz"]);
+export const PROBES: ReadonlySet<string | undefined> = new Set(["/healthz", "/readyz"]);
 
 /** Names the client before its key is checked: by the key that it claims to have, or else by its address. */
 const clientOf = ({ headers, socket }: IncomingMessage): string => {

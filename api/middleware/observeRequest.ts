@@ -1,5 +1,6 @@
 import type { Middleware } from "koa";
 import type { Logger } from "pino";
+import { PROBES } from "../../program/limitConcurrency.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import { clientAddress } from "../http/clientAddress.ts";
 
@@ -9,7 +10,7 @@ export type RequestObserver = (
 ) => void;
 
 /**
- * Logs each request once and reports it to the metrics. The log has the route's pattern, the key's id and the client's
+ * Logs each request once, successful probes at the level debug, and reports it to the metrics. The log has the route's pattern, the key's id and the client's
  * address, and nothing that the client sent, because paths, queries and bodies may contain keys and personal data.
  */
 export const observeRequest =
@@ -29,7 +30,9 @@ export const observeRequest =
     const { method, status } = ctx;
     const { route = "unknown", requestId, caller } = ctx.state;
     observe({ method, route, status }, durationMs / 1000);
-    logger.info(
+    // Balancers probe every second or two.
+    const level = PROBES.has(route) && status < 500 ? "debug" : "info";
+    logger[level](
       {
         requestId,
         method,

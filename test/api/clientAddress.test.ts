@@ -63,3 +63,26 @@ test("a header with fewer addresses than proxies is ignored, and a long one is c
   t.regex((await logRequest(t, 2, "203.0.113.7")).clientAddress, /127\.0\.0\.1$/u);
   t.is((await logRequest(t, 1, "x".repeat(9000))).clientAddress.length, 45);
 });
+
+test("probes are logged at the level debug, unless they fail", async (t) => {
+  const lines: unknown[] = [];
+  const stream = new PassThrough().on("data", (line) => lines.push(JSON.parse(String(line))));
+  const logger = pino({ level: "debug" }, stream);
+  const app = new Koa<ApiState>();
+  app.use(observeRequest({ logger, observe: () => undefined, trustedProxies: 0 }));
+  app.use((ctx) => {
+    ctx.state.route = ctx.path;
+    ctx.status = Number(ctx.query["status"]);
+  });
+  const url = await serve(t, app);
+
+  for (const target of ["/healthz?status=200", "/readyz?status=503", "/plant/trees?status=200"]) {
+    await fetch(`${url}${target}`);
+  }
+
+  t.like(lines, [
+    { route: "/healthz", level: 20 },
+    { route: "/readyz", level: 30 },
+    { route: "/plant/trees", level: 30 },
+  ]);
+});
