@@ -1,5 +1,7 @@
 # One image for every role: `node api/main.ts`, `node worker/main.ts` and the `impact` command line.
-# Not Alpine, because Temporal's native module needs glibc.
+# Not Alpine, because Temporal's native module needs glibc. Compose runs the image with a read-only root.
+# Dependabot updates the base image's tag. To fix it, append the digest that `docker buildx imagetools inspect` prints
+# (@sha256:…) to both; Dependabot then updates tag and digest.
 FROM node:24-bookworm-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json ./
@@ -12,6 +14,7 @@ WORKDIR /app
 COPY --from=dependencies /app/node_modules ./node_modules
 COPY . .
 RUN ln -s /app/cli/impact.js /usr/local/bin/impact
-USER node
+# The user node, by number, so that an orchestrator can verify that it is not root.
+USER 1000:1000
 EXPOSE 8080 8081 9464 9465
 CMD ["node", "api/main.ts"]

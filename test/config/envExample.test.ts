@@ -2,7 +2,14 @@ import { readFile } from "node:fs/promises";
 import test from "ava";
 import { SETTING_NAMES, parseConfig } from "../../config/config.ts";
 
-const COMPOSE_ONLY = new Set(["POSTGRES_PASSWORD", "PUBLISH_ADDRESS"]);
+const COMPOSE_ONLY = new Set([
+  "POSTGRES_PASSWORD",
+  "OWNER_PASSWORD",
+  "APP_PASSWORD",
+  "READER_PASSWORD",
+  "TEMPORAL_PASSWORD",
+  "PUBLISH_ADDRESS",
+]);
 
 const readExample = async (): Promise<Readonly<Record<string, string>>> => {
   const text = await readFile(new URL("../../.env.example", import.meta.url), "utf8");
