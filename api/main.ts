@@ -111,7 +111,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     browsableUrl(running[0]?.url ?? `http://${config.HOST}:${config.PORT}`);
   const standalone = createStandaloneApp({
     ...shared,
-    authenticator: createAuthenticator({ db, accountType: "organization" }),
+    authenticator: createAuthenticator({ db, clock, accountType: "organization" }),
     publicBaseUrl,
     documentBaseUrl: config.PUBLIC_BASE_URL ?? ".",
     planting,
@@ -135,7 +135,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   });
   const store = createStoreApp({
     ...shared,
-    authenticator: createStoreAuthenticator({ db }),
+    authenticator: createStoreAuthenticator({ db, clock }),
     platformSecrets: config.STORE_PLATFORM_SECRET?.split(",") ?? [],
     db,
     reads,

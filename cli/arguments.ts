@@ -107,10 +107,33 @@ export const parseReason = parserOf(z.string().trim().min(1).max(500), "1 to 500
 
 export const parseOperator = parserOf(z.string().trim().min(1).max(100), "1 to 100 characters");
 
+export const parseKeyName = parserOf(z.string().trim().min(1).max(100), "1 to 100 characters");
+
+const timestamp = z
+  .union([z.iso.datetime({ offset: true }), z.iso.date()])
+  .transform((given) => new Date(given));
+
 /** Parses a time, or a date as its start in UTC. */
 export const parseTimestamp = parserOf(
-  z.union([z.iso.datetime({ offset: true }), z.iso.date()]).transform((given) => new Date(given)),
+  timestamp,
   "a date in UTC (2025-06-01) or a time (2025-06-01T12:00:00Z)",
+);
+
+/** A time, or a number of days from now. */
+export type Expiry = Date | { readonly days: number };
+
+/** Parses when something expires. Ten years are enough for a rotation and too few for a mistyped century. */
+export const parseExpiry = parserOf<Expiry>(
+  z.union([
+    z
+      .string()
+      .regex(/^\d{1,4}d$/u)
+      .transform((given) => Number(given.slice(0, -1)))
+      .pipe(z.int().min(1).max(3660))
+      .transform((days) => ({ days })),
+    timestamp,
+  ]),
+  "a date in UTC (2027-01-31), a time (2027-01-31T12:00:00Z), or days from now (1d to 3660d)",
 );
 
 /** Selects the current billing cycle of the account and the meter. */

@@ -121,7 +121,7 @@ const EXCEPTIONS: readonly {
     reason: "an organization's settings are compared with its subscription",
   },
   {
-    file: "cli/commands/accounts/keyCommands.ts",
+    file: "cli/commands/accounts/keyOptions.ts",
     imports: ["cli/commands/stores/findNamedStore.ts"],
     reason: "keys are issued to organizations and stores",
   },

@@ -11,6 +11,7 @@ export type HttpErrorCode =
   | "method_not_allowed"
   | "key_missing"
   | "key_type_wrong"
+  | "key_read_only"
   | "store_unknown"
   | "store_key_invalid"
   | "signature_invalid"
@@ -34,6 +35,7 @@ export const ERROR_STATUS = {
   signature_invalid: 401,
   balance_insufficient: 402,
   key_invalid: 403,
+  key_read_only: 403,
   outside_billing_cycle: 403,
   subscription_inactive: 403,
   feature_disabled: 403,

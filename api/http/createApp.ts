@@ -16,6 +16,7 @@ import type { RequestObserver } from "../middleware/observeRequest.ts";
 import { readBody } from "../middleware/readBody.ts";
 import { rejectUnmatched } from "../middleware/rejectUnmatched.ts";
 import { requireValidTarget } from "../middleware/requireValidTarget.ts";
+import { requireWriteScope } from "../middleware/requireWriteScope.ts";
 import { shareConnections } from "../middleware/shareConnections.ts";
 import type { ApiContext, ApiState } from "./apiContext.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -108,9 +109,10 @@ export const createApp = ({
     const { method, path, access, missingKey, requestsPerSecond, run } = endpoint;
     router[method](
       path,
-      setRoute(path, access === "key" ? vary : null),
+      setRoute(path, access === "public" ? null : vary),
       ...(missingKey === undefined ? [] : [requireKey(missingKey)]),
-      ...(access === "key" ? [checkKey, limitRequests(limiter)] : []),
+      ...(access === "public" ? [] : [checkKey, limitRequests(limiter)]),
+      ...(access === "write" ? [requireWriteScope] : []),
       shareConnections(`${method} ${path}`),
       ...(requestsPerSecond === undefined
         ? []

@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
+import type { KeyScope } from "../../domain/accounts/apiKeys.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import type { ApiContext } from "./apiContext.ts";
@@ -55,7 +56,8 @@ export type Endpoint = {
   readonly method: "get" | "post";
   /** With parameters as in `/evidence/tree/:id`. */
   readonly path: string;
-  readonly access: "key" | "public";
+  /** What the key of a request must allow; `public` endpoints need no key. */
+  readonly access: KeyScope | "public";
   /** The message of a 401 for a missing key, where it differs from the response to a wrong one. */
   readonly missingKey?: string;
   /** How many requests of one key are accepted in any second by all processes together; absent for no limit. */
@@ -93,6 +95,12 @@ export type KeyDefinition<
 > = Definition<Query, Body, ResponseBody> & {
   readonly handle: (request: Request<Query, Body> & { readonly caller: Caller }) => Result;
 };
+
+/** What a request with each method needs. */
+const ACCESS = { get: "read", post: "write" } as const satisfies Record<
+  Endpoint["method"],
+  KeyScope
+>;
 
 /** The body of a POST that accepts no fields. */
 const NO_FIELDS = bodyObject({});
@@ -161,7 +169,7 @@ const buildKeyEndpoint = <
   const { handle, checkBody: _, ...endpoint } = definition;
   return {
     ...endpoint,
-    access: "key",
+    access: ACCESS[definition.method],
     run: async (ctx) => {
       const caller = callerOf(ctx);
       const request = readRequest(definition, ctx);

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
+import { READ_ONLY_MESSAGE } from "../middleware/requireWriteScope.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { hasIdempotencyKeyField } from "../http/idempotencyKey.ts";
 
@@ -159,6 +160,12 @@ const TOO_MANY_REQUESTS: ErrorResponse = {
   headers: { "Retry-After": "Seconds to wait.", ...LIMIT_HEADERS },
 };
 
+const READ_ONLY_KEY: ErrorResponse = {
+  code: "key_read_only",
+  when: "The key is read-only.",
+  example: READ_ONLY_MESSAGE,
+};
+
 const internalError = (when: string): ErrorResponse => ({
   code: "internal_error",
   when,
@@ -181,8 +188,9 @@ const commonErrors = ({ access, method }: Endpoint): readonly ErrorResponse[] =>
   HEADERS_TOO_LARGE,
   // A body is read even if the endpoint accepts none.
   ...(method === "post" ? [BODY_TOO_LARGE] : []),
-  ...(access === "key"
-    ? [
+  ...(access === "public"
+    ? []
+    : [
         SERVICE_UNAVAILABLE,
         TOO_MANY_REQUESTS,
         internalError(
@@ -192,9 +200,28 @@ const commonErrors = ({ access, method }: Endpoint): readonly ErrorResponse[] =>
                 "X-Request-Id to the operator."
             : "An unexpected error. Report the X-Request-Id to the operator.",
         ),
-      ]
-    : []),
+      ]),
 ];
+
+/** Merges the errors that have the same status. */
+const byStatus = (errors: readonly ErrorResponse[]): ReadonlyMap<number, ErrorResponse> => {
+  const merged = new Map<number, ErrorResponse>();
+  for (const error of errors) {
+    const status = ERROR_STATUS[error.code];
+    const earlier = merged.get(status);
+    merged.set(
+      status,
+      earlier
+        ? {
+            ...earlier,
+            when: `${earlier.when} ${error.when}`,
+            headers: { ...earlier.headers, ...error.headers },
+          }
+        : error,
+    );
+  }
+  return merged;
+};
 
 const REQUEST_ID_HEADER = {
   "X-Request-Id": {
@@ -222,13 +249,17 @@ const responsesOf = (
   const { description, schemas, examples } = endpoint;
   const content = jsonContent(collect(schemas.response, "output"), examples.response);
   const errorSchema = collect(errorBody, "output");
+  const ownErrors = [
+    ...description.errors,
+    ...(endpoint.access === "write" ? [READ_ONLY_KEY] : []),
+  ];
   // An endpoint's own description of a status replaces the common one.
-  const errors = [...commonErrors(endpoint), ...description.errors];
+  const errors = new Map([...byStatus(commonErrors(endpoint)), ...byStatus(ownErrors)]);
   return {
     200: {
       description: "Success.",
       headers: headersOf({
-        ...(endpoint.access === "key" ? LIMIT_HEADERS : {}),
+        ...(endpoint.access === "public" ? {} : LIMIT_HEADERS),
         ...description.responseHeaders,
       }),
       content,
@@ -248,8 +279,8 @@ const responsesOf = (
       ]),
     ),
     ...Object.fromEntries(
-      errors.map(({ code, when, example, headers }) => [
-        ERROR_STATUS[code],
+      [...errors].map(([status, { code, when, example, headers }]) => [
+        status,
         {
           description: when,
           headers: headersOf(headers),

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
+import { KEY_SCOPES } from "../../domain/accounts/apiKeys.ts";
 import { kindColumn, modeColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { limitOverrides, limitsAsJson } from "./accountLimits.ts";
@@ -10,7 +11,12 @@ const apiKeyRow = z.strictObject({
   accountId: z.uuid(),
   mode: modeColumn,
   hint: z.string(),
+  name: z.string(),
+  scope: z.enum(KEY_SCOPES),
   createdAt: z.date(),
+  expiresAt: z.date().nullable(),
+  /** The start of the hour of the last use; null if the key has never been used. */
+  lastUsedAt: z.date().nullable(),
   revokedAt: z.date().nullable(),
 });
 export type ApiKey = Readonly<z.output<typeof apiKeyRow>>;
@@ -20,7 +26,11 @@ const columns = sql.fragment`
   api_key.account_id AS "accountId",
   api_key.mode,
   api_key.hint,
+  api_key.name,
+  api_key.scope,
   api_key.created_at AS "createdAt",
+  api_key.expires_at AS "expiresAt",
+  api_key.last_used_at AS "lastUsedAt",
   api_key.revoked_at AS "revokedAt"
 `;
 
@@ -28,6 +38,8 @@ const callerRow = z.strictObject({
   keyId: z.uuid(),
   accountId: z.uuid(),
   mode: modeColumn,
+  scope: z.enum(KEY_SCOPES),
+  expiresAt: z.date().nullable(),
   fractionalCounting: z.boolean(),
   /** The subscription that live registrations depend on; null without the policy `suspend`, and in test mode. */
   suspendingSubscription: z
@@ -42,7 +54,7 @@ export type Caller = Readonly<z.output<typeof callerRow>>;
 
 const hashedCallerRow = callerRow.extend({ digest: z.string() });
 
-/** Finds the callers of valid keys by the keys' SHA-256. The result has the hashes as hexadecimal digits. */
+/** Finds the callers of keys that are not revoked, which may have expired, by the keys' SHA-256. The result has the hashes as hexadecimal digits. */
 export const listCallers = async (
   db: CommonQueryMethods,
   hashes: readonly Buffer[],
@@ -54,6 +66,8 @@ export const listCallers = async (
       api_key.id AS "keyId",
       account.id AS "accountId",
       api_key.mode,
+      api_key.scope,
+      api_key.expires_at AS "expiresAt",
       account.fractional_counting AS "fractionalCounting",
       CASE WHEN stripe_subscription.account_id IS NOT NULL THEN json_build_object(
         'status', stripe_subscription.status,
@@ -78,13 +92,14 @@ export const listCallers = async (
 };
 
 /** A key to insert. The key itself is not stored, only its SHA-256 and a hint. */
-type NewApiKey = Omit<ApiKey, "revokedAt"> & { readonly hash: Buffer };
+type NewApiKey = Omit<ApiKey, "lastUsedAt" | "revokedAt"> & { readonly hash: Buffer };
 
 export const insertApiKey = async (db: CommonQueryMethods, key: NewApiKey): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    INSERT INTO api_key (id, account_id, mode, hash, hint, created_at)
+    INSERT INTO api_key (id, account_id, mode, hash, hint, name, scope, created_at, expires_at)
     VALUES (
-      ${key.id}, ${key.accountId}, ${key.mode}, ${sql.binary(key.hash)}, ${key.hint}, ${sql.timestamp(key.createdAt)}
+      ${key.id}, ${key.accountId}, ${key.mode}, ${sql.binary(key.hash)}, ${key.hint}, ${key.name}, ${key.scope},
+      ${sql.timestamp(key.createdAt)}, ${key.expiresAt && sql.timestamp(key.expiresAt)}
     )
   `);
 };

@@ -31,11 +31,26 @@ CREATE TABLE api_key (
   hash bytea NOT NULL CONSTRAINT api_key_hash UNIQUE CHECK (length(hash) = 32),
   -- The first characters of the key: enough to recognize it, too few to guess it.
   hint text NOT NULL,
+  -- What the key is for, in an operator's words.
+  name text NOT NULL CONSTRAINT api_key_name CHECK (length(name) BETWEEN 1 AND 100),
+  -- `write` includes reading.
+  scope text NOT NULL CONSTRAINT api_key_scope CHECK (scope IN ('read', 'write')),
   created_at timestamptz NOT NULL,
-  revoked_at timestamptz
+  -- From this time on the key is invalid.
+  expires_at timestamptz,
+  -- When the audit log recorded the expiry.
+  expiry_recorded_at timestamptz,
+  -- The start of the hour in which the key was last used.
+  last_used_at timestamptz,
+  revoked_at timestamptz,
+  CONSTRAINT api_key_expiry_recorded CHECK (expiry_recorded_at >= expires_at)
 );
 
 CREATE INDEX api_key_account ON api_key (account_id, created_at);
+
+-- Expiries that the audit log does not have yet.
+CREATE INDEX api_key_unrecorded_expiry ON api_key (expires_at)
+  WHERE expires_at IS NOT NULL AND expiry_recorded_at IS NULL AND revoked_at IS NULL;
 
 -- What an operator has set for an account's requests of one mode; null is the deployment's default.
 CREATE TABLE account_limit (

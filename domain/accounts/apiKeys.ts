@@ -7,6 +7,35 @@ export const KEY_PREFIX = {
   store: { live: "PROD-", test: "TEST-" },
 } as const satisfies Record<AccountType, Record<Mode, string>>;
 
+/** What a key allows; `write` includes reading. */
+export const KEY_SCOPES = ["read", "write"] as const;
+export type KeyScope = (typeof KEY_SCOPES)[number];
+
+/** What an operator decides about a key. */
+export type KeySettings = {
+  /** What the key is for. */
+  readonly name: string;
+  readonly scope: KeyScope;
+  /** From this time on the key is invalid; null for a key that does not expire. */
+  readonly expiresAt: Date | null;
+};
+
+export const isExpired = (expiresAt: Date | null, now: Date): boolean =>
+  expiresAt !== null && expiresAt <= now;
+
+/**
+ * Checks that a new key will work.
+ * @throws DomainError request_invalid
+ */
+export const requireFutureExpiry = (expiresAt: Date | null, now: Date): void => {
+  if (expiresAt !== null && isExpired(expiresAt, now)) {
+    throw new DomainError(
+      "request_invalid",
+      `the expiry must be in the future; ${expiresAt.toISOString()} is past`,
+    );
+  }
+};
+
 /** Returns the part of a key that may be shown: its prefix and four more characters. */
 export const keyHint = (key: string, prefix: string): string => key.slice(0, prefix.length + 4);
 

@@ -1,8 +1,10 @@
-/** What the audit log records. A command's entry has the command's name. */
+/** What the audit log records. A command's entry has the command's name; the service records first uses and expiries. */
 export const AUDIT_ACTIONS = [
   "org.create",
   "org.update",
   "key.issue",
+  "key.first_use",
+  "key.expire",
   "key.revoke",
   "store.create",
   "store.update",
@@ -54,3 +56,24 @@ export type Actor =
 
 /** The service itself. */
 export const SERVICE: Actor = { kind: "service" };
+
+type Details = Readonly<Record<string, unknown>>;
+
+const isDetails = (value: unknown): value is Details =>
+  typeof value === "object" && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+
+const convertValue = (value: unknown): unknown => {
+  if (Array.isArray(value)) {
+    return value.map(convertValue);
+  }
+  return isDetails(value) ? withSnakeCaseNames(value) : value;
+};
+
+/** Returns details with their names, also those of nested objects, in snake_case. */
+export const withSnakeCaseNames = (details: Details): Details =>
+  Object.fromEntries(
+    Object.entries(details).map(([name, value]) => [
+      name.replaceAll(/[A-Z]/gu, (letter) => `_${letter.toLowerCase()}`),
+      convertValue(value),
+    ]),
+  );

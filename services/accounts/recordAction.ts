@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import type { NewAuditEntry } from "../../db/accounts/auditEntries.ts";
 import { insertAuditEntry } from "../../db/accounts/auditEntries.ts";
+import { withSnakeCaseNames } from "../../domain/accounts/audit.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 
 /** An action without an account concerns the whole deployment. */
@@ -8,7 +9,7 @@ export type Action = Pick<NewAuditEntry, "action"> & Partial<NewAuditEntry>;
 
 /**
  * Records an action in the audit log. Call it in the transaction of the change, so that neither is stored without the
- * other.
+ * other. Names in the details are stored in snake_case, as in all JSON output.
  */
 export const recordAction = (
   transaction: CommonQueryMethods,
@@ -16,4 +17,9 @@ export const recordAction = (
   { action, accountId = null, subject = null, details = {} }: Action,
   now: Date,
 ): Promise<void> =>
-  insertAuditEntry(transaction, actor, { action, accountId, subject, details }, now);
+  insertAuditEntry(
+    transaction,
+    actor,
+    { action, accountId, subject, details: withSnakeCaseNames(details) },
+    now,
+  );

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import type { ApiKey } from "../../db/accounts/apiKeys.ts";
 import { findApiKey, listApiKeys, revokeApiKey } from "../../db/accounts/apiKeys.ts";
+import { isExpired } from "../../domain/accounts/apiKeys.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -42,6 +43,9 @@ export const revokeKey = (
     const keys = await listApiKeys(transaction, found.accountId);
     return {
       key: found,
-      wasLast: !keys.some(({ mode, revokedAt }) => mode === found.mode && revokedAt === null),
+      wasLast: !keys.some(
+        ({ mode, revokedAt, expiresAt }) =>
+          mode === found.mode && revokedAt === null && !isExpired(expiresAt, now),
+      ),
     };
   });

@@ -3,7 +3,13 @@ import type { DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
 import { findApiKeyByHash, insertApiKey } from "../../db/accounts/apiKeys.ts";
 import type { AccountType, Mode } from "../../domain/accounts/accounts.ts";
-import { importedKeyHint, requireImportableKey } from "../../domain/accounts/apiKeys.ts";
+import {
+  importedKeyHint,
+  isExpired,
+  requireFutureExpiry,
+  requireImportableKey,
+} from "../../domain/accounts/apiKeys.ts";
+import type { KeySettings } from "../../domain/accounts/apiKeys.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -19,16 +25,20 @@ export type ImportedKey = {
 
 /**
  * Makes a key of another system valid for an account. Only its SHA-256 and its first characters are stored.
- * @throws DomainError request_invalid if the key cannot be imported, belongs to another account or mode, or was revoked
+ * @throws DomainError request_invalid if the key cannot be imported, belongs to another account or mode, was revoked or has
+ * expired
  */
 export const importKey = (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   account: { readonly id: string; readonly type: AccountType },
   mode: Mode,
   key: string,
+  settings: KeySettings,
 ): Promise<ImportedKey> =>
   db.transaction(async (transaction) => {
     requireImportableKey(key, account.type, mode);
+    const createdAt = clock.now();
+    requireFutureExpiry(settings.expiresAt, createdAt);
     const digest = hash("sha256", key, "buffer");
     const known = await findApiKeyByHash(transaction, digest);
     if (known) {
@@ -41,12 +51,15 @@ export const importKey = (
       if (known.revokedAt !== null) {
         throw new DomainError("request_invalid", "the key was revoked here");
       }
+      if (isExpired(known.expiresAt, createdAt)) {
+        throw new DomainError("request_invalid", "the key has expired here");
+      }
       return { id: known.id, hint: known.hint, isNew: false };
     }
     const imported = { id: newId(), hint: importedKeyHint(key) };
-    const createdAt = clock.now();
     await insertApiKey(transaction, {
       ...imported,
+      ...settings,
       accountId: account.id,
       mode,
       hash: digest,
@@ -55,7 +68,12 @@ export const importKey = (
     await recordAction(
       transaction,
       actor,
-      { action: "import.key", accountId: account.id, subject: imported.id, details: { mode } },
+      {
+        action: "import.key",
+        accountId: account.id,
+        subject: imported.id,
+        details: { mode, ...settings },
+      },
       createdAt,
     );
     return { ...imported, isNew: true };

@@ -1,6 +1,8 @@
 import { LRUCache } from "lru-cache";
 import type { DatabasePool } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { systemClock } from "../../domain/clock.ts";
 import type { Store } from "../../db/stores/stores.ts";
 import { findStoreByDomain, findStoreByUserId } from "../../db/stores/stores.ts";
 import { CACHED_MS, createAuthenticator } from "../accounts/createAuthenticator.ts";
@@ -26,12 +28,14 @@ export type AuthenticateStore = (key: string, store: StoreName | null) => Promis
  */
 export const createStoreAuthenticator = ({
   db,
+  clock = systemClock,
   nowMs = () => performance.now(),
 }: {
   readonly db: DatabasePool;
+  readonly clock?: Clock;
   readonly nowMs?: () => number;
 }): AuthenticateStore => {
-  const authenticate = createAuthenticator({ db, accountType: "store", nowMs });
+  const authenticate = createAuthenticator({ db, clock, accountType: "store", nowMs });
   const stores = new LRUCache<string, Store, StoreName>({
     max: MAXIMUM_CACHED,
     ttl: CACHED_MS,
@@ -43,7 +47,12 @@ export const createStoreAuthenticator = ({
     },
   });
   /** Imported keys do not show their interface by a prefix. */
-  const authenticateOrganization = createAuthenticator({ db, accountType: "organization", nowMs });
+  const authenticateOrganization = createAuthenticator({
+    db,
+    clock,
+    accountType: "organization",
+    nowMs,
+  });
   const isOrganizationKey = async (key: string): Promise<boolean> =>
     (await authenticateOrganization(key)) !== null;
   return async (key, storeName) => {

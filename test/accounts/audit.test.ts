@@ -156,6 +156,6 @@ test("audit list shows who did what in a table", async (t) => {
   const { id } = await createTestOrganization(t.context.db);
   await runImpact(["org", "update", id, "--billing-day", "7", "--as", "Ada"], { env });
   const run = await runImpact(["audit", "list", "--account", id, "--limit", "1"], { env });
-  t.regex(run.stdout, /org\.update\s+Ada\s.*billingDay=7/u);
+  t.regex(run.stdout, /org\.update\s+Ada\s.*billing_day=7/u);
   t.regex(run.stderr, /For older entries, use --before \d+\./u);
 });

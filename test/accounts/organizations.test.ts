@@ -159,7 +159,14 @@ test("whole keys are printed when they are issued and never again", async (t) =>
     env,
   });
   const { key } = z
-    .strictObject({ id: z.uuid(), mode: z.literal("live"), key: z.string() })
+    .strictObject({
+      id: z.uuid(),
+      name: z.literal("unnamed"),
+      mode: z.literal("live"),
+      scope: z.literal("write"),
+      expires_at: z.null(),
+      key: z.string(),
+    })
     .parse(readJson(issued));
   const runs: Run[] = [];
   for (const args of [

@@ -24,6 +24,8 @@ const logRequest = async (
       keyId: "key-1",
       accountId: "account-1",
       mode: "live",
+      scope: "write",
+      expiresAt: null,
       fractionalCounting: false,
       suspendingSubscription: null,
       limits: null,

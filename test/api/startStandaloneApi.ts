@@ -98,7 +98,7 @@ export const startStandaloneApi = async (
     openLists = createOpenLists({ maximum: 64, maximumPerAccount: 16 }),
     writeTimeoutMs = 60_000,
     clock = systemClock,
-    authenticator = createAuthenticator({ db, accountType: "organization" }),
+    authenticator = createAuthenticator({ db, clock, accountType: "organization" }),
     writer = createRegistrationWriter({ db, clock }),
     temporal = openTemporalClient({ address: TEMPORAL_ADDRESS }),
     readReadiness = () => READY,

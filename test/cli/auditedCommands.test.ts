@@ -221,7 +221,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
   },
   "charity links": async () => {
     const path = join(process.env["TMPDIR"] ?? "/tmp", `audited-${crypto.randomUUID()}.jsonl`);
-    await writeFile(path, "");
+    await writeFile(path, `{"ein":"53-0196605","website":"https://example.org"}\n`);
     return { args: [path] };
   },
   "evidence cache clear": () => Promise.resolve({ args: ["--all"] }),
@@ -296,7 +296,19 @@ const ACTIONS: Readonly<Record<string, string>> = {
   "evidence cache clear": "evidence.clear_cache",
 };
 
-const entries = z.array(z.looseObject({ reason: z.string().nullable() }));
+const entries = z.array(
+  z.looseObject({ reason: z.string().nullable(), details: z.record(z.string(), z.unknown()) }),
+);
+
+/** Returns all names in a JSON value. */
+const namesIn = (value: unknown): readonly string[] => {
+  const names: string[] = [];
+  JSON.stringify(value, (name, inner: unknown) => {
+    names.push(name);
+    return inner;
+  });
+  return names;
+};
 
 for (const [command, setUp] of Object.entries(WRITING)) {
   test.serial(`impact ${command} adds an entry with the operator to the audit log`, async (t) => {
@@ -315,6 +327,10 @@ for (const [command, setUp] of Object.entries(WRITING)) {
     const list = ["audit", "list", "--action", action, "--operator", operator, "--json"];
     const found = entries.parse(readJson(await runImpact(list, { env: settings })));
     t.is(found.length, 1);
+    t.deepEqual(
+      namesIn(found[0]?.details).filter((name) => !/^[a-z0-9_]*$/u.test(name)),
+      [],
+    );
     t.is(found[0]?.reason ?? null, args.includes("--reason") ? "ticket 12" : null);
   });
 }

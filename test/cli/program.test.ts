@@ -73,6 +73,15 @@ test(usageError, ["org", "update", ID], /Nothing to change/u);
 test(usageError, ["org", "update", ID, "--fractional", "yes"], /on or off/u);
 test(usageError, ["key", "issue", "--org", ID], /--mode/u);
 test(usageError, ["key", "issue", "--org", ID, "--mode", "prod"], /live or test/u);
+test(usageError, ["key", "issue", "--org", ID, "--mode", "live", "--name", " "], /1 to 100/u);
+test(usageError, ["key", "issue", "--org", ID, "--mode", "live", "--scope", "all"], /read, write/u);
+test(
+  usageError,
+  ["key", "issue", "--org", ID, "--mode", "live", "--expires", "soon"],
+  /90d|3660d/u,
+);
+test(usageError, ["key", "issue", "--org", ID, "--mode", "live", "--expires", "0d"], /3660d/u);
+test(usageError, ["key", "list"], /Pass --org or --store/u);
 test(usageError, ["usage", "list", "--state", "lost"], /pending, sent, failed/u);
 test(usageError, ["usage", "list", "--limit", "0"], /1 to 100000/u);
 test(usageError, ["usage", "retry"], /Name what to retry/u);

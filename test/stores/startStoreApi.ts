@@ -87,7 +87,7 @@ export const startStoreApi = async (
   {
     db,
     clock = systemClock,
-    authenticator = createStoreAuthenticator({ db }),
+    authenticator = createStoreAuthenticator({ db, clock }),
     storeWriter = createStoreRegistrationWriter({ db, clock }),
     charities = createCharities({
       db,

@@ -1,30 +1,33 @@
 import type { Command } from "commander";
-import { Option } from "commander";
-import type { CommonQueryMethods } from "slonik";
 import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
-import type { AccountType, Mode } from "../../../domain/accounts/accounts.ts";
-import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { issueKey } from "../../../services/accounts/issueKey.ts";
 import { revokeKey } from "../../../services/accounts/revokeKey.ts";
-import { parseId, parseMode } from "../../arguments.ts";
+import { parseId } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
-import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
-import { findNamedStore } from "../stores/findNamedStore.ts";
+import { openKeyAccount, keySettingsOf, withKeyAccount, withKeySettings } from "./keyOptions.ts";
+import type { KeyAccountOptions, NewKeyOptions } from "./keyOptions.ts";
+
+const ISSUE_HELP = `
+A read-only key can list, search and show; plant, rescue, donate, refund and all other
+POST requests are rejected with a 403. An expired key is rejected like an unknown one.
+  impact key issue --org ID --mode live --name "reporting" --scope read --expires 90d`;
+
+const LIST_HELP = `
+Times are in UTC. "Last used" is an hour, and may be an hour late.`;
 
 type JsonOption = { readonly json?: true };
 
-const list = async (
-  { io, connections }: Context,
-  { org, json }: JsonOption & { readonly org: string },
-): Promise<void> => {
-  const db = await connections.database();
-  await getOrganization(db, org);
-  const keys = await listApiKeys(db, org);
+type ListOptions = JsonOption & KeyAccountOptions;
+
+const list = async (context: Context, { json, ...named }: ListOptions): Promise<void> => {
+  const { io } = context;
+  const { db, account } = await openKeyAccount(context, named);
+  const keys = await listApiKeys(db, account.id);
   if (json) {
     printJson(io, keys.map(presentKey));
   } else {
@@ -32,38 +35,24 @@ const list = async (
   }
 };
 
-type IssueOptions = JsonOption &
-  OperatorOptions & {
-    readonly org?: string;
-    readonly store?: string;
-    readonly mode: Mode;
-  };
+type IssueOptions = JsonOption & OperatorOptions & KeyAccountOptions & NewKeyOptions;
 
-const findAccountOfKey = async (
-  db: CommonQueryMethods,
-  { org, store }: IssueOptions,
-): Promise<{ readonly id: string; readonly type: AccountType }> => {
-  if (org !== undefined) {
-    return getOrganization(db, org);
-  }
-  if (store !== undefined) {
-    return { id: (await findNamedStore(db, store)).id, type: "store" };
-  }
-  throw new CommandError(EXIT.usage, "Pass --org or --store.");
-};
-
-const issue = async ({ io, connections, clock }: Context, options: IssueOptions): Promise<void> => {
-  const db = await connections.database();
+const issue = async (context: Context, options: IssueOptions): Promise<void> => {
+  const { io, clock } = context;
   const { mode, json } = options;
+  const { db, account } = await openKeyAccount(context, options);
+  const settings = keySettingsOf(options, clock.now());
   const { id, key } = await issueKey(
     { db, clock, actor: actorOf(options) },
-    await findAccountOfKey(db, options),
+    account,
     mode,
+    settings,
   );
+  const { name, scope, expiresAt } = settings;
   if (json) {
-    printJson(io, { id, mode, key });
+    printJson(io, { id, name, mode, scope, expires_at: expiresAt, key });
   } else {
-    printRecord(io, { id, mode, key });
+    printRecord(io, { id, name, mode, scope, expires: expiresAt, key });
   }
   say(io, "Save this key now; it cannot be shown again. Older keys stay valid until revoked.");
 };
@@ -90,28 +79,23 @@ export const addKeyCommands = (program: Command, context: Context): void => {
   const key = program
     .command("key")
     .description("Manage API keys; an account can have several, so that they can be rotated");
-  key
-    .command("list")
-    .description("List an organization's keys; `store show` lists a store's")
-    .requiredOption("--org <id>", "id of the organization", parseId)
+  withKeyAccount(key.command("list").description("List the keys of an organization or a store"))
     .option("--json", "JSON output")
-    .action((options: JsonOption & { readonly org: string }) => list(context, options));
-  key
+    .addHelpText("after", LIST_HELP)
+    .action((options: ListOptions) => list(context, options));
+  const issuing = key
     .command("issue")
-    .description("Issue another key to an organization or a store and print it, once")
-    .addOption(
-      new Option("--org <id>", "id of the organization").argParser(parseId).conflicts("store"),
-    )
-    .option("--store <store>", "domain or id of the store")
-    .requiredOption("--mode <live|test>", "mode of the key", parseMode)
+    .description("Issue another key to an organization or a store and print it, once");
+  withKeySettings(withKeyAccount(issuing), "unnamed")
     .addOption(reasonOption())
     .addOption(operatorOption())
     .option("--json", "JSON output")
+    .addHelpText("after", ISSUE_HELP)
     .action((options: IssueOptions) => issue(context, options));
   key
     .command("revoke")
     .description("Revoke a key permanently")
-    .argument("<key-id>", "id of the key, from `key list` or `store show`", parseId)
+    .argument("<key-id>", "id of the key, from `key list`", parseId)
     .addOption(reasonOption())
     .addOption(operatorOption())
     .option("--json", "JSON output")

@@ -14,6 +14,7 @@ import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
+import { withKeyAccount, withKeySettings } from "../accounts/keyOptions.ts";
 import { runImportKey } from "./importKey.ts";
 import type { ImportKeyOptions } from "./importKey.ts";
 import { runImportSlug } from "./importSlug.ts";
@@ -183,14 +184,10 @@ export const addImportCommands = (program: Command, context: Context): void => {
     .action((paths: readonly string[], options: HistoryOptions) =>
       runImport(context, paths, options),
     );
-  group
+  const importingKey = group
     .command("key")
-    .description("Make an API key of another system valid here; read from standard input")
-    .addOption(
-      new Option("--org <id>", "id of the organization").argParser(parseId).conflicts("store"),
-    )
-    .option("--store <store>", "domain or id of the store")
-    .requiredOption("--mode <live|test>", "mode of the key", parseMode)
+    .description("Make an API key of another system valid here; read from standard input");
+  withKeySettings(withKeyAccount(importingKey), "imported")
     .option("--key-file <file>", "file with the key, readable by its owner only (chmod 600)")
     .addOption(reasonOption())
     .addOption(operatorOption())

@@ -1,4 +1,3 @@
-import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { importKey } from "../../../services/history/importKey.ts";
 import type { Context } from "../../context.ts";
 import { readSecret } from "../../input/readSecret.ts";
@@ -6,29 +5,27 @@ import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson, printRecord } from "../../output/print.ts";
-import { findOwner } from "./findOwner.ts";
-import type { OwnerOptions } from "./findOwner.ts";
+import { openKeyAccount, keySettingsOf } from "../accounts/keyOptions.ts";
+import type { KeyAccountOptions, NewKeyOptions } from "../accounts/keyOptions.ts";
 
 export type ImportKeyOptions = OperatorOptions &
-  OwnerOptions & {
-    readonly mode: Mode;
+  KeyAccountOptions &
+  NewKeyOptions & {
     readonly keyFile?: string;
     readonly json?: true;
   };
 
-export const runImportKey = async (
-  { io, connections, clock }: Context,
-  options: ImportKeyOptions,
-): Promise<void> => {
+export const runImportKey = async (context: Context, options: ImportKeyOptions): Promise<void> => {
+  const { io, clock } = context;
   const { mode } = options;
-  const db = await connections.database();
-  const owner = await findOwner(db, options);
+  const { db, account } = await openKeyAccount(context, options);
   const key = await readSecret(io, options.keyFile);
   const { id, hint, isNew } = await importKey(
     { db, clock, actor: actorOf(options) },
-    owner,
+    account,
     mode,
     key,
+    keySettingsOf(options, clock.now()),
   );
   const result = { id, mode, key: `${hint}…` };
   if (options.json) {

@@ -46,7 +46,7 @@ test("every endpoint is served and described with its statuses", async (t) => {
       "get /app/api/plastic": "200 400 401 408 417 429 431 500 503",
       "post /app/api/charity/donate": write,
       "get /app/api/impact/stats": "200 400 401 408 417 429 431 500 503",
-      "post /app/api/refund": "200 400 401 408 413 417 429 431 500 503",
+      "post /app/api/refund": "200 400 401 403 408 413 417 429 431 500 503",
       "get /app/api/charity/donations": "200 400 401 408 417 429 431 500 503",
       "get /app/api/charity/search": "200 400 401 408 417 429 431 500 503",
       "get /app/api/evidence": "200 304 400 401 404 408 417 429 431 500 503",

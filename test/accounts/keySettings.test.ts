@@ -1,0 +1,270 @@
+import { z } from "zod";
+import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
+import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { readJson, runImpact } from "../cli/runImpact.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+
+const test = testWithDatabase();
+
+const document = z.looseObject({
+  paths: z.record(z.string(), z.record(z.string(), z.looseObject({}))),
+});
+
+/** Returns the method and the path of each operation of an interface's API description. */
+const readOperations = async (url: string): Promise<readonly (readonly [string, string])[]> => {
+  const response = await fetch(`${url}/openapi.json`);
+  const { paths } = document.parse(await response.json());
+  return Object.entries(paths).flatMap(([path, operations]) =>
+    Object.keys(operations).map((method) => [method.toUpperCase(), path] as const),
+  );
+};
+
+const NOW = "2027-01-01T00:00:00.000Z";
+
+/** Issues keys with the CLI at NOW. */
+const keyIssuer =
+  (databaseUrl: string, account: readonly string[]) =>
+  async (...options: readonly string[]): Promise<{ readonly id: string; readonly key: string }> => {
+    const run = await runImpact(
+      ["key", "issue", ...account, "--mode", "live", "--json", ...options],
+      { env: { DATABASE_URL: databaseUrl }, clock: createMovableClock(NOW) },
+    );
+    return z.looseObject({ id: z.string(), key: z.string() }).parse(readJson(run));
+  };
+
+test("an expired key is invalid on the standalone interface from its time on, even while it is cached", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const { key } = await keyIssuer(databaseUrl, ["--org", id])("--expires", "90d");
+  const clock = createMovableClock(NOW);
+  // The cache's clock stands still, so a key stays cached for the whole test.
+  const authenticator = createAuthenticator({
+    db,
+    clock,
+    accountType: "organization",
+    nowMs: () => 1,
+  });
+  const { call } = await startStandaloneApi(t, { db, clock, authenticator });
+  const list = () => call("GET", "/plant/trees", { key });
+
+  t.is((await list()).status, 200);
+  clock.set("2027-03-31T23:59:59.999Z");
+  t.is((await list()).status, 200);
+  clock.set("2027-04-01T00:00:00.000Z");
+  t.like(await list(), { status: 403, body: { error: "invalid API key" } });
+  const write = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+  t.like(write, { status: 403, body: { error: "invalid API key" } });
+});
+
+test("an expired key is INVALID_KEY on the store interface from its time on", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const store = await createTestStore(db);
+  const { key } = await keyIssuer(databaseUrl, ["--store", store.domain])(
+    "--expires",
+    "2027-01-31",
+  );
+  const clock = createMovableClock(NOW);
+  const { get } = await startStoreApi(t, { db, clock });
+  const verify = () => get("/app/api/verify", { api_key: key, shop_name: store.domain });
+
+  clock.set("2027-01-30T23:59:59.999Z");
+  t.is((await verify()).status, 200);
+  clock.set("2027-01-31T00:00:00.000Z");
+  t.like(await verify(), {
+    status: 401,
+    body: { error: "invalid API key for this store", code: "INVALID_KEY" },
+  });
+});
+
+test("an expired key does not reveal that it was an organization's", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const store = await createTestStore(db);
+  const imported = `old_${crypto.randomUUID()}`;
+  const options = ["--org", id, "--mode", "live", "--name", "old shop", "--expires", "1d"];
+  const importKey = () =>
+    runImpact(["import", "key", ...options], {
+      env: { DATABASE_URL: databaseUrl },
+      clock: createMovableClock(NOW),
+      stdin: imported,
+    });
+  t.is((await importKey()).exitCode, 0);
+  const clock = createMovableClock(NOW);
+  const { get } = await startStoreApi(t, { db, clock });
+  const verify = () => get("/app/api/verify", { api_key: imported, shop_name: store.domain });
+
+  t.is((await verify()).body["code"], "WRONG_KEY_TYPE");
+  clock.set("2027-01-02T00:00:00.000Z");
+  t.is((await verify()).body["code"], "INVALID_KEY");
+});
+
+test("a read-only key is rejected by every POST of the standalone interface and by no GET", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id, apiKeyProd } = await createTestOrganization(db);
+  const { key } = await keyIssuer(databaseUrl, ["--org", id])("--scope", "read");
+  const { url, call } = await startStandaloneApi(t, { db });
+  const operations = await readOperations(url);
+  t.true(operations.filter(([method]) => method === "POST").length >= 7);
+
+  for (const [method, path] of operations) {
+    const body = method === "POST" ? { body: "{not json" } : {};
+    const response = await call(method, path.replaceAll(/\{\w+\}/gu, crypto.randomUUID()), {
+      key,
+      ...body,
+    });
+    if (method === "POST") {
+      t.is(response.status, 403, path);
+      t.deepEqual(response.body, { error: "this API key is read-only" });
+    } else {
+      t.not(response.status, 403, path);
+    }
+  }
+  const planted = await call("POST", "/plant/trees", { key: apiKeyProd, body: { count: 1 } });
+  t.is(planted.status, 200);
+});
+
+test("a read-only key is rejected by every POST of the store interface and by no GET", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { key } = await keyIssuer(databaseUrl, ["--store", store.domain])("--scope", "read");
+  const { url, get, post } = await startStoreApi(t, { db });
+  const headers = { api_key: key, shop_name: store.domain };
+  const operations = await readOperations(url);
+  t.true(operations.filter(([method]) => method === "POST").length >= 4);
+
+  for (const [method, path] of operations) {
+    if (method === "POST") {
+      const rejected = await post(path, headers, "{not json");
+      t.is(rejected.status, 403, path);
+      t.deepEqual(rejected.body, { error: "this API key is read-only", code: "READ_ONLY_KEY" });
+    } else {
+      t.not((await get(path, headers)).status, 403, path);
+    }
+  }
+  t.is((await post("/app/api/plant", store.live, { trees: 1 })).status, 200);
+});
+
+test("key list shows name, scope, expiry, last use and revocation, of an organization and of a store", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const env = { DATABASE_URL: databaseUrl };
+  const { id } = await createTestOrganization(db);
+  const store = await createTestStore(db);
+  for (const account of [
+    ["--org", id],
+    ["--store", store.domain],
+  ]) {
+    const issued = await keyIssuer(databaseUrl, account)(
+      "--name",
+      "reporting",
+      "--scope",
+      "read",
+      "--expires",
+      "2027-01-31T12:00:00+02:00",
+    );
+    const listed = await runImpact(["key", "list", ...account, "--json"], { env });
+    const keys = z
+      .array(z.looseObject({ id: z.string(), name: z.string(), scope: z.string() }))
+      .parse(readJson(listed));
+    t.is(keys.length, 3);
+    t.deepEqual<unknown, unknown>(
+      keys.find((each) => each.id === issued.id),
+      {
+        hint: issued.key.slice(0, account.includes("--org") ? 16 : 9),
+        id: issued.id,
+        name: "reporting",
+        mode: "live",
+        scope: "read",
+        created_at: NOW,
+        expires_at: "2027-01-31T10:00:00.000Z",
+        last_used_at: null,
+        revoked_at: null,
+      },
+    );
+    t.is(keys.filter(({ name, scope }) => name === "initial" && scope === "write").length, 2);
+    const table = await runImpact(["key", "list", ...account], { env });
+    t.regex(table.stdout, /KEY ID +NAME +MODE +SCOPE +STARTS WITH +CREATED +EXPIRES +LAST USED/u);
+    t.regex(table.stdout, /reporting +live +read/u);
+    t.false((listed.stdout + table.stdout).includes(issued.key));
+  }
+});
+
+test("a key that would have expired already is not issued", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const run = await runImpact(
+    ["key", "issue", "--org", id, "--mode", "live", "--expires", "2027-01-01"],
+    { env: { DATABASE_URL: databaseUrl }, clock: createMovableClock(NOW) },
+  );
+
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /the expiry must be in the future; 2027-01-01T00:00:00\.000Z is past/u);
+  t.is(run.stdout, "");
+});
+
+test("an imported key that has expired is not imported again", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const stdin = `old_${crypto.randomUUID()}`;
+  const importAt = (time: string, ...options: readonly string[]) =>
+    runImpact(["import", "key", "--org", id, "--mode", "live", ...options], {
+      env: { DATABASE_URL: databaseUrl },
+      clock: createMovableClock(time),
+      stdin,
+    });
+
+  t.is((await importAt(NOW, "--expires", "1d")).exitCode, 0);
+  const again = await importAt("2027-01-02T00:00:00Z");
+  t.is(again.exitCode, 1);
+  t.regex(again.stderr, /the key has expired here/u);
+});
+
+test("an expired key does not count as valid when the last one is revoked", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const issue = keyIssuer(databaseUrl, ["--org", id]);
+  await issue("--expires", "1d");
+  const env = { DATABASE_URL: databaseUrl };
+  const listed = await runImpact(["key", "list", "--org", id, "--json"], { env });
+  const initial = z
+    .array(z.looseObject({ id: z.string(), name: z.string(), mode: z.string() }))
+    .parse(readJson(listed))
+    .find(({ name, mode }) => name === "initial" && mode === "live");
+
+  const run = await runImpact(["key", "revoke", initial?.id ?? ""], {
+    env,
+    clock: createMovableClock("2027-01-02T00:00:00Z"),
+  });
+
+  t.regex(run.stderr, /no valid live key left/u);
+});
+
+test("the audit log has the name, the scope and the expiry of an issued key", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id } = await createTestOrganization(db);
+  const issued = await keyIssuer(databaseUrl, ["--org", id])("--name", "till", "--expires", "1d");
+
+  const [entry] = await listAuditEntries(
+    db,
+    {
+      accountId: id,
+      action: "key.issue",
+      operator: null,
+      since: null,
+      until: null,
+      before: null,
+    },
+    1,
+  );
+
+  t.is(entry?.subject, issued.id);
+  t.deepEqual(entry?.details, {
+    mode: "live",
+    name: "till",
+    scope: "write",
+    expires_at: "2027-01-02T00:00:00.000Z",
+  });
+});
