@@ -1,6 +1,7 @@
 import { Context } from "@temporalio/activity";
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
+import { recordExpiredKeys } from "../services/accounts/recordExpiredKeys.ts";
 import { deleteOldRecords } from "../services/billing/deleteOldRecords.ts";
 import type { Retention } from "../services/billing/deleteOldRecords.ts";
 import { deleteOldTestDonations } from "../services/charities/deleteOldTestDonations.ts";
@@ -35,7 +36,7 @@ const deleteOldTestData = async (
   };
 };
 
-/** The activity that deletes old records and erases old personal data. It is idempotent: a repeated attempt does the rest. */
+/** The activity that deletes old records, erases old personal data and records expiries of keys. It is idempotent: a repeated attempt does the rest. */
 export const createRetentionActivities = (deps: RetentionDependencies) => ({
   deleteOldRecords: () =>
     withHeartbeat(async () => {
@@ -45,6 +46,7 @@ export const createRetentionActivities = (deps: RetentionDependencies) => ({
         erasedResponses: await eraseOldResponses(deps, signal),
         dailyCounts: await deleteOldDailyCounts(deps.db, deps.clock.now()),
         testData: await deleteOldTestData(deps, signal),
+        expiredKeys: await recordExpiredKeys(deps, signal),
       };
     }),
 });

@@ -30,6 +30,7 @@ import { createCharities } from "../providers/charities/createCharities.ts";
 import { readPlantingSettings } from "../program/readPlantingSettings.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
 import { createRequestLimiter } from "../services/accounts/createRequestLimiter.ts";
+import { createKeyUses } from "../services/accounts/createKeyUses.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
 import { createSpendingGuard } from "../services/registrations/createSpendingGuard.ts";
 import { createRegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
@@ -96,6 +97,13 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
       logger.warn({ err: error }, "the counts of accounts' days cannot be stored; retrying");
     },
   });
+  const keyUses = createKeyUses({
+    db,
+    clock,
+    onError: (error) => {
+      logger.warn({ err: error }, "the last uses of keys cannot be stored; retrying");
+    },
+  });
   const shared = {
     logger,
     observe: metrics.observeRequest,
@@ -111,7 +119,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     browsableUrl(running[0]?.url ?? `http://${config.HOST}:${config.PORT}`);
   const standalone = createStandaloneApp({
     ...shared,
-    authenticator: createAuthenticator({ db, clock, accountType: "organization" }),
+    authenticator: createAuthenticator({ db, clock, keyUses, accountType: "organization" }),
     publicBaseUrl,
     documentBaseUrl: config.PUBLIC_BASE_URL ?? ".",
     planting,
@@ -135,7 +143,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   });
   const store = createStoreApp({
     ...shared,
-    authenticator: createStoreAuthenticator({ db, clock }),
+    authenticator: createStoreAuthenticator({ db, clock, keyUses }),
     platformSecrets: config.STORE_PLATFORM_SECRET?.split(",") ?? [],
     db,
     reads,
@@ -173,6 +181,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     await Promise.all(running.map((server) => server.close(FINISH_REQUESTS_MS)));
     await Promise.all([writer.drain(), storeWriter.drain()]);
     await guard.stop();
+    await keyUses.stop();
     health.end();
     await Promise.all([
       db.end(),

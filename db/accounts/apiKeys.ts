@@ -40,6 +40,7 @@ const callerRow = z.strictObject({
   mode: modeColumn,
   scope: z.enum(KEY_SCOPES),
   expiresAt: z.date().nullable(),
+  lastUsedAt: z.date().nullable(),
   fractionalCounting: z.boolean(),
   /** The subscription that live registrations depend on; null without the policy `suspend`, and in test mode. */
   suspendingSubscription: z
@@ -68,6 +69,7 @@ export const listCallers = async (
       api_key.mode,
       api_key.scope,
       api_key.expires_at AS "expiresAt",
+      api_key.last_used_at AS "lastUsedAt",
       account.fractional_counting AS "fractionalCounting",
       CASE WHEN stripe_subscription.account_id IS NOT NULL THEN json_build_object(
         'status', stripe_subscription.status,
@@ -146,3 +148,71 @@ export const revokeApiKey = async (
   `);
   return rowCount > 0;
 };
+
+const usedKeyRow = z.strictObject({
+  id: z.uuid(),
+  accountId: z.uuid(),
+  isFirst: z.boolean(),
+});
+
+/**
+ * Stores the hours in which keys were used, unless a later hour is stored.
+ * @param uses the start of the hour by the key's id
+ * @returns the keys that changed, and whether each was used for the first time
+ */
+export const updateLastUses = (
+  db: CommonQueryMethods,
+  uses: ReadonlyMap<string, Date>,
+): Promise<readonly z.output<typeof usedKeyRow>[]> =>
+  db.any(sql.type(usedKeyRow)`
+    WITH used AS (
+      SELECT
+        api_key.id,
+        api_key.last_used_at,
+        key_use.hour
+      FROM api_key
+      JOIN ${sql.unnest(
+        [...uses].map(([id, hour]) => [id, hour.toISOString()]),
+        ["uuid", "timestamptz"],
+      )} AS key_use (id, hour) ON key_use.id = api_key.id
+      WHERE api_key.last_used_at IS NULL OR api_key.last_used_at < key_use.hour
+      -- In one order, so that processes do not wait for each other in a circle.
+      ORDER BY api_key.id
+      FOR UPDATE OF api_key
+    )
+    UPDATE api_key
+    SET last_used_at = used.hour
+    FROM used
+    WHERE api_key.id = used.id
+    RETURNING
+      api_key.id,
+      api_key.account_id AS "accountId",
+      used.last_used_at IS NULL AS "isFirst"
+  `);
+
+const expiredKeyRow = z.strictObject({ id: z.uuid(), accountId: z.uuid(), expiresAt: z.date() });
+
+/** Marks expiries as recorded, and returns the keys. Keys that were revoked before are skipped. */
+export const markExpiriesRecorded = (
+  db: CommonQueryMethods,
+  now: Date,
+  limit: number,
+): Promise<readonly z.output<typeof expiredKeyRow>[]> =>
+  db.any(sql.type(expiredKeyRow)`
+    UPDATE api_key
+    SET expiry_recorded_at = ${sql.timestamp(now)}
+    WHERE id IN (
+      SELECT id
+      FROM api_key
+      WHERE expires_at <= ${sql.timestamp(now)}
+        AND expiry_recorded_at IS NULL
+        AND revoked_at IS NULL
+      ORDER BY expires_at
+      LIMIT ${limit}
+      FOR UPDATE SKIP LOCKED
+    )
+    RETURNING
+      id,
+      account_id AS "accountId",
+      expires_at AS "expiresAt"
+  `);

@@ -23,6 +23,12 @@ export type KeySettings = {
 export const isExpired = (expiresAt: Date | null, now: Date): boolean =>
   expiresAt !== null && expiresAt <= now;
 
+const HOUR_MS = 60 * 60 * 1000;
+
+/** Returns the hour of a use, as a key's last use is stored. */
+export const startOfHour = (time: Date): Date =>
+  new Date(Math.floor(time.getTime() / HOUR_MS) * HOUR_MS);
+
 /**
  * Checks that a new key will work.
  * @throws DomainError request_invalid

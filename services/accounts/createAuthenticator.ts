@@ -7,6 +7,7 @@ import { isExpired, isPossibleKey } from "../../domain/accounts/apiKeys.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createKeyLookups } from "./createKeyLookups.ts";
+import type { KeyUses } from "./createKeyUses.ts";
 
 /** Half of the promise that every process rejects a revoked key within five seconds. */
 export const CACHED_MS = 2500;
@@ -28,11 +29,14 @@ export type Authenticate = (key: string) => Promise<Caller | null>;
 export const createAuthenticator = ({
   db,
   clock = systemClock,
+  keyUses,
   accountType,
   nowMs = () => performance.now(),
 }: {
   readonly db: DatabasePool;
   readonly clock?: Clock;
+  /** Where uses are noted: when a key is looked up, which is less often than requests. */
+  readonly keyUses?: Pick<KeyUses, "note">;
   readonly accountType: AccountType;
   readonly nowMs?: () => number;
 }): Authenticate => {
@@ -70,6 +74,10 @@ export const createAuthenticator = ({
       return null;
     }
     callers.set(digest, caller, { start });
-    return unlessExpired(caller);
+    const valid = unlessExpired(caller);
+    if (valid) {
+      keyUses?.note(valid);
+    }
+    return valid;
   };
 };

@@ -5,6 +5,7 @@ import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { Store } from "../../db/stores/stores.ts";
 import { findStoreByDomain, findStoreByUserId } from "../../db/stores/stores.ts";
+import type { KeyUses } from "../accounts/createKeyUses.ts";
 import { CACHED_MS, createAuthenticator } from "../accounts/createAuthenticator.ts";
 
 const MAXIMUM_CACHED = 10_000;
@@ -29,13 +30,21 @@ export type AuthenticateStore = (key: string, store: StoreName | null) => Promis
 export const createStoreAuthenticator = ({
   db,
   clock = systemClock,
+  keyUses,
   nowMs = () => performance.now(),
 }: {
   readonly db: DatabasePool;
   readonly clock?: Clock;
+  readonly keyUses?: Pick<KeyUses, "note">;
   readonly nowMs?: () => number;
 }): AuthenticateStore => {
-  const authenticate = createAuthenticator({ db, clock, accountType: "store", nowMs });
+  const authenticate = createAuthenticator({
+    db,
+    clock,
+    ...(keyUses && { keyUses }),
+    accountType: "store",
+    nowMs,
+  });
   const stores = new LRUCache<string, Store, StoreName>({
     max: MAXIMUM_CACHED,
     ttl: CACHED_MS,

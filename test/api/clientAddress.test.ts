@@ -26,6 +26,7 @@ const logRequest = async (
       mode: "live",
       scope: "write",
       expiresAt: null,
+      lastUsedAt: null,
       fractionalCounting: false,
       suspendingSubscription: null,
       limits: null,

@@ -1,0 +1,157 @@
+import type { DatabasePool } from "slonik";
+import { listApiKeys } from "../../db/accounts/apiKeys.ts";
+import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
+import { createKeyUses } from "../../services/accounts/createKeyUses.ts";
+import { issueKey } from "../../services/accounts/issueKey.ts";
+import { recordExpiredKeys } from "../../services/accounts/recordExpiredKeys.ts";
+import { revokeKey } from "../../services/accounts/revokeKey.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+
+const test = testWithDatabase();
+
+/** Starts what one API process has of authentication. Its cache keeps nothing. */
+const startProcess = (db: DatabasePool, clock: Clock) => {
+  const keyUses = createKeyUses({
+    db,
+    clock,
+    onError: (error) => {
+      throw error;
+    },
+  });
+  let ms = 0;
+  const nowMs = () => {
+    ms += 1_000_000;
+    return ms;
+  };
+  const authenticate = createAuthenticator({
+    db,
+    clock,
+    keyUses,
+    accountType: "organization",
+    nowMs,
+  });
+  return { authenticate, ...keyUses };
+};
+
+const entriesOf = (db: DatabasePool, accountId: string, action: string) =>
+  listAuditEntries(
+    db,
+    { accountId, action, operator: null, since: null, until: null, before: null },
+    100,
+  );
+
+const liveKeyOf = async (db: DatabasePool, accountId: string) =>
+  (await listApiKeys(db, accountId)).find(({ mode }) => mode === "live");
+
+test("the last use of a key is stored to the hour, and its first use is recorded once by several processes", async (t) => {
+  const { db } = t.context;
+  const { id, apiKeyProd } = await createTestOrganization(db);
+  const clock = createMovableClock("2027-01-01T10:20:30Z");
+  const processes = [startProcess(db, clock), startProcess(db, clock)];
+  const useInAll = () => Promise.all(processes.map((each) => each.authenticate(apiKeyProd)));
+  const storeInAll = () => Promise.all(processes.map((each) => each.storeDue()));
+  await useInAll();
+  t.is((await liveKeyOf(db, id))?.lastUsedAt, null);
+
+  await storeInAll();
+  t.deepEqual((await liveKeyOf(db, id))?.lastUsedAt, new Date("2027-01-01T10:00:00Z"));
+  clock.set("2027-01-01T11:59:59Z");
+  await useInAll();
+  await storeInAll();
+
+  const key = await liveKeyOf(db, id);
+  t.deepEqual(key?.lastUsedAt, new Date("2027-01-01T11:00:00Z"));
+  const entries = await entriesOf(db, id, "key.first_use");
+  t.is(entries.length, 1);
+  t.like(entries[0], { actor: "service", subject: key?.id });
+});
+
+test("a process stores later uses once an hour, first uses at the next check, and the rest when it stops", async (t) => {
+  const { db } = t.context;
+  const [one, other, unused] = [
+    await createTestOrganization(db),
+    await createTestOrganization(db),
+    await createTestOrganization(db),
+  ];
+  const clock = createMovableClock("2027-01-01T08:00:00Z");
+  const { authenticate, storeDue, stop } = startProcess(db, clock);
+  await authenticate(one.apiKeyProd);
+  await authenticate(other.apiKeyProd);
+  await storeDue();
+  const lastUses = async () =>
+    Promise.all(
+      [one, other, unused].map(
+        async ({ id }) => (await liveKeyOf(db, id))?.lastUsedAt?.getUTCHours() ?? null,
+      ),
+    );
+  t.deepEqual(await lastUses(), [8, 8, null]);
+
+  clock.set("2027-01-01T09:00:00Z");
+  await authenticate(one.apiKeyProd);
+  await storeDue();
+  await authenticate(other.apiKeyProd);
+  await storeDue();
+  t.deepEqual(await lastUses(), [9, 8, null]);
+  await authenticate(unused.apiKeyProd);
+  await storeDue();
+  t.deepEqual(await lastUses(), [9, 9, 9]);
+
+  clock.set("2027-01-01T10:00:00Z");
+  await authenticate(one.apiKeyProd);
+  await stop();
+  t.deepEqual(await lastUses(), [10, 9, 9]);
+});
+
+test("an expired key is not used", async (t) => {
+  const { db } = t.context;
+  const { id } = await createTestOrganization(db);
+  const clock = createMovableClock("2027-01-01T08:00:00Z");
+  const { key } = await issueKey(
+    { db, clock, actor: SERVICE },
+    { id, type: "organization" },
+    "live",
+    { name: "till", scope: "write", expiresAt: new Date("2027-01-01T09:00:00Z") },
+  );
+  const { authenticate, stop } = startProcess(db, clock);
+  clock.set("2027-01-01T09:00:00Z");
+
+  t.is(await authenticate(key), null);
+  await stop();
+  t.true((await listApiKeys(db, id)).every(({ lastUsedAt }) => lastUsedAt === null));
+});
+
+test("each expiry is recorded once, except of keys that were revoked before", async (t) => {
+  const { db } = t.context;
+  const { id } = await createTestOrganization(db);
+  const clock = createMovableClock("2027-01-01T08:00:00Z");
+  const deps = { db, clock, actor: SERVICE };
+  const issue = (time: string) =>
+    issueKey(deps, { id, type: "organization" }, "live", {
+      name: "till",
+      scope: "write",
+      expiresAt: new Date(time),
+    });
+  const expiring = await issue("2027-01-02T00:00:00Z");
+  const revoked = await issue("2027-01-02T00:00:00Z");
+  await issue("2027-01-03T00:00:00Z");
+  await revokeKey(deps, revoked.id);
+  const { signal } = new AbortController();
+  clock.set("2027-01-02T03:00:00Z");
+
+  // Other tests' keys have expired, too.
+  t.true((await recordExpiredKeys(deps, signal)) >= 1);
+  t.is(await recordExpiredKeys(deps, signal), 0);
+
+  const entries = await entriesOf(db, id, "key.expire");
+  t.is(entries.length, 1);
+  t.like(entries[0], {
+    actor: "service",
+    subject: expiring.id,
+    details: { expires_at: "2027-01-02T00:00:00.000Z" },
+  });
+});
