@@ -26,7 +26,7 @@ export const text = (maximumLength: number) =>
       `must be at most ${maximumLength} characters`,
     )
     .refine(isStorable, NOT_STORABLE)
-    .meta({ maxLength: maximumLength });
+    .meta({ maxLength: maximumLength, pattern: "^[^\\u0000]*$" });
 
 export const emptyAsNull = (given: string): string | null => (given === "" ? null : given);
 
@@ -39,7 +39,8 @@ export const count = () =>
 export const isUuid = (given: string): boolean => z.guid().safeParse(given).success;
 
 /** The id of a record. A text that cannot be one is an id that does not exist. */
-export const recordId = () => z.string({ error: mustBe("a string") });
+export const recordId = () =>
+  z.string({ error: mustBe("a string") }).meta({ pattern: String.raw`\S` });
 
 const DATE_MUST_BE = "a calendar date in the form YYYY-MM-DD";
 

@@ -3,6 +3,7 @@ import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
 import { READ_ONLY_MESSAGE } from "../middleware/requireWriteScope.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import { describeParameter } from "./describeParameter.ts";
 import { hasIdempotencyKeyField } from "../http/idempotencyKey.ts";
 
 type Json = { readonly [name: string]: unknown };
@@ -81,13 +82,12 @@ const parametersOf = (query: z.ZodType | undefined, collect: Collect): readonly 
       required: z.array(z.string()).default([]),
     })
     .parse(collect(query, "input"));
-  return Object.entries(properties).map(([name, { description, ...schema }]) => ({
-    name,
-    in: "query",
-    description,
-    required: required.includes(name),
-    schema,
-  }));
+  return Object.entries(properties).map(([name, { description, ...schema }]) =>
+    describeParameter(
+      { name, in: "query", description, required: required.includes(name) },
+      schema,
+    ),
+  );
 };
 
 const pathParametersOf = (parameters: Readonly<Record<string, string>> = {}): readonly Json[] =>
@@ -96,7 +96,7 @@ const pathParametersOf = (parameters: Readonly<Record<string, string>> = {}): re
     in: "path",
     description,
     required: true,
-    schema: { type: "string" },
+    schema: { type: "string", minLength: 1 },
   }));
 
 const headerParametersOf = (
@@ -181,8 +181,15 @@ const SERVICE_UNAVAILABLE: ErrorResponse = {
   headers: { "Retry-After": "Seconds to wait." },
 };
 
+const REQUEST_MALFORMED: ErrorResponse = {
+  code: "request_malformed",
+  when: "The request is not well-formed HTTP, or the endpoint does not accept what it sends.",
+  example: "the request is not well-formed HTTP",
+};
+
 /** Errors that every endpoint with this method and access may return. */
 const commonErrors = ({ access, method }: Endpoint): readonly ErrorResponse[] => [
+  REQUEST_MALFORMED,
   REQUEST_TIMEOUT,
   EXPECTATION_FAILED,
   HEADERS_TOO_LARGE,

@@ -4,6 +4,11 @@ import type { ImpactPosition } from "../../domain/stores/customers.ts";
 const TIME = /^(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d+))?([Zz]|[ +-]\d{2}:\d{2})$/u;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/iu;
 
+/** What `TIME` and `UUID` accept, for API descriptions; days that a month does not have are read as the next month's. */
+const TIME_PATTERN = String.raw`[12]\d{3}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?([Zz]|[ +\-]([01]\d|2[0-3]):[0-5]\d)`;
+export const TIMESTAMP_PATTERN = `^${TIME_PATTERN}$`;
+export const CURSOR_PATTERN = `^${TIME_PATTERN}(_[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})?$`;
+
 /** Returns a time in UTC to the microsecond, which a Date cannot hold; null if the text is not a time. */
 export const toMicroseconds = (text: string): string | null => {
   const parts = TIME.exec(text);

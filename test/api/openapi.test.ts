@@ -10,7 +10,11 @@ const test = testWithDatabase();
 
 const operation = z.looseObject({
   operationId: z.string(),
-  parameters: z.array(z.looseObject({ name: z.string() })).default([]),
+  parameters: z
+    .array(
+      z.looseObject({ name: z.string(), content: z.record(z.string(), z.unknown()).optional() }),
+    )
+    .default([]),
   requestBody: z
     .looseObject({
       content: z.looseObject({ "application/json": z.looseObject({ example: z.unknown() }) }),
@@ -49,11 +53,11 @@ test("the API description has every endpoint and status of the contract", async 
     "get /charities/donations": "200 400 403 408 417 429 431 500 503",
     "post /charities/subscribe": "200 400 403 408 413 417 429 431 500 503",
     "post /refund/donations": "200 400 403 404 408 413 417 429 431 500 503",
-    "get /evidence": "200 304 403 408 417 429 431 500 503",
+    "get /evidence": "200 304 400 403 408 417 429 431 500 503",
     "get /evidence/tree/{id}": "200 304 400 403 404 408 417 429 431 500 503",
-    "get /dashboard_url": "200 401 403 408 417 429 431 500 503",
-    "get /healthz": "200 408 417 431",
-    "get /readyz": "200 408 417 431 503",
+    "get /dashboard_url": "200 400 401 403 408 417 429 431 500 503",
+    "get /healthz": "200 400 408 417 431",
+    "get /readyz": "200 400 408 417 431 503",
   });
 });
 
@@ -108,11 +112,14 @@ test("the parameter examples are accepted", async (t) => {
   const { apiKeyProd: key } = await createTestOrganization(t.context.db);
   const { paths } = await readDescription(url);
   const { parameters } = operation.parse(paths["/plant/trees"]?.["get"]);
-  const examples = parameters.flatMap(({ name, schema }) => {
+  const examples = parameters.flatMap(({ name, schema, content }) => {
     const { examples: [example] = [] } = z
       .looseObject({ examples: z.array(z.string()).optional() })
-      .parse(schema);
-    return example === undefined ? [] : [[name, example] as const];
+      .parse(schema ?? {});
+    const json =
+      content && z.looseObject({ example: z.unknown() }).parse(Object.values(content)[0]);
+    const given = json ? JSON.stringify(json.example) : example;
+    return given === undefined ? [] : [[name, given] as const];
   });
 
   t.is(parameters.length, 6);

@@ -11,16 +11,18 @@ import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "../attributionFilter.ts";
 
 const ein = () =>
-  text(50).transform((written, context): Ein | null => {
-    const read = parseEin(written);
-    if (read === null && written.trim() !== "") {
-      context.addIssue({
-        code: "custom",
-        message: "must be nine digits, with or without the dash",
-      });
-    }
-    return read;
-  });
+  text(50)
+    .meta({ pattern: String.raw`^\s*(?:\d{2}-?\d{7})?\s*$` })
+    .transform((written, context): Ein | null => {
+      const read = parseEin(written);
+      if (read === null && written.trim() !== "") {
+        context.addIssue({
+          code: "custom",
+          message: "must be nine digits, with or without the dash",
+        });
+      }
+      return read;
+    });
 
 export const donateBody = bodyObject({
   amount_cents: count().meta({ description: "US cents.", examples: [500] }),
@@ -48,7 +50,13 @@ export const donateBody = bodyObject({
   metadata: metadata()
     .optional()
     .meta({ description: "JSON object of at most 8 levels and 16 KiB, to filter by." }),
-}).meta({ id: "NewDonation" });
+}).meta({
+  id: "NewDonation",
+  anyOf: [
+    { required: ["ein"], properties: { ein: { type: "string", pattern: String.raw`\S` } } },
+    { required: ["nonprofit_id"], properties: { nonprofit_id: { type: "string", minLength: 1 } } },
+  ],
+});
 
 const donationResponse = z
   .strictObject({

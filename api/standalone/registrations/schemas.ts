@@ -130,6 +130,8 @@ const metadataParameter = z
   })
   .meta({
     description: `JSON object of at most ${MAXIMUM_METADATA_PAIRS} pairs; each of them must match.`,
+    contentMediaType: "application/json",
+    contentSchema: { type: "object", maxProperties: MAXIMUM_METADATA_PAIRS },
   });
 
 export const listQuery = queryObject({
@@ -137,7 +139,7 @@ export const listQuery = queryObject({
     .optional()
     .meta({ description: "Attribution to match.", examples: ["newsletter"] }),
   without_attribution: withoutAttribution(),
-  id: recordId().optional().meta({ description: "Id of one registration." }),
+  id: z.string().optional().meta({ description: "Id of one registration." }),
   created_at: date()
     .optional()
     .meta({ description: "First day, UTC.", examples: ["2025-06-01"] }),

@@ -24,6 +24,7 @@ const amount = () =>
       }
       return cents;
     })
+    .meta({ minimum: 0.01, maximum: centsToDollars(MAXIMUM_CENTS), multipleOf: 0.01 })
     .optional();
 
 const fields = bodyObject({
@@ -31,6 +32,7 @@ const fields = bodyObject({
     .transform((given) => given.trim())
     .refine((given) => given !== "", "required")
     .meta({
+      allOf: [{ pattern: String.raw`\S` }],
       description: "The charity's nonprofit_id, or its EIN with or without the dash.",
       examples: ["53-0196605"],
     }),
@@ -62,7 +64,13 @@ const body = fields
     }
     return { ...rest, cents };
   })
-  .meta({ id: "NewStoreDonation" });
+  .meta({
+    id: "NewStoreDonation",
+    anyOf: AMOUNT_NAMES.map((name) => ({
+      required: [name],
+      properties: { [name]: { type: "number" } },
+    })),
+  });
 
 const response = z
   .strictObject({

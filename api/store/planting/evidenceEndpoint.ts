@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { toMicroseconds } from "../cursor.ts";
+import { TIMESTAMP_PATTERN, toMicroseconds } from "../cursor.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { date, text } from "../../../domain/fields.ts";
 import type { EvidenceSelection } from "../../../domain/stores/evidenceSelection.ts";
@@ -26,6 +26,8 @@ import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 
 const parameter = () => text(200).transform((given) => given.trim());
 
+const DAY_OR_TIME = { anyOf: [{ format: "date" }, { pattern: TIMESTAMP_PATTERN }] };
+
 const TYPE_MUST_BE = "must be trees";
 
 const query = queryObject({
@@ -41,10 +43,13 @@ const query = queryObject({
   created_at: parameter()
     .optional()
     .meta({
+      ...DAY_OR_TIME,
       description: "A day (UTC) or a timestamp; selects the newest record up to then.",
       examples: ["2025-06-01"],
     }),
-  tree_date: parameter().optional().meta({ description: "Alias of created_at." }),
+  tree_date: parameter()
+    .optional()
+    .meta({ ...DAY_OR_TIME, description: "Alias of created_at." }),
   project_public_id: parameter()
     .optional()
     .meta({ description: "Only trees of this planting order." }),

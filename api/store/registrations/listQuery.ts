@@ -4,7 +4,7 @@ import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { orderId } from "../../../domain/stores/customers.ts";
 import { isRange, startOfDay } from "../../http/days.ts";
 import { queryObject } from "../../http/parseRequest.ts";
-import { readCursor } from "../cursor.ts";
+import { CURSOR_PATTERN, readCursor } from "../cursor.ts";
 import { customerFilterOf, customerParameters } from "../fields.ts";
 import { limitParameter } from "../pagination.ts";
 
@@ -23,6 +23,7 @@ const cursorParameter = z
   })
   .optional()
   .meta({
+    pattern: CURSOR_PATTERN,
     description:
       "The next_cursor of the previous page, or a timestamp: the page starts with the first older record.",
   });

@@ -12,7 +12,9 @@ import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
 
 /** Rejects an empty text, which would otherwise widen the refund to the whole store. */
 const notEmpty = <Field extends z.ZodType<string | undefined>>(field: Field): Field =>
-  field.refine((given) => given !== "", "must not be empty; omit it to select the whole store");
+  field
+    .refine((given) => given !== "", "must not be empty; omit it to select the whole store")
+    .meta({ not: { type: "string", pattern: String.raw`^\s*$` } });
 
 const TYPES = ["tree", "plastic", "donation"] as const;
 

@@ -39,7 +39,7 @@ test("every endpoint is served and described with its statuses", async (t) => {
       ),
     ),
     {
-      "get /app/api/verify": "200 401 408 417 429 431 500 503",
+      "get /app/api/verify": "200 400 401 408 417 429 431 500 503",
       "post /app/api/plant": write,
       "get /app/api/plant": "200 400 401 408 417 429 431 500 503",
       "post /app/api/plastic": write,
@@ -51,8 +51,8 @@ test("every endpoint is served and described with its statuses", async (t) => {
       "get /app/api/charity/search": "200 400 401 408 417 429 431 500 503",
       "get /app/api/evidence": "200 304 400 401 404 408 417 429 431 500 503",
       "get /app/api/balance": "200 400 401 408 417 429 431 500 503",
-      "get /healthz": "200 408 417 431",
-      "get /readyz": "200 408 417 431 503",
+      "get /healthz": "200 400 408 417 431",
+      "get /readyz": "200 400 408 417 431 503",
     },
   );
   for (const [path, methods] of Object.entries(paths)) {

@@ -1,0 +1,36 @@
+type Json = { readonly [name: string]: unknown };
+
+const acceptsEmpty = ({ type, pattern, ...schema }: Json): boolean =>
+  type === "string" &&
+  (typeof pattern !== "string" || new RegExp(pattern, "u").test("")) &&
+  ["format", "enum", "const", "anyOf"].every((constraint) => !(constraint in schema));
+
+/** Describes a query parameter that holds JSON by the JSON's schema, and says that an empty parameter is accepted. */
+export const describeParameter = (
+  parameter: Json,
+  { contentMediaType, contentSchema, ...schema }: Json,
+): Json => {
+  const { examples, default: fallback, ...accepted } = schema;
+  if (typeof contentMediaType === "string") {
+    const [example]: readonly unknown[] = Array.isArray(examples) ? examples : [];
+    return {
+      ...parameter,
+      content: {
+        [contentMediaType]: {
+          schema: contentSchema,
+          ...(typeof example === "string" ? { example: JSON.parse(example) as unknown } : {}),
+        },
+      },
+    };
+  }
+  return {
+    ...parameter,
+    schema: acceptsEmpty(accepted)
+      ? schema
+      : {
+          ...(examples === undefined ? {} : { examples }),
+          ...(fallback === undefined ? {} : { default: fallback }),
+          anyOf: [accepted, { const: "" }],
+        },
+  };
+};
