@@ -123,7 +123,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     publicBaseUrl,
     documentBaseUrl: config.PUBLIC_BASE_URL ?? ".",
     planting,
-    plantingCallbackSecret: config.PLANTING_CALLBACK_SECRET ?? null,
+    plantingCallbackSecrets: config.PLANTING_CALLBACK_SECRET?.split(",") ?? [],
     readStripeWebhook:
       config.STRIPE_WEBHOOK_SECRET === undefined
         ? null
@@ -162,7 +162,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   };
   const serve = async (
     listener: Listener,
-    options: Omit<ServerOptions, "host">,
+    options: Omit<ServerOptions, "host"> & { readonly host?: string },
   ): Promise<string> => {
     const server = await startServer(listener, { host, ...options });
     running.push(server);
@@ -213,6 +213,8 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
                 read: () => metrics.registry.metrics(),
               }),
               {
+                host: config.METRICS_HOST,
+                hostSetting: "METRICS_HOST",
                 port: config.METRICS_PORT,
                 setting: "METRICS_PORT",
               },

@@ -9,6 +9,11 @@ const port = (fallback: number) =>
     .refine((value) => value <= 65_535, "must be a port number from 0 to 65535")
     .default(fallback);
 
+const listenAddress = z
+  .string()
+  .min(1, "must be a host name or an IP address")
+  .default("127.0.0.1");
+
 const metricsPort = (fallback: number) =>
   z.union([z.literal("off"), port(fallback)], {
     error: "must be a port number from 0 to 65535, or off",
@@ -47,6 +52,15 @@ const databaseUrl = z.url({
   error: "must be a URL like postgres://user:password@host:port/database",
 });
 
+/** Keys travel in the requests, so they must be encrypted unless they stay on this machine. */
+const apiBase = webUrl.refine(
+  (url) => {
+    const { protocol, hostname } = new URL(url);
+    return protocol === "https:" || /^(?:localhost|127(?:\.\d+){3}|\[::1\])$/u.test(hostname);
+  },
+  { error: "must be an https:// URL, unless its host is localhost or a loopback address" },
+);
+
 const stripePrice = z.string().regex(/^price_\w+$/u, "must be the id of a Stripe price (price_…)");
 
 const secret = z.string().regex(/^[\u0021-\u007E]+$/u, "must be a key without spaces");
@@ -60,7 +74,7 @@ const webhookSecrets = z
   );
 
 // Two, so that a secret can be replaced.
-const platformSecrets = z
+const sharedSecrets = z
   .string()
   .regex(
     /^[^\s,]{32,200}(?:,[^\s,]{32,200})?$/u,
@@ -68,7 +82,8 @@ const platformSecrets = z
   );
 
 const settings = z.object({
-  HOST: z.string().min(1, "must be a host name or an IP address").default("127.0.0.1"),
+  HOST: listenAddress,
+  METRICS_HOST: listenAddress,
   PORT: port(8080),
   STORE_PORT: port(8081),
   METRICS_PORT: metricsPort(9464),
@@ -96,7 +111,7 @@ const settings = z.object({
     .string()
     .regex(/^(sk|rk)_\S+$/u, "must be a Stripe secret or restricted key (sk_… or rk_…)")
     .optional(),
-  STRIPE_API_BASE: webUrl.default("https://api.stripe.com"),
+  STRIPE_API_BASE: apiBase.default("https://api.stripe.com"),
   STRIPE_WEBHOOK_SECRET: webhookSecrets.optional(),
   // Stripe repeats a webhook for three days; a repeated event must still be known.
   PROCESSOR_EVENT_RETENTION_DAYS: wholeNumber(90, 7),
@@ -107,20 +122,20 @@ const settings = z.object({
   STRIPE_DONATION_FLAT_PRICE: stripePrice.optional(),
   STRIPE_DONATION_METERED_PRICE: stripePrice.optional(),
   EVERYORG_API_KEY: secret.optional(),
-  EVERYORG_API_BASE: webUrl.default("https://partners.every.org/v0.2"),
+  EVERYORG_API_BASE: apiBase.default("https://partners.every.org/v0.2"),
   CHANGE_PUBLIC_KEY: secret.optional(),
   CHANGE_SECRET_KEY: secret.optional(),
-  CHANGE_API_BASE: webUrl.default("https://api.getchange.io/api/v1"),
+  CHANGE_API_BASE: apiBase.default("https://api.getchange.io/api/v1"),
   PLEDGE_API_KEY: secret.optional(),
-  PLEDGE_API_BASE: webUrl.default("https://api.pledge.to/v1"),
+  PLEDGE_API_BASE: apiBase.default("https://api.pledge.to/v1"),
   PLANTING_PARTNER: z
     .enum(PARTNER_KINDS, { error: `must be one of ${PARTNER_KINDS.join(", ")}` })
     .default("simulated"),
   PLANTING_PARTNER_NAME: z.string().min(1).max(200, "must be a name").optional(),
   PLANTING_ORDER_INTERVAL_SECONDS: optionalNumber(1).optional(),
   PLANTING_POLL_INTERVAL_SECONDS: wholeNumber(3600, 1),
-  STORE_PLATFORM_SECRET: platformSecrets.optional(),
-  PLANTING_CALLBACK_SECRET: z.string().min(32, "must have at least 32 characters").optional(),
+  STORE_PLATFORM_SECRET: sharedSecrets.optional(),
+  PLANTING_CALLBACK_SECRET: sharedSecrets.optional(),
   MANUAL_PLANTING_TIMELINE: timelineShape,
   SIMULATED_PLANTING_TIMELINE: timelineShape,
   SIMULATED_ALLOCATION_SECONDS: wholeNumber(60, 0),
@@ -130,7 +145,7 @@ const settings = z.object({
     .string()
     .regex(/^tm_\S+$/u, "must be a TreeMapper project key (tm_…)")
     .optional(),
-  TREEMAPPER_API_BASE: webUrl.default("https://dash.treemapper.app/api/v1/public"),
+  TREEMAPPER_API_BASE: apiBase.default("https://dash.treemapper.app/api/v1/public"),
   LIVE_REQUESTS_PER_SECOND: wholeNumber(10_000, 1),
   LIVE_CONCURRENT_REQUESTS: wholeNumber(2000, 1),
   TEST_REQUESTS_PER_SECOND: wholeNumber(500, 1),
@@ -139,6 +154,7 @@ const settings = z.object({
   MAXIMUM_COUNT_PER_DAY: unitCount.optional(),
   EMBEDDED_POSTGRES_PORT: port(54_329),
   EMBEDDED_TEMPORAL_PORT: port(7243),
+  EMBEDDED_TEMPORAL_UI_HOST: listenAddress,
   EMBEDDED_TEMPORAL_UI_PORT: port(8243),
   LOG_LEVEL: z
     .enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"], {

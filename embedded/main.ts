@@ -57,7 +57,11 @@ const describe = (error: unknown): string =>
 
 const main = async (): Promise<void> => {
   const shutdown = shutdownRequested();
-  const running = await start(readConfig(), roles, { print: console.log, onProgress: say });
+  const running = await start(readConfig(), roles, {
+    print: console.log,
+    isTerminal: process.stdout.isTTY,
+    onProgress: say,
+  });
   const failure = await Promise.race([
     shutdown.then(() => null),
     running.ready.then(

@@ -45,6 +45,8 @@ export type Start = {
 type Output = {
   /** Prints a line of the result, such as a URL or a key. */
   readonly print: (line: string) => void;
+  /** Whether a person sees what is printed, and no file or log gets it. */
+  readonly isTerminal: boolean;
   readonly onProgress: StartContext["onProgress"];
 };
 
@@ -81,16 +83,20 @@ const makeDataFolder = async (dataDir: string): Promise<string> => {
 
 /** Reports ports in use before anything is started. The embedded PostgreSQL checks its own, after stopping an orphan. */
 const requireFreePorts = async (config: Config): Promise<void> => {
-  const { HOST } = config;
+  const { HOST, METRICS_HOST } = config;
   const purposes = [
     [HOST, "PORT", "standalone API"],
     [HOST, "STORE_PORT", "store API"],
-    [HOST, "METRICS_PORT", "metrics endpoint of the API"],
-    [HOST, "WORKER_METRICS_PORT", "metrics endpoint of the worker"],
+    [METRICS_HOST, "METRICS_PORT", "metrics endpoint of the API"],
+    [METRICS_HOST, "WORKER_METRICS_PORT", "metrics endpoint of the worker"],
     ...(config.TEMPORAL_ADDRESS === undefined
       ? ([
           [TEMPORAL_HOST, "EMBEDDED_TEMPORAL_PORT", "embedded Temporal server"],
-          [TEMPORAL_HOST, "EMBEDDED_TEMPORAL_UI_PORT", "embedded Temporal web UI"],
+          [
+            config.EMBEDDED_TEMPORAL_UI_HOST,
+            "EMBEDDED_TEMPORAL_UI_PORT",
+            "embedded Temporal web UI",
+          ],
         ] as const)
       : []),
   ] as const;
@@ -189,6 +195,7 @@ const startTemporal = async (
     databaseFile: join(folder, `temporal-${cli.version}.db`),
     namespace,
     port: config.EMBEDDED_TEMPORAL_PORT,
+    uiHost: config.EMBEDDED_TEMPORAL_UI_HOST,
     uiPort: config.EMBEDDED_TEMPORAL_UI_PORT,
     logFile: join(folder, "temporal.log"),
     context,
@@ -233,7 +240,7 @@ const printFirstRequest = async (
   databaseUrl: string,
   apiUrl: string,
   isOnStripe: boolean,
-  { print }: Output,
+  { print, isTerminal }: Output,
 ): Promise<void> => {
   const organization = await createDemoOrganization(databaseUrl);
   if (organization === null) {
@@ -241,8 +248,12 @@ const printFirstRequest = async (
   }
   print(`
 This is the first start, so a demo organization was created (${organization.id}).
-Save its keys now; they cannot be shown again.
-  production key  ${organization.apiKeyProd}
+${isTerminal ? "Save these keys now; they cannot" : "Save this key now; it cannot"} be shown again.
+  production key  ${
+    isTerminal
+      ? organization.apiKeyProd
+      : `printed only on a terminal; to get another one: npm run -s impact -- key issue --org ${organization.id} --mode live`
+  }
   test key        ${organization.apiKeyTest}${
     isOnStripe
       ? "\nUsage of the production key is billed once the organization has a Stripe customer; see: npm run -s impact -- org update --help"
@@ -309,7 +320,10 @@ const startAll = async (
     apiUrl,
     storeUrl,
   });
-  await printFirstRequest(databaseUrl, apiUrl, config.STRIPE_SECRET_KEY !== undefined, output);
+  // Only in a database of its own: another one belongs to a deployment, which must not get an account by itself.
+  if (config.DATABASE_URL === undefined) {
+    await printFirstRequest(databaseUrl, apiUrl, config.STRIPE_SECRET_KEY !== undefined, output);
+  }
   output.print("ready");
   output.onProgress("Press Ctrl-C to stop.");
 };

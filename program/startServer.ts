@@ -40,8 +40,9 @@ export type ServerOptions = {
   readonly host: string;
   /** 0 for any free port. */
   readonly port: number;
-  /** The setting that chose the port, for the error message if it cannot be bound. */
+  /** The settings that chose the port and the host, for the error message if they cannot be bound. */
   readonly setting: string;
+  readonly hostSetting?: "HOST" | "METRICS_HOST";
   readonly presentError?: PresentError;
   /** Further connections are closed immediately. */
   readonly maximumConnections?: number;
@@ -96,13 +97,16 @@ const LISTEN_ERRORS: Readonly<Record<string, string>> = {
   ENOTFOUND: "cannot be resolved",
 };
 
-const listen = (server: Server, { host, port, setting }: ServerOptions): Promise<void> =>
+const listen = (
+  server: Server,
+  { host, port, setting, hostSetting = "HOST" }: ServerOptions,
+): Promise<void> =>
   new Promise((resolve, reject) => {
     server.once("error", (error: NodeJS.ErrnoException) => {
       const problem = LISTEN_ERRORS[error.code ?? ""] ?? `cannot be used (${error.message})`;
       reject(
         new StartupError(
-          `${host}:${port} ${problem}. Set ${setting} to a free port or HOST to another address.`,
+          `${host}:${port} ${problem}. Set ${setting} to a free port or ${hostSetting} to another address.`,
           { cause: error },
         ),
       );

@@ -70,7 +70,8 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
             health.read,
           ),
           {
-            host: config.HOST,
+            host: config.METRICS_HOST,
+            hostSetting: "METRICS_HOST",
             port: config.WORKER_METRICS_PORT,
             setting: "WORKER_METRICS_PORT",
           },

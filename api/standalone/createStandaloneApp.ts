@@ -62,8 +62,8 @@ type StandaloneDependencies = AppDependencies & {
   readonly publicBaseUrl: () => string;
   /** The base URL in the API description, which may be relative to it. */
   readonly documentBaseUrl: string;
-  /** The secret that the planting partner signs its reports with; null if it sends none. */
-  readonly plantingCallbackSecret: string | null;
+  /** The secrets that the planting partner may sign its reports with; empty if it sends none. */
+  readonly plantingCallbackSecrets: readonly string[];
   /** Verifies Stripe's webhooks; null if there is no signing secret. */
   readonly readStripeWebhook: ReadWebhook | null;
 };
@@ -77,7 +77,7 @@ export const createStandaloneApp = ({
   limiter,
   trustedProxies = 0,
   documentBaseUrl,
-  plantingCallbackSecret,
+  plantingCallbackSecrets,
   readStripeWebhook,
   takePermit,
   ...dependencies
@@ -88,9 +88,9 @@ export const createStandaloneApp = ({
     ...charityEndpoints(dependencies),
     ...evidenceEndpoints(reading),
     ...dashboardEndpoints(dependencies),
-    ...(plantingCallbackSecret === null
+    ...(plantingCallbackSecrets.length === 0
       ? []
-      : [callbackEndpoint({ ...dependencies, secret: plantingCallbackSecret })]),
+      : [callbackEndpoint({ ...dependencies, secrets: plantingCallbackSecrets })]),
     ...healthEndpoints(readReadiness),
   ];
   const document = createDocument(endpoints, {

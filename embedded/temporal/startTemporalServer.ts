@@ -93,6 +93,7 @@ export const startTemporalServer = async ({
   databaseFile,
   namespace,
   port,
+  uiHost = TEMPORAL_HOST,
   uiPort,
   logFile,
   context,
@@ -101,6 +102,7 @@ export const startTemporalServer = async ({
   readonly databaseFile: string | null;
   readonly namespace: string;
   readonly port: number;
+  readonly uiHost?: string;
   readonly uiPort: number | null;
   readonly logFile: string;
   readonly context: StartContext;
@@ -119,7 +121,9 @@ export const startTemporalServer = async ({
       `--ip=${TEMPORAL_HOST}`,
       `--port=${actualPort}`,
       `--namespace=${namespace}`,
-      ...(actualUiPort === null ? ["--headless"] : [`--ui-port=${actualUiPort}`]),
+      ...(actualUiPort === null
+        ? ["--headless"]
+        : [`--ui-ip=${uiHost}`, `--ui-port=${actualUiPort}`]),
       ...(databaseFile === null ? [] : persistence(databaseFile)),
       ...DYNAMIC_CONFIG,
     ],
@@ -131,7 +135,7 @@ export const startTemporalServer = async ({
   await waitUntilReady(cli, address, namespace, server, logFile);
   return {
     address,
-    uiUrl: actualUiPort === null ? null : `http://${TEMPORAL_HOST}:${actualUiPort}`,
+    uiUrl: actualUiPort === null ? null : `http://${uiHost}:${actualUiPort}`,
     process: server,
   };
 };

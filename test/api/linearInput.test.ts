@@ -325,7 +325,7 @@ const read = async (url: string): Promise<unknown> => (await fetch(`${url}/opena
 test("the standalone interface parses every input in linear time", async (t) => {
   const { url } = await startStandaloneApi(t, {
     ...t.context,
-    plantingCallbackSecret: "s".repeat(32),
+    plantingCallbackSecrets: ["s".repeat(32)],
   });
   const { apiKeyProd } = await createTestOrganization(t.context.db);
   const post = { method: "POST", path: "/plant/trees", headers: JSON_TYPE, body: '{"count":1}' };

@@ -84,7 +84,7 @@ export type StandaloneApiOptions = {
   readonly guard?: SpendingGuard;
   readonly planting?: Planting;
   readonly publicBaseUrl?: string | null;
-  readonly plantingCallbackSecret?: string | null;
+  readonly plantingCallbackSecrets?: readonly string[];
   readonly readStripeWebhook?: ReadWebhook | null;
 };
 
@@ -114,7 +114,7 @@ export const startStandaloneApi = async (
     guard = createTestGuard(t, { db, clock }),
     planting = createTestPlanting(),
     publicBaseUrl = null,
-    plantingCallbackSecret = null,
+    plantingCallbackSecrets = [],
     readStripeWebhook = null,
   }: StandaloneApiOptions,
 ): Promise<Api> => {
@@ -140,7 +140,7 @@ export const startStandaloneApi = async (
     publicBaseUrl: () => publicBaseUrl ?? own.url,
     documentBaseUrl: publicBaseUrl ?? ".",
     planting,
-    plantingCallbackSecret,
+    plantingCallbackSecrets,
     readStripeWebhook,
     wakeOrder: async (orderId) => {
       await wakePlantingOrder(temporal, orderId, 30_000);

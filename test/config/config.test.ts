@@ -53,5 +53,23 @@ test(rejects, "METRICS_PORT", "none");
 test(rejects, "PUBLIC_BASE_URL", "ftp://example.org");
 test(rejects, "TEMPORAL_ADDRESS", "http://localhost:7233");
 test(rejects, "DATABASE_POOL_SIZE", "1");
+test(rejects, "STRIPE_API_BASE", "http://api.stripe.com");
+test(rejects, "EVERYORG_API_BASE", "http://127.0.0.1.example.org");
+test(rejects, "CHANGE_API_BASE", "http://localhost.example.org");
+test(rejects, "PLEDGE_API_BASE", "http://10.0.0.1");
+test(rejects, "TREEMAPPER_API_BASE", "http://user@example.org");
+test(rejects, "PLANTING_CALLBACK_SECRET", "s".repeat(31));
+test(rejects, "PLANTING_CALLBACK_SECRET", Array(3).fill("s".repeat(32)).join(","));
 test(rejects, "LOG_LEVEL", "loud");
 test(rejects, "LOG_FORMAT", "xml");
+
+test("an API on this machine may be without encryption", (t) => {
+  for (const url of [
+    "http://localhost:1",
+    "http://127.0.0.1:1",
+    "http://127.1.2.3",
+    "http://[::1]:1",
+  ]) {
+    t.is(parseConfig({ STRIPE_API_BASE: url }).STRIPE_API_BASE, url);
+  }
+});

@@ -9,6 +9,7 @@ const COMPOSE_ONLY = new Set([
   "READER_PASSWORD",
   "TEMPORAL_PASSWORD",
   "PUBLISH_ADDRESS",
+  "UI_PUBLISH_ADDRESS",
 ]);
 
 const readExample = async (): Promise<Readonly<Record<string, string>>> => {

@@ -11,12 +11,17 @@ const isEqual = (left: string, right: string): boolean =>
   left.length === right.length && timingSafeEqual(Buffer.from(left), Buffer.from(right));
 
 /**
- * Verifies a header of the form `t=<unix seconds>,v1=<signature>`. It may have several `v1` while a secret is replaced.
+ * Verifies a header of the form `t=<unix seconds>,v1=<signature>`. There may be several `v1`, and several
+ * secrets, while a secret is replaced.
  * @returns the problem; null if the signature is valid
  */
 export const findSignatureProblem = (
   header: string | undefined,
-  { secret, body, now }: { readonly secret: string; readonly body: string; readonly now: Date },
+  {
+    secrets,
+    body,
+    now,
+  }: { readonly secrets: readonly string[]; readonly body: string; readonly now: Date },
 ): string | null => {
   if (header === undefined || header === "") {
     return "missing Planting-Signature header";
@@ -32,8 +37,8 @@ export const findSignatureProblem = (
   if (!/^\d{1,12}$/u.test(time) || signatures.length === 0) {
     return "malformed Planting-Signature header";
   }
-  const expected = signCallback(secret, body, Number(time));
-  if (!signatures.some((signature) => isEqual(signature, expected))) {
+  const expected = secrets.map((secret) => signCallback(secret, body, Number(time)));
+  if (!expected.some((one) => signatures.some((signature) => isEqual(signature, one)))) {
     return "invalid signature";
   }
   return Math.abs(now.getTime() / 1000 - Number(time)) > TOLERANCE_SECONDS

@@ -1,5 +1,9 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { Stripe } from "stripe";
+import { boundBody } from "../../boundBody.ts";
+
+/** A page of a hundred objects is smaller by far. */
+const MAXIMUM_BYTES = 16 * 1024 * 1024;
 
 /** The SDK, and a way to abort its calls, for which the SDK has no option. */
 export type StripeClient = {
@@ -56,7 +60,7 @@ export const createStripeClient = ({
       signal: AbortSignal.any(bound),
       redirect: "manual",
     });
-    return redactKeys(response);
+    return redactKeys(boundBody(response, MAXIMUM_BYTES));
   };
   const secure = protocol === "https:";
   const stripe = new Stripe(secretKey, {

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { z } from "zod";
+import { boundBody } from "../../boundBody.ts";
 import { CharityProviderError } from "../provider.ts";
 import type { StartTimeout } from "./remoteSettings.ts";
 
@@ -29,19 +30,6 @@ type Attempt<Value> =
       /** The delay before a retry; null if a retry would not help. */
       readonly retryAfterMs: number | null;
     };
-
-const readText = async (response: Response): Promise<string> => {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of response.body ?? []) {
-    size += chunk.length;
-    if (size > MAXIMUM_BYTES) {
-      throw new Error(`The response is longer than ${MAXIMUM_BYTES} bytes.`);
-    }
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString("utf8");
-};
 
 const retryDelayOf = (response: Response): number | null => {
   const seconds = Number(response.headers.get("retry-after") ?? 0);
@@ -79,7 +67,7 @@ const attemptOnce = async <Schema extends z.ZodType>(
       const mayRecover = status === 429 || status >= 500;
       return failure(`status ${status}`, mayRecover ? retryDelayOf(response) : null);
     }
-    text = await readText(response);
+    text = await boundBody(response, MAXIMUM_BYTES).text();
   } catch (error) {
     return failure("the request failed", signal.aborted ? null : RETRY_DELAY_MS, error);
   }

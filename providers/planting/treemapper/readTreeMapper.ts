@@ -1,5 +1,6 @@
 import { geoCentroid } from "d3-geo";
 import { z } from "zod";
+import { boundBody } from "../../boundBody.ts";
 
 /*
  * TreeMapper's public API, by its documentation (Plant-for-the-Planet-org/treemapper-docs, api-integration.md): read-only,
@@ -70,6 +71,9 @@ const intervention = z.object({
 });
 export type Intervention = z.output<typeof intervention>;
 
+/** A large project has some ten thousand interventions of about a kilobyte each. */
+const MAXIMUM_BYTES = 64 * 1024 * 1024;
+
 export type TreeMapperProject = {
   readonly project: z.output<typeof project>;
   readonly sites: readonly z.output<typeof site>[];
@@ -93,7 +97,9 @@ const read = async <Schema extends z.ZodType>(
   if (!response.ok) {
     throw new Error(`TreeMapper returned ${response.status} for ${path}.`);
   }
-  const { data } = z.object({ data: z.unknown() }).parse(await response.json());
+  const { data } = z
+    .object({ data: z.unknown() })
+    .parse(await boundBody(response, MAXIMUM_BYTES).json());
   return schema.parse(data);
 };
 

@@ -261,7 +261,7 @@ test.serial(
     const { url, checkResponse } = await startStandaloneApi(t, {
       db: t.context.db,
       clock: setup.clock,
-      plantingCallbackSecret: SECRET,
+      plantingCallbackSecrets: ["the secret that replaces it", SECRET],
       temporal: client,
     });
     const now = Math.floor(setup.clock.now().getTime() / 1000);
