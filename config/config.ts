@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { readSecretFiles } from "./readSecretFiles.ts";
 import { PARTNER_KINDS, TIMELINE_SHAPES } from "../domain/planting/order.ts";
 
 const port = (fallback: number) =>
@@ -185,9 +186,12 @@ export const parseConfig = (env: Readonly<Record<string, string | undefined>>): 
   const given = Object.fromEntries(
     Object.entries(env).filter(([, value]) => value !== undefined && value !== ""),
   );
-  const result = settings.safeParse(given);
-  if (!result.success) {
-    const lines = result.error.issues.map(({ path, message }) => `  ${path.join(".")} ${message}`);
+  const { secrets, faults } = readSecretFiles(given);
+  const result = settings.safeParse({ ...given, ...secrets });
+  if (!result.success || faults.length > 0) {
+    const issues = result.error?.issues ?? [];
+    const malformed = issues.map(({ path, message }) => `${path.join(".")} ${message}`);
+    const lines = [...malformed, ...faults].map((line) => `  ${line}`);
     throw new ConfigError(`Invalid settings:\n${lines.join("\n")}`);
   }
   return Object.freeze(result.data);

@@ -207,7 +207,14 @@ const startTemporal = async (
  * No balancer waits for this machine's only API. The programs connect with one role; the empty settings also hide those of
  * a .env file, which the programs read themselves.
  */
-const ROLE_SETTINGS = { DRAIN_SECONDS: "0", DATABASE_OWNER_URL: "", DATABASE_READER_URL: "" };
+const ROLE_SETTINGS = {
+  DRAIN_SECONDS: "0",
+  DATABASE_OWNER_URL: "",
+  DATABASE_READER_URL: "",
+  DATABASE_URL_FILE: "",
+  DATABASE_OWNER_URL_FILE: "",
+  DATABASE_READER_URL_FILE: "",
+};
 
 /**
  * Points the roles at the embedded Temporal server. Temporal's variables in the environment and in the user's profile
