@@ -102,6 +102,21 @@ const conflictOf = (differences: readonly (readonly string[])[]): string | null 
     : `a record with this id or idempotency_key is there with another ${first.join(", ")}`;
 };
 
+/** Returns the entries without those that repeat the id or key of an earlier one: the first line has it. */
+const withoutRepetitions = (entries: readonly Entry[]): readonly Entry[] => {
+  const names = new Set<string>();
+  return entries.filter(({ id, record }) => {
+    const own = [id, ...identitiesOf(record)];
+    const isFirst = own.every((name) => !names.has(name));
+    if (isFirst) {
+      for (const name of own) {
+        names.add(name);
+      }
+    }
+    return isFirst;
+  });
+};
+
 /**
  * Imports records that another system billed: they count in the totals and have no usage, so they are never billed here.
  * Nothing is imported twice, so an interrupted import is completed by running it again. Memory use is constant: lines
@@ -164,7 +179,7 @@ export const importHistory = (
     }
     let inserted: Set<string>;
     try {
-      inserted = new Set(await writer.insert(connection, entries));
+      inserted = new Set(await writer.insert(connection, withoutRepetitions(entries)));
     } catch (error) {
       if (!isContentError(error)) {
         throw error;
@@ -182,7 +197,7 @@ export const importHistory = (
     }
     const skipped: Entry[] = [];
     for (const entry of entries) {
-      // Of several lines with one id, the first was inserted.
+      // Of several lines with one id or key, only the first was inserted.
       if (inserted.delete(entry.id)) {
         counters.kinds[entry.record.kind].new += 1;
       } else {
@@ -191,6 +206,11 @@ export const importHistory = (
     }
     if (skipped.length > 0) {
       const unknown = await settleKnown(connection, writer, skipped);
+      if (unknown.length < entries.length) {
+        // The earlier line with the same id or key was not inserted either.
+        await write(connection, writer, unknown);
+        return;
+      }
       // The other record was deleted in between, which nothing does.
       for (const { line } of unknown) {
         await reject(line, "bad", "it was not recorded, and no record has its id or key");

@@ -45,7 +45,9 @@ test("a key that cannot be looked up is a 503, not an invalid key", async (t) =>
     copies: await openTestCopies(t, t.context.db),
   });
 
-  const { status, headers } = await call("GET", "/evidence", { key: "PROD-unknown" });
+  const { status, headers } = await call("GET", "/evidence", {
+    key: `impact_prod_${"x".repeat(32)}`,
+  });
 
   t.is(status, 503);
   t.is(headers.get("Retry-After"), "1");
