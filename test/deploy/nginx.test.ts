@@ -1,6 +1,5 @@
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
 import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { request } from "node:https";
 import { tmpdir } from "node:os";
@@ -14,16 +13,10 @@ import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
-/*
- * Runs nginx with deploy/nginx/impact.conf in front of both interfaces. Skipped where nginx is not installed; .ci/run
- * installs it.
- */
+/* Runs nginx with deploy/nginx/impact.conf in front of both interfaces. */
 
 const test = testWithDatabase();
-const NGINX = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"].find((path) =>
-  existsSync(path),
-);
-const testProxy = NGINX === undefined ? test.skip : test;
+const NGINX = process.env["TEST_NGINX"] ?? "/usr/sbin/nginx";
 
 const NAMES = { standalone: "impact.example.org", store: "store.impact.example.org" };
 
@@ -103,7 +96,7 @@ const startProxy = async (
     `daemon off; pid ${inFolder("pid")}; error_log ${inFolder("error.log")}; events {}\nhttp { ${temporary} include ${inFolder("impact.conf")}; }\n`,
   );
   const nginx = spawn(
-    NGINX ?? "nginx",
+    NGINX,
     ["-c", inFolder("nginx.conf"), "-p", folder, "-e", inFolder("error.log")],
     {
       stdio: "ignore",
@@ -167,7 +160,7 @@ const startProxy = async (
   };
 };
 
-testProxy("nginx passes on what both interfaces need", async (t) => {
+test("nginx passes on what both interfaces need", async (t) => {
   const { db } = t.context;
   const { apiKeyTest } = await createTestOrganization(db);
   const store = await createTestStore(db);
@@ -210,7 +203,7 @@ testProxy("nginx passes on what both interfaces need", async (t) => {
   t.regex(page.headers.get("Location") ?? "", /^https:/u);
 });
 
-testProxy("nginx returns errors of its own in the form of the interface", async (t) => {
+test("nginx returns errors of its own in the form of the interface", async (t) => {
   const gone = `http://127.0.0.1:${await findFreePort()}`;
   const { call } = await startProxy(t, { standalone: gone, store: gone });
 
