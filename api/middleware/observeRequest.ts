@@ -10,8 +10,9 @@ export type RequestObserver = (
 ) => void;
 
 /**
- * Logs each request once, successful probes at the level debug, and reports it to the metrics. The log has the route's pattern, the key's id and the client's
- * address, and nothing that the client sent, because paths, queries and bodies may contain keys and personal data.
+ * Logs each request once, successful probes at the level debug, and reports it to the metrics. The log has the route's
+ * pattern, the key's id and the client's address, and nothing that the client sent, because paths, queries and bodies may
+ * contain keys and personal data.
  */
 export const observeRequest =
   ({
@@ -25,6 +26,8 @@ export const observeRequest =
   }): Middleware<ApiState> =>
   async (ctx, next) => {
     const start = performance.now();
+    // A request whose body was not read to its end has no socket any more.
+    const address = clientAddress(ctx.req, trustedProxies);
     await next();
     const durationMs = performance.now() - start;
     const { method, status } = ctx;
@@ -41,7 +44,7 @@ export const observeRequest =
         durationMs: Math.round(durationMs * 100) / 100,
         accountId: caller?.accountId,
         keyId: caller?.keyId,
-        clientAddress: clientAddress(ctx.req, trustedProxies),
+        clientAddress: address,
         aborted: ctx.res.writableEnded || !ctx.res.destroyed ? undefined : true,
       },
       "request",
