@@ -18,7 +18,7 @@ process.stdout.removeAllListeners("error").on("error", (error: NodeJS.ErrnoExcep
   sayError(io, { message, exitCode: EXIT.failed }, asksForJson(args));
   process.exit(EXIT.failed);
 });
-// A command must not stop halfway because nobody can read its messages.
+// A command must not stop halfway because its messages cannot be written.
 process.stderr.removeAllListeners("error").on("error", () => undefined);
 
 process.exitCode = await runCli(args, {

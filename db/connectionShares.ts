@@ -10,7 +10,7 @@ const claims = new AsyncLocalStorage<Claim>();
 export const runForAccount = <Result>(claim: Claim, work: () => Result): Result =>
   claims.run(claim, work);
 
-/** Runs work for all accounts, whoever caused it. Its connections count against no share. */
+/** Runs work on behalf of all accounts. Its connections count against no share. */
 export const runForAll = <Result>(work: () => Result): Result => claims.exit(work);
 
 export const readClaim = (): Claim | undefined => claims.getStore();

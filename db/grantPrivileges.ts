@@ -148,7 +148,7 @@ export const grantPrivileges = async (
   const reader = readerUrl === null ? null : roleOf(readerUrl);
   if (reader !== null && (reader.name === session.owner || reader.name === app?.name)) {
     throw new DatabaseRoleError(
-      `The role ${reader.name} also writes. Set DATABASE_READER_URL to a role of its own.`,
+      `The role ${reader.name} also writes. Set DATABASE_READER_URL to a role that only reads.`,
     );
   }
   const separateApp = app?.name === session.owner ? null : app;
@@ -160,7 +160,7 @@ export const grantPrivileges = async (
     await ensureRole(client, session, role);
   }
   const tables = await listTables(client);
-  // One query without parameters is one transaction, so nobody sees a table between REVOKE and GRANT.
+  // One query without parameters is one transaction, so no session sees a table between REVOKE and GRANT.
   await client.query(
     [
       // Databases that were created before PostgreSQL 15 let everybody create tables.

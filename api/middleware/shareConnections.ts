@@ -2,7 +2,7 @@ import type { Middleware } from "koa";
 import { runForAccount } from "../../db/connectionShares.ts";
 import type { ApiState } from "../http/apiContext.ts";
 
-/** Whoever is not authenticated shares with everybody else who is not. */
+/** Unauthenticated requests share one account's part. */
 const PUBLIC = "public";
 
 /**

@@ -88,7 +88,7 @@ CREATE TABLE daily_count (
   mode text NOT NULL,
   day date NOT NULL,
   count bigint NOT NULL CONSTRAINT daily_count_safe CHECK (count BETWEEN 0 AND 9007199254740991),
-  -- When operators were told that the day is unusual.
+  -- When the unusual day was reported to operators.
   reported_at timestamptz,
   PRIMARY KEY (account_id, mode, day)
 ) WITH (fillfactor = 50);

@@ -26,7 +26,7 @@ const isOfCustomer = (table: Table, customer: CustomerIdentity): FragmentSqlToke
   )`;
 };
 
-/** Selects records that name the customer and nobody: neither an id nor an email address. */
+/** Selects records that have a customer's name and neither an id nor an email address. */
 const onlyNames = (table: Table, names: readonly string[]): FragmentSqlToken => {
   const column = (name: string) => sql.identifier([table, name]);
   return sql.fragment`(

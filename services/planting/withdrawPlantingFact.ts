@@ -186,7 +186,7 @@ const correctOrder = async (
 };
 
 /**
- * Withdraws a reported fact and, in the same transaction, records those that replace it. The fact stays on record with its
+ * Withdraws a reported fact and, in the same transaction, records those that replace it. The fact stays stored with its
  * proof. Facts that needed it wait; contradictions of it are decided again. Repeating it changes nothing.
  * @param options.reason why; operators see it
  * @throws DomainError record_not_found, or request_invalid if the replacement is of another order

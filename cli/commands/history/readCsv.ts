@@ -40,7 +40,7 @@ const columnsOf = (name: string, header: readonly string[]): readonly string[] =
   return columns;
 };
 
-/** Returns the value that a cell stands for; a cell that is none stays text, which the field then rejects. */
+/** Returns the value of a cell. A cell that cannot be converted stays text, which the field then rejects. */
 const valueOf = (column: string, cell: string): unknown => {
   if (NUMBERS.has(column) && /^-?\d+(?:\.\d+)?(?:e[+-]?\d+)?$/iu.test(cell)) {
     return Number(cell);

@@ -21,7 +21,7 @@ all. Facts that are already recorded change nothing. Contradictions are stored f
 inspect and change nothing either.`;
 
 const WITHDRAW_HELP = `
-A withdrawn fact stays on record with its proof, the reason and the operator, but no longer
+A withdrawn fact stays stored with its proof, the reason and the operator, but no longer
 counts. Facts that need it wait for another one. Facts that contradicted it are decided
 again, the latest report first. Evidence and the summary change with the next request.`;
 

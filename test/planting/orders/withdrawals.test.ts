@@ -57,7 +57,7 @@ const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
 };
 
 test.serial(
-  "a withdrawn fact no longer counts, and stays on record with its proof, reason and operator",
+  "a withdrawn fact no longer counts, and stays stored with its proof, reason and operator",
   async (t) => {
     const stage = await placeOrder(t);
     const { allocated, planted } = stage.reports;
