@@ -1,3 +1,4 @@
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
@@ -22,13 +23,16 @@ test("a worker that is stopped after acquiring the lease, and continues when it 
   const { namespace } = await openNamespace(t);
   const sends = (): number =>
     control.calls().filter(({ path }) => path === "/v1/billing/meter_events").length;
-  const readEvent = () =>
-    db.one(sql.type(
+  const readEvent = (connection: CommonQueryMethods = db) =>
+    connection.one(sql.type(
       z.strictObject({ state: z.string(), attempts: z.int(), isLeased: z.boolean().nullable() }),
     )`
       SELECT state, attempts, leased_until > now() AS "isLeased" FROM meter_event WHERE account_id = ${id}
     `);
-  control.addFault({ kind: "server_error" });
+  // Attempts fail until the test holds the event between two of them.
+  for (let index = 0; index < 50; index += 1) {
+    control.addFault({ kind: "server_error" });
+  }
   const worker = await startProgram(t, "worker/main.ts", {
     DATABASE_URL: databaseUrl,
     TEMPORAL_NAMESPACE: namespace,
@@ -37,29 +41,41 @@ test("a worker that is stopped after acquiring the lease, and continues when it 
   });
   const writer = createRegistrationWriter({ db, clock: systemClock });
   await writer.register(registrationOf(id, { count: 4 }));
-  await eventually(() => sends() === 1);
+  await eventually(() => sends() > 0);
 
-  // The next attempt waits for this lock in the statement that acquires its lease.
-  await db.transaction(async (transaction) => {
-    await transaction.query(sql.typeAlias("void")`
-      SELECT FROM meter_event WHERE account_id = ${id} FOR UPDATE
-    `);
-    await eventually(() =>
-      transaction.exists(sql.typeAlias("void")`
-        SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))
-      `),
-    );
-    worker.process.kill("SIGSTOP");
-  });
-  await eventually(async () => (await readEvent()).attempts === 2);
+  /** Stops the worker in the statement that acquires the next lease; null if an attempt is running, which would wait too. */
+  const freeze = (): Promise<number | null> =>
+    db.transaction(async (transaction) => {
+      await transaction.query(sql.typeAlias("void")`
+        SELECT FROM meter_event WHERE account_id = ${id} FOR UPDATE
+      `);
+      const { attempts, isLeased } = await readEvent(transaction);
+      if (isLeased !== null) {
+        return null;
+      }
+      await eventually(() =>
+        transaction.exists(sql.typeAlias("void")`
+          SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))
+        `),
+      );
+      worker.process.kill("SIGSTOP");
+      return attempts;
+    });
+  let failed = await freeze();
+  while (failed === null) {
+    failed = await freeze();
+  }
+  const before = { attempts: failed, sends: sends() };
+  control.clearFaults();
+  await eventually(async () => (await readEvent()).attempts === before.attempts + 1);
   await eventually(async () => (await readEvent()).isLeased === false);
-  t.is(sends(), 1);
+  t.is(sends(), before.sends);
   worker.process.kill("SIGCONT");
 
   await eventually(async () => (await readEvent()).state === "delivered");
-  // The second attempt made no call.
-  t.like(await readEvent(), { attempts: 3 });
-  t.is(sends(), 2);
+  // The attempt under the old lease made no call.
+  t.like(await readEvent(), { attempts: before.attempts + 2 });
+  t.is(sends(), before.sends + 1);
   t.deepEqual(
     control.usage({ customerId }).map(({ value }) => value),
     [4],
