@@ -324,6 +324,7 @@ CREATE TABLE idempotent_response (
   key_hash bytea NOT NULL,
   request_hash bytea,
   response_body text,
+  record_id uuid,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT idempotent_response_pkey PRIMARY KEY (account_id, mode, operation, key_hash),
   CONSTRAINT idempotent_response_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),

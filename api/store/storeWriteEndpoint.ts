@@ -105,6 +105,9 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
       },
       responseHeaders: {
         "Idempotent-Replayed": "`true` if this is the response to an earlier request.",
+        ...(operation === "refund"
+          ? {}
+          : { "Record-Id": "The id of the recorded registration or donation, as in the lists." }),
       },
     },
     handle: async ({ ctx, caller, body }) => {
@@ -120,6 +123,9 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
       const response = earlier ?? (await write(requested, body, caller));
       if (response.replayed) {
         ctx.set("Idempotent-Replayed", "true");
+      }
+      if (response.recordId !== null) {
+        ctx.set("Record-Id", response.recordId);
       }
       return response.responseBody;
     },

@@ -83,6 +83,9 @@ CREATE TABLE idempotent_response (
   request_hash bytea CONSTRAINT idempotent_response_hash CHECK (length(request_hash) = 32),
   -- Replayed byte for byte. Null once it is erased: then a repeated request, which has the same hash, gives it again.
   response_body text,
+  -- The registration or donation that the write recorded. Null for a refund, which may change several records, and for
+  -- an imported key.
+  record_id uuid,
   created_at timestamptz NOT NULL,
   PRIMARY KEY (account_id, mode, operation, key_hash),
   -- Only these bodies follow from the request and may contain personal data.

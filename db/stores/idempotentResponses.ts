@@ -22,6 +22,8 @@ const responseRow = z.strictObject({
   requestHash: z.string().nullable(),
   /** Null if it was erased. */
   responseBody: z.string().nullable(),
+  /** The registration or donation that the write recorded, if it recorded one. */
+  recordId: z.uuid().nullable(),
 });
 
 export type IdempotentResponse = Readonly<z.output<typeof responseRow>>;
@@ -42,7 +44,8 @@ export const listIdempotentResponses = async (
           idempotent_response.operation,
           wanted.key,
           encode(request_hash, 'hex') AS "requestHash",
-          response_body AS "responseBody"
+          response_body AS "responseBody",
+          record_id AS "recordId"
         FROM idempotent_response
         JOIN json_to_recordset(${JSON.stringify(
           keys.map(({ accountId, mode, operation, key }) => ({
@@ -69,21 +72,24 @@ export const insertIdempotentResponses = async (
   }
   await transaction.query(sql.prepared("insert_idempotent_responses", nothing)`
     INSERT INTO idempotent_response (
-      account_id, mode, operation, key_hash, request_hash, response_body, created_at
+      account_id, mode, operation, key_hash, request_hash, response_body, record_id, created_at
     )
     SELECT
       account_id, mode, operation, decode(key_hash, 'hex'), decode(request_hash, 'hex'), response_body,
-      ${createdAt.toISOString()}::timestamptz
+      record_id, ${createdAt.toISOString()}::timestamptz
     FROM json_to_recordset(${JSON.stringify(
-      responses.map(({ accountId, key, requestHash, responseBody, ...rest }) => ({
+      responses.map(({ accountId, mode, operation, key, requestHash, responseBody, recordId }) => ({
         account_id: accountId,
+        mode,
+        operation,
         key_hash: hashKey(key),
         request_hash: requestHash,
         response_body: responseBody,
-        ...rest,
+        record_id: recordId,
       })),
     )}) AS given (
-      account_id uuid, mode text, operation text, key_hash text, request_hash text, response_body text
+      account_id uuid, mode text, operation text, key_hash text, request_hash text, response_body text,
+      record_id uuid
     )
   `);
 };

@@ -14,12 +14,18 @@ export type StoreWrite = AccountMode & {
 
 export type StoreResponse = {
   readonly responseBody: string;
+  /** The registration or donation that the write recorded; null if it recorded none, or if its id is not known. */
+  readonly recordId: string | null;
   /** Whether it is the stored response of an earlier request with the same key. */
   readonly replayed: boolean;
 };
 
 /** The response that was stored for a key. Its body is null once it was erased. */
-type StoredResponse = { readonly requestHash: string | null; readonly responseBody: string | null };
+type StoredResponse = {
+  readonly requestHash: string | null;
+  readonly responseBody: string | null;
+  readonly recordId: string | null;
+};
 
 /**
  * Returns the stored response to a repeated write. An erased body follows from the same request, so it is the same. Of an
@@ -36,7 +42,11 @@ export const replayResponse = (
       "Idempotency-Key: was used before with another request body",
     );
   }
-  return { responseBody: stored.responseBody ?? responseBody, replayed: true };
+  return {
+    responseBody: stored.responseBody ?? responseBody,
+    recordId: stored.recordId,
+    replayed: true,
+  };
 };
 
 /** Returns a string that identifies a write's key among the keys of all stores, modes and operations. */
@@ -49,7 +59,12 @@ export const responseKey = ({
   `${accountId}/${mode}/${operation}/${key}`;
 
 /** A write that plants trees or rescues bottles. */
-export type StoreRegistrationWrite = StoreWrite & { readonly kind: Kind; readonly count: number };
+export type StoreRegistrationWrite = StoreWrite & {
+  /** The id of the registration to record. */
+  readonly id: string;
+  readonly kind: Kind;
+  readonly count: number;
+};
 
 export type StoreBalance = { readonly balanceCents: number; readonly prices: Prices };
 
@@ -115,7 +130,7 @@ export const decideStoreWrites = <Write extends StoreRegistrationWrite>(
     if (!balance) {
       throw new Error(`Account ${write.accountId} has no balance.`);
     }
-    const { idempotency, responseBody } = write;
+    const { idempotency, responseBody, id: recordId } = write;
     const key = idempotency && responseKey({ ...write, key: idempotency.key });
     const stored = key === null ? undefined : responses.get(key);
     if (stored) {
@@ -125,7 +140,7 @@ export const decideStoreWrites = <Write extends StoreRegistrationWrite>(
     if (decision.kind === "accepted") {
       currentBalances.set(write.accountId, { ...balance, balanceCents: decision.balanceCents });
       if (key !== null && idempotency) {
-        responses.set(key, { requestHash: idempotency.requestHash, responseBody });
+        responses.set(key, { requestHash: idempotency.requestHash, responseBody, recordId });
       }
     }
     return decision;

@@ -25,7 +25,7 @@ import type { BatchObserver } from "../createGroupCommit.ts";
 import { createGroupCommit } from "../createGroupCommit.ts";
 import { createBusyStores } from "./createBusyStores.ts";
 
-type NewStoreRegistration = StoreRegistrationWrite & CustomerDetails;
+type NewStoreRegistration = Omit<StoreRegistrationWrite, "id"> & CustomerDetails;
 
 export type StoreRegistrationWriter = {
   /**
@@ -39,7 +39,7 @@ export type StoreRegistrationWriter = {
   readonly queueLength: () => number;
 };
 
-type Entry = NewStoreRegistration & { readonly id: string };
+type Entry = StoreRegistrationWrite & CustomerDetails;
 type Accepted = Extract<StoreWriteDecision<Entry>, { readonly kind: "accepted" }>;
 
 const keysOf = (batch: readonly Entry[]) =>
@@ -73,7 +73,7 @@ const recordAccepted = async (
   const paid = accepted.filter(({ costCents }) => costCents > 0);
   await insertBalanceEntries(transaction, paid.map(toBalanceEntry), createdAt);
   const responses = registrations.flatMap(({ idempotency, ...write }) =>
-    idempotency === null ? [] : [{ ...write, ...idempotency }],
+    idempotency === null ? [] : [{ ...write, ...idempotency, recordId: write.id }],
   );
   await insertIdempotentResponses(transaction, responses, createdAt);
 };
@@ -153,7 +153,11 @@ export const createStoreRegistrationWriter = ({
         case "replayed":
           return decision.response;
         case "accepted":
-          return { responseBody: registration.responseBody, replayed: false };
+          return {
+            responseBody: registration.responseBody,
+            recordId: decision.write.id,
+            replayed: false,
+          };
       }
     },
     drain: async () => {

@@ -52,7 +52,7 @@ export const donateFromStore = async (
         })
       : error;
   });
-  return runIdempotentWrite(deps, write, async (transaction, { balanceCents }, now) => {
+  return runIdempotentWrite(deps, write, id, async (transaction, { balanceCents }, now) => {
     const isPaid = write.mode === "live";
     if (isPaid && amountCents > balanceCents) {
       throw balanceInsufficient(amountCents, balanceCents);

@@ -22,7 +22,7 @@ export const reverseStoreDonations = (
     readonly reason: string | null;
   },
 ): Promise<StoreResponse> =>
-  runIdempotentWrite(deps, write, async (transaction, _balance, now) => {
+  runIdempotentWrite(deps, write, null, async (transaction, _balance, now) => {
     const { quantity, filter, reason } = reversal;
     const owner = { accountId: write.accountId, mode: write.mode };
     if (quantity > MAXIMUM_DONATIONS) {

@@ -96,7 +96,7 @@ export const reverseStoreRegistrations = (
     readonly reason: string | null;
   },
 ): Promise<StoreResponse> =>
-  runIdempotentWrite(deps, write, async (transaction, { balanceCents }, now) => {
+  runIdempotentWrite(deps, write, null, async (transaction, { balanceCents }, now) => {
     const { accountId, mode } = write;
     const { kind, quantity, filter, reason } = reversal;
     const owner = { accountId, mode, kind };

@@ -41,12 +41,14 @@ export const findEarlierResponse = async (
 /**
  * Runs one write of a store: its effect, the balance and the response for its key in one transaction. The lock of the
  * balance lets one write of a store run at a time, in all processes.
+ * @param recordId the record that the effect inserts; null if it inserts none
  * @throws DomainError request_invalid if the key was used for another request, queue_full if too many writes of the
  *   store are waiting, and what the effect throws
  */
 export const runIdempotentWrite = (
   { db, clock, writeQueue }: StoreWriteDependencies,
   write: StoreWrite,
+  recordId: string | null,
   effect: StoreWriteEffect,
 ): Promise<StoreResponse> =>
   writeQueue(write.accountId, () =>
@@ -63,8 +65,12 @@ export const runIdempotentWrite = (
       const now = clock.now();
       await effect(transaction, balance, now);
       if (write.idempotency !== null) {
-        await insertIdempotentResponses(transaction, [{ ...write, ...write.idempotency }], now);
+        await insertIdempotentResponses(
+          transaction,
+          [{ ...write, ...write.idempotency, recordId }],
+          now,
+        );
       }
-      return { responseBody: write.responseBody, replayed: false };
+      return { responseBody: write.responseBody, recordId, replayed: false };
     }),
   );

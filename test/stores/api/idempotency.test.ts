@@ -3,7 +3,7 @@ import { updateStore } from "../../../db/stores/stores.ts";
 import { createStoreAuthenticator } from "../../../services/stores/createStoreAuthenticator.ts";
 import { rawRequest } from "../../api/rawRequest.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { createTestStore, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
+import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../storeState.ts";
 
 const test = testWithDatabase();
@@ -68,6 +68,43 @@ for (const [operation, { path, body }] of Object.entries(WRITES)) {
     t.deepEqual(await readStoreState(db, store.id), before);
   });
 }
+
+for (const [operation, { path, body }] of Object.entries(WRITES)) {
+  const listed = { plant: "trees", plastic: "plastics", donate: "donations" }[operation];
+  const listPath = operation === "donate" ? "/app/api/charity/donations" : path;
+  if (listed !== undefined) {
+    test(`${operation}: Record-Id is the id of the record, also in a replay and for both of one batch`, async (t) => {
+      const { get, post } = await startStoreApi(t, { db: t.context.db });
+      const store = await createStockedStore(t);
+      const headers = { ...store.live, "Idempotency-Key": "key" };
+      const send = () => post(path, headers, body);
+
+      const responses = [...(await Promise.all([send(), send()])), await send()];
+
+      const [record, ...others] = rowsIn((await get(listPath, store.live)).body, listed);
+      t.is(others.length, 0);
+      t.deepEqual(
+        responses.map((response) => response.headers.get("Record-Id")),
+        [record?.["id"], record?.["id"], record?.["id"]],
+      );
+    });
+  }
+}
+
+test("a refund has no Record-Id, because it can reverse several records", async (t) => {
+  const { post } = await startStoreApi(t, { db: t.context.db });
+  const store = await createStockedStore(t);
+  await post("/app/api/plant", store.live, { trees: 1 });
+  await post("/app/api/plant", store.live, { trees: 1 });
+
+  const { status, headers } = await post("/app/api/refund", store.live, {
+    type: "tree",
+    quantity: 2,
+  });
+
+  t.is(status, 200);
+  t.false(headers.has("Record-Id"));
+});
 
 test("another body with the same key is rejected even in the same batch", async (t) => {
   const { post } = await startStoreApi(t, t.context);

@@ -16,6 +16,7 @@ const write = (
 ) => {
   const { key, body = "asked", ...rest } = given;
   const requested: StoreRegistrationWrite = {
+    id: "record",
     accountId: "shop",
     mode: "live",
     operation: "plant",
@@ -66,7 +67,7 @@ const decides = test.macro({
     const responses = new Map(
       stored.map(([key, requestHash]) => [
         responseKey({ accountId: "shop", mode: "live", operation: "plant", key }),
-        { requestHash, responseBody: "first response" },
+        { requestHash, responseBody: "first response", recordId: "first record" },
       ]),
     );
     const before = structuredClone({ balances, responses });
@@ -236,7 +237,10 @@ for (const seed of [1, 2, 3]) {
       );
 
       const balances = new Map(start);
-      const responses = new Map<string, { requestHash: string; responseBody: string }>();
+      const responses = new Map<
+        string,
+        { requestHash: string; responseBody: string; recordId: string }
+      >();
       const alone = batch.flatMap((requested) => {
         const decisions = decideStoreWrites([requested], balances, responses);
         for (const decision of decisions) {
@@ -246,7 +250,11 @@ for (const seed of [1, 2, 3]) {
             balances.set(accountId, { prices, balanceCents: decision.balanceCents });
             if (idempotency) {
               const { key, requestHash } = idempotency;
-              responses.set(responseKey({ ...requested, key }), { requestHash, responseBody });
+              responses.set(responseKey({ ...requested, key }), {
+                requestHash,
+                responseBody,
+                recordId: requested.id,
+              });
             }
           }
         }
