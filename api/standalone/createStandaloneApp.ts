@@ -29,6 +29,7 @@ import { dashboardFallback, dashboardPages } from "./dashboard/dashboardPages.ts
 import { evidenceEndpoints } from "./planting/evidenceEndpoints.ts";
 import { callbackEndpoint } from "./planting/callbackEndpoint.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
+import { usageEndpoints } from "./registrations/usageEndpoints.ts";
 
 const errorBody = z.strictObject({ error: z.string() }).meta({ id: "Error" });
 
@@ -87,6 +88,7 @@ export const createStandaloneApp = ({
     ...registrationEndpoints(dependencies),
     ...charityEndpoints(dependencies),
     ...evidenceEndpoints(reading),
+    ...usageEndpoints(reading),
     ...dashboardEndpoints(dependencies),
     ...(plantingCallbackSecrets.length === 0
       ? []

@@ -2,6 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import type { Period } from "../../domain/billing/billingCycle.ts";
+import { kindColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 export type Subscription = {
@@ -23,6 +24,23 @@ export const findBillingPeriod = (
     WHERE account_id = ${accountId} AND meter = ${meter} AND subscription_id = ${subscriptionId}
     ORDER BY starts_at DESC
     LIMIT 1
+  `);
+
+const accountPeriodRow = z.strictObject({ meter: kindColumn, start: z.date(), end: z.date() });
+
+/** A billing period of an account's meter. */
+export type AccountPeriod = Readonly<z.output<typeof accountPeriodRow>>;
+
+/** Lists the billing periods that Stripe has returned for an account, also of earlier subscriptions, newest first. */
+export const listBillingPeriods = (
+  db: CommonQueryMethods,
+  accountId: string,
+): Promise<readonly AccountPeriod[]> =>
+  db.any(sql.type(accountPeriodRow)`
+    SELECT meter, starts_at AS start, ends_at AS "end"
+    FROM billing_period
+    WHERE account_id = ${accountId}
+    ORDER BY starts_at DESC
   `);
 
 /**

@@ -56,3 +56,39 @@ export const billingStatusOf = (
   }
   return sealed.some(({ state }) => state === "delivered") ? "reported" : "cancelled_out";
 };
+
+/**
+ * What an API client sees of a billing status.
+ * - `corrected`: refunds took usage back, and the processor has what remains.
+ * - `not_billed`: there is no usage.
+ */
+export const USAGE_REPORT_STATES = [
+  "pending",
+  "reported",
+  "corrected",
+  "failed",
+  "waived",
+  "not_billed",
+] as const;
+export type UsageReportState = (typeof USAGE_REPORT_STATES)[number];
+
+/** Returns the state of a registration's usage as API clients see it. */
+export const reportStateOf = (
+  status: BillingStatus,
+  { refundedCount }: { readonly refundedCount: number },
+): UsageReportState => {
+  switch (status) {
+    case "prepaid":
+    case "imported":
+      return "not_billed";
+    case "reported":
+    case "late":
+      return refundedCount > 0 ? "corrected" : "reported";
+    case "cancelled_out":
+      return "corrected";
+    case "pending":
+    case "failed":
+    case "waived":
+      return status;
+  }
+};

@@ -55,6 +55,8 @@ test("the API description has every endpoint and status of the contract", async 
     "post /refund/donations": "200 400 403 404 408 413 417 429 431 500 503",
     "get /evidence": "200 304 400 403 408 417 429 431 500 503",
     "get /evidence/tree/{id}": "200 304 400 403 404 408 417 429 431 500 503",
+    "get /usage": list,
+    "get /usage/{registration_id}": "200 400 403 404 408 417 429 431 500 503",
     "get /dashboard_url": "200 400 401 403 408 417 429 431 500 503",
     "get /healthz": "200 400 408 417 431",
     "get /readyz": "200 400 408 417 431 503",

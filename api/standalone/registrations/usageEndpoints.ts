@@ -1,0 +1,220 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { KINDS } from "../../../domain/accounts/accounts.ts";
+import { USAGE_REPORT_STATES } from "../../../domain/billing/billingStatus.ts";
+import { date } from "../../../domain/fields.ts";
+import { shownIdOf } from "../../../domain/recordIds.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import type { UsageReport } from "../../../services/registrations/readUsageReports.ts";
+import {
+  listUsageReports,
+  readUsageReport,
+} from "../../../services/registrations/readUsageReports.ts";
+import { pathParameter } from "../../http/apiContext.ts";
+import { isRange, startOfDay, startOfNextDay } from "../../http/days.ts";
+import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
+import type { Endpoint, Streaming } from "../../http/endpoint.ts";
+import { queryObject } from "../../http/parseRequest.ts";
+import { READ_ERROR } from "../../http/readError.ts";
+import { BUSY_ERROR, KEY_ERROR, LISTS_ERROR } from "../errorResponses.ts";
+
+type Dependencies = {
+  /** Connections for reads that may be slow. */
+  readonly db: CommonQueryMethods;
+  readonly billing: Billing;
+  readonly streaming: Streaming;
+};
+
+const KIND_MUST_BE = `must be one of ${KINDS.join(", ")}`;
+const STATE_MUST_BE = `must be one of ${USAGE_REPORT_STATES.join(", ")}`;
+
+const usage = z
+  .strictObject({
+    registration_id: z.string().meta({ examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"] }),
+    kind: z.enum(KINDS),
+    state: z.enum(USAGE_REPORT_STATES).meta({
+      description:
+        "`pending`: still to be reported. `reported`: the payment processor has it. `corrected`: refunds took usage " +
+        "back, and the processor has what remains. `failed`: the operator has to act; it is not billed until then. " +
+        "`waived`: the operator decided not to bill it. `not_billed`: imported from a system that billed it.",
+    }),
+    count: z
+      .int()
+      .min(1)
+      .meta({ description: "As registered.", examples: [3] }),
+    refunded_count: z
+      .int()
+      .min(0)
+      .meta({ examples: [0] }),
+    created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
+    period: z
+      .strictObject({ start: z.iso.datetime(), end: z.iso.datetime() })
+      .nullable()
+      .meta({
+        description:
+          "The billing period in which it was registered, without its end. Null if it is not billed, or while the " +
+          "period is not known.",
+      }),
+  })
+  .meta({ id: "Usage" });
+
+const presentUsage = (report: UsageReport): z.output<typeof usage> => ({
+  registration_id: shownIdOf(report),
+  kind: report.kind,
+  state: report.state,
+  count: report.count,
+  refunded_count: report.refundedCount,
+  created_at: report.createdAt.toISOString(),
+  period: report.period && {
+    start: report.period.start.toISOString(),
+    end: report.period.end.toISOString(),
+  },
+});
+
+const EXAMPLE: z.output<typeof usage> = {
+  registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+  kind: "tree",
+  state: "reported",
+  count: 3,
+  refunded_count: 0,
+  created_at: "2025-06-01T12:00:00.000Z",
+  period: { start: "2025-06-01T00:00:00.000Z", end: "2025-07-01T00:00:00.000Z" },
+};
+
+const kindParameter = () => z.enum(KINDS, { error: KIND_MUST_BE }).optional();
+
+const oneQuery = queryObject({
+  kind: kindParameter().meta({
+    description:
+      "Of a tree and a bottle registration that were imported with the same id, this one.",
+  }),
+});
+
+const readEndpoint = ({ db, billing }: Dependencies): Endpoint =>
+  keyEndpoint({
+    method: "get",
+    path: "/usage/:registration_id",
+    description: {
+      operationId: "readUsage",
+      tag: "usage",
+      summary: "Read the billing status of a registration",
+      details:
+        "Usage is reported some seconds after a registration or a refund. Test mode reports to the built-in ledger, " +
+        "which charges nothing.",
+      pathParameters: { registration_id: "The id of a tree or bottle registration." },
+      errors: [
+        {
+          code: "request_invalid",
+          when: "A query parameter is unknown, repeated or malformed; the message names it.",
+          example: `kind: ${KIND_MUST_BE}`,
+        },
+        KEY_ERROR,
+        {
+          code: "record_not_found",
+          when: "The organization has no such registration in the key's mode.",
+          example: "failed to find registration",
+        },
+        READ_ERROR,
+      ],
+    },
+    schemas: { query: oneQuery, response: usage },
+    examples: { response: EXAMPLE },
+    handle: async ({ ctx, caller: { accountId, mode }, query }) =>
+      presentUsage(
+        await readUsageReport(
+          { db, billing },
+          { accountId, mode },
+          pathParameter(ctx, "registration_id"),
+          query.kind === undefined ? KINDS : [query.kind],
+        ),
+      ),
+  });
+
+const listQuery = queryObject({
+  state: z
+    .enum(USAGE_REPORT_STATES, { error: STATE_MUST_BE })
+    .optional()
+    .meta({ description: "Only usage in this state.", examples: ["failed"] }),
+  kind: kindParameter().meta({ description: "Only trees, or only bottles.", examples: ["tree"] }),
+  created_at: date()
+    .optional()
+    .meta({ description: "First day of the registrations, UTC.", examples: ["2025-06-01"] }),
+  end_at: date()
+    .optional()
+    .meta({ description: "Last day of the registrations, UTC.", examples: ["2025-06-30"] }),
+}).refine(({ created_at, end_at }) => isRange(created_at, end_at), {
+  path: ["end_at"],
+  error: "must not be before created_at",
+});
+
+const listResponse = z.strictObject({ usage: z.array(usage) }).meta({ id: "UsageList" });
+
+/** How many objects are written at a time: less than 64 KiB, unless imported ids are long. */
+const CHUNK_ROWS = 200;
+
+/** Yields the response's body. It starts with the first rows, so that an error before them is an error response. */
+async function* listPieces(
+  pages: AsyncIterable<readonly UsageReport[]>,
+): AsyncGenerator<string, void, void> {
+  const head = '{"usage":[';
+  let isFirst = true;
+  for await (const page of pages) {
+    for (let start = 0; start < page.length; start += CHUNK_ROWS) {
+      const rows = page.slice(start, start + CHUNK_ROWS);
+      yield (isFirst ? head : ",") + rows.map((row) => JSON.stringify(presentUsage(row))).join(",");
+      isFirst = false;
+    }
+  }
+  yield isFirst ? `${head}]}` : "]}";
+}
+
+const listEndpoint = ({ db, billing, streaming }: Dependencies): Endpoint =>
+  streamedKeyEndpoint(
+    {
+      method: "get",
+      path: "/usage",
+      description: {
+        operationId: "listUsage",
+        tag: "usage",
+        summary: "List the billing status of registrations",
+        details:
+          "Returns the registrations of the organization in the key's mode that match all filters: trees, then bottles, " +
+          "each newest first, in one response.",
+        errors: [
+          {
+            code: "request_invalid",
+            when: "A query parameter is unknown, repeated or malformed; the message names it.",
+            example: `state: ${STATE_MUST_BE}`,
+          },
+          KEY_ERROR,
+          LISTS_ERROR,
+          READ_ERROR,
+          BUSY_ERROR,
+        ],
+      },
+      schemas: { query: listQuery, response: listResponse },
+      examples: { response: { usage: [EXAMPLE] } },
+      handle: ({ caller: { accountId, mode }, query }) => {
+        const { state, kind, created_at: first, end_at: last } = query;
+        return listPieces(
+          listUsageReports(
+            { db, billing },
+            { accountId, mode },
+            {
+              kinds: kind === undefined ? KINDS : [kind],
+              state: state ?? null,
+              from: first === undefined ? null : startOfDay(first),
+              until: (last === undefined ? undefined : startOfNextDay(last)) ?? null,
+            },
+          ),
+        );
+      },
+    },
+    streaming,
+  );
+
+/** The endpoints that tell how far the billing of registrations has come. */
+export const usageEndpoints = (dependencies: Dependencies): readonly Endpoint[] => [
+  readEndpoint(dependencies),
+  listEndpoint(dependencies),
+];

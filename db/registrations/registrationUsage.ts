@@ -1,0 +1,90 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import { DELIVERED_LATE, METER_EVENT_STATES } from "../../domain/billing/meterEvents.ts";
+import type { Owner } from "../../domain/registrations/registrations.ts";
+import { processorColumn } from "../columns.ts";
+import { registrationWithId } from "../ownedWithId.ts";
+import { sql } from "../sql.ts";
+import { coreColumns, coreRow, ownedBy } from "./registrations.ts";
+import type { ListPosition } from "./registrationPages.ts";
+
+const usageRow = z.strictObject({
+  ...coreRow,
+  /** The creation time with the database's precision. */
+  position: z.string(),
+  isPrepaid: z.boolean(),
+  /** The different states of the meter events of its usage facts; `unsealed` for facts without one. */
+  states: z.array(z.enum([...METER_EVENT_STATES, "unsealed"])),
+  isLate: z.boolean(),
+  /** Who bills it; null until its usage is sealed. */
+  processor: processorColumn.nullable(),
+});
+
+/** A registration with the states of its usage. */
+export type RegistrationUsage = Readonly<z.output<typeof usageRow>>;
+
+const selectUsage = (registrations: FragmentSqlToken) => sql.type(usageRow)`
+  SELECT
+    ${coreColumns},
+    registration.created_at::text AS position,
+    registration.unit_price_cents IS NOT NULL AS "isPrepaid",
+    usage.states,
+    usage.is_late AS "isLate",
+    usage.processor
+  FROM (
+    SELECT id, imported_id, count, refunded_count, created_at, unit_price_cents
+    FROM registration
+    ${registrations}
+  ) AS registration
+  CROSS JOIN LATERAL (
+    SELECT
+      coalesce(array_agg(DISTINCT coalesce(meter_event.state, 'unsealed')), '{}') AS states,
+      coalesce(bool_or(meter_event.state = 'delivered' AND meter_event.last_error = ${DELIVERED_LATE}), false) AS is_late,
+      min(meter_event.processor) AS processor
+    FROM usage_fact
+    LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
+    WHERE usage_fact.registration_id = registration.id
+  ) AS usage
+  ORDER BY registration.created_at DESC, registration.id DESC
+`;
+
+/** Returns one of the owner's registrations with its usage, or null. */
+export const findRegistrationUsage = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  id: string,
+): Promise<RegistrationUsage | null> =>
+  db.maybeOne(selectUsage(sql.fragment`WHERE ${registrationWithId(owner, id)}`));
+
+/** Lists an owner's registrations with their usage, newest first. */
+export const listRegistrationUsage = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  {
+    from,
+    until,
+    after,
+    limit,
+  }: {
+    /** Inclusive. */
+    readonly from: Date | null;
+    /** Exclusive. */
+    readonly until: Date | null;
+    readonly after: ListPosition | null;
+    readonly limit: number;
+  },
+): Promise<readonly RegistrationUsage[]> =>
+  db.any(
+    selectUsage(sql.fragment`
+      WHERE ${ownedBy(owner)}
+        ${from === null ? sql.fragment`` : sql.fragment`AND created_at >= ${from.toISOString()}::timestamptz`}
+        ${until === null ? sql.fragment`` : sql.fragment`AND created_at < ${until.toISOString()}::timestamptz`}
+        ${
+          after === null
+            ? sql.fragment``
+            : sql.fragment`AND (created_at, id) < (${after.createdAt}::timestamptz, ${after.id}::uuid)`
+        }
+      ORDER BY created_at DESC, id DESC
+      LIMIT ${limit}
+    `),
+  );

@@ -1,0 +1,190 @@
+import type { CommonQueryMethods } from "slonik";
+import type { AccountPeriod } from "../../db/billing/billingPeriods.ts";
+import { listBillingPeriods } from "../../db/billing/billingPeriods.ts";
+import type { Seconds } from "../../db/billing/usageSpans.ts";
+import { findFailedSeconds, findPendingSeconds } from "../../db/billing/usageSpans.ts";
+import type { ListPosition } from "../../db/registrations/registrationPages.ts";
+import type { RegistrationUsage } from "../../db/registrations/registrationUsage.ts";
+import {
+  findRegistrationUsage,
+  listRegistrationUsage,
+} from "../../db/registrations/registrationUsage.ts";
+import type { Account } from "../../db/accounts/accounts.ts";
+import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
+import type { Period } from "../../domain/billing/billingCycle.ts";
+import { isWithin, monthlyCycle } from "../../domain/billing/billingCycle.ts";
+import type { UsageReportState } from "../../domain/billing/billingStatus.ts";
+import { billingStatusOf, reportStateOf } from "../../domain/billing/billingStatus.ts";
+import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
+import { DomainError } from "../../domain/errors.ts";
+import type { Owner } from "../../domain/registrations/registrations.ts";
+import type { Billing } from "../../providers/billing/createBilling.ts";
+import { getAccount } from "../accounts/getAccount.ts";
+
+/** Registrations that one query reads, whatever their state. */
+const SCANNED_ROWS = 1000;
+
+/** How far the billing of a registration has come. */
+export type UsageReport = Pick<
+  RegistrationUsage,
+  "id" | "importedId" | "count" | "refundedCount" | "createdAt"
+> & {
+  readonly kind: Kind;
+  readonly state: UsageReportState;
+  /** The billing period of the registration; null if it is not billed, or if Stripe has not returned the period yet. */
+  readonly period: Period | null;
+};
+
+type Dependencies = { readonly db: CommonQueryMethods; readonly billing: Billing };
+
+type AccountBilling = { readonly account: Account; readonly periods: readonly AccountPeriod[] };
+
+const readAccountBilling = async (
+  db: CommonQueryMethods,
+  accountId: string,
+): Promise<AccountBilling> => ({
+  account: await getAccount(db, accountId),
+  periods: await listBillingPeriods(db, accountId),
+});
+
+const periodOf = (
+  { account, periods }: AccountBilling,
+  processor: RegistrationUsage["processor"],
+  kind: Kind,
+  createdAt: Date,
+): Period | null => {
+  if (processor === "ledger" || (account.stripeSubscriptionId === null && periods.length === 0)) {
+    return monthlyCycle(account.billingDay, createdAt);
+  }
+  const period = periods.find(({ meter, ...span }) => meter === kind && isWithin(span, createdAt));
+  return period ? { start: period.start, end: period.end } : null;
+};
+
+const presentUsage = (
+  billing: Billing,
+  accountBilling: AccountBilling,
+  { mode, kind }: Owner,
+  usage: RegistrationUsage,
+): UsageReport => {
+  const { id, importedId, count, refundedCount, createdAt, states, isLate } = usage;
+  const status = billingStatusOf(
+    usage,
+    states.map((state) =>
+      state === "unsealed"
+        ? null
+        : { state, lastError: isLate && state === "delivered" ? DELIVERED_LATE : null },
+    ),
+  );
+  const processor = usage.processor ?? billing.processorFor(accountBilling.account, mode);
+  const state = reportStateOf(status, usage);
+  return {
+    id,
+    importedId,
+    kind,
+    count,
+    refundedCount,
+    createdAt,
+    state,
+    period: state === "not_billed" ? null : periodOf(accountBilling, processor, kind, createdAt),
+  };
+};
+
+/**
+ * Reads how far the billing of one registration has come.
+ * @param kinds where to look for it, in this order
+ * @throws DomainError record_not_found
+ */
+export const readUsageReport = async (
+  { db, billing }: Dependencies,
+  accountMode: AccountMode,
+  id: string,
+  kinds: readonly Kind[],
+): Promise<UsageReport> => {
+  for (const kind of kinds) {
+    const owner = { ...accountMode, kind };
+    const usage = await findRegistrationUsage(db, owner, id);
+    if (usage) {
+      const accountBilling = await readAccountBilling(db, accountMode.accountId);
+      return presentUsage(billing, accountBilling, owner, usage);
+    }
+  }
+  throw new DomainError("record_not_found", "failed to find registration");
+};
+
+type Range = { readonly from: Date | null; readonly until: Date | null };
+
+const later = (one: Date, other: Date | null): Date =>
+  other !== null && other > one ? other : one;
+const earlier = (one: Date, other: Date | null): Date =>
+  other !== null && other < one ? other : one;
+
+const withinSeconds = ({ from, until }: Range, { first, last }: Seconds): Range => ({
+  from: later(new Date(first * 1000), from),
+  until: earlier(new Date((last + 1) * 1000), until),
+});
+
+/** Narrows a range to the registrations that can be in a state; null if none can. */
+const narrowRange = async (
+  db: CommonQueryMethods,
+  { accountId, mode, kind }: Owner,
+  state: UsageReportState | null,
+  range: Range,
+): Promise<Range | null> => {
+  if (state !== "pending" && state !== "failed") {
+    return range;
+  }
+  const stream = { accountId, mode, meter: kind };
+  const seconds =
+    state === "pending"
+      ? await findPendingSeconds(db, stream)
+      : await findFailedSeconds(db, stream);
+  return seconds && withinSeconds(range, seconds);
+};
+
+/** Yields all of an owner's registrations in a range, newest first. */
+async function* readPages(
+  db: CommonQueryMethods,
+  owner: Owner,
+  range: Range,
+): AsyncGenerator<readonly RegistrationUsage[], void, void> {
+  let page: readonly RegistrationUsage[];
+  let after: ListPosition | null = null;
+  do {
+    page = await listRegistrationUsage(db, owner, { ...range, after, limit: SCANNED_ROWS });
+    yield page;
+    const last = page.at(-1);
+    after = last ? { createdAt: last.position, id: last.id } : null;
+  } while (page.length === SCANNED_ROWS);
+}
+
+/**
+ * Lists how far the billing of registrations has come: the kinds in the given order, each newest first. Each query reads
+ * a bounded number of registrations, in whatever state they are. Usage that is pending or has failed is searched for only
+ * between the seconds that have some.
+ */
+export async function* listUsageReports(
+  { db, billing }: Dependencies,
+  accountMode: AccountMode,
+  {
+    kinds,
+    state,
+    ...range
+  }: Range & { readonly kinds: readonly Kind[]; readonly state: UsageReportState | null },
+): AsyncGenerator<readonly UsageReport[], void, void> {
+  const accountBilling = await readAccountBilling(db, accountMode.accountId);
+  for (const kind of kinds) {
+    const owner = { ...accountMode, kind };
+    const narrowed = await narrowRange(db, owner, state, range);
+    if (narrowed === null) {
+      continue;
+    }
+    for await (const page of readPages(db, owner, narrowed)) {
+      const reports = page
+        .map((usage) => presentUsage(billing, accountBilling, owner, usage))
+        .filter((report) => state === null || report.state === state);
+      if (reports.length > 0) {
+        yield reports;
+      }
+    }
+  }
+}

@@ -1,0 +1,216 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
+import { waiveUsage } from "../../services/billing/waiveUsage.ts";
+import { issueKey } from "../../services/accounts/issueKey.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import type { ApiResponse } from "../api/startStandaloneApi.ts";
+import { setUpBilling } from "../billing/billingSetup.ts";
+import type { BillingSetup } from "../billing/billingSetup.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
+
+const test = testWithDatabase();
+
+const REFUSED = {
+  kind: "respond",
+  path: "/v1/billing/meter_events",
+  status: 400,
+  body: { error: { type: "invalid_request_error", message: "refused" } },
+} as const;
+
+type Scene = BillingSetup & {
+  readonly read: (id: string) => Promise<ApiResponse>;
+  /** Returns the ids and states of a list. */
+  readonly list: (query: string) => Promise<readonly (readonly [string, string])[]>;
+};
+
+const listed = z.array(z.looseObject({ registration_id: z.string(), state: z.string() }));
+
+const setUp = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
+  const billing = await setUpBilling(t);
+  const { deps, stream } = billing;
+  const { call } = await startStandaloneApi(t, deps);
+  const { key } = await issueKey(deps, { id: stream.accountId, type: "organization" }, "live");
+  return {
+    ...billing,
+    read: (id) => call("GET", `/usage/${id}`, { key }),
+    list: async (query) => {
+      const { body } = await call("GET", `/usage${query}`, { key });
+      return listed.parse(body["usage"]).map((each) => [each.registration_id, each.state] as const);
+    },
+  };
+};
+
+test("a registration's usage is pending, then reported, with the period of its subscription", async (t) => {
+  const { deps, register, refund, drain, read } = await setUp(t);
+  const id = await register(3);
+
+  const pending = await read(id);
+  t.is(pending.status, 200);
+  t.like(pending.body, { registration_id: id, kind: "tree", state: "pending", count: 3 });
+  t.is(pending.body["period"], null, "Stripe has not returned it yet");
+
+  await drain();
+  t.is((await read(id)).body["state"], "reported");
+
+  await refund(id, 1);
+  t.is((await read(id)).body["state"], "pending", "the refund is to be reported");
+  await drain();
+  const { body } = await read(id);
+  t.like(body, { state: "corrected", count: 3, refunded_count: 1 });
+  const { start, end } = z.object({ start: z.string(), end: z.string() }).parse(body["period"]);
+  t.true(new Date(start) <= deps.clock.now() && deps.clock.now() < new Date(end));
+});
+
+test("usage that the processor refused is failed, and waived once the operator decides so", async (t) => {
+  const { deps, double, stream, register, pass, drain, read, list } = await setUp(t);
+  const good = await register(1);
+  await drain();
+  pass(10);
+  double.control.addFault(REFUSED);
+  const bad = await register(2);
+  await drain();
+  pass(10);
+  const waiting = await register(4);
+
+  t.is((await read(bad)).body["state"], "failed");
+  t.deepEqual(await list("?state=failed"), [[bad, "failed"]]);
+  t.deepEqual(await list("?state=pending"), [[waiting, "pending"]]);
+  t.deepEqual(await list("?state=reported"), [[good, "reported"]]);
+  t.deepEqual(await list("?state=waived"), []);
+
+  for (const eventId of await listFailedMeterEventIds(deps.db, { accountId: stream.accountId })) {
+    await waiveUsage(deps, eventId, "invoiced by hand");
+  }
+  t.is((await read(bad)).body["state"], "waived");
+  t.deepEqual(await list("?state=waived"), [[bad, "waived"]]);
+  t.deepEqual(await list("?state=failed"), []);
+  t.deepEqual(await list(""), [
+    [waiting, "pending"],
+    [bad, "waived"],
+    [good, "reported"],
+  ]);
+});
+
+test("usage that was refunded before it was sent is corrected", async (t) => {
+  const { register, refund, drain, read } = await setUp(t);
+  const id = await register(3);
+  await refund(id);
+  await drain();
+
+  t.like((await read(id)).body, { state: "corrected", refunded_count: 3 });
+});
+
+test("without a subscription, the period is the month from the billing day", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const { id: accountId, apiKeyTest: key } = await createTestOrganization(db, { billingDay: 20 });
+  const clock = { now: () => new Date("2026-03-05T12:00:00Z") };
+  const writer = createRegistrationWriter({ db, clock });
+  const { registration } = await writer.register(
+    registrationOf(accountId, { mode: "test", kind: "bottle" }),
+  );
+
+  const { body } = await call("GET", `/usage/${registration.id}`, { key });
+  t.like(body, {
+    kind: "bottle",
+    state: "pending",
+    period: { start: "2026-02-20T00:00:00.000Z", end: "2026-03-20T00:00:00.000Z" },
+  });
+});
+
+test("imported registrations are not billed, and are found by the ids that they came with", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const { id: accountId, apiKeyProd: key } = await createTestOrganization(db);
+  for (const kind of ["tree", "bottle"]) {
+    await db.query(sql.typeAlias("void")`
+      INSERT INTO registration (id, account_id, mode, kind, count, created_at, imported_id)
+      VALUES (gen_random_uuid(), ${accountId}, 'live', ${kind}, 5, now(), 'old/1')
+    `);
+  }
+  const path = `/usage/${encodeURIComponent("old/1")}`;
+
+  const expected = { registration_id: "old/1", state: "not_billed", period: null };
+  t.like((await call("GET", path, { key })).body, { ...expected, kind: "tree" });
+  t.like((await call("GET", `${path}?kind=bottle`, { key })).body, { ...expected, kind: "bottle" });
+});
+
+test("a list has trees, then bottles, newest first, across pages, and only of the key's mode and account", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const { id: accountId, apiKeyProd, apiKeyTest } = await createTestOrganization(db);
+  await createTestOrganization(db);
+  await db.query(sql.typeAlias("void")`
+    WITH registration AS (
+      INSERT INTO registration (id, account_id, mode, kind, count, created_at)
+      SELECT
+        gen_random_uuid(), ${accountId}, 'live', kind, 1, timestamptz '2026-01-01' + (number / 3) * interval '1 hour'
+      FROM generate_series(1, 2300) AS number
+      CROSS JOIN (VALUES ('tree'), ('bottle')) AS kinds (kind)
+      RETURNING *
+    )
+    INSERT INTO usage_fact (account_id, mode, meter, registration_id, quantity, second)
+    SELECT account_id, mode, kind, id, 1, extract(epoch FROM created_at)::bigint
+    FROM registration
+  `);
+  const read = async (key: string, query: string) => {
+    const { body } = await call("GET", `/usage?${query}`, { key });
+    return z
+      .array(
+        z.looseObject({ registration_id: z.string(), kind: z.string(), created_at: z.string() }),
+      )
+      .parse(body["usage"]);
+  };
+
+  const all = await read(apiKeyProd, "");
+  t.is(new Set(all.map((each) => each.registration_id)).size, 4600);
+  t.is(all.length, 4600);
+  const trees = all.slice(0, 2300);
+  t.true(trees.every(({ kind }) => kind === "tree"));
+  t.true(all.slice(2300).every(({ kind }) => kind === "bottle"));
+  const times = trees.map((each) => each.created_at);
+  t.deepEqual(times, times.toSorted().toReversed());
+  t.is((await read(apiKeyProd, "state=pending&kind=bottle")).length, 2300);
+  t.is((await read(apiKeyProd, "created_at=2026-01-02&end_at=2026-01-02&kind=tree")).length, 72);
+  t.deepEqual(await read(apiKeyProd, "state=failed"), []);
+  t.deepEqual(await read(apiKeyTest, ""), []);
+});
+
+test("another account's or mode's registration is unknown, and so is a malformed id", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const owner = await createTestOrganization(db);
+  const other = await createTestOrganization(db);
+  const writer = createRegistrationWriter({ db, clock: { now: () => new Date() } });
+  const { registration } = await writer.register(registrationOf(owner.id));
+
+  for (const [key, id] of [
+    [owner.apiKeyTest, registration.id],
+    [other.apiKeyProd, registration.id],
+    [owner.apiKeyProd, "nothing%20like%20an%20id"],
+  ] as const) {
+    const { status, body } = await call("GET", `/usage/${id}`, { key });
+    t.is(status, 404);
+    t.deepEqual(body, { error: "failed to find registration" });
+  }
+  t.is((await call("GET", `/usage/${registration.id}`)).status, 403);
+});
+
+test("unknown states and kinds are rejected with those that exist", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  const { status, body } = await call("GET", "/usage?state=done&kind=whale", { key });
+
+  t.is(status, 400);
+  t.deepEqual(body, {
+    error:
+      "state: must be one of pending, reported, corrected, failed, waived, not_billed; " +
+      "kind: must be one of tree, bottle",
+  });
+});
