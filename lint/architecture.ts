@@ -121,9 +121,9 @@ const EXCEPTIONS: readonly {
     reason: "an organization's settings are compared with its subscription",
   },
   {
-    file: "cli/commands/accounts/keyOptions.ts",
+    file: "cli/commands/accounts/accountOptions.ts",
     imports: ["cli/commands/stores/findNamedStore.ts"],
-    reason: "keys are issued to organizations and stores",
+    reason: "an account is an organization or a store",
   },
   {
     file: "cli/commands/accounts/auditCommands.ts",

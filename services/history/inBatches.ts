@@ -3,19 +3,27 @@ import type { ImportLine } from "./importHistory.ts";
 /** One statement of about 50 ms, which is how long the totals of a busy account stay locked. */
 const BATCH = 1000;
 
-/** Groups lines, so that one statement handles many. */
+/** Groups lines, so that one statement handles many. If the lines end with an error, those before it are yielded first. */
 export async function* inBatches(
   lines: AsyncIterable<ImportLine>,
 ): AsyncGenerator<readonly ImportLine[], void, void> {
   let batch: ImportLine[] = [];
-  for await (const line of lines) {
-    batch.push(line);
-    if (batch.length === BATCH) {
-      yield batch;
-      batch = [];
+  let failure: { readonly error: unknown } | null = null;
+  try {
+    for await (const line of lines) {
+      batch.push(line);
+      if (batch.length === BATCH) {
+        yield batch;
+        batch = [];
+      }
     }
+  } catch (error) {
+    failure = { error };
   }
   if (batch.length > 0) {
     yield batch;
+  }
+  if (failure) {
+    throw failure.error;
   }
 }

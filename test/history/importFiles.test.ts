@@ -60,11 +60,59 @@ test("CSV with an unknown column is refused as a whole, by the column's name", a
   t.like(await readAccountSums(t.context.db, id), { registrations: 0 });
 });
 
-test("a quote that is never closed ends with a sentence", async (t) => {
+test("a malformed CSV line is rejected with its number and text, and the rest is imported", async (t) => {
   const { importText } = await setUpImport(t);
-  const run = await importText('kind,count,created_at\ntree,1,"2024-05-01T09:30:00Z\n');
+  const path = await writeTestFile(t, "placeholder", "");
+  const rejects = `${path}.rejects`;
+  const malformed = [
+    'tree,a,1,2024-05-01T09:30:00Z,a"b"',
+    'tree,b,1,2024-05-01T09:30:00Z,"a"b""',
+    'tree,c,1,2024-05-01T09:30:00Z,"a" ',
+    'tree,d,1,2024-05-01T09:30:00Z,x"\nstill line 5"',
+    `tree,e,1,2024-05-01T09:30:00Z,${"x".repeat(300 * 1024)}`,
+  ];
+  const run = await importText(
+    [
+      "kind,id,count,created_at,attribution",
+      ...malformed.flatMap((line, index) => [
+        line,
+        `tree,good-${index},1,2024-05-01T09:30:00Z,"fine, ""x"""`,
+      ]),
+    ].join("\n"),
+    "--rejects",
+    rejects,
+  );
   t.is(run.exitCode, 1);
-  t.regex(run.stderr, /standard input is not valid CSV: /u);
+  t.like(summaryOf(run), { lines: 10, new: 5, bad: 5 });
+  const rejected = (await readFile(rejects, "utf8"))
+    .trimEnd()
+    .split("\n")
+    .map((line): unknown => JSON.parse(line));
+  const quotes = "a cell with quotes must be in quotes, with its own quotes doubled";
+  const bad = { file: "standard input", outcome: "bad" };
+  t.deepEqual(rejected, [
+    { ...bad, line: 2, reason: quotes, text: malformed[0] },
+    { ...bad, line: 4, reason: quotes, text: malformed[1] },
+    { ...bad, line: 6, reason: quotes, text: malformed[2] },
+    {
+      ...bad,
+      line: 8,
+      reason: `${quotes} (with all lines to 9, by its quotes)`,
+      text: malformed[3],
+    },
+    { ...bad, line: 11, reason: "longer than 262144 characters", text: null },
+  ]);
+});
+
+test("a quote that is never closed ends with a sentence after all lines before it", async (t) => {
+  const { db } = t.context;
+  const { id, importText } = await setUpImport(t);
+  const run = await importText(
+    'kind,count,created_at\ntree,1,2024-05-01T09:30:00Z\ntree,1,"2024-05-01T09:30:00Z\ntree,2,2024-05-01T09:30:00Z\n',
+  );
+  t.is(run.exitCode, 1);
+  t.regex(run.stderr, /standard input, line 3: a quote is opened and not closed/u);
+  t.like(await readAccountSums(db, id), { registrations: 1 });
   t.notRegex(run.stderr, / at .*\.[jt]s:/u);
 });
 

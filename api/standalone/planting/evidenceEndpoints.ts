@@ -40,10 +40,7 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
     examples: { response: EVIDENCE_EXAMPLES.summary },
     handle: async ({ ctx }) => {
       const response = await readEvidenceSummary(deps, renderEvidenceSummary);
-      setCacheHeaders(ctx, response, {
-        isLasting: response.isLasting,
-        now: deps.clock.now(),
-      });
+      setCacheHeaders(ctx, response, response.isLasting);
       return response.body;
     },
   });
@@ -97,10 +94,7 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
         return renderTreeEvidence(evidence, deps.publicBaseUrl());
       }
       const response = await readTreeEvidence(deps, selection, renderTreeEvidence);
-      setCacheHeaders(ctx, response, {
-        isLasting: response.isComplete,
-        now: deps.clock.now(),
-      });
+      setCacheHeaders(ctx, response, response.isComplete);
       return response.body;
     },
   });

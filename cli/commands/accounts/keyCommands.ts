@@ -9,8 +9,10 @@ import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
-import { openKeyAccount, keySettingsOf, withKeyAccount, withKeySettings } from "./keyOptions.ts";
-import type { KeyAccountOptions, NewKeyOptions } from "./keyOptions.ts";
+import { openAccount, withAccount } from "./accountOptions.ts";
+import type { AccountOptions } from "./accountOptions.ts";
+import { keySettingsOf, withKeySettings } from "./keyOptions.ts";
+import type { NewKeyOptions } from "./keyOptions.ts";
 
 const ISSUE_HELP = `
 A read-only key can list, search and show; plant, rescue, donate, refund and all other
@@ -22,11 +24,11 @@ Times are in UTC. "Last used" is an hour, and may be an hour late.`;
 
 type JsonOption = { readonly json?: true };
 
-type ListOptions = JsonOption & KeyAccountOptions;
+type ListOptions = JsonOption & AccountOptions;
 
 const list = async (context: Context, { json, ...named }: ListOptions): Promise<void> => {
   const { io } = context;
-  const { db, account } = await openKeyAccount(context, named);
+  const { db, account } = await openAccount(context, named);
   const keys = await listApiKeys(db, account.id);
   if (json) {
     printJson(io, keys.map(presentKey));
@@ -35,12 +37,12 @@ const list = async (context: Context, { json, ...named }: ListOptions): Promise<
   }
 };
 
-type IssueOptions = JsonOption & OperatorOptions & KeyAccountOptions & NewKeyOptions;
+type IssueOptions = JsonOption & OperatorOptions & AccountOptions & NewKeyOptions;
 
 const issue = async (context: Context, options: IssueOptions): Promise<void> => {
   const { io, clock } = context;
   const { mode, json } = options;
-  const { db, account } = await openKeyAccount(context, options);
+  const { db, account } = await openAccount(context, options);
   const settings = keySettingsOf(options, clock.now());
   const { id, key } = await issueKey(
     { db, clock, actor: actorOf(options) },
@@ -79,14 +81,14 @@ export const addKeyCommands = (program: Command, context: Context): void => {
   const key = program
     .command("key")
     .description("Manage API keys; an account can have several, so that they can be rotated");
-  withKeyAccount(key.command("list").description("List the keys of an organization or a store"))
+  withAccount(key.command("list").description("List the keys of an organization or a store"))
     .option("--json", "JSON output")
     .addHelpText("after", LIST_HELP)
     .action((options: ListOptions) => list(context, options));
   const issuing = key
     .command("issue")
     .description("Issue another key to an organization or a store and print it, once");
-  withKeySettings(withKeyAccount(issuing), "unnamed")
+  withKeySettings(withAccount(issuing), "unnamed")
     .addOption(reasonOption())
     .addOption(operatorOption())
     .option("--json", "JSON output")

@@ -1,12 +1,9 @@
 import type { Command } from "commander";
-import { Option } from "commander";
-import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { IMPORT_KINDS } from "../../../domain/history/importedRecords.ts";
-import type { ImportKind } from "../../../domain/history/importedRecords.ts";
 import { recordAction } from "../../../services/accounts/recordAction.ts";
 import type { ImportSummary } from "../../../services/history/importHistory.ts";
 import { importHistory } from "../../../services/history/importHistory.ts";
-import { parseId, parseMode, parseSlug } from "../../arguments.ts";
+import { parseId, parseSlug } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
@@ -14,14 +11,15 @@ import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
-import { withKeyAccount, withKeySettings } from "../accounts/keyOptions.ts";
+import { openAccount, withAccount } from "../accounts/accountOptions.ts";
+import { withKeySettings } from "../accounts/keyOptions.ts";
+import { withHistory } from "./historyOptions.ts";
+import type { HistoryOptions } from "./historyOptions.ts";
 import { runImportKey } from "./importKey.ts";
 import type { ImportKeyOptions } from "./importKey.ts";
 import { runImportSlug } from "./importSlug.ts";
 import type { ImportSlugOptions } from "./importSlug.ts";
 import { createRejects } from "./createRejects.ts";
-import { findOwner } from "./findOwner.ts";
-import type { OwnerOptions } from "./findOwner.ts";
 import { openHistory } from "./openHistory.ts";
 
 const HISTORY_HELP = `
@@ -51,10 +49,8 @@ needs no prefix. It is never an argument, which other users of the machine could
 only its SHA-256 and its first four characters are stored.
   pass show old-server/live-key | impact import key --org ID --mode live`;
 
-type HistoryOptions = OperatorOptions &
-  OwnerOptions & {
-    readonly mode: Mode;
-    readonly kind?: ImportKind;
+type ImportOptions = OperatorOptions &
+  HistoryOptions & {
     readonly orderPlanting?: true;
     readonly rejects?: string;
     readonly dryRun?: true;
@@ -90,14 +86,13 @@ const presentSummary = (summary: ImportSummary, isDryRun: boolean) => ({
 const runImport = async (
   context: Context,
   paths: readonly string[],
-  options: HistoryOptions,
+  options: ImportOptions,
 ): Promise<void> => {
-  const { io, connections, clock } = context;
+  const { io, clock } = context;
   const { mode, json } = options;
   const isDryRun = options.dryRun === true;
   const history = await openHistory(context, paths, options.kind);
-  const db = await connections.database();
-  const account = await findOwner(db, options);
+  const { db, account } = await openAccount(context, options);
   if (!isDryRun) {
     await recordAction(
       db,
@@ -160,20 +155,11 @@ const runImport = async (
 
 export const addImportCommands = (program: Command, context: Context): void => {
   const group = program.command("import").description("Import history from another system");
-  group
-    .command("history")
-    .description("Import registrations and donations that another system recorded and billed")
-    .argument("<files...>", "paths of files, or - for standard input")
-    .addOption(
-      new Option("--org <id>", "organization that owns the records")
-        .argParser(parseId)
-        .conflicts("store"),
-    )
-    .option("--store <store>", "domain or id of the store that owns the records")
-    .option("--mode <live|test>", "mode of the records", parseMode, "live")
-    .addOption(
-      new Option("--kind <kind>", "kind of the lines that name none").choices(IMPORT_KINDS),
-    )
+  withHistory(
+    group
+      .command("history")
+      .description("Import registrations and donations that another system recorded and billed"),
+  )
     .option("--order-planting", "let the planting partner plant the imported trees, too")
     .option("--rejects <file>", "file for the rejected lines, with numbers and reasons")
     .option("--dry-run", "report what would be imported, and change nothing")
@@ -181,13 +167,13 @@ export const addImportCommands = (program: Command, context: Context): void => {
     .addOption(reasonOption())
     .addOption(operatorOption())
     .addHelpText("after", HISTORY_HELP)
-    .action((paths: readonly string[], options: HistoryOptions) =>
+    .action((paths: readonly string[], options: ImportOptions) =>
       runImport(context, paths, options),
     );
   const importingKey = group
     .command("key")
     .description("Make an API key of another system valid here; read from standard input");
-  withKeySettings(withKeyAccount(importingKey), "imported")
+  withKeySettings(withAccount(importingKey), "imported")
     .option("--key-file <file>", "file with the key, readable by its owner only (chmod 600)")
     .addOption(reasonOption())
     .addOption(operatorOption())

@@ -5,11 +5,13 @@ import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson, printRecord } from "../../output/print.ts";
-import { openKeyAccount, keySettingsOf } from "../accounts/keyOptions.ts";
-import type { KeyAccountOptions, NewKeyOptions } from "../accounts/keyOptions.ts";
+import { openAccount } from "../accounts/accountOptions.ts";
+import type { AccountOptions } from "../accounts/accountOptions.ts";
+import { keySettingsOf } from "../accounts/keyOptions.ts";
+import type { NewKeyOptions } from "../accounts/keyOptions.ts";
 
 export type ImportKeyOptions = OperatorOptions &
-  KeyAccountOptions &
+  AccountOptions &
   NewKeyOptions & {
     readonly keyFile?: string;
     readonly json?: true;
@@ -18,7 +20,7 @@ export type ImportKeyOptions = OperatorOptions &
 export const runImportKey = async (context: Context, options: ImportKeyOptions): Promise<void> => {
   const { io, clock } = context;
   const { mode } = options;
-  const { db, account } = await openKeyAccount(context, options);
+  const { db, account } = await openAccount(context, options);
   const key = await readSecret(io, options.keyFile);
   const { id, hint, isNew } = await importKey(
     { db, clock, actor: actorOf(options) },

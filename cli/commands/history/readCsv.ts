@@ -1,11 +1,7 @@
-import { Readable } from "node:stream";
-import { CsvError, parse } from "csv-parse";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { printable } from "../../output/printable.ts";
 import { LINE_FIELDS } from "./parseRecord.ts";
-
-/** Metadata may take 16 KiB, several times that when escaped; no valid line is longer than this. */
-const MAXIMUM_CHARACTERS = 256 * 1024;
+import { OpenQuoteError, splitCells, splitCsv } from "./splitCsv.ts";
 
 const NUMBERS: ReadonlySet<string> = new Set([
   "count",
@@ -18,7 +14,11 @@ const NUMBERS: ReadonlySet<string> = new Set([
 /** A row of a CSV file as the object that a line of JSON would be, or why it is none. */
 export type CsvRow = { readonly number: number } & (
   | { readonly fields: Readonly<Record<string, unknown>> }
-  | { readonly problem: string }
+  | {
+      readonly problem: string;
+      /** The record as it is written; null if it is too long to be kept. */
+      readonly text: string | null;
+    }
 );
 
 const columnsOf = (name: string, header: readonly string[]): readonly string[] => {
@@ -58,61 +58,74 @@ const valueOf = (column: string, cell: string): unknown => {
   return cell;
 };
 
-const toRow = (number: number, columns: readonly string[], cells: readonly string[]): CsvRow => {
-  if (cells.length !== columns.length) {
-    return { number, problem: `has ${cells.length} columns instead of ${columns.length}` };
+/** Returns the object that the cells of a record make, or what is wrong with it. */
+const toFields = (
+  columns: readonly string[],
+  text: string,
+): Readonly<Record<string, unknown>> | string => {
+  const cells = splitCells(text);
+  if (cells === null) {
+    return "a cell with quotes must be in quotes, with its own quotes doubled";
   }
-  if (cells.some((cell) => cell.includes("\uFFFD"))) {
-    return { number, problem: "not well-formed UTF-8" };
+  if (cells.length !== columns.length) {
+    return `has ${cells.length} columns instead of ${columns.length}`;
+  }
+  if (text.includes("\uFFFD")) {
+    return "not well-formed UTF-8";
   }
   // An empty cell is a field that is not given.
   const given = columns.flatMap((column, index): [string, unknown][] => {
     const cell = cells[index] ?? "";
     return cell === "" ? [] : [[column, valueOf(column, cell)]];
   });
-  return { number, fields: Object.fromEntries(given) };
+  return Object.fromEntries(given);
+};
+
+const toRow = (number: number, columns: readonly string[], text: string): CsvRow => {
+  const fields = toFields(columns, text);
+  if (typeof fields !== "string") {
+    return { number, fields };
+  }
+  const lines = text.split("\n").length;
+  const span = lines === 1 ? "" : ` (with all lines to ${number + lines - 1}, by its quotes)`;
+  return { number, problem: `${fields}${span}`, text };
+};
+
+const headerOf = (name: string, text: string): readonly string[] => {
+  const header = splitCells(text);
+  if (header === null) {
+    throw new CommandError(EXIT.usage, `${name} has a first line with misplaced quotes.`);
+  }
+  return columnsOf(name, header);
 };
 
 /**
  * Reads the rows of a CSV file with a header (RFC 4180; a byte order mark is ignored), numbered by the line on which
- * they end.
- * @throws CommandError for a column that is unknown
+ * they start. A malformed row is reported, and the rest is read.
+ * @throws CommandError for a column that is unknown, and for a quote that stays open
  */
 export async function* readCsv(
   name: string,
   bytes: AsyncIterable<Buffer>,
 ): AsyncGenerator<CsvRow, void, void> {
   let columns: readonly string[] | null = null;
-  // csv-parse counts a line break of two characters twice if it is inside quotes.
-  let countedTwice = 0;
-  const records: AsyncIterable<{
-    readonly record: readonly string[];
-    readonly info: { readonly lines: number };
-  }> = Readable.from(bytes).compose(
-    parse({
-      bom: true,
-      info: true,
-      relax_column_count: true,
-      skip_empty_lines: true,
-      max_record_size: MAXIMUM_CHARACTERS,
-    }),
-  );
   try {
-    for await (const { record, info } of records) {
-      if (columns === null) {
-        columns = columnsOf(name, record);
+    for await (const record of splitCsv(bytes)) {
+      if ("problem" in record) {
+        yield { ...record, text: null };
+      } else if (columns === null) {
+        columns = headerOf(name, record.text);
       } else {
-        countedTwice += record.reduce((sum, cell) => sum + cell.split("\r\n").length - 1, 0);
-        yield toRow(info.lines - countedTwice, columns, record);
+        yield toRow(record.number, columns, record.text);
       }
     }
   } catch (error) {
-    if (!(error instanceof CsvError)) {
+    if (!(error instanceof OpenQuoteError)) {
       throw error;
     }
     throw new CommandError(
       EXIT.failed,
-      `${name} is not valid CSV: ${printable(error.message, 300)}.`,
+      `${name}, line ${error.number}: a quote is opened and not closed, so the end of the line is not known. The lines before it are handled; mend it, and run the command again.`,
       { cause: error },
     );
   }

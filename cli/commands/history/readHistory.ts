@@ -59,7 +59,7 @@ export async function* readHistory(
   }
   for await (const row of readCsv(name, recognized.bytes)) {
     yield "problem" in row
-      ? { file: name, number: row.number, problem: row.problem, text: null }
+      ? { file: name, ...row }
       : {
           file: name,
           number: row.number,

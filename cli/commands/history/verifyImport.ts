@@ -1,11 +1,6 @@
 import type { Command } from "commander";
-import { Option } from "commander";
-import type { Mode } from "../../../domain/accounts/accounts.ts";
-import { IMPORT_KINDS } from "../../../domain/history/importedRecords.ts";
-import type { ImportKind } from "../../../domain/history/importedRecords.ts";
 import type { Verification } from "../../../services/history/verifyImport.ts";
 import { verifyImport } from "../../../services/history/verifyImport.ts";
-import { parseId, parseMode } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
@@ -13,8 +8,9 @@ import { say } from "../../io.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printable } from "../../output/printable.ts";
 import { printJson, printTable } from "../../output/print.ts";
-import { findOwner } from "./findOwner.ts";
-import type { OwnerOptions } from "./findOwner.ts";
+import { openAccount } from "../accounts/accountOptions.ts";
+import { withHistory } from "./historyOptions.ts";
+import type { HistoryOptions } from "./historyOptions.ts";
 import { openHistory } from "./openHistory.ts";
 
 const VERIFY_HELP = `
@@ -23,11 +19,7 @@ cents of donations) and refunds, by kind, UTC month and attribution, with the re
 were imported; records that were created here do not matter. The totals that the API
 returns are compared with all records. The exit code is 1 if anything differs.`;
 
-type VerifyOptions = OwnerOptions & {
-  readonly mode: Mode;
-  readonly kind?: ImportKind;
-  readonly json?: true;
-};
+type VerifyOptions = HistoryOptions & { readonly json?: true };
 
 const printVerification = (io: Io, verification: Verification): void => {
   printTable(
@@ -87,12 +79,11 @@ const present = (verification: Verification) => ({
 const verify = async (
   context: Context,
   paths: readonly string[],
-  { mode, kind, json, ...owner }: VerifyOptions,
+  { mode, kind, json, ...named }: VerifyOptions,
 ): Promise<void> => {
-  const { io, connections } = context;
+  const { io } = context;
   const history = await openHistory(context, paths, kind);
-  const db = await connections.database();
-  const account = await findOwner(db, owner);
+  const { db, account } = await openAccount(context, named);
   const bar = createProgressBar(io);
   const verification = await verifyImport(
     db,
@@ -122,20 +113,11 @@ const verify = async (
 };
 
 export const addVerifyImportCommand = (program: Command, context: Context): void => {
-  program
-    .command("verify-import")
-    .description("Compare the totals of imported files with the database")
-    .argument("<files...>", "paths of files, or - for standard input")
-    .addOption(
-      new Option("--org <id>", "organization that owns the records")
-        .argParser(parseId)
-        .conflicts("store"),
-    )
-    .option("--store <store>", "domain or id of the store that owns the records")
-    .option("--mode <live|test>", "mode of the records", parseMode, "live")
-    .addOption(
-      new Option("--kind <kind>", "kind of the lines that name none").choices(IMPORT_KINDS),
-    )
+  withHistory(
+    program
+      .command("verify-import")
+      .description("Compare the totals of imported files with the database"),
+  )
     .option("--json", "JSON output")
     .addHelpText("after", VERIFY_HELP)
     .action((paths: readonly string[], options: VerifyOptions) => verify(context, paths, options));

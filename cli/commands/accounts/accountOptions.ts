@@ -1,0 +1,37 @@
+import type { Command } from "commander";
+import { Option } from "commander";
+import type { DatabasePool } from "slonik";
+import type { Account } from "../../../db/accounts/accounts.ts";
+import { getAccount } from "../../../services/accounts/getAccount.ts";
+import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import { parseId } from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import { findNamedStore } from "../stores/findNamedStore.ts";
+
+/** The organization or the store that a command is for. */
+export type AccountOptions = { readonly org?: string; readonly store?: string };
+
+/** Adds the options that name an account. */
+export const withAccount = (command: Command): Command =>
+  command
+    .addOption(
+      new Option("--org <id>", "id of the organization").argParser(parseId).conflicts("store"),
+    )
+    .option("--store <store>", "domain or id of the store");
+
+/** Opens the database and finds the account that a command names. */
+export const openAccount = async (
+  { connections }: Context,
+  { org, store }: AccountOptions,
+): Promise<{ readonly db: DatabasePool; readonly account: Account }> => {
+  if (org === undefined && store === undefined) {
+    throw new CommandError(EXIT.usage, "Pass --org or --store.");
+  }
+  const db = await connections.database();
+  const account =
+    store === undefined
+      ? await getOrganization(db, org ?? "")
+      : await getAccount(db, (await findNamedStore(db, store)).id);
+  return { db, account };
+};
