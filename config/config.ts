@@ -1,5 +1,7 @@
 import { z } from "zod";
 import { readSecretFiles } from "./readSecretFiles.ts";
+import { readDatabaseUrls } from "./readDatabaseUrls.ts";
+import { SSL_MODES } from "../domain/databaseUrl.ts";
 import { PARTNER_KINDS, TIMELINE_SHAPES } from "../domain/planting/order.ts";
 
 const port = (fallback: number) =>
@@ -48,11 +50,6 @@ const webUrl = z
   .url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" })
   .transform((url) => url.replace(/\/+$/u, ""));
 
-const databaseUrl = z.url({
-  protocol: /^postgres(ql)?$/u,
-  error: "must be a URL like postgres://user:password@host:port/database",
-});
-
 /** Keys travel in the requests, so they must be encrypted unless they stay on this machine. */
 const apiBase = webUrl.refine(
   (url) => {
@@ -94,9 +91,19 @@ const settings = z.object({
   TRUSTED_PROXIES: wholeNumber(0, 0),
   PUBLIC_BASE_URL: webUrl.optional(),
   DATA_DIR: z.string().min(1, "must be a folder").default("./.data"),
-  DATABASE_URL: databaseUrl.optional(),
-  DATABASE_OWNER_URL: databaseUrl.optional(),
-  DATABASE_READER_URL: databaseUrl.optional(),
+  DATABASE_URL: z.string().optional(),
+  DATABASE_OWNER_URL: z.string().optional(),
+  DATABASE_READER_URL: z.string().optional(),
+  // libpq's own variables, for what the URLs leave out.
+  PGSSLMODE: z
+    .enum([...SSL_MODES, "prefer", "allow"], {
+      error: `must be one of ${SSL_MODES.join(", ")}`,
+    })
+    .optional(),
+  PGSSLROOTCERT: z.string().optional(),
+  PGSSLCERT: z.string().optional(),
+  PGSSLKEY: z.string().optional(),
+  PGTARGETSESSIONATTRS: z.string().optional(),
   DATABASE_POOL_SIZE: wholeNumber(10, 2),
   READ_TIMEOUT_SECONDS: wholeNumber(5, 1),
   MAXIMUM_OPEN_LISTS: wholeNumber(64, 1),
@@ -186,8 +193,10 @@ export const parseConfig = (env: Readonly<Record<string, string | undefined>>): 
   const given = Object.fromEntries(
     Object.entries(env).filter(([, value]) => value !== undefined && value !== ""),
   );
-  const { secrets, faults } = readSecretFiles(given);
-  const result = settings.safeParse({ ...given, ...secrets });
+  const files = readSecretFiles(given);
+  const database = readDatabaseUrls({ ...given, ...files.secrets });
+  const result = settings.safeParse({ ...given, ...files.secrets, ...database.urls });
+  const faults = [...database.faults, ...files.faults];
   if (!result.success || faults.length > 0) {
     const issues = result.error?.issues ?? [];
     const malformed = issues.map(({ path, message }) => `${path.join(".")} ${message}`);

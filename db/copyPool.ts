@@ -1,7 +1,11 @@
 import { Socket } from "node:net";
 import { escapeLiteral, Pool } from "pg";
+import type { PoolClient } from "pg";
 import { to } from "pg-copy-streams";
 import type { FragmentSqlToken } from "slonik";
+import { requireWritableClient } from "./connections/connectClient.ts";
+import { connectTimeoutOf, readDatabaseServers } from "./connections/databaseServers.ts";
+import type { Server } from "./connections/databaseServers.ts";
 import { createConnectionShares, sharesOfOneKind } from "./connectionShares.ts";
 import { noConnectionError } from "./noConnectionError.ts";
 import { asQueryTimeout } from "./queryTimeout.ts";
@@ -43,6 +47,8 @@ const withValues = ({ sql, values }: FragmentSqlToken): string =>
 /** For the network round trip. */
 const IDLE_MARGIN_MS = 5000;
 
+const CONNECT_TIMEOUT_MS = 15_000;
+
 /** If the server vanishes without closing its connections, the idle timeout ends the statement. */
 const openSocket = (idleTimeoutMs: number): Socket => {
   const socket = new Socket();
@@ -65,18 +71,42 @@ export const openCopyPool = (
   const shares = createConnectionShares(sharesOfOneKind(MAXIMUM_CONNECTIONS), {
     maximumWaiting: MAXIMUM_WAITING,
   });
-  const pool = new Pool({
-    connectionString: url,
-    max: MAXIMUM_CONNECTIONS,
-    connectionTimeoutMillis: 15_000,
-    statement_timeout: statementTimeoutMs,
-    stream: () => openSocket(idleTimeoutMs),
-  });
-  // A copy reports its own broken connection; the pool discards one that breaks while idle.
-  pool.on("error", () => undefined);
-  pool.on("connect", (client) => client.on("error", () => undefined));
+  const servers = readDatabaseServers(url);
+  const openPool = ({ config }: Server): Pool => {
+    const pool = new Pool({
+      ...config,
+      max: MAXIMUM_CONNECTIONS,
+      connectionTimeoutMillis: connectTimeoutOf(servers, CONNECT_TIMEOUT_MS),
+      statement_timeout: statementTimeoutMs,
+      stream: () => openSocket(idleTimeoutMs),
+    });
+    // A copy reports its own broken connection; the pool discards one that breaks while idle.
+    pool.on("error", () => undefined);
+    pool.on("connect", (client) => client.on("error", () => undefined));
+    return pool;
+  };
+  /** The library's pool knows one server. */
+  const pools = new Map(servers.list.map((server) => [server, openPool(server)]));
+  const writable = new WeakSet<PoolClient>();
+  const connect = async (server: Server): Promise<PoolClient> => {
+    const pool = pools.get(server);
+    if (!pool) {
+      throw new TypeError("Each server has a pool.");
+    }
+    const client = await pool.connect();
+    if (servers.mustAcceptWrites && !writable.has(client)) {
+      try {
+        await requireWritableClient(client);
+      } catch (error) {
+        client.release(true);
+        throw error;
+      }
+      writable.add(client);
+    }
+    return client;
+  };
   const copy = async (query: FragmentSqlToken): Promise<readonly Buffer[]> => {
-    const client = await pool.connect().catch((error: unknown) => {
+    const client = await servers.open(connect).catch((error: unknown) => {
       throw noConnectionError(error);
     });
     try {
@@ -101,6 +131,8 @@ export const openCopyPool = (
   };
   return {
     copy: (owner, query) => shares.run({ accountId: owner, kind: "list" }, () => copy(query)),
-    end: () => pool.end(),
+    end: async () => {
+      await Promise.all(Array.from(pools.values(), (pool) => pool.end()));
+    },
   };
 };

@@ -1,6 +1,13 @@
 import { createPgDriverFactory } from "@slonik/pg-driver";
 import { BackendTerminatedError } from "slonik";
-import type { DriverClient, DriverFactory } from "slonik";
+import type { Driver, DriverClient, DriverFactory } from "slonik";
+import { connectTimeoutOf, requireWritable } from "./connections/databaseServers.ts";
+import type { DatabaseServers, Server } from "./connections/databaseServers.ts";
+
+/** PostgreSQL's code for a write in a session that accepts none. */
+const READ_ONLY = "25006";
+
+const isReadOnly = (error: Error): boolean => "code" in error && error.code === READ_ONLY;
 
 const withResponseTimeout = (client: DriverClient, responseTimeoutMs: number): DriverClient => {
   let lost: BackendTerminatedError | null = null;
@@ -22,6 +29,13 @@ const withResponseTimeout = (client: DriverClient, responseTimeoutMs: number): D
       }, responseTimeoutMs);
       try {
         return await Promise.race([client.query(text, values, options), timeout.promise]);
+      } catch (error) {
+        // The server became a standby without closing its connections; the next one is to another server.
+        if (error instanceof Error && isReadOnly(error)) {
+          lost = new BackendTerminatedError(error);
+          client.destroy().catch(() => undefined);
+        }
+        throw error;
       } finally {
         clearTimeout(timer);
       }
@@ -29,17 +43,60 @@ const withResponseTimeout = (client: DriverClient, responseTimeoutMs: number): D
   };
 };
 
+/** @throws ReadOnlyServerError */
+const requireWritableConnection = async (client: DriverClient): Promise<void> => {
+  client.acquire();
+  try {
+    const { rows } = await client.query("SHOW transaction_read_only");
+    requireWritable(rows[0]?.["transaction_read_only"]);
+    await client.release();
+  } catch (error) {
+    await client.destroy();
+    throw error;
+  }
+};
+
 /**
  * Creates the driver of our pools, which limits how long each statement may take on this side. A server that vanishes
  * without closing its connections (its machine fails, a firewall drops the packets) takes its `statement_timeout` with
  * it, and TCP does not notify a client that only waits.
+ * @param servers each connection is to the first of them that can be used
  * @param responseTimeoutMs must be longer than any statement may take; after it the connection is destroyed
  */
 export const createDriver =
-  (responseTimeoutMs: number): DriverFactory =>
-  async (settings) => {
-    const driver = await createPgDriverFactory()(settings);
+  (servers: DatabaseServers, responseTimeoutMs: number): DriverFactory =>
+  async ({ driverConfiguration }) => {
+    const { connectionTimeout } = driverConfiguration;
+    const drivers = new Map<Server, Driver>();
+    /** The library's driver knows one server. It connects once to read the types that the pool parses. */
+    const openDriver = async (server: Server): Promise<Driver> => {
+      const { tls } = server;
+      const driver =
+        drivers.get(server) ??
+        (await createPgDriverFactory()({
+          driverConfiguration: {
+            ...driverConfiguration,
+            connectionUri: server.dsn,
+            ...(tls === undefined ? {} : { ssl: tls }),
+            connectionTimeout:
+              connectionTimeout === "DISABLE_TIMEOUT"
+                ? connectionTimeout
+                : connectTimeoutOf(servers, connectionTimeout),
+          },
+        }));
+      drivers.set(server, driver);
+      return driver;
+    };
+    await servers.open(openDriver);
     return {
-      createClient: async () => withResponseTimeout(await driver.createClient(), responseTimeoutMs),
+      createClient: () =>
+        servers.open(async (server) => {
+          const driver = await openDriver(server);
+          const client = await driver.createClient();
+          if (servers.mustAcceptWrites) {
+            await requireWritableConnection(client);
+          }
+          return withResponseTimeout(client, responseTimeoutMs);
+        }),
     };
   };

@@ -1,4 +1,5 @@
 import { Client, escapeIdentifier, escapeLiteral } from "pg";
+import { readDatabaseServers } from "./connections/databaseServers.ts";
 
 /** The roles that use the database without owning its tables. Each is the user of a URL; null if there is none. */
 export type DatabaseRoles = {
@@ -17,7 +18,8 @@ type Role = { readonly name: string; readonly password: string | null };
 
 /** Returns the user with whom the driver connects, which the URL need not name. */
 const roleOf = (url: string): Role => {
-  const { user, password } = new Client({ connectionString: url });
+  const [server] = readDatabaseServers(url).list;
+  const { user, password } = new Client(server?.config);
   return { name: user ?? "", password: password ?? null };
 };
 

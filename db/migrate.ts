@@ -1,5 +1,6 @@
 import { readdir, readFile } from "node:fs/promises";
-import { Client } from "pg";
+import type { Client } from "pg";
+import { connectClient } from "./connections/connectClient.ts";
 import { DatabaseRoleError, grantPrivileges } from "./grantPrivileges.ts";
 import type { DatabaseRoles } from "./grantPrivileges.ts";
 
@@ -60,14 +61,12 @@ const withClient = async <Result>(
   databaseUrl: string,
   work: (client: Client) => Promise<Result>,
 ): Promise<Result> => {
-  const client = new Client({
-    connectionString: databaseUrl,
+  const { client } = await connectClient(databaseUrl, {
     connectionTimeoutMillis: 5000,
     // A migration, or the wait for another migrator, may take long; without this a lost connection is not detected.
     keepAlive: true,
     keepAliveInitialDelayMillis: 30_000,
   });
-  await client.connect();
   try {
     return await work(client);
   } finally {

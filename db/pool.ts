@@ -1,5 +1,6 @@
 import { createBigintTypeParser, createPool, SchemaValidationError } from "slonik";
 import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from "slonik";
+import { readDatabaseServers } from "./connections/databaseServers.ts";
 import { createDriver } from "./driver.ts";
 import { createConnectionShares, sharesOfMixedPool, sharesOfOneKind } from "./connectionShares.ts";
 import { asQueryTimeout } from "./queryTimeout.ts";
@@ -56,8 +57,9 @@ const createUnsharedPool = (
     interceptors = [],
   }: PoolOptions,
 ): Promise<DatabasePool> =>
-  createPool(url, {
-    driverFactory: createDriver(responseTimeoutMs),
+  // The driver has the URLs of the servers, which are more than the pool's own reader of URLs knows.
+  createPool("postgres://", {
+    driverFactory: createDriver(readDatabaseServers(url), responseTimeoutMs),
     interceptors: [parseRows, ...interceptors],
     maximumPoolSize: maximumConnections,
     // To open a connection; a busy machine needs seconds.

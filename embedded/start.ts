@@ -8,6 +8,7 @@ import { buildChildEnvironment } from "../config/config.ts";
 import type { Config } from "../config/config.ts";
 import type { DatabaseRoles } from "../db/grantPrivileges.ts";
 import { migrate } from "../db/migrate.ts";
+import { withoutPassword } from "../domain/databaseUrl.ts";
 import { browsableUrl } from "../program/startServer.ts";
 import { StartupError } from "../program/startupError.ts";
 import { createDemoOrganization } from "./createDemoOrganization.ts";
@@ -57,13 +58,6 @@ const printMetrics = (output: Output, name: string, { urls }: RunningRole): void
   if (urls["metrics"] !== undefined) {
     printPart(output, name, `${urls["metrics"]}/metrics`);
   }
-};
-
-/** Removes the password, which should not appear in a terminal. */
-const withoutPassword = (databaseUrl: string): string => {
-  const url = new URL(databaseUrl);
-  url.password = "";
-  return url.href;
 };
 
 /** Uses mkdir -p, because Node's recursive mkdir never returns for a folder below /proc. */
@@ -216,6 +210,15 @@ const ROLE_SETTINGS = {
   DATABASE_READER_URL_FILE: "",
 };
 
+/** libpq's variables are for another server than the embedded one. */
+const EMBEDDED_DATABASE_SETTINGS = {
+  PGSSLMODE: "",
+  PGSSLROOTCERT: "",
+  PGSSLCERT: "",
+  PGSSLKEY: "",
+  PGTARGETSESSIONATTRS: "",
+};
+
 /**
  * Points the roles at the embedded Temporal server. Temporal's variables in the environment and in the user's profile
  * (TLS, keys) are for another server, so a generated profile replaces them.
@@ -226,8 +229,13 @@ const buildRoleEnvironment = async (
   databaseUrl: string,
   { address, namespace }: Temporal,
 ): Promise<NodeJS.ProcessEnv> => {
+  const settings = {
+    DATABASE_URL: databaseUrl,
+    ...ROLE_SETTINGS,
+    ...(config.DATABASE_URL === undefined ? EMBEDDED_DATABASE_SETTINGS : {}),
+  };
   if (config.TEMPORAL_ADDRESS !== undefined) {
-    return buildChildEnvironment(null, { DATABASE_URL: databaseUrl, ...ROLE_SETTINGS });
+    return buildChildEnvironment(null, settings);
   }
   const profile = join(dataDir, "temporal/client.toml");
   await writeFile(
@@ -235,11 +243,10 @@ const buildRoleEnvironment = async (
     `[profile.default]\naddress = "${address}"\nnamespace = "${namespace}"\n`,
   );
   return buildChildEnvironment(/^TEMPORAL_/u, {
-    DATABASE_URL: databaseUrl,
+    ...settings,
     TEMPORAL_ADDRESS: address,
     TEMPORAL_NAMESPACE: namespace,
     TEMPORAL_CONFIG_FILE: profile,
-    ...ROLE_SETTINGS,
   });
 };
 

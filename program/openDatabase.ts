@@ -4,13 +4,8 @@ import { openCopyPool } from "../db/copyPool.ts";
 import type { CopyPool } from "../db/copyPool.ts";
 import { requireCurrentSchema, SchemaMismatchError } from "../db/migrate.ts";
 import { openPool, openTurnPool } from "../db/pool.ts";
+import { nameDatabase } from "../domain/databaseUrl.ts";
 import { StartupError } from "./startupError.ts";
-
-/** Returns the database's host and name without its user and password. */
-const nameDatabase = (databaseUrl: string): string => {
-  const { host, pathname } = new URL(databaseUrl);
-  return `${host}${pathname}`;
-};
 
 const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): string => {
   if (DATABASE_URL === undefined) {

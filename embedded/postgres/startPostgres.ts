@@ -191,7 +191,8 @@ const stopOrphan = async (data: string): Promise<void> => {
 
 /** @returns a connection, or null if the server does not accept connections yet */
 const tryToConnect = async (url: string): Promise<Client | null> => {
-  const client = new Client({ connectionString: url });
+  // PGSSLMODE is for another server.
+  const client = new Client({ connectionString: url, ssl: false });
   try {
     await client.connect();
     return client;

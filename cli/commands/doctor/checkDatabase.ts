@@ -1,3 +1,4 @@
+import { readEncryption } from "../../../db/connections/readEncryption.ts";
 import { readRole, readServerStatus } from "../../../db/serverStatus.ts";
 import { findOldestUnreportedSecond } from "../../../db/billing/usageFacts.ts";
 import { readReconciliationStatus } from "../../../db/billing/reconciliations.ts";
@@ -22,6 +23,25 @@ const checkClock = async ({ connections, clock }: Context): Promise<Finding> =>
     return Math.abs(aheadMs) <= TOLERATED_SKEW_MS
       ? ok(detail)
       : wrong(`${detail}; synchronize both clocks with NTP`);
+  });
+
+const checkEncryption = ({ connections }: Context): Promise<Finding> =>
+  check("database connection", async () => {
+    const { server, tls } = await readEncryption(await connections.databaseUrl());
+    if (tls === null) {
+      return ok(`plain text to ${server}`);
+    }
+    const { protocol, cipher, verified, hasClientCertificate } = tls;
+    const parts = [
+      `${protocol} to ${server} with ${cipher}`,
+      ...(hasClientCertificate ? ["with a client certificate"] : []),
+      {
+        nothing: "certificate not verified; sslmode=verify-full verifies it",
+        certificate: "certificate verified, host name not",
+        "certificate and host name": "certificate and host name verified",
+      }[verified],
+    ];
+    return ok(parts.join(", "));
   });
 
 const checkRole = ({ connections }: Context): Promise<Finding> =>
@@ -81,7 +101,7 @@ const checkReconciliation = ({ connections, clock }: Context): Promise<Finding> 
       : wrong(`${problems.join("; ")}; see \`impact usage reconcile --last\``);
   });
 
-/** Checks the database, its role and clock, and usage that is late or needs an operator. */
+/** Checks the database, how the connection is encrypted, its role and clock, and usage that is late or needs an operator. */
 export const checkDatabase = async (context: Context): Promise<readonly Finding[]> => {
   const reachable = await check("database", async () => {
     const { version } = await readServerStatus(await context.connections.database());
@@ -91,6 +111,7 @@ export const checkDatabase = async (context: Context): Promise<readonly Finding[
     const unknown = skipped("the database cannot be reached");
     return [
       reachable,
+      { check: "database connection", ...unknown },
       { check: "database role", ...unknown },
       { check: "clock", ...unknown },
       { check: "unreported usage", ...unknown },
@@ -100,6 +121,7 @@ export const checkDatabase = async (context: Context): Promise<readonly Finding[
   }
   return [
     reachable,
+    await checkEncryption(context),
     await checkRole(context),
     await checkClock(context),
     await checkBacklog(context),

@@ -1,0 +1,199 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import anyTest from "ava";
+import type { TestFn } from "ava";
+import { z } from "zod";
+import { connectClient } from "../../db/connections/connectClient.ts";
+import { readEncryption } from "../../db/connections/readEncryption.ts";
+import { openCopyPool } from "../../db/copyPool.ts";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { startProgram } from "../support/programs.ts";
+import { startTlsPostgres } from "../support/startTlsPostgres.ts";
+import { createTestCa } from "../support/createTestCa.ts";
+
+/* Connections to a PostgreSQL server whose certificate is of a CA that the test makes. The tests change the server. */
+
+// oxlint-disable-next-line typescript/no-unsafe-type-assertion -- ava types the context only by a cast.
+const test = anyTest as TestFn<Awaited<ReturnType<typeof startTlsPostgres>>>;
+const run = promisify(execFile);
+
+test.serial.before(async (t) => {
+  t.context = await startTlsPostgres();
+});
+
+test.after.always(async (t) => {
+  await t.context.stop();
+});
+
+const CONNECT = { connectionTimeoutMillis: 15_000 };
+
+/** Returns the URL with another host and with parameters. */
+const urlWith = (
+  url: string,
+  host: string,
+  parameters: Readonly<Record<string, string>> = {},
+): string => {
+  const changed = new URL(url);
+  changed.hostname = host;
+  changed.search = new URLSearchParams(parameters).toString();
+  return changed.href;
+};
+
+/** Opens a connection of each kind and returns whether the server says that it is encrypted. */
+const readEncrypted = async (url: string): Promise<readonly boolean[]> => {
+  const isEncrypted = sql.fragment`SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()`;
+  const db = await openPool(url, 1);
+  const copies = openCopyPool(url, 10_000);
+  try {
+    const { client } = await connectClient(url, CONNECT);
+    const { rows } = await client.query<{ ssl: boolean }>(isEncrypted.sql);
+    await client.end();
+    const copied = Buffer.concat(await copies.copy("owner", isEncrypted));
+    return [
+      rows[0]?.ssl === true,
+      await db.oneFirst(sql.type(z.strictObject({ ssl: z.boolean() }))`${isEncrypted}`),
+      copied.toString() === "t",
+    ];
+  } finally {
+    await Promise.all([db.end(), copies.end()]);
+  }
+};
+
+test.serial("every connection verifies the certificate and the host name", async (t) => {
+  const { ca, appUrl, configure } = t.context;
+  await configure(ca.issue("server", { names: ["DNS:localhost"] }), "tls");
+  const url = urlWith(appUrl, "localhost", {
+    sslmode: "verify-full",
+    sslrootcert: ca.certificate,
+  });
+
+  t.deepEqual(await readEncrypted(url), [true, true, true]);
+  const { tls } = await readEncryption(url);
+  t.is(tls?.protocol, "TLSv1.3");
+  t.regex(tls?.cipher ?? "", /^TLS_AES/u);
+  t.is(tls?.verified, "certificate and host name");
+
+  // An address that is not in the certificate.
+  const wrongName = urlWith(appUrl, "127.0.0.1", {
+    sslmode: "verify-full",
+    sslrootcert: ca.certificate,
+  });
+  for (const connect of [connectClient(wrongName, CONNECT), openPool(wrongName)]) {
+    await t.throwsAsync(connect, { message: /127\.0\.0\.1.*use a name of the certificate/su });
+  }
+  const verifiesCa = urlWith(appUrl, "127.0.0.1", {
+    sslmode: "verify-ca",
+    sslrootcert: ca.certificate,
+  });
+  t.deepEqual(await readEncrypted(verifiesCa), [true, true, true]);
+  t.is((await readEncryption(verifiesCa)).tls?.verified, "certificate");
+});
+
+test.serial(
+  "a certificate of another CA is rejected unless nothing is to be verified",
+  async (t) => {
+    const { ca, appUrl, configure } = t.context;
+    const other = createTestCa(t.context.folder);
+    await configure(ca.issue("server", { names: ["DNS:localhost"] }), "tls");
+
+    for (const sslmode of ["verify-full", "verify-ca", "require"]) {
+      const url = urlWith(appUrl, "localhost", { sslmode, sslrootcert: other.certificate });
+      await t.throwsAsync(openPool(url), { message: /certificate.*; set sslrootcert to/u });
+    }
+    // Without sslrootcert, the CAs that Node knows are trusted.
+    await t.throwsAsync(openPool(urlWith(appUrl, "localhost", { sslmode: "verify-full" })), {
+      message: /certificate.*; set sslrootcert to/u,
+    });
+    const unverified = urlWith(appUrl, "localhost", { sslmode: "require" });
+    t.deepEqual(await readEncrypted(unverified), [true, true, true]);
+    t.is((await readEncryption(unverified)).tls?.verified, "nothing");
+  },
+);
+
+test.serial("an expired certificate is rejected", async (t) => {
+  const { ca, appUrl, configure } = t.context;
+  await configure(ca.issue("server", { names: ["DNS:localhost"], isExpired: true }), "tls");
+
+  const url = urlWith(appUrl, "localhost", { sslmode: "verify-ca", sslrootcert: ca.certificate });
+  await t.throwsAsync(connectClient(url, CONNECT), { message: /expired; renew/u });
+});
+
+test.serial("a client certificate is presented by every connection", async (t) => {
+  const { ca, appUrl, configure } = t.context;
+  await configure(ca.issue("server", { names: ["DNS:localhost"] }), "clientCertificate");
+  const own = ca.issue(new URL(appUrl).username);
+  const parameters = { sslmode: "verify-full", sslrootcert: ca.certificate };
+
+  await t.throwsAsync(connectClient(urlWith(appUrl, "localhost", parameters), CONNECT), {
+    message: /valid client certificate/u,
+  });
+  const url = urlWith(appUrl, "localhost", {
+    ...parameters,
+    sslcert: own.certificate,
+    sslkey: own.key,
+  });
+  t.deepEqual(await readEncrypted(url), [true, true, true]);
+  t.true((await readEncryption(url)).tls?.hasClientCertificate);
+});
+
+test.serial("plain text leaves this machine only with sslmode=disable", async (t) => {
+  const { ca, appUrl, configure } = t.context;
+  // The system connects to this machine; the service does not know that.
+  const url = urlWith(appUrl, "0.0.0.0");
+  await configure(null);
+  for (const connect of [connectClient(url, CONNECT), openPool(url)]) {
+    await t.throwsAsync(connect, {
+      message: /does not accept encrypted connections; .*sslmode=disable/u,
+    });
+  }
+  const plain = urlWith(appUrl, "0.0.0.0", { sslmode: "disable" });
+  t.deepEqual(await readEncrypted(plain), [false, false, false]);
+  t.is((await readEncryption(plain)).tls, null);
+  t.deepEqual(await readEncrypted(appUrl), [false, false, false]);
+
+  await configure(ca.issue("server"), "tls");
+  t.deepEqual(await readEncrypted(url), [true, true, true]);
+  await t.throwsAsync(connectClient(plain, CONNECT), { message: /no encryption/u });
+});
+
+test.serial("a long result arrives over TLS while the server keeps sending", async (t) => {
+  const { ca, appUrl, configure } = t.context;
+  await configure(ca.issue("server"), "tls");
+  const copies = openCopyPool(urlWith(appUrl, "127.0.0.1", { sslmode: "require" }), 60_000, 3000);
+
+  const pieces = await copies.copy(
+    "owner",
+    sql.fragment`SELECT repeat('x', 20000), pg_sleep(0.3) FROM generate_series(1, 12)`,
+  );
+
+  t.true(Buffer.concat(pieces).length > 200_000);
+  await copies.end();
+});
+
+test.serial("the programs and the CLI read libpq's variables", async (t) => {
+  const { ca, appUrl, configure } = t.context;
+  await configure(ca.issue("server", { names: ["DNS:localhost"] }), "tls");
+  const settings = {
+    DATABASE_URL: urlWith(appUrl, "localhost"),
+    PGSSLMODE: "verify-full",
+    PGSSLROOTCERT: ca.certificate,
+  };
+  const db = await openPool(urlWith(appUrl, "localhost", { sslmode: "require" }), 1);
+  const { apiKeyTest } = await createTestOrganization(db);
+  await db.end();
+
+  // The server accepts no other connections.
+  const { urls } = await startProgram(t, "api/main.ts", settings);
+  const listed = await fetch(`${urls["standalone"]}/plant/trees`, {
+    headers: { Authorization: apiKeyTest },
+  });
+  t.is(listed.status, 200);
+  await listed.text();
+
+  const { stdout } = await run(process.execPath, ["cli/impact.js", "doctor", "--json"], {
+    env: { ...process.env, ...settings },
+  }).catch((error: { stdout: string }) => error);
+  t.regex(stdout, /TLSv1\.3 to localhost:\d+ with TLS_AES.*certificate and host name verified/u);
+});

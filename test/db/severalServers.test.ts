@@ -1,0 +1,81 @@
+import test from "ava";
+import { z } from "zod";
+import { connectClient } from "../../db/connections/connectClient.ts";
+import { readEncryption } from "../../db/connections/readEncryption.ts";
+import { openCopyPool } from "../../db/copyPool.ts";
+import { migrate, requireCurrentSchema } from "../../db/migrate.ts";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
+import { findFreePort } from "../../program/probePort.ts";
+import { eventually } from "../support/programs.ts";
+import { startCluster } from "../support/startCluster.ts";
+
+/** Returns a URL with the hosts of all of these URLs, which are alike otherwise. */
+const combine = (...urls: readonly string[]): string => {
+  const [first = ""] = urls;
+  return first.replace(new URL(first).host, urls.map((url) => new URL(url).host).join(","));
+};
+
+const portRow = z.strictObject({ port: z.string() });
+const readPort = sql.fragment`SELECT current_setting('port') AS port`;
+
+test("every connection is to the server that accepts writes, also after a failover", async (t) => {
+  const cluster = await startCluster(t);
+  const { primaryUrl, standbyUrl } = cluster;
+  const [primaryPort, standbyPort] = [new URL(primaryUrl).port, new URL(standbyUrl).port];
+  const nowhere = new URL(primaryUrl);
+  nowhere.port = String(await findFreePort());
+  const url = combine(nowhere.href, standbyUrl, primaryUrl);
+
+  await migrate(url);
+  await requireCurrentSchema(url);
+  const db = await openPool(url, 2);
+  const copies = openCopyPool(url, 10_000);
+  t.teardown(() => Promise.all([db.end(), copies.end()]));
+  const readPorts = async (): Promise<readonly string[]> => [
+    await db.oneFirst(sql.type(portRow)`${readPort}`),
+    Buffer.concat(await copies.copy("owner", readPort)).toString(),
+    (await readEncryption(url)).server.replace(/.*:/u, ""),
+  ];
+  t.deepEqual(await readPorts(), [primaryPort, primaryPort, primaryPort]);
+
+  await cluster.disconnectStandby();
+  await cluster.failOver();
+
+  // The broken connections are noticed one by one.
+  await eventually(async () => {
+    try {
+      return (await readPorts()).every((port) => port === standbyPort);
+    } catch {
+      return false;
+    }
+  });
+  await db.query(sql.typeAlias("void")`CREATE TABLE written ()`);
+});
+
+test("the error names every server and why it cannot be used", async (t) => {
+  const { standbyUrl } = await startCluster(t);
+  const nowhere = new URL(standbyUrl);
+  nowhere.port = String(await findFreePort());
+  const url = combine(nowhere.href, standbyUrl);
+
+  const refused = `127.0.0.1:${nowhere.port}: connect ECONNREFUSED`;
+  const readOnly = `${new URL(standbyUrl).host}: the server accepts no writes`;
+  for (const connect of [
+    connectClient(url, { connectionTimeoutMillis: 15_000 }),
+    openPool(url).then(async (db) => {
+      try {
+        return await db.oneFirst(sql.type(portRow)`${readPort}`);
+      } catch (error) {
+        // The pool's error for work that was not started has the reason as its cause.
+        throw error instanceof Error ? (error.cause ?? error) : error;
+      } finally {
+        await db.end();
+      }
+    }),
+  ]) {
+    const error = await t.throwsAsync<Error>(connect);
+    t.true(error?.message.includes(refused), error?.message);
+    t.true(error?.message.includes(readOnly), error?.message);
+  }
+});
