@@ -1,6 +1,7 @@
 import { Context } from "@temporalio/activity";
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
+import { recountAllTestRecords } from "../services/accounts/recountAllTestRecords.ts";
 import { recordExpiredKeys } from "../services/accounts/recordExpiredKeys.ts";
 import { deleteOldRecords } from "../services/billing/deleteOldRecords.ts";
 import type { Retention } from "../services/billing/deleteOldRecords.ts";
@@ -46,6 +47,7 @@ export const createRetentionActivities = (deps: RetentionDependencies) => ({
         erasedResponses: await eraseOldResponses(deps, signal),
         dailyCounts: await deleteOldDailyCounts(deps.db, deps.clock.now()),
         testData: await deleteOldTestData(deps, signal),
+        recountedAccounts: await recountAllTestRecords(deps.db, signal),
         expiredKeys: await recordExpiredKeys(deps, signal),
       };
     }),

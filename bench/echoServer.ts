@@ -44,7 +44,8 @@ const createEchoWriter = (): RegistrationWriter => {
 };
 
 const ECHO_GUARD: SpendingGuard = {
-  register: (_caller, _units, { register }) => register(),
+  register: (_caller, _units, { write }) => write(),
+  write: (_caller, { write }) => write(),
   store: () => Promise.resolve(),
   stop: () => Promise.resolve(),
 };

@@ -47,6 +47,7 @@ const EXIT_CODE_OF = {
   rate_limited: EXIT.failed,
   balance_insufficient: EXIT.failed,
   feature_disabled: EXIT.failed,
+  test_quota_reached: EXIT.failed,
 } satisfies Record<ErrorCode, number>;
 
 /** Codes of Node and PostgreSQL for a server that cannot be reached. */

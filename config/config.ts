@@ -160,6 +160,7 @@ const settings = z.object({
   TEST_CONCURRENT_REQUESTS: wholeNumber(100, 1),
   MAXIMUM_COUNT_PER_REQUEST: unitCount.default(1_000_000),
   MAXIMUM_COUNT_PER_DAY: unitCount.optional(),
+  MAXIMUM_TEST_RECORDS: unitCount.default(1_000_000),
   EMBEDDED_POSTGRES_PORT: port(54_329),
   EMBEDDED_TEMPORAL_PORT: port(7243),
   EMBEDDED_TEMPORAL_UI_HOST: listenAddress,

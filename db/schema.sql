@@ -31,6 +31,7 @@ CREATE TABLE account_limit (
   open_lists integer,
   count_per_request bigint,
   count_per_day bigint,
+  test_records bigint,
   CONSTRAINT account_limit_pkey PRIMARY KEY (account_id, mode),
   CONSTRAINT account_limit_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT account_limit_concurrent_requests CHECK (concurrent_requests >= 1),
@@ -38,7 +39,8 @@ CREATE TABLE account_limit (
   CONSTRAINT account_limit_count_per_request CHECK (count_per_request >= 1 AND count_per_request <= '9007199254740991'::bigint),
   CONSTRAINT account_limit_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
   CONSTRAINT account_limit_open_lists CHECK (open_lists >= 1),
-  CONSTRAINT account_limit_requests_per_second CHECK (requests_per_second >= 1)
+  CONSTRAINT account_limit_requests_per_second CHECK (requests_per_second >= 1),
+  CONSTRAINT account_limit_test_records CHECK (test_records IS NULL OR mode = 'test'::text AND test_records >= 1 AND test_records <= '9007199254740991'::bigint)
 ) WITH ();
 
 CREATE TABLE acknowledged_drift (
@@ -695,6 +697,14 @@ CREATE TABLE stripe_subscription (
   CONSTRAINT stripe_subscription_pkey PRIMARY KEY (account_id),
   CONSTRAINT stripe_subscription_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id)
 ) WITH ();
+
+CREATE TABLE test_record_count (
+  account_id uuid NOT NULL,
+  count bigint NOT NULL,
+  CONSTRAINT test_record_count_pkey PRIMARY KEY (account_id),
+  CONSTRAINT test_record_count_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT test_record_count_safe CHECK (count >= 0 AND count <= '9007199254740991'::bigint)
+) WITH (fillfactor=50);
 
 CREATE TABLE usage_correction (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,

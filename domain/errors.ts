@@ -12,7 +12,8 @@ export type ErrorCode =
   | "subscription_inactive"
   | "rate_limited"
   | "balance_insufficient"
-  | "feature_disabled";
+  | "feature_disabled"
+  | "test_quota_reached";
 
 /** An error that the caller can act on. Any other error is a bug or an outage. */
 export class DomainError extends Error {

@@ -12,11 +12,13 @@ export const readAccountLimits = (
     | "TEST_CONCURRENT_REQUESTS"
     | "MAXIMUM_COUNT_PER_REQUEST"
     | "MAXIMUM_COUNT_PER_DAY"
+    | "MAXIMUM_TEST_RECORDS"
   >,
 ): Readonly<Record<Mode, AccountLimits>> => {
   const counts = {
     countPerRequest: config.MAXIMUM_COUNT_PER_REQUEST,
     countPerDay: config.MAXIMUM_COUNT_PER_DAY ?? null,
+    testRecords: config.MAXIMUM_TEST_RECORDS,
   };
   return {
     live: {

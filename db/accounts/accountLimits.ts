@@ -13,6 +13,7 @@ export const limitOverrides = z.strictObject({
   openLists: override,
   countPerRequest: override,
   countPerDay: override,
+  testRecords: override,
 }) satisfies z.ZodType<LimitOverrides>;
 
 /** The row of a left join of `account_limit` as one value; null if there is none. JSON has its numbers as integers. */
@@ -22,7 +23,8 @@ export const limitsAsJson = sql.fragment`
     'concurrentRequests', account_limit.concurrent_requests,
     'openLists', account_limit.open_lists,
     'countPerRequest', account_limit.count_per_request,
-    'countPerDay', account_limit.count_per_day
+    'countPerDay', account_limit.count_per_day,
+    'testRecords', account_limit.test_records
   ) END
 `;
 
@@ -44,6 +46,7 @@ const COLUMNS = {
   openLists: "open_lists",
   countPerRequest: "count_per_request",
   countPerDay: "count_per_day",
+  testRecords: "test_records",
 } as const satisfies Record<keyof LimitOverrides, string>;
 
 /** Sets limits of an account; null restores the default, and absent ones stay. */

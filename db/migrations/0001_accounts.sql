@@ -62,8 +62,17 @@ CREATE TABLE account_limit (
   count_per_request bigint
     CONSTRAINT account_limit_count_per_request CHECK (count_per_request BETWEEN 1 AND 9007199254740991),
   count_per_day bigint CONSTRAINT account_limit_count_per_day CHECK (count_per_day BETWEEN 1 AND 9007199254740991),
+  test_records bigint CONSTRAINT account_limit_test_records
+    CHECK (test_records IS NULL OR (mode = 'test' AND test_records BETWEEN 1 AND 9007199254740991)),
   PRIMARY KEY (account_id, mode)
 );
+
+-- Registrations, donations and refunds that an account's test keys have stored, for its limit of test data. API processes
+-- add to it every few seconds, so it lags. Every night, after old test data are deleted, it is counted anew.
+CREATE TABLE test_record_count (
+  account_id uuid PRIMARY KEY REFERENCES account,
+  count bigint NOT NULL CONSTRAINT test_record_count_safe CHECK (count BETWEEN 0 AND 9007199254740991)
+) WITH (fillfactor = 50);
 
 -- The audit log: who changed what, and why. It is only ever added to, so it must not contain personal data of customers.
 CREATE TABLE audit_entry (

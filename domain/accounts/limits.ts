@@ -10,6 +10,8 @@ export type AccountLimits = {
   readonly countPerRequest: number;
   /** Units registered on one day, UTC; null for no limit. */
   readonly countPerDay: number | null;
+  /** Records that all test keys may store; production keys have no such limit. */
+  readonly testRecords: number;
 };
 
 /** What an operator has set for an account; null is the default. */
@@ -36,6 +38,7 @@ export const limitsOf = (
         concurrentRequests: overrides.concurrentRequests ?? defaults.concurrentRequests,
         countPerRequest: overrides.countPerRequest ?? defaults.countPerRequest,
         countPerDay: overrides.countPerDay ?? defaults.countPerDay,
+        testRecords: overrides.testRecords ?? defaults.testRecords,
       };
 
 /** An allowance of requests that refills at a constant rate. It changes with every request. */
@@ -76,6 +79,22 @@ export const requireAffordableCount = (
       "request_invalid",
       `${field}: this account may register ${countPerDay} units on one day (UTC), and ${Math.max(countPerDay - countToday, 0)} are left today`,
     );
+  }
+};
+
+/** Returns what a client is told whose test data have reached their limit. */
+export const testQuotaMessage = (testRecords: number): string =>
+  `the limit of test data is reached: this account's test keys may store ${testRecords} records. Old ones are deleted ` +
+  "after a while; ask the service's operator to raise the limit";
+
+/**
+ * Checks that the account may store one more record with its test keys.
+ * @param storedCount the records that they have stored
+ * @throws DomainError test_quota_reached
+ */
+export const requireTestSpace = (testRecords: number, storedCount: number): void => {
+  if (storedCount >= testRecords) {
+    throw new DomainError("test_quota_reached", testQuotaMessage(testRecords));
   }
 };
 

@@ -16,6 +16,12 @@ export type DonateDependencies = ConfirmCharityDependencies & {
   readonly billing: Billing;
 };
 
+export type Donated = {
+  readonly donation: Donation;
+  readonly totalDonations: number;
+  readonly replayed: boolean;
+};
+
 const findReplay = async (db: DatabasePool, request: DonationRequest): Promise<Donation | null> =>
   request.idempotencyKey === null ? null : findDonationByKey(db, request, request.idempotencyKey);
 
@@ -34,6 +40,19 @@ const record = async (
   );
 };
 
+/** Returns what the first request with the idempotency key recorded, or null. */
+export const findOriginalDonation = async (
+  { db, clock }: Pick<DonateDependencies, "db" | "clock">,
+  request: DonationRequest,
+): Promise<Donated | null> => {
+  const donation = await findReplay(db, request);
+  if (!donation) {
+    return null;
+  }
+  const { all } = await readDonationTotals(db, request, clock.now());
+  return { donation, totalDonations: all.count, replayed: true };
+};
+
 /**
  * Records an organization's donation once its charity is confirmed. A known idempotency key returns its first donation.
  * After a DomainError or an OutageError nothing is recorded, and nothing will be.
@@ -43,11 +62,7 @@ const record = async (
 export const donate = async (
   deps: DonateDependencies,
   request: DonationRequest,
-): Promise<{
-  readonly donation: Donation;
-  readonly totalDonations: number;
-  readonly replayed: boolean;
-}> => {
+): Promise<Donated> => {
   const { db, clock } = deps;
   const known = await findReplay(db, request);
   const recorded = known ? null : await record(deps, request);

@@ -11,6 +11,8 @@ import type { AccountLimits, UsualDay } from "../../domain/accounts/limits.ts";
 import { isUnusualDay, limitsOf, requireAffordableCount } from "../../domain/accounts/limits.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
+import type { WriteAttempt } from "../accounts/createTestQuota.ts";
+import { createTestQuota } from "../accounts/createTestQuota.ts";
 
 /** How often this process stores what it counted and learns what others did. */
 const STORE_INTERVAL_MS = 2000;
@@ -35,15 +37,20 @@ export type SpendingGuard = {
   /**
    * Runs a registration if the account's limits allow its units. Otherwise only a repeated request gets its original
    * response, which bills nothing.
-   * @throws DomainError request_invalid beyond a limit, and what `register` throws
+   * @throws DomainError request_invalid or test_quota_reached beyond a limit, and what `write` throws
    */
   readonly register: <Result extends { readonly replayed: boolean }>(
     caller: Pick<Caller, "accountId" | "mode" | "limits">,
     units: { readonly field: string; readonly count: number },
-    attempt: {
-      readonly register: () => Promise<Result>;
-      readonly findOriginal: () => Promise<Result | null>;
-    },
+    attempt: WriteAttempt<Result>,
+  ) => Promise<Result>;
+  /**
+   * Runs a write that has no units, such as a refund, if the account may store another record in its mode.
+   * @throws DomainError test_quota_reached, and what `write` throws
+   */
+  readonly write: <Result extends { readonly replayed: boolean }>(
+    caller: Pick<Caller, "accountId" | "mode" | "limits">,
+    attempt: WriteAttempt<Result>,
   ) => Promise<Result>;
   /** Stores the counts of this process. */
   readonly store: () => Promise<void>;
@@ -77,6 +84,7 @@ export const createSpendingGuard = ({
   readonly onError: (error: unknown) => void;
 }): SpendingGuard => {
   const days = new Map<string, OwnerDay>();
+  const testQuota = createTestQuota({ db });
   let lastDay = "";
   let lastDayEndsMs = 0;
 
@@ -125,7 +133,7 @@ export const createSpendingGuard = ({
     }
   };
 
-  const store = async (): Promise<void> => {
+  const storeDays = async (): Promise<void> => {
     const changed = [...days.values()].filter(({ newCount }) => newCount > 0);
     // Days that nothing waits for are forgotten. They are read again with the account's next registration.
     for (const [name, { newCount, requestedCount, day }] of days) {
@@ -161,14 +169,14 @@ export const createSpendingGuard = ({
 
   let storing: Promise<void> = Promise.resolve();
   const storeNext = (): Promise<void> => {
-    storing = storing.then(store).catch(onError);
+    storing = storing.then(storeDays).then(testQuota.store).catch(onError);
     return storing;
   };
   const timer = setInterval(() => void storeNext(), STORE_INTERVAL_MS);
   timer.unref();
 
   return {
-    register: async (caller, { field, count }, { register, findOriginal }) => {
+    register: async (caller, { field, count }, { write, findOriginal }) => {
       const known = dayOfOwner(caller);
       const limits = limitsOf(defaults[caller.mode], caller.limits);
       const countToday = known.storedCount + known.newCount + known.requestedCount;
@@ -183,13 +191,15 @@ export const createSpendingGuard = ({
       }
       known.requestedCount += count;
       try {
-        const result = await register();
+        const result = await testQuota.run(caller, limits.testRecords, { write, findOriginal });
         known.newCount += result.replayed ? 0 : count;
         return result;
       } finally {
         known.requestedCount -= count;
       }
     },
+    write: (caller, attempt) =>
+      testQuota.run(caller, limitsOf(defaults[caller.mode], caller.limits).testRecords, attempt),
     store: storeNext,
     stop: async () => {
       clearInterval(timer);

@@ -76,6 +76,17 @@ const findEarlierRefund = async (
   };
 };
 
+/** Returns the refund that an earlier call made with the request's idempotency key, or null. */
+export const findOriginalRefund = async (
+  { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
+  owner: Owner,
+  request: RefundRequest,
+): Promise<Refunded | null> => {
+  const registration =
+    request.idempotencyKey === null ? null : await findOwnRegistration(db, owner, request.id);
+  return registration ? findEarlierRefund(db, owner, registration, request, clock.now()) : null;
+};
+
 /**
  * Refunds units of a registration: one transaction changes the record and the totals and adds a negative usage fact. An
  * idempotency key belongs to the refund that it was first used for: a repeated call returns that refund, whatever else

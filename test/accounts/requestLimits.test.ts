@@ -150,6 +150,7 @@ test("an operator's limit for open lists replaces the default, and test keys hav
     openLists: null,
     countPerRequest: null,
     countPerDay: null,
+    testRecords: null,
   };
   t.is(openAll("live", null), 6);
   t.is(openAll("test", nothingSet), 2);

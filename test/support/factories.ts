@@ -56,6 +56,7 @@ const UNLIMITED: AccountLimits = {
   concurrentRequests: 1_000_000,
   countPerRequest: Number.MAX_SAFE_INTEGER,
   countPerDay: null,
+  testRecords: Number.MAX_SAFE_INTEGER,
 };
 
 /** Limits that no test reaches unless it sets them; the same for both modes. */

@@ -241,6 +241,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         erasedResponses: 0,
         dailyCounts: 0,
         testData: null,
+        recountedAccounts: 0,
         expiredKeys: 0,
       })),
     },

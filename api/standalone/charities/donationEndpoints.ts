@@ -9,8 +9,9 @@ import type { DonationFilter } from "../../../domain/charities/donations.ts";
 import { donationRefundId } from "../../../domain/charities/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { DonateDependencies } from "../../../services/charities/donate.ts";
-import { donate } from "../../../services/charities/donate.ts";
+import { donate, findOriginalDonation } from "../../../services/charities/donate.ts";
 import { refundDonation } from "../../../services/charities/refundDonation.ts";
+import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
 import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { startOfDay, startOfNextDay } from "../../http/days.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
@@ -18,6 +19,7 @@ import type { Endpoint } from "../../http/endpoint.ts";
 import { attributionOf } from "../attributionFilter.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { READ_ERROR } from "../../http/readError.ts";
+import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { EXAMPLES, TAG } from "./examples.ts";
 import {
@@ -33,6 +35,7 @@ import {
 export type DonationDependencies = DonateDependencies & {
   /** Connections for reads that may be slow. */
   readonly reads: DatabasePool;
+  readonly guard: SpendingGuard;
 };
 
 const ownerOf = ({ accountId, mode }: Caller): AccountMode => ({ accountId, mode });
@@ -56,7 +59,7 @@ const charityOf = ({
   throw new DomainError("request_invalid", CHARITY_REQUIRED);
 };
 
-const donateEndpoint = (dependencies: DonateDependencies): Endpoint =>
+const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
   keyEndpoint({
     method: "post",
     path: "/charities/donate",
@@ -76,6 +79,7 @@ const donateEndpoint = (dependencies: DonateDependencies): Endpoint =>
           example: CHARITY_REQUIRED,
         },
         KEY_ERROR,
+        TEST_QUOTA_ERROR,
         RATE_ERROR,
         {
           code: "internal_error",
@@ -89,7 +93,7 @@ const donateEndpoint = (dependencies: DonateDependencies): Endpoint =>
     schemas: { body: donateBody, response: donateResponse },
     examples: EXAMPLES.donate,
     handle: async ({ ctx, caller, body }) => {
-      const { donation, totalDonations, replayed } = await donate(dependencies, {
+      const request = {
         ...ownerOf(caller),
         amountCents: body.amount_cents,
         charity: charityOf(body),
@@ -97,6 +101,10 @@ const donateEndpoint = (dependencies: DonateDependencies): Endpoint =>
         idempotencyKey: body.idempotency_key ?? null,
         attribution: body.attribution ?? "",
         metadata: body.metadata ?? {},
+      };
+      const { donation, totalDonations, replayed } = await dependencies.guard.write(caller, {
+        write: () => donate(dependencies, request),
+        findOriginal: () => findOriginalDonation(dependencies, request),
       });
       if (replayed) {
         ctx.set("Idempotent-Replayed", "true");

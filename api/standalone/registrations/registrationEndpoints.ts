@@ -16,10 +16,14 @@ import { registerUnlessSuspended } from "../../../services/registrations/registe
 import { createAccountQueue } from "../../../services/createAccountQueue.ts";
 import type { AccountQueue } from "../../../services/createAccountQueue.ts";
 import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
-import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
+import {
+  findOriginalRefund,
+  refundRegistration,
+} from "../../../services/registrations/refundRegistration.ts";
 import type { RegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
+import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
 import { isBlankId } from "../isBlankId.ts";
 import {
   BUSY_ERROR,
@@ -72,6 +76,7 @@ const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint
         },
         KEY_ERROR,
         SUSPENDED_ERROR,
+        TEST_QUOTA_ERROR,
         QUEUE_ERROR,
       ],
     },
@@ -95,7 +100,7 @@ const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint
         caller,
         { field: "count", count: body.count },
         {
-          register: () => registerUnlessSuspended(writer, caller.suspendingSubscription, entry),
+          write: () => registerUnlessSuspended(writer, caller.suspendingSubscription, entry),
           findOriginal: () =>
             idempotencyKey === null
               ? Promise.resolve(null)
@@ -168,7 +173,7 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
 /** @param refundQueue lets the refunds of an account wait for each other without a database connection */
 const refundEndpoint = (
   kind: Kind,
-  { db, clock, billing }: Dependencies,
+  { db, clock, billing, guard }: Dependencies,
   refundQueue: AccountQueue,
 ): Endpoint => {
   const names = KIND_NAMES[kind];
@@ -200,6 +205,7 @@ const refundEndpoint = (
             "the payment processor to accept the refund of its usage.",
           example: KEY_ERROR.example,
         },
+        TEST_QUOTA_ERROR,
         {
           code: "record_not_found",
           when: "The organization has no such registration in the key's mode.",
@@ -211,14 +217,20 @@ const refundEndpoint = (
     examples: EXAMPLES[kind].refund,
     checkBody: (body) => (isBlankId(body) ? idRequired : null),
     handle: async ({ ctx, caller, body }) => {
-      const refund = await refundQueue(caller.accountId, () =>
-        refundRegistration({ db, clock, billing }, ownerOf(caller, kind), {
-          id: body.id,
-          count: body.count ?? null,
-          reason: body.reason ?? null,
-          idempotencyKey: body.idempotency_key ?? null,
-        }),
-      );
+      const owner = ownerOf(caller, kind);
+      const request = {
+        id: body.id,
+        count: body.count ?? null,
+        reason: body.reason ?? null,
+        idempotencyKey: body.idempotency_key ?? null,
+      };
+      const refund = await guard.write(caller, {
+        write: () =>
+          refundQueue(caller.accountId, () =>
+            refundRegistration({ db, clock, billing }, owner, request),
+          ),
+        findOriginal: () => findOriginalRefund({ db, clock }, owner, request),
+      });
       if (refund.replayed) {
         ctx.set("Idempotent-Replayed", "true");
       }

@@ -1,10 +1,13 @@
 import { z } from "zod";
 import { text } from "../../../domain/fields.ts";
 import { centsToDollars, dollarsToCents, MAXIMUM_CENTS } from "../../../domain/money.ts";
+import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
 import type { DonateFromStoreDependencies } from "../../../services/stores/donateFromStore.ts";
 import { donateFromStore } from "../../../services/stores/donateFromStore.ts";
+import { findEarlierResponse } from "../../../services/stores/runIdempotentWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
+import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
@@ -81,7 +84,9 @@ const response = z
   })
   .meta({ id: "StoreDonation" });
 
-export const donateEndpoint = (deps: DonateFromStoreDependencies): Endpoint =>
+export const donateEndpoint = (
+  deps: DonateFromStoreDependencies & { readonly guard: SpendingGuard },
+): Endpoint =>
   storeWriteEndpoint({
     db: deps.db,
     operation: "donate",
@@ -100,6 +105,7 @@ export const donateEndpoint = (deps: DonateFromStoreDependencies): Endpoint =>
         },
         KEY_ERROR,
         BUDGET_ERROR,
+        TEST_QUOTA_ERROR,
         QUEUE_ERROR,
       ],
     },
@@ -114,15 +120,19 @@ export const donateEndpoint = (deps: DonateFromStoreDependencies): Endpoint =>
       amount: centsToDollars(cents),
       mode: KEY_MODES[mode],
     }),
-    write: (write, given) => {
+    write: (write, given, caller) => {
       const { customerName, customerEmail, customerId, orderId } = customerDetailsOf(given);
-      return donateFromStore(deps, write, {
-        charityId: given.charity_id,
-        amountCents: given.cents,
-        customerName,
-        customerEmail,
-        customerId,
-        orderId,
+      return deps.guard.write(caller, {
+        write: () =>
+          donateFromStore(deps, write, {
+            charityId: given.charity_id,
+            amountCents: given.cents,
+            customerName,
+            customerEmail,
+            customerId,
+            orderId,
+          }),
+        findOriginal: () => findEarlierResponse(deps.db, write),
       });
     },
   });

@@ -3,9 +3,12 @@ import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { count, text } from "../../../domain/fields.ts";
 import { reverseStoreDonations } from "../../../services/stores/reverseStoreDonations.ts";
 import { reverseStoreRegistrations } from "../../../services/stores/reverseStoreRegistrations.ts";
+import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
 import type { StoreWriteDependencies } from "../../../services/stores/runIdempotentWrite.ts";
+import { findEarlierResponse } from "../../../services/stores/runIdempotentWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
+import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
 import { KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode, customerDetailsOf, orderFields, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
@@ -56,7 +59,9 @@ const filterOf = (fields: z.output<typeof body>): ImpactFilter => {
   };
 };
 
-export const refundEndpoint = (deps: StoreWriteDependencies): Endpoint =>
+export const refundEndpoint = (
+  deps: StoreWriteDependencies & { readonly guard: SpendingGuard },
+): Endpoint =>
   storeWriteEndpoint({
     db: deps.db,
     operation: "refund",
@@ -76,6 +81,7 @@ export const refundEndpoint = (deps: StoreWriteDependencies): Endpoint =>
           example: "quantity: only 2 of the matching units remain to be reversed",
         },
         KEY_ERROR,
+        TEST_QUOTA_ERROR,
         QUEUE_ERROR,
       ],
     },
@@ -90,14 +96,18 @@ export const refundEndpoint = (deps: StoreWriteDependencies): Endpoint =>
       refunded_type: type,
       count: quantity,
     }),
-    write: (write, fields) => {
+    write: (write, fields, caller) => {
       const { type, quantity } = fields;
       const reversal = { quantity, filter: filterOf(fields), reason: fields.reason ?? null };
-      return type === "donation"
-        ? reverseStoreDonations(deps, write, reversal)
-        : reverseStoreRegistrations(deps, write, {
-            ...reversal,
-            kind: type === "tree" ? "tree" : "bottle",
-          });
+      return deps.guard.write(caller, {
+        write: () =>
+          type === "donation"
+            ? reverseStoreDonations(deps, write, reversal)
+            : reverseStoreRegistrations(deps, write, {
+                ...reversal,
+                kind: type === "tree" ? "tree" : "bottle",
+              }),
+        findOriginal: () => findEarlierResponse(deps.db, write),
+      });
     },
   });

@@ -7,6 +7,7 @@ import type { SpendingGuard } from "../../../services/registrations/createSpendi
 import { findEarlierResponse } from "../../../services/stores/runIdempotentWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
+import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
 import { BUDGET_ERROR, KEY_ERROR, QUEUE_ERROR } from "../errors.ts";
 import { customerDetailsOf, notesField, orderFields, SUCCESS } from "../fields.ts";
 import { storeWriteEndpoint } from "../storeWriteEndpoint.ts";
@@ -67,6 +68,7 @@ export const registerEndpoint = (
         },
         KEY_ERROR,
         BUDGET_ERROR,
+        TEST_QUOTA_ERROR,
         QUEUE_ERROR,
       ],
     },
@@ -84,7 +86,7 @@ export const registerEndpoint = (
     write: (write, body, caller) => {
       const requested = { field: plural, count: unitsOf(body) };
       return guard.register(caller, requested, {
-        register: () =>
+        write: () =>
           storeWriter.register({
             ...write,
             ...customerDetailsOf(body),

@@ -2,8 +2,9 @@ import type { Command } from "commander";
 import { z } from "zod";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { MODES } from "../../../domain/accounts/accounts.ts";
-import type { LimitChanges, LimitOverrides } from "../../../domain/accounts/limits.ts";
+import type { LimitChanges, LimitOverrides, NewLimits } from "../../../domain/accounts/limits.ts";
 import { parseMode, parserOf } from "../../arguments.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Cell } from "../../output/formatTable.ts";
 
 const DEFAULT = "default";
@@ -17,6 +18,7 @@ export type LimitOptions = {
   readonly openLists?: Limit;
   readonly countPerRequest?: Limit;
   readonly countPerDay?: Limit;
+  readonly testRecords?: Limit;
 };
 
 const parseLimitUpTo = (maximum: number) =>
@@ -43,12 +45,16 @@ export const addLimitOptions = (command: Command): Command =>
     .option("--concurrent-requests <n|default>", "requests at the same time", parseRequests)
     .option("--open-lists <n|default>", "streamed lists at the same time", parseRequests)
     .option("--count-per-request <n|default>", "trees or bottles of one request", parseUnits)
-    .option("--count-per-day <n|default>", "trees and bottles of one day, UTC", parseUnits);
+    .option("--count-per-day <n|default>", "trees and bottles of one day, UTC", parseUnits)
+    .option(
+      "--test-records <n|default>",
+      "records that test keys may store, with --mode test",
+      parseUnits,
+    );
 
 const valueOf = (given: Limit): number | null => (given === DEFAULT ? null : given);
 
-/** Returns the limits that the options set; `default` becomes null. */
-export const limitChangesOf = (options: LimitOptions): LimitChanges => ({
+const limitChangesIn = (options: LimitOptions): LimitChanges => ({
   ...(options.requestsPerSecond === undefined
     ? {}
     : { requestsPerSecond: valueOf(options.requestsPerSecond) }),
@@ -60,7 +66,17 @@ export const limitChangesOf = (options: LimitOptions): LimitChanges => ({
     ? {}
     : { countPerRequest: valueOf(options.countPerRequest) }),
   ...(options.countPerDay === undefined ? {} : { countPerDay: valueOf(options.countPerDay) }),
+  ...(options.testRecords === undefined ? {} : { testRecords: valueOf(options.testRecords) }),
 });
+
+/** Returns the limits that the options set and their mode, or null; `default` becomes null. */
+export const newLimitsOf = (options: LimitOptions): NewLimits | null => {
+  const changes = limitChangesIn(options);
+  if (changes.testRecords !== undefined && options.mode === "live") {
+    throw new CommandError(EXIT.usage, "--test-records requires --mode test.");
+  }
+  return Object.keys(changes).length === 0 ? null : { mode: options.mode, changes };
+};
 
 type ModeLimits = readonly { readonly mode: Mode; readonly limits: LimitOverrides }[];
 
@@ -78,6 +94,8 @@ export const presentLimits = (limits: ModeLimits) =>
       open_lists: overrides?.openLists ?? null,
       count_per_request: overrides?.countPerRequest ?? null,
       count_per_day: overrides?.countPerDay ?? null,
+      // Production keys have no such limit.
+      test_records: mode === "live" ? undefined : (overrides?.testRecords ?? null),
     };
   });
 
@@ -88,6 +106,7 @@ export const LIMIT_HEADINGS = [
   "open lists",
   "count/request",
   "count/day",
+  "test records",
 ];
 
 export const limitRows = (limits: ModeLimits): readonly (readonly Cell[])[] =>

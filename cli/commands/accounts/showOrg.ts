@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { listAccountLimits } from "../../../db/accounts/accountLimits.ts";
 import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
+import { readTestRecordCount } from "../../../db/accounts/testRecordCounts.ts";
 import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscriptions.ts";
 import type { WatchedSubscription } from "../../../db/billing/stripeSubscriptions.ts";
 import { readTotals } from "../../../db/registrations/totals.ts";
@@ -52,12 +53,13 @@ export const showOrg = async (
   const now = clock.now();
   const account = await getOrganization(db, id);
   const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
-  const [owned, donations, keys, [subscription], limits] = await Promise.all([
+  const [owned, donations, keys, [subscription], limits, testRecords] = await Promise.all([
     readAllTotals(db, id, now),
     readDonationSummaries(db, clock, id),
     listApiKeys(db, id),
     listWatchedSubscriptions(db, id),
     listAccountLimits(db, id),
+    readTestRecordCount(db, id),
   ]);
   if (json) {
     printJson(io, {
@@ -72,6 +74,7 @@ export const showOrg = async (
       })),
       donations: presentDonationSummaries(donations),
       limits: presentLimits(limits),
+      stored_test_records: testRecords,
       keys: keys.map(presentKey),
     });
     return;
@@ -103,5 +106,5 @@ export const showOrg = async (
   io.stdout.write("\n");
   printTable(io, DONATION_HEADINGS, donationRows(donations));
   io.stdout.write("\n");
-  printRecord(io, { dashboard: dashboardUrl });
+  printRecord(io, { "stored test records": testRecords, dashboard: dashboardUrl });
 };

@@ -10,7 +10,7 @@ import type { OperatorOptions } from "../../operator.ts";
 import { printJson } from "../../output/print.ts";
 import { checkAtStripe } from "./checkAtStripe.ts";
 import type { LimitOptions } from "./limitOptions.ts";
-import { limitChangesOf } from "./limitOptions.ts";
+import { newLimitsOf } from "./limitOptions.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
 import { warnAboutCharityProvider } from "./warnAboutCharityProvider.ts";
 
@@ -54,9 +54,7 @@ export const updateOrg = async (
     ...(charityProvider === undefined ? {} : { charityProvider }),
     ...(subscriptionPolicy === undefined ? {} : { subscriptionPolicy }),
   };
-  const limitChanges = limitChangesOf(options);
-  const limits =
-    Object.keys(limitChanges).length === 0 ? null : { mode: options.mode, changes: limitChanges };
+  const limits = newLimitsOf(options);
   if (Object.keys(changes).length === 0 && limits === null) {
     throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
   }

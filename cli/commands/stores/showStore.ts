@@ -1,7 +1,8 @@
 import { listAccountLimits } from "../../../db/accounts/accountLimits.ts";
 import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
+import { readTestRecordCount } from "../../../db/accounts/testRecordCounts.ts";
 import type { Context } from "../../context.ts";
-import { printJson, printTable } from "../../output/print.ts";
+import { printJson, printRecord, printTable } from "../../output/print.ts";
 import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
 import { LIMIT_HEADINGS, limitRows, presentLimits } from "../accounts/limitOptions.ts";
 import { findNamedStore } from "./findNamedStore.ts";
@@ -16,10 +17,12 @@ export const showStore = async (
   const store = await findNamedStore(db, idOrDomain);
   const keys = await listApiKeys(db, store.id);
   const limits = await listAccountLimits(db, store.id);
+  const testRecords = await readTestRecordCount(db, store.id);
   if (json) {
     printJson(io, {
       ...presentStore(store),
       limits: presentLimits(limits),
+      stored_test_records: testRecords,
       keys: keys.map(presentKey),
     });
     return;
@@ -29,4 +32,6 @@ export const showStore = async (
   printTable(io, LIMIT_HEADINGS, limitRows(limits));
   io.stdout.write("\n");
   printTable(io, KEY_HEADINGS, keyRows(keys));
+  io.stdout.write("\n");
+  printRecord(io, { "stored test records": testRecords });
 };

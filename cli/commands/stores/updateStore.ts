@@ -6,7 +6,7 @@ import { CommandError, EXIT } from "../../exitCodes.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import type { LimitOptions } from "../accounts/limitOptions.ts";
-import { limitChangesOf } from "../accounts/limitOptions.ts";
+import { newLimitsOf } from "../accounts/limitOptions.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 import { printStore } from "./presentStore.ts";
 
@@ -30,13 +30,12 @@ export const updateStore = async (
   options: UpdateOptions,
 ): Promise<void> => {
   const { json, org, userId, treePrice, bottlePrice, lowBalance } = options;
-  const limits = limitChangesOf(options);
   const changes = {
     treePlanting: options.treePlanting,
     plasticRemoval: options.plasticRemoval,
     donations: options.donations,
     charityProvider: options.charityProvider,
-    limits: Object.keys(limits).length === 0 ? undefined : { mode: options.mode, changes: limits },
+    limits: newLimitsOf(options) ?? undefined,
     organizationId: org === NONE ? null : org,
     userId,
     treePriceCents: treePrice,

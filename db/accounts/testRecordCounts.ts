@@ -1,0 +1,56 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+/** How many records an account's test keys have stored. */
+export type TestRecordCount = { readonly accountId: string; readonly count: number };
+
+/** Adds to the counts of accounts and returns the new ones. */
+export const addToTestRecordCounts = (
+  db: CommonQueryMethods,
+  added: readonly TestRecordCount[],
+): Promise<readonly TestRecordCount[]> =>
+  db.any(sql.type(z.strictObject({ accountId: z.uuid(), count: safeInteger }))`
+    INSERT INTO test_record_count (account_id, count)
+    SELECT account_id, count
+    FROM json_to_recordset(${JSON.stringify(
+      added.map(({ accountId, count }) => ({ account_id: accountId, count })),
+    )}) AS added (account_id uuid, count bigint)
+    ORDER BY account_id
+    ON CONFLICT (account_id) DO UPDATE
+    SET count = test_record_count.count + excluded.count
+    RETURNING account_id AS "accountId", count
+  `);
+
+/** Lists the accounts whose test keys have stored records. */
+export const listCountedAccounts = (db: CommonQueryMethods): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(z.strictObject({ accountId: z.uuid() }))`
+    SELECT account_id AS "accountId" FROM test_record_count ORDER BY account_id
+  `);
+
+/** Counts an account's test records anew: its registrations, their refunds, and its donations. */
+export const recountTestRecords = async (
+  db: CommonQueryMethods,
+  accountId: string,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    UPDATE test_record_count
+    SET count =
+      (SELECT count(*) FROM registration WHERE account_id = ${accountId} AND mode = 'test')
+      + (
+        SELECT count(*)
+        FROM refund
+        JOIN registration ON registration.id = refund.registration_id
+        WHERE registration.account_id = ${accountId} AND registration.mode = 'test'
+      )
+      + (SELECT count(*) FROM donation WHERE account_id = ${accountId} AND mode = 'test')
+    WHERE account_id = ${accountId}
+  `);
+};
+
+/** Returns how many records an account's test keys have stored, as far as API processes have counted them. */
+export const readTestRecordCount = (db: CommonQueryMethods, accountId: string): Promise<number> =>
+  db.oneFirst(sql.type(z.strictObject({ count: safeInteger }))`
+    SELECT coalesce((SELECT count FROM test_record_count WHERE account_id = ${accountId}), 0) AS count
+  `);
