@@ -33,7 +33,8 @@ import { prepareProcessor } from "./prepareProcessor.ts";
 import { runDispatcher } from "./runDispatcher.ts";
 import { readNewSubscriptions } from "./readNewSubscriptions.ts";
 import { watchHold } from "./watchHold.ts";
-import { bundleWorkflows, runWorker } from "./runWorker.ts";
+import { bundleWorkflows } from "./bundleWorkflows.ts";
+import { runWorker } from "./runWorker.ts";
 
 /** The Temporal workers take up to 20 s to finish their tasks, before the database is closed. */
 const SHUTDOWN_TIMEOUT_MS = 28_000;
@@ -76,7 +77,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
             setting: "WORKER_METRICS_PORT",
           },
         );
-  const workflowBundle = bundleWorkflows();
+  const workflowBundle = bundleWorkflows(config.WORKFLOW_BUNDLE);
   const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
   // Clients wait for donations, so their worker starts before anything that waits for other services.
   const interactiveWorker = runWorker(

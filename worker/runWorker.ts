@@ -1,14 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
-import {
-  bundleWorkflowCode,
-  DefaultLogger,
-  IllegalStateError,
-  NativeConnection,
-  TransportError,
-  Worker,
-} from "@temporalio/worker";
-import type { WorkflowBundleWithSourceMap } from "@temporalio/worker";
+import { IllegalStateError, NativeConnection, TransportError, Worker } from "@temporalio/worker";
+import type { WorkflowBundle } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { StartupError } from "../program/startupError.ts";
 import { readTemporalConfig } from "../program/temporalClient.ts";
@@ -19,18 +11,10 @@ const RECONNECT_INTERVAL_MS = 2000;
 /** Activities mostly wait for a processor, so many more of them than CPU cores can run concurrently. */
 const MAX_CONCURRENT_ACTIVITIES = 200;
 
-/** Bundles the workflows for the worker's sandbox. */
-export const bundleWorkflows = (): Promise<WorkflowBundleWithSourceMap> =>
-  bundleWorkflowCode({
-    workflowsPath: fileURLToPath(new URL("../workflows/index.ts", import.meta.url)),
-    // The bundler's progress messages do not help an operator.
-    logger: new DefaultLogger("WARN"),
-  });
-
 type WorkerSettings = {
   readonly activities: object;
   readonly taskQueue: string;
-  readonly workflowBundle: Promise<WorkflowBundleWithSourceMap>;
+  readonly workflowBundle: Promise<WorkflowBundle>;
   readonly logger: Logger;
 };
 

@@ -11,7 +11,7 @@ import { systemClock } from "../../domain/clock.ts";
 import type { Charities, CharitySettings } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
-import { bundleWorkflows } from "../../worker/runWorker.ts";
+import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import { INTERACTIVE_QUEUE } from "../../workflows/taskQueues.ts";
 import type { Call, StandaloneApiOptions } from "../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
@@ -130,7 +130,7 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
       connection: native,
       namespace,
       taskQueue: INTERACTIVE_QUEUE,
-      workflowBundle: await bundleWorkflows(),
+      workflowBundle: await bundleWorkflows(process.env["WORKFLOW_BUNDLE"]),
       activities: createDonationActivities({ charities }),
     });
     const running = worker.run();

@@ -16,7 +16,7 @@ import type { CharityValidation } from "../../domain/charities/charities.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
 import { findTemporalCli } from "../../embedded/temporal/findTemporalCli.ts";
 import { startTemporalServer } from "../../embedded/temporal/startTemporalServer.ts";
-import { bundleWorkflows } from "../../worker/runWorker.ts";
+import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import { factsRecordedSignal, plantingOrder } from "../../workflows/plantingOrder.ts";
 import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";
 import { donation, donationWorkflowId } from "../../workflows/donation.ts";

@@ -2,7 +2,7 @@ import { readdir, readFile } from "node:fs/promises";
 import test from "ava";
 import { DefaultLogger, Runtime, Worker } from "@temporalio/worker";
 import { z } from "zod";
-import { bundleWorkflows } from "../../worker/runWorker.ts";
+import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import * as workflows from "../../workflows/index.ts";
 
 const FOLDER = new URL("./histories/", import.meta.url);

@@ -1,7 +1,7 @@
 import type { Client } from "@temporalio/client";
 import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
 import type { ExecutionContext } from "ava";
-import { bundleWorkflows } from "../../worker/runWorker.ts";
+import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 Runtime.install({ logger: new DefaultLogger("ERROR") });
@@ -14,7 +14,7 @@ export const startWorker = async (t: ExecutionContext, activities: object): Prom
     connection,
     namespace,
     taskQueue: "test",
-    workflowBundle: await bundleWorkflows(),
+    workflowBundle: await bundleWorkflows(process.env["WORKFLOW_BUNDLE"]),
     activities,
   });
   const running = worker.run();

@@ -18,7 +18,7 @@ import {
 } from "../../../providers/planting/simulated/simulatedFacts.ts";
 import { recordPlantingFacts } from "../../../services/planting/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
-import { bundleWorkflows } from "../../../worker/runWorker.ts";
+import { bundleWorkflows } from "../../../worker/bundleWorkflows.ts";
 import {
   plantingOrderCreation,
   PLANTING_ORDER_CREATION_ID,
@@ -62,7 +62,7 @@ const setUp = async (
   const namespace = await registerNamespace(connection);
   const temporal = new Client({ connection, namespace });
   const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
-  const workflowBundle = await bundleWorkflows();
+  const workflowBundle = await bundleWorkflows(process.env["WORKFLOW_BUNDLE"]);
   const activities = createPlantingActivities({
     db,
     clock,
