@@ -73,6 +73,7 @@ await runProgram(
           writeTimeoutMs: config.LIST_WRITE_TIMEOUT_SECONDS * 1000,
         },
         guard: ECHO_GUARD,
+        publicBaseUrl: () => "",
       }),
     });
     const server = await startServer(app.callback(), {

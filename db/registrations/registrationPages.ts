@@ -1,4 +1,5 @@
-import type { FragmentSqlToken, ListSqlToken } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken, ListSqlToken } from "slonik";
+import { z } from "zod";
 import type { Owner, RegistrationFilter } from "../../domain/registrations/registrations.ts";
 import type { CopyPool } from "../copyPool.ts";
 import { COLUMN_END } from "../copyPool.ts";
@@ -46,10 +47,29 @@ const metadataCondition = ({ metadata = {} }: RegistrationFilter): FragmentSqlTo
   )}`;
 };
 
-/** The last registration that a page has read; the time has the database's precision. */
-export type ListPosition = { readonly createdAt: string; readonly id: string };
+const positionRow = z.strictObject({ createdAt: z.string(), id: z.uuid() });
 
-/** One page of a list: the JSON of its objects, separated by commas, in chunks; none if no registration matches. */
+/** The last registration that a page has read; the time has the database's precision. */
+export type ListPosition = Readonly<z.output<typeof positionRow>>;
+
+/** Returns the position of one of the owner's registrations, or null. */
+export const findListPosition = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  id: string,
+): Promise<ListPosition | null> =>
+  db.maybeOne(sql.type(positionRow)`
+    SELECT registration.created_at::text AS "createdAt", registration.id
+    FROM registration
+    WHERE ${registrationWithId(owner, id)}
+  `);
+
+/** A separator of objects that is in none of them: JSON escapes this character. */
+export const ROW_END = "\u001E";
+
+export type RowSeparator = "," | typeof ROW_END;
+
+/** One page of a list: the JSON of its objects with separators, in chunks; none if no registration matches. */
 export type ListPage = { readonly json: readonly Buffer[]; readonly last: ListPosition };
 
 /**
@@ -94,6 +114,7 @@ export const readPage = async (
   filter: RegistrationFilter,
   after: ListPosition | null,
   limits: PageLimits,
+  separator: RowSeparator,
 ): Promise<ListPage | null> => {
   const following = sql.fragment`
     FROM registration
@@ -111,7 +132,7 @@ export const readPage = async (
       SELECT
         min(page.created_at),
         (array_agg(page.id))[count(*)],
-        string_agg(page.json, ',')
+        string_agg(page.json, ${separator})
       FROM (
         SELECT
           scanned.id,

@@ -4,6 +4,7 @@ import { listBillingPeriods } from "../../db/billing/billingPeriods.ts";
 import type { Seconds } from "../../db/billing/usageSpans.ts";
 import { findFailedSeconds, findPendingSeconds } from "../../db/billing/usageSpans.ts";
 import type { ListPosition } from "../../db/registrations/registrationPages.ts";
+import { findListPosition } from "../../db/registrations/registrationPages.ts";
 import type { RegistrationUsage } from "../../db/registrations/registrationUsage.ts";
 import {
   findRegistrationUsage,
@@ -20,6 +21,7 @@ import { DomainError } from "../../domain/errors.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { getAccount } from "../accounts/getAccount.ts";
+import { STARTING_AFTER_UNKNOWN } from "./listRegistrations.ts";
 
 /** Registrations that one query reads, whatever their state. */
 const SCANNED_ROWS = 1000;
@@ -141,14 +143,34 @@ const narrowRange = async (
   return seconds && withinSeconds(range, seconds);
 };
 
-/** Yields all of an owner's registrations in a range, newest first. */
+/** Returns where a list of several kinds goes on after a registration. */
+const findStart = async (
+  db: CommonQueryMethods,
+  accountMode: AccountMode,
+  kinds: readonly Kind[],
+  startingAfter: string | null,
+): Promise<{ readonly kindIndex: number; readonly position: ListPosition | null }> => {
+  if (startingAfter === null) {
+    return { kindIndex: 0, position: null };
+  }
+  for (const [kindIndex, kind] of kinds.entries()) {
+    const position = await findListPosition(db, { ...accountMode, kind }, startingAfter);
+    if (position) {
+      return { kindIndex, position };
+    }
+  }
+  throw new DomainError("request_invalid", STARTING_AFTER_UNKNOWN);
+};
+
+/** Yields an owner's registrations in a range, newest first. */
 async function* readPages(
   db: CommonQueryMethods,
   owner: Owner,
   range: Range,
+  start: ListPosition | null,
 ): AsyncGenerator<readonly RegistrationUsage[], void, void> {
   let page: readonly RegistrationUsage[];
-  let after: ListPosition | null = null;
+  let after = start;
   do {
     page = await listRegistrationUsage(db, owner, { ...range, after, limit: SCANNED_ROWS });
     yield page;
@@ -161,6 +183,8 @@ async function* readPages(
  * Lists how far the billing of registrations has come: the kinds in the given order, each newest first. Each query reads
  * a bounded number of registrations, in whatever state they are. Usage that is pending or has failed is searched for only
  * between the seconds that have some.
+ * @param startingAfter the id of the registration that the list follows; null for all
+ * @throws DomainError request_invalid if the account has no such registration
  */
 export async function* listUsageReports(
   { db, billing }: Dependencies,
@@ -168,17 +192,28 @@ export async function* listUsageReports(
   {
     kinds,
     state,
+    startingAfter,
     ...range
-  }: Range & { readonly kinds: readonly Kind[]; readonly state: UsageReportState | null },
+  }: Range & {
+    readonly kinds: readonly Kind[];
+    readonly state: UsageReportState | null;
+    readonly startingAfter: string | null;
+  },
 ): AsyncGenerator<readonly UsageReport[], void, void> {
   const accountBilling = await readAccountBilling(db, accountMode.accountId);
-  for (const kind of kinds) {
+  const start = await findStart(db, accountMode, kinds, startingAfter);
+  for (const kind of kinds.slice(start.kindIndex)) {
     const owner = { ...accountMode, kind };
     const narrowed = await narrowRange(db, owner, state, range);
     if (narrowed === null) {
       continue;
     }
-    for await (const page of readPages(db, owner, narrowed)) {
+    for await (const page of readPages(
+      db,
+      owner,
+      narrowed,
+      kind === kinds[start.kindIndex] ? start.position : null,
+    )) {
       const reports = page
         .map((usage) => presentUsage(billing, accountBilling, owner, usage))
         .filter((report) => state === null || report.state === state);

@@ -124,8 +124,8 @@ test("the parameter examples are accepted", async (t) => {
     return given === undefined ? [] : [[name, given] as const];
   });
 
-  t.is(parameters.length, 6);
-  t.is(examples.length, 4);
+  t.is(parameters.length, 8);
+  t.is(examples.length, 5);
   const search = new URLSearchParams(Object.fromEntries(examples)).toString();
   t.is((await call("GET", `/plant/trees?${search}`, { key })).status, 200);
 });

@@ -9,9 +9,16 @@ import {
   findFractionalCountProblem,
   fractionalCountOf,
 } from "../../../domain/registrations/registrationFields.ts";
-import type { Owner, RegistrationFilter } from "../../../domain/registrations/registrations.ts";
+import type {
+  Owner,
+  RegistrationFilter,
+  Totals,
+} from "../../../domain/registrations/registrations.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
-import { listRegistrations } from "../../../services/registrations/listRegistrations.ts";
+import {
+  listRegistrationRows,
+  listRegistrations,
+} from "../../../services/registrations/listRegistrations.ts";
 import { registerUnlessSuspended } from "../../../services/registrations/registerUnlessSuspended.ts";
 import { createAccountQueue } from "../../../services/createAccountQueue.ts";
 import type { AccountQueue } from "../../../services/createAccountQueue.ts";
@@ -21,7 +28,11 @@ import {
   refundRegistration,
 } from "../../../services/registrations/refundRegistration.ts";
 import type { RegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { readTotals } from "../../../db/registrations/totals.ts";
+import type { ApiContext } from "../../http/apiContext.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
+import { inChunks } from "../../http/inChunks.ts";
+import { joinRows, LINK_HEADER, readListPage } from "../../http/listPages.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
 import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
 import { isBlankId } from "../isBlankId.ts";
@@ -45,6 +56,8 @@ type Dependencies = {
   readonly writer: RegistrationWriter;
   readonly streaming: Streaming;
   readonly guard: SpendingGuard;
+  /** The base URL of links. */
+  readonly publicBaseUrl: () => string;
 };
 
 const REPLAY_HEADER = {
@@ -119,15 +132,22 @@ const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint
   });
 };
 
+/** Returns the beginning of a list's JSON. */
+const totalsOf = (kind: Kind, { all, month }: Totals): string => {
+  const { totalField, monthField } = KIND_NAMES[kind];
+  return `{"${totalField}":${all},"${monthField}":${month}`;
+};
+
 /** Yields the response's body. It starts with the first page, so that an error on that page is an error response. */
 async function* listPieces(
   dependencies: Dependencies,
   owner: Owner,
   filter: RegistrationFilter,
+  startingAfter: string | null,
 ): AsyncGenerator<string | Buffer, void, void> {
-  const { totalField, monthField, detailsField } = KIND_NAMES[owner.kind];
-  const { totals, pages } = await listRegistrations(dependencies, owner, filter);
-  const head = `{"${totalField}":${totals.all},"${monthField}":${totals.month},"${detailsField}":[`;
+  const { detailsField } = KIND_NAMES[owner.kind];
+  const { totals, pages } = await listRegistrations(dependencies, owner, filter, startingAfter);
+  const head = `${totalsOf(owner.kind, totals)},"${detailsField}":[`;
   let isFirst = true;
   for await (const page of pages) {
     yield isFirst ? head : ",";
@@ -135,6 +155,27 @@ async function* listPieces(
     isFirst = false;
   }
   yield isFirst ? `${head}]}` : "]}";
+}
+
+/** Yields the response's body with one page of the list, and sets the link to the next one before. */
+async function* pagePieces(
+  dependencies: Dependencies,
+  ctx: ApiContext,
+  owner: Owner,
+  filter: RegistrationFilter,
+  { startingAfter, limit }: { readonly startingAfter: string | null; readonly limit: number },
+): AsyncGenerator<string | Buffer, void, void> {
+  const { db, clock, publicBaseUrl } = dependencies;
+  const part = { startingAfter, limit: limit + 1 };
+  const rows = await readListPage(ctx, listRegistrationRows(dependencies, owner, filter, part), {
+    limit,
+    idField: "id",
+    baseUrl: publicBaseUrl(),
+  });
+  const totals = await readTotals(db, owner, clock.now());
+  yield `${totalsOf(owner.kind, totals)},"${KIND_NAMES[owner.kind].detailsField}":[`;
+  yield* joinRows(rows);
+  yield "]}";
 }
 
 const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
@@ -149,7 +190,8 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
         summary: `List ${names.noun} registrations`,
         details:
           "Returns every registration of the organization in the key's mode that matches all filters, newest first, " +
-          "in one response. The totals cover all registrations, whatever the filters.",
+          "in one response, or page by page with `limit`. The totals cover all registrations, whatever the filters.",
+        responseHeaders: LINK_HEADER,
         errors: [
           {
             code: "request_invalid",
@@ -163,8 +205,16 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
       },
       schemas: { query: listQuery, response: SCHEMAS[kind].registerResponse },
       examples: EXAMPLES[kind].list,
-      handle: ({ caller, query }) =>
-        listPieces(dependencies, ownerOf(caller, kind), listFilter(query)),
+      handle: ({ ctx, caller, query }) => {
+        const owner = ownerOf(caller, kind);
+        const filter = listFilter(query);
+        const startingAfter = query.starting_after ?? null;
+        return query.limit === undefined
+          ? listPieces(dependencies, owner, filter, startingAfter)
+          : inChunks(
+              pagePieces(dependencies, ctx, owner, filter, { startingAfter, limit: query.limit }),
+            );
+      },
     },
     dependencies.streaming,
   );

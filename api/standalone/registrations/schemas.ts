@@ -8,6 +8,7 @@ import {
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import type { Metadata, Registration } from "../../../domain/registrations/registrations.ts";
 import { isRange } from "../../http/days.ts";
+import { pageParameters } from "../../http/listPages.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "../attributionFilter.ts";
 import { KIND_NAMES } from "./kinds.ts";
@@ -147,6 +148,7 @@ export const listQuery = queryObject({
     .optional()
     .meta({ description: "Last day, UTC.", examples: ["2025-06-30"] }),
   metadata: metadataParameter.optional(),
+  ...pageParameters,
 })
   .refine(
     ({ attribution_key: given, without_attribution }) =>

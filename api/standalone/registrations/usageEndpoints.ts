@@ -10,10 +10,13 @@ import {
   listUsageReports,
   readUsageReport,
 } from "../../../services/registrations/readUsageReports.ts";
+import type { ApiContext } from "../../http/apiContext.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import { isRange, startOfDay, startOfNextDay } from "../../http/days.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
+import { inChunks } from "../../http/inChunks.ts";
+import { joinRows, LINK_HEADER, pageParameters, readListPage } from "../../http/listPages.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { BUSY_ERROR, KEY_ERROR, LISTS_ERROR } from "../errorResponses.ts";
@@ -23,6 +26,8 @@ type Dependencies = {
   readonly db: CommonQueryMethods;
   readonly billing: Billing;
   readonly streaming: Streaming;
+  /** The base URL of links. */
+  readonly publicBaseUrl: () => string;
 };
 
 const KIND_MUST_BE = `must be one of ${KINDS.join(", ")}`;
@@ -142,6 +147,7 @@ const listQuery = queryObject({
   end_at: date()
     .optional()
     .meta({ description: "Last day of the registrations, UTC.", examples: ["2025-06-30"] }),
+  ...pageParameters,
 }).refine(({ created_at, end_at }) => isRange(created_at, end_at), {
   path: ["end_at"],
   error: "must not be before created_at",
@@ -149,26 +155,42 @@ const listQuery = queryObject({
 
 const listResponse = z.strictObject({ usage: z.array(usage) }).meta({ id: "UsageList" });
 
-/** How many objects are written at a time: less than 64 KiB, unless imported ids are long. */
-const CHUNK_ROWS = 200;
-
 /** Yields the response's body. It starts with the first rows, so that an error before them is an error response. */
 async function* listPieces(
-  pages: AsyncIterable<readonly UsageReport[]>,
+  pages: AsyncIterable<readonly object[]>,
 ): AsyncGenerator<string, void, void> {
-  const head = '{"usage":[';
-  let isFirst = true;
+  let separator = '{"usage":[';
   for await (const page of pages) {
-    for (let start = 0; start < page.length; start += CHUNK_ROWS) {
-      const rows = page.slice(start, start + CHUNK_ROWS);
-      yield (isFirst ? head : ",") + rows.map((row) => JSON.stringify(presentUsage(row))).join(",");
-      isFirst = false;
+    for (const row of page) {
+      yield separator + JSON.stringify(row);
+      separator = ",";
     }
   }
-  yield isFirst ? `${head}]}` : "]}";
+  yield separator === "," ? "]}" : `${separator}]}`;
 }
 
-const listEndpoint = ({ db, billing, streaming }: Dependencies): Endpoint =>
+/** Yields the response's body with one page of the list, and sets the link to the next one before. */
+async function* pagePieces(
+  ctx: ApiContext,
+  pages: AsyncIterable<readonly object[]>,
+  limit: number,
+  baseUrl: string,
+): AsyncGenerator<string | Buffer, void, void> {
+  const rows = await readListPage(ctx, pages, { limit, idField: "registration_id", baseUrl });
+  yield '{"usage":[';
+  yield* joinRows(rows);
+  yield "]}";
+}
+
+async function* presentPages(
+  pages: AsyncIterable<readonly UsageReport[]>,
+): AsyncGenerator<readonly z.output<typeof usage>[], void, void> {
+  for await (const page of pages) {
+    yield page.map(presentUsage);
+  }
+}
+
+const listEndpoint = ({ db, billing, streaming, publicBaseUrl }: Dependencies): Endpoint =>
   streamedKeyEndpoint(
     {
       method: "get",
@@ -179,7 +201,8 @@ const listEndpoint = ({ db, billing, streaming }: Dependencies): Endpoint =>
         summary: "List the billing status of registrations",
         details:
           "Returns the registrations of the organization in the key's mode that match all filters: trees, then bottles, " +
-          "each newest first, in one response.",
+          "each newest first, in one response, or page by page with `limit`.",
+        responseHeaders: LINK_HEADER,
         errors: [
           {
             code: "request_invalid",
@@ -194,9 +217,9 @@ const listEndpoint = ({ db, billing, streaming }: Dependencies): Endpoint =>
       },
       schemas: { query: listQuery, response: listResponse },
       examples: { response: { usage: [EXAMPLE] } },
-      handle: ({ caller: { accountId, mode }, query }) => {
-        const { state, kind, created_at: first, end_at: last } = query;
-        return listPieces(
+      handle: ({ ctx, caller: { accountId, mode }, query }) => {
+        const { state, kind, created_at: first, end_at: last, limit } = query;
+        const pages = presentPages(
           listUsageReports(
             { db, billing },
             { accountId, mode },
@@ -205,8 +228,12 @@ const listEndpoint = ({ db, billing, streaming }: Dependencies): Endpoint =>
               state: state ?? null,
               from: first === undefined ? null : startOfDay(first),
               until: (last === undefined ? undefined : startOfNextDay(last)) ?? null,
+              startingAfter: query.starting_after ?? null,
             },
           ),
+        );
+        return inChunks(
+          limit === undefined ? listPieces(pages) : pagePieces(ctx, pages, limit, publicBaseUrl()),
         );
       },
     },

@@ -1,0 +1,102 @@
+import { z } from "zod";
+import type { ApiContext } from "./apiContext.ts";
+
+/*
+ * Pages of lists that are otherwise sent whole: `limit` and `starting_after`.
+ */
+
+const MAXIMUM_LIMIT = 1000;
+const LIMIT_MUST_BE = "must be an integer of at least 1";
+
+/** A page ends early if its rows have more bytes than this, because they are held in memory. */
+const PAGE_BYTES = 768 * 1024;
+
+/** The parameters of a list that has pages. */
+export const pageParameters = {
+  limit: z
+    .string({ error: LIMIT_MUST_BE })
+    .regex(/^0*[1-9]\d*$/u, LIMIT_MUST_BE)
+    .meta({ examples: ["100"] })
+    .transform((given) => Math.min(Number(given), MAXIMUM_LIMIT))
+    .optional()
+    .meta({
+      description:
+        `Returns one page of at most this many records, and a Link to the next one. More than ${MAXIMUM_LIMIT} is read as ` +
+        `${MAXIMUM_LIMIT}. Without it, the response has all records.`,
+    }),
+  starting_after: z
+    .string()
+    .optional()
+    .meta({ description: "The id of the last record of the previous page." }),
+};
+
+/** The header that leads to the next page. */
+export const LINK_HEADER = {
+  Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page, and without `limit`.',
+};
+
+/** A row of a list: an object, or a Buffer with its JSON. */
+export type ListRow = object;
+
+const rowBytes = (row: ListRow): Buffer =>
+  Buffer.isBuffer(row) ? row : Buffer.from(JSON.stringify(row));
+
+/** Reads the first rows of a list: at most `limit`, fewer if they are large, and at least one. */
+const readRows = async (
+  pages: AsyncIterable<readonly ListRow[]>,
+  limit: number,
+): Promise<{ readonly rows: readonly Buffer[]; readonly hasMore: boolean }> => {
+  const rows: Buffer[] = [];
+  let bytes = 0;
+  for await (const page of pages) {
+    for (const row of page) {
+      // A copy, so that a row does not keep the page in memory that it was found on.
+      const own = Buffer.from(rowBytes(row));
+      bytes += own.length;
+      if (rows.length === limit || (rows.length > 0 && bytes > PAGE_BYTES)) {
+        return { rows, hasMore: true };
+      }
+      rows.push(own);
+    }
+  }
+  return { rows, hasMore: false };
+};
+
+const idOf = (row: Buffer | undefined, idField: string): string =>
+  z.looseObject({ [idField]: z.string() }).parse(JSON.parse(String(row)))[idField] ?? "";
+
+/**
+ * Reads a page of a list and sets the header `Link` if another follows.
+ * @param pages the list from the page's first row on
+ * @param idField the field of a row that identifies it
+ * @returns the JSON of the page's rows
+ */
+export const readListPage = async (
+  ctx: ApiContext,
+  pages: AsyncIterable<readonly ListRow[]>,
+  {
+    limit,
+    idField,
+    baseUrl,
+  }: { readonly limit: number; readonly idField: string; readonly baseUrl: string },
+): Promise<readonly Buffer[]> => {
+  const { rows, hasMore } = await readRows(pages, limit);
+  if (hasMore) {
+    const query = new URLSearchParams(ctx.querystring);
+    query.set("starting_after", idOf(rows.at(-1), idField));
+    ctx.set("Link", `<${baseUrl}${ctx.path}?${query.toString()}>; rel="next"`);
+  }
+  return rows;
+};
+
+/** Yields the JSON of rows with commas between them. */
+export function* joinRows(rows: readonly Buffer[]): Generator<string | Buffer, void, void> {
+  let isFirst = true;
+  for (const row of rows) {
+    if (!isFirst) {
+      yield ",";
+    }
+    yield row;
+    isFirst = false;
+  }
+}
