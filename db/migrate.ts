@@ -1,42 +1,21 @@
-import { readdir, readFile } from "node:fs/promises";
+import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "pg";
 import { connectClient } from "./connections/connectClient.ts";
 import { DatabaseRoleError, grantPrivileges } from "./grantPrivileges.ts";
 import type { DatabaseRoles } from "./grantPrivileges.ts";
+import { applyMigration, LOCK_WAITS } from "./upgrade/applyMigration.ts";
+import type { LockWaits } from "./upgrade/applyMigration.ts";
+import { readMigrations } from "./upgrade/readMigrations.ts";
+import type { Migration } from "./upgrade/readMigrations.ts";
+import { requireExtensions } from "./upgrade/requireExtensions.ts";
 
-const FOLDER = new URL("migrations/", import.meta.url);
+type Applied = { readonly number: number; readonly runsWith: number };
 
-type Migration = { readonly number: number; readonly name: string; readonly text: string };
-
-const readMigrations = async (): Promise<readonly Migration[]> => {
-  const names = (await readdir(FOLDER)).filter((name) => name.endsWith(".sql")).toSorted();
-  return Promise.all(
-    names.map(async (name) => ({
-      number: Number.parseInt(name, 10),
-      name: name.replace(/\.sql$/u, ""),
-      text: await readFile(new URL(name, FOLDER), "utf8"),
-    })),
+const readApplied = async (client: Client): Promise<readonly Applied[]> => {
+  const { rows } = await client.query<Applied>(
+    'SELECT number, runs_with AS "runsWith" FROM schema_migration ORDER BY number',
   );
-};
-
-const appliedNumbers = async (client: Client): Promise<ReadonlySet<number>> => {
-  const { rows } = await client.query<{ number: number }>("SELECT number FROM schema_migration");
-  return new Set(rows.map((row) => row.number));
-};
-
-const apply = async (client: Client, { number, name, text }: Migration): Promise<void> => {
-  await client.query("BEGIN");
-  try {
-    await client.query("INSERT INTO schema_migration (number, name) VALUES ($1, $2)", [
-      number,
-      name,
-    ]);
-    await client.query(text);
-    await client.query("COMMIT");
-  } catch (error) {
-    await client.query("ROLLBACK");
-    throw new Error(`Migration ${name} failed and was rolled back.`, { cause: error });
-  }
+  return rows;
 };
 
 /** The database has migrations that this release does not know, or lacks some that it needs. */
@@ -44,17 +23,24 @@ export class SchemaMismatchError extends Error {
   override readonly name = "SchemaMismatchError";
 }
 
-const refuseNewerSchema = (
-  applied: ReadonlySet<number>,
-  migrations: readonly Migration[],
-): void => {
+/** Migrations of a newer release are accepted if they say that releases like this one still run with them. */
+const refuseNewerSchema = (applied: readonly Applied[], migrations: readonly Migration[]): void => {
   const known = new Set(migrations.map(({ number }) => number));
-  const unknown = [...applied].filter((number) => !known.has(number));
-  if (unknown.length > 0) {
+  const newest = Math.max(...known);
+  const refused = applied.filter(({ number, runsWith }) => !known.has(number) && runsWith > newest);
+  if (refused.length > 0) {
     throw new SchemaMismatchError(
-      `The database was migrated by a newer release (migration ${unknown.join(", ")}). Run that release.`,
+      `The database was migrated by a newer release (migration ${refused.map(({ number }) => number).join(", ")}). Run that release.`,
     );
   }
+};
+
+const findMissing = (
+  applied: readonly Applied[],
+  migrations: readonly Migration[],
+): readonly Migration[] => {
+  const numbers = new Set(applied.map(({ number }) => number));
+  return migrations.filter(({ number }) => !numbers.has(number));
 };
 
 const withClient = async <Result>(
@@ -85,52 +71,79 @@ const requireOwner = async (client: Client): Promise<void> => {
   }
 };
 
+const LOCK_POLL_MS = 500;
+
+/**
+ * Waits until no other migrator works; the lock ends with the connection. It asks again and again: a waiting statement
+ * would hold a snapshot, for whose end CREATE INDEX CONCURRENTLY of the other migrator waits.
+ */
+const becomeOnlyMigrator = async (client: Client): Promise<void> => {
+  for (;;) {
+    const { rows } = await client.query<{ locked: boolean }>(
+      "SELECT pg_try_advisory_lock(hashtext('schema_migration')) AS locked",
+    );
+    if (rows[0]?.locked === true) {
+      return;
+    }
+    await delay(LOCK_POLL_MS);
+  }
+};
+
 /**
  * Applies the migrations that the database lacks and returns their names. Concurrent calls wait for each other.
  * @param ownerUrl its role owns the tables
  * @param roles receive their privileges, also if nothing is to be applied
+ * @param options.folder of the migrations, this release's own by default
  * @throws SchemaMismatchError when a newer release has migrated the database
  * @throws DatabaseRoleError if the role of `ownerUrl` may not change the schema, or another role is missing
+ * @throws MigrationBlockedError if another session holds a lock for too long
  */
 export const migrate = (
   ownerUrl: string,
   roles: DatabaseRoles = { appUrl: null, readerUrl: null },
+  { folder, ...waits }: Partial<LockWaits> & { readonly folder?: string } = {},
 ): Promise<{ readonly applied: readonly string[] }> =>
   withClient(ownerUrl, async (client) => {
-    const migrations = await readMigrations();
+    const migrations = await readMigrations(folder);
     await requireOwner(client);
-    // One migrator at a time; the lock ends with the connection.
-    await client.query("SELECT pg_advisory_lock(hashtext('schema_migration'))");
+    await becomeOnlyMigrator(client);
     await client.query(`
       CREATE TABLE IF NOT EXISTS schema_migration (
         number integer PRIMARY KEY,
         name text NOT NULL,
-        applied_at timestamptz NOT NULL DEFAULT now()
+        applied_at timestamptz NOT NULL DEFAULT now(),
+        -- The newest migration that a release must know to run with this one.
+        runs_with integer NOT NULL CONSTRAINT schema_migration_runs_with CHECK (runs_with <= number)
       )
     `);
-    const applied = await appliedNumbers(client);
+    const applied = await readApplied(client);
     refuseNewerSchema(applied, migrations);
-    const missing = migrations.filter(({ number }) => !applied.has(number));
+    const missing = findMissing(applied, migrations);
+    await requireExtensions(client, missing);
     for (const migration of missing) {
-      await apply(client, migration);
+      await applyMigration(client, migration, { ...LOCK_WAITS, ...waits });
     }
     await grantPrivileges(client, roles);
     return { applied: missing.map(({ name }) => name) };
   });
 
 /**
- * Checks that the database has exactly this release's schema, so that a program does not start on another one.
+ * Checks that this release runs with the database's schema: it has all of its migrations, and further ones only if they
+ * say so.
  * @throws SchemaMismatchError whose message says what to do
  */
-export const requireCurrentSchema = (databaseUrl: string): Promise<void> =>
+export const requireCurrentSchema = (
+  databaseUrl: string,
+  { folder }: { readonly folder?: string } = {},
+): Promise<void> =>
   withClient(databaseUrl, async (client) => {
-    const migrations = await readMigrations();
+    const migrations = await readMigrations(folder);
     const { rows } = await client.query<{ exists: boolean }>(
       "SELECT to_regclass('schema_migration') IS NOT NULL AS exists",
     );
-    const applied = rows[0]?.exists === true ? await appliedNumbers(client) : new Set<number>();
+    const applied = rows[0]?.exists === true ? await readApplied(client) : [];
     refuseNewerSchema(applied, migrations);
-    const missing = migrations.filter(({ number }) => !applied.has(number));
+    const missing = findMissing(applied, migrations);
     if (missing.length > 0) {
       throw new SchemaMismatchError(
         `The database lacks ${missing.length} of this release's migrations. Run: npm run -s impact -- migrate`,

@@ -654,7 +654,9 @@ CREATE TABLE schema_migration (
   number integer NOT NULL,
   name text NOT NULL,
   applied_at timestamp with time zone NOT NULL DEFAULT now(),
-  CONSTRAINT schema_migration_pkey PRIMARY KEY (number)
+  runs_with integer NOT NULL,
+  CONSTRAINT schema_migration_pkey PRIMARY KEY (number),
+  CONSTRAINT schema_migration_runs_with CHECK (runs_with <= number)
 ) WITH ();
 
 CREATE TABLE store (

@@ -19,7 +19,9 @@ export const addMigrateCommand = (program: Command, { io, connections, clock }: 
     .option("--json", "JSON output")
     .action(async ({ json, ...operator }: OperatorOptions & { readonly json?: true }) => {
       const { ownerUrl, ...roles } = await connections.databaseRoles();
-      const { applied } = await migrate(ownerUrl, roles);
+      const { applied } = await migrate(ownerUrl, roles, {
+        onWait: (message) => say(io, message),
+      });
       if (applied.length > 0) {
         await recordAction(
           await connections.database(),

@@ -29,7 +29,9 @@ test("the database of a newer release is neither migrated nor used", async (t) =
   await migrate(url);
   const client = new Client({ connectionString: url });
   await client.connect();
-  await client.query("INSERT INTO schema_migration (number, name) VALUES (9999, '9999_later')");
+  await client.query(
+    "INSERT INTO schema_migration (number, name, runs_with) VALUES (9999, '9999_later', 9999)",
+  );
   await client.end();
 
   await t.throwsAsync(migrate(url), { instanceOf: SchemaMismatchError, message: /9999/u });

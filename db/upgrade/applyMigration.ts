@@ -1,0 +1,126 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { escapeIdentifier } from "pg";
+import type { Client } from "pg";
+import type { Migration } from "./readMigrations.ts";
+
+/** How a migration waits for locks that other sessions hold. */
+export type LockWaits = {
+  /** How long a statement waits. Everybody who needs the table waits behind it. */
+  readonly lockTimeoutMs: number;
+  /** How long the others may work before the next attempt. */
+  readonly pauseMs: number;
+  readonly maximumAttempts: number;
+  /** Called before each pause. */
+  readonly onWait: (message: string) => void;
+};
+
+/** Clients wait at most a second at a time. Two minutes cover most transactions; who blocks longer needs a look. */
+export const LOCK_WAITS: LockWaits = {
+  lockTimeoutMs: 1000,
+  pauseMs: 3000,
+  maximumAttempts: 30,
+  onWait: () => undefined,
+};
+
+/** A migration was given up because another session holds a lock that it needs; nothing was changed. */
+class MigrationBlockedError extends Error {
+  override readonly name = "MigrationBlockedError";
+}
+
+/** PostgreSQL's codes for a lock timeout and a deadlock. */
+const LOCK_CODES: ReadonlySet<unknown> = new Set(["55P03", "40P01"]);
+
+const isLockError = (error: unknown): boolean =>
+  error instanceof Error && "code" in error && LOCK_CODES.has(error.code);
+
+const record = async (client: Client, { number, name, runsWith }: Migration): Promise<void> => {
+  await client.query("INSERT INTO schema_migration (number, name, runs_with) VALUES ($1, $2, $3)", [
+    number,
+    name,
+    runsWith,
+  ]);
+};
+
+const runTransaction = async (
+  client: Client,
+  migration: Migration,
+  lockTimeoutMs: number,
+): Promise<void> => {
+  await client.query("BEGIN");
+  try {
+    await client.query(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
+    await record(client, migration);
+    await client.query(migration.text);
+    await client.query("COMMIT");
+  } catch (error) {
+    await client.query("ROLLBACK");
+    throw error;
+  }
+};
+
+/**
+ * Drops the invalid indexes that the migration creates: an attempt that was interrupted leaves one, which
+ * `CREATE INDEX CONCURRENTLY IF NOT EXISTS` takes for the index.
+ */
+const dropInvalidIndexes = async (client: Client, { text }: Migration): Promise<void> => {
+  const { rows } = await client.query<{ name: string }>(`
+    SELECT relname AS name
+    FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+    WHERE NOT indisvalid AND relnamespace = current_schema()::regnamespace
+  `);
+  const words = new Set(text.match(/\w+/gu));
+  for (const { name } of rows) {
+    if (words.has(name)) {
+      await client.query(`DROP INDEX CONCURRENTLY ${escapeIdentifier(name)}`);
+    }
+  }
+};
+
+/**
+ * Runs a statement outside of a transaction. It waits for locks as long as it takes: the lock that concurrent statements
+ * need keeps nobody from reading and writing.
+ */
+const runStatement = async (client: Client, migration: Migration): Promise<void> => {
+  await dropInvalidIndexes(client, migration);
+  await client.query(migration.text);
+  await record(client, migration);
+};
+
+/**
+ * Applies a migration. If it does not get a lock in time, it is rolled back and tried again later, so that it never holds
+ * up the clients of a table for longer.
+ * @throws MigrationBlockedError if no attempt gets its locks
+ */
+export const applyMigration = async (
+  client: Client,
+  migration: Migration,
+  { lockTimeoutMs, pauseMs, maximumAttempts, onWait }: LockWaits = LOCK_WAITS,
+): Promise<void> => {
+  const { name, isTransaction } = migration;
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      await (isTransaction
+        ? runTransaction(client, migration, lockTimeoutMs)
+        : runStatement(client, migration));
+      return;
+    } catch (error) {
+      if (!isLockError(error)) {
+        const outcome = isTransaction
+          ? "failed and was rolled back"
+          : "failed; it is one statement that can be run again";
+        throw new Error(`Migration ${name} ${outcome}.`, { cause: error });
+      }
+      if (attempt === maximumAttempts) {
+        throw new MigrationBlockedError(
+          `Migration ${name} was rolled back, because other sessions hold a lock that it needs. ` +
+            "Find them with: SELECT pid, usename, state, xact_start, query FROM pg_stat_activity WHERE xact_start < now() - interval '1 minute' ORDER BY xact_start; end them or wait, then run the migration again",
+          { cause: error },
+        );
+      }
+      onWait(
+        `Migration ${name} waits for a lock that other sessions hold (attempt ${attempt} of ${maximumAttempts}).`,
+      );
+      await delay(pauseMs);
+    }
+  }
+};

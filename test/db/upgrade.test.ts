@@ -1,0 +1,248 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { Client } from "pg";
+import { migrate, requireCurrentSchema, SchemaMismatchError } from "../../db/migrate.ts";
+import { createEmptyDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { openPool } from "../../db/pool.ts";
+import { startProgram } from "../support/programs.ts";
+
+/* Upgrades with migrations that the tests write. */
+
+const openClient = async (t: ExecutionContext, url: string): Promise<Client> => {
+  const client = new Client({ connectionString: url });
+  // The database is dropped before the connection ends.
+  client.on("error", () => undefined);
+  await client.connect();
+  t.teardown(() => client.end());
+  return client;
+};
+
+/** Creates a database, and a function that writes migrations to a release of the test's own and returns its folder. */
+const setUp = async (t: ExecutionContext) => {
+  const url = await createEmptyDatabase(t);
+  const release = async (migrations: Readonly<Record<string, string>>): Promise<string> => {
+    const folder = await mkdtemp(join(tmpdir(), "release-"));
+    t.teardown(() => rm(folder, { recursive: true, force: true }));
+    for (const [name, text] of Object.entries(migrations)) {
+      await writeFile(join(folder, `${name}.sql`), text);
+    }
+    return folder;
+  };
+  const upgrade = async (migrations: Readonly<Record<string, string>>, options = {}) =>
+    migrate(url, undefined, { folder: await release(migrations), ...options });
+  return { url, release, upgrade, client: await openClient(t, url) };
+};
+
+const FIRST = { "0001_things": "CREATE TABLE thing (id integer NOT NULL);" };
+const SECOND = { ...FIRST, "0002_names": "ALTER TABLE thing ADD COLUMN name text;" };
+
+const QUICK = { lockTimeoutMs: 100, pauseMs: 100 };
+
+test("a migration that waits for a lock is tried again, and others can work between two attempts", async (t) => {
+  const { url, upgrade, client } = await setUp(t);
+  await upgrade(FIRST);
+  const other = await openClient(t, url);
+  await client.query("BEGIN");
+  await client.query("SELECT FROM thing");
+
+  const waits: string[] = [];
+  const waited = Promise.withResolvers<void>();
+  const upgraded = upgrade(SECOND, {
+    ...QUICK,
+    maximumAttempts: Infinity,
+    onWait: (message: string) => {
+      waits.push(message);
+      waited.resolve();
+    },
+  });
+  await waited.promise;
+  await other.query("INSERT INTO thing VALUES (1)");
+  await client.query("COMMIT");
+
+  t.deepEqual(await upgraded, { applied: ["0002_names"] });
+  t.regex(waits[0] ?? "", /^Migration 0002_names waits for a lock that other sessions hold/u);
+});
+
+test("a migration that never gets its lock changes nothing and says who may hold it", async (t) => {
+  const { upgrade, client } = await setUp(t);
+  await upgrade(FIRST);
+  await client.query("BEGIN");
+  await client.query("SELECT FROM thing");
+
+  await t.throwsAsync(upgrade(SECOND, { ...QUICK, maximumAttempts: 2 }), {
+    name: "MigrationBlockedError",
+    message: /0002_names was rolled back.*pg_stat_activity/su,
+  });
+
+  const { rows } = await client.query("SELECT number FROM schema_migration");
+  t.deepEqual(rows, [{ number: 1 }]);
+  await client.query("COMMIT");
+  t.deepEqual(await upgrade(SECOND), { applied: ["0002_names"] });
+});
+
+const INDEXED = {
+  ...FIRST,
+  "0002_thing_id": `-- @no-transaction
+-- @runs-with 0001
+CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS thing_id ON thing (id);
+`,
+};
+
+const IS_VALID = "SELECT indisvalid FROM pg_index WHERE indexrelid = 'thing_id'::regclass";
+
+test("an index is created concurrently, once, by several migrators", async (t) => {
+  const { upgrade, client } = await setUp(t);
+  await upgrade(FIRST);
+
+  const results = await Promise.all([upgrade(INDEXED), upgrade(INDEXED), upgrade(INDEXED)]);
+
+  t.deepEqual(
+    results.flatMap(({ applied }) => applied),
+    ["0002_thing_id"],
+  );
+  t.deepEqual((await client.query(IS_VALID)).rows, [{ indisvalid: true }]);
+});
+
+test("an invalid index that an interrupted migration left is created anew", async (t) => {
+  const { upgrade, client } = await setUp(t);
+  await upgrade(FIRST);
+  await client.query("INSERT INTO thing VALUES (1), (1)");
+  await t.throwsAsync(upgrade(INDEXED), {
+    message: /0002_thing_id failed; it is one statement that can be run again/u,
+  });
+  t.deepEqual((await client.query(IS_VALID)).rows, [{ indisvalid: false }]);
+
+  await client.query("TRUNCATE thing");
+  t.deepEqual(await upgrade(INDEXED), { applied: ["0002_thing_id"] });
+  t.deepEqual((await client.query(IS_VALID)).rows, [{ indisvalid: true }]);
+});
+
+test("a constraint holds for new rows first, and is validated by a later migration", async (t) => {
+  const { upgrade, client } = await setUp(t);
+  await upgrade(FIRST);
+  await client.query("INSERT INTO thing VALUES (0)");
+  const added = {
+    ...FIRST,
+    "0002_positive": "ALTER TABLE thing ADD CONSTRAINT thing_positive CHECK (id > 0) NOT VALID;",
+  };
+  const validated = {
+    ...added,
+    "0003_positive_validated": "ALTER TABLE thing VALIDATE CONSTRAINT thing_positive;",
+  };
+
+  await upgrade(added);
+  await t.throwsAsync(client.query("INSERT INTO thing VALUES (0)"), { message: /thing_positive/u });
+  await t.throwsAsync(upgrade(validated), {
+    message: /0003_positive_validated failed and was rolled back/u,
+  });
+  await client.query("UPDATE thing SET id = 1");
+  t.deepEqual(await upgrade(validated), { applied: ["0003_positive_validated"] });
+});
+
+test("a release runs with the later migrations that say so, and not with others", async (t) => {
+  const { url, release, upgrade } = await setUp(t);
+  const oldest = await release(FIRST);
+  const older = await release(SECOND);
+  const expanded = {
+    ...SECOND,
+    "0003_colors": "-- @runs-with 0002\nALTER TABLE thing ADD COLUMN color text;",
+  };
+  const contracted = { ...expanded, "0004_names": "ALTER TABLE thing DROP COLUMN name;" };
+
+  await upgrade(expanded);
+  await t.notThrowsAsync(requireCurrentSchema(url, { folder: older }));
+  // An orchestrator that starts the older release again may migrate first.
+  t.deepEqual(await migrate(url, undefined, { folder: older }), { applied: [] });
+  for (const start of [
+    requireCurrentSchema,
+    (at: string, options: object) => migrate(at, undefined, options),
+  ]) {
+    await t.throwsAsync(start(url, { folder: oldest }), {
+      instanceOf: SchemaMismatchError,
+      message: /newer release \(migration 2, 3\)/u,
+    });
+  }
+
+  await upgrade(contracted);
+  await t.throwsAsync(requireCurrentSchema(url, { folder: older }), {
+    instanceOf: SchemaMismatchError,
+    message: /newer release \(migration 4\)/u,
+  });
+});
+
+test("a directive that is unknown or names no earlier migration is an error", async (t) => {
+  const { upgrade } = await setUp(t);
+  await t.throwsAsync(upgrade({ "0001_things": "-- @run-with 0000\nSELECT 1;" }), {
+    message: /0001_things\.sql has the unknown directive @run-with/u,
+  });
+  await t.throwsAsync(upgrade({ "0002_things": "-- @runs-with 0002\nSELECT 1;" }), {
+    message: /must be the number of an earlier migration/u,
+  });
+});
+
+test("an extension that the role may not create is named with the SQL for an administrator", async (t) => {
+  const { url, release, client } = await setUp(t);
+  const role = `test_${crypto.randomUUID().replaceAll("-", "_")}`;
+  await client.query(`CREATE ROLE ${role} LOGIN PASSWORD 'password'`);
+  await client.query(`GRANT CREATE, USAGE ON SCHEMA public TO ${role}`);
+  t.teardown(async () => {
+    await client.query(`DROP OWNED BY ${role} CASCADE`);
+    await client.query(`DROP ROLE ${role}`);
+  });
+  const limited = new URL(url);
+  limited.username = role;
+  limited.password = "password";
+  const folder = await release({
+    "0001_search": "CREATE EXTENSION IF NOT EXISTS pg_trgm;\nCREATE TABLE thing (name text);",
+  });
+
+  const error = await t.throwsAsync(migrate(limited.href, undefined, { folder }), {
+    name: "DatabaseRoleError",
+    message: /may not create extensions/u,
+  });
+  const [statement = ""] = /CREATE EXTENSION .*;/u.exec(error?.message ?? "") ?? [];
+  await client.query(statement);
+  t.deepEqual(await migrate(limited.href, undefined, { folder }), { applied: ["0001_search"] });
+
+  await t.throwsAsync(
+    migrate(limited.href, undefined, {
+      folder: await release({ "0002_none": "CREATE EXTENSION IF NOT EXISTS no_such_extension;" }),
+    }),
+    { name: "DatabaseRoleError", message: /lacks the extensions no_such_extension/u },
+  );
+});
+
+test("this release's programs serve on the schema of a later one that says so, and refuse another", async (t) => {
+  const url = await createEmptyDatabase(t);
+  await migrate(url);
+  const client = await openClient(t, url);
+  const db = await openPool(url, 1);
+  const { apiKeyTest } = await createTestOrganization(db);
+  await db.end();
+  await client.query(`
+    ALTER TABLE registration ADD COLUMN later text;
+    INSERT INTO schema_migration (number, name, runs_with)
+    SELECT 9998, '9998_later', max(number) FROM schema_migration
+  `);
+
+  const { urls, kill } = await startProgram(t, "api/main.ts", { DATABASE_URL: url });
+  const planted = await fetch(`${urls["standalone"]}/plant/trees`, {
+    method: "POST",
+    headers: { Authorization: apiKeyTest, "Content-Type": "application/json" },
+    body: '{"count":3}',
+  });
+  t.is(planted.status, 200);
+  await planted.text();
+  await kill();
+
+  await client.query(
+    "INSERT INTO schema_migration (number, name, runs_with) VALUES (9999, '9999_contracted', 9999)",
+  );
+  await t.throwsAsync(startProgram(t, "api/main.ts", { DATABASE_URL: url }), {
+    message: /ended with code 1/u,
+  });
+});
