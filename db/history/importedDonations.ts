@@ -5,7 +5,7 @@ import type { ImportedDonation } from "../../domain/history/importedRecords.ts";
 import { asTotalError } from "../registrations/totals.ts";
 import { sql } from "../sql.ts";
 import type { ImportedEntry, KnownRecord } from "./importedEntries.ts";
-import { idRow, knownRow, uuidOrNull } from "./importedEntries.ts";
+import { idRow, listKnown, uuidOrNull } from "./importedEntries.ts";
 
 type DonationEntry = ImportedEntry<ImportedDonation>;
 
@@ -120,39 +120,19 @@ export const listKnownDonations = (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
   batch: readonly DonationEntry[],
-): Promise<readonly KnownRecord[]> => {
-  const owned = sql.fragment`donation.account_id = ${accountId} AND donation.mode = ${mode}`;
-  return db.any(sql.type(knownRow)`
-    WITH entry AS MATERIALIZED (${entries(batch)})
-    SELECT
-      entry.place::integer - 1 AS place,
-      array_remove(
-        ARRAY[
-          CASE WHEN coalesce(known.imported_id, known.id::text) <> entry.imported_id THEN 'id' END,
-          CASE WHEN known.idempotency_key IS DISTINCT FROM entry.idempotency_key THEN 'idempotency_key' END,
-          CASE WHEN known.amount_cents <> entry.amount_cents THEN 'amount_cents' END,
-          CASE WHEN known.ein IS DISTINCT FROM entry.ein THEN 'ein' END,
-          CASE WHEN known.nonprofit_id <> entry.nonprofit_id THEN 'nonprofit_id' END,
-          CASE WHEN known.charity_name <> entry.charity_name THEN 'charity_name' END,
-          CASE WHEN known.created_at <> entry.created_at THEN 'created_at' END,
-          CASE WHEN (known.refunded_at IS NULL) <> (entry.refunded_at IS NULL) THEN 'refunded' END,
-          CASE WHEN known.attribution <> entry.attribution THEN 'attribution' END,
-          CASE WHEN known.metadata <> entry.metadata THEN 'metadata' END,
-          CASE WHEN known.customer_name IS DISTINCT FROM entry.customer_name THEN 'customer_name' END,
-          CASE WHEN known.customer_email IS DISTINCT FROM entry.customer_email THEN 'customer_email' END,
-          CASE WHEN known.customer_id IS DISTINCT FROM entry.customer_id THEN 'customer_id' END,
-          CASE WHEN known.order_id IS DISTINCT FROM entry.order_id THEN 'order_id' END
-        ],
-        NULL
-      ) AS differences
-    FROM entry
-    CROSS JOIN LATERAL (
-      SELECT donation.id FROM donation WHERE donation.id IN (entry.id, entry.own_id) AND ${owned}
-      UNION
-      SELECT donation.id FROM donation WHERE ${owned} AND donation.imported_id = entry.imported_id
-      UNION
-      SELECT donation.id FROM donation WHERE ${owned} AND donation.idempotency_key = entry.idempotency_key
-    ) AS match
-    JOIN donation AS known ON known.id = match.id
-  `);
-};
+): Promise<readonly KnownRecord[]> =>
+  listKnown(db, "donation", {
+    entries: entries(batch),
+    owned: sql.fragment`donation.account_id = ${accountId} AND donation.mode = ${mode}`,
+    columns: ["amount_cents", "ein", "nonprofit_id", "charity_name"],
+    refund: {
+      field: "refunded",
+      difference: sql.fragment`
+        CASE
+          WHEN (known.refunded_at IS NULL) = (entry.refunded_at IS NULL) THEN NULL
+          WHEN known.refunded_at IS NOT NULL THEN 'it is refunded here'
+          ELSE 'further'
+        END
+      `,
+    },
+  });

@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { isUuid } from "../../domain/fields.ts";
 import { safeInteger } from "../columns.ts";
@@ -9,10 +9,105 @@ export type ImportedEntry<Imported> = { readonly id: string; readonly record: Im
 
 export const idRow = z.strictObject({ id: z.uuid() });
 
-export const knownRow = z.strictObject({ place: z.int(), differences: z.array(z.string()) });
+const knownRow = z.strictObject({
+  place: z.int(),
+  id: z.uuid(),
+  differences: z.array(z.string()),
+  hasFurtherRefund: z.boolean(),
+});
 
-/** A recorded record that has the id or the key of a batch's entry, and the fields in which it differs from it. */
-export type KnownRecord = Readonly<z.output<typeof knownRow>>;
+/** A recorded record that has the id or the key of a batch's entry. */
+export type KnownRecord = {
+  readonly place: number;
+  /** The id of the record. */
+  readonly id: string;
+  /** The fields in which it differs from the entry. */
+  readonly differences: readonly string[];
+  /** Whether it was imported, and differs only by units that were refunded in the other system since. */
+  readonly hasFurtherRefund: boolean;
+};
+
+/** The condition that a record was imported. The ids of imported records are UUIDs of version 8; see `assignIds`. */
+export const isImported = (id: FragmentSqlToken): FragmentSqlToken =>
+  sql.fragment`substr(${id}::text, 15, 1) = '8'`;
+
+/** The fields of all kinds, in the order in which differences are reported after the own ones of a kind. */
+const COMMON_COLUMNS = [
+  "idempotency_key",
+  "created_at",
+  "attribution",
+  "metadata",
+  "customer_name",
+  "customer_email",
+  "customer_id",
+  "order_id",
+] as const;
+
+const difference = (column: string): FragmentSqlToken => sql.fragment`
+  CASE
+    WHEN known.${sql.identifier([column])} IS DISTINCT FROM entry.${sql.identifier([column])} THEN ${column}::text
+  END
+`;
+
+/**
+ * Lists the records of a table that have the ids or keys of a batch.
+ * @param owned the condition that a record belongs to the owner and has the kind of an entry
+ * @param columns the fields that only this table has
+ * @param refund the difference by refunds: null, or `refund` if the entry has more of them, or why it cannot be applied
+ */
+export const listKnown = (
+  db: CommonQueryMethods,
+  table: "registration" | "donation",
+  {
+    entries,
+    owned,
+    columns,
+    refund,
+  }: {
+    readonly entries: FragmentSqlToken;
+    readonly owned: FragmentSqlToken;
+    readonly columns: readonly string[];
+    readonly refund: { readonly field: string; readonly difference: FragmentSqlToken };
+  },
+): Promise<readonly KnownRecord[]> => {
+  const name = sql.identifier([table]);
+  const differences = sql.join([...columns, ...COMMON_COLUMNS].map(difference), sql.fragment`, `);
+  return db.any(sql.type(knownRow)`
+    WITH entry AS MATERIALIZED (${entries}),
+    compared AS (
+      SELECT
+        entry.place::integer - 1 AS place,
+        known.id,
+        array_remove(
+          ARRAY[
+            CASE WHEN coalesce(known.imported_id, known.id::text) <> entry.imported_id THEN 'id' END,
+            ${differences}
+          ],
+          NULL
+        ) AS others,
+        ${refund.difference} AS refund
+      FROM entry
+      CROSS JOIN LATERAL (
+        SELECT ${name}.id FROM ${name} WHERE ${name}.id IN (entry.id, entry.own_id) AND ${owned}
+        UNION
+        SELECT ${name}.id FROM ${name} WHERE ${owned} AND ${name}.imported_id = entry.imported_id
+        UNION
+        SELECT ${name}.id FROM ${name} WHERE ${owned} AND ${name}.idempotency_key = entry.idempotency_key
+      ) AS match
+      JOIN ${name} AS known ON known.id = match.id
+    )
+    SELECT
+      place,
+      id,
+      CASE
+        WHEN refund IS NULL THEN others
+        WHEN refund = 'further' THEN others || ${refund.field}::text
+        ELSE others || (${refund.field}::text || ' (' || refund || ')')
+      END AS differences,
+      refund IS NOT DISTINCT FROM 'further' AND others = '{}' AND ${isImported(sql.fragment`id`)} AS "hasFurtherRefund"
+    FROM compared
+  `);
+};
 
 /** Returns the imported id if it can be the id of a record of this service. */
 export const uuidOrNull = (importedId: string | null): string | null =>
@@ -27,7 +122,12 @@ export const createSeen = async (connection: CommonQueryMethods): Promise<void> 
     CREATE TEMPORARY TABLE import_occurrence (content uuid PRIMARY KEY, count integer NOT NULL)
   `);
   await connection.query(sql.typeAlias("void")`
-    CREATE TEMPORARY TABLE import_identity (identity uuid PRIMARY KEY, content uuid NOT NULL, holder bigint NOT NULL)
+    CREATE TEMPORARY TABLE import_identity (
+      identity uuid PRIMARY KEY,
+      content uuid NOT NULL,
+      refunded bigint NOT NULL,
+      holder bigint NOT NULL
+    )
   `);
 };
 
@@ -60,10 +160,11 @@ export const addOccurrences = async (
 const identityRow = z.strictObject({
   identity: z.string(),
   content: z.string(),
+  refunded: safeInteger,
   holder: safeInteger,
 });
 
-/** An id or a key of a line, the content of its record, and the line. */
+/** An id or a key of a line, the content of its record without refunds, what is refunded, and the line. */
 export type LineIdentity = Readonly<z.output<typeof identityRow>>;
 
 /** Stores identities that no earlier line has, and returns each with the line that had it first. */
@@ -72,11 +173,12 @@ export const rememberIdentities = (
   identities: readonly LineIdentity[],
 ): Promise<readonly LineIdentity[]> =>
   connection.any(sql.type(identityRow)`
-    INSERT INTO import_identity AS known (identity, content, holder)
-    SELECT DISTINCT ON (identity) identity, content, holder
-    FROM json_to_recordset(${JSON.stringify(identities)}) AS given (identity uuid, content uuid, holder bigint)
+    INSERT INTO import_identity AS known (identity, content, refunded, holder)
+    SELECT DISTINCT ON (identity) identity, content, refunded, holder
+    FROM json_to_recordset(${JSON.stringify(identities)})
+      AS given (identity uuid, content uuid, refunded bigint, holder bigint)
     ORDER BY identity, holder
     -- The update changes nothing: RETURNING needs it.
     ON CONFLICT (identity) DO UPDATE SET content = known.content
-    RETURNING identity, content, holder
+    RETURNING identity, content, refunded, holder
   `);

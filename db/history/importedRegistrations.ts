@@ -4,7 +4,7 @@ import type { ImportedRegistration } from "../../domain/history/importedRecords.
 import { sql } from "../sql.ts";
 import { asTotalError } from "../registrations/totals.ts";
 import type { ImportedEntry, KnownRecord } from "./importedEntries.ts";
-import { idRow, knownRow, uuidOrNull } from "./importedEntries.ts";
+import { idRow, listKnown, uuidOrNull } from "./importedEntries.ts";
 
 type RegistrationEntry = ImportedEntry<ImportedRegistration>;
 
@@ -121,41 +121,22 @@ export const listKnownRegistrations = (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
   batch: readonly RegistrationEntry[],
-): Promise<readonly KnownRecord[]> => {
-  const owned = sql.fragment`
-    registration.account_id = ${accountId} AND registration.mode = ${mode} AND registration.kind = entry.kind
-  `;
-  return db.any(sql.type(knownRow)`
-    WITH entry AS MATERIALIZED (${entries(batch)})
-    SELECT
-      entry.place::integer - 1 AS place,
-      array_remove(
-        ARRAY[
-          CASE WHEN coalesce(known.imported_id, known.id::text) <> entry.imported_id THEN 'id' END,
-          CASE WHEN known.idempotency_key IS DISTINCT FROM entry.idempotency_key THEN 'idempotency_key' END,
-          CASE WHEN known.count <> entry.count THEN 'count' END,
-          CASE WHEN known.refunded_count <> entry.refunded_count THEN 'refunded_count' END,
-          CASE WHEN known.fractional_count <> entry.fractional_count THEN 'fractional_count' END,
-          CASE WHEN known.created_at <> entry.created_at THEN 'created_at' END,
-          CASE WHEN known.attribution <> entry.attribution THEN 'attribution' END,
-          CASE WHEN known.metadata <> entry.metadata THEN 'metadata' END,
-          CASE WHEN known.customer_name IS DISTINCT FROM entry.customer_name THEN 'customer_name' END,
-          CASE WHEN known.customer_email IS DISTINCT FROM entry.customer_email THEN 'customer_email' END,
-          CASE WHEN known.customer_id IS DISTINCT FROM entry.customer_id THEN 'customer_id' END,
-          CASE WHEN known.order_id IS DISTINCT FROM entry.order_id THEN 'order_id' END,
-          CASE WHEN known.notes IS DISTINCT FROM entry.notes THEN 'notes' END,
-          CASE WHEN known.unit_price_cents IS DISTINCT FROM entry.unit_price_cents THEN 'unit_price_cents' END
-        ],
-        NULL
-      ) AS differences
-    FROM entry
-    CROSS JOIN LATERAL (
-      SELECT registration.id FROM registration WHERE registration.id IN (entry.id, entry.own_id) AND ${owned}
-      UNION
-      SELECT registration.id FROM registration WHERE ${owned} AND registration.imported_id = entry.imported_id
-      UNION
-      SELECT registration.id FROM registration WHERE ${owned} AND registration.idempotency_key = entry.idempotency_key
-    ) AS match
-    JOIN registration AS known ON known.id = match.id
-  `);
-};
+): Promise<readonly KnownRecord[]> =>
+  listKnown(db, "registration", {
+    entries: entries(batch),
+    owned: sql.fragment`
+      registration.account_id = ${accountId} AND registration.mode = ${mode} AND registration.kind = entry.kind
+    `,
+    columns: ["count", "fractional_count", "notes", "unit_price_cents"],
+    refund: {
+      field: "refunded_count",
+      difference: sql.fragment`
+        CASE
+          WHEN known.refunded_count = entry.refunded_count THEN NULL
+          WHEN known.refunded_count > entry.refunded_count THEN 'it is higher here'
+          WHEN EXISTS (SELECT FROM refund WHERE refund.registration_id = known.id) THEN 'units were refunded here, too'
+          ELSE 'further'
+        END
+      `,
+    },
+  });

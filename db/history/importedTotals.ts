@@ -5,6 +5,7 @@ import { IMPORT_KINDS } from "../../domain/history/importedRecords.ts";
 import type { ImportKind } from "../../domain/history/importedRecords.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
+import { isImported } from "./importedEntries.ts";
 
 /** A temporary table of the sums of files, which may have as many attributions as records. */
 export const createFileTotals = async (connection: CommonQueryMethods): Promise<void> => {
@@ -67,7 +68,7 @@ const differenceRow = z.strictObject({
 /** Sums of a kind, a UTC month and an attribution that differ. Quantities are decimal digits: they may exceed 2^53. */
 export type TotalDifference = Readonly<z.output<typeof differenceRow>>;
 
-/** The sums of the imported records, whose ids are UUIDs of version 8; see `assignIds`. */
+/** The sums of the imported records. */
 const databaseTotals = ({ accountId, mode }: AccountMode): FragmentSqlToken => sql.fragment`
   SELECT
     kind,
@@ -77,7 +78,7 @@ const databaseTotals = ({ accountId, mode }: AccountMode): FragmentSqlToken => s
     sum(count) AS quantity,
     sum(refunded_count) AS refunded
   FROM registration
-  WHERE account_id = ${accountId} AND mode = ${mode} AND substr(id::text, 15, 1) = '8'
+  WHERE account_id = ${accountId} AND mode = ${mode} AND ${isImported(sql.fragment`id`)}
   GROUP BY 1, 2, 3
   UNION ALL
   SELECT
@@ -88,7 +89,7 @@ const databaseTotals = ({ accountId, mode }: AccountMode): FragmentSqlToken => s
     sum(amount_cents),
     coalesce(sum(amount_cents) FILTER (WHERE refunded_at IS NOT NULL), 0)
   FROM donation
-  WHERE account_id = ${accountId} AND mode = ${mode} AND substr(id::text, 15, 1) = '8'
+  WHERE account_id = ${accountId} AND mode = ${mode} AND ${isImported(sql.fragment`id`)}
   GROUP BY 1, 2, 3
 `;
 

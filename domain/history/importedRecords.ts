@@ -62,9 +62,13 @@ export const identitiesOf = ({
 /** Returns all of a record, however it was formatted. */
 export const contentOf = (record: ImportedRecord): string => JSON.stringify(record, sortNames);
 
+/** Returns how much of a record is refunded, to compare it with an earlier state of the record. */
+export const refundedOf = (record: ImportedRecord): number =>
+  record.kind === "donation" ? Number(record.refundedAt !== null) : record.refundedCount;
+
 /**
- * Returns what identifies a record that has neither an id nor an idempotency key: its content without refunds, because
- * a later refund must not make it another record.
+ * Returns the content of a record without refunds, which may follow later. It identifies a record that has neither an id
+ * nor an idempotency key.
  */
 export const lastingContentOf = (record: ImportedRecord): string =>
   contentOf(

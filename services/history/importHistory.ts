@@ -2,11 +2,17 @@ import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { createSeen, dropSeen, rememberIdentities } from "../../db/history/importedEntries.ts";
 import type { ImportedEntry } from "../../db/history/importedEntries.ts";
 import { isContentError } from "../../db/isContentError.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
-import { contentOf, identitiesOf } from "../../domain/history/importedRecords.ts";
+import {
+  identitiesOf,
+  lastingContentOf,
+  refundedOf,
+} from "../../domain/history/importedRecords.ts";
 import type { ImportedRecord, ImportKind } from "../../domain/history/importedRecords.ts";
+import { applyFurtherRefunds } from "./applyFurtherRefunds.ts";
 import { assignIds, uuidOf } from "./assignIds.ts";
 import { createWriters } from "./createWriters.ts";
 import type { Writer, WriterOptions } from "./createWriters.ts";
@@ -33,6 +39,8 @@ type KindSummary = {
   readonly new: number;
   /** Recorded already with the same content. */
   readonly known: number;
+  /** Recorded already, and refunded further in the other system since. */
+  readonly refunded: number;
   readonly conflict: number;
 };
 
@@ -77,7 +85,7 @@ async function* readAhead<Item>(items: AsyncGenerator<Item, void, void>): AsyncG
   }
 }
 
-const nothing = () => ({ new: 0, known: 0, conflict: 0 });
+const nothing = () => ({ new: 0, known: 0, refunded: 0, conflict: 0 });
 
 const createCounters = () => {
   const counters = {
@@ -123,12 +131,13 @@ const withoutRepetitions = (entries: readonly Entry[]): readonly Entry[] => {
  * are read as fast as they are written.
  */
 export const importHistory = (
-  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  deps: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   owner: AccountMode,
   lines: AsyncIterable<ImportLine>,
   options: ImportOptions,
   { onRejected, onProgress }: ImportObserver,
 ): Promise<ImportSummary> => {
+  const { db, clock } = deps;
   const { counters, summary } = createCounters();
   const writers = createWriters(owner, options, clock);
 
@@ -145,6 +154,39 @@ export const importHistory = (
     await onRejected({ line, outcome, reason });
   };
 
+  /** Applies what was refunded further. Of several states of a record, the latest counts. */
+  const refundFurther = async (
+    connection: CommonQueryMethods,
+    entries: readonly { readonly id: string; readonly entry: Entry }[],
+  ): Promise<void> => {
+    const latest = new Map<string, Entry>();
+    for (const { id, entry } of entries) {
+      const { kind } = entry.record;
+      const earlier = latest.get(id);
+      if (earlier) {
+        counters.kinds[kind].known += 1;
+      }
+      if (!earlier || refundedOf(earlier.record) < refundedOf(entry.record)) {
+        latest.set(id, entry);
+      }
+    }
+    const changed = options.isDryRun
+      ? latest
+      : await applyFurtherRefunds(
+          deps,
+          connection,
+          owner,
+          [...latest].map(([id, { record }]) => ({ id, record })),
+        );
+    for (const [id, entry] of latest) {
+      if (changed.has(id)) {
+        counters.kinds[entry.record.kind].refunded += 1;
+      } else {
+        await reject(entry.line, "conflict", "the record changed meanwhile; import the line again");
+      }
+    }
+  };
+
   /** Decides about the entries whose ids or keys are known. Returns those that are not. */
   const settleKnown = async (
     connection: CommonQueryMethods,
@@ -153,10 +195,14 @@ export const importHistory = (
   ): Promise<readonly Entry[]> => {
     const known = Map.groupBy(await listKnown(connection, entries), ({ place }) => place);
     const unknown: Entry[] = [];
+    const further: { readonly id: string; readonly entry: Entry }[] = [];
     for (const [place, entry] of entries.entries()) {
       const matches = known.get(place);
+      const [match, ...others] = matches ?? [];
       const conflict = matches && conflictOf(matches.map(({ differences }) => differences));
-      if (conflict === undefined) {
+      if (match?.hasFurtherRefund === true && others.length === 0) {
+        further.push({ id: match.id, entry });
+      } else if (conflict === undefined) {
         unknown.push(entry);
       } else if (conflict === null) {
         counters.kinds[entry.record.kind].known += 1;
@@ -164,6 +210,7 @@ export const importHistory = (
         await reject(entry.line, "conflict", conflict);
       }
     }
+    await refundFurther(connection, further);
     return unknown;
   };
 
@@ -226,24 +273,29 @@ export const importHistory = (
   ): Promise<void> => {
     const unknown = (await settleKnown(connection, writer, entries)).map((entry) => ({
       entry,
-      content: uuidOf(contentOf(entry.record)),
+      content: uuidOf(lastingContentOf(entry.record)),
+      refunded: refundedOf(entry.record),
       identities: identitiesOf(entry.record).map(uuidOf),
     }));
     const held = await rememberIdentities(
       connection,
-      unknown.flatMap(({ entry, content, identities }) =>
-        identities.map((identity) => ({ identity, content, holder: entry.line.ordinal })),
+      unknown.flatMap(({ entry, content, refunded, identities }) =>
+        identities.map((identity) => ({ identity, content, refunded, holder: entry.line.ordinal })),
       ),
     );
     const holders = new Map(held.map((each) => [each.identity, each]));
-    for (const { entry, content, identities } of unknown) {
+    for (const { entry, content, refunded, identities } of unknown) {
       const earlier = identities
         .map((identity) => holders.get(identity))
-        .filter((each) => each !== undefined && each.holder !== entry.line.ordinal);
+        .filter((each) => each !== undefined)
+        .filter(({ holder }) => holder !== entry.line.ordinal);
+      const counts = counters.kinds[entry.record.kind];
       if (earlier.length === 0) {
-        counters.kinds[entry.record.kind].new += 1;
-      } else if (earlier.every((each) => each?.content === content)) {
-        counters.kinds[entry.record.kind].known += 1;
+        counts.new += 1;
+      } else if (earlier.every((each) => each.content === content && each.refunded === refunded)) {
+        counts.known += 1;
+      } else if (earlier.every((each) => each.content === content && each.refunded < refunded)) {
+        counts.refunded += 1;
       } else {
         await reject(
           entry.line,

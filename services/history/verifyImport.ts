@@ -76,7 +76,7 @@ export const verifyImport = (
         records.flatMap(({ record, holder }) =>
           identitiesOf(record).map((identity) => {
             const hashed = uuidOf(identity);
-            return { identity: hashed, content: hashed, holder };
+            return { identity: hashed, content: hashed, refunded: 0, holder };
           }),
         ),
       );

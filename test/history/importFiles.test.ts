@@ -29,7 +29,7 @@ test("CSV is imported, with quotes, line breaks in cells and a byte order mark",
   const { call } = await startStandaloneApi(t, { db });
   const run = await importText(CSV);
   t.is(run.exitCode, 1);
-  t.deepEqual(summaryOf(run), { lines: 5, new: 2, known: 0, conflict: 0, bad: 3 });
+  t.like(summaryOf(run), { lines: 5, new: 2, known: 0, conflict: 0, bad: 3 });
   t.regex(run.stderr, /^standard input, line 6: count: must be an integer/mu);
   t.regex(run.stderr, /^standard input, line 7: has 4 columns instead of 8$/mu);
   t.regex(run.stderr, /^standard input, line 8: metadata: must be a JSON object$/mu);
@@ -238,9 +238,9 @@ test("a dry run reports what an import would do and changes nothing", async (t) 
   const expected = { lines: 12, new: 4, known: 3, conflict: 4, bad: 1 };
   const dry = await importText(text, "--dry-run");
   t.is(dry.exitCode, 1);
-  t.deepEqual(summaryOf(dry), expected);
+  t.like(summaryOf(dry), expected);
   t.deepEqual(await readAccountSums(db, id), before);
-  t.deepEqual(summaryOf(await importText(text)), expected);
+  t.like(summaryOf(await importText(text)), expected);
 });
 
 test("content that a terminal would obey is printed escaped", async (t) => {

@@ -16,17 +16,23 @@ const importSummary = z.object({
   bad: z.int(),
   kinds: z.record(
     z.string(),
-    z.strictObject({ new: z.int(), already_there: z.int(), conflict: z.int() }),
+    z.strictObject({
+      new: z.int(),
+      already_there: z.int(),
+      refunded_since: z.int(),
+      conflict: z.int(),
+    }),
   ),
 });
 
 /** Returns the counts that an import printed with --json, of all kinds together. */
 export const summaryOf = (run: Run) => {
   const { lines, bad, kinds } = importSummary.parse(readJson(run));
-  const sums = { new: 0, known: 0, conflict: 0 };
+  const sums = { new: 0, known: 0, refunded: 0, conflict: 0 };
   for (const kind of Object.values(kinds)) {
     sums.new += kind.new;
     sums.known += kind.already_there;
+    sums.refunded += kind.refunded_since;
     sums.conflict += kind.conflict;
   }
   return { lines, ...sums, bad };

@@ -211,6 +211,6 @@ test("importing an export of the same organization again changes nothing", async
   const list = await call("GET", "/plant/trees", { key });
   const text = linesOf(...registrationsIn(list.body, "tree"));
   const run = await importText(text, "--kind", "tree");
-  t.deepEqual(summaryOf(run), { lines: 2, new: 0, known: 2, conflict: 0, bad: 0 }, run.stderr);
+  t.like(summaryOf(run), { lines: 2, new: 0, known: 2, conflict: 0, bad: 0 }, run.stderr);
   t.like(await readAccountSums(db, accountId), { registrations: 2, total: 5n });
 });

@@ -39,8 +39,9 @@ count in totals and lists. They are never billed here, so registrations cannot b
 refunded. Their trees are not planted again, unless --order-planting asks for it.
 
 An import can be repeated, and an interrupted one is completed by running it again: a
-line that is there with the same content is skipped. One whose id or key is there with
-other content is a conflict. Equal lines without id and key in one run are separate
+line that is there with the same content is skipped. If it says that more of an imported
+record is refunded, the difference is subtracted from the totals; nothing is credited.
+One whose id or key is there with other content is a conflict. Equal lines without id and key in one run are separate
 records; import them in one run. The exit code is 1 if a line was not imported.`;
 
 const KEY_HELP = `
@@ -60,10 +61,10 @@ type ImportOptions = OperatorOptions &
 const printSummary = ({ io }: Context, summary: ImportSummary, isDryRun: boolean): void => {
   printTable(
     io,
-    ["kind", isDryRun ? "would be new" : "new", "already there", "conflict"],
+    ["kind", isDryRun ? "would be new" : "new", "already there", "refunded since", "conflict"],
     IMPORT_KINDS.map((kind) => ({ kind, ...summary.kinds[kind] }))
-      .filter((row) => row.new + row.known + row.conflict > 0)
-      .map((row) => [row.kind, row.new, row.known, row.conflict]),
+      .filter((row) => row.new + row.known + row.refunded + row.conflict > 0)
+      .map((row) => [row.kind, row.new, row.known, row.refunded, row.conflict]),
   );
   say(
     io,
@@ -77,8 +78,8 @@ const presentSummary = (summary: ImportSummary, isDryRun: boolean) => ({
   bad: summary.bad,
   kinds: Object.fromEntries(
     IMPORT_KINDS.map((kind) => {
-      const { new: added, known, conflict } = summary.kinds[kind];
-      return [kind, { new: added, already_there: known, conflict }];
+      const { new: added, known, refunded, conflict } = summary.kinds[kind];
+      return [kind, { new: added, already_there: known, refunded_since: refunded, conflict }];
     }),
   ),
 });
@@ -93,10 +94,11 @@ const runImport = async (
   const isDryRun = options.dryRun === true;
   const history = await openHistory(context, paths, options.kind);
   const { db, account } = await openAccount(context, options);
+  const actor = actorOf(options);
   if (!isDryRun) {
     await recordAction(
       db,
-      actorOf(options),
+      actor,
       {
         action: "import.history",
         accountId: account.id,
@@ -109,7 +111,7 @@ const runImport = async (
   const rejects = await createRejects(io, options.rejects, bar.clear);
   const startedAtMs = performance.now();
   const importing = importHistory(
-    { db, clock },
+    { db, clock, actor },
     { accountId: account.id, mode },
     history.lines(account, mode),
     {

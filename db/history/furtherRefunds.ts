@@ -1,0 +1,143 @@
+import type { DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import { kindColumn, safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+import { isImported } from "./importedEntries.ts";
+
+const refundedUnitsRow = z.strictObject({
+  id: z.uuid(),
+  kind: kindColumn,
+  count: safeInteger,
+  isOrdered: z.boolean(),
+});
+
+/** Units of an imported registration that another system refunded after the import. */
+export type RefundedUnits = Readonly<z.output<typeof refundedUnitsRow>>;
+
+/**
+ * Raises the refunded units of imported registrations and subtracts the difference from the totals. Registrations that were
+ * refunded here, or have as many refunded units already, are left as they are.
+ *
+ * Totals change in the order in which new registrations change them, so that the two cannot deadlock.
+ * @param refunds what is refunded in total
+ */
+export const raiseRefundedCounts = (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode }: AccountMode,
+  refunds: readonly { readonly id: string; readonly refundedCount: number }[],
+): Promise<readonly RefundedUnits[]> =>
+  transaction.any(sql.type(refundedUnitsRow)`
+    WITH given AS MATERIALIZED (
+      SELECT (value ->> 0)::uuid AS id, (value ->> 1)::bigint AS refunded_count
+      FROM json_array_elements(${JSON.stringify(refunds.map(({ id, refundedCount }) => [id, refundedCount]))}) AS value
+    ),
+    before AS MATERIALIZED (
+      SELECT registration.id, given.refunded_count - registration.refunded_count AS count
+      FROM registration
+      JOIN given ON given.id = registration.id
+      WHERE registration.account_id = ${accountId}
+        AND registration.mode = ${mode}
+        AND ${isImported(sql.fragment`registration.id`)}
+        AND registration.refunded_count < given.refunded_count
+        AND NOT EXISTS (SELECT FROM refund WHERE refund.registration_id = registration.id)
+      ORDER BY registration.id
+      FOR UPDATE OF registration
+    ),
+    raised AS (
+      UPDATE registration
+      SET refunded_count = registration.refunded_count + before.count
+      FROM before
+      WHERE registration.id = before.id
+      RETURNING registration.id, registration.kind, registration.created_at, registration.planting_order_id, before.count
+    ),
+    subtraction AS MATERIALIZED (
+      SELECT kind, period, sum(count)::bigint AS count
+      FROM raised
+      CROSS JOIN LATERAL (
+        VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
+      ) AS span (period)
+      GROUP BY kind, period
+    ),
+    locked AS MATERIALIZED (
+      SELECT impact_total.kind, impact_total.period, subtraction.count
+      FROM impact_total
+      JOIN subtraction USING (kind, period)
+      WHERE impact_total.account_id = ${accountId} AND impact_total.mode = ${mode}
+      ORDER BY impact_total.kind, impact_total.period
+      FOR UPDATE OF impact_total
+    ),
+    new_total AS (
+      UPDATE impact_total
+      SET total = impact_total.total - locked.count
+      FROM locked
+      WHERE impact_total.account_id = ${accountId}
+        AND impact_total.mode = ${mode}
+        AND impact_total.kind = locked.kind
+        AND impact_total.period = locked.period
+    )
+    SELECT id, kind, count, planting_order_id IS NOT NULL AS "isOrdered"
+    FROM raised
+  `);
+
+const refundedDonationRow = z.strictObject({ id: z.uuid(), amountCents: safeInteger });
+
+/** An imported donation that another system refunded after the import. */
+export type RefundedDonation = Readonly<z.output<typeof refundedDonationRow>>;
+
+/** Marks imported donations as refunded and subtracts them from the totals, as `raiseRefundedCounts` does for units. */
+export const markImportedDonationsRefunded = (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode }: AccountMode,
+  refunds: readonly { readonly id: string; readonly refundedAt: Date }[],
+): Promise<readonly RefundedDonation[]> =>
+  transaction.any(sql.type(refundedDonationRow)`
+    WITH given AS MATERIALIZED (
+      SELECT (value ->> 0)::uuid AS id, (value ->> 1)::timestamptz AS refunded_at
+      FROM json_array_elements(${JSON.stringify(refunds.map(({ id, refundedAt }) => [id, refundedAt]))}) AS value
+    ),
+    before AS MATERIALIZED (
+      SELECT donation.id, given.refunded_at
+      FROM donation
+      JOIN given ON given.id = donation.id
+      WHERE donation.account_id = ${accountId}
+        AND donation.mode = ${mode}
+        AND ${isImported(sql.fragment`donation.id`)}
+        AND donation.refunded_at IS NULL
+      ORDER BY donation.id
+      FOR UPDATE OF donation
+    ),
+    marked AS (
+      UPDATE donation
+      SET refunded_at = before.refunded_at
+      FROM before
+      WHERE donation.id = before.id
+      RETURNING donation.id, donation.amount_cents, donation.created_at
+    ),
+    subtraction AS MATERIALIZED (
+      SELECT period, count(*) AS count, sum(amount_cents)::bigint AS amount_cents
+      FROM marked
+      CROSS JOIN LATERAL (
+        VALUES ('all'), (to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM'))
+      ) AS span (period)
+      GROUP BY period
+    ),
+    locked AS MATERIALIZED (
+      SELECT donation_total.period, subtraction.count, subtraction.amount_cents
+      FROM donation_total
+      JOIN subtraction USING (period)
+      WHERE donation_total.account_id = ${accountId} AND donation_total.mode = ${mode}
+      ORDER BY donation_total.period
+      FOR UPDATE OF donation_total
+    ),
+    new_total AS (
+      UPDATE donation_total
+      SET count = donation_total.count - locked.count, amount_cents = donation_total.amount_cents - locked.amount_cents
+      FROM locked
+      WHERE donation_total.account_id = ${accountId}
+        AND donation_total.mode = ${mode}
+        AND donation_total.period = locked.period
+    )
+    SELECT id, amount_cents AS "amountCents"
+    FROM marked
+  `);

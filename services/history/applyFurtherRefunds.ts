@@ -1,0 +1,94 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import {
+  markImportedDonationsRefunded,
+  raiseRefundedCounts,
+} from "../../db/history/furtherRefunds.ts";
+import type { ImportedEntry } from "../../db/history/importedEntries.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { Clock } from "../../domain/clock.ts";
+import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
+
+/** Limits the size of an audit entry. */
+const REFUNDS_PER_TRANSACTION = 100;
+
+/** What an audit entry says about one record. */
+type AppliedRefund = { readonly id: string } & (
+  | { readonly kind: "tree" | "bottle"; readonly count: number }
+  | { readonly kind: "donation"; readonly amountCents: number }
+);
+
+const applyChunk = async (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  chunk: readonly ImportedEntry<ImportedRecord>[],
+): Promise<readonly AppliedRefund[]> => {
+  const units = await raiseRefundedCounts(
+    transaction,
+    owner,
+    chunk.flatMap(({ id, record }) =>
+      record.kind === "donation" ? [] : [{ id, refundedCount: record.refundedCount }],
+    ),
+  );
+  const ordered = units.filter(({ isOrdered }) => isOrdered);
+  if (ordered.length > 0) {
+    await releaseRefundedTrees(
+      transaction,
+      owner,
+      ordered.map(({ id, count }) => ({ registrationId: id, count })),
+    );
+  }
+  const donations = await markImportedDonationsRefunded(
+    transaction,
+    owner,
+    chunk.flatMap(({ id, record }) =>
+      record.kind === "donation" && record.refundedAt !== null
+        ? [{ id, refundedAt: record.refundedAt }]
+        : [],
+    ),
+  );
+  return [
+    ...units.map(({ id, kind, count }) => ({ id, kind, count })),
+    ...donations.map(({ id, amountCents }) => ({ id, kind: "donation" as const, amountCents })),
+  ];
+};
+
+/**
+ * Applies refunds that another system made after its records were imported: totals and planted trees decrease. Nothing is
+ * credited here, at the processor or to a store's balance, because the other system did that.
+ * @param entries imported records, by their ids here, with what is refunded in total
+ * @returns the ids of the records that changed
+ */
+export const applyFurtherRefunds = async (
+  { clock, actor }: { readonly clock: Clock; readonly actor: Actor },
+  connection: CommonQueryMethods,
+  owner: AccountMode,
+  entries: readonly ImportedEntry<ImportedRecord>[],
+): Promise<ReadonlySet<string>> => {
+  const changed = new Set<string>();
+  for (let start = 0; start < entries.length; start += REFUNDS_PER_TRANSACTION) {
+    const chunk = entries.slice(start, start + REFUNDS_PER_TRANSACTION);
+    const refunds = await connection.transaction(async (transaction) => {
+      const applied = await applyChunk(transaction, owner, chunk);
+      if (applied.length > 0) {
+        await recordAction(
+          transaction,
+          actor,
+          {
+            action: "import.history",
+            accountId: owner.accountId,
+            details: { mode: owner.mode, refundedSince: applied },
+          },
+          clock.now(),
+        );
+      }
+      return applied;
+    });
+    for (const { id } of refunds) {
+      changed.add(id);
+    }
+  }
+  return changed;
+};

@@ -1,0 +1,108 @@
+import { systemClock } from "../../domain/clock.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { readTotals } from "../../db/registrations/totals.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { readJson } from "../cli/runImpact.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { readAccountSums } from "../support/accountSums.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { registrationOf } from "../support/factories.ts";
+import { lineOf } from "./importLine.ts";
+import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
+
+const test = testWithDatabase();
+
+const DONATION = {
+  kind: "donation",
+  id: "d",
+  amount_cents: 700,
+  nonprofit_id: "n",
+  charity_name: "C",
+  created_at: "2024-05-01T00:00:00Z",
+};
+
+test("what the old server refunded since is subtracted once, and the audit log names it", async (t) => {
+  const { db } = t.context;
+  const { id, apiKeyProd: key, impact, importText } = await setUpImport(t);
+  const { call } = await startStandaloneApi(t, { db });
+  await importText(
+    linesOf(lineOf({ id: "1", count: 5, refunded_count: 1 }), lineOf({ id: "2" }), {
+      ...DONATION,
+    }),
+  );
+  const later = linesOf(
+    lineOf({ id: "1", count: 5, refunded_count: 2 }),
+    lineOf({ id: "1", count: 5, refunded_count: 4 }),
+    lineOf({ id: "2", count: 1, refunded: true }),
+    { ...DONATION, refunded: true },
+  );
+  const expected = { new: 0, known: 1, refunded: 3, conflict: 0, bad: 0 };
+  const dry = await importText(later, "--dry-run");
+  t.like(summaryOf(dry), expected, dry.stderr);
+  t.like(await readAccountSums(db, id), { refunded: 1n, total: 5n });
+  const run = await importText(later);
+  t.is(run.exitCode, 0, run.stderr);
+  t.like(summaryOf(run), expected);
+  t.like(await readAccountSums(db, id), { refunded: 5n, total: 1n, facts: 0 });
+  const may = new Date("2024-05-15");
+  t.deepEqual(await readTotals(db, { accountId: id, mode: "live", kind: "tree" }, may), {
+    all: 1,
+    month: 1,
+  });
+  const donations = await call("GET", "/charities/donations", { key });
+  t.like(donations.body["donations"], [{ id: "d", refunded: true }]);
+
+  const again = await importText(later);
+  t.like(summaryOf(again), { known: 3, refunded: 0, conflict: 1 });
+  t.regex(again.stderr, /line 1: conflict: .* refunded_count \(it is higher here\)$/mu);
+  t.like(await readAccountSums(db, id), { refunded: 5n, total: 1n });
+
+  const audit = JSON.stringify(readJson(await impact("audit", "list", "--account", id, "--json")));
+  t.regex(
+    audit,
+    /"kind":"donation","amount_cents":700.*"refunded_since":\[.*"count":3.*"count":1/u,
+  );
+});
+
+test("a refund of a record that was created here is a conflict", async (t) => {
+  const { db } = t.context;
+  const { id, importText } = await setUpImport(t);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const { registration } = await writer.register(registrationOf(id, { count: 3 }));
+  const run = await importText(
+    lineOf({
+      id: registration.id,
+      count: 3,
+      refunded_count: 1,
+      created_at: registration.createdAt,
+    }),
+  );
+  t.like(summaryOf(run), { refunded: 0, conflict: 1 });
+  t.like(await readAccountSums(db, id), { refunded: 0n, total: 3n, usage: 3n });
+});
+
+const storeLine = (id: string, refunded: number) =>
+  lineOf({ id, count: 4, refunded_count: refunded, unit_price_cents: 10, order_id: id });
+
+test("a store's record that was reversed here, too, is a conflict, and the balance never changes", async (t) => {
+  const { db } = t.context;
+  const { get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  const { impact } = await setUpImport(t);
+  const importLines = async (...lines: readonly string[]) =>
+    impact(
+      "import",
+      "history",
+      await writeTestFile(t, "store.ndjson", linesOf(...lines)),
+      "--store",
+      store.domain,
+      "--json",
+    );
+  await importLines(storeLine("a", 0), storeLine("b", 0));
+  await post("/app/api/refund", store.live, { type: "tree", quantity: 1, order_id: "a" });
+  const run = await importLines(storeLine("a", 2), storeLine("b", 2));
+  t.like(summaryOf(run), { refunded: 1, conflict: 1 });
+  t.regex(run.stderr, /refunded_count \(units were refunded here, too\)$/mu);
+  t.like((await get("/app/api/balance", store.live)).body, { balance_cents: 1010 });
+  t.like((await get("/app/api/impact/stats", store.live)).body, { trees: 5 });
+});
