@@ -241,6 +241,17 @@ CREATE TABLE deployment (
   CONSTRAINT deployment_server CHECK (num_nulls(system_identifier, timeline, database_oid, table_oid) = ANY (ARRAY[0, 4]))
 ) WITH ();
 
+CREATE TABLE dispatcher_lease (
+  is_only boolean NOT NULL DEFAULT true,
+  fencing_number bigint NOT NULL DEFAULT 0,
+  holder text,
+  acquired_at timestamp with time zone,
+  expires_at timestamp with time zone,
+  last_pass_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT dispatcher_lease_pkey PRIMARY KEY (is_only),
+  CONSTRAINT dispatcher_lease_only CHECK (is_only)
+) WITH ();
+
 CREATE TABLE donation (
   id uuid NOT NULL,
   account_id uuid NOT NULL,

@@ -2,6 +2,7 @@ import { Gauge } from "prom-client";
 import type { Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
 import { readDeployment } from "../db/billing/deployment.ts";
+import { readDispatcherStatus } from "../db/billing/dispatcherLease.ts";
 import { countFailedMeterEvents, countLateMeterEvents } from "../db/billing/meterEventReports.ts";
 import { countFailedProcessorEvents } from "../db/billing/processorEvents.ts";
 import { readReconciliationStatus } from "../db/billing/reconciliations.ts";
@@ -70,6 +71,13 @@ export const addDatabaseMetrics = (
           const nowSeconds = clock.now().getTime() / 1000;
           gauge.set(Math.max(0, ...waiting.map(({ second }) => nowSeconds - second)));
         },
+      },
+    ]),
+    createGauges(registry, () => readDispatcherStatus(db), [
+      {
+        name: "impact_dispatcher_last_pass_age_seconds",
+        help: "Age of the last complete pass of any worker as the dispatcher, by PostgreSQL's clock; since the installation before the first.",
+        set: (gauge, { lastPassAgeSeconds }) => gauge.set(lastPassAgeSeconds),
       },
     ]),
     createGauges(registry, () => readDeployment(db), [

@@ -15,8 +15,8 @@ export type WorkerMetrics = {
   readonly read: () => Promise<string>;
   readonly observeSend: (stream: UsageStream, result: SendResult) => void;
   readonly observeRejection: (rejection: LateRejection) => void;
-  /** Records that this process has dispatched everything that was waiting. */
-  readonly observeDispatch: () => void;
+  /** Records whether this process is the dispatcher. */
+  readonly observeLeadership: (isLeader: boolean) => void;
 };
 
 /** A scrape waits this long for the database. Its queries take milliseconds. */
@@ -47,9 +47,9 @@ export const createWorkerMetrics = ({
     labelNames: ["mode", "meter"],
     registers,
   });
-  const lastDispatch = new Gauge({
-    name: "impact_dispatcher_last_pass_timestamp_seconds",
-    help: "Unix time of this process's last complete pass as the dispatcher; 0 if it has not been the dispatcher.",
+  const leader = new Gauge({
+    name: "impact_dispatcher_leader",
+    help: "1 while this process is the dispatcher; otherwise 0.",
     registers,
   });
   const readDatabase = addDatabaseMetrics(registry, { db, clock });
@@ -81,6 +81,6 @@ export const createWorkerMetrics = ({
         outcome: result.kind === "settled" ? result.state : result.cause,
       }),
     observeRejection: ({ event: { mode, meter } }) => rejections.inc({ mode, meter }),
-    observeDispatch: () => lastDispatch.set(clock.now().getTime() / 1000),
+    observeLeadership: (isLeader) => leader.set(isLeader ? 1 : 0),
   };
 };

@@ -160,11 +160,12 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   const dispatcher = runDispatcher(
     {
       db,
+      leases: healthConnection,
       clock,
       temporal,
       taskQueue: BACKGROUND_QUEUE,
       logger,
-      observePass: metrics.observeDispatch,
+      observeLeadership: metrics.observeLeadership,
     },
     shutdown.signal,
   );

@@ -1,8 +1,10 @@
+import { hostname } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
-import type { CommonQueryMethods, DatabasePool } from "slonik";
-import { releaseDispatcherLock, tryDispatcherLock } from "../db/billing/dispatcherLock.ts";
+import type { DatabasePool } from "slonik";
+import { readDispatcherStatus, recordDispatcherPass } from "../db/billing/dispatcherLease.ts";
+import type { DispatcherLease } from "../db/billing/dispatcherLease.ts";
 import { listDueProcessorEvents } from "../db/billing/processorEvents.ts";
 import { listWaitingRefunds, markRefundDispatched } from "../db/registrations/refunds.ts";
 import type { WaitingStream } from "../db/billing/usageFacts.ts";
@@ -14,34 +16,38 @@ import { withTemporalDeadline } from "../program/temporalClient.ts";
 import { findSender, restartSender, wakeSender } from "../program/usageSenders.ts";
 import { processorEvents, PROCESSOR_EVENTS_ID } from "../workflows/processorEvents.ts";
 import { refund, refundedSignal } from "../workflows/refund.ts";
+import { createOutageLog } from "./createOutageLog.ts";
+import { createSilenceLog } from "./createSilenceLog.ts";
+import { runWithLease } from "./runWithLease.ts";
 import { createWakeBackoff } from "./wakeBackoff.ts";
 
 /** Facts wait some seconds before they may be sealed, so more frequent passes would not report usage earlier. */
 const PASS_INTERVAL_MS = 1000;
-/** The pause before the next attempt to lead, after losing the lock or failing to acquire it. */
+/** The pause before the next attempt to lead, after losing the lease or failing to acquire it. */
 const LEAD_RETRY_INTERVAL_MS = 3000;
 const CALL_TIMEOUT_MS = 4000;
 const MAX_CONCURRENT_CALLS = 16;
 const REFUNDS_PER_PASS = 200;
 
-/**
- * The idle time after which the database ends the leader's session, so that another process can lead. It exceeds the
- * longest pass without a query, of about a minute, in which every call to Temporal times out.
- */
-const LEADER_IDLE_TIMEOUT_MS = 2 * 60 * 1000;
+const pause = (delayMs: number, signal: AbortSignal): Promise<void> =>
+  sleep(delayMs, undefined, { signal }).catch(() => undefined);
 
 /**
- * Does the work for every item, even if it fails for some.
+ * Does the work for every item until the signal is aborted, even if it fails for some.
  * @throws Error with the first failure as its cause, after all items
  */
 const forEachConcurrently = async <Item>(
   items: readonly Item[],
+  signal: AbortSignal,
   work: (item: Item) => Promise<void>,
 ): Promise<void> => {
   const queue = items.values();
   const failures: unknown[] = [];
   const workers = Array.from({ length: Math.min(MAX_CONCURRENT_CALLS, items.length) }, async () => {
     for (const item of queue) {
+      if (signal.aborted) {
+        return;
+      }
       await work(item).catch((error: unknown) => failures.push(error));
     }
   });
@@ -53,44 +59,41 @@ const forEachConcurrently = async <Item>(
   }
 };
 
-/**
- * Starts or wakes the workflows of what waits in the database: unreported usage, unsettled refunds and events of the
- * processor. The rows are the outbox, so nothing is lost while Temporal or this process is down. One worker process at a time dispatches; a second
- * wake would do no harm.
- * @returns a promise that resolves after the signal is aborted
- */
-export const runDispatcher = async (
-  {
-    db,
-    clock,
-    temporal,
-    taskQueue,
-    logger,
-    leaderIdleTimeoutMs = LEADER_IDLE_TIMEOUT_MS,
-    wakesUntilStuck,
-    observePass = () => undefined,
-  }: {
-    readonly db: DatabasePool;
-    readonly clock: Clock;
-    readonly temporal: Client;
-    readonly taskQueue: string;
-    readonly logger: Logger;
-    readonly leaderIdleTimeoutMs?: number;
-    /** After how many wakes without progress a sender is restarted, unless it waits for its next attempt. */
-    readonly wakesUntilStuck?: number;
-    /** Called after each complete pass. */
-    readonly observePass?: () => void;
-  },
-  signal: AbortSignal,
-): Promise<void> => {
+/** A leadership: its statements check the lease, and no work begins after the signal is aborted. */
+type Leadership = { readonly lease: DispatcherLease; readonly signal: AbortSignal };
+
+type DispatcherDependencies = {
+  readonly db: DatabasePool;
+  /** A connection of its own for the lease, so that a busy pool does not cost the leadership. */
+  readonly leases: DatabasePool;
+  readonly clock: Clock;
+  readonly temporal: Client;
+  readonly taskQueue: string;
+  readonly logger: Logger;
+  /** How long the lease lasts without a renewal. */
+  readonly leaseMs?: number;
+  /** How long no worker dispatches before that is logged. */
+  readonly toleratedSilenceMs?: number;
+  /** After how many wakes without progress a sender is restarted, unless it waits for its next attempt. */
+  readonly wakesUntilStuck?: number;
+  /** Called when this process becomes the leader and when it is no longer. */
+  readonly observeLeadership?: (isLeader: boolean) => void;
+};
+
+/** Returns what a leader does in each pass. */
+const createPasses = ({
+  db,
+  clock,
+  temporal,
+  taskQueue,
+  logger,
+  wakesUntilStuck,
+}: DispatcherDependencies): readonly ((leadership: Leadership) => Promise<void>)[] => {
   const callTemporal = <Result>(work: () => Promise<Result>): Promise<Result> =>
     withTemporalDeadline(temporal, CALL_TIMEOUT_MS, work);
 
-  const pause = (delayMs: number): Promise<void> =>
-    sleep(delayMs, undefined, { signal }).catch(() => undefined);
-
   const startRefund = async (
-    connection: CommonQueryMethods,
+    { lease }: Leadership,
     waiting: { readonly id: string; readonly registrationId: string },
   ): Promise<void> => {
     await callTemporal(() =>
@@ -101,7 +104,7 @@ export const runDispatcher = async (
         signal: refundedSignal,
       }),
     );
-    await markRefundDispatched(connection, waiting.id, clock.now());
+    await markRefundDispatched(db, waiting.id, clock.now(), lease);
   };
 
   // Survives a failed pass, so that the failure does not wake every sender again.
@@ -124,12 +127,12 @@ export const runDispatcher = async (
     backoff.recordRestart(stream);
   };
 
-  const wakeSenders = async (connection: CommonQueryMethods): Promise<void> => {
+  const wakeSenders = async ({ signal }: Leadership): Promise<void> => {
     const now = clock.now();
-    const ready = (await listWaitingStreams(connection)).filter(
+    const ready = (await listWaitingStreams(db)).filter(
       ({ second }) => second <= lastSealableSecond(now),
     );
-    await forEachConcurrently(backoff.due(ready, now), async (stream) => {
+    await forEachConcurrently(backoff.due(ready, now), signal, async (stream) => {
       if (backoff.isStuck(stream)) {
         await callTemporal(() => restartStuckSender(stream));
       }
@@ -138,14 +141,13 @@ export const runDispatcher = async (
     });
   };
 
-  const startRefunds = async (connection: CommonQueryMethods): Promise<void> => {
-    await forEachConcurrently(await listWaitingRefunds(connection, REFUNDS_PER_PASS), (waiting) =>
-      startRefund(connection, waiting),
-    );
+  const startRefunds = async (leadership: Leadership): Promise<void> => {
+    const waiting = await listWaitingRefunds(db, REFUNDS_PER_PASS);
+    await forEachConcurrently(waiting, leadership.signal, (each) => startRefund(leadership, each));
   };
 
-  const startProcessorEvents = async (connection: CommonQueryMethods): Promise<void> => {
-    if ((await listDueProcessorEvents(connection, clock.now(), 1)).length > 0) {
+  const startProcessorEvents = async (): Promise<void> => {
+    if ((await listDueProcessorEvents(db, clock.now(), 1)).length > 0) {
       await callTemporal(() =>
         temporal.workflow.start(processorEvents, {
           workflowId: PROCESSOR_EVENTS_ID,
@@ -157,39 +159,80 @@ export const runDispatcher = async (
     }
   };
 
-  /** Runs passes on the connection that holds the lock, so that losing the connection ends the leadership. */
-  const lead = async (connection: CommonQueryMethods): Promise<void> => {
-    while (!signal.aborted) {
+  return [startRefunds, wakeSenders, startProcessorEvents];
+};
+
+/**
+ * Starts or wakes the workflows of what waits in the database: unreported usage, unsettled refunds and events of the
+ * processor. The rows are the outbox, so nothing is lost while Temporal or this process is down. The worker process that
+ * holds the lease dispatches. A leader that has lost it without noticing does no harm: a second wake or start changes
+ * nothing, a sender is restarted by its run id, and a statement that writes checks the lease.
+ * @returns a promise that resolves after the signal is aborted
+ */
+export const runDispatcher = async (
+  dependencies: DispatcherDependencies,
+  signal: AbortSignal,
+): Promise<void> => {
+  const {
+    db,
+    leases,
+    logger,
+    leaseMs,
+    toleratedSilenceMs,
+    observeLeadership = () => undefined,
+  } = dependencies;
+  const passes = createPasses(dependencies);
+  const silence = createSilenceLog(logger, toleratedSilenceMs);
+  const logOutage = createOutageLog(
+    logger,
+    "the dispatcher failed and retries; usage, refunds and events wait in the database",
+  );
+  const holder = `${hostname()}/${process.pid}/${crypto.randomUUID().slice(0, 8)}`;
+
+  const lead = async (lease: DispatcherLease, leading: AbortSignal): Promise<void> => {
+    while (!leading.aborted) {
       // A failure of one does not keep the others from running.
       const failures: unknown[] = [];
-      for (const pass of [startRefunds, wakeSenders, startProcessorEvents]) {
-        await pass(connection).catch((error: unknown) => failures.push(error));
+      for (const pass of passes) {
+        await pass({ lease, signal: leading }).catch((error: unknown) => failures.push(error));
       }
       if (failures.length > 0) {
         throw failures[0];
       }
-      observePass();
-      await pause(PASS_INTERVAL_MS);
+      if (leading.aborted || !(await recordDispatcherPass(db, lease))) {
+        return;
+      }
+      silence.observePass();
+      silence.check(holder);
+      await pause(PASS_INTERVAL_MS, leading);
     }
   };
 
+  const leadIfFree = (): Promise<boolean> =>
+    runWithLease(
+      { db: leases, holder, ...(leaseMs === undefined ? {} : { leaseMs }) },
+      async (lease, leading) => {
+        observeLeadership(true);
+        try {
+          await lead(lease, leading);
+        } finally {
+          observeLeadership(false);
+        }
+      },
+      signal,
+    );
+
+  let leader: string | null = null;
   while (!signal.aborted) {
     try {
-      await db.connect(async (connection) => {
-        if (await tryDispatcherLock(connection, leaderIdleTimeoutMs)) {
-          try {
-            await lead(connection);
-          } finally {
-            await releaseDispatcherLock(connection);
-          }
-        }
-      });
+      await leadIfFree();
+      const status = await readDispatcherStatus(leases);
+      leader = status.isHeld ? status.holder : null;
+      silence.observePass(status.lastPassAgeSeconds * 1000);
     } catch (error) {
-      logger.warn(
-        { err: error },
-        "the dispatcher failed and retries; usage, refunds and events wait in the database",
-      );
+      logOutage(error);
     }
-    await pause(LEAD_RETRY_INTERVAL_MS);
+    silence.check(leader);
+    await pause(LEAD_RETRY_INTERVAL_MS, signal);
   }
 };

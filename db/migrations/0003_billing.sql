@@ -33,6 +33,23 @@ CREATE TABLE deployment (
 
 INSERT INTO deployment DEFAULT VALUES;
 
+-- The lease of the worker that dispatches. It has one row, which this migration creates.
+CREATE TABLE dispatcher_lease (
+  -- Always true, so that there is at most one row.
+  is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT dispatcher_lease_only CHECK (is_only),
+  -- Counts the leaderships. A statement of an earlier leader finds a higher number and changes nothing.
+  fencing_number bigint NOT NULL DEFAULT 0,
+  -- The process that has, or had, the lease.
+  holder text,
+  acquired_at timestamptz,
+  -- NULL after a release.
+  expires_at timestamptz,
+  -- When a leader last dispatched everything that was waiting; before the first time, that of the installation.
+  last_pass_at timestamptz NOT NULL DEFAULT now()
+);
+
+INSERT INTO dispatcher_lease DEFAULT VALUES;
+
 -- What is sent to the processor: the sum of usage facts of one account, mode and meter in one second, minus what the
 -- processor already has of them.
 CREATE TABLE meter_event (

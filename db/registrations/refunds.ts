@@ -1,6 +1,8 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../../domain/registrations/registrations.ts";
+import { heldDispatcherLease } from "../billing/dispatcherLease.ts";
+import type { DispatcherLease } from "../billing/dispatcherLease.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
@@ -74,14 +76,20 @@ export const listWaitingRefunds = (
     LIMIT ${limit}
   `);
 
+/**
+ * Records that a refund's workflow was started. A process that has lost the lease changes nothing: an operator may have
+ * had the refund dispatched again in the meantime.
+ */
 export const markRefundDispatched = async (
   db: CommonQueryMethods,
   id: string,
   dispatchedAt: Date,
+  lease: DispatcherLease,
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
     UPDATE refund
     SET dispatched_at = ${dispatchedAt.toISOString()}
+    FROM ${heldDispatcherLease(lease)} AS held
     WHERE id = ${id}
   `);
 };

@@ -3,25 +3,26 @@ import { WorkflowNotFoundError } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
 import type { Client } from "@temporalio/client";
 import { pino } from "pino";
-import type { CommonQueryMethods, DatabasePool } from "slonik";
-import { z } from "zod";
-import { releaseDispatcherLock, tryDispatcherLock } from "../../db/billing/dispatcherLock.ts";
+import type { Logger } from "pino";
+import type { DatabasePool } from "slonik";
+import { readDispatcherStatus, releaseDispatcherLease } from "../../db/billing/dispatcherLease.ts";
 import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
-import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { createBillingActivities } from "../../activities/createBillingActivities.ts";
 import { findSender } from "../../program/usageSenders.ts";
 import { usageSender, usageSenderWorkflowId } from "../../workflows/usageSender.ts";
 import { runDispatcher } from "../../worker/runDispatcher.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { refundOneTree, SEIZED_MS, seizeLease } from "./dispatching.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { eventually, openNamespace } from "../support/programs.ts";
 import { startWorker } from "../workflows/startWorker.ts";
+import { startPgBouncer } from "../support/startPgBouncer.ts";
 import { startRelay } from "../support/relay.ts";
 
 // Serial, because only one dispatcher of a database leads.
@@ -32,27 +33,21 @@ const startDispatcher = (
   t: ExecutionContext,
   {
     db,
-    temporal,
-    leaderIdleTimeoutMs,
-    wakesUntilStuck,
+    logger = pino({ enabled: false }),
+    ...options
   }: {
-    db: DatabasePool;
-    temporal: Client;
-    leaderIdleTimeoutMs?: number;
-    wakesUntilStuck?: number;
+    readonly db: DatabasePool;
+    readonly temporal: Client;
+    readonly logger?: Logger;
+    readonly leaseMs?: number;
+    readonly toleratedSilenceMs?: number;
+    readonly wakesUntilStuck?: number;
+    readonly observeLeadership?: (isLeader: boolean) => void;
   },
 ): { readonly stop: () => Promise<void> } => {
   const shutdown = new AbortController();
   const running = runDispatcher(
-    {
-      db,
-      clock: systemClock,
-      temporal,
-      taskQueue: "test",
-      logger: pino({ enabled: false }),
-      ...(leaderIdleTimeoutMs === undefined ? {} : { leaderIdleTimeoutMs }),
-      ...(wakesUntilStuck === undefined ? {} : { wakesUntilStuck }),
-    },
+    { db, leases: db, clock: systemClock, taskQueue: "test", logger, ...options },
     shutdown.signal,
   );
   const stop = (): Promise<void> => {
@@ -61,34 +56,6 @@ const startDispatcher = (
   };
   t.teardown(stop);
   return { stop };
-};
-
-/** Registers trees and refunds one. Returns the ids of the workflows that this requires. */
-const refundOneTree = async (
-  db: DatabasePool,
-): Promise<{ readonly refund: string; readonly sender: string }> => {
-  const { id: accountId } = await createTestOrganization(db);
-  const writer = createRegistrationWriter({ db, clock: systemClock });
-  const tree = { accountId, mode: "test", kind: "tree" } as const;
-  const { registration } = await writer.register({
-    ...tree,
-    count: 2,
-    fractionalCount: 0,
-    idempotencyKey: null,
-    attribution: "",
-    metadata: {},
-  });
-  const billing = createBilling({ db, stripe: null });
-  const { refundId } = await refundRegistration({ db, clock: systemClock, billing }, tree, {
-    id: registration.id,
-    count: 1,
-    reason: null,
-    idempotencyKey: null,
-  });
-  return {
-    refund: refundId,
-    sender: `usage-sender/${accountId}/test/tree`,
-  };
 };
 
 const isStarted = async (temporal: Client, workflowId: string): Promise<boolean> => {
@@ -110,12 +77,12 @@ test.serial(
     const relay = await startRelay(t, t.context.databaseUrl);
     const relayed = await openPool(relay.url, 2, 60_000, { responseTimeoutMs: 500 });
     t.teardown(() => relayed.end());
-    const leader = startDispatcher(t, { db: relayed, temporal, leaderIdleTimeoutMs: 4000 });
+    const leader = startDispatcher(t, { db: relayed, temporal, leaseMs: 4000 });
     const first = await refundOneTree(t.context.db);
     await eventually(() => isStarted(temporal, first.refund));
 
     relay.freeze();
-    startDispatcher(t, { db: t.context.db, temporal, leaderIdleTimeoutMs: 4000 });
+    startDispatcher(t, { db: t.context.db, temporal, leaseMs: 4000 });
     const second = await refundOneTree(t.context.db);
 
     await leader.stop();
@@ -125,19 +92,77 @@ test.serial(
   },
 );
 
-const readIdleTimeout = (connection: CommonQueryMethods): Promise<string> =>
-  connection.oneFirst(
-    sql.type(z.strictObject({ idle_session_timeout: z.string() }))`SHOW idle_session_timeout`,
-  );
-
-test.serial("a connection that released the lock may be idle again", async (t) => {
-  await t.context.db.connect(async (connection) => {
-    t.true(await tryDispatcherLock(connection, 120_000));
-    t.is(await readIdleTimeout(connection), "2min");
-    await releaseDispatcherLock(connection);
-    t.is(await readIdleTimeout(connection), "0");
+test.serial("behind a pooler, the lease of a leader that was killed expires", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { client: temporal } = await openNamespace(t);
+  const pooler = await startPgBouncer(t, databaseUrl, {
+    ignore_startup_parameters: "statement_timeout,idle_in_transaction_session_timeout",
   });
+  const relay = await startRelay(t, pooler.url);
+  const pooled = await openPool(relay.url, 2);
+  t.teardown(() => pooled.end());
+  const leader = startDispatcher(t, { db: pooled, temporal });
+  const first = await refundOneTree(db);
+  await eventually(() => isStarted(temporal, first.refund));
+
+  relay.cut();
+  await leader.stop();
+  startDispatcher(t, { db, temporal });
+  const second = await refundOneTree(db);
+
+  await eventually(() => isStarted(temporal, second.refund));
+  t.pass();
 });
+
+test.serial("a leader whose lease was lost stops, and leads again when it is free", async (t) => {
+  const { db } = t.context;
+  const { client: temporal } = await openNamespace(t);
+  const leaderships: boolean[] = [];
+  startDispatcher(t, {
+    db,
+    temporal,
+    leaseMs: SEIZED_MS,
+    observeLeadership: (isLeader) => leaderships.push(isLeader),
+  });
+  await eventually(() => leaderships.length === 1);
+
+  const other = await seizeLease(db);
+  await eventually(() => leaderships.length === 2);
+  t.like(await readDispatcherStatus(db), { holder: "other", isHeld: true });
+
+  await releaseDispatcherLease(db, other);
+  await eventually(() => leaderships.length === 3);
+  t.deepEqual(leaderships, [true, false, true]);
+});
+
+test.serial(
+  "one line is logged when no worker dispatches, and one when a worker does again",
+  async (t) => {
+    const { db } = t.context;
+    const { client: temporal } = await openNamespace(t);
+    const lines: { readonly level: number; readonly msg: string; readonly holder: unknown }[] = [];
+    const other = await seizeLease(db);
+    startDispatcher(t, {
+      db,
+      temporal,
+      leaseMs: SEIZED_MS,
+      toleratedSilenceMs: 1000,
+      // The test parses what the dispatcher has logged.
+      logger: pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) }),
+    });
+
+    await eventually(() => lines.length > 0);
+    t.like(lines[0], {
+      level: 50,
+      holder: "other",
+      msg: "no worker dispatches; usage, refunds and events wait in the database",
+    });
+    await releaseDispatcherLease(db, other);
+    await eventually(() => lines.length > 1);
+    t.like(lines[1], { level: 30, msg: "a worker dispatches again" });
+    t.is(lines.length, 2);
+  },
+);
 
 const startsDespiteFailure = test.macro({
   exec: async (

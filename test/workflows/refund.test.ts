@@ -7,6 +7,7 @@ import { waiveUsage } from "../../services/billing/waiveUsage.ts";
 import { refund } from "../../workflows/refund.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { seizeLease } from "../worker/dispatching.ts";
 import { startWorker } from "./startWorker.ts";
 
 // Serial, because the refunds that wait are those of all accounts.
@@ -43,7 +44,8 @@ const failsAndStartsAgain = test.macro(async (t, settle: "retry" | "waive") => {
       args: [id],
     });
   const [waiting] = await listWaitingRefunds(db, 10);
-  await markRefundDispatched(db, waiting?.id ?? "", deps.clock.now());
+  const lease = await seizeLease(db);
+  await markRefundDispatched(db, waiting?.id ?? "", deps.clock.now(), lease);
 
   const failure = await t.throwsAsync(run(), { instanceOf: WorkflowFailedError });
   t.regex(String(failure?.cause?.cause), /the refunded usage has failed; see: impact usage show /u);
@@ -55,7 +57,7 @@ const failsAndStartsAgain = test.macro(async (t, settle: "retry" | "waive") => {
 
   t.deepEqual(await listWaitingRefunds(db, 10), [{ id: waiting?.id, registrationId: id }]);
   await t.notThrowsAsync(run());
-  await markRefundDispatched(db, waiting?.id ?? "", deps.clock.now());
+  await markRefundDispatched(db, waiting?.id ?? "", deps.clock.now(), lease);
 });
 
 test.serial(

@@ -1,3 +1,4 @@
+import { readDispatcherStatus } from "../../../db/billing/dispatcherLease.ts";
 import { countFailedProcessorEvents } from "../../../db/billing/processorEvents.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import {
@@ -49,8 +50,26 @@ const checkEvents = (context: Context): Promise<Finding> =>
       : wrong(`${failed} could not be processed; see \`impact deployment list-events\``);
   });
 
-/** Checks the deployment's processor, whether usage is held, and whether events of the processor have failed. */
+/** A leader that was killed is replaced within 15 seconds. */
+const TOLERATED_SILENCE_SECONDS = 60;
+
+const checkDispatcher = (context: Context): Promise<Finding> =>
+  checkWithDatabase(context, "dispatcher", async () => {
+    const status = await readDispatcherStatus(await context.connections.database());
+    const { holder, isHeld, lastPassAgeSeconds } = status;
+    const last = `the last complete pass was ${Math.round(lastPassAgeSeconds)} s ago`;
+    if (holder === null) {
+      return wrong("no worker has dispatched yet; start one with `npm run worker` or `npm start`");
+    }
+    const leader = isHeld ? `${holder} leads` : `no worker leads; ${holder} did last`;
+    return lastPassAgeSeconds <= TOLERATED_SILENCE_SECONDS
+      ? ok(`${leader}; ${last}`)
+      : wrong(`${leader}; ${last}. The workers' logs say why`);
+  });
+
+/** Checks that a worker dispatches, the deployment's processor, whether usage is held, and whether events of the processor have failed. */
 export const checkDeployment = async (context: Context): Promise<readonly Finding[]> => [
+  await checkDispatcher(context),
   await checkProcessor(context),
   await checkHold(context),
   await checkEvents(context),

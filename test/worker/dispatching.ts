@@ -1,0 +1,54 @@
+import type { DatabasePool } from "slonik";
+import { acquireDispatcherLease } from "../../db/billing/dispatcherLease.ts";
+import type { DispatcherLease } from "../../db/billing/dispatcherLease.ts";
+import { sql } from "../../db/sql.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
+import { createTestOrganization } from "../support/factories.ts";
+
+/** Registers trees and refunds one. Returns the ids of the workflows that this requires. */
+export const refundOneTree = async (
+  db: DatabasePool,
+): Promise<{ readonly refund: string; readonly sender: string }> => {
+  const { id: accountId } = await createTestOrganization(db);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const tree = { accountId, mode: "test", kind: "tree" } as const;
+  const { registration } = await writer.register({
+    ...tree,
+    count: 2,
+    fractionalCount: 0,
+    idempotencyKey: null,
+    attribution: "",
+    metadata: {},
+  });
+  const billing = createBilling({ db, stripe: null });
+  const { refundId } = await refundRegistration({ db, clock: systemClock, billing }, tree, {
+    id: registration.id,
+    count: 1,
+    reason: null,
+    idempotencyKey: null,
+  });
+  return {
+    refund: refundId,
+    sender: `usage-sender/${accountId}/test/tree`,
+  };
+};
+
+/** How long a seized lease lasts. A dispatcher whose own leases are much shorter ignores it. */
+export const SEIZED_MS = 60_000;
+
+/** Makes another process the holder of the lease, as if the leader's had expired. */
+export const seizeLease = (db: DatabasePool): Promise<DispatcherLease> =>
+  db.transaction(async (transaction) => {
+    await transaction.query(sql.typeAlias("void")`UPDATE dispatcher_lease SET expires_at = NULL`);
+    const lease = await acquireDispatcherLease(transaction, {
+      holder: "other",
+      durationMs: SEIZED_MS,
+    });
+    if (lease === null) {
+      throw new Error("A free lease could not be acquired.");
+    }
+    return lease;
+  });
