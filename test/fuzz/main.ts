@@ -1,0 +1,178 @@
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { text } from "node:stream/consumers";
+import { fileURLToPath } from "node:url";
+import { parseArgs, promisify } from "node:util";
+import { z } from "zod";
+import { readRunFile } from "../../embedded/runFile.ts";
+
+/*
+ * npm run fuzz: Schemathesis generates requests from both API descriptions, valid and invalid ones, and sends them to a
+ * service of this run: `npm start` in a temporary folder, on free ports. Ends with code 1 if a response breaks what the
+ * description promises, unless checks.py has an exception for it.
+ */
+
+const HERE = fileURLToPath(new URL(".", import.meta.url));
+const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const ENVIRONMENT = join(ROOT, "node_modules/.cache/fuzz");
+const STORE_DOMAIN = "fuzz.example.com";
+
+const { values } = parseArgs({
+  options: {
+    /** How long requests are sent, to both interfaces at the same time. */
+    seconds: { type: "string", default: "40" },
+    seed: { type: "string", default: "1" },
+  },
+});
+
+const run = promisify(execFile);
+
+/** Installs the pinned packages in a virtual environment of Python, once for each version of the requirements. */
+const installSchemathesis = async (): Promise<string> => {
+  const requirements = await readFile(join(HERE, "requirements.txt"), "utf8");
+  const installed = join(ENVIRONMENT, "requirements.txt");
+  if ((await readFile(installed, "utf8").catch(() => "")) !== requirements) {
+    console.error("Installing Schemathesis with pip …");
+    await run("python3", ["-m", "venv", "--clear", ENVIRONMENT]);
+    await run(
+      join(ENVIRONMENT, "bin/pip"),
+      ["install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"].concat([
+        "--require-hashes",
+        "--requirement",
+        join(HERE, "requirements.txt"),
+      ]),
+    );
+    await writeFile(installed, requirements);
+  }
+  return join(ENVIRONMENT, "bin/schemathesis");
+};
+
+const SETTINGS = {
+  PORT: "0",
+  STORE_PORT: "0",
+  METRICS_PORT: "off",
+  WORKER_METRICS_PORT: "off",
+  EMBEDDED_POSTGRES_PORT: "0",
+  EMBEDDED_TEMPORAL_PORT: "0",
+  EMBEDDED_TEMPORAL_UI_PORT: "0",
+  LOG_LEVEL: "error",
+};
+
+const startService = async (dataDir: string) => {
+  const env = { ...process.env, ...SETTINGS, DATA_DIR: dataDir };
+  const service = spawn(process.execPath, [join(ROOT, "embedded/main.ts"), "--stop-with-parent"], {
+    env,
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const ended = once(service, "exit");
+  for await (const line of createInterface({ input: service.stdout })) {
+    if (line === "ready") {
+      break;
+    }
+  }
+  service.stdout.resume();
+  const urls = await readRunFile(dataDir);
+  if (urls === null) {
+    throw new Error("The service did not start.");
+  }
+  return {
+    urls,
+    impact: async (args: readonly string[]): Promise<unknown> => {
+      const { stdout } = await run(
+        process.execPath,
+        [join(ROOT, "cli/impact.js"), ...args, "--json"],
+        { env },
+      );
+      return JSON.parse(stdout);
+    },
+    stop: async (): Promise<void> => {
+      service.kill("SIGTERM");
+      await ended;
+    },
+  };
+};
+
+/** Fuzzes one interface and returns what Schemathesis printed, and whether it found nothing. */
+const fuzz = async (
+  program: string,
+  folder: string,
+  url: string,
+  headers: Readonly<Record<string, string>>,
+): Promise<{ readonly isGood: boolean; readonly report: string }> => {
+  // Schemathesis stores failing requests in its working folder, and sends them first in the next run.
+  await mkdir(folder);
+  const options: Readonly<Record<string, string>> = {
+    "--seed": values.seed,
+    "--max-time": values.seconds,
+    "--checks": "all",
+    // Replaced in checks.py.
+    "--exclude-checks": "positive_data_acceptance,negative_data_rejection,missing_required_header",
+    "--warnings": "off",
+  };
+  const sent = Object.entries(headers).flatMap(([name, value]) => [
+    "--header",
+    `${name}: ${value}`,
+  ]);
+  const child = spawn(
+    program,
+    [
+      "--no-color",
+      "run",
+      `${url}/openapi.json`,
+      "--continue-on-failure",
+      ...Object.entries(options).flat(),
+      ...sent,
+    ],
+    {
+      cwd: folder,
+      env: {
+        ...process.env,
+        SCHEMATHESIS_HOOKS: join(HERE, "checks.py"),
+        PYTHONDONTWRITEBYTECODE: "1",
+      },
+      stdio: ["ignore", "pipe", "inherit"],
+    },
+  );
+  const ended = once(child, "exit");
+  const report = await text(child.stdout);
+  const [code] = await ended;
+  return { isGood: code === 0, report };
+};
+
+const keys = z.looseObject({ api_key_test: z.string() });
+
+const main = async (): Promise<void> => {
+  const program = await installSchemathesis();
+  const folder = await mkdtemp(join(tmpdir(), "impact-fuzz-"));
+  try {
+    const service = await startService(join(folder, "data"));
+    try {
+      const organization = keys.parse(await service.impact(["org", "create", "--name", "Fuzz"]));
+      const store = keys.parse(await service.impact(["store", "create", "--domain", STORE_DOMAIN]));
+      const { apiUrl, storeUrl } = service.urls;
+      const results = await Promise.all([
+        fuzz(program, join(folder, "standalone"), apiUrl, {
+          Authorization: organization.api_key_test,
+        }),
+        fuzz(program, join(folder, "store"), storeUrl, {
+          api_key: store.api_key_test,
+          shop_name: STORE_DOMAIN,
+        }),
+      ]);
+      for (const { report } of results) {
+        console.log(report);
+      }
+      process.exitCode = results.every(({ isGood }) => isGood) ? 0 : 1;
+    } finally {
+      await service.stop();
+    }
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+};
+
+await main();
