@@ -9,7 +9,7 @@ import type { Config } from "../config/config.ts";
 import type { DatabaseRoles } from "../db/grantPrivileges.ts";
 import { migrate } from "../db/migrate.ts";
 import { withoutPassword } from "../domain/databaseUrl.ts";
-import { browsableUrl } from "../program/startServer.ts";
+import { browsableUrl, serverUrl } from "../program/startServer.ts";
 import { StartupError } from "../program/startupError.ts";
 import { createDemoOrganization } from "./createDemoOrganization.ts";
 import { lockFolder } from "./lockFolder.ts";
@@ -21,6 +21,7 @@ import { errorDetails } from "./errorDetails.ts";
 import { startRole } from "./startRole.ts";
 import type { Role, RunningRole } from "./startRole.ts";
 import { removeRunFile, writeRunFile } from "./runFile.ts";
+import type { RunFile } from "./runFile.ts";
 import { createSupervisor, stopLeftovers } from "./createSupervisor.ts";
 import type { Supervisor } from "./createSupervisor.ts";
 import { findTemporalCli } from "./temporal/findTemporalCli.ts";
@@ -278,6 +279,14 @@ Register a first tree with the test key:
 `);
 };
 
+type ApiUrls = Pick<RunFile, "apiUrl" | "storeUrl">;
+
+/** Returns the URLs that the API will have; null if a port is chosen only when it starts. */
+const expectedUrls = ({ HOST, PORT, STORE_PORT }: Config): ApiUrls | null =>
+  PORT === 0 || STORE_PORT === 0
+    ? null
+    : { apiUrl: serverUrl(HOST, PORT), storeUrl: serverUrl(HOST, STORE_PORT) };
+
 const startAll = async (
   config: Config,
   roles: Roles,
@@ -309,31 +318,45 @@ const startAll = async (
   }
 
   const environment = await buildRoleEnvironment(config, dataDir, databaseUrl, temporal);
+  const identity = identifyProcess(process.pid);
+  if (identity === null) {
+    throw new TypeError("This process has no identity.");
+  }
+  const writeUrls = (urls: ApiUrls): Promise<void> =>
+    writeRunFile(dataDir, {
+      ...identity,
+      databaseUrl,
+      databaseOwnerUrl: database.ownerUrl,
+      databaseReaderUrl: database.readerUrl,
+      temporalAddress: temporal.address,
+      temporalNamespace: temporal.namespace,
+      temporalUiUrl: temporal.uiUrl,
+      ...urls,
+    });
+  // Before the API responds, so that the command line finds what a client can already use.
+  const expected = expectedUrls(config);
+  if (expected !== null) {
+    await writeUrls(expected);
+  }
+  const startApi = async (): Promise<RunningRole & ApiUrls> => {
+    const api = await startRole(roles.api, environment, context);
+    const { standalone: apiUrl, store: storeUrl } = api.urls;
+    if (apiUrl === undefined || storeUrl === undefined) {
+      throw new TypeError("The API reported no URLs.");
+    }
+    await writeUrls({ apiUrl, storeUrl });
+    return { ...api, apiUrl, storeUrl };
+  };
   const [worker, api] = await Promise.all([
     startRole(roles.worker, environment, context),
-    startRole(roles.api, environment, context),
+    startApi(),
   ]);
   printPart(output, "worker", `process ${worker.process.identity.pid}`);
   printMetrics(output, "worker metrics", worker);
-  const { standalone: apiUrl, store: storeUrl } = api.urls;
-  const identity = identifyProcess(process.pid);
-  if (apiUrl === undefined || storeUrl === undefined || identity === null) {
-    throw new TypeError("The API reported no URLs.");
-  }
+  const { apiUrl, storeUrl } = api;
   printPart(output, "standalone API", `${apiUrl} (described at ${browsableUrl(apiUrl)}/docs)`);
   printPart(output, "store API", `${storeUrl} (described at ${browsableUrl(storeUrl)}/docs)`);
   printMetrics(output, "API metrics", api);
-  await writeRunFile(dataDir, {
-    ...identity,
-    databaseUrl,
-    databaseOwnerUrl: database.ownerUrl,
-    databaseReaderUrl: database.readerUrl,
-    temporalAddress: temporal.address,
-    temporalNamespace: temporal.namespace,
-    temporalUiUrl: temporal.uiUrl,
-    apiUrl,
-    storeUrl,
-  });
   // Only in a database of its own: another one belongs to a deployment, which must not get an account by itself.
   if (config.DATABASE_URL === undefined) {
     await printFirstRequest(databaseUrl, apiUrl, config.STRIPE_SECRET_KEY !== undefined, output);

@@ -185,9 +185,8 @@ export const startServer = async (
   await listen(server, options);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a listening TCP server has an AddressInfo.
   const { port } = server.address() as AddressInfo;
-  const host = options.host.includes(":") ? `[${options.host}]` : options.host;
   return {
-    url: `http://${host}:${port}`,
+    url: serverUrl(options.host, port),
     startClosing: () => {
       isClosing = true;
     },
@@ -197,6 +196,10 @@ export const startServer = async (
     },
   };
 };
+
+/** Returns the URL of a server that listens on an address and a port. */
+export const serverUrl = (host: string, port: number): string =>
+  `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
 
 /** Returns a URL that a browser can open if the server listens on every interface (`0.0.0.0` or `::`). */
 export const browsableUrl = (url: string): string =>

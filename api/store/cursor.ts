@@ -4,10 +4,20 @@ import type { ImpactPosition } from "../../domain/stores/customers.ts";
 const TIME = /^(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d+))?([Zz]|[ +-]\d{2}:\d{2})$/u;
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/iu;
 
-/** What `TIME` and `UUID` accept, for API descriptions; days that a month does not have are read as the next month's. */
-const TIME_PATTERN = String.raw`[12]\d{3}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[Tt ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?([Zz]|[ +\-]([01]\d|2[0-3]):[0-5]\d)`;
+/** The days of the calendar, from the year 1000 to 2999, with 29 February in leap years. */
+const DAY_PATTERN = String.raw`([12]\d{3}-((0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8]))|([12]\d([02468][48]|[2468]0|[13579][26])|(1[26]|2[048])00)-02-29)`;
+/** What `toMicroseconds` accepts, for API descriptions. */
+const TIME_PATTERN = String.raw`${DAY_PATTERN}[Tt ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?([Zz]|[ +\-]([01]\d|2[0-3]):[0-5]\d)`;
 export const TIMESTAMP_PATTERN = `^${TIME_PATTERN}$`;
 export const CURSOR_PATTERN = `^${TIME_PATTERN}(_[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})?$`;
+
+/** A Date reads days that a month does not have as the next month's, and 24:00 as the next day's. */
+const exists = (day: string, time: string): boolean => {
+  const start = new Date(`${day}T00:00:00Z`);
+  return (
+    !Number.isNaN(start.getTime()) && start.toISOString().startsWith(day) && !time.startsWith("24")
+  );
+};
 
 /** Returns a time in UTC to the microsecond, which a Date cannot hold; null if the text is not a time. */
 export const toMicroseconds = (text: string): string | null => {
@@ -17,7 +27,7 @@ export const toMicroseconds = (text: string): string | null => {
   }
   const [, day = "", time = "", fraction = "", zone = ""] = parts;
   const whole = new Date(`${day}T${time}${zone.toUpperCase().replace(" ", "+")}`);
-  if (Number.isNaN(whole.getTime())) {
+  if (Number.isNaN(whole.getTime()) || !exists(day, time)) {
     return null;
   }
   const utc = whole.toISOString();

@@ -6,7 +6,7 @@ import type { Context } from "../context.ts";
 import { say } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import type { OperatorOptions } from "../operator.ts";
-import { printJson } from "../output/print.ts";
+import { printJson, printText } from "../output/print.ts";
 
 export const addMigrateCommand = (program: Command, { io, connections, clock }: Context): void => {
   program
@@ -35,7 +35,7 @@ export const addMigrateCommand = (program: Command, { io, connections, clock }: 
         return;
       }
       for (const name of applied) {
-        io.stdout.write(`${name}\n`);
+        printText(io, name);
       }
       say(
         io,

@@ -4,7 +4,7 @@ import { parseCount, parseUrl } from "../arguments.ts";
 import type { Context } from "../context.ts";
 import { CommandError, describeError, EXIT } from "../exitCodes.ts";
 import { say } from "../io.ts";
-import { escapeUnsafeInLines } from "../output/printable.ts";
+import { printText } from "../output/print.ts";
 
 const TIMEOUT_MS = 15_000;
 
@@ -54,7 +54,7 @@ const plant = async (context: Context, { key, count, url }: PlantOptions): Promi
     );
   }
   say(io, `POST ${endpoint}: ${response.status} ${response.statusText}`);
-  io.stdout.write(`${escapeUnsafeInLines(formatBody(body))}\n`);
+  printText(io, formatBody(body));
   if (!response.ok) {
     throw new CommandError(EXIT.failed, "The API rejected the request.");
   }

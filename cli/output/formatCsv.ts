@@ -1,3 +1,5 @@
+import { escapeUnsafeInLines } from "./printable.ts";
+
 /** The value of a CSV field. */
 export type CsvValue = string | number | Date | null;
 
@@ -11,10 +13,10 @@ const formatField = (value: CsvValue): string => {
   if (typeof value === "number") {
     return String(value);
   }
-  const text = value instanceof Date ? value.toISOString() : neutralize(value);
-  return /[",\r\n]/u.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  const text = value instanceof Date ? value.toISOString() : escapeUnsafeInLines(neutralize(value));
+  return /[",\n]/u.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
-/** Formats one line of CSV as RFC 4180 describes it. */
+/** Formats one line of CSV as RFC 4180 describes it. Line feeds stay; what else a terminal would obey is escaped. */
 export const formatCsvLine = (values: readonly CsvValue[]): string =>
   `${values.map(formatField).join(",")}\r\n`;

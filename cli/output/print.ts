@@ -3,8 +3,13 @@ import type { Cell } from "./formatTable.ts";
 import { formatRecord, formatTable } from "./formatTable.ts";
 import { escapeUnsafeInLines } from "./printable.ts";
 
-export const printJson = ({ stdout }: Io, value: unknown): void => {
-  stdout.write(`${escapeUnsafeInLines(JSON.stringify(value, null, 2))}\n`);
+/** Prints text, whose parts may come from other parties. */
+export const printText = ({ stdout }: Io, text: string): void => {
+  stdout.write(`${escapeUnsafeInLines(text)}\n`);
+};
+
+export const printJson = (io: Io, value: unknown): void => {
+  printText(io, JSON.stringify(value, null, 2));
 };
 
 export const printTable = (

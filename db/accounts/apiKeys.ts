@@ -190,6 +190,34 @@ export const updateLastUses = (
       used.last_used_at IS NULL AS "isFirst"
   `);
 
+const expiringKeyRow = z.strictObject({
+  id: z.uuid(),
+  mode: modeColumn,
+  accountName: z.string(),
+  expiresAt: z.date(),
+});
+
+/** Lists the keys that are valid now and expire before a time, soonest first. */
+export const listExpiringKeys = (
+  db: CommonQueryMethods,
+  now: Date,
+  until: Date,
+): Promise<readonly z.output<typeof expiringKeyRow>[]> =>
+  db.any(sql.type(expiringKeyRow)`
+    SELECT
+      api_key.id,
+      api_key.mode,
+      account.name AS "accountName",
+      api_key.expires_at AS "expiresAt"
+    FROM api_key
+    JOIN account ON account.id = api_key.account_id
+    WHERE api_key.expires_at > ${sql.timestamp(now)}
+      AND api_key.expires_at <= ${sql.timestamp(until)}
+      AND api_key.expiry_recorded_at IS NULL
+      AND api_key.revoked_at IS NULL
+    ORDER BY api_key.expires_at, api_key.id
+  `);
+
 const expiredKeyRow = z.strictObject({ id: z.uuid(), accountId: z.uuid(), expiresAt: z.date() });
 
 /** Marks expiries as recorded, and returns the keys. Keys that were revoked before are skipped. */

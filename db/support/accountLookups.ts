@@ -1,6 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import { MODES } from "../../domain/accounts/accounts.ts";
+import { KEY_SCOPES } from "../../domain/accounts/apiKeys.ts";
 import { STORE_OPERATIONS } from "../../domain/stores/stores.ts";
 import { modeColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
@@ -37,6 +38,42 @@ export const listAccountsByReference = (
     FROM account
     WHERE ${by === "id" ? sql.fragment`account.id = ${text}::uuid` : sql.fragment`account.stripe_customer_id = ${text}`}
       AND ${inAccount(accountId)}
+  `);
+
+const keyRow = z.strictObject({
+  ...ownerRow,
+  id: z.uuid(),
+  mode: modeColumn,
+  name: z.string(),
+  scope: z.enum(KEY_SCOPES),
+  hint: z.string(),
+  createdAt: z.date(),
+  expiresAt: z.date().nullable(),
+  lastUsedAt: z.date().nullable(),
+  revokedAt: z.date().nullable(),
+});
+export type FoundKey = Readonly<z.output<typeof keyRow>>;
+
+/** Finds an API key by its id. */
+export const listKeysById = (
+  db: CommonQueryMethods,
+  { text, accountId }: LookupOptions,
+): Promise<readonly FoundKey[]> =>
+  db.any(sql.type(keyRow)`
+    SELECT
+      ${ownerColumns},
+      api_key.id,
+      api_key.mode,
+      api_key.name,
+      api_key.scope,
+      api_key.hint,
+      api_key.created_at AS "createdAt",
+      api_key.expires_at AS "expiresAt",
+      api_key.last_used_at AS "lastUsedAt",
+      api_key.revoked_at AS "revokedAt"
+    FROM api_key
+    JOIN account ON account.id = api_key.account_id
+    WHERE api_key.id = ${text}::uuid AND ${inAccount(accountId)}
   `);
 
 const storeWriteRow = z.strictObject({

@@ -1,10 +1,11 @@
 import type { CommonQueryMethods } from "slonik";
 import { findMeterEvent } from "../../db/billing/meterEvents.ts";
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
-import type { FoundAccount, FoundStoreWrite } from "../../db/support/accountLookups.ts";
+import type { FoundAccount, FoundKey, FoundStoreWrite } from "../../db/support/accountLookups.ts";
 import {
   findMeterEventId,
   listAccountsByReference,
+  listKeysById,
   listStoreWritesByKey,
 } from "../../db/support/accountLookups.ts";
 import type { LookupOptions } from "../../db/support/lookupOptions.ts";
@@ -29,6 +30,7 @@ type Found<Record> = { readonly record: Record; readonly foundBy: readonly Found
 
 export type FoundRecords = {
   readonly accounts: readonly Found<FoundAccount>[];
+  readonly keys: readonly Found<FoundKey>[];
   readonly meterEvents: readonly Found<StoredMeterEvent>[];
   readonly registrations: readonly (Found<FoundRegistration> & {
     readonly usage: RegistrationUsage;
@@ -116,8 +118,17 @@ const findAccounts = async (
   return accounts.map((record) => ({ record, foundBy: [by] }));
 };
 
+const findKeys = async (
+  db: CommonQueryMethods,
+  { id }: Lookup,
+  options: LookupOptions,
+): Promise<readonly Found<FoundKey>[]> => {
+  const keys = id === null ? [] : await listKeysById(db, { ...options, text: id });
+  return keys.map((record) => ({ record, foundBy: ["id"] }));
+};
+
 /**
- * Finds the records that a text may mean: an id of a registration, refund, donation or account, an idempotency key, an
+ * Finds the records that a text may mean: an id of a registration, refund, donation, account or API key, an idempotency key, an
  * attribution, an order, a customer, a Stripe customer, or a meter event. Every look-up uses an index and is limited.
  * @param accountId an organization or a store; null for all
  * @throws DomainError record_not_found if there is no such account
@@ -150,6 +161,7 @@ export const findRecords = async (
   }
   return {
     accounts: await findAccounts(db, lookup, options),
+    keys: await findKeys(db, lookup, options),
     meterEvents: meterEvent === null ? [] : [{ record: meterEvent, foundBy: ["meter_event"] }],
     registrations: shown,
     donations: donations.slice(0, limit),

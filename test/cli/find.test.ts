@@ -13,7 +13,9 @@ import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
+import { issueKey } from "../../services/accounts/issueKey.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 
 const test = testWithDatabase();
@@ -65,6 +67,33 @@ test.serial("a shop's order is found with and without #, and by its customer", a
   const other = await createTestOrganization(t.context.db);
   t.deepEqual((await find(t, "1001", "--org", other.id)).records, []);
   t.is((await find(t, "1001", "--org", store.id)).records.length, 1);
+});
+
+test.serial("an API key is found by its id, which the log names", async (t) => {
+  const { db } = t.context;
+  const organization = await createTestOrganization(db);
+  const { id, key } = await issueKey(
+    { db, clock: systemClock, actor: SERVICE },
+    { id: organization.id, type: "organization" },
+    "test",
+    { name: "reporting", scope: "read", expiresAt: null },
+  );
+  const { records } = await find(t, id);
+  t.is(records.length, 1);
+  t.like(records[0], {
+    record: "API key",
+    id,
+    found_by: ["id"],
+    owner_id: organization.id,
+    mode: "test",
+    name: "reporting",
+    scope: "read",
+    revoked_at: null,
+    next: `impact org show ${organization.id}`,
+  });
+  t.false(JSON.stringify(records).includes(key));
+  const other = await createTestOrganization(db);
+  t.deepEqual((await find(t, id, "--org", other.id)).records, []);
 });
 
 test.serial(

@@ -7,6 +7,7 @@ import test from "ava";
 import { z } from "zod";
 import type { RunFile } from "../../embedded/runFile.ts";
 import { readRunFile } from "../../embedded/runFile.ts";
+import { findFreePort } from "../../program/probePort.ts";
 import type { Settings, StartedProcess } from "./runStart.ts";
 import {
   START,
@@ -121,6 +122,30 @@ test.serial(
     t.deepEqual(namesOfRunning(processes), []);
   },
 );
+
+test.serial("the command line finds the service as soon as the API is ready", async (t) => {
+  const dataDir = await makeDataDir(t);
+  const port = await findFreePort();
+  const apiUrl = `http://127.0.0.1:${port}`;
+  const started = runStart(t, dataDir, {
+    PORT: String(port),
+    STORE_PORT: String(await findFreePort()),
+  });
+  const isReady = async (): Promise<boolean> => {
+    try {
+      return (await fetch(`${apiUrl}/readyz`)).status === 200;
+    } catch {
+      return false;
+    }
+  };
+  while (!(await isReady())) {
+    t.is(started.child.exitCode, null, started.output());
+  }
+  t.is((await readRunFile(dataDir))?.apiUrl, apiUrl);
+  started.child.kill("SIGTERM");
+  t.is(await started.exitCode, 0);
+  t.is(await readRunFile(dataDir), null);
+});
 
 test.serial("a second signal kills a process that does not stop", async (t) => {
   const dataDir = await makeDataDir(t);

@@ -15,6 +15,7 @@ import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatCsvLine } from "../../output/formatCsv.ts";
 import { formatTime } from "../../output/formatTable.ts";
+import { escapeUnsafe } from "../../output/printable.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
 const STATEMENT_HELP = `
@@ -181,7 +182,7 @@ const printDetails = async (
     ];
     const line = isCsv
       ? formatCsvLine(values)
-      : `${JSON.stringify(Object.fromEntries(headings.map((name, column) => [name, values[column]])))}\n`;
+      : `${escapeUnsafe(JSON.stringify(Object.fromEntries(headings.map((name, column) => [name, values[column]]))))}\n`;
     await writeLine(io, line);
   }
 };

@@ -2,10 +2,13 @@ import { withTimeout } from "../../../domain/withTimeout.ts";
 import type { Context } from "../../context.ts";
 import { describeError } from "../../exitCodes.ts";
 
-/** The result of one check. `skipped`: the part is not configured or cannot be checked from here. */
+/**
+ * The result of one check. `skipped`: the part is not configured or cannot be checked from here. `warning`: it works and
+ * needs an operator soon, so the exit code does not change.
+ */
 export type Finding = {
   readonly check: string;
-  readonly status: "ok" | "wrong" | "skipped";
+  readonly status: "ok" | "warning" | "wrong" | "skipped";
   readonly detail: string;
 };
 
@@ -13,6 +16,7 @@ export type Result = Omit<Finding, "check">;
 
 export const ok = (detail: string): Result => ({ status: "ok", detail });
 export const wrong = (detail: string): Result => ({ status: "wrong", detail });
+export const warning = (detail: string): Result => ({ status: "warning", detail });
 export const skipped = (detail: string): Result => ({ status: "skipped", detail });
 
 /** Longer than the timeout of every single call. */

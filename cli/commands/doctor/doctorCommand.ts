@@ -9,6 +9,7 @@ import { checkApi } from "./checkApi.ts";
 import { checkDatabase } from "./checkDatabase.ts";
 import { checkDeployment } from "./checkDeployment.ts";
 import { checkDonations } from "./checkDonations.ts";
+import { checkKeys } from "./checkKeys.ts";
 import { checkStripe } from "./checkStripe.ts";
 import { checkWatchedSubscriptions } from "./checkWatchedSubscriptions.ts";
 import { checkTemporal } from "./checkTemporal.ts";
@@ -61,6 +62,7 @@ const diagnose = async (context: Context, { json }: { readonly json?: true }): P
             checkStripe(context),
             checkWatchedSubscriptions(context),
             checkDonations(context),
+            checkKeys(context),
             checkApi(context),
           ])
         ).flat()

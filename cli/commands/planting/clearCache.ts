@@ -6,7 +6,7 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
-import { printJson } from "../../output/print.ts";
+import { printJson, printText } from "../../output/print.ts";
 
 export type ClearOptions = OperatorOptions & {
   readonly tree?: string;
@@ -43,6 +43,6 @@ export const clearCache = async (
   if (options.json) {
     printJson(io, { dropped });
   } else {
-    io.stdout.write(`Deleted ${dropped} cached ${dropped === 1 ? "response" : "responses"}\n`);
+    printText(io, `Deleted ${dropped} cached ${dropped === 1 ? "response" : "responses"}`);
   }
 };

@@ -3,7 +3,7 @@ import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
-import { printJson } from "../../output/print.ts";
+import { printJson, printText } from "../../output/print.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 
 export type AdjustOptions = OperatorOptions & {
@@ -27,7 +27,8 @@ export const adjustStore = async (
     printJson(io, { id, domain, balance_cents: balanceCents });
     return;
   }
-  io.stdout.write(
-    `Adjusted the balance of ${domain} by ${formatCents(amount)}; balance ${formatCents(balanceCents)}\n`,
+  printText(
+    io,
+    `Adjusted the balance of ${domain} by ${formatCents(amount)}; balance ${formatCents(balanceCents)}`,
   );
 };

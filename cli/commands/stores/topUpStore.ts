@@ -4,7 +4,7 @@ import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
-import { printJson } from "../../output/print.ts";
+import { printJson, printText } from "../../output/print.ts";
 import { findNamedStore } from "./findNamedStore.ts";
 
 export type TopUpOptions = OperatorOptions & {
@@ -31,7 +31,7 @@ export const topUpStore = async (
     const result = replayed
       ? `Nothing added: the top-up ${reference} of ${domain} is already recorded`
       : `Topped up ${domain} by ${formatCents(amount)} (reference ${reference})`;
-    io.stdout.write(`${result}; balance ${formatCents(balanceCents)}\n`);
+    printText(io, `${result}; balance ${formatCents(balanceCents)}`);
   }
   if (replayed && given === undefined) {
     say(io, "To add another payment of this amount today, pass --reference.");

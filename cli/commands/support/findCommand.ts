@@ -12,10 +12,10 @@ import type { Cell } from "../../output/formatTable.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 
 const FIND_HELP = `
-TEXT is an id of a registration, refund, donation or account, an idempotency key, an
-attribution, a shop's order (1001 also finds #1001), a customer's email, id or part of
-the name, a Stripe customer, or the number or identifier of a meter event. Each record is
-shown with its owner, billing, evidence and the next command to run.`;
+TEXT is an id of a registration, refund, donation, account or API key (as in the log), an
+idempotency key, an attribution, a shop's order (1001 also finds #1001), a customer's
+email, id or part of the name, a Stripe customer, or the number or identifier of a meter
+event. Each record is shown with its owner, billing, evidence and the next command to run.`;
 
 type FindOptions = { readonly org?: string; readonly limit: number; readonly json?: true };
 
@@ -130,6 +130,22 @@ const presentAccount = ({ record, foundBy }: FoundRecords["accounts"][number]): 
   next: accountCommand(record),
 });
 
+const presentKey = ({ record, foundBy }: FoundRecords["keys"][number]): Shown => ({
+  record: "API key",
+  id: record.id,
+  found_by: foundBy,
+  ...ownerOf(record),
+  mode: record.mode,
+  name: record.name,
+  scope: record.scope,
+  starts_with: record.hint,
+  created_at: record.createdAt,
+  expires_at: record.expiresAt,
+  last_used_at: record.lastUsedAt,
+  revoked_at: record.revokedAt,
+  next: accountCommand(record),
+});
+
 const presentStoreWrite = ({ record, foundBy }: FoundRecords["storeWrites"][number]): Shown => ({
   record: "store request",
   id: record.key,
@@ -143,6 +159,7 @@ const presentStoreWrite = ({ record, foundBy }: FoundRecords["storeWrites"][numb
 
 const present = (found: FoundRecords): readonly Shown[] => [
   ...found.accounts.map(presentAccount),
+  ...found.keys.map(presentKey),
   ...found.meterEvents.map(presentMeterEvent),
   ...found.registrations.map(presentRegistration),
   ...found.donations.map(presentDonation),

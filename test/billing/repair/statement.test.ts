@@ -94,8 +94,10 @@ test.serial(
 test.serial("the details of a statement are NDJSON or CSV, page by page", async (t) => {
   const scene = await setUpUsage(t);
   const id = await scene.register(3);
+  // A formula for a spreadsheet, and a control sequence for a terminal.
+  const attribution = '=1+1, "x"\u009B2J';
   await t.context.db.query(sql.typeAlias("void")`
-    UPDATE registration SET attribution = '=1+1, "x"' WHERE id = ${id}
+    UPDATE registration SET attribution = ${attribution} WHERE id = ${id}
   `);
   await t.context.db.query(sql.typeAlias("void")`
     INSERT INTO registration (id, account_id, mode, kind, count, created_at)
@@ -106,10 +108,16 @@ test.serial("the details of a statement are NDJSON or CSV, page by page", async 
   const lines = (await scene.impact(...args)).stdout.trimEnd().split("\n");
   t.is(lines.length, 2501);
   t.is(new Set(lines).size, 2501);
-  t.like(JSON.parse(lines[0] ?? ""), { registration_id: id, count: 3, usage_states: "unsealed" });
+  t.like(JSON.parse(lines[0] ?? ""), {
+    registration_id: id,
+    count: 3,
+    usage_states: "unsealed",
+    attribution,
+  });
+  t.notRegex(lines[0] ?? "", /\p{Cc}/u);
   const csv = (await scene.impact(...args, "--csv")).stdout.split("\r\n");
   t.is(csv.length, 2503);
-  t.true(csv[1]?.includes(`"'=1+1, ""x"""`), csv[1]);
+  t.true(csv[1]?.includes(`"'=1+1, ""x""\\u009B2J"`), csv[1]);
 });
 
 test.serial("a store's statement has what was paid from its balance", async (t) => {

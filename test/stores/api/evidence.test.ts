@@ -214,6 +214,7 @@ test("malformed parameters are rejected, and records of other stores and of the 
     "evidence_stage=grown",
     "created_at=yesterday",
     "created_at=2026-02-30",
+    "created_at=2026-02-30T10:00:00Z",
     "created_at=2026-01-01&tree_date=2026-01-02",
     `id=${id}&tree=${crypto.randomUUID()}`,
     "unknown=1",

@@ -263,6 +263,11 @@ test("malformed, unknown and repeated parameters are rejected by name", async (t
     "end_date=0000-01-01": /end_date/u,
     "after_created_at=yesterday": /after_created_at/u,
     "after_created_at=2026-13-01T00:00:00Z": /after_created_at/u,
+    "after_created_at=2025-02-31T00:00:00Z": /after_created_at/u,
+    "after_created_at=2025-02-29T00:00:00Z": /after_created_at/u,
+    "after_created_at=2025-04-31T00:00:00Z_01a20258-5606-713f-b6e6-42b446b67e84":
+      /after_created_at/u,
+    "after_created_at=2025-02-28T24:00:00Z": /after_created_at/u,
     "after_created_at=0000-01-01T00:00:00Z": /after_created_at/u,
     "after_created_at=2026-01-01T00:00:00Z_7": /after_created_at/u,
     "after_created_at=9999-12-31T23:59:59-23:00": /after_created_at/u,

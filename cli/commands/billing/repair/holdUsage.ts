@@ -2,6 +2,7 @@ import { describeHold } from "../../../../domain/billing/deployment.ts";
 import { holdUsage, releaseUsage } from "../../../../services/billing/holdUsage.ts";
 import type { Context } from "../../../context.ts";
 import { actorOf, operatorName } from "../../../operator.ts";
+import { printText } from "../../../output/print.ts";
 
 export type HoldOptions = { readonly reason: string; readonly as?: string };
 
@@ -13,8 +14,9 @@ export const holdAllUsage = async (
     { db: await connections.database(), clock, actor: actorOf({ as, reason }) },
     { reason, by: operatorName(as) },
   );
-  io.stdout.write(
-    `Nothing is sealed or sent, because ${describeHold(hold)}. Calls that have begun end within 15 seconds.\n`,
+  printText(
+    io,
+    `Nothing is sealed or sent, because ${describeHold(hold)}. Calls that have begun end within 15 seconds.`,
   );
 };
 
@@ -26,9 +28,10 @@ export const releaseAllUsage = async (
     { db: await connections.database(), clock, actor: actorOf({ as, reason }) },
     operatorName(as),
   );
-  io.stdout.write(
+  printText(
+    io,
     hold
-      ? `Released the hold of ${hold.by} (${hold.reason}). The workers send usage within 30 seconds.\n`
-      : "Usage was not held.\n",
+      ? `Released the hold of ${hold.by} (${hold.reason}). The workers send usage within 30 seconds.`
+      : "Usage was not held.",
   );
 };
