@@ -42,7 +42,7 @@ const mergeNull = (schema: z.core.JSONSchema.BaseSchema): void => {
   }
 };
 
-const toJsonSchema = (schema: z.ZodType, io: "input" | "output"): Json => {
+const convert = (schema: z.ZodType, io: "input" | "output"): Json => {
   const json = z.toJSONSchema(schema, {
     io,
     // zod adds a pattern to each format, which can be a screen long.
@@ -55,6 +55,15 @@ const toJsonSchema = (schema: z.ZodType, io: "input" | "output"): Json => {
   });
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what JSON.stringify wrote of an object is one.
   return JSON.parse(JSON.stringify(json).replaceAll('"#/$defs/', `"${COMPONENTS}`)) as Json;
+};
+
+const converted = { input: new WeakMap<z.ZodType, Json>(), output: new WeakMap<z.ZodType, Json>() };
+
+/** Converts each schema once, because operations share most of them. */
+const toJsonSchema = (schema: z.ZodType, io: "input" | "output"): Json => {
+  const json = converted[io].get(schema) ?? convert(schema, io);
+  converted[io].set(schema, json);
+  return json;
 };
 
 /** Converts schemas and collects the named ones, which OpenAPI lists under `components`. */
