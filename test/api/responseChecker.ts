@@ -32,12 +32,10 @@ const pointer = (...names: readonly string[]): string =>
 const matches = (template: string, path: string): boolean =>
   new RegExp(`^${template.replaceAll(/\{\w+\}/gu, "[^/]+")}/?$`, "u").test(path);
 
-/**
- * Returns a check of responses against the API description: the operation must document the status, and the body must
- * match its schema. Responses to unknown paths and methods must match the schema of errors.
- */
-export const createResponseChecker = (json: unknown) => {
-  const document = apiDescription.parse(json);
+type CheckResponse = (t: ExecutionContext, response: ResponseText) => void;
+
+const createChecker = (text: string): CheckResponse => {
+  const document = apiDescription.parse(JSON.parse(text));
   const ajv = new Ajv2020({ strict: false, formats: FORMATS, allErrors: true });
   ajv.addSchema(document, "api");
 
@@ -54,7 +52,7 @@ export const createResponseChecker = (json: unknown) => {
     return response + pointer("content", "application/json", "schema");
   };
 
-  return (t: ExecutionContext, response: ResponseText): void => {
+  return (t, response) => {
     if (response.method === "HEAD" || response.status === 204) {
       t.is(response.text, "");
       return;
@@ -66,6 +64,20 @@ export const createResponseChecker = (json: unknown) => {
     t.regex(response.contentType ?? "", /^application\/json; charset=utf-8$/u);
     t.true(validate(JSON.parse(response.text)), ajv.errorsText(validate.errors));
   };
+};
+
+/** By the text of the description: the APIs of a file share the compiled schemas. */
+const checkers = new Map<string, CheckResponse>();
+
+/**
+ * Returns a check of responses against an API's description: the operation must document the status, and the body must
+ * match its schema. Responses to unknown paths and methods must match the schema of errors.
+ */
+export const readResponseChecker = async (url: string): Promise<CheckResponse> => {
+  const text = await (await fetch(`${url}/openapi.json`)).text();
+  const checker = checkers.get(text) ?? createChecker(text);
+  checkers.set(text, checker);
+  return checker;
 };
 
 /** Parses the body of a checked response; no body is an empty object. */

@@ -33,7 +33,7 @@ import { createTestPlanting } from "../support/planting.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { READY } from "../support/readiness.ts";
 import { serve } from "../support/server.ts";
-import { createResponseChecker, parseBody } from "./responseChecker.ts";
+import { parseBody, readResponseChecker } from "./responseChecker.ts";
 import type { ResponseText } from "./responseChecker.ts";
 
 /** A response that has been checked against the API description. */
@@ -148,7 +148,7 @@ export const startStandaloneApi = async (
   });
   const url = await serve(t, app);
   own.url = url;
-  const checkResponse = createResponseChecker(await (await fetch(`${url}/openapi.json`)).json());
+  const checkResponse = await readResponseChecker(url);
   const call: Call = async (method, path, { key, body, headers = {} } = {}) => {
     const response = await fetch(`${url}${path}`, {
       method,

@@ -22,7 +22,7 @@ import type { AuthenticateStore } from "../../services/stores/createStoreAuthent
 import { createStoreRegistrationWriter } from "../../services/stores/createStoreRegistrationWriter.ts";
 import type { StoreRegistrationWriter } from "../../services/stores/createStoreRegistrationWriter.ts";
 import { topUpStore } from "../../services/stores/balance/topUpStore.ts";
-import { createResponseChecker, parseBody } from "../api/responseChecker.ts";
+import { parseBody, readResponseChecker } from "../api/responseChecker.ts";
 import { CATALOGUE_ONLY, createTestGuard, limitsForTests } from "../support/factories.ts";
 import { createTestPlanting } from "../support/planting.ts";
 import { READY } from "../support/readiness.ts";
@@ -121,7 +121,7 @@ export const startStoreApi = async (
     guard,
   });
   const url = await serve(t, app);
-  const checkResponse = createResponseChecker(await (await fetch(`${url}/openapi.json`)).json());
+  const checkResponse = await readResponseChecker(url);
   const call = async (
     method: string,
     path: string,

@@ -71,6 +71,8 @@ export const startProgram = async (
       TEMPORAL_ADDRESS,
       ...settings,
     },
+    // Without ava's options, as in production.
+    execArgv: [],
     stdio: ["ignore", "inherit", "inherit", "ipc"],
   });
   const exited = once(child, "exit");
