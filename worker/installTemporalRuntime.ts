@@ -1,5 +1,6 @@
 import { DefaultLogger, Runtime } from "@temporalio/worker";
 import type { Logger } from "pino";
+import { keepTemporalMetrics } from "./temporalMetrics.ts";
 import { findFreePort } from "../program/probePort.ts";
 
 const LEVELS = {
@@ -12,7 +13,7 @@ const LEVELS = {
 
 /**
  * Forwards the SDK's logs to the logger and enables its metrics. Call it once, before any other use of the SDK.
- * @returns a function that reads the SDK's metrics in Prometheus' text format
+ * @returns a function that reads those of the SDK's metrics that are kept, in Prometheus' text format
  */
 export const installTemporalRuntime = async (
   logger: Logger,
@@ -33,7 +34,7 @@ export const installTemporalRuntime = async (
   return {
     readMetrics: async () => {
       const response = await fetch(`http://${bindAddress}/metrics`);
-      return response.text();
+      return keepTemporalMetrics(await response.text());
     },
   };
 };

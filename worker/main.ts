@@ -36,8 +36,11 @@ import { watchHold } from "./watchHold.ts";
 import { bundleWorkflows } from "./bundleWorkflows.ts";
 import { runWorker } from "./runWorker.ts";
 
-/** The Temporal workers take up to 20 s to finish their tasks, before the database is closed. */
-const SHUTDOWN_TIMEOUT_MS = 28_000;
+/**
+ * The Temporal workers take up to 18 s to finish their tasks, before the database is closed. While both hang, neither ends,
+ * and orchestrators kill a process after 30 s.
+ */
+const SHUTDOWN_TIMEOUT_MS = 22_000;
 
 const startWorker = async (config: Config, logger: Logger): Promise<RunningPart> => {
   const db = await openDatabase(config);

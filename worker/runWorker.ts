@@ -53,7 +53,7 @@ const connectAndRun = async (
       activities,
       maxConcurrentActivityTaskExecutions: MAX_CONCURRENT_ACTIVITIES,
       shutdownGraceTime: "10 seconds",
-      shutdownForceTime: "20 seconds",
+      shutdownForceTime: "18 seconds",
     });
     // Started even if the signal is already aborted: a worker that never ran does not release its connection.
     const running = worker.run();

@@ -3,10 +3,10 @@ import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import type { ExecutionContext } from "ava";
 
-/** Forwards connections to the database, so that a test can interrupt them. */
+/** Forwards connections to the server of a URL, so that a test can interrupt them. */
 export const startRelay = async (
   t: ExecutionContext,
-  databaseUrl: string,
+  serverUrl: string,
 ): Promise<{
   readonly url: string;
   /** Returns how many connections have been opened so far. */
@@ -15,11 +15,18 @@ export const startRelay = async (
   readonly cut: () => void;
   /** Stops forwarding on the existing connections without closing them; new ones work. */
   readonly freeze: () => void;
+  /** Freezes every connection, and accepts new ones without a response, as if the server's machine hung. */
+  readonly hang: () => void;
 }> => {
-  const url = new URL(databaseUrl);
+  const url = new URL(serverUrl);
   const { hostname: host, port } = url;
   const pairs = new Set<readonly [Socket, Socket]>();
+  let isHanging = false;
   const relay = createServer((near) => {
+    if (isHanging) {
+      pairs.add([near.pause(), near]);
+      return;
+    }
     const far = connect({ host, port: Number(port) });
     for (const socket of [near, far]) {
       socket.on("error", () => undefined);
@@ -34,6 +41,12 @@ export const startRelay = async (
       socket.destroy();
     }
   };
+  const freeze = (): void => {
+    for (const [near, far] of pairs) {
+      near.unpipe(far).pause();
+      far.unpipe(near).pause();
+    }
+  };
   t.teardown(cut);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
   url.port = String((relay.address() as AddressInfo).port);
@@ -41,11 +54,10 @@ export const startRelay = async (
     url: url.href,
     connectionCount: () => pairs.size,
     cut,
-    freeze: () => {
-      for (const [near, far] of pairs) {
-        near.unpipe(far).pause();
-        far.unpipe(near).pause();
-      }
+    freeze,
+    hang: () => {
+      isHanging = true;
+      freeze();
     },
   };
 };

@@ -8,6 +8,7 @@ import { BACKGROUND_QUEUE, INTERACTIVE_QUEUE } from "../../workflows/taskQueues.
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { startRelay } from "../support/relay.ts";
 
 const test = testWithDatabase();
 
@@ -121,3 +122,35 @@ test.serial(
     await stopsGracefully(t, worker);
   },
 );
+
+/** Less than the 30 s after which orchestrators kill a process. */
+const STOPS_WITHIN_MS = 25_000;
+
+for (const [state, interrupt] of [
+  ["hang", "hang"],
+  ["are gone", "cut"],
+] as const) {
+  test.serial(`a worker ends within 25 s while the database and Temporal ${state}`, async (t) => {
+    const { namespace, client } = await openNamespace(t);
+    const database = await startRelay(t, t.context.databaseUrl);
+    const temporal = await startRelay(t, `tcp://${TEMPORAL_ADDRESS}`);
+    const worker = await startWorker(t, {
+      DATABASE_URL: database.url,
+      TEMPORAL_NAMESPACE: namespace,
+      TEMPORAL_ADDRESS: new URL(temporal.url).host,
+      LOG_LEVEL: "silent",
+    });
+    await eventually(() => isPolled(client, namespace, BACKGROUND_QUEUE));
+
+    database[interrupt]();
+    temporal[interrupt]();
+    const exit = once(worker, "exit");
+    const stoppedAtMs = performance.now();
+    worker.kill("SIGTERM");
+    const [code] = await exit;
+
+    // What hangs cannot be closed in order.
+    t.is(code, interrupt === "cut" ? 0 : 1);
+    t.true(performance.now() - stoppedAtMs < STOPS_WITHIN_MS);
+  });
+}
