@@ -35,13 +35,18 @@ export type StartedProcess = {
   readonly exitCode: Promise<number | null>;
 };
 
-/** Creates a data folder; at the end of the test its processes are stopped and it is removed. */
+export const createDataDir = (): Promise<string> => mkdtemp(join(tmpdir(), "impact-start-"));
+
+/** Removes a data folder, after stopping its processes. */
+export const removeDataDir = async (folder: string): Promise<void> => {
+  await stopLeftovers(folder, () => {});
+  await rm(folder, { recursive: true, force: true });
+};
+
+/** Creates a data folder that is removed at the end of the test. */
 export const makeDataDir = async (t: ExecutionContext): Promise<string> => {
-  const folder = await mkdtemp(join(tmpdir(), "impact-start-"));
-  t.teardown(async () => {
-    await stopLeftovers(folder, () => {});
-    await rm(folder, { recursive: true, force: true });
-  });
+  const folder = await createDataDir();
+  t.teardown(() => removeDataDir(folder));
   return folder;
 };
 

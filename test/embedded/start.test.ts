@@ -12,9 +12,11 @@ import type { Settings, StartedProcess } from "./runStart.ts";
 import {
   START,
   buildEnvironment,
+  createDataDir,
   makeDataDir,
   namesOfRunning,
   readProcesses,
+  removeDataDir,
   runStart,
   waitUntilReady,
   watch,
@@ -56,10 +58,9 @@ const withTemporal = async <Result>(
   }
 };
 
-const survives = test.macro({
-  title: (_, killed: string) =>
-    `data survives SIGKILL of ${killed}, and SIGTERM leaves no process behind`,
-  exec: async (t, killed: "npm start alone" | "npm start and its processes") => {
+test.serial(
+  "data survives SIGKILL of npm start, alone and with its processes, and SIGTERM leaves no process behind",
+  async (t) => {
     const dataDir = await makeDataDir(t);
     const first = runStart(t, dataDir);
     const firstRun = await waitUntilReady(first, dataDir);
@@ -70,43 +71,51 @@ const survives = test.macro({
     await withTemporal(firstRun, (client) =>
       client.workflow.start("neverRun", { workflowId: "survivor", taskQueue: "unused" }),
     );
-    const orphans = await readProcesses(dataDir);
-    t.deepEqual(namesOfRunning(orphans), ALL);
 
-    first.child.kill("SIGKILL");
-    if (killed === "npm start and its processes") {
-      for (const { pid } of orphans.values()) {
-        process.kill(pid, "SIGKILL");
+    let killed = first;
+    for (const withProcesses of [false, true]) {
+      const orphans = await readProcesses(dataDir);
+      t.deepEqual(namesOfRunning(orphans), ALL);
+      killed.child.kill("SIGKILL");
+      if (withProcesses) {
+        for (const { pid } of orphans.values()) {
+          process.kill(pid, "SIGKILL");
+        }
       }
-    }
-    await once(first.child, "exit");
-    t.is(await readRunFile(dataDir), null);
+      await once(killed.child, "exit");
+      t.is(await readRunFile(dataDir), null);
 
-    const second = runStart(t, dataDir);
-    const secondRun = await waitUntilReady(second, dataDir);
-    t.deepEqual(namesOfRunning(orphans), []);
-    t.is(await countTrees(secondRun, key), 7);
-    t.notRegex(second.output(), /test key/u);
-    const { status } = await withTemporal(secondRun, (client) =>
-      client.workflow.getHandle("survivor").describe(),
-    );
-    t.is(status.name, "RUNNING");
+      const next = runStart(t, dataDir);
+      const run = await waitUntilReady(next, dataDir);
+      t.deepEqual(namesOfRunning(orphans), []);
+      t.is(await countTrees(run, key), 7);
+      t.notRegex(next.output(), /test key/u);
+      const { status } = await withTemporal(run, (client) =>
+        client.workflow.getHandle("survivor").describe(),
+      );
+      t.is(status.name, "RUNNING");
+      killed = next;
+    }
 
     const processes = await readProcesses(dataDir);
-    second.child.kill("SIGTERM");
-    t.is(await second.exitCode, 0);
+    killed.child.kill("SIGTERM");
+    t.is(await killed.exitCode, 0);
     t.deepEqual(namesOfRunning(processes), []);
     t.is(await readRunFile(dataDir), null);
   },
-});
+);
 
-test.serial(survives, "npm start alone");
-test.serial(survives, "npm start and its processes");
+// These share a folder, because each start creates a database in a new one.
+let sharedDataDir: string;
+test.serial.before(async () => {
+  sharedDataDir = await createDataDir();
+});
+test.serial.after.always(() => removeDataDir(sharedDataDir));
 
 test.serial(
   "a second start on the same folder is rejected, and a process that dies stops the first",
   async (t) => {
-    const dataDir = await makeDataDir(t);
+    const dataDir = sharedDataDir;
     const first = runStart(t, dataDir);
     const run = await waitUntilReady(first, dataDir);
     const second = runStart(t, dataDir);
@@ -124,7 +133,7 @@ test.serial(
 );
 
 test.serial("the command line finds the service as soon as the API is ready", async (t) => {
-  const dataDir = await makeDataDir(t);
+  const dataDir = sharedDataDir;
   const port = await findFreePort();
   const apiUrl = `http://127.0.0.1:${port}`;
   const started = runStart(t, dataDir, {
@@ -148,10 +157,9 @@ test.serial("the command line finds the service as soon as the API is ready", as
 });
 
 test.serial("a second signal kills a process that does not stop", async (t) => {
-  const dataDir = await makeDataDir(t);
-  const started = runStart(t, dataDir);
-  await waitUntilReady(started, dataDir);
-  const processes = await readProcesses(dataDir);
+  const started = runStart(t, sharedDataDir);
+  await waitUntilReady(started, sharedDataDir);
+  const processes = await readProcesses(sharedDataDir);
   process.kill(processes.get("API")?.pid ?? 0, "SIGSTOP");
   started.child.kill("SIGINT");
   // Signals within a second count as one, because npm forwards what the terminal has already sent.
@@ -164,19 +172,18 @@ test.serial("a second signal kills a process that does not stop", async (t) => {
 });
 
 test.serial("everything stops when npm is killed", async (t) => {
-  const dataDir = await makeDataDir(t);
   const script = `require("node:child_process").spawn(process.execPath, [${JSON.stringify(START)}, "--stop-with-parent"], { stdio: "inherit" })`;
   const parent = watch(
     t,
-    spawn(process.execPath, ["-e", script], { env: buildEnvironment(dataDir) }),
+    spawn(process.execPath, ["-e", script], { env: buildEnvironment(sharedDataDir) }),
   );
-  await waitUntilReady(parent, dataDir);
-  const processes = await readProcesses(dataDir);
+  await waitUntilReady(parent, sharedDataDir);
+  const processes = await readProcesses(sharedDataDir);
   parent.child.kill("SIGKILL");
   // The streams close when the last process that inherited them ends.
   await parent.exitCode;
   t.deepEqual(namesOfRunning(processes), []);
-  t.is(await readRunFile(dataDir), null);
+  t.is(await readRunFile(sharedDataDir), null);
 });
 
 const rejects = test.macro(async (t, settings: Settings, message: RegExp) => {
