@@ -1,6 +1,34 @@
+/** The files that take longest start first, so that none of them runs alone at the end. */
+const LONGEST = [
+  "embedded/start",
+  "worker/billedOnce",
+  "dashboard/browser",
+  "api/linearInput",
+  "api/program",
+  "history/importProcess",
+  "workflows/usageSender",
+  "worker/temporalDown",
+  "worker/dispatcher",
+  "worker/lifecycle",
+  "billing/periods/subscriptions",
+  "billing/repair/deployment",
+  "api/slowReads",
+  "api/rollingRestart",
+  "worker/frozen",
+  "worker/webhooks",
+  "charities/programs",
+  "cli/workflows",
+];
+
+const startOrder = (file) => {
+  const index = LONGEST.findIndex((name) => file.endsWith(`/${name}.test.ts`));
+  return index === -1 ? LONGEST.length : index;
+};
+
 export default {
   files: ["test/**/*.test.ts"],
   extensions: ["ts"],
+  sortTestFiles: (first, second) => startOrder(first) - startOrder(second),
   // Temporal's worker is a native module that cannot run in worker threads.
   workerThreads: false,
   concurrency: 3,
