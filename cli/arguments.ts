@@ -42,6 +42,12 @@ export const parseSlug = parserOf(
   "1 to 200 characters without slashes, question marks, number signs and spaces",
 );
 
+/** The name of another system. Its records are told from those of others by it, so it has no slash. */
+export const parseSource = parserOf(
+  text(100).regex(/^[^/\s](?:[^/]*[^/\s])?$/u),
+  "1 to 100 characters without slashes",
+);
+
 export const parseMode = parserOf<Mode>(z.enum(MODES), "live or test");
 
 export const parseBillingDay = parserOf(wholeNumber(1, 31), "a day of the month, 1 to 31");

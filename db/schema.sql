@@ -444,7 +444,7 @@ CREATE TABLE planting_fact (
   CONSTRAINT planting_fact_pkey PRIMARY KEY (id),
   CONSTRAINT planting_fact_order_id_fkey FOREIGN KEY (order_id) REFERENCES planting_order(id),
   CONSTRAINT planting_fact_digest CHECK (length(digest) = 32),
-  CONSTRAINT planting_fact_source CHECK (source = ANY (ARRAY['partner'::text, 'callback'::text, 'operator'::text])),
+  CONSTRAINT planting_fact_source CHECK (source = ANY (ARRAY['partner'::text, 'callback'::text, 'operator'::text, 'import'::text])),
   CONSTRAINT planting_fact_stage CHECK (stage = ANY (ARRAY['funds_distributed'::text, 'allocated'::text, 'planted'::text, 'planted_and_verified'::text])),
   CONSTRAINT planting_fact_state CHECK (state = ANY (ARRAY['accepted'::text, 'waiting'::text, 'contradiction'::text, 'withdrawn'::text])),
   CONSTRAINT planting_fact_withdrawn CHECK ((state = 'withdrawn'::text) = (withdrawn_at IS NOT NULL AND withdrawn_by IS NOT NULL))
@@ -490,9 +490,14 @@ CREATE TABLE planting_order (
   workflow_started_at timestamp with time zone,
   polled_at timestamp with time zone,
   finished_at timestamp with time zone,
+  imported_from text,
+  imported_order_id bigint,
+  imported_public_id text,
+  imported_key uuid,
   CONSTRAINT planting_order_public_id UNIQUE (public_id),
   CONSTRAINT planting_order_pkey PRIMARY KEY (id),
   CONSTRAINT planting_order_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT planting_order_imported CHECK ((partner = 'imported'::text) = (imported_from IS NOT NULL AND imported_order_id IS NOT NULL AND imported_public_id IS NOT NULL AND imported_key IS NOT NULL)),
   CONSTRAINT planting_order_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
   CONSTRAINT planting_order_refunded_count CHECK (refunded_count >= 0 AND refunded_count <= tree_count),
   CONSTRAINT planting_order_stage CHECK (stage = ANY (ARRAY['created'::text, 'funds_distributed'::text, 'allocated'::text, 'planted'::text, 'planted_and_verified'::text])),
@@ -643,6 +648,7 @@ CREATE TABLE registration (
   planting_order_id integer,
   tree_order_id bigint,
   ordered_count bigint,
+  tree_order_public_id text,
   customer_name text,
   customer_email text,
   customer_id text,
@@ -846,6 +852,8 @@ CREATE INDEX planting_media_order ON public.planting_media USING btree (order_id
 CREATE INDEX planting_media_site ON public.planting_media USING btree (site_id, id) WHERE (mode = 'live'::text);
 
 CREATE INDEX planting_order_account ON public.planting_order USING btree (account_id, id);
+
+CREATE UNIQUE INDEX planting_order_imported_key ON public.planting_order USING btree (account_id, mode, imported_key) WHERE (imported_key IS NOT NULL);
 
 CREATE INDEX planting_order_unfinished ON public.planting_order USING btree (GREATEST(workflow_started_at, polled_at)) WHERE (finished_at IS NULL);
 

@@ -42,7 +42,7 @@ const ORDERED_ELSEWHERE =
 const describe = (
   event: MilestoneEvent,
   isCompleted: boolean,
-  { fullRefund, isOrderedElsewhere }: TreeEvidence,
+  { fullRefund, isOrderedElsewhere, importedFrom }: TreeEvidence,
 ): string => {
   const [, completed, pending] = TEXTS[event];
   if (event === "registered" && fullRefund) {
@@ -52,7 +52,9 @@ const describe = (
     return ORDERED_ELSEWHERE;
   }
   if (isCompleted) {
-    return completed;
+    return importedFrom === null || event === "registered"
+      ? completed
+      : `${completed} Imported from ${importedFrom}.`;
   }
   return fullRefund === "beforeOrder" ? "The trees were refunded and are not ordered." : pending;
 };
@@ -77,7 +79,7 @@ const presentOrder = (
   order_id: order.orderId,
   order_public_id: order.orderPublicId,
   tree_order_id: order.treeOrderId,
-  tree_order_public_id: `to_${registrationId.replaceAll("-", "")}`,
+  tree_order_public_id: order.treeOrderPublicId ?? `to_${registrationId.replaceAll("-", "")}`,
   tree_amount: order.treeCount,
   buyer_name: order.buyerName,
 });
@@ -207,6 +209,7 @@ export const presentTreeEvidence = (
     impact_type: "trees",
     impact_provider: evidence.partnerName,
     simulated: evidence.isSimulated,
+    ...(evidence.importedFrom !== null && { imported_from: evidence.importedFrom }),
     status: evidence.status,
     refunded: evidence.refundedCount > 0,
     refunded_count: evidence.refundedCount,

@@ -108,6 +108,10 @@ export const treeEvidence = z
     record_id: z.string(),
     impact_type: z.literal("trees"),
     impact_provider: z.string(),
+    imported_from: z.string().optional().meta({
+      description:
+        "The system that has shown this evidence before the records moved in. Absent if it was recorded here.",
+    }),
     simulated: z.boolean().meta({
       description:
         "True if no trees are planted for this evidence: test keys, the simulated planting partner and evidence_stage.",

@@ -167,6 +167,17 @@ const identityRow = z.strictObject({
 /** An id or a key of a line, the content of its record without refunds, what is refunded, and the line. */
 export type LineIdentity = Readonly<z.output<typeof identityRow>>;
 
+/** Lists those of the identities that an earlier line has. */
+export const listIdentities = (
+  connection: CommonQueryMethods,
+  identities: readonly string[],
+): Promise<readonly string[]> =>
+  connection.anyFirst(sql.type(z.strictObject({ identity: z.string() }))`
+    SELECT identity
+    FROM import_identity
+    WHERE identity = ANY(${sql.array(identities, "uuid")})
+  `);
+
 /** Stores identities that no earlier line has, and returns each with the line that had it first. */
 export const rememberIdentities = (
   connection: CommonQueryMethods,

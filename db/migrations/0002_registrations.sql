@@ -29,6 +29,8 @@ CREATE TABLE registration (
   planting_order_id integer,
   tree_order_id bigint,
   ordered_count bigint,
+  -- The id that another system has shown for the registration's part of its order.
+  tree_order_public_id text,
   -- The customer, the shop's order and the price, only of stores' registrations.
   customer_name text,
   customer_email text,

@@ -31,8 +31,21 @@ CREATE TABLE planting_order (
   -- recognized by the missing polls of its order.
   polled_at timestamptz,
   -- When polls had returned all that they can return. Reports may still follow.
-  finished_at timestamptz
+  finished_at timestamptz,
+  -- Of an order that was imported: the system that placed it, and the ids that evidence shows instead of ours.
+  imported_from text,
+  imported_order_id bigint,
+  imported_public_id text,
+  -- A hash of what the other system has shown. Trees with the same evidence share an order.
+  imported_key uuid,
+  CONSTRAINT planting_order_imported CHECK (
+    (partner = 'imported') = (imported_from IS NOT NULL AND imported_order_id IS NOT NULL
+      AND imported_public_id IS NOT NULL AND imported_key IS NOT NULL)
+  )
 );
+
+CREATE UNIQUE INDEX planting_order_imported_key
+  ON planting_order (account_id, mode, imported_key) WHERE imported_key IS NOT NULL;
 
 CREATE INDEX planting_order_account ON planting_order (account_id, id);
 CREATE INDEX planting_order_waiting ON planting_order (id) WHERE workflow_started_at IS NULL;
@@ -80,7 +93,7 @@ CREATE TABLE planting_fact (
     CONSTRAINT planting_fact_state CHECK (state IN ('accepted', 'waiting', 'contradiction', 'withdrawn')),
   -- Why it contradicts, or was withdrawn.
   reason text,
-  source text NOT NULL CONSTRAINT planting_fact_source CHECK (source IN ('partner', 'callback', 'operator')),
+  source text NOT NULL CONSTRAINT planting_fact_source CHECK (source IN ('partner', 'callback', 'operator', 'import')),
   occurred_at timestamptz NOT NULL,
   content jsonb NOT NULL,
   digest bytea NOT NULL CONSTRAINT planting_fact_digest CHECK (length(digest) = 32),

@@ -12,7 +12,7 @@ const factRow = z.strictObject({
   stage: z.enum(PLANTING_STAGES),
   state: z.enum(["accepted", "waiting", "contradiction", "withdrawn"]),
   reason: z.string().nullable(),
-  source: z.enum(["partner", "callback", "operator"]),
+  source: z.enum(["partner", "callback", "operator", "import"]),
   occurredAt: z.date(),
   content: plantingFact,
   digest: z.string(),

@@ -307,7 +307,7 @@ export const updatePlantingOrderProgress = async (
   `);
 };
 
-/** Lets an order be polled again: its workflow is started again if it has ended. */
+/** Lets an order be polled again, unless it was imported: its workflow is started again if it has ended. */
 export const reopenPlantingOrder = async (
   transaction: DatabaseTransactionConnection,
   id: number,
@@ -315,7 +315,7 @@ export const reopenPlantingOrder = async (
   await transaction.query(sql.typeAlias("void")`
     UPDATE planting_order
     SET finished_at = NULL
-    WHERE id = ${id}
+    WHERE id = ${id} AND imported_from IS NULL
   `);
 };
 

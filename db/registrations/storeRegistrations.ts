@@ -227,7 +227,7 @@ export const findMatchingTreeId = (
             FROM planting_order
             WHERE planting_order.account_id = ${owner.accountId}
               AND planting_order.mode = ${owner.mode}
-              AND (${projectPublicId}::text IS NULL OR planting_order.public_id = ${projectPublicId})
+              AND (${projectPublicId}::text IS NULL OR coalesce(planting_order.imported_public_id, planting_order.public_id) = ${projectPublicId})
               AND (
                 ${region}::text IS NULL
                 OR EXISTS (

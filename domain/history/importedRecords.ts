@@ -3,9 +3,13 @@ import type { Donation } from "../charities/donations.ts";
 import type { Registration } from "../registrations/registrations.ts";
 import type { CustomerDetails } from "../stores/customers.ts";
 
-/** What a line of an import can be. */
+/** The kinds of records in an import. */
 export const IMPORT_KINDS = ["tree", "bottle", "donation"] as const;
 export type ImportKind = (typeof IMPORT_KINDS)[number];
+
+/** What a line of an import can be: a record, or the evidence of trees. */
+export const LINE_KINDS = [...IMPORT_KINDS, "evidence"] as const;
+export type LineKind = (typeof LINE_KINDS)[number];
 
 /** A registration that another system recorded and billed. */
 export type ImportedRegistration = CustomerDetails & { readonly kind: Kind } & Pick<
@@ -49,13 +53,18 @@ const sortNames = (_name: string, value: unknown): unknown =>
     ? Object.fromEntries(Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1)))
     : value;
 
+const idIdentity = (kind: ImportKind, id: string): string => JSON.stringify([kind, "id", id]);
+
+/** Returns the scoped id of a tree registration. */
+export const treeIdentity = (id: string): string => idIdentity("tree", id);
+
 /** Returns the id and the idempotency key of a record, as far as it has them, with their scope. */
 export const identitiesOf = ({
   kind,
   importedId,
   idempotencyKey,
 }: ImportedRecord): readonly string[] => [
-  ...(importedId === null ? [] : [JSON.stringify([kind, "id", importedId])]),
+  ...(importedId === null ? [] : [idIdentity(kind, importedId)]),
   ...(idempotencyKey === null ? [] : [JSON.stringify([kind, "key", idempotencyKey])]),
 ];
 

@@ -50,6 +50,8 @@ export type OrderedTrees = {
   readonly orderId: number;
   readonly orderPublicId: string;
   readonly treeOrderId: number;
+  /** Null for the one that follows from the registration's id. */
+  readonly treeOrderPublicId: string | null;
   readonly treeCount: number;
   readonly buyerName: string;
 };
@@ -63,6 +65,8 @@ export type EvidenceFacts = {
   readonly partnerName: string;
   /** Whether no trees are planted for this evidence. */
   readonly isSimulated: boolean;
+  /** The system that has shown this evidence before; null if it was recorded here. */
+  readonly importedFrom: string | null;
   readonly shape: TimelineShape;
   /** Null until the registration is in a planting order. */
   readonly order: OrderedTrees | null;
@@ -87,7 +91,7 @@ export type Milestone =
 /** The proof of one tree registration. */
 export type TreeEvidence = Pick<
   EvidenceFacts,
-  "partnerName" | "isSimulated" | "order" | "region"
+  "partnerName" | "isSimulated" | "importedFrom" | "order" | "region"
 > & {
   readonly registration: RegisteredTrees;
   readonly status: MilestoneEvent;
@@ -170,12 +174,13 @@ const fullRefundOf = ({ registration, order }: EvidenceFacts): TreeEvidence["ful
 };
 
 export const buildTreeEvidence = (facts: EvidenceFacts): TreeEvidence => {
-  const { registration, partnerName, isSimulated, order, reached, region } = facts;
+  const { registration, partnerName, isSimulated, importedFrom, order, reached, region } = facts;
   const stage = latestStage(stagesOf(reached));
   return {
     registration,
     partnerName,
     isSimulated,
+    importedFrom,
     order,
     region,
     status: stage === "created" ? "registered" : stage,

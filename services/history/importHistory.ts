@@ -11,10 +11,12 @@ import {
   lastingContentOf,
   refundedOf,
 } from "../../domain/history/importedRecords.ts";
-import type { ImportedRecord, ImportKind } from "../../domain/history/importedRecords.ts";
+import type { ImportedEvidence } from "../../domain/history/importedEvidence.ts";
+import type { ImportedRecord, LineKind } from "../../domain/history/importedRecords.ts";
 import { applyFurtherRefunds } from "./applyFurtherRefunds.ts";
 import { assignIds, uuidOf } from "./assignIds.ts";
 import { createWriters } from "./createWriters.ts";
+import { importEvidence } from "./importEvidence.ts";
 import type { Writer, WriterOptions } from "./createWriters.ts";
 import { inBatches } from "./inBatches.ts";
 
@@ -25,6 +27,7 @@ export type ImportLine = {
   readonly number: number;
 } & (
   | { readonly record: ImportedRecord; readonly text: string }
+  | { readonly evidence: ImportedEvidence; readonly text: string }
   | { readonly problem: string; readonly text: string | null }
 );
 
@@ -47,7 +50,7 @@ type KindSummary = {
 export type ImportSummary = {
   /** Lines read, without empty ones. */
   readonly lines: number;
-  readonly kinds: Readonly<Record<ImportKind, KindSummary>>;
+  readonly kinds: Readonly<Record<LineKind, KindSummary>>;
   /** Lines that cannot be imported. */
   readonly bad: number;
 };
@@ -70,6 +73,16 @@ type RecordLine = Extract<ImportLine, { readonly record: ImportedRecord }> & {
 };
 type Entry = ImportedEntry<ImportedRecord> & { readonly line: RecordLine };
 
+type EvidenceLine = Extract<ImportLine, { readonly evidence: ImportedEvidence }>;
+
+/** Returns the kind of a line; null if it cannot be imported. */
+const kindOf = (line: ImportLine): LineKind | null => {
+  if ("evidence" in line) {
+    return "evidence";
+  }
+  return "record" in line ? line.record.kind : null;
+};
+
 /** Lets the next batch be read while one is written. */
 async function* readAhead<Item>(items: AsyncGenerator<Item, void, void>): AsyncGenerator<Item> {
   let next = items.next();
@@ -90,10 +103,12 @@ const nothing = () => ({ new: 0, known: 0, refunded: 0, conflict: 0 });
 const createCounters = () => {
   const counters = {
     lines: 0,
-    kinds: { tree: nothing(), bottle: nothing(), donation: nothing() } satisfies Record<
-      ImportKind,
-      KindSummary
-    >,
+    kinds: {
+      tree: nothing(),
+      bottle: nothing(),
+      donation: nothing(),
+      evidence: nothing(),
+    } satisfies Record<LineKind, KindSummary>,
     bad: 0,
   };
   return { counters, summary: (): ImportSummary => structuredClone(counters) };
@@ -146,8 +161,9 @@ export const importHistory = (
     outcome: Rejection["outcome"],
     reason: string,
   ): Promise<void> => {
-    if (outcome === "conflict" && "record" in line) {
-      counters.kinds[line.record.kind].conflict += 1;
+    const kind = kindOf(line);
+    if (outcome === "conflict" && kind !== null) {
+      counters.kinds[kind].conflict += 1;
     } else {
       counters.bad += 1;
     }
@@ -306,14 +322,32 @@ export const importHistory = (
     }
   };
 
+  const recordEvidence = async (
+    connection: CommonQueryMethods,
+    evidence: readonly EvidenceLine[],
+  ): Promise<void> => {
+    const { isDryRun } = options;
+    const outcomes = await importEvidence({ clock, isDryRun }, connection, owner, evidence);
+    for (const [line, result] of outcomes) {
+      if ("reason" in result) {
+        await reject(line, result.outcome, result.reason);
+      } else {
+        counters.kinds.evidence[result.outcome] += 1;
+      }
+    }
+  };
+
   return db.connect(async (connection) => {
     await createSeen(connection);
     for await (const batch of readAhead(inBatches(lines))) {
       const accepted: RecordLine[] = [];
+      const evidence: EvidenceLine[] = [];
       for (const line of batch) {
         counters.lines += 1;
         if ("problem" in line) {
           await reject(line, "bad", line.problem);
+        } else if ("evidence" in line) {
+          evidence.push(line);
         } else {
           accepted.push({ ...line, ordinal: counters.lines });
         }
@@ -325,6 +359,7 @@ export const importHistory = (
           await (options.isDryRun ? check : write)(connection, writer, own);
         }
       }
+      await recordEvidence(connection, evidence);
       onProgress(summary());
     }
     // Not in a finally block: after an error the pool closes the connection, and a second error would hide the first.

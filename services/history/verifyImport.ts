@@ -1,4 +1,4 @@
-import type { DatabasePool } from "slonik";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { createSeen, dropSeen, rememberIdentities } from "../../db/history/importedEntries.ts";
 import {
   addToFileTotals,
@@ -15,11 +15,14 @@ import type {
   TotalDifference,
 } from "../../db/history/importedTotals.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { Clock } from "../../domain/clock.ts";
+import type { ImportedEvidence } from "../../domain/history/importedEvidence.ts";
 import { identitiesOf } from "../../domain/history/importedRecords.ts";
 import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 import { uuidOf } from "./assignIds.ts";
 import type { ImportLine } from "./importHistory.ts";
+import { importEvidence } from "./importEvidence.ts";
 import { inBatches } from "./inBatches.ts";
 
 export type Verification = {
@@ -28,6 +31,8 @@ export type Verification = {
   readonly bad: number;
   /** Lines that repeat the id or the idempotency key of an earlier one, which are not compared. */
   readonly repeated: number;
+  /** Lines of evidence, and how many of them are not the evidence that is shown here. */
+  readonly evidence: { readonly lines: number; readonly different: number };
   readonly files: readonly KindTotals[];
   readonly differences: readonly TotalDifference[];
   readonly hasMoreDifferences: boolean;
@@ -45,6 +50,16 @@ const addendOf = (record: ImportedRecord): Addend => {
   return { kind, month: monthOf(createdAt), attribution, quantity, refunded };
 };
 
+const countDifferentEvidence = async (
+  { clock }: { readonly clock: Clock },
+  connection: CommonQueryMethods,
+  owner: AccountMode,
+  lines: readonly Extract<ImportLine, { readonly evidence: ImportedEvidence }>[],
+): Promise<number> => {
+  const outcomes = await importEvidence({ clock, isDryRun: true }, connection, owner, lines);
+  return [...outcomes.values()].filter(({ outcome }) => outcome !== "known").length;
+};
+
 /**
  * Compares the sums of files with the imported records of an owner: records, quantities and refunds by kind, UTC month
  * and attribution. Also compares the totals that the API returns with the records. Changes nothing; memory use is
@@ -52,21 +67,25 @@ const addendOf = (record: ImportedRecord): Addend => {
  * @param onProgress called with the lines read so far
  */
 export const verifyImport = (
-  db: DatabasePool,
+  deps: { readonly db: DatabasePool; readonly clock: Clock },
   owner: AccountMode,
   lines: AsyncIterable<ImportLine>,
   onProgress: (lines: number) => void,
 ): Promise<Verification> =>
-  db.connect(async (connection) => {
+  deps.db.connect(async (connection) => {
     let [read, bad, repeated] = [0, 0, 0];
+    let [evidenceLines, evidenceDifferences] = [0, 0];
     await createSeen(connection);
     await createFileTotals(connection);
     for await (const batch of inBatches(lines)) {
+      const evidence: Extract<ImportLine, { readonly evidence: ImportedEvidence }>[] = [];
       const records: { readonly record: ImportedRecord; readonly holder: number }[] = [];
       for (const line of batch) {
         read += 1;
         if ("problem" in line) {
           bad += 1;
+        } else if ("evidence" in line) {
+          evidence.push(line);
         } else {
           records.push({ record: line.record, holder: read });
         }
@@ -89,6 +108,8 @@ export const verifyImport = (
         connection,
         counted.map(({ record }) => addendOf(record)),
       );
+      evidenceLines += evidence.length;
+      evidenceDifferences += await countDifferentEvidence(deps, connection, owner, evidence);
       onProgress(read);
     }
     const differences = await listTotalDifferences(connection, owner, MAXIMUM_DIFFERENCES + 1);
@@ -96,6 +117,7 @@ export const verifyImport = (
       lines: read,
       bad,
       repeated,
+      evidence: { lines: evidenceLines, different: evidenceDifferences },
       files: await listFileTotals(connection),
       differences: differences.slice(0, MAXIMUM_DIFFERENCES),
       hasMoreDifferences: differences.length > MAXIMUM_DIFFERENCES,

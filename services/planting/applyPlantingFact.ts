@@ -1,5 +1,9 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { insertMedia, getOrCreateReferenceId, upsertSite } from "../../db/planting/sites.ts";
+import {
+  insertMedia,
+  getOrCreateReferenceId as getOrCreateOwnReferenceId,
+  upsertSite,
+} from "../../db/planting/sites.ts";
 import type { PlantingMedia, ReferenceKind } from "../../db/planting/sites.ts";
 import {
   allocationEvidence,
@@ -9,6 +13,7 @@ import {
   verifiedEvidence,
 } from "../../domain/planting/evidence.ts";
 import type { AllocatedEvidence, StageEvidence } from "../../domain/planting/evidence.ts";
+import { findImportedReferenceId } from "../../domain/planting/importedReference.ts";
 import type { PlantingOrder, SiteShare } from "../../domain/planting/order.ts";
 import type { PlantingFact, PlantingFactOf, ReportedSite } from "../../domain/planting/fact.ts";
 
@@ -16,6 +21,16 @@ type Applied = {
   readonly order: PlantingOrder;
   readonly evidence: StageEvidence | null;
 };
+
+/** Returns the integer that evidence shows for a reference: that of the other system if the order was imported. */
+const getOrCreateReferenceId = async (
+  transaction: DatabaseTransactionConnection,
+  partner: string,
+  kind: ReferenceKind,
+  reference: string,
+): Promise<number> =>
+  findImportedReferenceId(partner, reference) ??
+  getOrCreateOwnReferenceId(transaction, partner, kind, reference);
 
 const shareOf = async (
   transaction: DatabaseTransactionConnection,
@@ -58,7 +73,7 @@ const applyAllocated = async (
           "allocation",
           reference,
         ),
-        siteId: share.siteId,
+        siteId: findImportedReferenceId(order.partner, site.reference) ?? share.siteId,
       }),
     );
   }

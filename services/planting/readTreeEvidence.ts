@@ -29,16 +29,17 @@ export type TreeEvidenceResponse = CachedResponse & {
 type TreeSelection = AccountMode & { readonly id: string };
 
 const orderOf = (tree: EvidenceTree): OrderedTrees | null =>
-  tree.orderId === null ||
+  tree.shownOrderId === null ||
   tree.orderPublicId === null ||
   tree.treeOrderId === null ||
   tree.orderedCount === null ||
   tree.buyerName === null
     ? null
     : {
-        orderId: tree.orderId,
+        orderId: tree.shownOrderId,
         orderPublicId: tree.orderPublicId,
         treeOrderId: tree.treeOrderId,
+        treeOrderPublicId: tree.treeOrderPublicId,
         treeCount: tree.orderedCount,
         buyerName: tree.buyerName,
       };
@@ -67,6 +68,7 @@ const readFacts = async (
   return {
     registration: registrationOf(tree),
     partnerName: tree.partnerName ?? partner.name,
+    importedFrom: tree.importedFrom,
     isSimulated: isSimulated(tree.partner ?? partner.kind),
     shape: tree.timeline ?? partner.timeline,
     order: orderOf(tree),

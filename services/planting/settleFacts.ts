@@ -28,7 +28,7 @@ export type RecordedFact = {
 const LEAD_MS = 24 * 60 * 60 * 1000;
 
 /** Equal facts have equal digests, because the schema parses fields into a fixed order. */
-const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
+export const digestOf = (fact: PlantingFact): string => hash("sha256", JSON.stringify(fact), "hex");
 
 const rankOf = (stage: PlantingStage): number => PLANTING_STAGES.indexOf(stage);
 

@@ -18,7 +18,7 @@ const read = (fields: Readonly<Record<string, unknown>> | string, fractionalCoun
           created_at: "2025-06-01T12:00:00Z",
           ...fields,
         }),
-    { now, fractionalCounting, storeMode: null, kind: null },
+    { now, fractionalCounting, storeMode: null, kind: null, source: null },
   );
 
 const plain: ImportedRegistration = {
@@ -193,9 +193,15 @@ test("without a fractional count, an organization with fractional counting count
 test("a line that names no kind has the kind that the operator gives", (t) => {
   const line = JSON.stringify({ count: 1, created_at: "2025-06-01T12:00:00Z" });
   t.deepEqual(
-    parseJsonLine(line, { now, fractionalCounting: false, storeMode: null, kind: "bottle" }),
+    parseJsonLine(line, {
+      now,
+      fractionalCounting: false,
+      storeMode: null,
+      kind: "bottle",
+      source: null,
+    }),
     {
-      record: { ...plain, kind: "bottle" },
+      record: { ...plain, kind: "bottle", source: null },
     },
   );
 });
@@ -254,8 +260,14 @@ test("everything that is wrong with a line is reported", (t) => {
 });
 
 const contentFrom = (text: string): string | null => {
-  const line = parseJsonLine(text, { now, fractionalCounting: false, storeMode: null, kind: null });
-  return "problem" in line ? null : contentOf(line.record);
+  const line = parseJsonLine(text, {
+    now,
+    fractionalCounting: false,
+    storeMode: null,
+    kind: null,
+    source: null,
+  });
+  return "record" in line ? contentOf(line.record) : null;
 };
 
 test("equal lines have the same content, whatever the order of their fields", (t) => {

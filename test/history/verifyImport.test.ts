@@ -42,6 +42,7 @@ test("an imported history is verified, whatever was registered since", async (t)
     lines: 8,
     bad: 0,
     repeated: 1,
+    evidence: { lines: 0, different: 0 },
     files: [
       { kind: "bottle", records: 1, quantity: "9", refunded: "0" },
       { kind: "donation", records: 2, quantity: "1400", refunded: "700" },

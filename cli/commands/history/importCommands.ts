@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { IMPORT_KINDS } from "../../../domain/history/importedRecords.ts";
+import { LINE_KINDS } from "../../../domain/history/importedRecords.ts";
 import { recordAction } from "../../../services/accounts/recordAction.ts";
 import type { ImportSummary } from "../../../services/history/importHistory.ts";
 import { importHistory } from "../../../services/history/importHistory.ts";
@@ -29,6 +29,8 @@ standard input. The fields are those of the API's lists, and kind:
   tree, bottle   count, fractional_count, refunded_count
   donation       amount_cents, ein, nonprofit_id, charity_name
   all            id, created_at, idempotency_key, attribution, metadata, refunded
+  evidence       the response to GET /evidence/tree/{id}, and country, region; with
+                 --source, after the registrations
   of a store     customer_name, customer_email, customer_id, order_id, notes,
                  unit_price_cents (what a reversal returns to the balance)
 In CSV, metadata is a JSON object and an empty cell is a field that is not given.
@@ -62,7 +64,7 @@ const printSummary = ({ io }: Context, summary: ImportSummary, isDryRun: boolean
   printTable(
     io,
     ["kind", isDryRun ? "would be new" : "new", "already there", "refunded since", "conflict"],
-    IMPORT_KINDS.map((kind) => ({ kind, ...summary.kinds[kind] }))
+    LINE_KINDS.map((kind) => ({ kind, ...summary.kinds[kind] }))
       .filter((row) => row.new + row.known + row.refunded + row.conflict > 0)
       .map((row) => [row.kind, row.new, row.known, row.refunded, row.conflict]),
   );
@@ -77,7 +79,7 @@ const presentSummary = (summary: ImportSummary, isDryRun: boolean) => ({
   lines: summary.lines,
   bad: summary.bad,
   kinds: Object.fromEntries(
-    IMPORT_KINDS.map((kind) => {
+    LINE_KINDS.map((kind) => {
       const { new: added, known, refunded, conflict } = summary.kinds[kind];
       return [kind, { new: added, already_there: known, refunded_since: refunded, conflict }];
     }),
@@ -92,7 +94,7 @@ const runImport = async (
   const { io, clock } = context;
   const { mode, json } = options;
   const isDryRun = options.dryRun === true;
-  const history = await openHistory(context, paths, options.kind);
+  const history = await openHistory(context, paths, options);
   const { db, account } = await openAccount(context, options);
   const actor = actorOf(options);
   if (!isDryRun) {
@@ -146,7 +148,7 @@ const runImport = async (
   } else {
     printSummary(context, summary, isDryRun);
   }
-  const conflicts = IMPORT_KINDS.reduce((sum, kind) => sum + summary.kinds[kind].conflict, 0);
+  const conflicts = LINE_KINDS.reduce((sum, kind) => sum + summary.kinds[kind].conflict, 0);
   if (conflicts + summary.bad > 0) {
     throw new CommandError(
       EXIT.failed,

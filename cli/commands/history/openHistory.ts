@@ -1,6 +1,6 @@
 import type { Account } from "../../../db/accounts/accounts.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
-import type { ImportKind } from "../../../domain/history/importedRecords.ts";
+import type { LineKind } from "../../../domain/history/importedRecords.ts";
 import type { ImportLine } from "../../../services/history/importHistory.ts";
 import type { Context } from "../../context.ts";
 import type { Input } from "../../input/openInput.ts";
@@ -13,6 +13,9 @@ export type History = {
   /** Returns the share of the files that was read; null if one is a pipe. */
   readonly shareRead: () => number | null;
 };
+
+/** What the options say of lines that do not say it themselves. */
+type Defaults = { readonly kind?: LineKind; readonly source?: string };
 
 const shareOf = (inputs: readonly Input[]): number | null => {
   let read = 0;
@@ -31,7 +34,7 @@ async function* readAll(
   inputs: readonly Input[],
   { fractionalCounting, type }: Account,
   mode: Mode,
-  kind: ImportKind | null,
+  { kind, source }: Defaults,
   { clock }: Context,
 ): AsyncGenerator<ImportLine, void, void> {
   for (const input of inputs) {
@@ -39,26 +42,26 @@ async function* readAll(
       now: clock.now(),
       fractionalCounting,
       storeMode: type === "store" ? mode : null,
-      kind,
+      kind: kind ?? null,
+      source: source ?? null,
     });
   }
 }
 
 /**
  * Opens all files before the first is read, so that a misspelt name changes nothing.
- * @param kind the kind of the lines that name none
  */
 export const openHistory = async (
   context: Context,
   paths: readonly string[],
-  kind: ImportKind | undefined,
+  defaults: Defaults,
 ): Promise<History> => {
   const inputs: Input[] = [];
   for (const path of paths) {
     inputs.push(await openInput(path, context.io));
   }
   return {
-    lines: (account, mode) => readAll(inputs, account, mode, kind ?? null, context),
+    lines: (account, mode) => readAll(inputs, account, mode, defaults, context),
     shareRead: () => shareOf(inputs),
   };
 };

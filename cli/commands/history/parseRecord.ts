@@ -3,13 +3,14 @@ import { parseEin } from "../../../domain/charities/charities.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { describeIssues } from "../../../domain/describeIssues.ts";
 import { count, emptyAsNull, metadata, text } from "../../../domain/fields.ts";
-import { IMPORT_KINDS } from "../../../domain/history/importedRecords.ts";
+import { LINE_KINDS } from "../../../domain/history/importedRecords.ts";
 import type {
   ImportedDonation,
   ImportedRecord,
   ImportedRegistration,
-  ImportKind,
+  LineKind,
 } from "../../../domain/history/importedRecords.ts";
+import type { ImportedEvidence } from "../../../domain/history/importedEvidence.ts";
 import { importedId } from "../../../domain/recordIds.ts";
 import {
   attribution,
@@ -24,6 +25,7 @@ import {
   notes,
   orderId,
 } from "../../../domain/stores/customers.ts";
+import { parseEvidence } from "./parseEvidence.ts";
 
 const CREATED_AT_MUST_BE = "must be a time with an offset, such as 2025-06-01T12:00:00Z";
 const AMOUNT_MUST_BE = `must be an integer from 0 to ${Number.MAX_SAFE_INTEGER}`;
@@ -90,7 +92,10 @@ export const LINE_FIELDS: ReadonlySet<string> = new Set([
   ...Object.keys(donationLine.shape),
 ]);
 
-export type Parsed = { readonly record: ImportedRecord } | { readonly problem: string };
+export type Parsed =
+  | { readonly record: ImportedRecord }
+  | { readonly evidence: ImportedEvidence }
+  | { readonly problem: string };
 
 /** What a line is parsed with. */
 export type ParseOptions = {
@@ -99,7 +104,9 @@ export type ParseOptions = {
   /** The mode of a store's records; null for an organization's. */
   readonly storeMode: Mode | null;
   /** The kind of lines that name none. */
-  readonly kind: ImportKind | null;
+  readonly kind: LineKind | null;
+  /** The name of the system that has shown evidence. */
+  readonly source: string | null;
 };
 
 /** Returns how many units are refunded. A list of the contract says only whether any are; then it means all. */
@@ -184,7 +191,7 @@ const toDonation = (line: z.output<typeof donationLine>): ImportedDonation | str
   };
 };
 
-const KIND_MUST_BE = `kind: must be one of ${IMPORT_KINDS.join(", ")}`;
+const KIND_MUST_BE = `kind: must be one of ${LINE_KINDS.join(", ")}`;
 
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
@@ -200,6 +207,9 @@ export const parseRecord = (value: unknown, options: ParseOptions): Parsed => {
   }
   const fields = withoutNulls(value);
   fields["kind"] ??= options.kind;
+  if (fields["kind"] === "evidence") {
+    return parseEvidence(fields, options.source);
+  }
   const isDonation = fields["kind"] === "donation";
   if (!isDonation && fields["kind"] !== "tree" && fields["kind"] !== "bottle") {
     return { problem: KIND_MUST_BE };

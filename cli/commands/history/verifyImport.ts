@@ -70,6 +70,7 @@ const present = (verification: Verification) => ({
   lines: verification.lines,
   bad: verification.bad,
   repeated: verification.repeated,
+  evidence: verification.evidence,
   files: verification.files,
   differences: verification.differences,
   has_more_differences: verification.hasMoreDifferences,
@@ -79,14 +80,14 @@ const present = (verification: Verification) => ({
 const verify = async (
   context: Context,
   paths: readonly string[],
-  { mode, kind, json, ...named }: VerifyOptions,
+  { mode, json, ...options }: VerifyOptions,
 ): Promise<void> => {
-  const { io } = context;
-  const history = await openHistory(context, paths, kind);
-  const { db, account } = await openAccount(context, named);
+  const { io, clock } = context;
+  const history = await openHistory(context, paths, options);
+  const { db, account } = await openAccount(context, options);
   const bar = createProgressBar(io);
   const verification = await verifyImport(
-    db,
+    { db, clock },
     { accountId: account.id, mode },
     history.lines(account, mode),
     (lines) => bar.update(history.shareRead(), `${lines.toLocaleString("en-US")} lines`),
@@ -96,14 +97,17 @@ const verify = async (
   } else {
     printVerification(io, verification);
   }
-  const { bad, repeated, differences, counters, hasMoreDifferences } = verification;
+  const { bad, repeated, evidence, differences, counters, hasMoreDifferences } = verification;
   if (repeated > 0) {
     say(io, `${repeated} lines repeat an id or a key of an earlier line and are counted once.`);
   }
   if (bad > 0) {
     say(io, `${bad} lines cannot be imported and are not compared.`);
   }
-  if (differences.length + counters.length + bad > 0) {
+  if (evidence.different > 0) {
+    say(io, `${evidence.different} of ${evidence.lines} lines of evidence are not shown here.`);
+  }
+  if (differences.length + counters.length + bad + evidence.different > 0) {
     throw new CommandError(
       EXIT.failed,
       `The files and the database differ in ${differences.length}${hasMoreDifferences ? " or more" : ""} sums, and ${counters.length} totals of the API differ from their records.`,

@@ -42,6 +42,7 @@ export const simulateEvidence = (
     registration,
     partnerName: SIMULATED_PARTNER_NAME,
     isSimulated: true,
+    importedFrom: null,
     shape: stage === "planted_and_verified" ? "sessions" : "allocations",
     region: rank >= 2 ? verified.planting_site.region : null,
     order:
@@ -50,6 +51,7 @@ export const simulateEvidence = (
             orderId: idOf(order.publicId),
             orderPublicId: order.publicId,
             treeOrderId: idOf("tree order"),
+            treeOrderPublicId: null,
             treeCount: count,
             buyerName: "Simulated buyer",
           }

@@ -16,6 +16,7 @@ export const order: OrderedTrees = {
   orderId: 7,
   orderPublicId: "PO-7",
   treeOrderId: 21,
+  treeOrderPublicId: null,
   treeCount: 4,
   buyerName: "Forest & Söhne",
 };
@@ -112,6 +113,7 @@ export const factsOf = ({
   },
   partnerName: "North Coast Planting",
   isSimulated: false,
+  importedFrom: null,
   shape: "allocations",
   order: null,
   reached: NOTHING_REACHED,

@@ -1,0 +1,184 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { ImportedEvidence, ImportedTreeOrder } from "../../domain/history/importedEvidence.ts";
+import { IMPORTED_PARTNER } from "../../domain/planting/importedReference.ts";
+import type { PlantingOrder } from "../../domain/planting/order.ts";
+import { PLANTING_STAGES } from "../../domain/planting/order.ts";
+import { safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+const importedTreeRow = z.strictObject({
+  id: z.uuid(),
+  treeId: z.string(),
+  count: safeInteger,
+  refundedCount: safeInteger,
+  orderId: z.int().nullable(),
+  orderPublicId: z.string().nullable(),
+  orderKey: z.guid().nullable(),
+  importedFrom: z.string().nullable(),
+  importedOrderId: safeInteger.nullable(),
+  facts: z.array(
+    z.strictObject({
+      stage: z.enum(PLANTING_STAGES),
+      digest: z.string(),
+      isWithdrawn: z.boolean(),
+    }),
+  ),
+});
+
+/** An imported tree registration, and what is recorded about its planting. */
+export type ImportedTree = Readonly<z.output<typeof importedTreeRow>>;
+
+const importedTrees = (
+  { accountId, mode }: AccountMode,
+  treeIds: readonly string[],
+): FragmentSqlToken => sql.fragment`
+  SELECT
+    registration.id,
+    registration.imported_id AS "treeId",
+    registration.count,
+    registration.refunded_count AS "refundedCount",
+    planting_order.id AS "orderId",
+    planting_order.public_id AS "orderPublicId",
+    planting_order.imported_key AS "orderKey",
+    planting_order.imported_from AS "importedFrom",
+    planting_order.imported_order_id AS "importedOrderId",
+    coalesce(
+      (
+        SELECT jsonb_agg(
+          jsonb_build_object('stage', stage, 'digest', encode(digest, 'hex'), 'isWithdrawn', state = 'withdrawn')
+        )
+        FROM planting_fact
+        WHERE planting_fact.order_id = planting_order.id
+      ),
+      '[]'
+    ) AS facts
+  FROM registration
+  LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
+  WHERE registration.account_id = ${accountId}
+    AND registration.mode = ${mode}
+    AND registration.kind = 'tree'
+    AND registration.imported_id = ANY(${sql.array(treeIds, "text")})
+`;
+
+/** Lists the imported tree registrations that have the given imported ids. */
+export const listImportedTrees = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  treeIds: readonly string[],
+): Promise<readonly ImportedTree[]> =>
+  db.any(sql.type(importedTreeRow)`
+    ${importedTrees(owner, treeIds)}
+  `);
+
+/** Lists them, and locks them until the transaction ends. */
+export const lockImportedTrees = (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  treeIds: readonly string[],
+): Promise<readonly ImportedTree[]> =>
+  transaction.any(sql.type(importedTreeRow)`
+    ${importedTrees(owner, treeIds)}
+    ORDER BY registration.id
+    FOR UPDATE OF registration
+  `);
+
+export type NewImportedOrder = AccountMode &
+  Pick<ImportedEvidence, "source" | "partnerName" | "shape"> &
+  Pick<ImportedTreeOrder, "orderId" | "publicId" | "buyerName"> & {
+    readonly key: string;
+    /** The id of the order here. */
+    readonly ownPublicId: string;
+    readonly treeCount: number;
+    readonly refundedCount: number;
+    readonly createdAt: Date;
+    readonly importedAt: Date;
+  };
+
+const idRow = z.strictObject({ id: z.int() });
+
+/**
+ * Inserts an order that another system placed. It is finished: no workflow polls it.
+ * @returns null if an order with this key exists
+ */
+export const insertImportedOrder = (
+  transaction: DatabaseTransactionConnection,
+  order: NewImportedOrder,
+): Promise<number | null> => {
+  const importedAt = order.importedAt.toISOString();
+  return transaction.maybeOneFirst(sql.type(idRow)`
+    INSERT INTO planting_order (
+      public_id, account_id, mode, partner, partner_name, buyer_name, timeline, tree_count, refunded_count, created_at,
+      workflow_started_at, finished_at, imported_from, imported_order_id, imported_public_id, imported_key
+    )
+    VALUES (
+      ${order.ownPublicId}, ${order.accountId}, ${order.mode}, ${IMPORTED_PARTNER}, ${order.partnerName},
+      ${order.buyerName}, ${order.shape}, ${order.treeCount}, ${order.refundedCount},
+      ${order.createdAt.toISOString()}::timestamptz, ${importedAt}::timestamptz, ${importedAt}::timestamptz,
+      ${order.source}, ${order.orderId}, ${order.publicId}, ${order.key}
+    )
+    ON CONFLICT (account_id, mode, imported_key) WHERE imported_key IS NOT NULL DO NOTHING
+    RETURNING id
+  `);
+};
+
+export const findImportedOrder = (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode }: AccountMode,
+  key: string,
+): Promise<number> =>
+  transaction.oneFirst(sql.type(idRow)`
+    SELECT id
+    FROM planting_order
+    WHERE account_id = ${accountId} AND mode = ${mode} AND imported_key = ${key}
+  `);
+
+/** Stores how many trees an order has after some joined or left it. */
+export const updateOrderSize = async (
+  transaction: DatabaseTransactionConnection,
+  { id, treeCount, refundedCount }: Pick<PlantingOrder, "id" | "treeCount" | "refundedCount">,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE planting_order
+    SET tree_count = ${treeCount}, refunded_count = ${refundedCount}
+    WHERE id = ${id}
+  `);
+};
+
+/** Deletes an imported order without trees, with all that was reported about it. */
+export const deleteImportedOrder = async (
+  transaction: DatabaseTransactionConnection,
+  id: number,
+): Promise<void> => {
+  for (const table of ["planting_media", "planting_fact"]) {
+    await transaction.query(sql.typeAlias("void")`
+      DELETE FROM ${sql.identifier([table])} WHERE order_id = ${id}
+    `);
+  }
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM planting_order WHERE id = ${id}
+  `);
+};
+
+/** Puts registrations into an order, with the ids and the amount that another system has shown, if it has. */
+export const assignToOrder = async (
+  transaction: DatabaseTransactionConnection,
+  orderId: number,
+  trees: readonly (Pick<ImportedTreeOrder, "treeOrderId" | "treeOrderPublicId" | "treeAmount"> & {
+    readonly id: string;
+  })[],
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE registration
+    SET
+      planting_order_id = ${orderId},
+      tree_order_id = coalesce((value ->> 1)::bigint, nextval('tree_order_id')),
+      tree_order_public_id = value ->> 2,
+      ordered_count = coalesce((value ->> 3)::bigint, registration.count)
+    FROM json_array_elements(${JSON.stringify(
+      trees.map((tree) => [tree.id, tree.treeOrderId, tree.treeOrderPublicId, tree.treeAmount]),
+    )}) AS value
+    WHERE registration.id = (value ->> 0)::uuid
+  `);
+};

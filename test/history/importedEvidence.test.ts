@@ -1,0 +1,337 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { listFacts } from "../../db/planting/facts.ts";
+import { listPlantingOrders } from "../../db/planting/orders.ts";
+import { listPlantedSites } from "../../db/planting/tallies.ts";
+import { systemClock } from "../../domain/clock.ts";
+import {
+  reinstatePlantingFact,
+  withdrawPlantingFact,
+} from "../../services/planting/withdrawPlantingFact.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { readJson } from "../cli/runImpact.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { lineOf } from "./importLine.ts";
+import type { Fields } from "./importLine.ts";
+import { linesOf, setUpImport, summaryOf, writeTestFile } from "./importScene.ts";
+
+const test = testWithDatabase();
+
+const at = (day: number): Fields => ({
+  date: `2024-05-0${day}`,
+  timestamp: `2024-05-0${day}T08:00:00.000Z`,
+});
+
+const registered = (id: string): Fields => ({
+  step: 1,
+  event: "registered",
+  title: "Registered",
+  status: "completed",
+  ...at(1),
+  description: "d",
+  evidence: {
+    tree_id: id,
+    record_id: id,
+    registered_at: "2024-05-01T08:00:00.000Z",
+    count: 4,
+    fractional_count: 0,
+    attribution: "",
+  },
+});
+
+const distributed = (id: string): Fields => ({
+  step: 2,
+  event: "funds_distributed",
+  title: "Funds distributed",
+  status: "completed",
+  ...at(2),
+  description: "d",
+  evidence: {
+    partner: "North Coast",
+    order_id: 1001,
+    order_public_id: "ORD-1001",
+    tree_order_id: 7000 + id.length,
+    tree_order_public_id: `TO-${id}`,
+    tree_amount: 4,
+    buyer_name: "Green Shop",
+  },
+});
+
+const allocated = (allocationId: number): Fields => ({
+  step: 3,
+  event: "allocated",
+  title: "Allocated",
+  status: "completed",
+  ...at(3),
+  description: "d",
+  evidence: {
+    partner: "North Coast",
+    allocations: [
+      {
+        allocation_id: allocationId,
+        date_allocated: "2024-05-03T08:00:00.000Z",
+        planting_site: {
+          id: 12,
+          name: "Gazi Bay",
+          subsite_name: "Creek 3",
+          organization_name: "Gazi Growers",
+          latitude: -4.424,
+          longitude: 39.508,
+          main_image: "https://photos.example/gazi.jpg",
+        },
+        crew: { leader: "Crew 3", style: "cooperative", total_members: 12, women_members: 7 },
+      },
+    ],
+  },
+});
+
+const planted: Fields = {
+  step: 4,
+  event: "planted",
+  title: "Planted",
+  status: "completed",
+  ...at(4),
+  description: "d",
+  evidence: {
+    partner: "North Coast",
+    date_planted: "2024-05-04T08:00:00.000Z",
+    media: [
+      {
+        id: "M-1",
+        type: "photo",
+        url: "https://photos.example/1.jpg",
+        thumbnail_url: "https://photos.example/1-small.jpg",
+        latitude: -4.42,
+        longitude: 39.5,
+      },
+    ],
+  },
+};
+
+const pending = (step: number, event: string): Fields => ({
+  step,
+  event,
+  title: "Later",
+  status: "pending",
+  description: "d",
+});
+
+const record = (id: string, status: string, meta: Fields, timeline: readonly Fields[]) => ({
+  kind: "evidence",
+  tree_id: id,
+  record_id: id,
+  impact_type: "trees",
+  impact_provider: "North Coast",
+  status,
+  provider_meta: { order_id: 1001, public_id: "ORD-1001", ...meta },
+  timeline,
+  country: "Kenya",
+  region: "Kwale",
+});
+
+const allocatedRecord = (id: string, allocationId: number) =>
+  record(id, "allocated", { allocation_id: allocationId }, [
+    registered(id),
+    distributed(id),
+    allocated(allocationId),
+    pending(4, "planted"),
+  ]);
+
+const plantedRecord = (id: string, allocationId: number) =>
+  record(
+    id,
+    "planted",
+    { allocation_id: allocationId, field_update_id: 88, planting_session_id: 99 },
+    [registered(id), distributed(id), allocated(allocationId), planted],
+  );
+
+const VERIFIED = record(
+  "v",
+  "planted_and_verified",
+  { allocation_id: 5, field_update_id: 6, planting_session_id: 7 },
+  [
+    registered("v"),
+    distributed("v"),
+    {
+      step: 3,
+      event: "planted_and_verified",
+      title: "Planted and verified",
+      status: "completed",
+      ...at(5),
+      description: "d",
+      evidence: {
+        partner: "North Coast",
+        planting_site_name: "Gazi Bay",
+        subsite_name: "Creek 3",
+        organization_name: "Gazi Growers",
+        assessor_name: "A. Njoroge",
+        verifier: "Coast Audit",
+        date_verified: "2024-05-05T08:00:00.000Z",
+        session_total_planted: 1200,
+        species: ["Rhizophora mucronata"],
+        image_url: "https://photos.example/v.jpg",
+        allocation_id: 5,
+        field_update_id: 6,
+        planting_session_id: 7,
+        latitude: "-4.424",
+        longitude: "39.508",
+        photos: ["https://photos.example/v1.jpg"],
+      },
+    },
+  ],
+);
+
+const tree = (id: string): string => lineOf({ id, count: 4, created_at: "2024-05-01T08:00:00Z" });
+
+/** What both servers show of a tree; the texts are their own. */
+const withoutTexts = (shown: Fields) => {
+  const { kind: _kind, country: _country, region: _region, timeline, ...rest } = shown;
+  const milestones = z
+    .array(z.record(z.string(), z.unknown()))
+    .parse(timeline)
+    .map(({ title: _title, description: _description, ...milestone }) => milestone);
+  return { ...rest, timeline: milestones };
+};
+
+const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+  const scene = await setUpImport(t);
+  const { call } = await startStandaloneApi(t, { db: t.context.db });
+  return {
+    ...scene,
+    importEvidence: (...lines: readonly (string | Fields)[]) =>
+      scene.importText(linesOf(...lines), "--source", "old.example"),
+    read: async (id: string) =>
+      (await call("GET", `/evidence/tree/${id}`, { key: scene.apiKeyProd })).body,
+    shows: async (given: Fields) => {
+      const { body } = await call("GET", `/evidence/tree/${String(given["tree_id"])}`, {
+        key: scene.apiKeyProd,
+      });
+      const { imported_from: source, simulated, refunded, refunded_count, ...shown } = body;
+      t.deepEqual(
+        { source, simulated, refunded, refunded_count },
+        { source: "old.example", simulated: false, refunded: false, refunded_count: 0 },
+      );
+      t.deepEqual(withoutTexts(shown), withoutTexts(given));
+    },
+  };
+};
+
+test("the old server's timeline is shown with its ids, dates and proofs, and marked as imported", async (t) => {
+  const { importEvidence, importText, impact, id: org, shows, read } = await setUp(t);
+  // Two trees share their evidence; the third one of the order has an allocation of its own.
+  const lines = [
+    plantedRecord("a", 31),
+    plantedRecord("bb", 31),
+    plantedRecord("c", 32),
+    VERIFIED,
+    record("r", "registered", {}, [registered("r"), pending(2, "funds_distributed")]),
+  ];
+  const trees = ["a", "bb", "c", "v", "r"].map(tree);
+  const dry = await importText(linesOf(...trees, ...lines), "--source", "old.example", "--dry-run");
+  t.is(dry.exitCode, 0, dry.stderr);
+  t.like(summaryOf(dry), { lines: 10, new: 9, known: 1 });
+  const run = await importEvidence(...trees, ...lines);
+  t.is(run.exitCode, 0, run.stderr);
+  t.like(summaryOf(run), { lines: 10, new: 9, known: 1, conflict: 0, bad: 0 });
+  for (const line of lines.slice(0, 4)) {
+    await shows(line);
+  }
+  const { timeline } = await read("v");
+  t.regex(JSON.stringify(timeline), /has verified them\. Imported from old\.example\./u);
+  t.is((await read("r"))["imported_from"], undefined);
+
+  t.like(summaryOf(await importEvidence(...lines)), { new: 0, known: 5 });
+  const file = await writeTestFile(t, "all.ndjson", linesOf(...trees, ...lines));
+  const verify = () => impact("verify-import", file, "--org", org, "--source", "old.example");
+  t.is((await verify()).exitCode, 0);
+  const orders = await impact("evidence", "order", "list", "--org", org, "--json");
+  t.is(z.array(z.unknown()).parse(readJson(orders)).length, 3, orders.stdout);
+});
+
+test("planted trees of imported evidence count on the dashboard, without those refunded", async (t) => {
+  const { importEvidence, id } = await setUp(t);
+  await importEvidence(tree("a"), tree("b"), plantedRecord("a", 31), plantedRecord("b", 31));
+  const site = { name: "Gazi Bay", region: "Kwale", country: "Kenya", verified: 0 };
+  t.like(await listPlantedSites(t.context.db, id, false), [{ ...site, planted: 8 }]);
+  await importEvidence(
+    lineOf({ id: "a", count: 4, refunded_count: 3, created_at: "2024-05-01T08:00:00Z" }),
+  );
+  t.like(await listPlantedSites(t.context.db, id, false), [{ ...site, planted: 5 }]);
+});
+
+test("a tree follows evidence that has gone further, and nothing else", async (t) => {
+  const { importEvidence, impact, id, shows } = await setUp(t);
+  await importEvidence(tree("a"), tree("b"), allocatedRecord("a", 31), allocatedRecord("b", 31));
+  await shows(allocatedRecord("a", 31));
+  t.like(summaryOf(await importEvidence(plantedRecord("a", 31))), { new: 1 });
+  await shows(plantedRecord("a", 31));
+  await shows(allocatedRecord("b", 31));
+  // An older export changes nothing.
+  t.like(summaryOf(await importEvidence(allocatedRecord("a", 31))), { known: 1 });
+  t.like(summaryOf(await importEvidence(plantedRecord("b", 31))), { new: 1 });
+  const orders = await impact("evidence", "order", "list", "--org", id, "--json");
+  t.is(z.array(z.unknown()).parse(readJson(orders)).length, 1, orders.stdout);
+
+  const other = await importEvidence(plantedRecord("a", 32));
+  t.is(other.exitCode, 1);
+  t.regex(other.stderr, /line 1: conflict: allocated is there with other details/u);
+  await shows(plantedRecord("a", 31));
+});
+
+test("a withdrawn fact of imported evidence is gone, and reinstating it shows the same again", async (t) => {
+  const { db } = t.context;
+  const { importEvidence, id, read, shows } = await setUp(t);
+  await importEvidence(tree("a"), plantedRecord("a", 31));
+  const [order] = await listPlantingOrders(db, { accountId: id, limit: 1 });
+  const facts = await listFacts(db, order?.id ?? 0);
+  const fact = facts.find(({ stage }) => stage === "planted");
+  t.like(fact, { source: "import", state: "accepted" });
+  const deps = {
+    db,
+    clock: systemClock,
+    actor: { kind: "operator", name: "ann", reason: null },
+    // No workflow polls an imported order.
+    wakeOrder: () => Promise.resolve(),
+  } as const;
+  const isDryRun = false;
+  const withdrawal = { reason: "wrong photos", replacement: null, isDryRun };
+  await withdrawPlantingFact(deps, fact?.id ?? 0, withdrawal);
+  t.like(await read("a"), { status: "allocated", provider_meta: { allocation_id: 31 } });
+  t.deepEqual(await listPlantedSites(db, id, false), []);
+  t.like(summaryOf(await importEvidence(plantedRecord("a", 31))), { known: 1 });
+  t.like(await read("a"), { status: "allocated" });
+  await reinstatePlantingFact(deps, fact?.id ?? 0, { isDryRun });
+  await shows(plantedRecord("a", 31));
+});
+
+test("evidence that proves nothing here is rejected by name", async (t) => {
+  const { importEvidence, importText } = await setUp(t);
+  const [first, second, third] = plantedRecord("a", 31).timeline;
+  const run = await importEvidence(
+    tree("a"),
+    plantedRecord("nobody", 31),
+    { ...plantedRecord("a", 31), simulated: true },
+    { ...plantedRecord("a", 31), colour: "red" },
+    { ...plantedRecord("a", 31), timeline: [first, second, planted] },
+    { ...plantedRecord("a", 31), timeline: [first, { ...second, timestamp: undefined }, third] },
+    {
+      ...plantedRecord("a", 31),
+      provider_meta: {},
+      timeline: [first, { ...second, evidence: {} }],
+    },
+  );
+  t.like(summaryOf(run), { new: 1, bad: 6 });
+  for (const reason of [
+    "line 2: tree_id: no imported tree has this id",
+    "line 3: simulated: is true: nothing was planted",
+    "line 4: colour: unknown field",
+    "line 5: planted: is completed, but an earlier milestone is not",
+    "line 6: funds_distributed: a completed milestone needs its timestamp and its evidence",
+    "line 7: order_id and order_public_id: required",
+  ]) {
+    t.true(run.stderr.includes(reason), `${reason}\n${run.stderr}`);
+  }
+  const unnamed = await importText(linesOf(plantedRecord("a", 31)));
+  t.regex(unnamed.stderr, /evidence needs --source/u);
+});
