@@ -112,6 +112,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     takePermit: createPermits({ db }),
     trustedProxies: config.TRUSTED_PROXIES,
     readReadiness: health.read,
+    streaming: { openLists, writeTimeoutMs: config.LIST_WRITE_TIMEOUT_SECONDS * 1000 },
   };
   const running: RunningServer[] = [];
   const publicBaseUrl = (): string =>
@@ -134,7 +135,6 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     db,
     reads,
     copies,
-    streaming: { openLists, writeTimeoutMs: config.LIST_WRITE_TIMEOUT_SECONDS * 1000 },
     clock,
     billing,
     charities,

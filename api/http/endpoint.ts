@@ -3,7 +3,10 @@ import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { KeyScope } from "../../domain/accounts/apiKeys.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
+import { EXPORT_FORMATS } from "../../program/formatRows.ts";
 import type { ApiContext } from "./apiContext.ts";
+import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./exports.ts";
+import type { ListExport } from "./exports.ts";
 import { HttpError } from "./httpError.ts";
 import { hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
 import { parseQueryString } from "./parseQueryString.ts";
@@ -36,6 +39,8 @@ type Description = {
   readonly requestHeaders?: Readonly<
     Record<string, { readonly description: string; readonly maxLength?: number }>
   >;
+  /** The fields of a row of a list that is also exported as CSV and NDJSON. */
+  readonly exportColumns?: readonly string[];
   /** Headers of a successful response and what they mean. An endpoint with an ETag may respond 304. */
   readonly responseHeaders?: Readonly<Record<string, string>>;
 };
@@ -219,24 +224,67 @@ export type Streaming = {
   readonly writeTimeoutMs: number;
 };
 
+const stream = async (
+  ctx: ApiContext,
+  handle: () => AsyncIterable<string | Buffer>,
+  { openLists, writeTimeoutMs }: Streaming,
+): Promise<void> => {
+  const close = openLists.open(callerOf(ctx));
+  try {
+    await streamJson(ctx, handle(), writeTimeoutMs);
+  } finally {
+    close();
+  }
+};
+
 /** Defines an endpoint whose response may be too long to be held in memory. HEAD does not run the handler. */
 export const streamedKeyEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
   definition: KeyDefinition<Query, z.ZodType, ResponseBody, AsyncIterable<string | Buffer>>,
-  { openLists, writeTimeoutMs }: Streaming,
+  streaming: Streaming,
 ): Endpoint =>
   buildKeyEndpoint(definition, async (ctx, handle) => {
     if (ctx.method === "HEAD") {
+      const format =
+        definition.description.exportColumns === undefined ? null : requestedFormat(ctx);
       ctx.status = 200;
-      ctx.type = "application/json";
+      ctx.type = format === null ? "application/json" : EXPORT_FORMATS[format].contentType;
       return;
     }
-    const close = openLists.open(callerOf(ctx));
-    try {
-      await streamJson(ctx, handle(), writeTimeoutMs);
-    } finally {
-      close();
+    await stream(ctx, handle, streaming);
+  });
+
+/** Defines an endpoint whose response is a JSON document, or all matching rows as CSV or NDJSON. */
+export const exportableKeyEndpoint = <Query extends z.ZodType, ResponseBody extends z.ZodType>(
+  definition: KeyDefinition<
+    Query,
+    z.ZodType,
+    ResponseBody,
+    {
+      readonly readBody: () => Promise<z.output<ResponseBody>>;
+      readonly readPages: () => AsyncIterable<readonly object[]>;
+    }
+  > & { readonly exported: ListExport },
+  streaming: Streaming,
+): Endpoint => {
+  const { exported, ...rest } = definition;
+  const description = {
+    ...rest.description,
+    exportColumns: exported.columns,
+    responseHeaders: { ...rest.description.responseHeaders, ...EXPORT_HEADERS },
+  };
+  return buildKeyEndpoint({ ...rest, description }, async (ctx, handle) => {
+    const { readBody, readPages } = handle();
+    const format = requestedFormat(ctx);
+    if (format === null) {
+      ctx.body = await readBody();
+    } else if (ctx.method === "HEAD") {
+      ctx.status = 200;
+      ctx.type = EXPORT_FORMATS[format].contentType;
+    } else {
+      await stream(ctx, () => exportChunks(ctx, format, exported, readPages()), streaming);
     }
   });
+};
 
 /** Defines an endpoint that needs no key. */
 export const publicEndpoint = <ResponseBody extends z.ZodType>({

@@ -1,4 +1,6 @@
 import { z } from "zod";
+import type { ListRow } from "../../program/formatRows.ts";
+import { rowJson } from "../../program/formatRows.ts";
 import type { ApiContext } from "./apiContext.ts";
 
 /*
@@ -35,12 +37,6 @@ export const LINK_HEADER = {
   Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page, and without `limit`.',
 };
 
-/** A row of a list: an object, or a Buffer with its JSON. */
-export type ListRow = object;
-
-const rowBytes = (row: ListRow): Buffer =>
-  Buffer.isBuffer(row) ? row : Buffer.from(JSON.stringify(row));
-
 /** Reads the first rows of a list: at most `limit`, fewer if they are large, and at least one. */
 const readRows = async (
   pages: AsyncIterable<readonly ListRow[]>,
@@ -51,7 +47,7 @@ const readRows = async (
   for await (const page of pages) {
     for (const row of page) {
       // A copy, so that a row does not keep the page in memory that it was found on.
-      const own = Buffer.from(rowBytes(row));
+      const own = Buffer.from(rowJson(row));
       bytes += own.length;
       if (rows.length === limit || (rows.length > 0 && bytes > PAGE_BYTES)) {
         return { rows, hasMore: true };
@@ -65,20 +61,22 @@ const readRows = async (
 const idOf = (row: Buffer | undefined, idField: string): string =>
   z.looseObject({ [idField]: z.string() }).parse(JSON.parse(String(row)))[idField] ?? "";
 
+type PageOptions = {
+  readonly limit: number;
+  /** The field of a row that identifies it. */
+  readonly idField: string;
+  readonly baseUrl: string;
+};
+
 /**
  * Reads a page of a list and sets the header `Link` if another follows.
  * @param pages the list from the page's first row on
- * @param idField the field of a row that identifies it
  * @returns the JSON of the page's rows
  */
 export const readListPage = async (
   ctx: ApiContext,
   pages: AsyncIterable<readonly ListRow[]>,
-  {
-    limit,
-    idField,
-    baseUrl,
-  }: { readonly limit: number; readonly idField: string; readonly baseUrl: string },
+  { limit, idField, baseUrl }: PageOptions,
 ): Promise<readonly Buffer[]> => {
   const { rows, hasMore } = await readRows(pages, limit);
   if (hasMore) {
@@ -88,6 +86,19 @@ export const readListPage = async (
   }
   return rows;
 };
+
+/** Yields a whole list, or one page of it if there is a limit. */
+export async function* limitPages(
+  ctx: ApiContext,
+  pages: AsyncIterable<readonly ListRow[]>,
+  { limit, ...options }: Omit<PageOptions, "limit"> & { readonly limit: number | null },
+): AsyncGenerator<readonly ListRow[], void, void> {
+  if (limit === null) {
+    yield* pages;
+  } else {
+    yield await readListPage(ctx, pages, { ...options, limit });
+  }
+}
 
 /** Yields the JSON of rows with commas between them. */
 export function* joinRows(rows: readonly Buffer[]): Generator<string | Buffer, void, void> {

@@ -54,7 +54,7 @@ const waitForClient = (
   });
 
 /**
- * Responds 200 with the chunks of one JSON text as fast as the client reads them. If the first chunk fails, the response
+ * Responds 200 with the chunks of one text, JSON unless the source has set another type, as fast as the client reads them. If the first chunk fails, the response
  * is an ordinary error; if a later one does, the error is thrown and the connection must be closed, so that half a
  * document never looks complete. When the client disconnects, the source is closed.
  * @param writeTimeoutMs the connection of a client that does not accept a chunk within this time is closed
@@ -68,7 +68,9 @@ export const streamJson = async (
   let next = await iterator.next();
   const { res: response } = ctx;
   ctx.status = 200;
-  ctx.type = "application/json";
+  if (ctx.type === "") {
+    ctx.type = "application/json";
+  }
   ctx.respond = false;
   try {
     for (; next.done !== true && !response.destroyed; next = await iterator.next()) {

@@ -3,6 +3,7 @@ import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
 import { READ_ONLY_MESSAGE } from "../middleware/requireWriteScope.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import { describeExports } from "./describeExports.ts";
 import { describeParameter } from "./describeParameter.ts";
 import { hasIdempotencyKeyField } from "../http/idempotencyKey.ts";
 
@@ -263,7 +264,10 @@ const responsesOf = (
   collect: Collect,
 ): Json => {
   const { description, schemas, examples } = endpoint;
-  const content = jsonContent(collect(schemas.response, "output"), examples.response);
+  const content = {
+    ...jsonContent(collect(schemas.response, "output"), examples.response),
+    ...describeExports(description.exportColumns, examples.response),
+  };
   const errorSchema = collect(errorBody, "output");
   const ownErrors = [
     ...description.errors,

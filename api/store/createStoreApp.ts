@@ -11,6 +11,7 @@ import type { Readiness } from "../../program/watchHealth.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
 import type { AppDependencies } from "../http/createApp.ts";
+import type { Streaming } from "../http/endpoint.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./accounts/authenticateStore.ts";
@@ -39,6 +40,7 @@ type StoreAppDependencies = AppDependencies &
     /** Connections for reads that may be slow. */
     readonly reads: DatabasePool;
     readonly readReadiness: () => Readiness;
+    readonly streaming: Streaming;
     readonly authenticator: AuthenticateStore;
     readonly takePermit: TakePermit;
     /** With which the platform signs its privacy requests; empty rejects the path as unknown. */

@@ -189,6 +189,47 @@ export const listDonations = (
     OFFSET ${page.offset}
   `);
 
+const positionedRow = donationRow.extend({ position: z.string() });
+
+/** A donation of a list. `position` is its time with the database's precision. */
+export type ListedDonation = Readonly<z.output<typeof positionedRow>>;
+
+/**
+ * Lists the owner's donations that follow another, newest first.
+ * @param limits the most donations, and the most bytes of metadata; a single donation may have more
+ */
+export const listDonationsAfter = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  filter: DonationFilter,
+  after: Pick<ListedDonation, "id" | "position"> | null,
+  limits: { readonly rows: number; readonly bytes: number },
+): Promise<readonly ListedDonation[]> =>
+  db.any(sql.type(positionedRow)`
+    SELECT ${donationColumns}, donation.created_at::text AS position
+    FROM (
+      SELECT
+        following.*,
+        sum(octet_length(following.metadata::text)) OVER (
+          ORDER BY following.created_at DESC, following.id DESC ROWS UNBOUNDED PRECEDING
+        ) - octet_length(following.metadata::text) AS preceding_bytes
+      FROM (
+        SELECT donation.*
+        FROM donation
+        WHERE ${conditions(owner, filter)}
+          ${
+            after === null
+              ? sql.fragment``
+              : sql.fragment`AND (donation.created_at, donation.id) < (${after.position}::timestamptz, ${after.id}::uuid)`
+          }
+        ORDER BY donation.created_at DESC, donation.id DESC
+        LIMIT ${limits.rows}
+      ) AS following
+    ) AS donation
+    WHERE donation.preceding_bytes < ${limits.bytes}
+    ORDER BY donation.created_at DESC, donation.id DESC
+  `);
+
 export const countDonations = async (
   db: CommonQueryMethods,
   owner: AccountMode,

@@ -29,7 +29,7 @@ export const STARTING_AFTER_UNKNOWN =
 export type ListPart = {
   /** The id of the registration that the part follows; null for the list's beginning. */
   readonly startingAfter: string | null;
-  /** How many registrations will be read; null for all. */
+  /** How many registrations are shown; null for all. One more is read, which tells whether more follow. */
   readonly limit: number | null;
 };
 
@@ -122,7 +122,7 @@ export async function* listRegistrationRows(
   const start = await getListPosition(db, owner, startingAfter);
   // A filter of metadata is applied after the limit of rows, so it needs whole pages.
   const rows =
-    limit === null || filter.metadata !== undefined ? PAGE_ROWS : Math.min(limit, PAGE_ROWS);
+    limit === null || filter.metadata !== undefined ? PAGE_ROWS : Math.min(limit + 1, PAGE_ROWS);
   for await (const page of readPages(copies, owner, filter, start, rows, ROW_END)) {
     yield splitRows(page);
   }

@@ -3,6 +3,7 @@ import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createCharityValidator } from "../../api/charities/createCharityValidator.ts";
+import { createOpenLists } from "../../api/http/openLists.ts";
 import { createStoreApp } from "../../api/store/createStoreApp.ts";
 import { takePermit } from "../../db/rateLimits.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -115,6 +116,10 @@ export const startStoreApi = async (
     platformSecrets,
     takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
     readReadiness: () => READY,
+    streaming: {
+      openLists: createOpenLists({ maximum: 64, maximumPerAccount: 16 }),
+      writeTimeoutMs: 60_000,
+    },
     logger: pino({ level: "silent" }),
     observe: () => undefined,
     limiter,

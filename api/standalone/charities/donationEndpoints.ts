@@ -5,17 +5,19 @@ import { shownIdOf } from "../../../domain/recordIds.ts";
 import { countDonations, listDonations } from "../../../db/charities/donations.ts";
 import type { AccountMode } from "../../../domain/accounts/accounts.ts";
 import type { CharityIds } from "../../../domain/charities/charities.ts";
-import type { DonationFilter } from "../../../domain/charities/donations.ts";
+import type { Donation, DonationFilter } from "../../../domain/charities/donations.ts";
 import { donationRefundId } from "../../../domain/charities/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { DonateDependencies } from "../../../services/charities/donate.ts";
 import { donate, findOriginalDonation } from "../../../services/charities/donate.ts";
+import { listAllDonations } from "../../../services/charities/listAllDonations.ts";
 import { refundDonation } from "../../../services/charities/refundDonation.ts";
 import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
 import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { startOfDay, startOfNextDay } from "../../http/days.ts";
-import { keyEndpoint } from "../../http/endpoint.ts";
-import type { Endpoint } from "../../http/endpoint.ts";
+import { exportableKeyEndpoint, keyEndpoint } from "../../http/endpoint.ts";
+import type { Endpoint, Streaming } from "../../http/endpoint.ts";
+import { onePage, presentPages, selectsPage } from "../../http/exports.ts";
 import { attributionOf } from "../attributionFilter.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { READ_ERROR } from "../../http/readError.ts";
@@ -27,6 +29,7 @@ import {
   donateResponse,
   listQuery,
   listResponse,
+  DONATION_COLUMNS,
   presentDonation,
   refundBody,
   refundResponse,
@@ -35,6 +38,7 @@ import {
 export type DonationDependencies = DonateDependencies & {
   /** Connections for reads that may be slow. */
   readonly reads: DatabasePool;
+  readonly streaming: Streaming;
   readonly guard: SpendingGuard;
 };
 
@@ -137,46 +141,65 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
   };
 };
 
-const listEndpoint = ({ reads }: DonationDependencies): Endpoint =>
-  keyEndpoint({
-    method: "get",
-    path: "/charities/donations",
-    requestsPerSecond: REQUESTS_PER_SECOND,
-    description: {
-      operationId: "listDonations",
-      tag: TAG,
-      summary: "List donations, newest first",
-      details: "Includes refunded donations. A donation is listed if it matches all filters.",
-      errors: [
-        {
-          code: "request_invalid",
-          when: "A query parameter is unknown, repeated or malformed; the message names it.",
-          example: "start_date: must be a calendar date in the form YYYY-MM-DD",
-        },
-        KEY_ERROR,
-        RATE_ERROR,
-        READ_ERROR,
-      ],
+const listEndpoint = ({ reads, streaming }: DonationDependencies): Endpoint =>
+  exportableKeyEndpoint(
+    {
+      method: "get",
+      path: "/charities/donations",
+      requestsPerSecond: REQUESTS_PER_SECOND,
+      description: {
+        operationId: "listDonations",
+        tag: TAG,
+        summary: "List donations, newest first",
+        details:
+          "Includes refunded donations. A donation is listed if it matches all filters. CSV and NDJSON have all matching " +
+          "donations, unless page or page_size is given.",
+        errors: [
+          {
+            code: "request_invalid",
+            when: "A query parameter is unknown, repeated or malformed; the message names it.",
+            example: "start_date: must be a calendar date in the form YYYY-MM-DD",
+          },
+          KEY_ERROR,
+          RATE_ERROR,
+          READ_ERROR,
+        ],
+      },
+      schemas: { query: listQuery, response: listResponse },
+      examples: EXAMPLES.list,
+      exported: { name: "donations", columns: DONATION_COLUMNS },
+      handle: ({ ctx, caller, query }) => {
+        const owner = ownerOf(caller);
+        const filter = filterOf(query);
+        const { page, page_size: pageSize } = query;
+        const readPage = () =>
+          listDonations(reads, owner, filter, { offset: (page - 1) * pageSize, limit: pageSize });
+        return {
+          readBody: async () => {
+            const [totalItems, donations] = await Promise.all([
+              countDonations(reads, owner, filter),
+              readPage(),
+            ]);
+            return {
+              total_items: totalItems,
+              total_pages: Math.ceil(totalItems / pageSize),
+              page,
+              page_size: pageSize,
+              donations: donations.map(presentDonation),
+            };
+          },
+          readPages: () =>
+            presentPages<Donation>(
+              selectsPage(ctx, ["page", "page_size"])
+                ? onePage(readPage())
+                : listAllDonations(reads, owner, filter),
+              presentDonation,
+            ),
+        };
+      },
     },
-    schemas: { query: listQuery, response: listResponse },
-    examples: EXAMPLES.list,
-    handle: async ({ caller, query }) => {
-      const owner = ownerOf(caller);
-      const filter = filterOf(query);
-      const { page, page_size: pageSize } = query;
-      const [totalItems, donations] = await Promise.all([
-        countDonations(reads, owner, filter),
-        listDonations(reads, owner, filter, { offset: (page - 1) * pageSize, limit: pageSize }),
-      ]);
-      return {
-        total_items: totalItems,
-        total_pages: Math.ceil(totalItems / pageSize),
-        page,
-        page_size: pageSize,
-        donations: donations.map(presentDonation),
-      };
-    },
-  });
+    streaming,
+  );
 
 const ID_REQUIRED = "donation id is required";
 

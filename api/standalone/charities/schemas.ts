@@ -82,6 +82,9 @@ const donationResponse = z
   })
   .meta({ id: "Donation" });
 
+/** The fields of a donation, for lists as files. */
+export const DONATION_COLUMNS = Object.keys(donationResponse.shape);
+
 export const presentDonation = (donation: Donation): z.output<typeof donationResponse> => ({
   id: shownIdOf(donation),
   amount_cents: donation.amountCents,

@@ -31,8 +31,9 @@ import type { RegistrationWriter } from "../../../services/registrations/createR
 import { readTotals } from "../../../db/registrations/totals.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
+import { EXPORT_HEADERS, exportChunks, requestedFormat } from "../../http/exports.ts";
 import { inChunks } from "../../http/inChunks.ts";
-import { joinRows, LINK_HEADER, readListPage } from "../../http/listPages.ts";
+import { joinRows, limitPages, LINK_HEADER, readListPage } from "../../http/listPages.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
 import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
 import { isBlankId } from "../isBlankId.ts";
@@ -46,7 +47,7 @@ import {
 import { KIND_NAMES } from "./kinds.ts";
 import { listFilter } from "./listFilter.ts";
 import { EXAMPLES } from "./examples.ts";
-import { listQuery, presentRegistration, SCHEMAS } from "./schemas.ts";
+import { listQuery, presentRegistration, REGISTRATION_COLUMNS, SCHEMAS } from "./schemas.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -163,12 +164,11 @@ async function* pagePieces(
   ctx: ApiContext,
   owner: Owner,
   filter: RegistrationFilter,
-  { startingAfter, limit }: { readonly startingAfter: string | null; readonly limit: number },
+  part: { readonly startingAfter: string | null; readonly limit: number },
 ): AsyncGenerator<string | Buffer, void, void> {
   const { db, clock, publicBaseUrl } = dependencies;
-  const part = { startingAfter, limit: limit + 1 };
   const rows = await readListPage(ctx, listRegistrationRows(dependencies, owner, filter, part), {
-    limit,
+    limit: part.limit,
     idField: "id",
     baseUrl: publicBaseUrl(),
   });
@@ -191,7 +191,8 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
         details:
           "Returns every registration of the organization in the key's mode that matches all filters, newest first, " +
           "in one response, or page by page with `limit`. The totals cover all registrations, whatever the filters.",
-        responseHeaders: LINK_HEADER,
+        exportColumns: REGISTRATION_COLUMNS,
+        responseHeaders: { ...LINK_HEADER, ...EXPORT_HEADERS },
         errors: [
           {
             code: "request_invalid",
@@ -208,12 +209,17 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
       handle: ({ ctx, caller, query }) => {
         const owner = ownerOf(caller, kind);
         const filter = listFilter(query);
-        const startingAfter = query.starting_after ?? null;
-        return query.limit === undefined
+        const { starting_after: startingAfter = null, limit = null } = query;
+        const format = requestedFormat(ctx);
+        if (format !== null) {
+          const list = { name: names.plural, columns: REGISTRATION_COLUMNS };
+          const rows = listRegistrationRows(dependencies, owner, filter, { startingAfter, limit });
+          const page = { limit, idField: "id", baseUrl: dependencies.publicBaseUrl() };
+          return exportChunks(ctx, format, list, limitPages(ctx, rows, page));
+        }
+        return limit === null
           ? listPieces(dependencies, owner, filter, startingAfter)
-          : inChunks(
-              pagePieces(dependencies, ctx, owner, filter, { startingAfter, limit: query.limit }),
-            );
+          : inChunks(pagePieces(dependencies, ctx, owner, filter, { startingAfter, limit }));
       },
     },
     dependencies.streaming,

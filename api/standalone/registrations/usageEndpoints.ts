@@ -15,8 +15,15 @@ import { pathParameter } from "../../http/apiContext.ts";
 import { isRange, startOfDay, startOfNextDay } from "../../http/days.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
+import { EXPORT_HEADERS, exportChunks, presentPages, requestedFormat } from "../../http/exports.ts";
 import { inChunks } from "../../http/inChunks.ts";
-import { joinRows, LINK_HEADER, pageParameters, readListPage } from "../../http/listPages.ts";
+import {
+  joinRows,
+  limitPages,
+  LINK_HEADER,
+  pageParameters,
+  readListPage,
+} from "../../http/listPages.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { BUSY_ERROR, KEY_ERROR, LISTS_ERROR } from "../errorResponses.ts";
@@ -62,6 +69,18 @@ const usage = z
       }),
   })
   .meta({ id: "Usage" });
+
+/** The fields of a billing status, for lists as files. */
+const USAGE_COLUMNS = [
+  "registration_id",
+  "kind",
+  "state",
+  "count",
+  "refunded_count",
+  "created_at",
+  "period.start",
+  "period.end",
+];
 
 const presentUsage = (report: UsageReport): z.output<typeof usage> => ({
   registration_id: shownIdOf(report),
@@ -182,14 +201,6 @@ async function* pagePieces(
   yield "]}";
 }
 
-async function* presentPages(
-  pages: AsyncIterable<readonly UsageReport[]>,
-): AsyncGenerator<readonly z.output<typeof usage>[], void, void> {
-  for await (const page of pages) {
-    yield page.map(presentUsage);
-  }
-}
-
 const listEndpoint = ({ db, billing, streaming, publicBaseUrl }: Dependencies): Endpoint =>
   streamedKeyEndpoint(
     {
@@ -202,7 +213,8 @@ const listEndpoint = ({ db, billing, streaming, publicBaseUrl }: Dependencies): 
         details:
           "Returns the registrations of the organization in the key's mode that match all filters: trees, then bottles, " +
           "each newest first, in one response, or page by page with `limit`.",
-        responseHeaders: LINK_HEADER,
+        exportColumns: USAGE_COLUMNS,
+        responseHeaders: { ...LINK_HEADER, ...EXPORT_HEADERS },
         errors: [
           {
             code: "request_invalid",
@@ -231,7 +243,18 @@ const listEndpoint = ({ db, billing, streaming, publicBaseUrl }: Dependencies): 
               startingAfter: query.starting_after ?? null,
             },
           ),
+          presentUsage,
         );
+        const format = requestedFormat(ctx);
+        if (format !== null) {
+          const page = {
+            limit: limit ?? null,
+            idField: "registration_id",
+            baseUrl: publicBaseUrl(),
+          };
+          const list = { name: "usage", columns: USAGE_COLUMNS };
+          return exportChunks(ctx, format, list, limitPages(ctx, pages, page));
+        }
         return inChunks(
           limit === undefined ? listPieces(pages) : pagePieces(ctx, pages, limit, publicBaseUrl()),
         );

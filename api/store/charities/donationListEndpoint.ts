@@ -1,16 +1,16 @@
-import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { StoreDonation } from "../../../db/stores/storeDonations.ts";
 import { listStoreDonations } from "../../../db/stores/storeDonations.ts";
 import { formatEin } from "../../../domain/charities/charities.ts";
 import { centsToDollars } from "../../../domain/money.ts";
 import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
-import { keyEndpoint } from "../../http/endpoint.ts";
+import { exportableKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { READ_ERROR } from "../../http/readError.ts";
-import { writeCursor } from "../cursor.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
-import { pageFields, toPage } from "../pagination.ts";
+import { pageFields } from "../pagination.ts";
+import { EXPORT_DETAILS, readStoreList } from "../readStoreList.ts";
+import type { ListDependencies } from "../readStoreList.ts";
 import { impactFilterOf, listQuery } from "../registrations/listQuery.ts";
 
 const donationRecord = z
@@ -56,57 +56,56 @@ const response = z
   .meta({ id: "DonationRecords" });
 
 /** The endpoint that lists a store's donations. */
-export const donationListEndpoint = ({ db }: { readonly db: CommonQueryMethods }): Endpoint =>
-  keyEndpoint({
-    method: "get",
-    path: "/app/api/charity/donations",
-    requestsPerSecond: REQUESTS_PER_SECOND,
-    description: {
-      operationId: "listDonations",
-      tag: "donations",
-      summary: "List the store's donations",
-      details:
-        "Returns the donations in the key's mode that match every filter, newest first, including refunded ones. Empty " +
-        "filters are ignored.",
-      errors: [QUERY_ERROR, KEY_ERROR, RATE_ERROR, READ_ERROR],
-    },
-    schemas: { query: listQuery, response },
-    examples: {
-      response: {
-        donations: [
-          {
-            id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22",
-            amount: 12.5,
-            amount_cents: 1250,
-            currency: "USD",
-            charity_name: "American Red Cross",
-            ein: "53-0196605",
-            nonprofit_id: "irs_530196605",
-            customer_name: "Ann Lee",
-            customer_email: "ann@example.com",
-            customer_id: "7701",
-            order_id: "#1001",
-            refunded: false,
-            created_at: "2025-06-01T12:00:00.000Z",
-          },
-        ],
-        count: 1,
-        has_more: false,
-        next_cursor: "",
+export const donationListEndpoint = ({ db, streaming }: ListDependencies): Endpoint =>
+  exportableKeyEndpoint(
+    {
+      method: "get",
+      path: "/app/api/charity/donations",
+      requestsPerSecond: REQUESTS_PER_SECOND,
+      description: {
+        operationId: "listDonations",
+        tag: "donations",
+        summary: "List the store's donations",
+        details:
+          "Returns the donations in the key's mode that match every filter, newest first, including refunded ones. Empty " +
+          `filters are ignored. ${EXPORT_DETAILS}`,
+        errors: [QUERY_ERROR, KEY_ERROR, RATE_ERROR, READ_ERROR],
+      },
+      schemas: { query: listQuery, response },
+      examples: {
+        response: {
+          donations: [
+            {
+              id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e22",
+              amount: 12.5,
+              amount_cents: 1250,
+              currency: "USD",
+              charity_name: "American Red Cross",
+              ein: "53-0196605",
+              nonprofit_id: "irs_530196605",
+              customer_name: "Ann Lee",
+              customer_email: "ann@example.com",
+              customer_id: "7701",
+              order_id: "#1001",
+              refunded: false,
+              created_at: "2025-06-01T12:00:00.000Z",
+            },
+          ],
+          count: 1,
+          has_more: false,
+          next_cursor: "",
+        },
+      },
+      exported: { name: "donations", columns: Object.keys(donationRecord.shape) },
+      handle: ({ ctx, caller: { accountId, mode }, query }) => {
+        const filter = impactFilterOf(query);
+        const part = { limit: query.limit, after: query.after_created_at ?? null };
+        return readStoreList(ctx, part, {
+          list: (page) => listStoreDonations(db, { accountId, mode }, filter, page),
+          present,
+          presentPage: (donations, page) => ({ donations, ...page }),
+        });
       },
     },
-    handle: async ({ caller: { accountId, mode }, query }) => {
-      const owner = { accountId, mode };
-      const found = await listStoreDonations(db, owner, impactFilterOf(query), {
-        after: query.after_created_at ?? null,
-        limit: query.limit + 1,
-      });
-      const { page, last } = toPage(found, query.limit);
-      return {
-        donations: page.map(present),
-        count: page.length,
-        has_more: last !== undefined,
-        next_cursor: last === undefined ? "" : writeCursor(last),
-      };
-    },
-  });
+    streaming,
+  );

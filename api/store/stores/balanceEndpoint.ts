@@ -4,15 +4,19 @@ import type { BalanceEntry } from "../../../db/stores/balances.ts";
 import { listBalanceEntries } from "../../../db/stores/balances.ts";
 import { BALANCE_ENTRY_KINDS, isBalanceLow } from "../../../domain/stores/stores.ts";
 import { getStore } from "../../../services/stores/getStore.ts";
-import type { Endpoint } from "../../http/endpoint.ts";
+import type { Endpoint, Streaming } from "../../http/endpoint.ts";
+import { onePage, presentPages, selectsPage } from "../../http/exports.ts";
 import { READ_ERROR } from "../../http/readError.ts";
-import { keyEndpoint } from "../../http/endpoint.ts";
+import { exportableKeyEndpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 import { KEY_MODES, keyMode } from "../fields.ts";
 import { limitParameter, pageFields, toPage } from "../pagination.ts";
 
 const CURSOR_MUST_BE = "must be a next_cursor";
+
+/** How many entries an export reads at a time. */
+const EXPORT_ROWS = 500;
 
 const query = queryObject({
   limit: limitParameter,
@@ -66,57 +70,93 @@ const presentEntry = (balanceEntry: BalanceEntry): z.output<typeof entry> => ({
   created_at: balanceEntry.createdAt.toISOString(),
 });
 
-export const balanceEndpoint = ({ db }: { readonly db: DatabasePool }): Endpoint =>
-  keyEndpoint({
-    method: "get",
-    path: "/app/api/balance",
-    description: {
-      operationId: "balance",
-      tag: "store",
-      summary: "Read the balance, the prices and the ledger",
-      errors: [QUERY_ERROR, KEY_ERROR, READ_ERROR],
-    },
-    schemas: { query, response },
-    examples: {
-      response: {
-        key_mode: "PROD",
-        balance_cents: 9850,
-        low_balance: false,
-        low_balance_threshold_cents: 5000,
-        prices: { tree_cents: 50, bottle_cents: 10 },
-        entries: [
-          {
-            id: "4711",
-            kind: "tree",
-            amount_cents: -150,
-            balance_cents: 9850,
-            quantity: 3,
-            record_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-            note: "",
-            created_at: "2025-06-01T12:00:00.000Z",
+/** Yields all of a store's ledger that precedes an entry, newest first, in pages. */
+async function* readLedger(
+  db: DatabasePool,
+  storeId: string,
+  start: string | null,
+): AsyncGenerator<readonly BalanceEntry[], void, void> {
+  let before = start;
+  let page: readonly BalanceEntry[];
+  do {
+    page = await listBalanceEntries(db, storeId, { before, limit: EXPORT_ROWS });
+    yield page;
+    before = page.at(-1)?.id ?? null;
+  } while (page.length === EXPORT_ROWS);
+}
+
+export const balanceEndpoint = ({
+  db,
+  streaming,
+}: {
+  readonly db: DatabasePool;
+  readonly streaming: Streaming;
+}): Endpoint =>
+  exportableKeyEndpoint(
+    {
+      method: "get",
+      path: "/app/api/balance",
+      description: {
+        operationId: "balance",
+        tag: "store",
+        summary: "Read the balance, the prices and the ledger",
+        details: "CSV and NDJSON have the whole ledger, unless limit is given.",
+        errors: [QUERY_ERROR, KEY_ERROR, READ_ERROR],
+      },
+      schemas: { query, response },
+      examples: {
+        response: {
+          key_mode: "PROD",
+          balance_cents: 9850,
+          low_balance: false,
+          low_balance_threshold_cents: 5000,
+          prices: { tree_cents: 50, bottle_cents: 10 },
+          entries: [
+            {
+              id: "4711",
+              kind: "tree",
+              amount_cents: -150,
+              balance_cents: 9850,
+              quantity: 3,
+              record_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+              note: "",
+              created_at: "2025-06-01T12:00:00.000Z",
+            },
+          ],
+          has_more: false,
+          next_cursor: "",
+        },
+      },
+      exported: { name: "balance", columns: Object.keys(entry.shape) },
+      handle: ({ ctx, caller: { accountId, mode }, query: { limit, cursor } }) => {
+        const isLive = mode === "live";
+        const before = cursor === undefined || cursor === "" ? null : cursor;
+        const listEntries = async (maximum: number) =>
+          isLive ? listBalanceEntries(db, accountId, { before, limit: maximum }) : [];
+        return {
+          readBody: async () => {
+            const store = await getStore(db, accountId);
+            const { page, last } = toPage(await listEntries(limit + 1), limit);
+            return {
+              key_mode: KEY_MODES[mode],
+              balance_cents: isLive ? store.balanceCents : null,
+              low_balance: isLive && isBalanceLow(store),
+              low_balance_threshold_cents: store.lowBalanceCents,
+              prices: { tree_cents: store.treePriceCents, bottle_cents: store.bottlePriceCents },
+              entries: page.map(presentEntry),
+              has_more: last !== undefined,
+              next_cursor: last?.id ?? "",
+            };
           },
-        ],
-        has_more: false,
-        next_cursor: "",
+          readPages: () =>
+            presentPages(
+              selectsPage(ctx, ["limit"]) || !isLive
+                ? onePage(listEntries(limit))
+                : readLedger(db, accountId, before),
+              presentEntry,
+            ),
+        };
       },
     },
-    handle: async ({ caller, query: { limit, cursor } }) => {
-      const isLive = caller.mode === "live";
-      const store = await getStore(db, caller.accountId);
-      const before = cursor === undefined || cursor === "" ? null : cursor;
-      const found = isLive
-        ? await listBalanceEntries(db, store.id, { before, limit: limit + 1 })
-        : [];
-      const { page, last } = toPage(found, limit);
-      return {
-        key_mode: KEY_MODES[caller.mode],
-        balance_cents: isLive ? store.balanceCents : null,
-        low_balance: isLive && isBalanceLow(store),
-        low_balance_threshold_cents: store.lowBalanceCents,
-        prices: { tree_cents: store.treePriceCents, bottle_cents: store.bottlePriceCents },
-        entries: page.map(presentEntry),
-        has_more: last !== undefined,
-        next_cursor: last?.id ?? "",
-      };
-    },
-  });
+    streaming,
+  );

@@ -13,7 +13,7 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
-import { formatCsvLine } from "../../output/formatCsv.ts";
+import { formatPrintableCsvLine } from "../../output/formatPrintableCsv.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { escapeUnsafe } from "../../output/printable.ts";
 import { printJson, printTable } from "../../output/print.ts";
@@ -133,7 +133,7 @@ const printStatement = (io: Io, meters: readonly MeterStatement[], isCsv: boolea
   ]);
   if (isCsv) {
     for (const row of [headings, ...rows]) {
-      io.stdout.write(formatCsvLine(row));
+      io.stdout.write(formatPrintableCsvLine(row));
     }
   } else {
     printTable(io, headings, rows);
@@ -165,7 +165,7 @@ const printDetails = async (
     "customer_email",
   ];
   if (isCsv) {
-    await writeLine(io, formatCsvLine(headings));
+    await writeLine(io, formatPrintableCsvLine(headings));
   }
   for await (const detail of details) {
     const values = [
@@ -181,7 +181,7 @@ const printDetails = async (
       detail.customerEmail,
     ];
     const line = isCsv
-      ? formatCsvLine(values)
+      ? formatPrintableCsvLine(values)
       : `${escapeUnsafe(JSON.stringify(Object.fromEntries(headings.map((name, column) => [name, values[column]]))))}\n`;
     await writeLine(io, line);
   }

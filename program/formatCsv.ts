@@ -1,0 +1,25 @@
+/** The value of a CSV field. */
+export type CsvValue = string | number | boolean | Date | null;
+
+/** Spreadsheets run a text that starts like a formula; an apostrophe makes it a text again. */
+const neutralize = (text: string): string => (/^[=+\-@\t\r\n]/u.test(text) ? `'${text}` : text);
+
+const formatField = (value: CsvValue, escape: (text: string) => string): string => {
+  if (value === null) {
+    return "";
+  }
+  if (typeof value === "number" || typeof value === "boolean") {
+    return String(value);
+  }
+  const text = value instanceof Date ? value.toISOString() : escape(neutralize(value));
+  return /[",\r\n]/u.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
+
+/**
+ * Formats one line of CSV as RFC 4180 describes it.
+ * @param escape applied to texts, for output that may go to a terminal
+ */
+export const formatCsvLine = (
+  values: readonly CsvValue[],
+  escape: (text: string) => string = (text) => text,
+): string => `${values.map((value) => formatField(value, escape)).join(",")}\r\n`;

@@ -1,0 +1,63 @@
+import { formatCsvLine } from "./formatCsv.ts";
+import type { CsvValue } from "./formatCsv.ts";
+
+/*
+ * Lists as files: NDJSON with one object a line, or CSV with one line of names and one line an object.
+ */
+
+/** The formats of lists besides JSON. */
+export const EXPORT_FORMATS = {
+  csv: { contentType: "text/csv; charset=utf-8; header=present", mediaType: "text/csv" },
+  ndjson: {
+    contentType: "application/x-ndjson; charset=utf-8",
+    mediaType: "application/x-ndjson",
+  },
+} as const;
+export type ExportFormat = keyof typeof EXPORT_FORMATS;
+
+/** A row of a list: an object, or a Buffer with its JSON. */
+export type ListRow = object;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const fieldsOf = (row: ListRow): Fields =>
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- rows are JSON objects.
+  (Buffer.isBuffer(row) ? JSON.parse(row.toString()) : row) as Fields;
+
+/** Returns the value at a path such as `period.start`; objects become JSON. */
+const csvValue = (fields: Fields, column: string): CsvValue => {
+  let value: unknown = fields;
+  for (const name of column.split(".")) {
+    value = typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined;
+  }
+  if (value === undefined || value === null) {
+    return null;
+  }
+  return typeof value === "string" || typeof value === "number" || typeof value === "boolean"
+    ? value
+    : JSON.stringify(value);
+};
+
+/** Returns the JSON of a row. */
+export const rowJson = (row: ListRow): Buffer =>
+  Buffer.isBuffer(row) ? row : Buffer.from(JSON.stringify(row));
+
+/** Returns the text before the first row. */
+export const formatHead = (format: ExportFormat, columns: readonly string[]): string =>
+  format === "csv" ? formatCsvLine(columns.map((column) => column.replaceAll(".", "_"))) : "";
+
+/**
+ * Formats one row.
+ * @param columns the fields that CSV has, with a dot in the path of a field within a field; NDJSON has all
+ */
+export const formatRow = (
+  format: ExportFormat,
+  columns: readonly string[],
+  row: ListRow,
+): string | Buffer => {
+  if (format === "ndjson") {
+    return Buffer.concat([rowJson(row), Buffer.from("\n")]);
+  }
+  const fields = fieldsOf(row);
+  return formatCsvLine(columns.map((column) => csvValue(fields, column)));
+};

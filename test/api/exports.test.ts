@@ -1,0 +1,315 @@
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { sql } from "../../db/sql.ts";
+import { createOpenLists } from "../../api/http/openLists.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";
+import { insertTestCharity } from "../stores/storeState.ts";
+import { registrationsIn } from "./contract.ts";
+import { startStandaloneApi } from "./startStandaloneApi.ts";
+
+const test = testWithDatabase();
+
+const CSV = "text/csv";
+const NDJSON = "application/x-ndjson";
+
+type File = {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+};
+
+const download = async (
+  url: string,
+  accept: string,
+  headers: Readonly<Record<string, string>>,
+): Promise<File> => {
+  const response = await fetch(url, { headers: { ...headers, accept } });
+  return { status: response.status, headers: response.headers, text: await response.text() };
+};
+
+const requireEmpty = (row: readonly string[] | undefined): void => {
+  if (row?.join("") !== "") {
+    throw new Error("The last line of the CSV has no line end.");
+  }
+};
+
+/** Reads CSV as RFC 4180 describes it. */
+const parseCsv = (text: string): readonly (readonly string[])[] => {
+  const rows: string[][] = [[]];
+  for (const [, quoted, plain = "", end] of text.matchAll(
+    /(?:"(?<quoted>(?:[^"]|"")*)"|(?<plain>[^",\r\n]*))(?<end>,|\r\n|$)/gu,
+  )) {
+    rows.at(-1)?.push(quoted === undefined ? plain : quoted.replaceAll('""', '"'));
+    if (end === "\r\n") {
+      rows.push([]);
+    }
+  }
+  requireEmpty(rows.pop());
+  return rows;
+};
+
+const parseLines = (text: string): readonly unknown[] =>
+  text
+    .split("\n")
+    .slice(0, -1)
+    .map((line): unknown => JSON.parse(line));
+
+/** Adds a donation of each amount, the first the newest. */
+const donate = async (
+  db: DatabasePool,
+  accountId: string,
+  donations: readonly { readonly cents: number; readonly metadata?: string }[],
+): Promise<void> => {
+  for (const [index, { cents, metadata = "{}" }] of donations.entries()) {
+    await db.query(sql.typeAlias("void")`
+      INSERT INTO donation (
+        id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, created_at, attribution,
+        metadata
+      )
+      VALUES (
+        gen_random_uuid(), ${accountId}, 'live', ${cents}, NULL, 'n1', 'catalogue', '@charity', now() - ${index} * interval '1 hour',
+        '', ${metadata}::jsonb
+      )
+    `);
+  }
+};
+
+test("trees are exported as NDJSON and CSV with the rows of the JSON list, across pages", async (t) => {
+  const { db } = t.context;
+  const { url, call } = await startStandaloneApi(t, { db });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, attribution)
+    SELECT gen_random_uuid(), ${id}, 'live', 'tree', n, now() - n * interval '1 second', 'a' || n
+    FROM generate_series(1, 5200) AS n
+  `);
+  const listed = registrationsIn((await call("GET", "/plant/trees", { key })).body, "tree");
+
+  const ndjson = await download(`${url}/plant/trees`, NDJSON, { Authorization: key });
+  t.is(ndjson.headers.get("content-type"), "application/x-ndjson; charset=utf-8");
+  t.is(ndjson.headers.get("content-disposition"), 'attachment; filename="trees.ndjson"');
+  t.deepEqual(parseLines(ndjson.text), listed);
+
+  const csv = await download(`${url}/plant/trees`, CSV, { Authorization: key });
+  t.is(csv.headers.get("content-type"), "text/csv; charset=utf-8; header=present");
+  t.is(csv.headers.get("content-disposition"), 'attachment; filename="trees.csv"');
+  const [head = [], ...rows] = parseCsv(csv.text);
+  t.deepEqual(head, Object.keys(listed[0] ?? {}));
+  t.is(rows.length, 5200);
+  t.deepEqual(
+    rows.map((row) => row[head.indexOf("id")]),
+    listed.map((each) => each.id),
+  );
+});
+
+test("any text survives CSV, but for an apostrophe before what a spreadsheet would run", async (t) => {
+  const { url, call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const texts = ['say "hi", then\r\ngo', "\u0001\u0002\u001E", "träd 🌳", " =1", "5-3"];
+  const formulas = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx"];
+  for (const attribution of [...texts, ...formulas].toReversed()) {
+    const metadata = { "=note": attribution };
+    await call("POST", "/plant/trees", { key, body: { count: 1, attribution, metadata } });
+  }
+
+  const { text } = await download(`${url}/plant/trees`, CSV, { Authorization: key });
+
+  const [head = [], ...rows] = parseCsv(text);
+  const column = (name: string) => rows.map((row) => row[head.indexOf(name)]);
+  t.deepEqual(column("attribution"), [...texts, ...formulas.map((formula) => `'${formula}`)]);
+  t.deepEqual(
+    column("metadata").map((json): unknown => JSON.parse(json ?? "")),
+    [...texts, ...formulas].map((attribution) => ({ "=note": attribution })),
+  );
+  t.deepEqual(new Set(column("refunded")), new Set(["false"]));
+});
+
+test("filters and pages select what is exported", async (t) => {
+  const { url, call } = await startStandaloneApi(t, {
+    db: t.context.db,
+    publicBaseUrl: "https://impact.example",
+  });
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  for (const attribution of ["a", "b", "a", "a"]) {
+    await call("POST", "/plant/trees", { key, body: { count: 1, attribution } });
+  }
+  const path = "/plant/trees?attribution_key=a&limit=2";
+
+  const first = await download(url + path, CSV, { Authorization: key });
+
+  t.is(parseCsv(first.text).length, 3);
+  const [, next = ""] = /^<https:\/\/impact\.example([^>]+)>; rel="next"$/u.exec(
+    first.headers.get("link") ?? "",
+  ) ?? [""];
+  const second = await download(url + next, CSV, { Authorization: key });
+  t.is(parseCsv(second.text).length, 2);
+  t.false(second.headers.has("link"));
+  const none = await download(`${url}/plant/trees?attribution_key=c`, CSV, { Authorization: key });
+  t.is(parseCsv(none.text).length, 1, "only the names");
+  const empty = await download(`${url}/plant/trees?attribution_key=c`, NDJSON, {
+    Authorization: key,
+  });
+  t.is(empty.text, "");
+  t.is(empty.status, 200);
+});
+
+for (const accept of [
+  "*/*",
+  "text/*",
+  "text/html, */*;q=0.8",
+  "text/csv;q=0, x",
+  "text/csv;q=0.5, application/json",
+  "nonsense",
+  "",
+]) {
+  test(`a list is JSON for Accept: ${accept}`, async (t) => {
+    const { url } = await startStandaloneApi(t, t.context);
+    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+    const { status, headers, text } = await download(`${url}/plant/trees`, accept, {
+      Authorization: key,
+    });
+
+    t.is(status, 200);
+    t.is(headers.get("content-type"), "application/json; charset=utf-8");
+    t.false(headers.has("content-disposition"));
+    t.is(text, '{"total_planted_trees":0,"total_planted_trees_month":0,"tree_details":[]}');
+  });
+}
+
+test("errors of exports are JSON and no files", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  for (const [query, expected] of [
+    ["?created_at=yesterday", 400],
+    ["?starting_after=nothing", 400],
+    ["?starting_after=nothing&limit=1", 400],
+  ] as const) {
+    const { status, headers, text } = await download(`${url}/plant/trees${query}`, CSV, {
+      Authorization: key,
+    });
+    t.is(status, expected);
+    t.is(headers.get("content-type"), "application/json; charset=utf-8");
+    t.false(headers.has("content-disposition"));
+    t.regex(text, /^\{"error":/u);
+  }
+});
+
+test("the billing statuses are exported with the bounds of their periods in columns", async (t) => {
+  const { url, call } = await startStandaloneApi(t, t.context);
+  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+  await call("POST", "/plant/trees", { key, body: { count: 3 } });
+
+  const { text } = await download(`${url}/usage`, CSV, { Authorization: key });
+
+  const [head, row = []] = parseCsv(text);
+  t.deepEqual(head?.slice(-2), ["period_start", "period_end"]);
+  t.is(row[2], "pending");
+  t.regex(row.at(-1) ?? "", /^\d{4}-\d{2}-01T00:00:00\.000Z$/u);
+});
+
+test("donations are exported whole, or as the page that is asked for", async (t) => {
+  const { db } = t.context;
+  const { url, call } = await startStandaloneApi(t, { db });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const large = JSON.stringify({ text: "x".repeat(15_000) });
+  await donate(
+    db,
+    id,
+    Array.from({ length: 60 }, (_, index) => ({ cents: 100 + index, metadata: large })),
+  );
+  const { body } = await call("GET", "/charities/donations?page_size=100", { key });
+
+  const whole = await download(`${url}/charities/donations`, NDJSON, { Authorization: key });
+  t.deepEqual(parseLines(whole.text), rowsIn(body, "donations"));
+  const page = await download(`${url}/charities/donations?page=2&page_size=25`, CSV, {
+    Authorization: key,
+  });
+  const [head = [], ...rows] = parseCsv(page.text);
+  t.is(rows.length, 25);
+  t.is(rows[0]?.[head.indexOf("amount_cents")], "125");
+  t.is(rows[0]?.[head.indexOf("charity_name")], "'@charity");
+  t.is(rows[0]?.[head.indexOf("idempotency_key")], "");
+});
+
+test("a store's records, donations and ledger are exported whole, or up to a limit", async (t) => {
+  const { db } = t.context;
+  const { url, get, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 100_000 });
+  await insertTestCharity(db, "530196605");
+  for (let order = 1; order <= 30; order += 1) {
+    await post("/app/api/plant", store.live, { trees: 1, order_id: `#${order}` });
+  }
+  await post("/app/api/plastic", store.live, { bottles: 2 });
+  await donate(db, store.id, [{ cents: 100 }, { cents: 200 }]);
+  const listed = async (path: string, name: string) =>
+    rowsIn((await get(`${path}?limit=100`, store.live)).body, name);
+
+  for (const [path, name, file] of [
+    ["/app/api/plant", "trees", "trees"],
+    ["/app/api/plastic", "plastics", "plastics"],
+    ["/app/api/charity/donations", "donations", "donations"],
+    ["/app/api/balance", "entries", "balance"],
+  ] as const) {
+    const rows = await listed(path, name);
+    const ndjson = await download(url + path, NDJSON, store.live);
+    t.deepEqual(parseLines(ndjson.text), rows, path);
+    t.is(ndjson.headers.get("content-disposition"), `attachment; filename="${file}.ndjson"`);
+    const csv = await download(url + path, CSV, store.live);
+    t.is(parseCsv(csv.text).length, rows.length + 1);
+    const limited = await download(`${url}${path}?limit=1`, CSV, store.live);
+    t.is(parseCsv(limited.text).length, 2);
+  }
+});
+
+test("an export is one of the lists that an account may read at the same time", async (t) => {
+  const openLists = createOpenLists({ maximum: 64, maximumPerAccount: 16 });
+  const { url } = await startStandaloneApi(t, { db: t.context.db, openLists });
+  const { id, apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const caller = { accountId: id, mode: "live", limits: null } as const;
+  const closing = Array.from({ length: 16 }, () => openLists.open(caller));
+
+  for (const path of ["/plant/trees", "/charities/donations", "/usage"]) {
+    const { status, headers } = await download(url + path, CSV, { Authorization: key });
+    t.is(status, 429, path);
+    t.true(headers.has("retry-after"));
+  }
+  for (const close of closing) {
+    close();
+  }
+  const { status } = await download(`${url}/charities/donations`, CSV, { Authorization: key });
+  t.is(status, 200);
+});
+
+test("the API description has the other formats with the examples of their first lines", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+  const document: unknown = await (await fetch(`${url}/openapi.json`)).json();
+  const content = z.object({
+    "text/csv": z.object({ example: z.string() }),
+    "application/x-ndjson": z.object({ example: z.string() }),
+  });
+  const { paths } = z
+    .looseObject({
+      paths: z.record(z.string(), z.looseObject({ get: z.unknown().optional() })),
+    })
+    .parse(document);
+
+  for (const path of [
+    "/plant/trees",
+    "/rescue/plastic_bottles",
+    "/charities/donations",
+    "/usage",
+  ]) {
+    const { responses } = z
+      .looseObject({ responses: z.looseObject({ 200: z.looseObject({ content }) }) })
+      .parse(paths[path]?.["get"]);
+    const examples = responses[200].content;
+    const [head = [], row = []] = parseCsv(examples["text/csv"].example);
+    t.is(head.length, row.length);
+    const [line] = parseLines(examples["application/x-ndjson"].example);
+    t.true(Object.values(z.looseObject({}).parse(line)).includes(row[0]));
+  }
+});
