@@ -14,7 +14,6 @@ const MAX_CONCURRENT_ACTIVITIES = 200;
 type WorkerSettings = {
   readonly activities: object;
   readonly taskQueue: string;
-  readonly workflowBundle: Promise<WorkflowBundle>;
   readonly logger: Logger;
 };
 
@@ -39,7 +38,8 @@ const rejectWhenStuck = async (worker: Worker, signal: AbortSignal): Promise<voi
 };
 
 const connectAndRun = async (
-  { activities, taskQueue, workflowBundle }: WorkerSettings,
+  { activities, taskQueue }: WorkerSettings,
+  workflowBundle: WorkflowBundle,
   signal: AbortSignal,
 ): Promise<void> => {
   const { connectionOptions, namespace } = readTemporalConfig();
@@ -49,7 +49,7 @@ const connectAndRun = async (
       connection,
       namespace,
       taskQueue,
-      workflowBundle: await workflowBundle,
+      workflowBundle,
       activities,
       maxConcurrentActivityTaskExecutions: MAX_CONCURRENT_ACTIVITIES,
       shutdownGraceTime: "10 seconds",
@@ -89,19 +89,38 @@ const connectAndRun = async (
   await connection.close();
 };
 
+const whenAborted = (signal: AbortSignal): Promise<null> =>
+  new Promise((resolve) => {
+    if (signal.aborted) {
+      resolve(null);
+    }
+    signal.addEventListener("abort", () => resolve(null), { once: true });
+  });
+
 /**
  * Runs a Temporal worker until the signal is aborted, then waits for running tasks. While Temporal is down or rejects the
  * connection, it retries: an operator may correct the namespace or the API key meanwhile.
  * @throws StartupError if Temporal rejects the polls of a connected worker
  */
-export const runWorker = async (settings: WorkerSettings, signal: AbortSignal): Promise<void> => {
+export const runWorker = async (
+  {
+    workflowBundle,
+    ...settings
+  }: WorkerSettings & { readonly workflowBundle: Promise<WorkflowBundle> },
+  signal: AbortSignal,
+): Promise<void> => {
+  // On a busy machine, bundling may take longer than a process that is to stop has left.
+  const bundle = await Promise.race([workflowBundle, whenAborted(signal)]);
+  if (bundle === null) {
+    return;
+  }
   const logOutage = createOutageLog(
     settings.logger,
     "cannot connect to Temporal; retrying, usage waits in the database",
   );
   while (!signal.aborted) {
     try {
-      await connectAndRun(settings, signal);
+      await connectAndRun(settings, bundle, signal);
     } catch (error) {
       if (!(error instanceof TransportError)) {
         throw error;
