@@ -86,6 +86,7 @@ export type StandaloneApiOptions = {
   readonly publicBaseUrl?: string | null;
   readonly plantingCallbackSecrets?: readonly string[];
   readonly readStripeWebhook?: ReadWebhook | null;
+  readonly trustedProxies?: number;
 };
 
 /** Serves the standalone interface on a real port with a real database until the test ends. */
@@ -116,6 +117,7 @@ export const startStandaloneApi = async (
     publicBaseUrl = null,
     plantingCallbackSecrets = [],
     readStripeWebhook = null,
+    trustedProxies = 0,
   }: StandaloneApiOptions,
 ): Promise<Api> => {
   const lines: string[] = [];
@@ -142,6 +144,7 @@ export const startStandaloneApi = async (
     planting,
     plantingCallbackSecrets,
     readStripeWebhook,
+    trustedProxies,
     wakeOrder: async (orderId) => {
       await wakePlantingOrder(temporal, orderId, 30_000);
     },

@@ -1,0 +1,37 @@
+import { testWithDatabase } from "../support/database.ts";
+import { passesOn, reportsOutage, streamsLists } from "./proxyCases.ts";
+import type { ProxyKind } from "./startProxy.ts";
+
+/* Runs Caddy with deploy/caddy/Caddyfile in front of both interfaces. */
+
+const test = testWithDatabase();
+const PROGRAM = process.env["TEST_CADDY"] ?? "/usr/bin/caddy";
+
+const CADDY: ProxyKind = {
+  config: "caddy/Caddyfile",
+  replacements: ({ port, plainPort, upstreams, inFolder }) => {
+    const tls = `tls ${inFolder("cert.pem")} ${inFolder("key.pem")}`;
+    return {
+      // Certificates come from a file, and Caddy's own API stays closed.
+      "\tservers {": "\tadmin off\n\tauto_https disable_redirects\n\tservers {",
+      "\nimpact.example.org {": `\nimpact.example.org:${port} {\n\tbind 127.0.0.1\n\t${tls}`,
+      "\nstore.impact.example.org {": `\nstore.impact.example.org:${port} {\n\tbind 127.0.0.1\n\t${tls}`,
+      "http://impact.example.org, http://store.impact.example.org {": `http://:${plainPort} {\n\tbind 127.0.0.1`,
+      "127.0.0.1:8080": upstreams.standalone,
+      "127.0.0.1:8081": upstreams.store,
+    };
+  },
+  prepare: (_place, configFile) =>
+    Promise.resolve([PROGRAM, "run", "--config", configFile, "--adapter", "caddyfile"]),
+  stopSignal: "SIGKILL",
+};
+
+test("Caddy passes on what both interfaces need", async (t) => {
+  const { call } = await passesOn(t, CADDY);
+  t.is((await call("standalone", "/healthz")).headers["server"], undefined);
+});
+
+test("Caddy returns errors of its own in the form of the interface", (t) =>
+  reportsOutage(t, CADDY));
+
+test("Caddy does not collect lists", (t) => streamsLists(t, CADDY));

@@ -1,0 +1,123 @@
+import { once } from "node:events";
+import type { ServerResponse } from "node:http";
+import type { ExecutionContext } from "ava";
+import { findFreePort } from "../../program/probePort.ts";
+import { startServer } from "../../program/startServer.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import type { Proxy, ProxyKind } from "./startProxy.ts";
+import { startProxy } from "./startProxy.ts";
+
+/* What every proxy configuration in deploy/ must do. */
+
+/** For what takes milliseconds, also on a busy machine. */
+const DEADLINE_MS = 60_000;
+
+/** The proxy passes on what both interfaces need, and answers plain HTTP by itself. */
+export const passesOn = async (
+  t: ExecutionContext<DatabaseContext>,
+  kind: ProxyKind,
+): Promise<Proxy> => {
+  const { db } = t.context;
+  const { apiKeyTest } = await createTestOrganization(db);
+  const store = await createTestStore(db);
+  const standalone = await startStandaloneApi(t, { db, trustedProxies: 1 });
+  const { url: storeUrl } = await startStoreApi(t, { db });
+  const proxy = await startProxy(t, kind, { standalone: standalone.url, store: storeUrl });
+  const { call, plainUrl } = proxy;
+  const key = { Authorization: apiKeyTest };
+
+  const claimed = { ...key, "X-Forwarded-For": "203.0.113.7" };
+  const planted = await call("standalone", "/plant/trees", {
+    headers: claimed,
+    body: '{"count":2}',
+  });
+  t.is(planted.status, 200);
+  t.is(planted.headers["strict-transport-security"], "max-age=31536000");
+  t.is(planted.headers["cache-control"], "no-store");
+  t.is(planted.headers["vary"], "Authorization");
+  const line = standalone.logged().find(({ method }) => method === "POST");
+  t.is(line?.["clientAddress"], "127.0.0.1", "the proxy replaces what the client claims");
+  t.regex((await call("standalone", "/plant/trees", { headers: key })).body, /"count":2/u);
+
+  const { api_key: storeKey = "", shop_name: shopName = "" } = store.test;
+  for (const headers of [
+    { api_key: storeKey, shop_name: shopName },
+    { "api-key": storeKey, "shop-name": shopName },
+    { api_key: storeKey, user_id: store.id },
+  ]) {
+    t.is((await call("store", "/app/api/verify?customer=ann", { headers })).status, 200);
+  }
+
+  const tooLong = "x".repeat(100_000);
+  const byService = await call("standalone", "/plant/trees", { headers: key, body: tooLong });
+  t.is(byService.status, 413);
+  t.is(byService.body, '{"error":"the body must be at most 64 KiB"}');
+  const byProxy = await call("standalone", "/plant/trees", {
+    headers: key,
+    body: "x".repeat(2_000_000),
+  });
+  t.is(byProxy.status, 413);
+  t.deepEqual(JSON.parse(byProxy.body), { error: "the body is too large" });
+
+  const plain = await fetch(`${plainUrl}/plant/trees`, {
+    headers: { ...key, Host: "impact.example.org" },
+    redirect: "manual",
+  });
+  t.is(plain.status, 403);
+  t.deepEqual(await plain.json(), { error: "use https" });
+  const page = await fetch(`${plainUrl}/dashboard/x`, { redirect: "manual" });
+  t.is(page.status, 301);
+  t.regex(page.headers.get("Location") ?? "", /^https:/u);
+  return proxy;
+};
+
+/** The proxy reports a service that is gone in the form of the interface. */
+export const reportsOutage = async (t: ExecutionContext, kind: ProxyKind): Promise<void> => {
+  const gone = `http://127.0.0.1:${await findFreePort()}`;
+  const { call } = await startProxy(t, kind, { standalone: gone, store: gone });
+
+  const error = "the service is temporarily unavailable, try again";
+  for (const [name, body] of [
+    ["standalone", { error }],
+    ["store", { error, code: "OVERLOADED" }],
+  ] as const) {
+    const response = await call(name, "/");
+    t.is(response.status, 503);
+    t.is(response.headers["retry-after"], "1");
+    t.regex(response.headers["content-type"] ?? "", /^application\/json/u);
+    t.is(response.headers["strict-transport-security"], "max-age=31536000");
+    t.deepEqual(JSON.parse(response.body), body);
+  }
+};
+
+/**
+ * The proxy passes on each part of a list as it arrives: the upstream sends the second part only once the first one has
+ * reached the client.
+ */
+export const streamsLists = async (t: ExecutionContext, kind: ProxyKind): Promise<void> => {
+  const unfinished: ServerResponse[] = [];
+  const { url, close } = await startServer(
+    ({ url: path }, response) => {
+      response.writeHead(200, { "Content-Type": "application/json" });
+      if (path === "/readyz") {
+        response.end("{}");
+        return;
+      }
+      response.write("[1");
+      unfinished.push(response);
+    },
+    { host: "127.0.0.1", port: 0, setting: "PORT" },
+  );
+  t.teardown(() => close(1000));
+  const { open } = await startProxy(t, kind, { standalone: url, store: url });
+  for (const path of ["/plant/trees", "/rescue/plastic_bottles"]) {
+    const response = await open("standalone", path);
+    const [first] = await once(response, "data", { signal: AbortSignal.timeout(DEADLINE_MS) });
+    t.is(String(first), "[1", path);
+    unfinished.pop()?.end("]");
+    await once(response, "end");
+  }
+};

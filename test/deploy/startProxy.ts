@@ -1,0 +1,167 @@
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import type { IncomingMessage } from "node:http";
+import { request } from "node:https";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { text } from "node:stream/consumers";
+import type { ExecutionContext } from "ava";
+import { findFreePort } from "../../program/probePort.ts";
+
+const NAMES = { standalone: "impact.example.org", store: "store.impact.example.org" };
+
+/** The addresses of the service behind the proxy. */
+export type Upstreams = { readonly standalone: string; readonly store: string };
+
+/** Where a proxy listens, and the files that it may use. */
+type ProxyPlace = {
+  readonly port: number;
+  readonly plainPort: number;
+  readonly upstreams: { readonly standalone: string; readonly store: string };
+  readonly inFolder: (name: string) => string;
+};
+
+/** How to start one kind of proxy with the configuration of the repository. */
+export type ProxyKind = {
+  /** The configuration's path in `deploy/`. */
+  readonly config: string;
+  /** What replaces the names, addresses and limits of the configuration. */
+  readonly replacements: (place: ProxyPlace) => Readonly<Record<string, string>>;
+  /** Writes further files and returns the command line. */
+  readonly prepare: (place: ProxyPlace, configFile: string) => Promise<readonly string[]>;
+  readonly stopSignal: NodeJS.Signals;
+};
+
+type Sent = {
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+};
+
+type ProxyResponse = {
+  readonly status: number | undefined;
+  readonly headers: IncomingMessage["headers"];
+  readonly body: string;
+};
+
+export type Proxy = {
+  readonly call: (name: keyof typeof NAMES, path: string, sent?: Sent) => Promise<ProxyResponse>;
+  /** Sends a request and returns the response before its body has arrived. */
+  readonly open: (name: keyof typeof NAMES, path: string, sent?: Sent) => Promise<IncomingMessage>;
+  readonly plainUrl: string;
+  readonly inFolder: (name: string) => string;
+};
+
+/** Returns the configuration with these texts in place of its own. Each of them must be in it. */
+const adapt = (config: string, replacements: Readonly<Record<string, string>>): string => {
+  let adapted = config;
+  for (const [from, to] of Object.entries(replacements)) {
+    if (!adapted.includes(from)) {
+      throw new Error(`The configuration does not contain ${from}.`);
+    }
+    adapted = adapted.replaceAll(from, to);
+  }
+  return adapted;
+};
+
+const createCertificate = (inFolder: ProxyPlace["inFolder"]): void => {
+  const names = `subjectAltName=DNS:${NAMES.standalone},DNS:${NAMES.store}`;
+  const key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes".split(" ");
+  execFileSync(
+    "openssl",
+    ["req", "-x509", ...key].concat(
+      ["-days", "2", "-subj", `/CN=${NAMES.standalone}`, "-addext", names],
+      ["-keyout", inFolder("key.pem"), "-out", inFolder("cert.pem")],
+    ),
+    { stdio: "ignore" },
+  );
+};
+
+/** Starts a proxy with its file in `deploy/` in front of both interfaces, until the test ends. */
+export const startProxy = async (
+  t: ExecutionContext,
+  { config, replacements, prepare, stopSignal }: ProxyKind,
+  upstreams: Upstreams,
+): Promise<Proxy> => {
+  const folder = await mkdtemp(join(tmpdir(), "impact-proxy-"));
+  // A proxy that root starts may store bodies as another user.
+  await chmod(folder, 0o755);
+  const inFolder = (name: string): string => join(folder, name);
+  createCertificate(inFolder);
+  const place = {
+    port: await findFreePort(),
+    plainPort: await findFreePort(),
+    upstreams: {
+      standalone: new URL(upstreams.standalone).host,
+      store: new URL(upstreams.store).host,
+    },
+    inFolder,
+  };
+  const { port, plainPort } = place;
+  const shipped = await readFile(new URL(`../../deploy/${config}`, import.meta.url), "utf8");
+  const configFile = inFolder("proxy.conf");
+  await writeFile(configFile, adapt(shipped, replacements(place)));
+  const [program = "", ...args] = await prepare(place, configFile);
+  const log: string[] = [];
+  const proxy = spawn(program, args, {
+    stdio: ["ignore", "ignore", "pipe"],
+    env: { ...process.env, HOME: folder, XDG_CONFIG_HOME: folder, XDG_DATA_HOME: folder },
+  });
+  const exited = once(proxy, "exit");
+  proxy.stderr.setEncoding("utf8").on("data", (line: string) => log.push(line));
+  t.teardown(async () => {
+    proxy.kill(stopSignal);
+    await exited;
+    await rm(folder, { recursive: true, force: true });
+  });
+  const ca = await readFile(inFolder("cert.pem"), "utf8");
+  const open: Proxy["open"] = async (name, path, { headers = {}, body } = {}) => {
+    const sent = request({
+      host: "127.0.0.1",
+      port,
+      ca,
+      servername: NAMES[name],
+      path,
+      method: body === undefined ? "GET" : "POST",
+      agent: false,
+      headers: {
+        Host: NAMES[name],
+        ...(body === undefined
+          ? {}
+          : { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body) }),
+        ...headers,
+      },
+    });
+    sent.end(body);
+    const [response] = await once(sent, "response");
+    return response;
+  };
+  const isListening = async (): Promise<boolean> => {
+    try {
+      await fetch(`http://127.0.0.1:${plainPort}/`, { redirect: "manual" });
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  while (!(await isListening())) {
+    if (proxy.exitCode !== null) {
+      throw new Error(log.join(""));
+    }
+    await sleep(50);
+  }
+  return {
+    call: async (name, path, sent) => {
+      const response = await open(name, path, sent);
+      return {
+        status: response.statusCode,
+        headers: response.headers,
+        body: await text(response),
+      };
+    },
+    open,
+    plainUrl: `http://127.0.0.1:${plainPort}`,
+    inFolder,
+  };
+};
