@@ -644,7 +644,7 @@ CREATE TABLE registration (
   idempotency_key text,
   attribution text NOT NULL DEFAULT ''::text,
   metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
-  json_bytes integer NOT NULL GENERATED ALWAYS AS (((250 + octet_length((metadata)::text)) + octet_length(("json_object"(ARRAY[attribution, COALESCE(idempotency_key, ''::text)]))::text))) STORED,
+  json_bytes integer,
   planting_order_id integer,
   tree_order_id bigint,
   ordered_count bigint,

@@ -12,6 +12,7 @@ import { secondOf } from "../../domain/billing/usage.ts";
 import { registrationWithId } from "../ownedWithId.ts";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
+import { maximumJsonBytes } from "./maximumJsonBytes.ts";
 import { asTotalError } from "./totals.ts";
 import { maximumQuantity } from "../billing/usageFacts.ts";
 
@@ -97,6 +98,7 @@ export const insertRegistrations = async (
       entry.idempotencyKey,
       entry.attribution,
       entry.metadata,
+      maximumJsonBytes(entry),
     ]),
   );
   try {
@@ -111,15 +113,18 @@ export const insertRegistrations = async (
           (value ->> 5)::double precision AS fractional_count,
           value ->> 6 AS idempotency_key,
           value ->> 7 AS attribution,
-          value -> 8 AS metadata
+          value -> 8 AS metadata,
+          (value ->> 9)::integer AS json_bytes
         FROM jsonb_array_elements(${input}::jsonb) AS value
       ),
       inserted AS (
-        INSERT INTO registration
-          (id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata)
+        INSERT INTO registration (
+          id, account_id, mode, kind, count, fractional_count, created_at, idempotency_key, attribution, metadata,
+          json_bytes
+        )
         SELECT
           id, account_id, mode, kind, count, fractional_count, ${createdAt.toISOString()}::timestamptz, idempotency_key,
-          attribution, metadata
+          attribution, metadata, json_bytes
         FROM entry
         ORDER BY account_id, mode, kind, idempotency_key, id
         ON CONFLICT (account_id, mode, kind, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
