@@ -9,6 +9,7 @@ import { measureGrowth } from "./measureGrowth.ts";
 import { measureList } from "./measureList.ts";
 import { measureNeighbor } from "./measureNeighbor.ts";
 import { measureRegistrations } from "./measureRegistrations.ts";
+import { measureRestarts } from "./measureRestarts.ts";
 import { measureRetries, measureSender } from "./measureSender.ts";
 import { measureStore } from "./measureStore.ts";
 import type { Result } from "./support/result.ts";
@@ -37,6 +38,8 @@ table of results to stdout.
                   --charities 260000  --charity-files eo1.csv,eo2.csv  --searches 600
   neighbor        POST and /readyz while another account floods the process, compared with before
                   --seconds 4
+  restarts        failed requests while two APIs behind HAProxy are restarted
+                  --requests 20000  --restarts 10
   find            impact find over many accounts, compared with one account
                   --find-accounts 5000  --listed 1000000  --rounds 3
   growth          POST with few and with many existing registrations
@@ -66,6 +69,8 @@ const readArguments = () => {
       charities: { type: "string", default: "260000" },
       "charity-files": { type: "string", default: "" },
       searches: { type: "string", default: "600" },
+      requests: { type: "string", default: "20000" },
+      restarts: { type: "string", default: "10" },
       "find-accounts": { type: "string", default: "5000" },
       existing: { type: "string", default: "10000,1000000,5000000" },
     },
@@ -84,6 +89,10 @@ const readArguments = () => {
       rows: parseInteger("charities", values.charities),
       files: values["charity-files"].split(",").filter(Boolean),
       searches: parseInteger("searches", values.searches),
+    },
+    restarts: {
+      requests: parseInteger("requests", values.requests),
+      restarts: parseInteger("restarts", values.restarts),
     },
     find: {
       accounts: parseInteger("find-accounts", values["find-accounts"]),
@@ -111,6 +120,7 @@ const createBenchmarks = ({
   sender,
   failingSeconds,
   charities,
+  restarts,
   find,
   growth,
 }: ReturnType<typeof readArguments>): ReadonlyMap<
@@ -134,6 +144,7 @@ const createBenchmarks = ({
     ],
     ["charities", (services, report) => measureCharitySearch(services, charities, report)],
     ["neighbor", (services, report) => measureNeighbor(services, repeated, report)],
+    ["restarts", (services, report) => measureRestarts(services, restarts, report)],
     ["find", (services, report) => measureFind(services, find, report)],
     ["growth", (services, report) => measureGrowth(services, growth, report)],
   ]);

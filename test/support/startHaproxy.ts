@@ -1,0 +1,152 @@
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { request } from "node:https";
+import type { Agent } from "node:https";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { text } from "node:stream/consumers";
+import { findFreePort } from "../../program/probePort.ts";
+
+const HAPROXY = process.env["TEST_HAPROXY"] ?? "/usr/sbin/haproxy";
+
+const NAMES = { standalone: "impact.example.org", store: "store.impact.example.org" };
+
+export type HaproxyResponse = {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
+  readonly body: string;
+};
+
+type Call = {
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+  readonly agent?: Agent;
+};
+
+/** Returns the configuration with these texts in place of its own. Each of them must be in it. */
+const adapt = (config: string, replacements: Readonly<Record<string, string>>): string => {
+  let adapted = config;
+  for (const [from, to] of Object.entries(replacements)) {
+    if (!adapted.includes(from)) {
+      throw new Error(`The configuration does not contain ${from}.`);
+    }
+    adapted = adapted.replaceAll(from, to);
+  }
+  return adapted;
+};
+
+const isListening = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const socket = connect(port, "127.0.0.1");
+    socket.once("connect", () => resolve(true));
+    socket.once("error", () => resolve(false));
+    socket.once("close", () => socket.destroy());
+  });
+
+/**
+ * Runs HAProxy with deploy/haproxy/haproxy.cfg in front of two API processes.
+ * @param ports of both interfaces of each process, on the loopback interface
+ * @param replacements further texts of the configuration to replace
+ */
+export const startHaproxy = async (
+  ports: readonly { readonly standalone: number; readonly store: number }[],
+  replacements: Readonly<Record<string, string>> = {},
+) => {
+  const folder = await mkdtemp(join(tmpdir(), "impact-haproxy-"));
+  const inFolder = (name: string): string => join(folder, name);
+  execFileSync(
+    "openssl",
+    `req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=${NAMES.standalone} -addext subjectAltName=DNS:${NAMES.standalone},DNS:${NAMES.store} -keyout ${inFolder("key.pem")} -out ${inFolder("cert.pem")}`.split(
+      " ",
+    ),
+    { stdio: "ignore" },
+  );
+  const ca = await readFile(inFolder("cert.pem"), "utf8");
+  await writeFile(inFolder("impact.pem"), ca + (await readFile(inFolder("key.pem"), "utf8")));
+  const [port, plainPort] = [await findFreePort(), await findFreePort()];
+  const shipped = await readFile(
+    new URL("../../deploy/haproxy/haproxy.cfg", import.meta.url),
+    "utf8",
+  );
+  const [first, second] = ports;
+  await writeFile(
+    inFolder("haproxy.cfg"),
+    adapt(shipped, {
+      "log /dev/log local0": "log stdout format raw local0",
+      // So that it needs few file descriptors.
+      "maxconn 20000": "maxconn 2000",
+      "bind :443 ssl crt /etc/ssl/impact/impact.pem": `bind 127.0.0.1:${port} ssl crt ${inFolder("impact.pem")}`,
+      "bind :80": `bind 127.0.0.1:${plainPort}`,
+      "10.0.0.1:8080": `127.0.0.1:${first?.standalone}`,
+      "10.0.0.2:8080": `127.0.0.1:${second?.standalone}`,
+      "10.0.0.1:8081": `127.0.0.1:${first?.store}`,
+      "10.0.0.2:8081": `127.0.0.1:${second?.store}`,
+      ...replacements,
+    }),
+  );
+  const haproxy = spawn(HAPROXY, ["-db", "-f", inFolder("haproxy.cfg")], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let log = "";
+  for (const output of [haproxy.stdout, haproxy.stderr]) {
+    output.setEncoding("utf8").on("data", (chunk: string) => {
+      log += chunk;
+    });
+  }
+  const stop = async (): Promise<void> => {
+    if (haproxy.exitCode === null) {
+      haproxy.kill("SIGTERM");
+      await once(haproxy, "exit");
+    }
+    await rm(folder, { recursive: true, force: true });
+  };
+  while (!(await isListening(port))) {
+    if (haproxy.exitCode !== null) {
+      throw new Error(`HAProxy ended with code ${haproxy.exitCode}.\n${log}`);
+    }
+    await delay(50);
+  }
+  const call = async (
+    name: keyof typeof NAMES,
+    path: string,
+    { headers = {}, body, agent }: Call = {},
+  ): Promise<HaproxyResponse> => {
+    const sent = request({
+      host: "127.0.0.1",
+      port,
+      ca,
+      servername: NAMES[name],
+      path,
+      method: body === undefined ? "GET" : "POST",
+      agent: agent ?? false,
+      headers: {
+        Host: NAMES[name],
+        ...(body === undefined
+          ? {}
+          : { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body) }),
+        ...headers,
+      },
+    });
+    sent.end(body);
+    const [response] = await once(sent, "response");
+    return {
+      status: response.statusCode,
+      headers: response.headers,
+      body: await text(response),
+    };
+  };
+  return {
+    call,
+    plainUrl: `http://127.0.0.1:${plainPort}`,
+    /** Emits `data` with each part of the log. */
+    output: haproxy.stdout,
+    readLog: () => log,
+    /** Returns how often the proxy has noticed that a process is ready. */
+    countStarts: (server: "api1" | "api2"): number =>
+      log.split(`impact_standalone/${server} is UP`).length - 1,
+    stop,
+  };
+};
