@@ -106,12 +106,14 @@ CREATE TABLE balance_entry (
   donation_id uuid,
   reference text,
   created_at timestamp with time zone NOT NULL,
+  imported_id text,
   CONSTRAINT balance_entry_pkey PRIMARY KEY (id),
   CONSTRAINT balance_entry_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT balance_entry_donation_id_fkey FOREIGN KEY (donation_id) REFERENCES donation(id),
   CONSTRAINT balance_entry_registration_id_fkey FOREIGN KEY (registration_id) REFERENCES registration(id),
   CONSTRAINT balance_entry_amount CHECK (amount_cents <> 0),
   CONSTRAINT balance_entry_balance CHECK (balance_cents >= 0),
+  CONSTRAINT balance_entry_imported_id_length CHECK (length(imported_id) >= 1 AND length(imported_id) <= 64),
   CONSTRAINT balance_entry_kind CHECK (kind = ANY (ARRAY['topup'::text, 'adjustment'::text, 'tree'::text, 'bottle'::text, 'donation'::text, 'refund'::text])),
   CONSTRAINT balance_entry_topup CHECK (kind <> 'topup'::text OR amount_cents > 0)
 ) WITH ();
@@ -788,6 +790,8 @@ CREATE INDEX audit_entry_account ON public.audit_entry USING btree (account_id, 
 CREATE INDEX audit_entry_action ON public.audit_entry USING btree (action, id);
 
 CREATE INDEX balance_entry_donation ON public.balance_entry USING btree (donation_id) WHERE (donation_id IS NOT NULL);
+
+CREATE UNIQUE INDEX balance_entry_imported_id ON public.balance_entry USING btree (account_id, imported_id) WHERE (imported_id IS NOT NULL);
 
 CREATE INDEX balance_entry_listing ON public.balance_entry USING btree (account_id, id);
 

@@ -45,6 +45,8 @@ CREATE TABLE balance_entry (
   -- The operator's reference of a top-up; makes repeating it safe.
   reference text,
   created_at timestamptz NOT NULL,
+  -- The id in the system that the entry was imported from.
+  imported_id text CONSTRAINT balance_entry_imported_id_length CHECK (length(imported_id) BETWEEN 1 AND 64),
   CONSTRAINT balance_entry_topup CHECK (kind <> 'topup' OR amount_cents > 0)
 );
 
@@ -53,6 +55,8 @@ CREATE INDEX balance_entry_listing ON balance_entry (account_id, id);
 CREATE INDEX balance_entry_registration ON balance_entry (registration_id) WHERE registration_id IS NOT NULL;
 CREATE INDEX balance_entry_donation ON balance_entry (donation_id) WHERE donation_id IS NOT NULL;
 CREATE UNIQUE INDEX balance_entry_reference ON balance_entry (account_id, reference) WHERE reference IS NOT NULL;
+
+CREATE UNIQUE INDEX balance_entry_imported_id ON balance_entry (account_id, imported_id) WHERE imported_id IS NOT NULL;
 
 CREATE FUNCTION reject_balance_entry_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

@@ -7,8 +7,8 @@ import type { CustomerDetails } from "../stores/customers.ts";
 export const IMPORT_KINDS = ["tree", "bottle", "donation"] as const;
 export type ImportKind = (typeof IMPORT_KINDS)[number];
 
-/** What a line of an import can be: a record, or the evidence of trees. */
-export const LINE_KINDS = [...IMPORT_KINDS, "evidence"] as const;
+/** What a line of an import can be: a record, the evidence of trees, or an entry of a store's ledger. */
+export const LINE_KINDS = [...IMPORT_KINDS, "evidence", "balance_entry"] as const;
 export type LineKind = (typeof LINE_KINDS)[number];
 
 /** A registration that another system recorded and billed. */

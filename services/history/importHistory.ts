@@ -11,10 +11,12 @@ import {
   lastingContentOf,
   refundedOf,
 } from "../../domain/history/importedRecords.ts";
+import type { ImportedBalanceEntry } from "../../domain/history/importedBalance.ts";
 import type { ImportedEvidence } from "../../domain/history/importedEvidence.ts";
 import type { ImportedRecord, LineKind } from "../../domain/history/importedRecords.ts";
 import { applyFurtherRefunds } from "./applyFurtherRefunds.ts";
 import { assignIds, uuidOf } from "./assignIds.ts";
+import { createLedgerImport } from "./createLedgerImport.ts";
 import { createWriters } from "./createWriters.ts";
 import { importEvidence } from "./importEvidence.ts";
 import type { Writer, WriterOptions } from "./createWriters.ts";
@@ -28,6 +30,7 @@ export type ImportLine = {
 } & (
   | { readonly record: ImportedRecord; readonly text: string }
   | { readonly evidence: ImportedEvidence; readonly text: string }
+  | { readonly balanceEntry: ImportedBalanceEntry; readonly text: string }
   | { readonly problem: string; readonly text: string | null }
 );
 
@@ -74,11 +77,15 @@ type RecordLine = Extract<ImportLine, { readonly record: ImportedRecord }> & {
 type Entry = ImportedEntry<ImportedRecord> & { readonly line: RecordLine };
 
 type EvidenceLine = Extract<ImportLine, { readonly evidence: ImportedEvidence }>;
+type BalanceLine = Extract<ImportLine, { readonly balanceEntry: ImportedBalanceEntry }>;
 
 /** Returns the kind of a line; null if it cannot be imported. */
 const kindOf = (line: ImportLine): LineKind | null => {
   if ("evidence" in line) {
     return "evidence";
+  }
+  if ("balanceEntry" in line) {
+    return "balance_entry";
   }
   return "record" in line ? line.record.kind : null;
 };
@@ -108,6 +115,7 @@ const createCounters = () => {
       bottle: nothing(),
       donation: nothing(),
       evidence: nothing(),
+      balance_entry: nothing(),
     } satisfies Record<LineKind, KindSummary>,
     bad: 0,
   };
@@ -155,6 +163,7 @@ export const importHistory = (
   const { db, clock } = deps;
   const { counters, summary } = createCounters();
   const writers = createWriters(owner, options, clock);
+  const ledger = createLedgerImport({ ...deps, isDryRun: options.isDryRun }, owner.accountId);
 
   const reject = async (
     line: ImportLine,
@@ -322,17 +331,20 @@ export const importHistory = (
     }
   };
 
-  const recordEvidence = async (
-    connection: CommonQueryMethods,
-    evidence: readonly EvidenceLine[],
+  /** Counts what became of lines that are no records. */
+  const settle = async <Line extends ImportLine>(
+    kind: LineKind,
+    outcomes: ReadonlyMap<
+      Line,
+      | { readonly outcome: "new" | "known" }
+      | { readonly outcome: "conflict" | "bad"; readonly reason: string }
+    >,
   ): Promise<void> => {
-    const { isDryRun } = options;
-    const outcomes = await importEvidence({ clock, isDryRun }, connection, owner, evidence);
     for (const [line, result] of outcomes) {
       if ("reason" in result) {
         await reject(line, result.outcome, result.reason);
       } else {
-        counters.kinds.evidence[result.outcome] += 1;
+        counters.kinds[kind][result.outcome] += 1;
       }
     }
   };
@@ -342,12 +354,15 @@ export const importHistory = (
     for await (const batch of readAhead(inBatches(lines))) {
       const accepted: RecordLine[] = [];
       const evidence: EvidenceLine[] = [];
+      const balanceEntries: BalanceLine[] = [];
       for (const line of batch) {
         counters.lines += 1;
         if ("problem" in line) {
           await reject(line, "bad", line.problem);
         } else if ("evidence" in line) {
           evidence.push(line);
+        } else if ("balanceEntry" in line) {
+          balanceEntries.push(line);
         } else {
           accepted.push({ ...line, ordinal: counters.lines });
         }
@@ -359,7 +374,11 @@ export const importHistory = (
           await (options.isDryRun ? check : write)(connection, writer, own);
         }
       }
-      await recordEvidence(connection, evidence);
+      await settle(
+        "evidence",
+        await importEvidence({ clock, isDryRun: options.isDryRun }, connection, owner, evidence),
+      );
+      await settle("balance_entry", await ledger.add(connection, balanceEntries));
       onProgress(summary());
     }
     // Not in a finally block: after an error the pool closes the connection, and a second error would hide the first.

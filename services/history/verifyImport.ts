@@ -1,4 +1,5 @@
 import type { CommonQueryMethods, DatabasePool } from "slonik";
+import { listKnownBalanceEntries, readImportedLedger } from "../../db/history/importedBalance.ts";
 import { createSeen, dropSeen, rememberIdentities } from "../../db/history/importedEntries.ts";
 import {
   addToFileTotals,
@@ -16,6 +17,8 @@ import type {
 } from "../../db/history/importedTotals.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { differencesOf } from "../../domain/history/importedBalance.ts";
+import type { ImportedBalanceEntry } from "../../domain/history/importedBalance.ts";
 import type { ImportedEvidence } from "../../domain/history/importedEvidence.ts";
 import { identitiesOf } from "../../domain/history/importedRecords.ts";
 import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
@@ -33,6 +36,19 @@ export type Verification = {
   readonly repeated: number;
   /** Lines of evidence, and how many of them are not the evidence that is shown here. */
   readonly evidence: { readonly lines: number; readonly different: number };
+  readonly ledger: {
+    /** Entries of a store's ledger, and how many of them are missing or different here. */
+    readonly lines: number;
+    readonly different: number;
+    /** The balance after the last entry, if the files say it. */
+    readonly statedCents: number | null;
+    /** The imported entries here, and the balance after the last of them. */
+    readonly entries: number;
+    readonly importedCents: number;
+    /** The balance, and the sum of all entries, which it must be. */
+    readonly balanceCents: number;
+    readonly sumCents: number;
+  };
   readonly files: readonly KindTotals[];
   readonly differences: readonly TotalDifference[];
   readonly hasMoreDifferences: boolean;
@@ -60,6 +76,47 @@ const countDifferentEvidence = async (
   return [...outcomes.values()].filter(({ outcome }) => outcome !== "known").length;
 };
 
+const countDifferentEntries = async (
+  connection: CommonQueryMethods,
+  { accountId }: AccountMode,
+  entries: readonly ImportedBalanceEntry[],
+): Promise<number> => {
+  const known = await listKnownBalanceEntries(connection, accountId, entries);
+  const byId = new Map(known.map((entry) => [entry.importedId, entry]));
+  return entries.filter((entry) => {
+    const recorded = byId.get(entry.importedId);
+    return !recorded || differencesOf(entry, recorded).length > 0;
+  }).length;
+};
+
+const identityOf = ({ importedId }: ImportedBalanceEntry): string =>
+  uuidOf(JSON.stringify(["balance_entry", "id", importedId]));
+
+/** Returns the entries whose ids no earlier line has. */
+const withoutRepeatedEntries = async (
+  connection: CommonQueryMethods,
+  entries: readonly { readonly entry: ImportedBalanceEntry; readonly holder: number }[],
+): Promise<readonly ImportedBalanceEntry[]> => {
+  const remembered = await rememberIdentities(
+    connection,
+    entries.map(({ entry, holder }) => {
+      const identity = identityOf(entry);
+      return { identity, content: identity, refunded: 0, holder };
+    }),
+  );
+  const first = new Map(remembered.map(({ identity, holder }) => [identity, holder]));
+  return entries
+    .filter(({ entry, holder }) => first.get(identityOf(entry)) === holder)
+    .map(({ entry }) => entry);
+};
+
+/** Returns whether a store's ledger is that of the files, and its balance the sum of its entries. */
+export const isLedgerEqual = ({ ledger }: Pick<Verification, "ledger">): boolean =>
+  ledger.different === 0 &&
+  ledger.lines === ledger.entries &&
+  (ledger.statedCents === null || ledger.statedCents === ledger.importedCents) &&
+  ledger.balanceCents === ledger.sumCents;
+
 /**
  * Compares the sums of files with the imported records of an owner: records, quantities and refunds by kind, UTC month
  * and attribution. Also compares the totals that the API returns with the records. Changes nothing; memory use is
@@ -75,9 +132,13 @@ export const verifyImport = (
   deps.db.connect(async (connection) => {
     let [read, bad, repeated] = [0, 0, 0];
     let [evidenceLines, evidenceDifferences] = [0, 0];
+    let [ledgerLines, ledgerDifferences] = [0, 0];
+    let statedCents: number | null = null;
     await createSeen(connection);
     await createFileTotals(connection);
     for await (const batch of inBatches(lines)) {
+      const balanceEntries: { readonly entry: ImportedBalanceEntry; readonly holder: number }[] =
+        [];
       const evidence: Extract<ImportLine, { readonly evidence: ImportedEvidence }>[] = [];
       const records: { readonly record: ImportedRecord; readonly holder: number }[] = [];
       for (const line of batch) {
@@ -86,6 +147,8 @@ export const verifyImport = (
           bad += 1;
         } else if ("evidence" in line) {
           evidence.push(line);
+        } else if ("balanceEntry" in line) {
+          balanceEntries.push({ entry: line.balanceEntry, holder: read });
         } else {
           records.push({ record: line.record, holder: read });
         }
@@ -110,6 +173,11 @@ export const verifyImport = (
       );
       evidenceLines += evidence.length;
       evidenceDifferences += await countDifferentEvidence(deps, connection, owner, evidence);
+      const entries = await withoutRepeatedEntries(connection, balanceEntries);
+      ledgerLines += entries.length;
+      ledgerDifferences += await countDifferentEntries(connection, owner, entries);
+      statedCents =
+        entries.findLast((entry) => entry.balanceCents !== null)?.balanceCents ?? statedCents;
       onProgress(read);
     }
     const differences = await listTotalDifferences(connection, owner, MAXIMUM_DIFFERENCES + 1);
@@ -118,6 +186,12 @@ export const verifyImport = (
       bad,
       repeated,
       evidence: { lines: evidenceLines, different: evidenceDifferences },
+      ledger: {
+        lines: ledgerLines,
+        different: ledgerDifferences,
+        statedCents,
+        ...(await readImportedLedger(connection, owner)),
+      },
       files: await listFileTotals(connection),
       differences: differences.slice(0, MAXIMUM_DIFFERENCES),
       hasMoreDifferences: differences.length > MAXIMUM_DIFFERENCES,

@@ -43,6 +43,15 @@ test("an imported history is verified, whatever was registered since", async (t)
     bad: 0,
     repeated: 1,
     evidence: { lines: 0, different: 0 },
+    ledger: {
+      lines: 0,
+      different: 0,
+      stated_cents: null,
+      entries: 0,
+      imported_cents: 0,
+      balance_cents: 0,
+      sum_cents: 0,
+    },
     files: [
       { kind: "bottle", records: 1, quantity: "9", refunded: "0" },
       { kind: "donation", records: 2, quantity: "1400", refunded: "700" },

@@ -10,6 +10,7 @@ import type {
   ImportedRegistration,
   LineKind,
 } from "../../../domain/history/importedRecords.ts";
+import type { ImportedBalanceEntry } from "../../../domain/history/importedBalance.ts";
 import type { ImportedEvidence } from "../../../domain/history/importedEvidence.ts";
 import { importedId } from "../../../domain/recordIds.ts";
 import {
@@ -25,9 +26,10 @@ import {
   notes,
   orderId,
 } from "../../../domain/stores/customers.ts";
+import { createdAt } from "./createdAt.ts";
+import { BALANCE_FIELDS, parseBalanceEntry } from "./parseBalanceEntry.ts";
 import { parseEvidence } from "./parseEvidence.ts";
 
-const CREATED_AT_MUST_BE = "must be a time with an offset, such as 2025-06-01T12:00:00Z";
 const AMOUNT_MUST_BE = `must be an integer from 0 to ${Number.MAX_SAFE_INTEGER}`;
 
 const optionalText = <Schema extends z.ZodType<string>>(schema: Schema) =>
@@ -44,10 +46,7 @@ const customer = {
 
 const common = {
   id: importedId().optional(),
-  created_at: z.iso
-    .datetime({ offset: true, error: CREATED_AT_MUST_BE })
-    .transform((written) => new Date(written))
-    .refine((time) => time.getTime() >= 0, "must not be before 1970"),
+  created_at: createdAt(),
   idempotency_key: idempotencyKey().default(null),
   attribution: attribution().default(""),
   metadata: metadata().default({}),
@@ -90,11 +89,13 @@ const donationLine = z.strictObject({
 export const LINE_FIELDS: ReadonlySet<string> = new Set([
   ...Object.keys(registrationLine.shape),
   ...Object.keys(donationLine.shape),
+  ...BALANCE_FIELDS,
 ]);
 
 export type Parsed =
   | { readonly record: ImportedRecord }
   | { readonly evidence: ImportedEvidence }
+  | { readonly balanceEntry: ImportedBalanceEntry }
   | { readonly problem: string };
 
 /** What a line is parsed with. */
@@ -209,6 +210,9 @@ export const parseRecord = (value: unknown, options: ParseOptions): Parsed => {
   fields["kind"] ??= options.kind;
   if (fields["kind"] === "evidence") {
     return parseEvidence(fields, options.source);
+  }
+  if (fields["kind"] === "balance_entry") {
+    return parseBalanceEntry(fields, options);
   }
   const isDonation = fields["kind"] === "donation";
   if (!isDonation && fields["kind"] !== "tree" && fields["kind"] !== "bottle") {

@@ -9,6 +9,8 @@ const NUMBERS: ReadonlySet<string> = new Set([
   "refunded_count",
   "amount_cents",
   "unit_price_cents",
+  "balance_cents",
+  "quantity",
 ]);
 
 /** A row of a CSV file as the object that a line of JSON would be, or why it is none. */

@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import type { Verification } from "../../../services/history/verifyImport.ts";
-import { verifyImport } from "../../../services/history/verifyImport.ts";
+import { isLedgerEqual, verifyImport } from "../../../services/history/verifyImport.ts";
+import { formatCents } from "../../../domain/money.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
@@ -16,7 +17,8 @@ import { openHistory } from "./openHistory.ts";
 const VERIFY_HELP = `
 Give the files of \`impact import history\`. Compared are records, quantities (units, or
 cents of donations) and refunds, by kind, UTC month and attribution, with the records that
-were imported; records that were created here do not matter. The totals that the API
+were imported; records that were created here do not matter. A store's ledger is compared
+entry by entry, and its balance with the sum of its entries. The totals that the API
 returns are compared with all records. The exit code is 1 if anything differs.`;
 
 type VerifyOptions = HistoryOptions & { readonly json?: true };
@@ -71,6 +73,15 @@ const present = (verification: Verification) => ({
   bad: verification.bad,
   repeated: verification.repeated,
   evidence: verification.evidence,
+  ledger: {
+    lines: verification.ledger.lines,
+    different: verification.ledger.different,
+    stated_cents: verification.ledger.statedCents,
+    entries: verification.ledger.entries,
+    imported_cents: verification.ledger.importedCents,
+    balance_cents: verification.ledger.balanceCents,
+    sum_cents: verification.ledger.sumCents,
+  },
   files: verification.files,
   differences: verification.differences,
   has_more_differences: verification.hasMoreDifferences,
@@ -97,17 +108,25 @@ const verify = async (
   } else {
     printVerification(io, verification);
   }
-  const { bad, repeated, evidence, differences, counters, hasMoreDifferences } = verification;
+  const { bad, repeated, evidence, ledger, differences, counters, hasMoreDifferences } =
+    verification;
   if (repeated > 0) {
     say(io, `${repeated} lines repeat an id or a key of an earlier line and are counted once.`);
   }
   if (bad > 0) {
     say(io, `${bad} lines cannot be imported and are not compared.`);
   }
+  const isLedgerDifferent = !isLedgerEqual(verification);
+  if (isLedgerDifferent) {
+    say(
+      io,
+      `The ledger differs: ${ledger.different} of ${ledger.lines} lines are missing or different, ${ledger.entries} imported entries are here; the balance after them is ${formatCents(ledger.importedCents)}${ledger.statedCents === null ? "" : `, in the files ${formatCents(ledger.statedCents)}`}; the store's balance is ${formatCents(ledger.balanceCents)}, the sum of its entries ${formatCents(ledger.sumCents)}.`,
+    );
+  }
   if (evidence.different > 0) {
     say(io, `${evidence.different} of ${evidence.lines} lines of evidence are not shown here.`);
   }
-  if (differences.length + counters.length + bad + evidence.different > 0) {
+  if (differences.length + counters.length + bad + evidence.different > 0 || isLedgerDifferent) {
     throw new CommandError(
       EXIT.failed,
       `The files and the database differ in ${differences.length}${hasMoreDifferences ? " or more" : ""} sums, and ${counters.length} totals of the API differ from their records.`,
