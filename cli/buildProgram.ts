@@ -8,6 +8,7 @@ import { addDoctorCommand } from "./commands/doctor/doctorCommand.ts";
 import { addEvidenceCommands } from "./commands/planting/evidenceCommands.ts";
 import { addImportCommands } from "./commands/history/importCommands.ts";
 import { addVerifyImportCommand } from "./commands/history/verifyImport.ts";
+import { addExportCommand } from "./commands/support/exportCommand.ts";
 import { addFindCommand } from "./commands/support/findCommand.ts";
 import { addKeyCommands } from "./commands/accounts/keyCommands.ts";
 import { addMigrateCommand } from "./commands/migrateCommand.ts";
@@ -82,6 +83,7 @@ export const buildProgram = (
   program.commandsGroup("Records:");
   addFindCommand(program, context);
   addStatementCommand(program, context);
+  addExportCommand(program, context);
   addRefundCommands(program, context);
   addUsageCommands(program, context);
   addCharityCommands(program, context);

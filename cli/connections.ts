@@ -2,11 +2,12 @@ import { resolve } from "node:path";
 import type { Client } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
 import type { Config } from "../config/config.ts";
+import type { CopyPool } from "../db/copyPool.ts";
 import type { DatabaseRoles } from "../db/grantPrivileges.ts";
 import { readRunFile } from "../embedded/runFile.ts";
 import type { RunFile } from "../embedded/runFile.ts";
 import { browsableUrl } from "../program/startServer.ts";
-import { openDatabase } from "../program/openDatabase.ts";
+import { openCopies, openDatabase } from "../program/openDatabase.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
 import { StartupError } from "../program/startupError.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
@@ -34,6 +35,8 @@ export type Connections = {
   readonly databaseRoles: () => Promise<DatabaseRoles & { readonly ownerUrl: string }>;
   /** @throws StartupError if the database cannot be reached, SchemaMismatchError if its schema is of another release */
   readonly database: () => Promise<DatabasePool>;
+  /** Opens connections for long lists on first use. */
+  readonly copies: () => Promise<CopyPool>;
   readonly billing: () => Promise<Billing>;
   /** Null if STRIPE_SECRET_KEY is not set. */
   readonly stripe: () => StripeInspector | null;
@@ -105,6 +108,15 @@ export const createConnections = (readConfig: () => Config): Connections => {
     return db;
   });
 
+  const copies = once(async () => {
+    const opened = openCopies({
+      DATABASE_URL: await databaseUrl(),
+      READ_TIMEOUT_SECONDS: config().READ_TIMEOUT_SECONDS,
+    });
+    closing.push(() => opened.end());
+    return opened;
+  });
+
   const billing = once(async () => {
     return createBilling({ db: await database(), stripe: readStripeOptions(config()) });
   });
@@ -147,6 +159,7 @@ export const createConnections = (readConfig: () => Config): Connections => {
     databaseUrl,
     databaseRoles,
     database,
+    copies,
     billing,
     stripe,
     temporal,

@@ -3,7 +3,7 @@ import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { KeyScope } from "../../domain/accounts/apiKeys.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
-import { EXPORT_FORMATS } from "../../program/formatRows.ts";
+import { EXPORT_FORMATS } from "../../program/exports/formatRows.ts";
 import type { ApiContext } from "./apiContext.ts";
 import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./exports.ts";
 import type { ListExport } from "./exports.ts";

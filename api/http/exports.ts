@@ -1,7 +1,7 @@
-import type { ExportFormat, ListRow } from "../../program/formatRows.ts";
-import { EXPORT_FORMATS, formatHead, formatRow } from "../../program/formatRows.ts";
+import type { ExportFormat, ListRow } from "../../program/exports/formatRows.ts";
+import { EXPORT_FORMATS, formatHead, formatRow } from "../../program/exports/formatRows.ts";
 import type { ApiContext } from "./apiContext.ts";
-import { inChunks } from "./inChunks.ts";
+import { inChunks } from "../../program/exports/inChunks.ts";
 import { parseQueryString } from "./parseQueryString.ts";
 
 /** A list as a file. */
@@ -44,16 +44,6 @@ export const selectsPage = (ctx: ApiContext, names: readonly string[]): boolean 
   const query = parseQueryString(ctx.querystring);
   return names.some((name) => query[name] !== undefined && query[name] !== "");
 };
-
-/** Yields the pages of a list with each row as clients see it. */
-export async function* presentPages<Row>(
-  pages: AsyncIterable<readonly Row[]>,
-  present: (row: Row) => object,
-): AsyncGenerator<readonly object[], void, void> {
-  for await (const page of pages) {
-    yield page.map((row) => present(row));
-  }
-}
 
 /** Yields the rows of one page. */
 export async function* onePage<Row>(

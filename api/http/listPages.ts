@@ -1,6 +1,6 @@
 import { z } from "zod";
-import type { ListRow } from "../../program/formatRows.ts";
-import { rowJson } from "../../program/formatRows.ts";
+import type { ListRow } from "../../program/exports/formatRows.ts";
+import { rowJson } from "../../program/exports/formatRows.ts";
 import type { ApiContext } from "./apiContext.ts";
 
 /*

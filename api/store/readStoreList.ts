@@ -2,7 +2,10 @@ import type { CommonQueryMethods } from "slonik";
 import type { ImpactPosition } from "../../domain/stores/customers.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import type { Streaming } from "../http/endpoint.ts";
-import { onePage, presentPages, selectsPage } from "../http/exports.ts";
+import { presentPages } from "../../program/exports/presentPages.ts";
+import type { ListPart } from "../../services/stores/readWholeLists.ts";
+import { readWholeList } from "../../services/stores/readWholeLists.ts";
+import { onePage, selectsPage } from "../http/exports.ts";
 import { writeCursor } from "./cursor.ts";
 import { toPage } from "./pagination.ts";
 
@@ -15,27 +18,7 @@ export type ListDependencies = {
 /** What the descriptions of lists say about their other formats. */
 export const EXPORT_DETAILS = "CSV and NDJSON have all of them, unless limit is given.";
 
-/** How many records an export reads at a time. */
-const EXPORT_ROWS = 500;
-
 type Positioned = { readonly id: string; readonly position: string };
-type Part = { readonly after: ImpactPosition | null; readonly limit: number };
-
-/** Yields all records that follow a position, in pages. No connection is held between two pages. */
-async function* readAll<Row extends Positioned>(
-  list: (part: Part) => Promise<readonly Row[]>,
-  start: ImpactPosition | null,
-): AsyncGenerator<readonly Row[], void, void> {
-  let after: ImpactPosition | null = start;
-  let page: readonly Row[];
-  do {
-    page = await list({ after, limit: EXPORT_ROWS });
-    yield page;
-    const last = page.at(-1);
-    after = last ? { createdAt: last.position, id: last.id } : null;
-  } while (page.length === EXPORT_ROWS);
-}
-
 /** Reads a list of the store interface as a page of JSON, or whole for a file. */
 export const readStoreList = <Row extends Positioned, Presented extends object, Body>(
   ctx: ApiContext,
@@ -45,7 +28,7 @@ export const readStoreList = <Row extends Positioned, Presented extends object, 
     present,
     presentPage,
   }: {
-    readonly list: (part: Part) => Promise<readonly Row[]>;
+    readonly list: (part: ListPart) => Promise<readonly Row[]>;
     readonly present: (row: Row) => Presented;
     readonly presentPage: (
       rows: Presented[],
@@ -66,7 +49,7 @@ export const readStoreList = <Row extends Positioned, Presented extends object, 
   },
   readPages: () =>
     presentPages(
-      selectsPage(ctx, ["limit"]) ? onePage(list({ after, limit })) : readAll(list, after),
+      selectsPage(ctx, ["limit"]) ? onePage(list({ after, limit })) : readWholeList(list, after),
       present,
     ),
 });

@@ -17,7 +17,9 @@ import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { startOfDay, startOfNextDay } from "../../http/days.ts";
 import { exportableKeyEndpoint, keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
-import { onePage, presentPages, selectsPage } from "../../http/exports.ts";
+import { presentPages } from "../../../program/exports/presentPages.ts";
+import { DONATION_COLUMNS, presentDonation } from "../../../program/exports/presentRows.ts";
+import { onePage, selectsPage } from "../../http/exports.ts";
 import { attributionOf } from "../attributionFilter.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { READ_ERROR } from "../../http/readError.ts";
@@ -29,8 +31,6 @@ import {
   donateResponse,
   listQuery,
   listResponse,
-  DONATION_COLUMNS,
-  presentDonation,
   refundBody,
   refundResponse,
 } from "./schemas.ts";

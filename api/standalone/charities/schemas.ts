@@ -1,8 +1,6 @@
 import { z } from "zod";
 import type { Ein } from "../../../domain/charities/charities.ts";
-import { shownIdOf } from "../../../domain/recordIds.ts";
-import { formatEin, parseEin } from "../../../domain/charities/charities.ts";
-import type { Donation } from "../../../domain/charities/donations.ts";
+import { parseEin } from "../../../domain/charities/charities.ts";
 import { count, date, emptyAsNull, metadata, recordId, text } from "../../../domain/fields.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
 import { page, pageSize, total } from "../../charities/pages.ts";
@@ -81,23 +79,6 @@ const donationResponse = z
     refunded: z.boolean(),
   })
   .meta({ id: "Donation" });
-
-/** The fields of a donation, for lists as files. */
-export const DONATION_COLUMNS = Object.keys(donationResponse.shape);
-
-export const presentDonation = (donation: Donation): z.output<typeof donationResponse> => ({
-  id: shownIdOf(donation),
-  amount_cents: donation.amountCents,
-  currency: "USD",
-  ein: donation.ein === null ? "" : formatEin(donation.ein),
-  nonprofit_id: donation.nonprofitId,
-  charity_name: donation.charityName,
-  created_at: donation.createdAt.toISOString(),
-  ...(donation.idempotencyKey === null ? {} : { idempotency_key: donation.idempotencyKey }),
-  attribution: donation.attribution,
-  metadata: donation.metadata,
-  refunded: donation.refunded,
-});
 
 const totalDonations = () => total("The organization's donations that are not refunded.");
 

@@ -32,7 +32,7 @@ import { readTotals } from "../../../db/registrations/totals.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
 import { EXPORT_HEADERS, exportChunks, requestedFormat } from "../../http/exports.ts";
-import { inChunks } from "../../http/inChunks.ts";
+import { inChunks } from "../../../program/exports/inChunks.ts";
 import { joinRows, limitPages, LINK_HEADER, readListPage } from "../../http/listPages.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
 import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
@@ -44,10 +44,11 @@ import {
   QUEUE_ERROR,
   SUSPENDED_ERROR,
 } from "../errorResponses.ts";
+import { REGISTRATION_COLUMNS } from "../../../program/exports/presentRows.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { listFilter } from "./listFilter.ts";
 import { EXAMPLES } from "./examples.ts";
-import { listQuery, presentRegistration, REGISTRATION_COLUMNS, SCHEMAS } from "./schemas.ts";
+import { listQuery, presentRegistration, SCHEMAS } from "./schemas.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;

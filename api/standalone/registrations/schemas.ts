@@ -39,9 +39,6 @@ const registrationResponse = z
   })
   .meta({ id: "Registration" });
 
-/** The fields of a registration, for lists as files. */
-export const REGISTRATION_COLUMNS = Object.keys(registrationResponse.shape);
-
 export const presentRegistration = (
   registration: Registration,
 ): z.output<typeof registrationResponse> => ({

@@ -3,20 +3,20 @@ import { z } from "zod";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import { USAGE_REPORT_STATES } from "../../../domain/billing/billingStatus.ts";
 import { date } from "../../../domain/fields.ts";
-import { shownIdOf } from "../../../domain/recordIds.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
-import type { UsageReport } from "../../../services/registrations/readUsageReports.ts";
 import {
   listUsageReports,
   readUsageReport,
 } from "../../../services/registrations/readUsageReports.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
+import { presentPages } from "../../../program/exports/presentPages.ts";
+import { presentUsage, USAGE_COLUMNS } from "../../../program/exports/presentRows.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import { isRange, startOfDay, startOfNextDay } from "../../http/days.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
-import { EXPORT_HEADERS, exportChunks, presentPages, requestedFormat } from "../../http/exports.ts";
-import { inChunks } from "../../http/inChunks.ts";
+import { EXPORT_HEADERS, exportChunks, requestedFormat } from "../../http/exports.ts";
+import { inChunks } from "../../../program/exports/inChunks.ts";
 import {
   joinRows,
   limitPages,
@@ -69,31 +69,6 @@ const usage = z
       }),
   })
   .meta({ id: "Usage" });
-
-/** The fields of a billing status, for lists as files. */
-const USAGE_COLUMNS = [
-  "registration_id",
-  "kind",
-  "state",
-  "count",
-  "refunded_count",
-  "created_at",
-  "period.start",
-  "period.end",
-];
-
-const presentUsage = (report: UsageReport): z.output<typeof usage> => ({
-  registration_id: shownIdOf(report),
-  kind: report.kind,
-  state: report.state,
-  count: report.count,
-  refunded_count: report.refundedCount,
-  created_at: report.createdAt.toISOString(),
-  period: report.period && {
-    start: report.period.start.toISOString(),
-    end: report.period.end.toISOString(),
-  },
-});
 
 const EXAMPLE: z.output<typeof usage> = {
   registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",

@@ -1,8 +1,9 @@
 import { z } from "zod";
-import type { StoreDonation } from "../../../db/stores/storeDonations.ts";
 import { listStoreDonations } from "../../../db/stores/storeDonations.ts";
-import { formatEin } from "../../../domain/charities/charities.ts";
-import { centsToDollars } from "../../../domain/money.ts";
+import {
+  presentStoreDonation,
+  STORE_DONATION_COLUMNS,
+} from "../../../program/exports/presentRows.ts";
 import { RATE_ERROR, REQUESTS_PER_SECOND } from "../../charities/limits.ts";
 import { exportableKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
@@ -30,22 +31,6 @@ const donationRecord = z
     created_at: z.iso.datetime(),
   })
   .meta({ id: "DonationRecord" });
-
-const present = (donation: StoreDonation): z.output<typeof donationRecord> => ({
-  id: donation.id,
-  amount: centsToDollars(donation.amountCents),
-  amount_cents: donation.amountCents,
-  currency: "USD",
-  charity_name: donation.charityName,
-  ein: donation.ein === null ? "" : formatEin(donation.ein),
-  nonprofit_id: donation.nonprofitId,
-  customer_name: donation.customerName ?? "",
-  customer_email: donation.customerEmail ?? "",
-  customer_id: donation.customerId ?? "",
-  order_id: donation.orderId ?? "",
-  refunded: donation.refunded,
-  created_at: donation.createdAt.toISOString(),
-});
 
 const response = z
   .strictObject({
@@ -96,13 +81,13 @@ export const donationListEndpoint = ({ db, streaming }: ListDependencies): Endpo
           next_cursor: "",
         },
       },
-      exported: { name: "donations", columns: Object.keys(donationRecord.shape) },
+      exported: { name: "donations", columns: STORE_DONATION_COLUMNS },
       handle: ({ ctx, caller: { accountId, mode }, query }) => {
         const filter = impactFilterOf(query);
         const part = { limit: query.limit, after: query.after_created_at ?? null };
         return readStoreList(ctx, part, {
           list: (page) => listStoreDonations(db, { accountId, mode }, filter, page),
-          present,
+          present: presentStoreDonation,
           presentPage: (donations, page) => ({ donations, ...page }),
         });
       },

@@ -1,6 +1,4 @@
 import { z } from "zod";
-import { shownIdOf } from "../../../domain/recordIds.ts";
-import type { ImpactRecord } from "../../../domain/stores/customers.ts";
 
 export const impactRecord = z
   .strictObject({
@@ -21,15 +19,3 @@ export const impactRecord = z
     created_at: z.iso.datetime().meta({ examples: ["2025-06-01T12:00:00.000Z"] }),
   })
   .meta({ id: "ImpactRecord" });
-
-export const presentRecord = (record: ImpactRecord): z.output<typeof impactRecord> => ({
-  id: shownIdOf(record),
-  count: record.count,
-  refunded_count: record.refundedCount,
-  customer_name: record.customerName ?? "",
-  customer_email: record.customerEmail ?? "",
-  customer_id: record.customerId ?? "",
-  order_id: record.orderId ?? "",
-  notes: record.notes ?? "",
-  created_at: record.createdAt.toISOString(),
-});

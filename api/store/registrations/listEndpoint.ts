@@ -8,7 +8,8 @@ import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
 import { pageFields } from "../pagination.ts";
 import { EXPORT_DETAILS, readStoreList } from "../readStoreList.ts";
 import type { ListDependencies } from "../readStoreList.ts";
-import { impactRecord, presentRecord } from "./impactRecord.ts";
+import { presentStoreRecord, STORE_RECORD_COLUMNS } from "../../../program/exports/presentRows.ts";
+import { impactRecord } from "./impactRecord.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { impactFilterOf, listQuery } from "./listQuery.ts";
 
@@ -54,13 +55,13 @@ export const listEndpoint = (kind: Kind, { db, streaming }: ListDependencies): E
           next_cursor: "",
         },
       },
-      exported: { name: listField, columns: Object.keys(impactRecord.shape) },
+      exported: { name: listField, columns: STORE_RECORD_COLUMNS },
       handle: ({ ctx, caller: { accountId, mode }, query }) => {
         const filter = impactFilterOf(query);
         const part = { limit: query.limit, after: query.after_created_at ?? null };
         return readStoreList(ctx, part, {
           list: (page) => listStoreRegistrations(db, { accountId, mode, kind }, filter, page),
-          present: presentRecord,
+          present: presentStoreRecord,
           presentPage: (records, page) => ({ [listField]: records, ...page }),
         });
       },

@@ -1,11 +1,13 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import type { BalanceEntry } from "../../../db/stores/balances.ts";
 import { listBalanceEntries } from "../../../db/stores/balances.ts";
 import { BALANCE_ENTRY_KINDS, isBalanceLow } from "../../../domain/stores/stores.ts";
 import { getStore } from "../../../services/stores/getStore.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
-import { onePage, presentPages, selectsPage } from "../../http/exports.ts";
+import { presentPages } from "../../../program/exports/presentPages.ts";
+import { BALANCE_COLUMNS, presentBalanceEntry } from "../../../program/exports/presentRows.ts";
+import { readWholeLedger } from "../../../services/stores/readWholeLists.ts";
+import { onePage, selectsPage } from "../../http/exports.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { exportableKeyEndpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";
@@ -14,9 +16,6 @@ import { KEY_MODES, keyMode } from "../fields.ts";
 import { limitParameter, pageFields, toPage } from "../pagination.ts";
 
 const CURSOR_MUST_BE = "must be a next_cursor";
-
-/** How many entries an export reads at a time. */
-const EXPORT_ROWS = 500;
 
 const query = queryObject({
   limit: limitParameter,
@@ -58,32 +57,6 @@ const response = z
     ...pageFields,
   })
   .meta({ id: "Balance" });
-
-const presentEntry = (balanceEntry: BalanceEntry): z.output<typeof entry> => ({
-  id: balanceEntry.id,
-  kind: balanceEntry.kind,
-  amount_cents: balanceEntry.amountCents,
-  balance_cents: balanceEntry.balanceCents,
-  quantity: balanceEntry.quantity,
-  record_id: balanceEntry.recordId,
-  note: balanceEntry.note,
-  created_at: balanceEntry.createdAt.toISOString(),
-});
-
-/** Yields all of a store's ledger that precedes an entry, newest first, in pages. */
-async function* readLedger(
-  db: DatabasePool,
-  storeId: string,
-  start: string | null,
-): AsyncGenerator<readonly BalanceEntry[], void, void> {
-  let before = start;
-  let page: readonly BalanceEntry[];
-  do {
-    page = await listBalanceEntries(db, storeId, { before, limit: EXPORT_ROWS });
-    yield page;
-    before = page.at(-1)?.id ?? null;
-  } while (page.length === EXPORT_ROWS);
-}
 
 export const balanceEndpoint = ({
   db,
@@ -127,7 +100,7 @@ export const balanceEndpoint = ({
           next_cursor: "",
         },
       },
-      exported: { name: "balance", columns: Object.keys(entry.shape) },
+      exported: { name: "balance", columns: BALANCE_COLUMNS },
       handle: ({ ctx, caller: { accountId, mode }, query: { limit, cursor } }) => {
         const isLive = mode === "live";
         const before = cursor === undefined || cursor === "" ? null : cursor;
@@ -143,7 +116,7 @@ export const balanceEndpoint = ({
               low_balance: isLive && isBalanceLow(store),
               low_balance_threshold_cents: store.lowBalanceCents,
               prices: { tree_cents: store.treePriceCents, bottle_cents: store.bottlePriceCents },
-              entries: page.map(presentEntry),
+              entries: page.map(presentBalanceEntry),
               has_more: last !== undefined,
               next_cursor: last?.id ?? "",
             };
@@ -152,8 +125,8 @@ export const balanceEndpoint = ({
             presentPages(
               selectsPage(ctx, ["limit"]) || !isLive
                 ? onePage(listEntries(limit))
-                : readLedger(db, accountId, before),
-              presentEntry,
+                : readWholeLedger(db, accountId, before),
+              presentBalanceEntry,
             ),
         };
       },

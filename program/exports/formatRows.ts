@@ -1,5 +1,5 @@
-import { formatCsvLine } from "./formatCsv.ts";
-import type { CsvValue } from "./formatCsv.ts";
+import { formatCsvLine } from "../formatCsv.ts";
+import type { CsvValue } from "../formatCsv.ts";
 
 /*
  * Lists as files: NDJSON with one object a line, or CSV with one line of names and one line an object.

@@ -1,0 +1,257 @@
+import { once } from "node:events";
+import { createWriteStream } from "node:fs";
+import { rename, rm, stat } from "node:fs/promises";
+import { pipeline } from "node:stream/promises";
+import type { Command } from "commander";
+import { Argument, Option } from "commander";
+import type { DatabasePool } from "slonik";
+import type { CopyPool } from "../../../db/copyPool.ts";
+import { listStoreRegistrations } from "../../../db/registrations/storeRegistrations.ts";
+import { listStoreDonations } from "../../../db/stores/storeDonations.ts";
+import { KINDS } from "../../../domain/accounts/accounts.ts";
+import type { AccountMode, Kind, Mode } from "../../../domain/accounts/accounts.ts";
+import { formatHead, formatRow } from "../../../program/exports/formatRows.ts";
+import type { ExportFormat } from "../../../program/exports/formatRows.ts";
+import { inChunks } from "../../../program/exports/inChunks.ts";
+import { presentPages } from "../../../program/exports/presentPages.ts";
+import {
+  BALANCE_COLUMNS,
+  DONATION_COLUMNS,
+  presentBalanceEntry,
+  presentDonation,
+  presentStoreDonation,
+  presentStoreRecord,
+  presentUsage,
+  REGISTRATION_COLUMNS,
+  STORE_DONATION_COLUMNS,
+  STORE_RECORD_COLUMNS,
+  USAGE_COLUMNS,
+} from "../../../program/exports/presentRows.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import { listAllDonations } from "../../../services/charities/listAllDonations.ts";
+import { listRegistrationRows } from "../../../services/registrations/listRegistrations.ts";
+import { listUsageReports } from "../../../services/registrations/readUsageReports.ts";
+import { readWholeLedger, readWholeList } from "../../../services/stores/readWholeLists.ts";
+import { parseId, parseMode, parseTimestamp } from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, EXIT } from "../../exitCodes.ts";
+import type { Io } from "../../io.ts";
+import { say } from "../../io.ts";
+import { createProgressBar } from "../../output/createProgressBar.ts";
+import { findNamedStore } from "../stores/findNamedStore.ts";
+
+const EXPORT_HELP = `
+Exports the same rows as the API's lists, newest first. An organization has trees,
+bottles, donations and usage (billing statuses); a store has trees, bottles, donations
+and balance (its ledger). The files of a store contain personal data of its customers.
+In CSV, text that a spreadsheet would run as a formula gets an apostrophe before it.
+An --output file appears when it is complete.
+
+Examples:
+  impact export trees --org <id> --since 2026-01-01 --output trees.csv
+  impact export balance --store demo.myshopify.com --format ndjson | gzip > ledger.gz`;
+
+const LISTS = ["trees", "bottles", "donations", "usage", "balance"] as const;
+type List = (typeof LISTS)[number];
+
+type ExportOptions = {
+  readonly org?: string;
+  readonly store?: string;
+  readonly mode: Mode;
+  readonly format: ExportFormat;
+  readonly since?: Date;
+  readonly until?: Date;
+  readonly output?: string;
+};
+
+type Rows = {
+  readonly columns: readonly string[];
+  readonly pages: AsyncIterable<readonly object[]>;
+};
+
+type Range = { readonly from?: Date; readonly until?: Date };
+
+const kindOf = (list: "trees" | "bottles"): Kind => (list === "trees" ? "tree" : "bottle");
+
+const notListed = (list: List, owner: string): CommandError =>
+  new CommandError(EXIT.usage, `${owner} has no list of ${list}. See impact export --help.`);
+
+const readOfOrganization = (
+  deps: { readonly db: DatabasePool; readonly copies: CopyPool; readonly billing: Billing },
+  owner: AccountMode,
+  list: List,
+  range: Range,
+): Rows => {
+  switch (list) {
+    case "trees":
+    case "bottles":
+      return {
+        columns: REGISTRATION_COLUMNS,
+        pages: listRegistrationRows(deps, { ...owner, kind: kindOf(list) }, range, {
+          startingAfter: null,
+          limit: null,
+        }),
+      };
+    case "donations":
+      return {
+        columns: DONATION_COLUMNS,
+        pages: presentPages(listAllDonations(deps.db, owner, range), presentDonation),
+      };
+    case "usage":
+      return {
+        columns: USAGE_COLUMNS,
+        pages: presentPages(
+          listUsageReports(deps, owner, {
+            kinds: KINDS,
+            state: null,
+            startingAfter: null,
+            from: range.from ?? null,
+            until: range.until ?? null,
+          }),
+          presentUsage,
+        ),
+      };
+    case "balance":
+      throw notListed(list, "an organization");
+  }
+};
+
+const readOfStore = (db: DatabasePool, owner: AccountMode, list: List, range: Range): Rows => {
+  switch (list) {
+    case "trees":
+    case "bottles":
+      return {
+        columns: STORE_RECORD_COLUMNS,
+        pages: presentPages(
+          readWholeList(
+            (part) => listStoreRegistrations(db, { ...owner, kind: kindOf(list) }, range, part),
+            null,
+          ),
+          presentStoreRecord,
+        ),
+      };
+    case "donations":
+      return {
+        columns: STORE_DONATION_COLUMNS,
+        pages: presentPages(
+          readWholeList((part) => listStoreDonations(db, owner, range, part), null),
+          presentStoreDonation,
+        ),
+      };
+    case "balance":
+      if (range.from !== undefined || range.until !== undefined || owner.mode === "test") {
+        throw new CommandError(
+          EXIT.usage,
+          "The ledger is exported whole, and only in live mode: omit --since, --until and --mode.",
+        );
+      }
+      return {
+        columns: BALANCE_COLUMNS,
+        pages: presentPages(readWholeLedger(db, owner.accountId, null), presentBalanceEntry),
+      };
+    case "usage":
+      throw notListed(list, "a store");
+  }
+};
+
+/** Formats the rows, and reports how many there are. */
+async function* formatPages(
+  { columns, pages }: Rows,
+  format: ExportFormat,
+  onRows: (rows: number) => void,
+): AsyncGenerator<string | Buffer, void, void> {
+  yield formatHead(format, columns);
+  let rows = 0;
+  for await (const page of pages) {
+    for (const row of page) {
+      yield formatRow(format, columns, row);
+    }
+    rows += page.length;
+    onRows(rows);
+  }
+}
+
+const writeToStdout = async ({ stdout }: Io, chunks: AsyncIterable<Buffer>): Promise<void> => {
+  for await (const chunk of chunks) {
+    if (!stdout.write(chunk)) {
+      await once(stdout, "drain");
+    }
+  }
+};
+
+/** Writes a file under another name first, so that an incomplete one is never taken for the export. */
+const writeToFile = async (path: string, chunks: AsyncIterable<Buffer>): Promise<void> => {
+  if (await stat(path).catch(() => null)) {
+    throw new CommandError(EXIT.failed, `${path} exists. Remove it, or choose another --output.`);
+  }
+  const partial = `${path}.part`;
+  try {
+    await pipeline(chunks, createWriteStream(partial));
+    await rename(partial, path);
+  } catch (error) {
+    await rm(partial, { force: true });
+    throw error;
+  }
+};
+
+const countOf = (rows: number): string =>
+  `${rows.toLocaleString("en-US")} ${rows === 1 ? "row" : "rows"}`;
+
+const exportList = async (
+  { io, connections }: Context,
+  list: List,
+  { org, store, mode, format, since, until, output }: ExportOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  const range = {
+    ...(since === undefined ? {} : { from: since }),
+    ...(until === undefined ? {} : { until }),
+  };
+  const readRows = async (): Promise<Rows> => {
+    if ((org === undefined) === (store === undefined)) {
+      throw new CommandError(EXIT.usage, "Pass either --org or --store.");
+    }
+    if (store !== undefined) {
+      const { id: accountId } = await findNamedStore(db, store);
+      return readOfStore(db, { accountId, mode }, list, range);
+    }
+    const { id: accountId } = await getOrganization(db, org ?? "");
+    const deps = { db, copies: await connections.copies(), billing: await connections.billing() };
+    return readOfOrganization(deps, { accountId, mode }, list, range);
+  };
+  const progress = createProgressBar(io);
+  let exported = 0;
+  const chunks = inChunks(
+    formatPages(await readRows(), format, (rows) => {
+      exported = rows;
+      progress.update(null, countOf(rows));
+    }),
+  );
+  try {
+    await (output === undefined ? writeToStdout(io, chunks) : writeToFile(output, chunks));
+  } finally {
+    progress.clear();
+  }
+  say(io, `Exported ${countOf(exported)}${output === undefined ? "" : ` to ${output}`}.`);
+};
+
+export const addExportCommand = (program: Command, context: Context): void => {
+  program
+    .command("export")
+    .description("Export a list of an organization or a store as CSV or NDJSON")
+    .addArgument(new Argument("<list>", "list to export").choices(LISTS))
+    .option("--org <id>", "organization", parseId)
+    .option("--store <store>", "id or domain of a store")
+    .option("--mode <mode>", "live or test", parseMode, "live")
+    .addOption(
+      new Option("--format <format>", "format of the file")
+        .choices(["csv", "ndjson"])
+        .default("csv"),
+    )
+    .option("--since <time>", "first time", parseTimestamp)
+    .option("--until <time>", "end, exclusive", parseTimestamp)
+    .option("--output <file>", "file to create (default: stdout)")
+    .addHelpText("after", EXPORT_HELP)
+    .action((list: List, options: ExportOptions) => exportList(context, list, options));
+};

@@ -1,0 +1,162 @@
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ExecutionContext } from "ava";
+import { systemClock } from "../../domain/clock.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { runImpact } from "./runImpact.ts";
+
+const test = testWithDatabase();
+
+const NDJSON = "application/x-ndjson";
+
+const exportIn = (t: ExecutionContext<DatabaseContext>) => {
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  return (...args: readonly string[]) => runImpact(["export", ...args], { env });
+};
+
+const createFolder = async (t: ExecutionContext): Promise<string> => {
+  const folder = await mkdtemp(join(tmpdir(), "impact-export-"));
+  t.teardown(() => rm(folder, { recursive: true }));
+  return folder;
+};
+
+test("an organization's lists are the API's files, byte for byte", async (t) => {
+  const { db } = t.context;
+  const { url, call } = await startStandaloneApi(t, { db });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  for (const attribution of ["=1", "b", "c"]) {
+    await call("POST", "/plant/trees", { key, body: { count: 1, attribution } });
+  }
+  await call("POST", "/rescue/plastic_bottles", { key, body: { count: 2 } });
+  const run = exportIn(t);
+
+  for (const [list, path] of [
+    ["trees", "/plant/trees"],
+    ["bottles", "/rescue/plastic_bottles"],
+    ["usage", "/usage"],
+    ["donations", "/charities/donations"],
+  ] as const) {
+    for (const [format, accept] of [
+      ["csv", "text/csv"],
+      ["ndjson", NDJSON],
+    ] as const) {
+      const response = await fetch(url + path, { headers: { Authorization: key, accept } });
+      const { exitCode, stdout } = await run(list, "--org", id, "--format", format);
+      t.is(exitCode, 0);
+      t.is(stdout, await response.text(), `${list} as ${format}`);
+    }
+  }
+});
+
+test("a store's lists are the API's files, byte for byte", async (t) => {
+  const { db } = t.context;
+  const { url, post } = await startStoreApi(t, { db });
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await post("/app/api/plant", store.live, { trees: 1, customer_name: "Ann", order_id: "#1" });
+  await post("/app/api/plastic", store.live, { bottles: 1 });
+  const run = exportIn(t);
+
+  for (const [list, path] of [
+    ["trees", "/app/api/plant"],
+    ["bottles", "/app/api/plastic"],
+    ["donations", "/app/api/charity/donations"],
+    ["balance", "/app/api/balance"],
+  ] as const) {
+    const response = await fetch(url + path, { headers: { ...store.live, accept: NDJSON } });
+    const { exitCode, stdout } = await run(list, "--store", store.domain, "--format", "ndjson");
+    t.is(exitCode, 0);
+    t.is(stdout, await response.text(), list);
+  }
+});
+
+test("a file is written whole, and an existing one is left alone", async (t) => {
+  const { db } = t.context;
+  const { id } = await createTestOrganization(db);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  await Promise.all(Array.from({ length: 30 }, () => writer.register(registrationOf(id))));
+  const folder = await createFolder(t);
+  const file = join(folder, "trees.csv");
+  const run = exportIn(t);
+
+  const first = await run("trees", "--org", id, "--output", file);
+  t.is(first.exitCode, 0);
+  t.is(first.stdout, "");
+  t.is(first.stderr, `Exported 30 rows to ${file}.\n`);
+  const written = await readFile(file, "utf8");
+  t.is(written.split("\r\n").length, 32);
+
+  const second = await run("trees", "--org", id, "--output", file);
+  t.is(second.exitCode, 1);
+  t.is(second.stderr, `impact: ${file} exists. Remove it, or choose another --output.\n`);
+  t.is(await readFile(file, "utf8"), written);
+  t.deepEqual(await readdir(folder), ["trees.csv"]);
+});
+
+test("the range and the mode select rows", async (t) => {
+  const { db } = t.context;
+  const { id } = await createTestOrganization(db);
+  for (const day of ["2026-03-01", "2026-03-02", "2026-03-03"]) {
+    const clock = { now: () => new Date(`${day}T12:00:00Z`) };
+    const writer = createRegistrationWriter({ db, clock });
+    await writer.register(registrationOf(id, { attribution: day }));
+    await writer.register(registrationOf(id, { attribution: `test ${day}`, mode: "test" }));
+  }
+  const run = exportIn(t);
+  const attributions = async (list: string, ...args: readonly string[]) =>
+    [
+      ...(await run(list, "--org", id, "--format", "ndjson", ...args)).stdout.matchAll(
+        /"(?:attribution|created_at)":"([^"]*2026-03-\d\d)/gu,
+      ),
+    ].map(([, text]) => text);
+
+  t.deepEqual(await attributions("usage", "--since", "2026-03-02", "--until", "2026-03-03"), [
+    "2026-03-02",
+  ]);
+  const trees = await attributions("trees", "--since", "2026-03-02", "--mode", "test");
+  t.deepEqual(
+    trees.filter((text) => text?.startsWith("test")),
+    ["test 2026-03-03", "test 2026-03-02"],
+  );
+});
+
+test("a list that an account does not have, and an unclear account, are usage errors", async (t) => {
+  const { db } = t.context;
+  const { id } = await createTestOrganization(db);
+  const store = await createTestStore(db);
+  const run = exportIn(t);
+
+  for (const [args, message] of [
+    [["balance", "--org", id], /an organization has no list of balance/u],
+    [["usage", "--store", store.domain], /a store has no list of usage/u],
+    [["trees"], /Pass either --org or --store/u],
+    [["trees", "--org", id, "--store", store.domain], /Pass either --org or --store/u],
+    [["balance", "--store", store.domain, "--since", "2026-01-01"], /exported whole/u],
+    [["whales", "--org", id], /Allowed choices are trees/u],
+  ] as const) {
+    const { exitCode, stderr, stdout } = await run(...args);
+    t.is(exitCode, 2, stderr);
+    t.regex(stderr, message);
+    t.is(stdout, "");
+  }
+  t.is((await run("trees", "--org", store.id)).exitCode, 3);
+  t.is((await run("trees", "--store", "nowhere.example")).exitCode, 3);
+});
+
+test("progress is shown on a terminal only", async (t) => {
+  const { db } = t.context;
+  const { id } = await createTestOrganization(db);
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  await createRegistrationWriter({ db, clock: systemClock }).register(registrationOf(id));
+
+  const shown = await runImpact(["export", "trees", "--org", id], { env, isTerminal: true });
+
+  t.regex(shown.stderr, /1 row\b/u);
+  t.true(shown.stderr.endsWith("Exported 1 row.\n"));
+  t.is((await runImpact(["export", "trees", "--org", id], { env })).stderr, "Exported 1 row.\n");
+});
