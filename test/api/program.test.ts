@@ -13,7 +13,7 @@ import { z } from "zod";
 import { sql } from "../../db/sql.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { eventually } from "../support/programs.ts";
+import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 const test = testWithDatabase();
 
@@ -47,7 +47,7 @@ const runApi = (
       PORT: "0",
       STORE_PORT: "0",
       METRICS_PORT: "0",
-      TEMPORAL_ADDRESS: "127.0.0.1:1",
+      TEMPORAL_ADDRESS,
       DRAIN_SECONDS: "0",
       ...settings,
     },

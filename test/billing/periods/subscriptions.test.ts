@@ -19,6 +19,7 @@ import { readJson, runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
+import { TEMPORAL_ADDRESS } from "../../support/programs.ts";
 import { callDouble } from "../stripe/doubleScene.ts";
 import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import { setUpBilling } from "../billingSetup.ts";
@@ -73,11 +74,12 @@ const setUp = async (t: ExecutionContext<DatabaseContext>) => {
       }),
     rescue: () => api.call("POST", "/rescue/plastic_bottles", { key: live, body: { count: 1 } }),
     impact: (...args: readonly string[]) =>
-      runImpact(args, { env: { DATABASE_URL: databaseUrl }, clock: deps.clock }),
+      runImpact(args, { env: { DATABASE_URL: databaseUrl, TEMPORAL_ADDRESS }, clock: deps.clock }),
     impactWithKey: (...args: readonly string[]) =>
       runImpact(args, {
         env: {
           DATABASE_URL: databaseUrl,
+          TEMPORAL_ADDRESS,
           STRIPE_SECRET_KEY: double.secretKey,
           STRIPE_API_BASE: double.url,
         },

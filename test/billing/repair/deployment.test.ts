@@ -13,7 +13,7 @@ import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble, StripeDoubleOptions } from "../../stripeDouble/startStripeDouble.ts";
-import { startProgram } from "../../support/programs.ts";
+import { startProgram, TEMPORAL_ADDRESS } from "../../support/programs.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
@@ -46,6 +46,7 @@ const impactWith = (t: T, double: StripeDouble | null, ...args: readonly string[
   runImpact(args, {
     env: {
       DATABASE_URL: t.context.databaseUrl,
+      TEMPORAL_ADDRESS,
       ...(double && { STRIPE_SECRET_KEY: double.secretKey, STRIPE_API_BASE: double.url }),
     },
   });

@@ -23,7 +23,7 @@ import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
-import { openNamespace } from "../../support/programs.ts";
+import { openNamespace, TEMPORAL_ADDRESS } from "../../support/programs.ts";
 import type { PlantingSetup } from "../setUpPlanting.ts";
 import { setUpPlanting } from "../setUpPlanting.ts";
 import type { ExecutionContext } from "ava";
@@ -85,7 +85,7 @@ test.serial("a repeated fact changes nothing, in whatever time zone it is writte
     "repeated",
   ]);
   const report = await runImpact(["evidence", "record", "-", "--json"], {
-    env: { DATABASE_URL: t.context.databaseUrl, TEMPORAL_ADDRESS: "127.0.0.1:1" },
+    env: { DATABASE_URL: t.context.databaseUrl, TEMPORAL_ADDRESS },
     clock: setup.clock,
     stdin: JSON.stringify({
       order: order.publicId,
@@ -116,7 +116,7 @@ test.serial(
       publicId = order.publicId,
     ) =>
       runImpact(["evidence", "record", "-", "--json"], {
-        env: { DATABASE_URL: t.context.databaseUrl, TEMPORAL_ADDRESS: "127.0.0.1:1" },
+        env: { DATABASE_URL: t.context.databaseUrl, TEMPORAL_ADDRESS },
         clock: setup.clock,
         stdin: JSON.stringify({ order: publicId, timeline, facts: reported }),
       });
@@ -211,7 +211,7 @@ test.serial(
   "an invalid file is rejected with the problem of each field, and nothing of it is recorded",
   async (t) => {
     const { setup, order, facts } = await placeOrder(t);
-    const env = { DATABASE_URL: t.context.databaseUrl, TEMPORAL_ADDRESS: "127.0.0.1:1" };
+    const env = { DATABASE_URL: t.context.databaseUrl, TEMPORAL_ADDRESS };
     const [allocation] = facts.allocated.allocations;
     const wrong = {
       order: order.publicId,

@@ -11,6 +11,7 @@ import { recordPlantingFacts } from "../../../services/planting/recordPlantingFa
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import { TEMPORAL_ADDRESS } from "../../support/programs.ts";
 import { createAndPlace, eventsOf, startEvidenceApi } from "../evidence/evidenceApi.ts";
 
 const test = testWithDatabase();
@@ -40,7 +41,7 @@ const placeOrder = async (t: ExecutionContext<DatabaseContext>) => {
     numberOf,
     run: (args: readonly string[], stdin?: string) =>
       runImpact(["evidence", ...args], {
-        env: { DATABASE_URL: databaseUrl, TEMPORAL_ADDRESS: "127.0.0.1:1" },
+        env: { DATABASE_URL: databaseUrl, TEMPORAL_ADDRESS },
         clock: setup.clock,
         ...(stdin === undefined ? {} : { stdin }),
       }),
