@@ -31,7 +31,8 @@ export default {
   sortTestFiles: (first, second) => startOrder(first) - startOrder(second),
   // Temporal's worker is a native module that cannot run in worker threads.
   workerThreads: false,
-  concurrency: 3,
+  // Twice the cores of the smallest machine, because many files wait for other processes most of the time.
+  concurrency: 4,
   // Without any result for this long a test hangs; a busy machine may take a minute over one test.
   timeout: "300s",
 };
