@@ -4,6 +4,7 @@ import type { PoolClient } from "pg";
 import { to } from "pg-copy-streams";
 import type { FragmentSqlToken } from "slonik";
 import { requireWritableClient } from "./connections/connectClient.ts";
+import { isPooled } from "./connections/inspectPooler.ts";
 import { connectTimeoutOf, readDatabaseServers } from "./connections/databaseServers.ts";
 import type { Server } from "./connections/databaseServers.ts";
 import { createConnectionShares, sharesOfOneKind } from "./connectionShares.ts";
@@ -77,7 +78,6 @@ export const openCopyPool = (
       ...config,
       max: MAXIMUM_CONNECTIONS,
       connectionTimeoutMillis: connectTimeoutOf(servers, CONNECT_TIMEOUT_MS),
-      statement_timeout: statementTimeoutMs,
       stream: () => openSocket(idleTimeoutMs),
     });
     // A copy reports its own broken connection; the pool discards one that breaks while idle.
@@ -88,6 +88,17 @@ export const openCopyPool = (
   /** The library's pool knows one server. */
   const pools = new Map(servers.list.map((server) => [server, openPool(server)]));
   const writable = new WeakSet<PoolClient>();
+  /** Whether a pooler is between this program and the server, for each connection that was used. */
+  const pooled = new WeakMap<PoolClient, boolean>();
+  const limit = async (client: PoolClient): Promise<void> => {
+    const isBehindPooler = pooled.get(client) ?? (await isPooled(client));
+    if (isBehindPooler) {
+      await client.query(`BEGIN; SET LOCAL statement_timeout = ${statementTimeoutMs}`);
+    } else if (!pooled.has(client)) {
+      await client.query(`SET statement_timeout = ${statementTimeoutMs}`);
+    }
+    pooled.set(client, isBehindPooler);
+  };
   const connect = async (server: Server): Promise<PoolClient> => {
     const pool = pools.get(server);
     if (!pool) {
@@ -110,6 +121,7 @@ export const openCopyPool = (
       throw noConnectionError(error);
     });
     try {
+      await limit(client);
       // CSV leaves values without control characters unchanged; the text format would double each backslash.
       const result = client.query(
         to(
@@ -119,6 +131,9 @@ export const openCopyPool = (
       const chunks: Buffer[] = [];
       for await (const chunk of result as AsyncIterable<Buffer>) {
         chunks.push(chunk);
+      }
+      if (pooled.get(client) === true) {
+        await client.query("COMMIT");
       }
       client.release();
       // Without the line feed at the end of the row.

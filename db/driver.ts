@@ -1,6 +1,9 @@
 import { createPgDriverFactory } from "@slonik/pg-driver";
 import { BackendTerminatedError } from "slonik";
-import type { Driver, DriverClient, DriverFactory } from "slonik";
+import type { Driver, DriverClient, DriverConfiguration, DriverFactory } from "slonik";
+import { behindPooler } from "./connections/behindPooler.ts";
+import { inspectPooler } from "./connections/inspectPooler.ts";
+import type { Pooler } from "./connections/inspectPooler.ts";
 import { connectTimeoutOf, requireWritable } from "./connections/databaseServers.ts";
 import type { DatabaseServers, Server } from "./connections/databaseServers.ts";
 
@@ -56,6 +59,12 @@ const requireWritableConnection = async (client: DriverClient): Promise<void> =>
   }
 };
 
+type ServerDriver = { readonly driver: Driver; readonly pooler: Pooler | null };
+type Timeout = DriverConfiguration["statementTimeout"];
+
+/** PostgreSQL's 0 is no limit. */
+const inMs = (timeout: Timeout): number => (timeout === "DISABLE_TIMEOUT" ? 0 : timeout);
+
 /**
  * Creates the driver of our pools, which limits how long each statement may take on this side. A server that vanishes
  * without closing its connections (its machine fails, a firewall drops the packets) takes its `statement_timeout` with
@@ -66,37 +75,55 @@ const requireWritableConnection = async (client: DriverClient): Promise<void> =>
 export const createDriver =
   (servers: DatabaseServers, responseTimeoutMs: number): DriverFactory =>
   async ({ driverConfiguration }) => {
-    const { connectionTimeout } = driverConfiguration;
-    const drivers = new Map<Server, Driver>();
+    const { connectionTimeout, statementTimeout, idleInTransactionSessionTimeout } =
+      driverConfiguration;
+    const limits = {
+      statementTimeoutMs: inMs(statementTimeout),
+      idleInTransactionTimeoutMs: inMs(idleInTransactionSessionTimeout),
+    };
+    const drivers = new Map<Server, ServerDriver>();
     /** The library's driver knows one server. It connects once to read the types that the pool parses. */
-    const openDriver = async (server: Server): Promise<Driver> => {
-      const { tls } = server;
-      const driver =
-        drivers.get(server) ??
-        (await createPgDriverFactory()({
-          driverConfiguration: {
-            ...driverConfiguration,
-            connectionUri: server.dsn,
-            ...(tls === undefined ? {} : { ssl: tls }),
-            connectionTimeout:
-              connectionTimeout === "DISABLE_TIMEOUT"
-                ? connectionTimeout
-                : connectTimeoutOf(servers, connectionTimeout),
-          },
-        }));
-      drivers.set(server, driver);
-      return driver;
+    const createServerDriver = async (server: Server): Promise<ServerDriver> => {
+      const { tls, config } = server;
+      const connectTimeout =
+        connectionTimeout === "DISABLE_TIMEOUT"
+          ? connectionTimeout
+          : connectTimeoutOf(servers, connectionTimeout);
+      const pooler = await inspectPooler({
+        ...config,
+        connectionTimeoutMillis: inMs(connectTimeout),
+      });
+      const driver = await createPgDriverFactory()({
+        driverConfiguration: {
+          ...driverConfiguration,
+          connectionUri: server.dsn,
+          ...(tls === undefined ? {} : { ssl: tls }),
+          connectionTimeout: connectTimeout,
+          // A pooler refuses or ignores start-up parameters.
+          ...(pooler && {
+            statementTimeout: "DISABLE_TIMEOUT",
+            idleInTransactionSessionTimeout: "DISABLE_TIMEOUT",
+          }),
+        },
+      });
+      return { driver, pooler };
+    };
+    const openDriver = async (server: Server): Promise<ServerDriver> => {
+      const opened = drivers.get(server) ?? (await createServerDriver(server));
+      drivers.set(server, opened);
+      return opened;
     };
     await servers.open(openDriver);
     return {
       createClient: () =>
         servers.open(async (server) => {
-          const driver = await openDriver(server);
+          const { driver, pooler } = await openDriver(server);
           const client = await driver.createClient();
           if (servers.mustAcceptWrites) {
             await requireWritableConnection(client);
           }
-          return withResponseTimeout(client, responseTimeoutMs);
+          const limited = withResponseTimeout(client, responseTimeoutMs);
+          return pooler ? behindPooler(limited, pooler, limits) : limited;
         }),
     };
   };

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "pg";
+import { isPooled, PoolerError } from "./connections/inspectPooler.ts";
 import { connectClient } from "./connections/connectClient.ts";
 import { DatabaseRoleError, grantPrivileges } from "./grantPrivileges.ts";
 import type { DatabaseRoles } from "./grantPrivileges.ts";
@@ -96,6 +97,7 @@ const becomeOnlyMigrator = async (client: Client): Promise<void> => {
  * @param options.folder of the migrations, this release's own by default
  * @throws SchemaMismatchError when a newer release has migrated the database
  * @throws DatabaseRoleError if the role of `ownerUrl` may not change the schema, or another role is missing
+ * @throws PoolerError if `ownerUrl` is a pooler's
  * @throws MigrationBlockedError if another session holds a lock for too long
  */
 export const migrate = (
@@ -106,6 +108,11 @@ export const migrate = (
   withClient(ownerUrl, async (client) => {
     const migrations = await readMigrations(folder);
     await requireOwner(client);
+    if (await isPooled(client)) {
+      throw new PoolerError(
+        "Migrations need a session of PostgreSQL, not of a pooler. Set DATABASE_OWNER_URL to the server's own address.",
+      );
+    }
     await becomeOnlyMigrator(client);
     await client.query(`
       CREATE TABLE IF NOT EXISTS schema_migration (

@@ -27,6 +27,7 @@ export const openDatabase = async (
   const databaseUrl = requireDatabaseUrl(config);
   try {
     await requireCurrentSchema(databaseUrl);
+    return await openPool(databaseUrl, config.DATABASE_POOL_SIZE);
   } catch (error) {
     if (error instanceof SchemaMismatchError || !(error instanceof Error)) {
       throw error;
@@ -38,7 +39,6 @@ export const openDatabase = async (
       { cause: error },
     );
   }
-  return openPool(databaseUrl, config.DATABASE_POOL_SIZE);
 };
 
 /** A search takes tens of milliseconds, or a second for a common word; three keep one or two cores busy. */

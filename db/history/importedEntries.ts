@@ -114,12 +114,15 @@ export const uuidOrNull = (importedId: string | null): string | null =>
   importedId !== null && isUuid(importedId) ? importedId : null;
 
 /**
- * Creates temporary tables of what an import has seen, which may be too much for memory. They must be dropped before the
- * connection is reused.
+ * Creates temporary tables of what an import has seen, which may be too much for memory. They last until `dropSeen` ends
+ * the transaction that this begins: behind a pooler, another transaction may be on another connection. The lines of a
+ * slow source may be far apart.
  */
 export const createSeen = async (connection: CommonQueryMethods): Promise<void> => {
+  await connection.query(sql.typeAlias("void")`BEGIN`);
+  await connection.query(sql.typeAlias("void")`SET LOCAL idle_in_transaction_session_timeout = 0`);
   await connection.query(sql.typeAlias("void")`
-    CREATE TEMPORARY TABLE import_occurrence (content uuid PRIMARY KEY, count integer NOT NULL)
+    CREATE TEMPORARY TABLE import_occurrence (content uuid PRIMARY KEY, count integer NOT NULL) ON COMMIT DROP
   `);
   await connection.query(sql.typeAlias("void")`
     CREATE TEMPORARY TABLE import_identity (
@@ -127,14 +130,12 @@ export const createSeen = async (connection: CommonQueryMethods): Promise<void> 
       content uuid NOT NULL,
       refunded bigint NOT NULL,
       holder bigint NOT NULL
-    )
+    ) ON COMMIT DROP
   `);
 };
 
 export const dropSeen = async (connection: CommonQueryMethods): Promise<void> => {
-  await connection.query(sql.typeAlias("void")`
-    DROP TABLE import_occurrence, import_identity
-  `);
+  await connection.query(sql.typeAlias("void")`COMMIT`);
 };
 
 const occurrenceRow = z.strictObject({ content: z.string(), count: z.int() });

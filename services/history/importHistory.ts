@@ -349,8 +349,10 @@ export const importHistory = (
     }
   };
 
-  return db.connect(async (connection) => {
-    await createSeen(connection);
+  return db.connect(async (seen) => {
+    await createSeen(seen);
+    // What is written is committed batch by batch; a dry run also reads what it has seen.
+    const connection = options.isDryRun ? seen : db;
     for await (const batch of readAhead(inBatches(lines))) {
       const accepted: RecordLine[] = [];
       const evidence: EvidenceLine[] = [];
@@ -367,7 +369,7 @@ export const importHistory = (
           accepted.push({ ...line, ordinal: counters.lines });
         }
       }
-      const entries = await assignIds(connection, owner, accepted);
+      const entries = await assignIds(seen, owner, accepted);
       for (const writer of writers) {
         const own = entries.filter(({ record }) => writer.kinds.includes(record.kind));
         if (own.length > 0) {
@@ -378,11 +380,11 @@ export const importHistory = (
         "evidence",
         await importEvidence({ clock, isDryRun: options.isDryRun }, connection, owner, evidence),
       );
-      await settle("balance_entry", await ledger.add(connection, balanceEntries));
+      await settle("balance_entry", await ledger.add(db, balanceEntries));
       onProgress(summary());
     }
     // Not in a finally block: after an error the pool closes the connection, and a second error would hide the first.
-    await dropSeen(connection);
+    await dropSeen(seen);
     return summary();
   });
 };

@@ -308,10 +308,10 @@ async function* oneLine(count: number, failure?: Error): AsyncGenerator<ImportLi
   }
 }
 
-test("several imports can use one connection, even after a failed one", async (t) => {
+test("several imports can use the same connections, even after a failed one", async (t) => {
   const { db, databaseUrl } = t.context;
   const { id } = await createTestOrganization(db);
-  const pool = await openPool(databaseUrl, 1);
+  const pool = await openPool(databaseUrl, 2);
   t.teardown(() => pool.end());
   const silent = { onRejected: () => undefined, onProgress: () => undefined };
   const importFrom = (source: AsyncGenerator<ImportLine>) =>

@@ -10,7 +10,7 @@ import { findServerUser } from "../../embedded/postgres/findPostgresBinaries.ts"
 import { findFreePort } from "../../program/probePort.ts";
 import { eventually } from "./programs.ts";
 
-const PGBOUNCER = process.env["TEST_PGBOUNCER"] ?? "/usr/sbin/pgbouncer";
+export const PGBOUNCER = process.env["TEST_PGBOUNCER"] ?? "/usr/sbin/pgbouncer";
 
 /** The settings of PgBouncer that matter to the service; docs/operations.md explains them. */
 export type PgBouncerSettings = {

@@ -95,9 +95,7 @@ test.serial(
 test.serial("behind a pooler, the lease of a leader that was killed expires", async (t) => {
   const { db, databaseUrl } = t.context;
   const { client: temporal } = await openNamespace(t);
-  const pooler = await startPgBouncer(t, databaseUrl, {
-    ignore_startup_parameters: "statement_timeout,idle_in_transaction_session_timeout",
-  });
+  const pooler = await startPgBouncer(t, databaseUrl);
   const relay = await startRelay(t, pooler.url);
   const pooled = await openPool(relay.url, 2);
   t.teardown(() => pooled.end());

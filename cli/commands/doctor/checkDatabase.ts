@@ -1,3 +1,4 @@
+import { readPooler } from "../../../db/connections/inspectPooler.ts";
 import { readEncryption } from "../../../db/connections/readEncryption.ts";
 import { readRole, readServerStatus } from "../../../db/serverStatus.ts";
 import { findOldestUnreportedSecond } from "../../../db/billing/usageFacts.ts";
@@ -42,6 +43,24 @@ const checkEncryption = ({ connections }: Context): Promise<Finding> =>
       }[verified],
     ];
     return ok(parts.join(", "));
+  });
+
+const checkPooler = ({ connections }: Context): Promise<Finding> =>
+  check("database pooler", async () => {
+    const pooler = await readPooler(await connections.databaseUrl());
+    if (pooler === null) {
+      return ok("none");
+    }
+    const { statementTimeoutMs, idleInTransactionTimeoutMs, keepsPreparedStatements } = pooler;
+    const isLimited = statementTimeoutMs > 0 && idleInTransactionTimeoutMs > 0;
+    const parts = [
+      "a pooler assigns connections",
+      keepsPreparedStatements ? "prepared statements are used" : "prepared statements are not used",
+      isLimited
+        ? "the role or the database has timeouts"
+        : "each transaction sets its timeouts; ALTER ROLE … SET statement_timeout and idle_in_transaction_session_timeout save that",
+    ];
+    return ok(parts.join("; "));
   });
 
 const checkRole = ({ connections }: Context): Promise<Finding> =>
@@ -112,6 +131,7 @@ export const checkDatabase = async (context: Context): Promise<readonly Finding[
     return [
       reachable,
       { check: "database connection", ...unknown },
+      { check: "database pooler", ...unknown },
       { check: "database role", ...unknown },
       { check: "clock", ...unknown },
       { check: "unreported usage", ...unknown },
@@ -122,6 +142,7 @@ export const checkDatabase = async (context: Context): Promise<readonly Finding[
   return [
     reachable,
     await checkEncryption(context),
+    await checkPooler(context),
     await checkRole(context),
     await checkClock(context),
     await checkBacklog(context),

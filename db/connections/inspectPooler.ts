@@ -1,0 +1,146 @@
+import { Client } from "pg";
+import type { ClientBase, ClientConfig } from "pg";
+import { connectTimeoutOf, readDatabaseServers } from "./databaseServers.ts";
+
+/** A connection pooler between this program and PostgreSQL, such as PgBouncer in transaction mode. */
+export type Pooler = {
+  /** Whether a named statement can be executed on whatever connection the pooler chooses. */
+  readonly keepsPreparedStatements: boolean;
+  /** The limits of every session, as role or database settings; 0 without a limit. */
+  readonly statementTimeoutMs: number;
+  readonly idleInTransactionTimeoutMs: number;
+};
+
+/** The pooler cannot be used as it is configured; the message says what to change. */
+export class PoolerError extends Error {
+  override readonly name = "PoolerError";
+}
+
+/** PostgreSQL's code for a prepared statement that does not exist. */
+const UNKNOWN_STATEMENT = "26000";
+/** A pooler with a single connection would let the second session of the inspection wait. */
+const WAIT_MS = 2000;
+
+const connect = async (config: ClientConfig): Promise<Client> => {
+  const client = new Client(config);
+  // A pooler may close the connection after an error; the query reports it.
+  client.on("error", () => undefined);
+  try {
+    await client.connect();
+  } catch (error) {
+    const parameter =
+      error instanceof Error &&
+      /unsupported startup parameter[^:]*: (?<name>[\w.]+)/u.exec(error.message)?.groups?.["name"];
+    throw parameter
+      ? new PoolerError(
+          `the pooler refuses the start-up parameter ${parameter}: remove it from the URL, or add it to ignore_startup_parameters in pgbouncer.ini`,
+          { cause: error },
+        )
+      : error;
+  }
+  return client;
+};
+
+/**
+ * Returns whether the session's connection is one of a pooler's. A server reports its own process when it is connected
+ * to; a pooler reports a number that it has made up.
+ */
+export const isPooled = async (client: ClientBase): Promise<boolean> => {
+  const { rows } = await client.query<{ pid: number }>("SELECT pg_backend_pid() AS pid");
+  // The library's types lack the number.
+  return !("processID" in client && client.processID === rows[0]?.pid);
+};
+
+const readLimits = async (client: Client) => {
+  const { rows } = await client.query<Record<"statement" | "idle", number>>(`
+    SELECT
+      (SELECT setting::integer FROM pg_settings WHERE name = 'statement_timeout') AS statement,
+      (SELECT setting::integer FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') AS idle
+  `);
+  return {
+    statementTimeoutMs: rows[0]?.statement ?? 0,
+    idleInTransactionTimeoutMs: rows[0]?.idle ?? 0,
+  };
+};
+
+const requireTransactions = async (client: Client): Promise<void> => {
+  try {
+    await client.query("BEGIN");
+    await client.query("COMMIT");
+  } catch (error) {
+    throw new PoolerError(
+      "the pooler accepts no transactions: set pool_mode = transaction in pgbouncer.ini",
+      { cause: error },
+    );
+  }
+};
+
+/**
+ * Executes a named statement again after another session has taken the connection on which it was prepared. If that
+ * cannot be arranged, as in session mode, the answer is false, which is always safe.
+ */
+const inspectStatements = async (client: Client, config: ClientConfig): Promise<boolean> => {
+  const statement = {
+    name: `impact_inspection_${crypto.randomUUID()}`,
+    text: "SELECT pg_backend_pid() AS pid",
+  };
+  const other = await connect(config);
+  try {
+    const first = await client.query<{ pid: number }>(statement);
+    await other.query("BEGIN");
+    const taken = await other.query<{ pid: number }>("SELECT pg_backend_pid() AS pid");
+    if (taken.rows[0]?.pid !== first.rows[0]?.pid) {
+      return false;
+    }
+    await client.query(statement);
+    return true;
+  } catch (error) {
+    if (
+      error instanceof Error &&
+      (("code" in error && error.code === UNKNOWN_STATEMENT) ||
+        error.message === "Query read timeout")
+    ) {
+      return false;
+    }
+    throw error;
+  } finally {
+    await other.end();
+  }
+};
+
+/**
+ * Connects twice and returns what the pooler between this program and the server can do, or null if there is none.
+ * @param config without start-up parameters, which a pooler may refuse
+ * @throws PoolerError
+ */
+export const inspectPooler = async (config: ClientConfig): Promise<Pooler | null> => {
+  const client = await connect({ ...config, query_timeout: WAIT_MS });
+  try {
+    if (!(await isPooled(client))) {
+      return null;
+    }
+    await requireTransactions(client);
+    return {
+      ...(await readLimits(client)),
+      keepsPreparedStatements: await inspectStatements(client, config),
+    };
+  } finally {
+    await client.end();
+  }
+};
+
+const CONNECT_TIMEOUT_MS = 5000;
+
+/**
+ * Returns what the pooler in front of a database can do, or null if there is none.
+ * @throws PoolerError
+ */
+export const readPooler = (url: string): Promise<Pooler | null> => {
+  const servers = readDatabaseServers(url);
+  return servers.open(({ config }) =>
+    inspectPooler({
+      ...config,
+      connectionTimeoutMillis: connectTimeoutOf(servers, CONNECT_TIMEOUT_MS),
+    }),
+  );
+};

@@ -1,0 +1,144 @@
+import { execFileSync } from "node:child_process";
+import { StatementTimeoutError } from "slonik";
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { readPooler } from "../../db/connections/inspectPooler.ts";
+import { openCopyPool } from "../../db/copyPool.ts";
+import { migrate } from "../../db/migrate.ts";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { PGBOUNCER, startPgBouncer } from "../support/startPgBouncer.ts";
+
+/* Behind PgBouncer each transaction, and each single statement, may run on another connection of the server. */
+
+const test = testWithDatabase();
+
+const NAMED = sql.prepared("pooler_test", z.strictObject({ number: z.int() }))`SELECT 1 AS number`;
+
+const sleepOneSecond = (db: DatabasePool) =>
+  db.query(sql.typeAlias("void")`SELECT FROM pg_sleep(1)`);
+
+const readTimeout = (db: Pick<DatabasePool, "oneFirst">): Promise<string> =>
+  db.oneFirst(sql.type(z.strictObject({ statement_timeout: z.string() }))`SHOW statement_timeout`);
+
+/** PgBouncer prepares statements on each connection where they are executed since 1.21. */
+const canPrepare = (): boolean => {
+  const version = execFileSync(PGBOUNCER, ["--version"], { encoding: "utf8" });
+  return Number(/^PgBouncer 1\.(?<minor>\d+)/u.exec(version)?.groups?.["minor"]) >= 21;
+};
+
+test("many sessions share few connections, with named statements and transactions", async (t) => {
+  const { url } = await startPgBouncer(t, t.context.databaseUrl, {
+    default_pool_size: 2,
+    ...(canPrepare() ? { max_prepared_statements: 0 } : {}),
+  });
+  t.like(await readPooler(url), { keepsPreparedStatements: false });
+  const db = await openPool(url, 8);
+  t.teardown(() => db.end());
+  await Promise.all(
+    Array.from({ length: 40 }, async (_, index) => {
+      t.deepEqual(await db.one(NAMED), { number: 1 });
+      await db.transaction(async (transaction) => {
+        t.deepEqual(await transaction.one(NAMED), { number: 1 });
+        t.is(
+          await transaction.oneFirst(
+            sql.type(z.strictObject({ index: z.int() }))`SELECT ${index}::integer AS index`,
+          ),
+          index,
+        );
+      });
+    }),
+  );
+});
+
+test("named statements are used if the pooler keeps them", async (t) => {
+  const { databaseUrl } = t.context;
+  t.is(await readPooler(databaseUrl), null);
+  const { url } = await startPgBouncer(
+    t,
+    databaseUrl,
+    canPrepare() ? { max_prepared_statements: 50 } : {},
+  );
+  t.is((await readPooler(url))?.keepsPreparedStatements, canPrepare());
+  const db = await openPool(url, 4);
+  t.teardown(() => db.end());
+  await Promise.all(Array.from({ length: 40 }, () => db.one(NAMED)));
+  t.pass();
+});
+
+test.serial("each pool has its own timeouts, which no other session inherits", async (t) => {
+  const { url } = await startPgBouncer(t, t.context.databaseUrl, { default_pool_size: 1 });
+  const [impatient, patient] = [await openPool(url, 1, 200), await openPool(url, 1, 30_000)];
+  t.teardown(() => Promise.all([impatient.end(), patient.end()]));
+
+  await t.throwsAsync(sleepOneSecond(impatient), { instanceOf: StatementTimeoutError });
+  await t.throwsAsync(
+    impatient.transaction((transaction) =>
+      transaction.query(sql.typeAlias("void")`SELECT FROM pg_sleep(1)`),
+    ),
+    { instanceOf: StatementTimeoutError },
+  );
+  await t.notThrowsAsync(sleepOneSecond(patient));
+  t.is(await readTimeout(patient), "30s");
+  t.is(await readTimeout(impatient), "200ms");
+});
+
+test.serial("timeouts of the role or the database are used", async (t) => {
+  const { databaseUrl, owner } = t.context;
+  const database = sql.identifier([new URL(databaseUrl).pathname.slice(1)]);
+  await owner.query(sql.typeAlias("void")`
+    ALTER DATABASE ${database} SET statement_timeout = '20s'
+  `);
+  await owner.query(sql.typeAlias("void")`
+    ALTER DATABASE ${database} SET idle_in_transaction_session_timeout = '50s'
+  `);
+  const { url } = await startPgBouncer(t, databaseUrl);
+  const db = await openPool(url, 2, 30_000);
+  t.teardown(() => db.end());
+  t.like(await readPooler(url), { statementTimeoutMs: 20_000, idleInTransactionTimeoutMs: 50_000 });
+  t.is(await readTimeout(db), "20s");
+  t.is(await db.transaction(readTimeout), "20s");
+});
+
+test("lists are copied with their timeout", async (t) => {
+  const { url } = await startPgBouncer(t, t.context.databaseUrl, { default_pool_size: 1 });
+  const [impatient, patient] = [openCopyPool(url, 200), openCopyPool(url, 30_000)];
+  t.teardown(() => Promise.all([impatient.end(), patient.end()]));
+  const slow = sql.fragment`SELECT 'done' FROM pg_sleep(1)`;
+
+  await t.throwsAsync(impatient.copy("owner", slow), { message: /the query takes too long/u });
+  for (let count = 0; count < 2; count += 1) {
+    t.is(Buffer.concat([...(await patient.copy("owner", slow))]).toString(), "done");
+  }
+});
+
+test("a pooler without transactions is refused", async (t) => {
+  const { url } = await startPgBouncer(t, t.context.databaseUrl, { pool_mode: "statement" });
+  await t.throwsAsync(openPool(url), {
+    message: "the pooler accepts no transactions: set pool_mode = transaction in pgbouncer.ini",
+  });
+});
+
+test("a refused start-up parameter is named", async (t) => {
+  const { url } = await startPgBouncer(t, t.context.databaseUrl);
+  await t.throwsAsync(openPool(`${url}?options=-c%20work_mem%3D8MB`), {
+    message:
+      /the pooler refuses the start-up parameter (?:options|work_mem): remove it from the URL, or add it to ignore_startup_parameters/u,
+  });
+});
+
+test("session mode works like transaction mode", async (t) => {
+  const { url } = await startPgBouncer(t, t.context.databaseUrl, { pool_mode: "session" });
+  t.like(await readPooler(url), { keepsPreparedStatements: false });
+  const db = await openPool(url, 4);
+  t.teardown(() => db.end());
+  t.deepEqual(await db.transaction((transaction) => transaction.one(NAMED)), { number: 1 });
+});
+
+test("migrations are refused behind a pooler", async (t) => {
+  const { url } = await startPgBouncer(t, t.context.ownerUrl);
+  await t.throwsAsync(migrate(url), {
+    message: /Set DATABASE_OWNER_URL to the server's own address\./u,
+  });
+});
