@@ -1,4 +1,4 @@
-import type { PersonalDonation, PersonalRegistration } from "../db/stores/personalData.ts";
+import type { PersonalDonation, PersonalRegistration } from "../db/stores/personalRecords.ts";
 
 const presentCommon = (record: PersonalRegistration | PersonalDonation) => ({
   id: record.id,

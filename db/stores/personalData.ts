@@ -3,57 +3,14 @@ import { z } from "zod";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { CustomerIdentity } from "../../domain/stores/customerIdentity.ts";
-import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
-import { escapeLike } from "./customerConditions.ts";
+import { safeInteger } from "../columns.ts";
+import { conditionOf, ownedBy } from "./customerRecords.ts";
+import type { RecordSelection, RecordTable } from "./customerRecords.ts";
 import { sql } from "../sql.ts";
 
 /*
  * The personal data of stores' customers: in registrations, donations, the reasons of their refunds and stored responses.
  */
-
-type Table = "registration" | "donation";
-
-const anyOf = (values: readonly string[]): FragmentSqlToken =>
-  sql.fragment`ANY(${sql.array([...values], "text")})`;
-
-/** Each alternative is in the form that an index serves. */
-const isOfCustomer = (table: Table, customer: CustomerIdentity): FragmentSqlToken => {
-  const column = (name: string) => sql.identifier([table, name]);
-  return sql.fragment`(
-    ${column("customer_id")} = ${anyOf(customer.ids)}
-    OR lower(${column("customer_email")}) = ${anyOf(customer.emails)}
-    OR ltrim(${column("order_id")}, '#') = ${anyOf(customer.orderIds)}
-  )`;
-};
-
-/** Selects records that have a customer's name and neither an id nor an email address. */
-const onlyNames = (table: Table, names: readonly string[]): FragmentSqlToken => {
-  const column = (name: string) => sql.identifier([table, name]);
-  return sql.fragment`(
-    (${sql.join(
-      names.map((name) => sql.fragment`${column("customer_name")} ILIKE ${escapeLike(name)}`),
-      sql.fragment` OR `,
-    )})
-    AND ${column("customer_id")} IS NULL
-    AND ${column("customer_email")} IS NULL
-  )`;
-};
-
-const conditionOf = (
-  table: Table,
-  selection: CustomerIdentity | { readonly names: readonly string[] },
-): FragmentSqlToken =>
-  "ids" in selection ? isOfCustomer(table, selection) : onlyNames(table, selection.names);
-
-/** The records of one customer, or those that have only the customer's name. */
-export type RecordSelection = CustomerIdentity | { readonly names: readonly string[] };
-
-const ownedBy = (table: Table, accountId: string): FragmentSqlToken => {
-  const column = (name: string) => sql.identifier([table, name]);
-  const kinds =
-    table === "registration" ? sql.fragment`AND kind IN ('tree', 'bottle')` : sql.fragment``;
-  return sql.fragment`${column("account_id")} = ${accountId} AND mode IN ('live', 'test') ${kinds}`;
-};
 
 const identityRow = z.strictObject({
   ids: z.array(z.string()),
@@ -75,11 +32,11 @@ export const readIdentities = (
     FROM (
       SELECT customer_id, customer_email, customer_name
       FROM registration
-      WHERE ${ownedBy("registration", accountId)} AND ${isOfCustomer("registration", customer)}
+      WHERE ${ownedBy("registration", accountId)} AND ${conditionOf("registration", customer)}
       UNION ALL
       SELECT customer_id, customer_email, customer_name
       FROM donation
-      WHERE ${ownedBy("donation", accountId)} AND ${isOfCustomer("donation", customer)}
+      WHERE ${ownedBy("donation", accountId)} AND ${conditionOf("donation", customer)}
     ) AS record
   `);
 
@@ -184,7 +141,7 @@ const blankDonations = (
   `);
 
 const choose = (
-  table: Table,
+  table: RecordTable,
   accountId: string,
   selection: RecordSelection,
   limit: number,
@@ -282,94 +239,4 @@ export const countSelectedRecords = (
         FROM donation
         WHERE ${ownedBy("donation", accountId)} AND ${conditionOf("donation", selection)}
       ) AS donations
-  `);
-
-const personalColumns = {
-  id: z.uuid(),
-  mode: modeColumn,
-  customerName: z.string().nullable(),
-  customerEmail: z.string().nullable(),
-  customerId: z.string().nullable(),
-  orderId: z.string().nullable(),
-  createdAt: z.date(),
-  refundReasons: z.array(z.string()),
-};
-
-const registrationRow = z.strictObject({
-  ...personalColumns,
-  kind: kindColumn,
-  count: safeInteger,
-  refundedCount: safeInteger,
-  notes: z.string().nullable(),
-});
-export type PersonalRegistration = Readonly<z.output<typeof registrationRow>>;
-
-const donationRow = z.strictObject({
-  ...personalColumns,
-  amountCents: safeInteger,
-  charityName: z.string(),
-  refundedAt: z.date().nullable(),
-});
-export type PersonalDonation = Readonly<z.output<typeof donationRow>>;
-
-/** Lists selected registrations with the reasons of their refunds, newest first. */
-export const listPersonalRegistrations = (
-  db: CommonQueryMethods,
-  accountId: string,
-  selection: RecordSelection,
-  limit: number,
-): Promise<readonly PersonalRegistration[]> =>
-  db.any(sql.type(registrationRow)`
-    SELECT
-      id,
-      mode,
-      kind,
-      count,
-      refunded_count AS "refundedCount",
-      customer_name AS "customerName",
-      customer_email AS "customerEmail",
-      customer_id AS "customerId",
-      order_id AS "orderId",
-      notes,
-      created_at AS "createdAt",
-      ARRAY(
-        SELECT reason
-        FROM refund
-        WHERE refund.registration_id = registration.id AND reason IS NOT NULL
-        ORDER BY refund.created_at
-      ) AS "refundReasons"
-    FROM registration
-    WHERE ${ownedBy("registration", accountId)} AND ${conditionOf("registration", selection)}
-    ORDER BY created_at DESC, id DESC
-    LIMIT ${limit}
-  `);
-
-/** Lists selected donations with the reasons of their refunds, newest first. */
-export const listPersonalDonations = (
-  db: CommonQueryMethods,
-  accountId: string,
-  selection: RecordSelection,
-  limit: number,
-): Promise<readonly PersonalDonation[]> =>
-  db.any(sql.type(donationRow)`
-    SELECT
-      id,
-      mode,
-      amount_cents AS "amountCents",
-      charity_name AS "charityName",
-      customer_name AS "customerName",
-      customer_email AS "customerEmail",
-      customer_id AS "customerId",
-      order_id AS "orderId",
-      created_at AS "createdAt",
-      refunded_at AS "refundedAt",
-      ARRAY(
-        SELECT reason
-        FROM donation_refund
-        WHERE donation_refund.donation_id = donation.id AND reason IS NOT NULL
-      ) AS "refundReasons"
-    FROM donation
-    WHERE ${ownedBy("donation", accountId)} AND ${conditionOf("donation", selection)}
-    ORDER BY created_at DESC, id DESC
-    LIMIT ${limit}
   `);

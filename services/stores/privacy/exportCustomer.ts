@@ -2,8 +2,8 @@ import type { DatabasePool } from "slonik";
 import {
   listPersonalDonations,
   listPersonalRegistrations,
-} from "../../../db/stores/personalData.ts";
-import type { PersonalDonation, PersonalRegistration } from "../../../db/stores/personalData.ts";
+} from "../../../db/stores/personalRecords.ts";
+import type { PersonalDonation, PersonalRegistration } from "../../../db/stores/personalRecords.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { CustomerIdentity } from "../../../domain/stores/customerIdentity.ts";

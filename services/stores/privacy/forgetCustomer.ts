@@ -5,7 +5,7 @@ import {
   blankSelectedRegistrations,
   countSelectedRecords,
 } from "../../../db/stores/personalData.ts";
-import type { RecordSelection } from "../../../db/stores/personalData.ts";
+import type { RecordSelection } from "../../../db/stores/customerRecords.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { CustomerIdentity, KnownCustomer } from "../../../domain/stores/customerIdentity.ts";

@@ -1,0 +1,47 @@
+import type { FragmentSqlToken } from "slonik";
+import type { CustomerIdentity } from "../../domain/stores/customerIdentity.ts";
+import { sql } from "../sql.ts";
+import { escapeLike } from "./customerConditions.ts";
+
+/* Which registrations and donations of a store belong to a customer. */
+
+export type RecordTable = "registration" | "donation";
+
+const anyOf = (values: readonly string[]): FragmentSqlToken =>
+  sql.fragment`ANY(${sql.array([...values], "text")})`;
+
+/** Each alternative is in the form that an index serves. */
+const isOfCustomer = (table: RecordTable, customer: CustomerIdentity): FragmentSqlToken => {
+  const column = (name: string) => sql.identifier([table, name]);
+  return sql.fragment`(
+    ${column("customer_id")} = ${anyOf(customer.ids)}
+    OR lower(${column("customer_email")}) = ${anyOf(customer.emails)}
+    OR ltrim(${column("order_id")}, '#') = ${anyOf(customer.orderIds)}
+  )`;
+};
+
+/** Selects records that have a customer's name and neither an id nor an email address. */
+const onlyNames = (table: RecordTable, names: readonly string[]): FragmentSqlToken => {
+  const column = (name: string) => sql.identifier([table, name]);
+  return sql.fragment`(
+    (${sql.join(
+      names.map((name) => sql.fragment`${column("customer_name")} ILIKE ${escapeLike(name)}`),
+      sql.fragment` OR `,
+    )})
+    AND ${column("customer_id")} IS NULL
+    AND ${column("customer_email")} IS NULL
+  )`;
+};
+
+/** The records of one customer, or those that have only the customer's name. */
+export type RecordSelection = CustomerIdentity | { readonly names: readonly string[] };
+
+export const conditionOf = (table: RecordTable, selection: RecordSelection): FragmentSqlToken =>
+  "ids" in selection ? isOfCustomer(table, selection) : onlyNames(table, selection.names);
+
+export const ownedBy = (table: RecordTable, accountId: string): FragmentSqlToken => {
+  const column = (name: string) => sql.identifier([table, name]);
+  const kinds =
+    table === "registration" ? sql.fragment`AND kind IN ('tree', 'bottle')` : sql.fragment``;
+  return sql.fragment`${column("account_id")} = ${accountId} AND mode IN ('live', 'test') ${kinds}`;
+};

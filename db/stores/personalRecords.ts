@@ -1,0 +1,101 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
+import { conditionOf, ownedBy } from "./customerRecords.ts";
+import type { RecordSelection, RecordTable } from "./customerRecords.ts";
+import { sql } from "../sql.ts";
+
+const personalColumns = {
+  id: z.uuid(),
+  mode: modeColumn,
+  customerName: z.string().nullable(),
+  customerEmail: z.string().nullable(),
+  customerId: z.string().nullable(),
+  orderId: z.string().nullable(),
+  createdAt: z.date(),
+  refundReasons: z.array(z.string()),
+};
+
+const PERSONAL_COLUMNS = sql.fragment`
+  id,
+  mode,
+  customer_name AS "customerName",
+  customer_email AS "customerEmail",
+  customer_id AS "customerId",
+  order_id AS "orderId",
+  created_at AS "createdAt"
+`;
+
+const newestOf = (
+  table: RecordTable,
+  accountId: string,
+  selection: RecordSelection,
+  limit: number,
+): FragmentSqlToken => sql.fragment`
+  WHERE ${ownedBy(table, accountId)} AND ${conditionOf(table, selection)}
+  ORDER BY created_at DESC, id DESC
+  LIMIT ${limit}
+`;
+
+const registrationRow = z.strictObject({
+  ...personalColumns,
+  kind: kindColumn,
+  count: safeInteger,
+  refundedCount: safeInteger,
+  notes: z.string().nullable(),
+});
+export type PersonalRegistration = Readonly<z.output<typeof registrationRow>>;
+
+const donationRow = z.strictObject({
+  ...personalColumns,
+  amountCents: safeInteger,
+  charityName: z.string(),
+  refundedAt: z.date().nullable(),
+});
+export type PersonalDonation = Readonly<z.output<typeof donationRow>>;
+
+/** Lists selected registrations with the reasons of their refunds, newest first. */
+export const listPersonalRegistrations = (
+  db: CommonQueryMethods,
+  accountId: string,
+  selection: RecordSelection,
+  limit: number,
+): Promise<readonly PersonalRegistration[]> =>
+  db.any(sql.type(registrationRow)`
+    SELECT
+      ${PERSONAL_COLUMNS},
+      kind,
+      count,
+      refunded_count AS "refundedCount",
+      notes,
+      ARRAY(
+        SELECT reason
+        FROM refund
+        WHERE refund.registration_id = registration.id AND reason IS NOT NULL
+        ORDER BY refund.created_at
+      ) AS "refundReasons"
+    FROM registration
+    ${newestOf("registration", accountId, selection, limit)}
+  `);
+
+/** Lists selected donations with the reasons of their refunds, newest first. */
+export const listPersonalDonations = (
+  db: CommonQueryMethods,
+  accountId: string,
+  selection: RecordSelection,
+  limit: number,
+): Promise<readonly PersonalDonation[]> =>
+  db.any(sql.type(donationRow)`
+    SELECT
+      ${PERSONAL_COLUMNS},
+      amount_cents AS "amountCents",
+      charity_name AS "charityName",
+      refunded_at AS "refundedAt",
+      ARRAY(
+        SELECT reason
+        FROM donation_refund
+        WHERE donation_refund.donation_id = donation.id AND reason IS NOT NULL
+      ) AS "refundReasons"
+    FROM donation
+    ${newestOf("donation", accountId, selection, limit)}
+  `);
