@@ -61,6 +61,18 @@ const readRows = async (
 const idOf = (row: Buffer | undefined, idField: string): string =>
   z.looseObject({ [idField]: z.string() }).parse(JSON.parse(String(row)))[idField] ?? "";
 
+/** Sets the link to the next page: this request's URL with another value of a parameter. */
+export const setNextLink = (
+  ctx: ApiContext,
+  baseUrl: string,
+  parameter: string,
+  value: string,
+): void => {
+  const query = new URLSearchParams(ctx.querystring);
+  query.set(parameter, value);
+  ctx.set("Link", `<${baseUrl}${ctx.path}?${query.toString()}>; rel="next"`);
+};
+
 type PageOptions = {
   readonly limit: number;
   /** The field of a row that identifies it. */
@@ -80,9 +92,7 @@ export const readListPage = async (
 ): Promise<readonly Buffer[]> => {
   const { rows, hasMore } = await readRows(pages, limit);
   if (hasMore) {
-    const query = new URLSearchParams(ctx.querystring);
-    query.set("starting_after", idOf(rows.at(-1), idField));
-    ctx.set("Link", `<${baseUrl}${ctx.path}?${query.toString()}>; rel="next"`);
+    setNextLink(ctx, baseUrl, "starting_after", idOf(rows.at(-1), idField));
   }
   return rows;
 };

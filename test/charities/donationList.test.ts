@@ -19,9 +19,11 @@ type Scene = DonationApi & {
   /** Records a donation with the test key and returns its id. */
   readonly donate: (given?: Given) => Promise<string>;
   /** Returns the ids on one page of the test key's list. */
-  readonly list: (
-    query?: Record<string, string>,
-  ) => Promise<{ readonly ids: readonly string[]; readonly body: Record<string, unknown> }>;
+  readonly list: (query?: Record<string, string>) => Promise<{
+    readonly ids: readonly string[];
+    readonly body: Record<string, unknown>;
+    readonly link: string | null;
+  }>;
 };
 
 const listed = z.array(z.looseObject({ id: z.string() }));
@@ -42,16 +44,35 @@ const stage = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
       return String(body["donation_id"]);
     },
     list: async (query = {}) => {
-      const { status, body } = await api.call(
+      const { status, headers, body } = await api.call(
         "GET",
         `/charities/donations?${new URLSearchParams(query).toString()}`,
         { key: api.test },
       );
       t.is(status, 200);
-      return { ids: listed.parse(body["donations"]).map(({ id }) => id), body };
+      return {
+        ids: listed.parse(body["donations"]).map(({ id }) => id),
+        body,
+        link: headers.get("link"),
+      };
     },
   };
 };
+
+test("a page links to the next one with the same filters, and the last does not", async (t) => {
+  const { donate, list } = await stage(t);
+  for (const attribution of ["a", "b", "a", "a"]) {
+    await donate({ attribution });
+  }
+
+  const first = await list({ attribution: "a", page_size: "2" });
+  t.regex(
+    first.link ?? "",
+    /^<http:\/\/127\.0\.0\.1:\d+\/charities\/donations\?attribution=a&page_size=2&page=2>; rel="next"$/u,
+  );
+  t.is((await list({ attribution: "a", page_size: "2", page: "2" })).link, null);
+  t.is((await list({ attribution: "c" })).link, null);
+});
 
 test("an empty list has no pages", async (t) => {
   const { list } = await stage(t);

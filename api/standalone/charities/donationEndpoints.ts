@@ -20,6 +20,7 @@ import type { Endpoint, Streaming } from "../../http/endpoint.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
 import { DONATION_COLUMNS, presentDonation } from "../../../program/exports/presentRows.ts";
 import { onePage, selectsPage } from "../../http/exports.ts";
+import { setNextLink } from "../../http/listPages.ts";
 import { attributionOf } from "../attributionFilter.ts";
 import { isBlankId } from "../isBlankId.ts";
 import { READ_ERROR } from "../../http/readError.ts";
@@ -39,6 +40,8 @@ export type DonationDependencies = DonateDependencies & {
   /** Connections for reads that may be slow. */
   readonly reads: DatabasePool;
   readonly streaming: Streaming;
+  /** The base URL of links. */
+  readonly publicBaseUrl: () => string;
   readonly guard: SpendingGuard;
 };
 
@@ -141,7 +144,7 @@ const filterOf = (query: z.output<typeof listQuery>): DonationFilter => {
   };
 };
 
-const listEndpoint = ({ reads, streaming }: DonationDependencies): Endpoint =>
+const listEndpoint = ({ reads, streaming, publicBaseUrl }: DonationDependencies): Endpoint =>
   exportableKeyEndpoint(
     {
       method: "get",
@@ -154,6 +157,9 @@ const listEndpoint = ({ reads, streaming }: DonationDependencies): Endpoint =>
         details:
           "Includes refunded donations. A donation is listed if it matches all filters. CSV and NDJSON have all matching " +
           "donations, unless page or page_size is given.",
+        responseHeaders: {
+          Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page. Only of JSON.',
+        },
         errors: [
           {
             code: "request_invalid",
@@ -180,9 +186,13 @@ const listEndpoint = ({ reads, streaming }: DonationDependencies): Endpoint =>
               countDonations(reads, owner, filter),
               readPage(),
             ]);
+            const totalPages = Math.ceil(totalItems / pageSize);
+            if (page < totalPages) {
+              setNextLink(ctx, publicBaseUrl(), "page", String(page + 1));
+            }
             return {
               total_items: totalItems,
-              total_pages: Math.ceil(totalItems / pageSize),
+              total_pages: totalPages,
               page,
               page_size: pageSize,
               donations: donations.map(presentDonation),
