@@ -35,7 +35,7 @@ test("doctor warns of keys that expire within two weeks, and of no others", asyn
   const found = await diagnose();
   t.is(found?.status, "warning");
   const [first = "", second = ""] = found?.detail.split("; ") ?? [];
-  t.true(first.startsWith("2 of the valid keys expire within 14 days: "), first);
+  t.true(first.startsWith("2 valid keys expire within 14 days: "), first);
   t.true(first.includes(`${sooner} (live, Forest) on `), first);
   t.true(second.startsWith(`${later} (live, Forest) on `), second);
 });

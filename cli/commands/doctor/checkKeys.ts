@@ -27,7 +27,7 @@ export const checkKeys = (context: Context): Promise<Finding> =>
       );
     const others = keys.length - named.length;
     return warning(
-      `${keys.length} of the valid keys ${keys.length === 1 ? "expires" : "expire"} within ${NOTICE_DAYS} days: ` +
+      `${keys.length === 1 ? "1 valid key expires" : `${keys.length} valid keys expire`} within ${NOTICE_DAYS} days: ` +
         [...named, ...(others > 0 ? [`${others} more`] : [])].join("; ") +
         ". Issue others with `impact key issue`",
     );
