@@ -35,7 +35,8 @@ export type AppDependencies = {
 /** A page or file that is served by GET without a key and is not part of the API. */
 export type Page = {
   readonly path: string;
-  readonly run: (ctx: ApiContext) => Promise<void> | void;
+  /** Calls `next` if the path turns out to have no page. */
+  readonly run: (ctx: ApiContext, next: () => Promise<unknown>) => Promise<void> | void;
 };
 
 /** A route that another company calls with a signed body. It is not part of the API's description. */

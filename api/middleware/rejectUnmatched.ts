@@ -6,7 +6,8 @@ import { HttpError } from "../http/httpError.ts";
 export const rejectUnmatched = (ctx: RouterContext<ApiState>): void => {
   const layers = (ctx.matched ?? []).filter((layer) => layer.methods.length > 0);
   const [layer] = layers;
-  if (layer === undefined) {
+  // A page that matches the path and the method, and passed the request on, has no content there.
+  if (layer === undefined || layers.some(({ methods }) => methods.includes(ctx.method))) {
     throw new HttpError("path_not_found", "not found");
   }
   ctx.state.route = String(layer.path);

@@ -33,11 +33,18 @@ export const assignIds = async <Line extends { readonly record: ImportedRecord }
   { accountId, mode }: AccountMode,
   lines: readonly Line[],
 ): Promise<
-  readonly { readonly id: string; readonly record: ImportedRecord; readonly line: Line }[]
+  readonly {
+    readonly id: string;
+    readonly record: ImportedRecord;
+    /** Its id and its idempotency key, as far as it has them. */
+    readonly identities: readonly string[];
+    readonly line: Line;
+  }[]
 > => {
   const owner = `${accountId}/${mode}`;
-  const contents = lines.map(({ record }) =>
-    identitiesOf(record).length === 0 ? uuidOf(lastingContentOf(record)) : null,
+  const identitiesOfLines = lines.map(({ record }) => identitiesOf(record));
+  const contents = lines.map(({ record }, index) =>
+    identitiesOfLines[index]?.length === 0 ? uuidOf(lastingContentOf(record)) : null,
   );
   const inBatch = new Map<string, number>();
   for (const content of contents) {
@@ -50,14 +57,20 @@ export const assignIds = async <Line extends { readonly record: ImportedRecord }
     inBatch.size === 0 ? new Map<string, number>() : await addOccurrences(connection, inBatch);
   return lines.map((line, index) => {
     const { record } = line;
+    const identities = identitiesOfLines[index] ?? [];
     const content = contents[index] ?? null;
     if (content === null) {
-      const [identity] = identitiesOf(record);
-      return { id: idOf(record, JSON.stringify([owner, identity])), record, line };
+      const [identity] = identities;
+      return { id: idOf(record, JSON.stringify([owner, identity])), record, identities, line };
     }
     const remaining = left.get(content) ?? 0;
     left.set(content, remaining - 1);
     const occurrence = (totals.get(content) ?? 0) - remaining + 1;
-    return { id: idOf(record, JSON.stringify([owner, content, occurrence])), record, line };
+    return {
+      id: idOf(record, JSON.stringify([owner, content, occurrence])),
+      record,
+      identities,
+      line,
+    };
   });
 };

@@ -6,11 +6,7 @@ import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
-import {
-  identitiesOf,
-  lastingContentOf,
-  refundedOf,
-} from "../../domain/history/importedRecords.ts";
+import { lastingContentOf, refundedOf } from "../../domain/history/importedRecords.ts";
 import type { ImportedBalanceEntry } from "../../domain/history/importedBalance.ts";
 import type { ImportedEvidence } from "../../domain/history/importedEvidence.ts";
 import type { ImportedRecord, LineKind } from "../../domain/history/importedRecords.ts";
@@ -74,7 +70,10 @@ export type ImportObserver = {
 type RecordLine = Extract<ImportLine, { readonly record: ImportedRecord }> & {
   readonly ordinal: number;
 };
-type Entry = ImportedEntry<ImportedRecord> & { readonly line: RecordLine };
+type Entry = ImportedEntry<ImportedRecord> & {
+  readonly identities: readonly string[];
+  readonly line: RecordLine;
+};
 
 type EvidenceLine = Extract<ImportLine, { readonly evidence: ImportedEvidence }>;
 type BalanceLine = Extract<ImportLine, { readonly balanceEntry: ImportedBalanceEntry }>;
@@ -136,8 +135,8 @@ const conflictOf = (differences: readonly (readonly string[])[]): string | null 
 /** Returns the entries without those that repeat the id or key of an earlier one: the first line has it. */
 const withoutRepetitions = (entries: readonly Entry[]): readonly Entry[] => {
   const names = new Set<string>();
-  return entries.filter(({ id, record }) => {
-    const own = [id, ...identitiesOf(record)];
+  return entries.filter(({ id, identities }) => {
+    const own = [id, ...identities];
     const isFirst = own.every((name) => !names.has(name));
     if (isFirst) {
       for (const name of own) {
@@ -300,7 +299,7 @@ export const importHistory = (
       entry,
       content: uuidOf(lastingContentOf(entry.record)),
       refunded: refundedOf(entry.record),
-      identities: identitiesOf(entry.record).map(uuidOf),
+      identities: entry.identities.map(uuidOf),
     }));
     const held = await rememberIdentities(
       connection,

@@ -125,6 +125,13 @@ test("old addresses of a dashboard redirect to it", async (t) => {
     t.is(response.headers.get("Location"), `${dashboard}${suffix}`);
     t.is((await fetch(`${url}/dashboard/${slug}${suffix}`)).status, 200);
   }
+  // What existed only on the old server leads to the dashboard.
+  for (const rest of ["/", "/evidence", "/badge.png", "/embed/card.html?size=2"]) {
+    const response = await get(`${slug}${rest}`);
+    t.is(response.status, 301, rest);
+    t.is(response.headers.get("Location"), dashboard);
+  }
+  t.is((await get(`${dashboard.split("/").at(-1)}/evidence`)).status, 404);
   t.is((await impact("import", "slug", slug, "--org", id)).exitCode, 0);
   const taken = await impact("import", "slug", slug, "--org", other.id);
   t.is(taken.exitCode, 1);

@@ -209,6 +209,12 @@ export const dashboardPages = ({
 
   const lookUpSlug = createSlugLookup(db);
 
+  const redirect = (ctx: ApiContext, slug: string, kind: keyof typeof RENDERINGS): void => {
+    ctx.status = 301;
+    ctx.set("Cache-Control", CACHE_CONTROL);
+    ctx.set("Location", `${publicBaseUrl()}/dashboard/${slug}${SUFFIXES[kind]}`);
+  };
+
   const serve =
     (kind: keyof typeof RENDERINGS) =>
     async (ctx: ApiContext): Promise<void> => {
@@ -224,15 +230,24 @@ export const dashboardPages = ({
       if (page) {
         send(ctx, page, CACHE_CONTROL);
       } else if (dashboardSlug !== null && dashboardSlug !== slug) {
-        ctx.status = 301;
-        ctx.set("Cache-Control", CACHE_CONTROL);
-        ctx.set("Location", `${publicBaseUrl()}/dashboard/${dashboardSlug}${SUFFIXES[kind]}`);
+        redirect(ctx, dashboardSlug, kind);
       } else if (kind === "page" || kind === "card") {
         showNotFound(ctx);
       } else {
         throw new HttpError("path_not_found", "failed to find dashboard");
       }
     };
+
+  /** Paths that do not exist here, but may have existed where the slug was imported from, lead to the dashboard. */
+  const redirectImported = async (ctx: ApiContext, next: () => Promise<unknown>): Promise<void> => {
+    const slug = pathParameter(ctx, "slug");
+    const dashboardSlug = SLUG.safeParse(slug).success ? await lookUpSlug(slug) : null;
+    if (dashboardSlug === null || dashboardSlug === slug) {
+      await next();
+    } else {
+      redirect(ctx, dashboardSlug, "page");
+    }
+  };
 
   return [
     { path: "/dashboard/world.svg", run: picture(() => WORLD_SVG, "public, max-age=86400") },
@@ -251,5 +266,6 @@ export const dashboardPages = ({
     { path: "/dashboard/:slug/badge.svg", run: serve("badge") },
     { path: "/dashboard/:slug/card", run: serve("card") },
     { path: "/dashboard/:slug", run: serve("page") },
+    { path: "/dashboard/:slug/{*rest}", run: redirectImported },
   ];
 };

@@ -199,7 +199,9 @@ const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
 
 /** Removes fields that are null, which other systems write for what was not given. */
 const withoutNulls = (given: Readonly<Record<string, unknown>>): Record<string, unknown> =>
-  Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
+  Object.values(given).includes(null)
+    ? Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null))
+    : { ...given };
 
 /** Parses the fields of one line, or returns all that is wrong with them. */
 export const parseRecord = (value: unknown, options: ParseOptions): Parsed => {
