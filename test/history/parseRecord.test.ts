@@ -59,7 +59,7 @@ const rejects = test.macro({
 
 const MOST = Number.MAX_SAFE_INTEGER;
 const CREATED_AT = "created_at: must be a time with an offset, such as 2025-06-01T12:00:00Z";
-const KIND = "kind: must be one of tree, bottle, donation";
+const KIND = "kind: must be one of tree, bottle, donation, evidence, balance_entry";
 const COUNT = `count: must be an integer from 1 to ${MOST}`;
 
 test("with only the required fields", accepts, {});
@@ -201,7 +201,7 @@ test("a line that names no kind has the kind that the operator gives", (t) => {
       source: null,
     }),
     {
-      record: { ...plain, kind: "bottle", source: null },
+      record: { ...plain, kind: "bottle" },
     },
   );
 });
