@@ -94,7 +94,7 @@ export const storeWriteEndpoint = <Body extends z.ZodType<object>, ResponseBody 
     method: "post",
     description: {
       ...description,
-      errors: [...description.errors, ...(feature === null ? [] : [disabledError(feature)])],
+      errors: [...(feature === null ? [] : [disabledError(feature)]), ...description.errors],
       requestHeaders: {
         "Idempotency-Key": {
           description:
