@@ -4,7 +4,7 @@ import { z } from "zod";
 import { openPool } from "../db/pool.ts";
 import { sql } from "../db/sql.ts";
 import { findFreePort } from "../program/probePort.ts";
-import { startHaproxy } from "../test/support/startHaproxy.ts";
+import { startHaproxy } from "../test/deploy/startHaproxy.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import type { Result } from "./support/result.ts";
 import type { Program, Services } from "./support/startServices.ts";

@@ -1,18 +1,82 @@
 import { once } from "node:events";
+import { readFile, writeFile } from "node:fs/promises";
 import { Agent } from "node:https";
 import type { ExecutionContext } from "ava";
 import { findFreePort } from "../../program/probePort.ts";
-import { createTestStore } from "../stores/startStoreApi.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually, startProgram } from "../support/programs.ts";
-import { startHaproxy } from "../support/startHaproxy.ts";
+import { passesOn, reportsOutage, streamsLists } from "./proxyCases.ts";
+import { HAPROXY_PROGRAM, startHaproxy } from "./startHaproxy.ts";
+import { startProxy } from "./startProxy.ts";
+import type { ProxyKind } from "./startProxy.ts";
 
-/* Runs HAProxy with deploy/haproxy/haproxy.cfg in front of two API processes. */
+/* Runs HAProxy with deploy/haproxy/haproxy.cfg in front of both interfaces. */
 
 const test = testWithDatabase();
+
+/** In front of one process. */
+const HAPROXY: ProxyKind = {
+  config: "haproxy/haproxy.cfg",
+  replacements: ({ port, plainPort, upstreams, inFolder }) => ({
+    "log /dev/log local0": "log stderr format raw local0",
+    "maxconn 20000": "maxconn 2000",
+    "bind :443 ssl crt /etc/ssl/impact/impact.pem": `bind 127.0.0.1:${port} ssl crt ${inFolder("impact.pem")}`,
+    "bind :80": `bind 127.0.0.1:${plainPort}`,
+    "10.0.0.1:8080": upstreams.standalone,
+    "10.0.0.2:8080": upstreams.standalone,
+    "10.0.0.1:8081": upstreams.store,
+    "10.0.0.2:8081": upstreams.store,
+  }),
+  prepare: async ({ inFolder }, configFile) => {
+    const [certificate, key] = [inFolder("cert.pem"), inFolder("key.pem")];
+    await writeFile(
+      inFolder("impact.pem"),
+      `${await readFile(certificate, "utf8")}${await readFile(key, "utf8")}`,
+    );
+    return [HAPROXY_PROGRAM, "-db", "-f", configFile];
+  },
+  stopSignal: "SIGTERM",
+};
+
+test("HAProxy passes on what both interfaces need", async (t) => {
+  await passesOn(t, HAPROXY);
+});
+
+test("HAProxy returns errors of its own in the form of the interface", (t) =>
+  reportsOutage(t, HAPROXY));
+
+test("HAProxy does not collect lists", (t) => streamsLists(t, HAPROXY));
+
+test("HAProxy rejects requests beyond the limit of an address in the form of the interface", async (t) => {
+  const gone = `http://127.0.0.1:${await findFreePort()}`;
+  const slow: ProxyKind = {
+    ...HAPROXY,
+    replacements: (place) => ({
+      ...HAPROXY.replacements(place),
+      // No request is allowed again while the test runs.
+      "http_req_rate(2s)": "http_req_rate(1h)",
+      "sc0_http_req_rate gt 400": "sc0_http_req_rate gt 5",
+    }),
+  };
+  const { call } = await startProxy(t, slow, { standalone: gone, store: gone });
+  const error = "too many requests from this address";
+  for (const [name, body] of [
+    ["standalone", { error }],
+    ["store", { error, code: "OVERLOADED" }],
+  ] as const) {
+    for (let sent = 0; sent < 5; sent += 1) {
+      await call(name, "/");
+    }
+    const rejected = await call(name, "/");
+    t.is(rejected.status, 429);
+    t.is(rejected.headers["retry-after"], "1");
+    t.is(rejected.headers["strict-transport-security"], "max-age=31536000");
+    t.deepEqual(JSON.parse(rejected.body), body);
+  }
+});
 
 type Ports = { readonly standalone: number; readonly store: number };
 
@@ -42,54 +106,21 @@ const startApi = async (t: ExecutionContext<DatabaseContext>, { standalone, stor
 
 const CLIENTS = 8;
 
-test("HAProxy passes on what both interfaces need, and a rolling restart behind it loses no request", async (t) => {
+test("a rolling restart behind HAProxy loses no request", async (t) => {
   const { db } = t.context;
-  const { apiKeyTest } = await createTestOrganization(db);
   const ports = [await choosePorts(), await choosePorts()] as const;
   const proxy = await startHaproxy(ports, {
     "inter 1s": "inter 200ms",
     "acl is_exempt src 203.0.113.0/24": "acl is_exempt src 127.0.0.1",
   });
   t.teardown(proxy.stop);
-  const { call, plainUrl, readLog, countStarts } = proxy;
-
-  const error = "the service is temporarily unavailable, try again";
-  for (const [name, body] of [
-    ["standalone", { error }],
-    ["store", { error, code: "OVERLOADED" }],
-  ] as const) {
-    const unavailable = await call(name, "/");
-    t.is(unavailable.status, 503);
-    t.is(unavailable.headers["retry-after"], "1");
-    t.is(unavailable.headers["strict-transport-security"], "max-age=31536000");
-    t.deepEqual(JSON.parse(unavailable.body), body);
-  }
+  const { call, readLog, countStarts } = proxy;
 
   const apis = [
     { ports: ports[0], api: await startApi(t, ports[0]) },
     { ports: ports[1], api: await startApi(t, ports[1]) },
   ] as const;
   await eventually(async () => (await call("standalone", "/readyz")).status === 200);
-  await eventually(async () => (await call("store", "/readyz")).status === 200);
-
-  const key = { Authorization: apiKeyTest };
-  const planted = await call("standalone", "/plant/trees", { headers: key, body: '{"count":2}' });
-  t.is(planted.status, 200);
-  t.is(planted.headers["strict-transport-security"], "max-age=31536000");
-  t.is(planted.headers["cache-control"], "no-store");
-  const store = await createTestStore(db);
-  const { api_key: storeKey = "", shop_name: shopName = "" } = store.test;
-  const storeHeaders = { api_key: storeKey, shop_name: shopName };
-  const verified = await call("store", "/app/api/verify?customer=ann", { headers: storeHeaders });
-  t.is(verified.status, 200);
-  t.notRegex(readLog(), /customer|TEST-/u);
-  const plain = await fetch(`${plainUrl}/plant/trees`, { headers: key, redirect: "manual" });
-  t.is(plain.status, 403);
-  t.deepEqual(await plain.json(), { error: "use https" });
-  const page = await fetch(`${plainUrl}/dashboard/x`, { redirect: "manual" });
-  t.is(page.status, 301);
-  t.regex(page.headers.get("Location") ?? "", /^https:/u);
-
   const { apiKeyProd, id } = await createTestOrganization(db);
   const agent = new Agent({ keepAlive: true });
   const ended = new AbortController();
@@ -131,5 +162,8 @@ test("HAProxy passes on what both interfaces need, and a rolling restart behind 
   await Promise.all(clients);
 
   t.deepEqual(failures, []);
+  await call("standalone", "/healthz?customer=ann");
+  await eventually(() => readLog().includes('"GET /healthz" 200'));
+  t.notRegex(readLog(), /customer|PROD-/u);
   t.is((await readAccountSums(db, id)).registrations, succeeded);
 });

@@ -10,7 +10,7 @@ import { text } from "node:stream/consumers";
 import type { ExecutionContext } from "ava";
 import { findFreePort } from "../../program/probePort.ts";
 
-const NAMES = { standalone: "impact.example.org", store: "store.impact.example.org" };
+export const NAMES = { standalone: "impact.example.org", store: "store.impact.example.org" };
 
 /** The addresses of the service behind the proxy. */
 export type Upstreams = { readonly standalone: string; readonly store: string };
@@ -54,7 +54,7 @@ export type Proxy = {
 };
 
 /** Returns the configuration with these texts in place of its own. Each of them must be in it. */
-const adapt = (config: string, replacements: Readonly<Record<string, string>>): string => {
+export const adapt = (config: string, replacements: Readonly<Record<string, string>>): string => {
   let adapted = config;
   for (const [from, to] of Object.entries(replacements)) {
     if (!adapted.includes(from)) {
@@ -65,7 +65,7 @@ const adapt = (config: string, replacements: Readonly<Record<string, string>>): 
   return adapted;
 };
 
-const createCertificate = (inFolder: ProxyPlace["inFolder"]): void => {
+export const createCertificate = (inFolder: ProxyPlace["inFolder"]): void => {
   const names = `subjectAltName=DNS:${NAMES.standalone},DNS:${NAMES.store}`;
   const key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes".split(" ");
   execFileSync(

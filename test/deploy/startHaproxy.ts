@@ -1,4 +1,4 @@
-import { execFileSync, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { request } from "node:https";
@@ -9,10 +9,9 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { text } from "node:stream/consumers";
 import { findFreePort } from "../../program/probePort.ts";
+import { adapt, createCertificate, NAMES } from "./startProxy.ts";
 
-const HAPROXY = process.env["TEST_HAPROXY"] ?? "/usr/sbin/haproxy";
-
-const NAMES = { standalone: "impact.example.org", store: "store.impact.example.org" };
+export const HAPROXY_PROGRAM = process.env["TEST_HAPROXY"] ?? "/usr/sbin/haproxy";
 
 export type HaproxyResponse = {
   readonly status: number;
@@ -24,18 +23,6 @@ type Call = {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
   readonly agent?: Agent;
-};
-
-/** Returns the configuration with these texts in place of its own. Each of them must be in it. */
-const adapt = (config: string, replacements: Readonly<Record<string, string>>): string => {
-  let adapted = config;
-  for (const [from, to] of Object.entries(replacements)) {
-    if (!adapted.includes(from)) {
-      throw new Error(`The configuration does not contain ${from}.`);
-    }
-    adapted = adapted.replaceAll(from, to);
-  }
-  return adapted;
 };
 
 const isListening = (port: number): Promise<boolean> =>
@@ -57,13 +44,7 @@ export const startHaproxy = async (
 ) => {
   const folder = await mkdtemp(join(tmpdir(), "impact-haproxy-"));
   const inFolder = (name: string): string => join(folder, name);
-  execFileSync(
-    "openssl",
-    `req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=${NAMES.standalone} -addext subjectAltName=DNS:${NAMES.standalone},DNS:${NAMES.store} -keyout ${inFolder("key.pem")} -out ${inFolder("cert.pem")}`.split(
-      " ",
-    ),
-    { stdio: "ignore" },
-  );
+  createCertificate(inFolder);
   const ca = await readFile(inFolder("cert.pem"), "utf8");
   await writeFile(inFolder("impact.pem"), ca + (await readFile(inFolder("key.pem"), "utf8")));
   const [port, plainPort] = [await findFreePort(), await findFreePort()];
@@ -87,7 +68,7 @@ export const startHaproxy = async (
       ...replacements,
     }),
   );
-  const haproxy = spawn(HAPROXY, ["-db", "-f", inFolder("haproxy.cfg")], {
+  const haproxy = spawn(HAPROXY_PROGRAM, ["-db", "-f", inFolder("haproxy.cfg")], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   let log = "";
