@@ -34,7 +34,7 @@ import { runDispatcher } from "./runDispatcher.ts";
 import { readNewSubscriptions } from "./readNewSubscriptions.ts";
 import { watchHold } from "./watchHold.ts";
 import { bundleWorkflows } from "./bundleWorkflows.ts";
-import { runWorker } from "./runWorker.ts";
+import { createNamespaceLog, runWorker } from "./runWorker.ts";
 
 /**
  * The Temporal workers take up to 18 s to finish their tasks, before the database is closed. While both hang, neither ends,
@@ -81,6 +81,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
           },
         );
   const workflowBundle = bundleWorkflows(config.WORKFLOW_BUNDLE);
+  const logMissingNamespace = createNamespaceLog(logger);
   const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
   // Clients wait for donations, so their worker starts before anything that waits for other services.
   const interactiveWorker = runWorker(
@@ -89,6 +90,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
       taskQueue: INTERACTIVE_QUEUE,
       workflowBundle,
       logger,
+      logMissingNamespace,
     },
     shutdown.signal,
   );
@@ -158,7 +160,10 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   };
   const workers = Promise.all([
     interactiveWorker,
-    runWorker({ activities, taskQueue: BACKGROUND_QUEUE, workflowBundle, logger }, shutdown.signal),
+    runWorker(
+      { activities, taskQueue: BACKGROUND_QUEUE, workflowBundle, logger, logMissingNamespace },
+      shutdown.signal,
+    ),
   ]);
   const dispatcher = runDispatcher(
     {

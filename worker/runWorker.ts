@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { isGrpcServiceError } from "@temporalio/client";
 import { IllegalStateError, NativeConnection, TransportError, Worker } from "@temporalio/worker";
 import type { WorkflowBundle } from "@temporalio/worker";
 import type { Logger } from "pino";
@@ -15,6 +16,21 @@ type WorkerSettings = {
   readonly activities: object;
   readonly taskQueue: string;
   readonly logger: Logger;
+  /** Called at each attempt while the namespace is missing. */
+  readonly logMissingNamespace: (error: Error) => void;
+};
+
+/** Returns a function that logs once, for all task queues, that the worker waits for its namespace. */
+export const createNamespaceLog = (logger: Logger): ((error: Error) => void) => {
+  let isLogged = false;
+  return (error) => {
+    if (!isLogged) {
+      isLogged = true;
+      logger.warn(
+        `${error.message} The worker waits for it. Create it, or correct TEMPORAL_NAMESPACE.`,
+      );
+    }
+  };
 };
 
 const POLLS_REJECTED =
@@ -37,6 +53,29 @@ const rejectWhenStuck = async (worker: Worker, signal: AbortSignal): Promise<voi
   }
 };
 
+/** The namespace may be created after the worker was started, or TEMPORAL_NAMESPACE is misspelt. */
+class NamespaceMissingError extends Error {
+  override readonly name = "NamespaceMissingError";
+}
+
+/** Of gRPC. */
+const NOT_FOUND = 5;
+const CALL_TIMEOUT_MS = 4000;
+
+/** @throws NamespaceMissingError; other errors are left to the worker, which retries */
+const requireNamespace = async (connection: NativeConnection, namespace: string): Promise<void> => {
+  try {
+    await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
+      connection.workflowService.describeNamespace({ namespace }),
+    );
+  } catch (error) {
+    const code: number | null = isGrpcServiceError(error) ? error.code : null;
+    if (code === NOT_FOUND) {
+      throw new NamespaceMissingError(`Temporal has no namespace ${namespace}.`, { cause: error });
+    }
+  }
+};
+
 const connectAndRun = async (
   { activities, taskQueue }: WorkerSettings,
   workflowBundle: WorkflowBundle,
@@ -45,6 +84,7 @@ const connectAndRun = async (
   const { connectionOptions, namespace } = readTemporalConfig();
   const connection = await NativeConnection.connect(connectionOptions);
   try {
+    await requireNamespace(connection, namespace);
     const worker = await Worker.create({
       connection,
       namespace,
@@ -98,8 +138,8 @@ const whenAborted = (signal: AbortSignal): Promise<null> =>
   });
 
 /**
- * Runs a Temporal worker until the signal is aborted, then waits for running tasks. While Temporal is down or rejects the
- * connection, it retries: an operator may correct the namespace or the API key meanwhile.
+ * Runs a Temporal worker until the signal is aborted, then waits for running tasks. While Temporal is down, rejects the
+ * connection or lacks the namespace, it retries: an operator may correct that meanwhile.
  * @throws StartupError if Temporal rejects the polls of a connected worker
  */
 export const runWorker = async (
@@ -122,10 +162,13 @@ export const runWorker = async (
     try {
       await connectAndRun(settings, bundle, signal);
     } catch (error) {
-      if (!(error instanceof TransportError)) {
+      if (error instanceof NamespaceMissingError) {
+        settings.logMissingNamespace(error);
+      } else if (error instanceof TransportError) {
+        logOutage(error);
+      } else {
         throw error;
       }
-      logOutage(error);
       await sleep(RECONNECT_INTERVAL_MS, undefined, { signal }).catch(() => undefined);
     }
   }

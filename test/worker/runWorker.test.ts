@@ -12,6 +12,7 @@ test("a worker that is stopped while its workflows are being bundled does not wa
       taskQueue: "unused",
       workflowBundle: new Promise(() => undefined),
       logger: pino({ level: "silent" }),
+      logMissingNamespace: () => undefined,
     },
     shutdown.signal,
   );
