@@ -32,6 +32,7 @@ const READING = [
   "key list",
   "audit list",
   "find",
+  "export",
   "statement",
   "usage list",
   "usage show",

@@ -18,6 +18,7 @@ EXCEPTIONS = {
     "a range must not end before it begins": r"end\w+: must not be before (start_date|created_at)",
     "filters that exclude each other": r"without_attribution: excludes attribution(_key)?",
     "a filter that needs another one": r"metadata_value: requires metadata_key",
+    "a page starts after a record of the list": r"starting_after: is not the id of a \w+ in this list",
     "names of one value must agree": r"[\w, :-]+ are aliases; their values must match",
     "a header and a field must agree": r"idempotency_key: must equal the header Idempotency-Key if both are given",
     "a key belongs to its first request": r"Idempotency-Key: was used before with another request body|idempotency_key: belongs to the refund of another \w+",
