@@ -42,6 +42,7 @@ const READING = [
   "charity show",
   "donation list",
   "donation show",
+  "export",
   "evidence order list",
   "evidence order show",
   "doctor",
