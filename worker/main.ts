@@ -37,10 +37,10 @@ import { bundleWorkflows } from "./bundleWorkflows.ts";
 import { createNamespaceLog, runWorker } from "./runWorker.ts";
 
 /**
- * The Temporal workers take up to 18 s to finish their tasks, before the database is closed. While both hang, neither ends,
+ * The Temporal workers take up to 14 s to finish their tasks, before the database is closed. While both hang, neither ends,
  * and orchestrators kill a process after 30 s.
  */
-const SHUTDOWN_TIMEOUT_MS = 22_000;
+const SHUTDOWN_TIMEOUT_MS = 18_000;
 
 const startWorker = async (config: Config, logger: Logger): Promise<RunningPart> => {
   const db = await openDatabase(config);

@@ -93,7 +93,7 @@ const connectAndRun = async (
       activities,
       maxConcurrentActivityTaskExecutions: MAX_CONCURRENT_ACTIVITIES,
       shutdownGraceTime: "10 seconds",
-      shutdownForceTime: "18 seconds",
+      shutdownForceTime: "14 seconds",
     });
     // Started even if the signal is already aborted: a worker that never ran does not release its connection.
     const running = worker.run();
