@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import { z } from "zod";
 import type { CachedResponse } from "../../db/planting/cachedResponses.ts";
 import { EVIDENCE_STAGES } from "../../domain/planting/timeline.ts";
+import { EVIDENCE_CACHE_SECONDS } from "../../services/planting/cacheEvidence.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 
 /*
@@ -16,8 +17,8 @@ export const evidenceStage = () => z.enum(EVIDENCE_STAGES, { error: STAGE_MUST_B
 /** The headers of all evidence. */
 export const EVIDENCE_HEADERS = {
   ETag: "Identifies this content. Send it as If-None-Match to get a 304 while nothing has changed.",
-  "Cache-Control":
-    "How long the response may be used without asking again: some minutes once nothing is expected to change.",
+  "Cache-Control": "How long the response may be cached.",
+  Age: "Seconds since the response was generated.",
   "Evidence-Simulated":
     "`true` if the response is simulated in whole or in part: no trees are planted for it.",
 };
@@ -28,25 +29,25 @@ export const setStageHeaders = (ctx: ApiContext): void => {
   ctx.set("Cache-Control", "no-store");
 };
 
-/** Limits how long clients show evidence that was withdrawn. After that, its ETag makes asking again cheap. */
-const LASTING_SECONDS = 5 * 60;
-
 /**
  * Sets the headers by which clients cache evidence, and the mark of simulated evidence.
- * @param isLasting clients may use the response for some minutes without asking; otherwise they must revalidate it
+ * @param options.isLasting clients may cache the response for 30 days, less its age; otherwise they must revalidate it
  */
 export const setCacheHeaders = (
   ctx: ApiContext,
-  { body, isSimulated }: Pick<CachedResponse, "body"> & { readonly isSimulated: boolean },
-  isLasting: boolean,
+  { body, storedAt, isSimulated }: CachedResponse & { readonly isSimulated: boolean },
+  { isLasting, now }: { readonly isLasting: boolean; readonly now: Date },
 ): void => {
   ctx.status = 200;
   ctx.etag = hash("sha256", body, "base64url");
   if (isSimulated) {
     ctx.set("Evidence-Simulated", "true");
   }
-  ctx.set(
-    "Cache-Control",
-    isLasting ? `private, max-age=${LASTING_SECONDS}, must-revalidate` : "private, no-cache",
-  );
+  if (!isLasting) {
+    ctx.set("Cache-Control", "private, no-cache");
+    return;
+  }
+  ctx.set("Cache-Control", `private, max-age=${EVIDENCE_CACHE_SECONDS}`);
+  const ageMs = Math.max(0, now.getTime() - storedAt.getTime());
+  ctx.set("Age", String(Math.floor(ageMs / 1000)));
 };

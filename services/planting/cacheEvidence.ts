@@ -5,7 +5,7 @@ import type { Clock } from "../../domain/clock.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 
 /** The contract's 30 days. */
-const EVIDENCE_CACHE_SECONDS = 30 * 24 * 60 * 60;
+export const EVIDENCE_CACHE_SECONDS = 30 * 24 * 60 * 60;
 
 export type EvidenceDependencies = {
   readonly db: CommonQueryMethods;

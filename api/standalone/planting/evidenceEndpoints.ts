@@ -40,7 +40,10 @@ const summaryEndpoint = (deps: EvidenceDependencies): Endpoint =>
     examples: { response: EVIDENCE_EXAMPLES.summary },
     handle: async ({ ctx }) => {
       const response = await readEvidenceSummary(deps, renderEvidenceSummary);
-      setCacheHeaders(ctx, response, response.isLasting);
+      setCacheHeaders(ctx, response, {
+        isLasting: response.isLasting,
+        now: deps.clock.now(),
+      });
       return response.body;
     },
   });
@@ -94,7 +97,10 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
         return renderTreeEvidence(evidence, deps.publicBaseUrl());
       }
       const response = await readTreeEvidence(deps, selection, renderTreeEvidence);
-      setCacheHeaders(ctx, response, response.isComplete);
+      setCacheHeaders(ctx, response, {
+        isLasting: response.isComplete,
+        now: deps.clock.now(),
+      });
       return response.body;
     },
   });

@@ -180,7 +180,8 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
       responseHeaders: {
         ...EVIDENCE_HEADERS,
         "Cache-Control":
-          "How long the response may be used without asking again: some minutes once the timeline of a record selected by its id is complete.",
+          "How long the response may be cached: 30 days once the timeline of a record selected by its id is complete.",
+        Age: "Seconds since the response was generated, if it may be cached.",
       },
       errors: [
         { ...QUERY_ERROR, example: `impact_type: ${TYPE_MUST_BE}` },
@@ -212,8 +213,11 @@ export const evidenceEndpoint = (deps: EvidenceDependencies): Endpoint =>
         return renderStoreEvidence(evidence, deps.publicBaseUrl());
       }
       const cached = await readStoreEvidence(deps, owner, selection, renderStoreEvidence);
-      // The newest record may be another one at any time; a record that is named stays the same.
-      setCacheHeaders(ctx, cached, cached.isComplete && selection.id !== null);
+      setCacheHeaders(ctx, cached, {
+        // The newest record may be another one at any time; a record that is named stays the same.
+        isLasting: cached.isComplete && selection.id !== null,
+        now: deps.clock.now(),
+      });
       return cached.body;
     },
   });

@@ -20,7 +20,7 @@ test.serial("clients may cache evidence once the order is no longer polled", asy
   await setup.pass(STAGE_MS);
   const { json, headers } = await read(`/evidence/tree/${id}`);
   t.is(json.status, "planted_and_verified");
-  t.is(headers.get("Cache-Control"), "private, max-age=300, must-revalidate");
+  t.is(headers.get("Cache-Control"), "private, max-age=2592000");
 });
 
 test.serial("a cached response is rendered again for another public base URL", async (t) => {

@@ -25,7 +25,7 @@ test.serial(
     t.is((await read("/evidence")).text, before.text);
     const cached = await other.read("/evidence");
     t.is(cached.text, before.text);
-    t.is(cached.headers.get("Cache-Control"), "private, max-age=300, must-revalidate");
+    t.is(cached.headers.get("Cache-Control"), "private, max-age=2592000");
     setup.clock.set("2026-06-15T10:00:00.000Z");
     const after = evidenceSummary.parse(JSON.parse((await other.read("/evidence")).text));
     const earlier = evidenceSummary.parse(JSON.parse(nothing.text));

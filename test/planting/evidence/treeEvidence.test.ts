@@ -219,6 +219,7 @@ test.serial("all processes return the same bytes until a milestone is reached", 
   setup.clock.set("2026-05-20T10:00:00.000Z");
   const later = await other.read(path);
   t.is(later.text, verified.text);
+  t.is(later.headers.get("Age"), "1641420");
 });
 
 test.serial("a client with the current evidence gets a 304 without a body", async (t) => {
