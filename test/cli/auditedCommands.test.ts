@@ -32,7 +32,6 @@ const READING = [
   "key list",
   "audit list",
   "find",
-  "export",
   "statement",
   "usage list",
   "usage show",
