@@ -646,7 +646,7 @@ CREATE TABLE registration (
   idempotency_key text,
   attribution text NOT NULL DEFAULT ''::text,
   metadata jsonb NOT NULL DEFAULT '{}'::jsonb,
-  json_bytes integer,
+  json_bytes integer NOT NULL DEFAULT 260,
   planting_order_id integer,
   tree_order_id bigint,
   ordered_count bigint,

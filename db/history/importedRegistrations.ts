@@ -2,6 +2,7 @@ import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { ImportedRegistration } from "../../domain/history/importedRecords.ts";
 import { sql } from "../sql.ts";
+import { maximumJsonBytes } from "../registrations/maximumJsonBytes.ts";
 import { asTotalError } from "../registrations/totals.ts";
 import type { ImportedEntry, KnownRecord } from "./importedEntries.ts";
 import { idRow, listKnown, uuidOrNull } from "./importedEntries.ts";
@@ -28,7 +29,8 @@ const entries = (batch: readonly RegistrationEntry[]): FragmentSqlToken => sql.f
     value ->> 13 AS customer_id,
     value ->> 14 AS order_id,
     value ->> 15 AS notes,
-    (value ->> 16)::bigint AS unit_price_cents
+    (value ->> 16)::bigint AS unit_price_cents,
+    (value ->> 17)::integer AS json_bytes
   FROM jsonb_array_elements(${JSON.stringify(
     batch.map(({ id, record }) => [
       id,
@@ -48,6 +50,7 @@ const entries = (batch: readonly RegistrationEntry[]): FragmentSqlToken => sql.f
       record.orderId,
       record.notes,
       record.unitPriceCents,
+      maximumJsonBytes(record),
     ]),
   )}::jsonb) WITH ORDINALITY AS given (value, place)
 `;
@@ -74,12 +77,12 @@ export const insertImportedRegistrations = async (
         INSERT INTO registration (
           id, imported_id, account_id, mode, kind, count, refunded_count, fractional_count, created_at, idempotency_key,
           attribution, metadata, customer_name, customer_email, customer_id, order_id, notes, unit_price_cents,
-          is_ordered_elsewhere
+          is_ordered_elsewhere, json_bytes
         )
         SELECT
           id, imported_id, ${accountId}::uuid, ${mode}, kind, count, refunded_count, fractional_count, created_at,
           idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id, notes,
-          unit_price_cents, ${isOrderedElsewhere}
+          unit_price_cents, ${isOrderedElsewhere}, json_bytes
         FROM entry
         WHERE NOT EXISTS (
           SELECT

@@ -17,10 +17,10 @@ CREATE TABLE registration (
   idempotency_key text,
   attribution text NOT NULL DEFAULT '',
   metadata jsonb NOT NULL DEFAULT '{}',
-  -- The length that the registration's JSON in a list does not exceed, which bounds how many are read at a time. Null if
-  -- it is not known: then the list computes it. Metadata can be longer than what was sent, because jsonb writes 1e300 as
-  -- 301 digits.
-  json_bytes integer,
+  -- The length that the registration's JSON in a list does not exceed, which bounds how many are read at a time. Metadata
+  -- can be longer than what was sent, because jsonb writes 1e300 as 301 digits. The default is for a registration without
+  -- imported id, key, attribution and metadata, as stores' are.
+  json_bytes integer NOT NULL DEFAULT 260,
   -- The planting order of a tree registration and how many trees it includes; null until the order is created. There is
   -- no foreign key, because its trigger would run for each new registration, where the columns are always null.
   planting_order_id integer,

@@ -1,7 +1,7 @@
 import type { Registration } from "../../domain/registrations/registrations.ts";
 
-/** The longest JSON of a registration in a list, in bytes, without its key, attribution and metadata. */
-export const FIXED_JSON_BYTES = 250;
+/** The longest JSON of a registration in a list, in bytes, without its imported id, key, attribution and metadata. */
+const FIXED_JSON_BYTES = 250;
 
 /** PostgreSQL writes a number without an exponent: 1e300 as 301 digits, 5e-324 as 326 characters. */
 const LONGEST_NUMBER_BYTES = 330;
@@ -16,11 +16,14 @@ const maximumMetadataBytes = (json: string): number => {
 
 /** Returns the length that a registration's JSON in a list does not exceed, in bytes. */
 export const maximumJsonBytes = ({
+  importedId = null,
   idempotencyKey,
   attribution,
   metadata,
-}: Pick<Registration, "idempotencyKey" | "attribution" | "metadata">): number =>
+}: Pick<Registration, "idempotencyKey" | "attribution" | "metadata"> &
+  Partial<Pick<Registration, "importedId">>): number =>
   FIXED_JSON_BYTES +
+  bytesOf(JSON.stringify(importedId ?? "")) +
   bytesOf(JSON.stringify(idempotencyKey ?? "")) +
   bytesOf(JSON.stringify(attribution)) +
   maximumMetadataBytes(JSON.stringify(metadata));

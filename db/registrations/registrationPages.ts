@@ -3,7 +3,6 @@ import { z } from "zod";
 import type { Owner, RegistrationFilter } from "../../domain/registrations/registrations.ts";
 import type { CopyPool } from "../copyPool.ts";
 import { COLUMN_END } from "../copyPool.ts";
-import { FIXED_JSON_BYTES } from "./maximumJsonBytes.ts";
 import { ownedBy } from "./registrations.ts";
 import { registrationWithId } from "../ownedWithId.ts";
 import { sql } from "../sql.ts";
@@ -99,14 +98,6 @@ const parsePage = (pieces: readonly Buffer[]): ListPage | null => {
   };
 };
 
-/** The length that the JSON of a registration does not exceed; of an imported one it is not stored. */
-const jsonBytes = sql.fragment`coalesce(
-  registration.json_bytes,
-  ${FIXED_JSON_BYTES}
-    + octet_length(registration.metadata::text)
-    + octet_length(json_object(ARRAY[registration.attribution, coalesce(registration.idempotency_key, '')])::text)
-)`;
-
 /**
  * Reads one page of a list, newest first. PostgreSQL writes the JSON, which is not parsed here; `format` takes half the
  * time of `json_build_object`. The aggregates rely on the subquery's order, which PostgreSQL's documentation of aggregate
@@ -175,13 +166,13 @@ export const readPage = async (
             SELECT CASE WHEN sum(whole.json_bytes) <= ${limits.bytes} THEN ${limits.rows} ELSE (
               SELECT greatest(1, count(*) FILTER (WHERE part.bytes <= ${limits.bytes}))
               FROM (
-                SELECT sum(${jsonBytes}) OVER (${newestFirst} ROWS UNBOUNDED PRECEDING) AS bytes
+                SELECT sum(registration.json_bytes) OVER (${newestFirst} ROWS UNBOUNDED PRECEDING) AS bytes
                 ${following}
                 ${newestFirst}
                 LIMIT ${limits.rows}
               ) AS part
             ) END
-            FROM (SELECT ${jsonBytes} AS json_bytes ${following} ${newestFirst} LIMIT ${limits.rows}) AS whole
+            FROM (SELECT registration.json_bytes ${following} ${newestFirst} LIMIT ${limits.rows}) AS whole
           )
         ) AS scanned
       ) AS page

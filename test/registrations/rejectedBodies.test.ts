@@ -166,7 +166,7 @@ forBothKinds("invalid refunds are rejected by field name", async (t, kind) => {
 });
 
 const ACCEPTED =
-  "accepted parameters: attribution_key, without_attribution, id, created_at, end_at, metadata";
+  "accepted parameters: attribution_key, without_attribution, id, created_at, end_at, metadata, limit, starting_after";
 const DATE = "must be a calendar date in the form YYYY-MM-DD";
 
 forBothKinds("an id that is not a UUID does not exist", async (t, kind) => {

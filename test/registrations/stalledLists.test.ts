@@ -6,7 +6,9 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import type { CopyPool } from "../../db/copyPool.ts";
 import { createOpenLists } from "../../api/http/openLists.ts";
+import { maximumJsonBytes } from "../../db/registrations/maximumJsonBytes.ts";
 import { sql } from "../../db/sql.ts";
+import type { Metadata } from "../../domain/registrations/registrations.ts";
 import { openTestCopies, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
@@ -20,18 +22,20 @@ const MIB = 1024 * 1024;
 const PAGE_BYTES = 768 * 1024;
 
 /** 16 KiB of JSON that PostgreSQL writes as 700 KiB, because it writes 1e+300 as 301 digits. */
-const WORST_METADATA = JSON.stringify({ a: Array.from({ length: 2300 }, () => 1e300) });
-const LONG_METADATA = JSON.stringify({ a: "x".repeat(16_000) });
+const WORST_METADATA = { a: Array.from({ length: 2300 }, () => 1e300) };
+const LONG_METADATA = { a: "x".repeat(16_000) };
 
 const fill = async (
   db: DatabasePool,
   accountId: string,
   rows: number,
-  metadata: string,
+  metadata: Metadata,
 ): Promise<void> => {
   await db.query(sql.typeAlias("void")`
-    INSERT INTO registration (id, account_id, mode, kind, count, created_at, metadata)
-    SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - n * interval '1 second', ${metadata}::jsonb
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, metadata, json_bytes)
+    SELECT
+      gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - n * interval '1 second', ${JSON.stringify(metadata)}::jsonb,
+      ${maximumJsonBytes({ idempotencyKey: null, attribution: "", metadata })}
     FROM generate_series(1, ${rows}) AS n
   `);
 };
@@ -73,7 +77,7 @@ test("a page has a bounded number of bytes, and the list is complete", async (t)
   const { id, apiKeyProd: key } = await createTestOrganization(db);
   await fill(db, id, 3, WORST_METADATA);
   await fill(db, id, 200, LONG_METADATA);
-  await fill(db, id, 5000, "{}");
+  await fill(db, id, 5000, {});
   const { copies, pageBytes } = countPages(await openTestCopies(t, db));
   const { call } = await startStandaloneApi(t, { db, copies });
 
