@@ -1,15 +1,14 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { request } from "node:https";
-import type { Agent } from "node:https";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { text } from "node:stream/consumers";
 import { findFreePort } from "../../program/probePort.ts";
-import { adapt, createCertificate, NAMES } from "./startProxy.ts";
+import type { NAMES, Sent } from "./startProxy.ts";
+import { adapt, createCertificate, openThroughProxy } from "./startProxy.ts";
 
 export const HAPROXY_PROGRAM = process.env["TEST_HAPROXY"] ?? "/usr/sbin/haproxy";
 
@@ -17,12 +16,6 @@ export type HaproxyResponse = {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
   readonly body: string;
-};
-
-type Call = {
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly body?: string;
-  readonly agent?: Agent;
 };
 
 const isListening = (port: number): Promise<boolean> =>
@@ -93,28 +86,11 @@ export const startHaproxy = async (
   const call = async (
     name: keyof typeof NAMES,
     path: string,
-    { headers = {}, body, agent }: Call = {},
+    sent?: Sent,
   ): Promise<HaproxyResponse> => {
-    const sent = request({
-      host: "127.0.0.1",
-      port,
-      ca,
-      servername: NAMES[name],
-      path,
-      method: body === undefined ? "GET" : "POST",
-      agent: agent ?? false,
-      headers: {
-        Host: NAMES[name],
-        ...(body === undefined
-          ? {}
-          : { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body) }),
-        ...headers,
-      },
-    });
-    sent.end(body);
-    const [response] = await once(sent, "response");
+    const response = await openThroughProxy({ port, ca }, name, path, sent);
     return {
-      status: response.statusCode,
+      status: response.statusCode ?? 0,
       headers: response.headers,
       body: await text(response),
     };

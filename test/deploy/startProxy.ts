@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { request } from "node:https";
+import type { Agent } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -34,9 +35,11 @@ export type ProxyKind = {
   readonly stopSignal: NodeJS.Signals;
 };
 
-type Sent = {
+export type Sent = {
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string;
+  /** By default, each request has a connection of its own. */
+  readonly agent?: Agent;
 };
 
 type ProxyResponse = {
@@ -51,6 +54,33 @@ export type Proxy = {
   readonly open: (name: keyof typeof NAMES, path: string, sent?: Sent) => Promise<IncomingMessage>;
   readonly plainUrl: string;
   readonly inFolder: (name: string) => string;
+};
+
+/** Sends a request over TLS to a proxy on this machine, and returns the response before its body has arrived. */
+export const openThroughProxy = async (
+  proxy: { readonly port: number; readonly ca: string },
+  name: keyof typeof NAMES,
+  path: string,
+  { headers = {}, body, agent }: Sent = {},
+): Promise<IncomingMessage> => {
+  const sent = request({
+    ...proxy,
+    host: "127.0.0.1",
+    servername: NAMES[name],
+    path,
+    method: body === undefined ? "GET" : "POST",
+    agent: agent ?? false,
+    headers: {
+      Host: NAMES[name],
+      ...(body === undefined
+        ? {}
+        : { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body) }),
+      ...headers,
+    },
+  });
+  sent.end(body);
+  const [response] = await once(sent, "response");
+  return response;
 };
 
 /** Returns the configuration with these texts in place of its own. Each of them must be in it. */
@@ -116,27 +146,8 @@ export const startProxy = async (
     await rm(folder, { recursive: true, force: true });
   });
   const ca = await readFile(inFolder("cert.pem"), "utf8");
-  const open: Proxy["open"] = async (name, path, { headers = {}, body } = {}) => {
-    const sent = request({
-      host: "127.0.0.1",
-      port,
-      ca,
-      servername: NAMES[name],
-      path,
-      method: body === undefined ? "GET" : "POST",
-      agent: false,
-      headers: {
-        Host: NAMES[name],
-        ...(body === undefined
-          ? {}
-          : { "Content-Type": "application/json", "Content-Length": Buffer.byteLength(body) }),
-        ...headers,
-      },
-    });
-    sent.end(body);
-    const [response] = await once(sent, "response");
-    return response;
-  };
+  const open: Proxy["open"] = (name, path, sent) =>
+    openThroughProxy({ port, ca }, name, path, sent);
   const isListening = async (): Promise<boolean> => {
     try {
       await fetch(`http://127.0.0.1:${plainPort}/`, { redirect: "manual" });
