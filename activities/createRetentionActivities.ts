@@ -5,6 +5,7 @@ import { recountAllTestRecords } from "../services/accounts/recountAllTestRecord
 import { recordExpiredKeys } from "../services/accounts/recordExpiredKeys.ts";
 import { deleteOldRecords } from "../services/billing/deleteOldRecords.ts";
 import type { Retention } from "../services/billing/deleteOldRecords.ts";
+import { deleteOldEvents } from "../services/events/deleteOldEvents.ts";
 import { deleteOldTestDonations } from "../services/charities/deleteOldTestDonations.ts";
 import { deleteOldDailyCounts } from "../services/registrations/deleteOldDailyCounts.ts";
 import { deleteOldTestRegistrations } from "../services/registrations/deleteOldTestRegistrations.ts";
@@ -44,6 +45,7 @@ export const createRetentionActivities = (deps: RetentionDependencies) => ({
       const signal = Context.current().cancellationSignal;
       return {
         ...(await deleteOldRecords(deps, signal)),
+        events: await deleteOldEvents(deps, signal),
         erasedResponses: await eraseOldResponses(deps, signal),
         dailyCounts: await deleteOldDailyCounts(deps.db, deps.clock.now()),
         testData: await deleteOldTestData(deps, signal),

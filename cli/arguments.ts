@@ -4,6 +4,7 @@ import { MODES, SUBSCRIPTION_POLICIES } from "../domain/accounts/accounts.ts";
 import type { Mode } from "../domain/accounts/accounts.ts";
 import type { Period } from "../domain/billing/billingCycle.ts";
 import { monthlyCycle } from "../domain/billing/billingCycle.ts";
+import { EVENT_TYPES } from "../domain/events/events.ts";
 import { text } from "../domain/fields.ts";
 import { importedId } from "../domain/recordIds.ts";
 
@@ -66,6 +67,15 @@ export const parseSearchText = parserOf(
 export const parseProcessorEventId = parserOf(
   z.string().regex(/^[\w-]{1,255}$/u),
   "the id of an event, such as evt_1NG8Du2eZvKYlo2CUI79vXWy",
+);
+
+/** Names of types of events, with commas between them. */
+export const parseEventTypes = parserOf(
+  z
+    .string()
+    .transform((given) => given.split(","))
+    .pipe(z.array(z.enum(EVENT_TYPES))),
+  `one or more of ${EVENT_TYPES.join(", ")}, with commas between them`,
 );
 
 /** The id of a document at the processor. */

@@ -37,6 +37,7 @@ const EXIT_CODE_OF = {
   request_invalid: EXIT.failed,
   key_invalid: EXIT.failed,
   record_not_found: EXIT.notFound,
+  event_gone: EXIT.notFound,
   usage_not_on_file: EXIT.failed,
   outside_billing_cycle: EXIT.failed,
   queue_full: EXIT.failed,

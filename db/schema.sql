@@ -332,6 +332,26 @@ CREATE TABLE donation_total (
   CONSTRAINT donation_total_safe CHECK (amount_cents >= 0 AND amount_cents <= '9007199254740991'::bigint)
 ) WITH (fillfactor=50);
 
+CREATE TABLE event (
+  id uuid NOT NULL,
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  type text NOT NULL,
+  transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  created_at timestamp with time zone NOT NULL,
+  data json NOT NULL,
+  CONSTRAINT event_pkey PRIMARY KEY (id),
+  CONSTRAINT event_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT event_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text]))
+) WITH ();
+
+CREATE TABLE event_day (
+  day date NOT NULL,
+  recorded_at timestamp with time zone NOT NULL,
+  transaction_id xid8 NOT NULL,
+  CONSTRAINT event_day_pkey PRIMARY KEY (day)
+) WITH ();
+
 CREATE TABLE idempotent_response (
   account_id uuid NOT NULL,
   mode text NOT NULL,
@@ -659,6 +679,7 @@ CREATE TABLE registration (
   unit_price_cents bigint,
   imported_id text,
   is_ordered_elsewhere boolean NOT NULL DEFAULT false,
+  transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id(),
   CONSTRAINT registration_pkey PRIMARY KEY (id),
   CONSTRAINT registration_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT registration_count CHECK (count >= 1 AND count <= '9007199254740991'::bigint),
@@ -827,6 +848,10 @@ CREATE UNIQUE INDEX donation_refund_idempotency_key ON public.donation_refund US
 
 CREATE INDEX donation_refund_key_donation ON public.donation_refund_key USING btree (donation_id);
 
+CREATE INDEX event_age ON public.event USING btree (created_at);
+
+CREATE INDEX event_feed ON public.event USING btree (account_id, mode, type, transaction_id, id);
+
 CREATE INDEX idempotent_response_personal ON public.idempotent_response USING btree (created_at) WHERE ((response_body IS NOT NULL) AND (operation = ANY (ARRAY['plant'::text, 'plastic'::text])));
 
 CREATE INDEX idempotent_response_test ON public.idempotent_response USING btree (created_at) WHERE (mode = 'test'::text);
@@ -886,6 +911,8 @@ CREATE INDEX registration_customer_email ON public.registration USING btree (acc
 CREATE INDEX registration_customer_id ON public.registration USING btree (account_id, mode, kind, customer_id, created_at, id) WHERE (customer_id IS NOT NULL);
 
 CREATE INDEX registration_customer_name ON public.registration USING gin (account_id, customer_name gin_trgm_ops) WHERE (customer_name IS NOT NULL);
+
+CREATE INDEX registration_feed ON public.registration USING btree (account_id, mode, transaction_id) WHERE ((imported_id IS NULL) AND (unit_price_cents IS NULL));
 
 CREATE UNIQUE INDEX registration_idempotency_key ON public.registration USING btree (account_id, mode, kind, idempotency_key) WHERE (idempotency_key IS NOT NULL);
 

@@ -3,6 +3,7 @@ export type ErrorCode =
   | "request_invalid"
   | "key_invalid"
   | "record_not_found"
+  | "event_gone"
   | "usage_not_on_file"
   | "outside_billing_cycle"
   | "queue_full"

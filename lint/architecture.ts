@@ -55,10 +55,11 @@ const READ = /^(?:count|find|list|read|sum)/u;
 /** What each capability may import besides itself and `accounts`. */
 const CAPABILITIES: Readonly<Record<string, readonly string[]>> = {
   accounts: [],
-  billing: [],
-  planting: [],
-  registrations: ["billing", "planting"],
-  charities: ["billing", "registrations"],
+  events: [],
+  billing: ["events"],
+  planting: ["events"],
+  registrations: ["billing", "events", "planting"],
+  charities: ["billing", "events", "registrations"],
   stores: ["charities", "planting", "registrations"],
   dashboard: ["charities", "planting", "registrations"],
   /** Moving in from another system, with all kinds of records. */

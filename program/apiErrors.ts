@@ -44,6 +44,7 @@ export const ERROR_STATUS = {
   path_not_found: 404,
   method_not_allowed: 405,
   request_timeout: 408,
+  event_gone: 410,
   body_too_large: 413,
   expectation_failed: 417,
   rate_limited: 429,

@@ -8,6 +8,7 @@ import { countFailedProcessorEvents } from "../db/billing/processorEvents.ts";
 import { readReconciliationStatus } from "../db/billing/reconciliations.ts";
 import { listWatchedSubscriptions } from "../db/billing/stripeSubscriptions.ts";
 import { listWaitingStreams } from "../db/billing/usageFacts.ts";
+import { readFeedHorizon } from "../db/events/feed.ts";
 import { countLowBalances } from "../db/stores/balances.ts";
 import { SUBSCRIPTION_POLICIES } from "../domain/accounts/accounts.ts";
 import { findHold } from "../domain/billing/deployment.ts";
@@ -46,6 +47,26 @@ const createGauges = <State>(
         registry.registerMetric(gauge);
       }
     },
+  };
+};
+
+/**
+ * Returns a function that reads for how many seconds the same open transaction has been the oldest, as far as this process
+ * has seen. PostgreSQL itself shows the age of a transaction only to the role that it belongs to.
+ */
+const createFeedWatch = (db: DatabasePool): (() => Promise<number>) => {
+  let oldest: { readonly transactionId: string; readonly seenAtMs: number } | null = null;
+  return async () => {
+    const { transactionId, isOpen } = await readFeedHorizon(db);
+    const nowMs = performance.now();
+    if (!isOpen) {
+      oldest = null;
+      return 0;
+    }
+    if (oldest?.transactionId !== transactionId) {
+      oldest = { transactionId, seenAtMs: nowMs };
+    }
+    return (nowMs - oldest.seenAtMs) / 1000;
   };
 };
 
@@ -154,6 +175,13 @@ export const addDatabaseMetrics = (
             }
           }
         },
+      },
+    ]),
+    createGauges(registry, createFeedWatch(db), [
+      {
+        name: "impact_feed_held_back_seconds",
+        help: "How long an open transaction has held back the feed of events, since this worker first saw it; 0 if none does.",
+        set: (gauge, seconds) => gauge.set(seconds),
       },
     ]),
     createGauges(registry, () => countLowBalances(db), [

@@ -13,19 +13,22 @@ const LIMIT_MUST_BE = "must be an integer of at least 1";
 /** A page ends early if its rows have more bytes than this, because they are held in memory. */
 const PAGE_BYTES = 768 * 1024;
 
-/** The parameters of a list that has pages. */
-export const pageParameters = {
-  limit: z
+/** The most records of a page; more is read as the maximum. */
+export const pageLimit = () =>
+  z
     .string({ error: LIMIT_MUST_BE })
     .regex(/^0*[1-9]\d*$/u, LIMIT_MUST_BE)
     .meta({ examples: ["100"] })
     .transform((given) => Math.min(Number(given), MAXIMUM_LIMIT))
-    .optional()
-    .meta({
-      description:
-        `Returns one page of at most this many records, and a Link to the next one. More than ${MAXIMUM_LIMIT} is read as ` +
-        `${MAXIMUM_LIMIT}. Without it, the response has all records.`,
-    }),
+    .optional();
+
+/** The parameters of a list that has pages. */
+export const pageParameters = {
+  limit: pageLimit().meta({
+    description:
+      `Returns one page of at most this many records, and a Link to the next one. More than ${MAXIMUM_LIMIT} is read as ` +
+      `${MAXIMUM_LIMIT}. Without it, the response has all records.`,
+  }),
   starting_after: z
     .string()
     .optional()

@@ -26,6 +26,7 @@ import { stripeWebhook } from "./billing/stripeWebhook.ts";
 import { charityEndpoints } from "./charities/charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboard/dashboardEndpoints.ts";
 import { dashboardFallback, dashboardPages } from "./dashboard/dashboardPages.ts";
+import { eventEndpoints } from "./events/eventEndpoints.ts";
 import { evidenceEndpoints } from "./planting/evidenceEndpoints.ts";
 import { callbackEndpoint } from "./planting/callbackEndpoint.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
@@ -89,6 +90,7 @@ export const createStandaloneApp = ({
     ...charityEndpoints(dependencies),
     ...evidenceEndpoints(reading),
     ...usageEndpoints(reading),
+    ...eventEndpoints(reading),
     ...dashboardEndpoints(dependencies),
     ...(plantingCallbackSecrets.length === 0
       ? []

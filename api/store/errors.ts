@@ -50,6 +50,7 @@ const STORE_CODES = {
   feature_disabled: "FEATURE_DISABLED",
   test_quota_reached: "TEST_QUOTA_REACHED",
   record_not_found: "NOT_FOUND",
+  event_gone: "NOT_FOUND",
   path_not_found: "NOT_FOUND",
   method_not_allowed: "METHOD_NOT_ALLOWED",
   body_too_large: "PAYLOAD_TOO_LARGE",

@@ -39,7 +39,9 @@ CREATE TABLE registration (
   -- The id in the system that the registration was imported from. Clients see it instead of the id.
   imported_id text CONSTRAINT registration_imported_id_length CHECK (length(imported_id) BETWEEN 1 AND 64),
   -- Whether another system has arranged the planting. The trees are in no planting order of ours.
-  is_ordered_elsewhere boolean NOT NULL DEFAULT false
+  is_ordered_elsewhere boolean NOT NULL DEFAULT false,
+  -- The transaction that inserted it, which places it among the account's events.
+  transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
 
 -- Decides which of several concurrent requests with the same key creates the record.
@@ -54,6 +56,10 @@ CREATE INDEX registration_attribution
 -- Trees for the next planting orders. Ordered trees leave the index, so it stays as small as the backlog.
 CREATE INDEX registration_unordered ON registration (account_id, mode, id)
   WHERE kind = 'tree' AND planting_order_id IS NULL AND refunded_count < count AND NOT is_ordered_elsewhere;
+
+-- The registrations that are events: those of organizations that were not imported.
+CREATE INDEX registration_feed ON registration (account_id, mode, transaction_id)
+  WHERE imported_id IS NULL AND unit_price_cents IS NULL;
 
 CREATE INDEX registration_planting_order ON registration (planting_order_id) WHERE planting_order_id IS NOT NULL;
 

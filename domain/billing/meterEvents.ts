@@ -38,6 +38,20 @@ export type StoredState = {
 export const isFailed = (state: MeterEventState): state is FailedState =>
   FAILED_STATES.some((failed) => failed === state);
 
+/**
+ * Returns which event a change of a meter event's state is to the account's clients, or null. Usage has recovered when it
+ * is sealed anew to be reported again, or when the processor turns out to have it. Usage that is waived has not.
+ */
+export const usageEventOf = (
+  before: MeterEventState,
+  after: MeterEventState,
+): "usage.failed" | "usage.recovered" | null => {
+  if (isFailed(after)) {
+    return isFailed(before) ? null : "usage.failed";
+  }
+  return isFailed(before) && after !== "waived" ? "usage.recovered" : null;
+};
+
 /** Returns the first state of a meter event. `held` facts are refunds of usage that the processor does not have. */
 export const stateAtSealing = ({
   held,

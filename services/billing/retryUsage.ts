@@ -16,6 +16,7 @@ import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { recordUsageEvent } from "./recordUsageEvent.ts";
 import { checkDelivery } from "./sending/checkDelivery.ts";
 
 const CHECK_TIMEOUT_MS = 20_000;
@@ -95,6 +96,7 @@ export const retryUsage = async (
       note: acceptedQuantity === null ? null : `the processor had ${acceptedQuantity} units of it`,
       settledAt: clock.now(),
     });
+    await recordUsageEvent(transaction, event, state, clock.now());
     await redispatchRefunds(transaction, meterEventId);
     await releaseHeldRefunds(transaction, meterEventId);
     await recordAction(

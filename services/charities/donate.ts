@@ -7,6 +7,8 @@ import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { ConfirmCharityDependencies } from "./confirmCharity.ts";
 import { confirmCharity } from "./confirmCharity.ts";
+import { recordEvent } from "../events/recordEvent.ts";
+import { donationData } from "./donationData.ts";
 import { recordDonation } from "./recordDonation.ts";
 import { requireDonationSubscription } from "./requireDonationSubscription.ts";
 
@@ -35,9 +37,29 @@ const record = async (
   }
   const id = newId();
   const confirmed = await confirmCharity(deps, request.accountId, id, request.charity);
-  return deps.db.transaction((transaction) =>
-    recordDonation(transaction, request, { ...request, id }, confirmed, deps.clock.now()),
-  );
+  return deps.db.transaction(async (transaction) => {
+    const now = deps.clock.now();
+    const entry = { ...request, id };
+    const donation = await recordDonation(transaction, request, entry, confirmed, now);
+    if (donation) {
+      const { idempotencyKey, attribution, metadata } = donation;
+      await recordEvent(
+        transaction,
+        request,
+        {
+          type: "donation.created",
+          data: {
+            ...donationData(donation),
+            idempotency_key: idempotencyKey ?? "",
+            attribution,
+            metadata,
+          },
+        },
+        now,
+      );
+    }
+    return donation;
+  });
 };
 
 /** Returns what the first request with the idempotency key recorded, or null. */

@@ -9,6 +9,8 @@ import type { Donation } from "../../domain/charities/donations.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { recordEvent } from "../events/recordEvent.ts";
+import { donationData } from "./donationData.ts";
 
 export type RefundedDonation = {
   readonly donation: Donation;
@@ -73,6 +75,15 @@ export const refundDonation = (
     }
     if (!donation.refunded) {
       await recordDonationRefund(transaction, owner, donation, { ...request, createdAt: now });
+      await recordEvent(
+        transaction,
+        owner,
+        {
+          type: "donation.refunded",
+          data: { ...donationData(donation), reason: request.reason ?? "" },
+        },
+        now,
+      );
       if (actor) {
         const { accountId } = owner;
         const { amountCents } = donation;

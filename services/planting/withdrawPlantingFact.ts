@@ -21,6 +21,7 @@ import type { PlantingReport } from "../../domain/planting/fact.ts";
 import type { OrderStage, PlantingOrder } from "../../domain/planting/order.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import type { RecordedFact } from "./settleFacts.ts";
+import { recordMilestone } from "./recordMilestone.ts";
 import { changeTimeline, recordFact, settleFacts, storeProgress } from "./settleFacts.ts";
 
 type Dependencies = {
@@ -141,6 +142,7 @@ const correctOrder = async (
       });
       if (order !== before) {
         await storeProgress(transaction, before, order);
+        await recordMilestone(transaction, before, order, now);
         await reopenPlantingOrder(transaction, orderId);
         if (before.plantedAt !== null) {
           // The summary must not show withdrawn planting for the rest of its 30 days.

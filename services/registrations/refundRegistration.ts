@@ -11,11 +11,13 @@ import { insertRefundFacts } from "../../db/billing/usageFacts.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { shownIdOf } from "../../domain/recordIds.ts";
 import { decideRefund, refundIdOf } from "../../domain/registrations/decideRefund.ts";
 import type { Owner, Registration, Totals } from "../../domain/registrations/registrations.ts";
 import { ACCEPTED_AGE_MS, secondOf } from "../../domain/billing/usage.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { recordEvent } from "../events/recordEvent.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 
@@ -170,6 +172,21 @@ export const refundRegistration = async (
         count,
         second: secondOf(registration.createdAt),
       },
+    );
+    await recordEvent(
+      transaction,
+      owner,
+      {
+        type: "registration.refunded",
+        data: {
+          registration_id: shownIdOf(registration),
+          kind: owner.kind,
+          count,
+          remaining_count: registration.count - registration.refundedCount - count,
+          reason: request.reason ?? "",
+        },
+      },
+      now,
     );
     if (actor) {
       await recordAction(

@@ -53,6 +53,7 @@ test("the API description has every endpoint and status of the contract", async 
     "get /charities/donations": "200 400 403 408 417 429 431 500 503",
     "post /charities/subscribe": "200 400 403 408 413 417 429 431 500 503",
     "post /refund/donations": "200 400 403 404 408 413 417 429 431 500 503",
+    "get /events": "200 400 403 408 410 417 429 431 500 503",
     "get /evidence": "200 304 400 403 408 417 429 431 500 503",
     "get /evidence/tree/{id}": "200 304 400 403 404 408 417 429 431 500 503",
     "get /usage": list,

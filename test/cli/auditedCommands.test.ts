@@ -41,6 +41,7 @@ const READING = [
   "charity show",
   "donation list",
   "donation show",
+  "event list",
   "export",
   "evidence order list",
   "evidence order show",

@@ -238,6 +238,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       deleteOldRecords: inOrder(() => ({
         processorEvents: 5,
         reconciliations: 0,
+        events: 0,
         erasedResponses: 0,
         dailyCounts: 0,
         testData: null,

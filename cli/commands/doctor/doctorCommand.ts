@@ -9,6 +9,7 @@ import { checkApi } from "./checkApi.ts";
 import { checkDatabase } from "./checkDatabase.ts";
 import { checkDeployment } from "./checkDeployment.ts";
 import { checkDonations } from "./checkDonations.ts";
+import { checkFeed } from "./checkFeed.ts";
 import { checkKeys } from "./checkKeys.ts";
 import { checkStripe } from "./checkStripe.ts";
 import { checkWatchedSubscriptions } from "./checkWatchedSubscriptions.ts";
@@ -62,6 +63,7 @@ const diagnose = async (context: Context, { json }: { readonly json?: true }): P
             checkStripe(context),
             checkWatchedSubscriptions(context),
             checkDonations(context),
+            checkFeed(context),
             checkKeys(context),
             checkApi(context),
           ])

@@ -11,6 +11,7 @@ import { insertUsageRejection } from "../../../db/billing/usageRejections.ts";
 import { decideLateRejection, identifierOf } from "../../../domain/billing/processorEvents.ts";
 import type { RejectionReport } from "../../../domain/billing/processorEvents.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { recordUsageEvent } from "../recordUsageEvent.ts";
 
 /** A delivered meter event that the processor turned out to have refused. */
 export type LateRejection = {
@@ -41,14 +42,16 @@ const refuseDelivered = async (
     await lockStream(transaction, event);
     const current = await findMeterEvent(transaction, event.id);
     const decided = current && decideLateRejection(current);
-    if (decided === "rejected" || decided === "blocked") {
-      const deliveredAt = current?.settledAt?.toISOString() ?? "an unknown time";
+    if (current && (decided === "rejected" || decided === "blocked")) {
+      const now = clock.now();
+      const deliveredAt = current.settledAt?.toISOString() ?? "an unknown time";
       await moveSettledEvent(transaction, event.id, {
         state: decided,
         acceptedQuantity: null,
         note: `refused after it was delivered at ${deliveredAt}: ${reason}`,
-        settledAt: clock.now(),
+        settledAt: now,
       });
+      await recordUsageEvent(transaction, current, decided, now);
     }
     return decided;
   });

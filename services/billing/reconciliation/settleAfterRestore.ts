@@ -34,6 +34,7 @@ import {
 } from "../../../providers/billing/processor.ts";
 import { recordAction } from "../../accounts/recordAction.ts";
 import { guardUsage, releaseUsage } from "../holdUsage.ts";
+import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { runConcurrently } from "./runConcurrently.ts";
 
 type Dependencies = {
@@ -89,24 +90,26 @@ const requireHold = async (transaction: DatabaseTransactionConnection): Promise<
   }
 };
 
-const block = (
+const block = async (
   transaction: DatabaseTransactionConnection,
-  { id }: StoredMeterEvent,
-  heldAt: Date,
-): Promise<void> =>
-  moveSettledEvent(transaction, id, {
+  event: StoredMeterEvent,
+  { clock, heldAt }: { readonly clock: Clock; readonly heldAt: Date },
+): Promise<void> => {
+  await moveSettledEvent(transaction, event.id, {
     state: "blocked",
     note: NOTE,
     acceptedQuantity: null,
     settledAt: heldAt,
   });
+  await recordUsageEvent(transaction, event, "blocked", clock.now());
+};
 
 /**
  * Blocks a stream's usage from before the hold: it may have been sent in the history that was lost. Usage and refunds
  * become events of their own.
  */
 const blockStream = async (
-  billing: Billing,
+  { billing, clock }: Dependencies,
   transaction: DatabaseTransactionConnection,
   stream: UsageStream,
   { heldAt, firstSecond }: { readonly heldAt: Date; readonly firstSecond: number },
@@ -115,7 +118,7 @@ const blockStream = async (
   await requireHold(transaction);
   const unfinished = await findUnfinishedMeterEvent(transaction, stream);
   if (unfinished && unfinished.second >= firstSecond) {
-    await block(transaction, unfinished, heldAt);
+    await block(transaction, unfinished, { clock, heldAt });
   }
   const account = await findAccount(transaction, stream.accountId);
   const stripeCustomerId = account?.stripeCustomerId ?? null;
@@ -142,7 +145,7 @@ const blockStream = async (
           sealedAt: heldAt,
         });
         if (!held) {
-          await block(transaction, event, heldAt);
+          await block(transaction, event, { clock, heldAt });
         }
       }
     }
@@ -161,22 +164,23 @@ class DryRun extends Error {
 
 /** Blocks the usage in doubt, stream by stream, and returns its events. A dry run takes everything back. */
 const blockUsageInDoubt = async (
-  { db, billing }: Dependencies,
+  deps: Dependencies,
   heldAt: Date,
   { since, isDryRun }: AfterRestoreOptions,
 ): Promise<readonly StoredMeterEvent[]> => {
+  const { db } = deps;
   const span = { heldAt, firstSecond: since === null ? 0 : secondOf(since) };
   const streams = (await listWaitingStreams(db)).filter(({ mode }) => mode === "live");
   if (!isDryRun) {
     for (const stream of streams) {
-      await db.transaction((transaction) => blockStream(billing, transaction, stream, span));
+      await db.transaction((transaction) => blockStream(deps, transaction, stream, span));
     }
     return listBlockedEventsSettledAt(db, heldAt);
   }
   try {
     await db.transaction(async (transaction) => {
       for (const stream of streams) {
-        await blockStream(billing, transaction, stream, span);
+        await blockStream(deps, transaction, stream, span);
       }
       throw new DryRun(await listBlockedEventsSettledAt(transaction, heldAt));
     });
@@ -190,20 +194,22 @@ const blockUsageInDoubt = async (
 };
 
 const record = (
-  db: DatabasePool,
+  { db, clock }: Dependencies,
   { event, result, processorQuantity }: SettledDoubt,
   heldAt: Date,
 ): Promise<void> =>
   db.transaction(async (transaction) => {
     await lockStream(transaction, event);
     await requireHold(transaction);
+    const state = result === "absent" ? "superseded" : "delivered";
     await moveSettledEvent(transaction, event.id, {
-      state: result === "absent" ? "superseded" : "delivered",
+      state,
       note: `the processor has ${processorQuantity} units of it`,
       acceptedQuantity: result === "partial" ? processorQuantity : null,
       // Not now: nothing was sent after the hold, so the sums lag behind nothing.
       settledAt: heldAt,
     });
+    await recordUsageEvent(transaction, event, state, clock.now());
     if (result !== "delivered") {
       await releaseFacts(transaction, event.id, processorQuantity ?? 0);
     }
@@ -295,7 +301,7 @@ export const settleAfterRestore = async (
       const compared = await compareMinute(deps, minute, signal);
       for (const doubt of options.isDryRun ? [] : compared) {
         if (doubt.result !== "unclear") {
-          await record(db, doubt, heldAt);
+          await record(deps, doubt, heldAt);
         }
       }
       return compared;

@@ -22,10 +22,11 @@ import type {
   SendResult,
   Settlement,
 } from "../../../domain/billing/decideNextStep.ts";
-import { DEFAULT_GRACE_MS } from "../../../domain/billing/meterEvents.ts";
+import { DEFAULT_GRACE_MS, isFailed } from "../../../domain/billing/meterEvents.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
+import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { checkDelivery } from "./checkDelivery.ts";
 
 type Dependencies = {
@@ -133,7 +134,7 @@ const markIfLate = async (
   return isLate ? asLate(settlement) : settlement;
 };
 
-/** Records the settlement. Facts that it does not settle are released in the same transaction. */
+/** Records the settlement, and the failure as an event. Facts that it does not settle are released in the same transaction. */
 const settle = async (
   db: DatabasePool,
   event: StoredMeterEvent,
@@ -141,13 +142,20 @@ const settle = async (
   settledAt: Date,
 ): Promise<void> => {
   const { state, acceptedQuantity } = settlement;
-  if (state !== "superseded" && acceptedQuantity === null) {
+  const releases = state === "superseded" || acceptedQuantity !== null;
+  if (!releases && !isFailed(state)) {
     await settleAttempt(db, event, { ...settlement, settledAt });
     return;
   }
   await db.transaction(async (transaction) => {
-    await lockStream(transaction, event);
-    if (await settleAttempt(transaction, event, { ...settlement, settledAt })) {
+    if (releases) {
+      await lockStream(transaction, event);
+    }
+    if (!(await settleAttempt(transaction, event, { ...settlement, settledAt }))) {
+      return;
+    }
+    await recordUsageEvent(transaction, event, state, settledAt);
+    if (releases) {
       await releaseFacts(transaction, event.id, acceptedQuantity ?? 0);
     }
   });

@@ -1,0 +1,19 @@
+import type { Command } from "commander";
+import { parseEventTypes, parseId, parseLimit, parseMode } from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import type { ListOptions } from "./listEvents.ts";
+import { listEvents } from "./listEvents.ts";
+
+export const addEventCommands = (program: Command, context: Context): void => {
+  const event = program.command("event").description("Look at the events that clients receive");
+  event
+    .command("list")
+    .description("List an organization's events as GET /events returns them, oldest first")
+    .requiredOption("--org <id>", "id of the organization", parseId)
+    .option("--mode <live|test>", "mode of the events", parseMode, "live")
+    .option("--types <list>", "only these types, with commas between them", parseEventTypes)
+    .option("--starting-after <event>", "only events that follow the one with this id")
+    .option("--limit <n>", "maximum rows", parseLimit, 100)
+    .option("--json", "JSON output")
+    .action((options: ListOptions) => listEvents(context, options));
+};

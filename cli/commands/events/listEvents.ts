@@ -1,0 +1,63 @@
+import type { Mode } from "../../../domain/accounts/accounts.ts";
+import type { EventType } from "../../../domain/events/events.ts";
+import { EVENT_TYPES } from "../../../domain/events/events.ts";
+import { presentEvent } from "../../../program/exports/presentEvent.ts";
+import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import type { Feed } from "../../../services/events/readFeed.ts";
+import { readFeed } from "../../../services/events/readFeed.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+import { printJson, printTable } from "../../output/print.ts";
+
+export type ListOptions = {
+  readonly org: string;
+  readonly mode: Mode;
+  readonly types?: readonly EventType[];
+  readonly startingAfter?: string;
+  readonly limit: number;
+  readonly json?: true;
+};
+
+const PAGE_EVENTS = 1000;
+
+export const listEvents = async (
+  { io, connections, clock }: Context,
+  { org, mode, types = EVENT_TYPES, startingAfter, limit, json }: ListOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  await getOrganization(db, org);
+  const found: ReturnType<typeof presentEvent>[] = [];
+  let hasMore = true;
+  let heldBackSince: Date | null = null;
+  while (hasMore && found.length < limit) {
+    const page: Feed = await readFeed(
+      { db, clock },
+      { accountId: org, mode },
+      {
+        types,
+        startingAfter: found.at(-1)?.id ?? startingAfter ?? null,
+        limit: Math.min(PAGE_EVENTS, limit - found.length),
+      },
+    );
+    found.push(...page.events.map(presentEvent));
+    ({ hasMore, heldBackSince } = page);
+  }
+  if (json) {
+    printJson(io, found);
+  } else {
+    printTable(
+      io,
+      ["id", "time", "type", "data"],
+      found.map(({ id, timestamp, type, data }) => [id, timestamp, type, JSON.stringify(data)]),
+    );
+  }
+  if (hasMore) {
+    say(io, "More events exist. Raise --limit, or continue with --starting-after.");
+  }
+  if (heldBackSince) {
+    say(
+      io,
+      `Events since ${heldBackSince.toISOString()} are held back, because an older transaction is open.`,
+    );
+  }
+};

@@ -1,0 +1,30 @@
+import type { DatabaseTransactionConnection } from "slonik";
+import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
+import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
+import { usageEventOf } from "../../domain/billing/meterEvents.ts";
+import { recordEvent } from "../events/recordEvent.ts";
+
+/** Records the event that a change of a meter event's state is to the account's clients, if it is one. */
+export const recordUsageEvent = async (
+  transaction: DatabaseTransactionConnection,
+  before: Pick<StoredMeterEvent, "accountId" | "mode" | "meter" | "quantity" | "second" | "state">,
+  after: MeterEventState,
+  now: Date,
+): Promise<void> => {
+  const type = usageEventOf(before.state, after);
+  if (type !== null) {
+    await recordEvent(
+      transaction,
+      before,
+      {
+        type,
+        data: {
+          kind: before.meter,
+          count: before.quantity,
+          registered_at: new Date(before.second * 1000).toISOString(),
+        },
+      },
+      now,
+    );
+  }
+};

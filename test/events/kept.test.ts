@@ -1,0 +1,85 @@
+import { sql } from "../../db/sql.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { EventType } from "../../domain/events/events.ts";
+import { EVENT_TYPES, eventIdOf } from "../../domain/events/events.ts";
+import { deleteOldEvents } from "../../services/events/deleteOldEvents.ts";
+import { recordEvent } from "../../services/events/recordEvent.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+import { readEvents, refunded } from "./readEvents.ts";
+
+const test = testWithDatabase();
+
+const NEVER = new AbortController().signal;
+
+const failed = {
+  type: "usage.failed" as const,
+  data: { kind: "tree" as const, count: 1, registered_at: "2026-01-01T00:00:00.000Z" },
+};
+
+test.serial("events are deleted after 30 days, and who may have missed one is told", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const owner: AccountMode = { accountId, mode: "live" };
+  const clock = createMovableClock("2031-01-01T00:00:00.000Z");
+  const read = async (startingAfter: string | null, types: readonly EventType[] = EVENT_TYPES) =>
+    (await readEvents({ db, clock }, owner, { types, startingAfter })).map(eventIdOf);
+
+  await recordEvent(db, owner, failed, clock.now());
+  await recordEvent(db, owner, refunded("1"), clock.now());
+  await recordEvent(db, owner, refunded("2"), clock.now());
+  const [failure = "", first = "", second = ""] = await read(null);
+  clock.set("2031-01-01T01:00:00.000Z");
+  await deleteOldEvents({ db, clock }, NEVER);
+  await recordEvent(db, owner, refunded("3"), clock.now());
+  clock.set("2031-01-30T02:00:00.000Z");
+  await deleteOldEvents({ db, clock }, NEVER);
+  t.is((await read(null)).length, 4, "nothing is 30 days old");
+
+  clock.set("2031-01-31T02:00:00.000Z");
+  t.is(await deleteOldEvents({ db, clock }, NEVER), 1);
+  t.is(await deleteOldEvents({ db, clock }, NEVER), 0);
+  const kept = await read(null);
+  t.is(kept.length, 1);
+  t.deepEqual(await read(second), kept, "who had read everything goes on");
+  t.deepEqual(await read(failure, ["usage.failed"]), []);
+  await t.throwsAsync(read(failure), { code: "event_gone", message: /older than 30 days/u });
+  await t.throwsAsync(read(first), { code: "event_gone", message: /the event is unknown/u });
+});
+
+test.serial(
+  "records that were copied from a server with higher transactions are an error until they are renumbered",
+  async (t) => {
+    const { db, owner } = t.context;
+    const { id: accountId } = await createTestOrganization(db);
+    const account: AccountMode = { accountId, mode: "live" };
+    const clock = { now: () => new Date() };
+    const read = () => readEvents({ db, clock }, account);
+    await recordEvent(db, account, refunded("copied"), clock.now());
+    await owner.query(sql.typeAlias("void")`
+    UPDATE event SET transaction_id = '9000000000' WHERE account_id = ${accountId}
+  `);
+    await t.throwsAsync(read(), { message: /come from another PostgreSQL server/u });
+
+    // As docs/operations.md says.
+    await owner.transaction(async (transaction) => {
+      await transaction.query(sql.typeAlias("void")`
+      UPDATE registration SET transaction_id = '0' WHERE transaction_id >= pg_current_xact_id()
+    `);
+      await transaction.query(sql.typeAlias("void")`
+      UPDATE event SET transaction_id = '0' WHERE transaction_id >= pg_current_xact_id()
+    `);
+      await transaction.query(sql.typeAlias("void")`DELETE FROM event_day`);
+      await transaction.query(sql.typeAlias("void")`
+      INSERT INTO event_day (day, recorded_at, transaction_id)
+      VALUES ('2000-01-01', '2000-01-01', pg_current_xact_id())
+    `);
+    });
+    await recordEvent(db, account, refunded("new"), clock.now());
+    const events = await read();
+    t.is(events.length, 1);
+    t.like(events[0], { data: { registration_id: "new" } });
+    await owner.query(sql.typeAlias("void")`DELETE FROM event_day`);
+  },
+);

@@ -1,0 +1,201 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { DatabasePool } from "slonik";
+import { v7 as newId } from "uuid";
+import { findFeedBlocker, readFeedHorizon } from "../../db/events/feed.ts";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
+import { systemClock } from "../../domain/clock.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import { EVENT_TYPES, eventIdOf, parseEventId } from "../../domain/events/events.ts";
+import { recordEvent } from "../../services/events/recordEvent.ts";
+import { readFeed } from "../../services/events/readFeed.ts";
+import type { Feed } from "../../services/events/readFeed.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { refunded } from "./readEvents.ts";
+
+// PostgreSQL's transactions are numbered for the whole server, and other test files have transactions of their own. So a
+// test may wait for an event, but must not expect that one is in the feed as soon as it is committed.
+const test = testWithDatabase();
+
+const WRITERS = 64;
+const WRITES = 12;
+const DEADLINE_MS = 40_000;
+
+const read = (
+  db: DatabasePool,
+  owner: AccountMode,
+  startingAfter: string | null = null,
+  limit = 1000,
+): Promise<Feed> =>
+  readFeed({ db, clock: systemClock }, owner, { types: EVENT_TYPES, startingAfter, limit });
+
+const idsOf = ({ events }: Feed): readonly string[] => events.map(eventIdOf);
+
+/** Follows the feed until it has a number of events, and returns their ids. */
+const follow = async (
+  db: DatabasePool,
+  owner: AccountMode,
+  { limit, until }: { readonly limit: number; readonly until: (events: number) => boolean },
+): Promise<readonly string[]> => {
+  const ids: string[] = [];
+  const deadline = Date.now() + DEADLINE_MS;
+  while (!until(ids.length)) {
+    if (Date.now() > deadline) {
+      throw new Error(`The feed has only ${ids.length} events.`);
+    }
+    const page = await read(db, owner, ids.at(-1) ?? null, limit);
+    ids.push(...idsOf(page));
+    if (page.events.length === 0) {
+      await delay(2);
+    }
+  }
+  return ids;
+};
+
+const at = (second: number): Date => new Date(Date.UTC(2026, 0, 1, 0, 0, second));
+
+const namesOf = ({ events }: Feed): readonly string[] =>
+  events.flatMap(({ type, data }) =>
+    type === "registration.refunded" ? [data.registration_id] : [],
+  );
+
+test("a reader beside writers whose transactions last differently long sees every event once, in the order in which it stays", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const owner = { accountId, mode: "live" } as const;
+  const pool = await openPool(databaseUrl, 24);
+  t.teardown(() => pool.end());
+  const oneProcess = createRegistrationWriter({ db: pool, clock: systemClock });
+  const anotherProcess = createRegistrationWriter({ db: pool, clock: systemClock });
+  const committed = new Set<string>();
+  let finished = false;
+
+  /** Records two events with a pause, and then takes them back or not. */
+  const writeEvents = async (name: string): Promise<void> => {
+    const isKept = Math.random() < 0.8;
+    try {
+      await pool.transaction(async (transaction) => {
+        await recordEvent(transaction, owner, refunded(`${name}-a`), systemClock.now());
+        await transaction.query(
+          sql.typeAlias("void")`SELECT FROM pg_sleep(${Math.random() * 0.03})`,
+        );
+        await recordEvent(transaction, owner, refunded(`${name}-b`), systemClock.now());
+        if (!isKept) {
+          throw new RangeError("taken back");
+        }
+      });
+    } catch (error) {
+      if (!(error instanceof RangeError)) {
+        throw error;
+      }
+    }
+    if (isKept) {
+      committed.add(`${name}-a`).add(`${name}-b`);
+    }
+  };
+
+  const write = async (writer: number): Promise<void> => {
+    for (let index = 0; index < WRITES; index += 1) {
+      if (writer % 4 === 0) {
+        const process = writer % 8 === 0 ? oneProcess : anotherProcess;
+        const { registration } = await process.register(
+          registrationOf(accountId, { kind: index % 2 === 0 ? "tree" : "bottle" }),
+        );
+        committed.add(registration.id);
+      } else {
+        await writeEvents(`${writer}-${index}`);
+      }
+    }
+  };
+
+  const writeAll = async (): Promise<void> => {
+    await Promise.all(Array.from({ length: WRITERS }, (_, index) => write(index)));
+    finished = true;
+  };
+  const writing = writeAll();
+  const until = (events: number): boolean => finished && events >= committed.size;
+  // One is always at the end of the feed, and the other lags behind.
+  const readers = [1000, 7].map((limit) => follow(db, owner, { limit, until }));
+  await writing;
+  const [ids = [], laggingIds] = await Promise.all(readers);
+
+  const whole: string[] = [];
+  const seen = new Set<string>();
+  let page: Feed;
+  do {
+    page = await read(db, owner, whole.at(-1) ?? null);
+    whole.push(...idsOf(page));
+    for (const { type, data } of page.events) {
+      if (type === "registration.created" || type === "registration.refunded") {
+        seen.add(data.registration_id);
+      }
+    }
+  } while (page.hasMore);
+  t.deepEqual(ids, whole, "nothing has appeared between events that were read before");
+  t.deepEqual(laggingIds, whole);
+  t.deepEqual(ids, ids.toSorted());
+  t.is(new Set(ids).size, ids.length);
+  t.deepEqual([...seen].toSorted(), [...committed].toSorted());
+});
+
+test("an open transaction holds later events back, which the feed says, and they follow its own", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const owner = { accountId, mode: "test" } as const;
+  const opened = Promise.withResolvers<undefined>();
+  const mayCommit = Promise.withResolvers<undefined>();
+  const first = db.transaction(async (transaction) => {
+    await recordEvent(transaction, owner, refunded("first"), at(1));
+    opened.resolve(undefined);
+    await mayCommit.promise;
+  });
+  await opened.promise;
+  await recordEvent(db, owner, refunded("second"), at(2));
+
+  const held = await read(db, owner);
+  t.deepEqual(held.events, []);
+  t.false(held.hasMore);
+  t.deepEqual(held.heldBackSince, at(2));
+  t.true((await readFeedHorizon(db)).isOpen);
+  const blocker = await findFeedBlocker(db);
+  t.true(blocker !== null && blocker.pid !== null && blocker.openSince !== null);
+
+  mayCommit.resolve(undefined);
+  await first;
+  await follow(db, owner, { limit: 10, until: (events) => events === 2 });
+  const shown = await read(db, owner);
+  t.deepEqual(namesOf(shown), ["first", "second"]);
+  t.is(shown.heldBackSince, null);
+});
+
+test("a transaction that only reads holds nothing back", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const owner = { accountId, mode: "live" } as const;
+  const opened = Promise.withResolvers<undefined>();
+  const mayEnd = Promise.withResolvers<undefined>();
+  const reading = db.transaction(async (transaction) => {
+    await transaction.query(sql.typeAlias("void")`SELECT FROM account LIMIT 1`);
+    opened.resolve(undefined);
+    await mayEnd.promise;
+  });
+  await opened.promise;
+  await recordEvent(db, owner, refunded("beside"), systemClock.now());
+  t.is((await follow(db, owner, { limit: 1, until: (events) => events === 1 })).length, 1);
+  mayEnd.resolve(undefined);
+  await reading;
+});
+
+test("the ids of events sort as the feed does", (t) => {
+  const positions = [9n, 10n, 2n ** 40n, 2n ** 63n].map((transactionId) => ({
+    transactionId,
+    id: newId(),
+  }));
+  const ids = positions.map(eventIdOf);
+  t.deepEqual(ids.toSorted(), ids);
+  t.deepEqual(ids.map(parseEventId), positions);
+  t.is(parseEventId("evt_1"), null);
+  t.is(parseEventId(`${ids[0]}0`), null);
+});
