@@ -64,7 +64,7 @@ const selectAfter = (
               registration.transaction_id,
               registration.id,
               true AS is_registration,
-              coalesce(registration.json_bytes, 1000 + octet_length(registration.metadata::text)) AS bytes
+              registration.json_bytes AS bytes
             FROM registration
             WHERE ${registrationsOf(owner)}
               AND ${following("registration", after)}

@@ -65,11 +65,13 @@ const readFacts = async (
   tree: EvidenceTree,
 ): Promise<EvidenceFacts> => {
   const partner = planting.partnerFor(mode);
+  // Our partner will have no part in it.
+  const isElsewhere = tree.isOrderedElsewhere && tree.orderId === null;
   return {
     registration: registrationOf(tree),
-    partnerName: tree.partnerName ?? partner.name,
+    partnerName: isElsewhere ? "Earlier system" : (tree.partnerName ?? partner.name),
     importedFrom: tree.importedFrom,
-    isSimulated: isSimulated(tree.partner ?? partner.kind),
+    isSimulated: !isElsewhere && isSimulated(tree.partner ?? partner.kind),
     shape: tree.timeline ?? partner.timeline,
     order: orderOf(tree),
     reached: tree.orderId === null ? NOTHING_REACHED : await readReached(db, tree.orderId),

@@ -164,6 +164,7 @@ test("imported trees are not planted again unless the operator asks for it", asy
   t.is(await order(), 0);
   const evidence = await call("GET", "/evidence/tree/planted", { key });
   t.regex(JSON.stringify(evidence.body), /an earlier system, which arranged their planting/u);
+  t.like(evidence.body, { impact_provider: "Earlier system", simulated: false });
 
   await importText(linesOf({ ...tree, id: "to plant" }), "--order-planting");
   t.is(await order(), 1);
