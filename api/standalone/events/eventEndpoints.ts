@@ -16,15 +16,20 @@ const DEFAULT_LIMIT = 100;
 
 const TYPES_MUST_BE = `must be one or more of ${EVENT_TYPES.join(", ")}, with commas between them`;
 
+const NAMES = EVENT_TYPES.join("|").replaceAll(".", String.raw`\.`);
+
 const isEventType = (given: string): given is EventType =>
   EVENT_TYPES.some((type) => type === given);
 
 const query = queryObject({
   types: z
     .string()
-    .meta({ examples: ["registration.created,registration.refunded"] })
+    .meta({
+      pattern: `^(?:${NAMES})(?:,(?:${NAMES}))*$`,
+      examples: ["registration.created,registration.refunded"],
+    })
     .transform((given, context): readonly EventType[] => {
-      const names = given.split(",").map((name) => name.trim());
+      const names = given.split(",");
       const types = names.filter(isEventType);
       if (types.length < names.length) {
         context.addIssue({ code: "custom", message: TYPES_MUST_BE });
@@ -40,7 +45,10 @@ const query = queryObject({
   }),
   starting_after: z
     .string()
-    .meta({ examples: ["evt_00000000000003e80198c5de7c1f7b52a3a13f1f9a0c9e11"] })
+    .meta({
+      pattern: "^evt_[0-9a-f]{48}$",
+      examples: ["evt_00000000000003e80198c5de7c1f7b52a3a13f1f9a0c9e11"],
+    })
     .optional()
     .meta({
       description:
