@@ -31,7 +31,7 @@ EXCEPTIONS = {
     "metadata is limited in bytes and levels": r"metadata.*: must (be at most \d+ bytes as JSON|not be nested deeper than \d+ levels).*",
     "texts in metadata can be stored": r"metadata.*: must be well-formed Unicode without NUL characters( in its name)?",
     "headers are UTF-8": r"[\w-]+: must be well-formed UTF-8",
-    "a name that JavaScript reserves": r"metadata.*__proto__: is not an allowed name",
+    "a name that JavaScript reserves": r"metadata.*__proto__: is not an allowed name|the body is not a valid JSON object: Object contains forbidden prototype property",
 }
 
 KEY_HEADERS = ("Authorization", "api_key", "shop_name")

@@ -24,7 +24,7 @@ const STORE_DOMAIN = "fuzz.example.com";
 const { values } = parseArgs({
   options: {
     /** How long requests are sent, to both interfaces at the same time. */
-    seconds: { type: "string", default: "40" },
+    seconds: { type: "string", default: "20" },
     seed: { type: "string", default: "1" },
   },
 });
