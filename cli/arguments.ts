@@ -43,7 +43,7 @@ export const parseSlug = parserOf(
   "1 to 200 characters without slashes, question marks, number signs and spaces",
 );
 
-/** The name of another system. Its records are told from those of others by it, so it has no slash. */
+/** The name of another system. It distinguishes its records from those of other systems, so it has no slash. */
 export const parseSource = parserOf(
   text(100).regex(/^[^/\s](?:[^/]*[^/\s])?$/u),
   "1 to 100 characters without slashes",

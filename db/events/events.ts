@@ -3,7 +3,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
 import { sql } from "../sql.ts";
 
-/** Inserts an event. It must be in the transaction of what the event tells of. */
+/** Inserts an event. The caller's transaction must also make the change that it describes. */
 export const insertEvent = async (
   transaction: CommonQueryMethods,
   { accountId, mode }: AccountMode,

@@ -1,5 +1,5 @@
 -- What has happened to an account's records, except new registrations: those are events themselves. It is written in the
--- transaction of what it tells of.
+-- transaction that makes the change.
 CREATE TABLE event (
   id uuid PRIMARY KEY,
   account_id uuid NOT NULL REFERENCES account,

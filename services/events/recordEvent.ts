@@ -5,7 +5,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
 
 /**
- * Records an event. Call it in the transaction of what the event tells of, so that neither is stored without the other.
+ * Records an event. Call it in the transaction that makes the change, so that neither is stored without the other.
  */
 export const recordEvent = (
   transaction: CommonQueryMethods,

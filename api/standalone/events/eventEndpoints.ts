@@ -78,7 +78,7 @@ const event = z
     eventOf("donation.refunded", "A donation was refunded."),
     eventOf(
       "usage.failed",
-      "The payment processor refused the usage of the registrations of one second, or nobody knows whether it has it. " +
+      "The payment processor refused the usage of the registrations of one second, or it is unknown whether it has it. " +
         "`count` is negative for refunds. It is not billed until the operator acts.",
     ),
     eventOf(

@@ -238,7 +238,7 @@ const listEndpoint = ({ db, billing, streaming, publicBaseUrl }: Dependencies): 
     streaming,
   );
 
-/** The endpoints that tell how far the billing of registrations has come. */
+/** The endpoints of the registrations' billing status. */
 export const usageEndpoints = (dependencies: Dependencies): readonly Endpoint[] => [
   readEndpoint(dependencies),
   listEndpoint(dependencies),
