@@ -4,7 +4,7 @@ export type CsvRecord = { readonly number: number } & (
   | { readonly problem: string }
 );
 
-/** Thrown if a quote stays open, so that nobody can tell where the next record starts. */
+/** Thrown if a quote stays open: then the start of the next record is unknown. */
 export class OpenQuoteError extends Error {
   override readonly name = "OpenQuoteError";
   /** The line on which the record starts. */
