@@ -32,7 +32,10 @@ const checkLink = async (page: string, target: string): Promise<string | null> =
 };
 
 test("links between pages lead to files and headings that exist", async (t) => {
-  const pages = glob(["*.md", "docs/**/*.md", ".github/**/*.md", "test/**/*.md"], { cwd: ROOT });
+  const pages = glob(
+    ["*.md", "deploy/**/*.md", "docs/**/*.md", ".github/**/*.md", "test/**/*.md"],
+    { cwd: ROOT },
+  );
   const checks: Promise<string | null>[] = [];
   for await (const page of pages) {
     const text = await readFile(join(ROOT, page), "utf8");
