@@ -20,7 +20,7 @@ import type { RegistrationWriter } from "../services/registrations/createRegistr
  * authentication, parsing, validation and responses are the API's own; the writer returns its input.
  */
 
-const createEchoWriter = (): RegistrationWriter => {
+const createEchoWriter = (): Pick<RegistrationWriter, "register" | "findOriginal"> => {
   let total = 0;
   return {
     register: (entry) => {
@@ -38,16 +38,12 @@ const createEchoWriter = (): RegistrationWriter => {
       });
     },
     findOriginal: () => Promise.resolve(null),
-    drain: () => Promise.resolve(),
-    queueLength: () => 0,
   };
 };
 
-const ECHO_GUARD: SpendingGuard = {
+const ECHO_GUARD: Pick<SpendingGuard, "register" | "write"> = {
   register: (_caller, _units, { write }) => write(),
   write: (_caller, { write }) => write(),
-  store: () => Promise.resolve(),
-  stop: () => Promise.resolve(),
 };
 
 await runProgram(

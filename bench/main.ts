@@ -2,6 +2,7 @@ import { availableParallelism, cpus, totalmem } from "node:os";
 import { parseArgs } from "node:util";
 import { Client } from "pg";
 import { StartupError } from "../program/startupError.ts";
+import { measureBatches } from "./measureBatches.ts";
 import { measureEvidence } from "./measureEvidence.ts";
 import { measureCharitySearch } from "./measureCharitySearch.ts";
 import { measureFind } from "./measureFind.ts";
@@ -23,6 +24,8 @@ Runs all benchmarks, or those named, with a temporary PostgreSQL and Temporal se
 table of results to stdout.
 
   registrations   POST /plant/trees, compared with an echo handler and with pgbench
+                  --rounds 3  --seconds 4  --connections 64
+  batches         POST /plant/trees/batch, compared with POST /plant/trees
                   --rounds 3  --seconds 4  --connections 64
   store           POST /app/api/plant of one store, compared with POST /plant/trees
                   --rounds 3  --seconds 4  --connections 64
@@ -129,6 +132,7 @@ const createBenchmarks = ({
 > =>
   new Map([
     ["registrations", (services, report) => measureRegistrations(services, repeated, report)],
+    ["batches", (services, report) => measureBatches(services, repeated, report)],
     ["store", (services, report) => measureStore(services, repeated, report)],
     ["list", (services, report) => measureList(services, list, report)],
     ["sender", (services, report) => measureSender(services, sender, report)],

@@ -1,7 +1,8 @@
 import { LRUCache } from "lru-cache";
-import { runForAll } from "../db/connectionShares.ts";
 import { isContentError } from "../db/isContentError.ts";
 import { DomainError } from "../domain/errors.ts";
+import { createLane } from "./createLane.ts";
+import type { Lane } from "./createLane.ts";
 
 export type GroupCommit<Entry, Result> = {
   /**
@@ -9,6 +10,17 @@ export type GroupCommit<Entry, Result> = {
    * @throws DomainError queue_full if too many entries are waiting, of the account or of all
    */
   readonly submit: (entry: Entry) => Promise<Result>;
+  /**
+   * Runs a write of many rows of one account in its turn. Meanwhile no entry of the account is written, so that no batch
+   * waits for the rows that the write locks.
+   * @param size how many places of the queue the write takes
+   * @throws DomainError queue_full, and what `work` throws
+   */
+  readonly runApart: <Done>(
+    accountId: string,
+    size: number,
+    work: () => Promise<Done>,
+  ) => Promise<Done>;
   /** Resolves when all waiting entries have been written. */
   readonly drain: () => Promise<void>;
   readonly queueLength: () => number;
@@ -23,11 +35,17 @@ type Waiting<Entry, Result> = {
   readonly reject: (reason: unknown) => void;
 };
 
-/** The entries of one account, in their order of arrival. */
+/** A write of many rows. It settles its own promise and never throws. */
+type Job = { readonly size: number; readonly run: () => Promise<void> };
+
+/** The entries of one account, in their order of arrival, and its writes of many rows. */
 type EntryQueue<Entry, Result> = {
   readonly accountId: string;
   waiting: Waiting<Entry, Result>[];
-  /** How many of its entries are in a batch that is being written. */
+  readonly jobs: Job[];
+  /** The sum of the sizes of the jobs that wait. */
+  jobSize: number;
+  /** How many of its entries and jobs are being written. */
   writing: number;
   lane: Lane<EntryQueue<Entry, Result>>;
 };
@@ -36,14 +54,6 @@ type EntryQueue<Entry, Result> = {
 type Part<Entry, Result> = {
   readonly queue: EntryQueue<Entry, Result>;
   readonly taken: Waiting<Entry, Result>[];
-};
-
-/** Accounts whose turn comes one after the other. */
-type Lane<Queue> = {
-  readonly add: (queue: Queue) => void;
-  readonly remove: (queue: Queue) => void;
-  /** Null while nothing is being written. */
-  readonly written: () => Promise<void> | null;
 };
 
 /** Larger batches are no faster per row, and make the first request of a batch wait for the last. */
@@ -56,11 +66,6 @@ const MAXIMUM_WAITING = 10_000;
 /** How long an account with a rejected entry is written separately, and the maximum number of such accounts. */
 const SEPARATE_MS = 60_000;
 const MAXIMUM_SEPARATE = 10_000;
-
-const nextLoopIteration = (): Promise<void> =>
-  new Promise((resolve) => {
-    setImmediate(resolve);
-  });
 
 /**
  * Takes up to `maximum` entries from the accounts in turn, the same number from each as far as they have them. Accounts
@@ -98,52 +103,6 @@ const takeInTurn = <Entry, Result>(
   return [...parts.values()];
 };
 
-/** Takes entries of the first account only. */
-const takeOneAccount = <Entry, Result>(
-  turns: Set<EntryQueue<Entry, Result>>,
-  maximum: number,
-): readonly Part<Entry, Result>[] => {
-  const [first] = turns;
-  if (!first) {
-    return [];
-  }
-  const own = new Set([first]);
-  const parts = takeInTurn(own, maximum);
-  turns.delete(first);
-  if (own.size > 0) {
-    turns.add(first);
-  }
-  return parts;
-};
-
-/** Writes one batch after the other as long as accounts have entries. */
-const createLane = <Queue>(writeNext: (turns: Set<Queue>) => Promise<void>): Lane<Queue> => {
-  const turns = new Set<Queue>();
-  let written: Promise<void> | null = null;
-  const writeAll = async (): Promise<void> => {
-    // Requests that this iteration of the event loop still reads join the first batch.
-    await nextLoopIteration();
-    while (turns.size > 0) {
-      await writeNext(turns);
-      if (turns.size === 0) {
-        // Requests that arrive while the last responses are sent are written as well.
-        await nextLoopIteration();
-      }
-    }
-    written = null;
-  };
-  return {
-    add: (queue) => {
-      turns.add(queue);
-      written ??= runForAll(writeAll);
-    },
-    remove: (queue) => {
-      turns.delete(queue);
-    },
-    written: () => written,
-  };
-};
-
 /**
  * Writes entries that wait at the same time in one transaction, since row-at-a-time writes are slow on a busy account's
  * counter row. One batch is written at a time, while the next one collects.
@@ -155,6 +114,8 @@ const createLane = <Queue>(writeNext: (turns: Set<Queue>) => Promise<void>): Lan
  * If the database rejects a batch, its halves are tried, but the entries of one account stay together. So the account
  * that is at fault is found, and its entries are written apart for a minute, by themselves and in their order, where
  * halves are tried until a bad entry fails alone.
+ *
+ * While an account has jobs, its entries are written apart as well, in turn with them.
  * @param write writes a batch, all or nothing, and returns the entries' results in order. A result that is a promise
  *   does not delay the others
  */
@@ -174,10 +135,11 @@ export const createGroupCommit = <Entry, Result>({
   const queues = new Map<string, Queue>();
   const separateAccounts = new LRUCache<string, true>({ max: MAXIMUM_SEPARATE, ttl: SEPARATE_MS });
   let waitingCount = 0;
+  let jobCount = 0;
 
-  const settle = ({ queue, taken }: Part<Entry, Result>): void => {
-    queue.writing -= taken.length;
-    if (queue.writing === 0 && queue.waiting.length === 0) {
+  const settle = (queue: Queue, count: number): void => {
+    queue.writing -= count;
+    if (queue.writing === 0 && queue.waiting.length === 0 && queue.jobs.length === 0) {
       queues.delete(queue.accountId);
     }
   };
@@ -188,8 +150,8 @@ export const createGroupCommit = <Entry, Result>({
     const startedAtMs = performance.now();
     const results = await write(batch.map(({ entry }) => entry));
     observeBatch?.(batch.length, (performance.now() - startedAtMs) / 1000);
-    for (const part of parts) {
-      settle(part);
+    for (const { queue, taken } of parts) {
+      settle(queue, taken.length);
     }
     // The next batch is sent first, so that the database works while this process sends responses.
     setImmediate(() => {
@@ -200,9 +162,9 @@ export const createGroupCommit = <Entry, Result>({
   };
 
   const rejectParts = (parts: readonly Part<Entry, Result>[], error: unknown): void => {
-    for (const part of parts) {
-      settle(part);
-      for (const { reject } of part.taken) {
+    for (const { queue, taken } of parts) {
+      settle(queue, taken.length);
+      for (const { reject } of taken) {
         reject(error);
       }
     }
@@ -227,13 +189,45 @@ export const createGroupCommit = <Entry, Result>({
     }
   };
 
-  const separateLane = createLane<Queue>(async (turns) => {
-    const parts = takeOneAccount(turns, MAXIMUM_SEPARATE_BATCH);
-    for (const part of parts) {
-      waitingCount -= part.taken.length;
-      await writeSeparately(part);
+  const runNextJob = async (queue: Queue): Promise<void> => {
+    const job = queue.jobs.shift();
+    if (!job) {
+      return;
     }
-  });
+    jobCount -= 1;
+    queue.jobSize -= job.size;
+    waitingCount -= job.size;
+    queue.writing += 1;
+    await job.run();
+    settle(queue, 1);
+  };
+
+  /** Writes entries of the account whose turn it is, and one of its jobs. */
+  const writeOneAccount = async (turns: Set<Queue>, maximum: number): Promise<void> => {
+    const [queue] = turns;
+    if (!queue) {
+      return;
+    }
+    turns.delete(queue);
+    for (const part of takeInTurn(new Set([queue]), maximum)) {
+      waitingCount -= part.taken.length;
+      if (part.taken.length > 0) {
+        await writeSeparately(part);
+      }
+    }
+    await runNextJob(queue);
+    if (queue.lane === jobLane && queue.jobs.length === 0) {
+      jobLane.remove(queue);
+      queue.lane = laneOf(queue.accountId);
+    }
+    if (queue.waiting.length > 0 || queue.jobs.length > 0) {
+      queue.lane.add(queue);
+    }
+  };
+
+  const separateLane = createLane<Queue>((turns) => writeOneAccount(turns, MAXIMUM_SEPARATE_BATCH));
+
+  const jobLane = createLane<Queue>((turns) => writeOneAccount(turns, MAXIMUM_BATCH));
 
   const moveToSeparateLane = ({ queue, taken }: Part<Entry, Result>): void => {
     separateAccounts.set(queue.accountId, true);
@@ -263,20 +257,59 @@ export const createGroupCommit = <Entry, Result>({
     }
   };
 
+  /** In the common lane no batch is being written when this is called, so none has rows of these accounts. */
+  const moveJobs = (turns: Set<Queue>): void => {
+    for (const queue of turns) {
+      if (queue.jobs.length > 0) {
+        turns.delete(queue);
+        queue.lane = jobLane;
+        jobLane.add(queue);
+      }
+    }
+  };
+
   const commonLane = createLane<Queue>(async (turns) => {
+    if (jobCount > 0) {
+      moveJobs(turns);
+    }
     const parts = takeInTurn(turns, MAXIMUM_BATCH);
     for (const { taken } of parts) {
       waitingCount -= taken.length;
     }
-    await writeTogether(parts);
+    if (parts.length > 0) {
+      await writeTogether(parts);
+    }
   });
 
-  const openQueue = (accountId: string): Queue => {
+  const laneOf = (accountId: string): Lane<Queue> =>
+    separateAccounts.has(accountId) ? separateLane : commonLane;
+
+  /**
+   * Returns the account's queue.
+   * @throws DomainError queue_full if `size` more do not fit
+   */
+  const requireQueue = (accountId: string, size: number): Queue => {
+    const known = queues.get(accountId);
+    const free = maximumWaiting - waitingCount;
+    const own = known ? known.waiting.length + known.jobSize : 0;
+    if (own + size > free) {
+      throw new DomainError(
+        "queue_full",
+        free < size
+          ? "too many registrations are waiting, try again"
+          : "too many registrations of this account are waiting, try again",
+      );
+    }
+    if (known) {
+      return known;
+    }
     const queue: Queue = {
       accountId,
       waiting: [],
+      jobs: [],
+      jobSize: 0,
       writing: 0,
-      lane: separateAccounts.has(accountId) ? separateLane : commonLane,
+      lane: laneOf(accountId),
     };
     queues.set(accountId, queue);
     return queue;
@@ -284,27 +317,29 @@ export const createGroupCommit = <Entry, Result>({
 
   return {
     submit: (entry) => {
-      const accountId = accountOf(entry);
-      const known = queues.get(accountId);
-      const free = maximumWaiting - waitingCount;
-      if ((known?.waiting.length ?? 0) >= free) {
-        throw new DomainError(
-          "queue_full",
-          free === 0
-            ? "too many registrations are waiting, try again"
-            : "too many registrations of this account are waiting, try again",
-        );
-      }
-      const queue = known ?? openQueue(accountId);
+      const queue = requireQueue(accountOf(entry), 1);
       return new Promise<Result>((resolve, reject) => {
         queue.waiting.push({ entry, resolve, reject });
         waitingCount += 1;
         queue.lane.add(queue);
       });
     },
+    runApart: <Done>(accountId: string, size: number, work: () => Promise<Done>) => {
+      const queue = requireQueue(accountId, size);
+      return new Promise<Done>((resolve, reject) => {
+        queue.jobs.push({ size, run: () => work().then(resolve, reject) });
+        queue.jobSize += size;
+        waitingCount += size;
+        jobCount += 1;
+        queue.lane.add(queue);
+      });
+    },
     drain: async () => {
-      while (commonLane.written() ?? separateLane.written()) {
-        await Promise.all([commonLane.written(), separateLane.written()]);
+      const lanes = [commonLane, separateLane, jobLane];
+      while (lanes.some((lane) => lane.written() !== null)) {
+        for (const lane of lanes) {
+          await lane.written();
+        }
       }
     },
     queueLength: () => waitingCount,

@@ -5,15 +5,17 @@ import type { Logger } from "pino";
 import type { PresentError } from "../../program/apiErrors.ts";
 import { browserFallback } from "../middleware/browserFallback.ts";
 import type { BrowserFallback } from "../middleware/browserFallback.ts";
+import { chargeBatch } from "../middleware/chargeBatch.ts";
 import { handleErrors } from "../middleware/handleErrors.ts";
 import { identifyRequest } from "../middleware/identifyRequest.ts";
 import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
+import { limitBatches } from "../middleware/limitBatches.ts";
 import { limitRequests } from "../middleware/limitRequests.ts";
 import { limitRate } from "../middleware/limitRate.ts";
 import type { TakePermit } from "../../db/rateLimits.ts";
 import { observeRequest } from "../middleware/observeRequest.ts";
 import type { RequestObserver } from "../middleware/observeRequest.ts";
-import { readBody } from "../middleware/readBody.ts";
+import { BATCH_BODY_KIB, BODY_KIB, readBody } from "../middleware/readBody.ts";
 import { rejectUnmatched } from "../middleware/rejectUnmatched.ts";
 import { requireValidTarget } from "../middleware/requireValidTarget.ts";
 import { requireWriteScope } from "../middleware/requireWriteScope.ts";
@@ -104,10 +106,11 @@ export const createApp = ({
   app.use(requireValidTarget);
 
   const router = new Router<ApiState>({ sensitive: true, strict: false });
-  const parseBody = readBody();
+  const parseBody = readBody(BODY_KIB);
+  const parseBatch = [limitBatches(), readBody(BATCH_BODY_KIB), chargeBatch(limiter)];
   const vary = keyHeaders.join(", ");
   for (const endpoint of endpoints) {
-    const { method, path, access, missingKey, requestsPerSecond, run } = endpoint;
+    const { method, path, access, missingKey, requestsPerSecond, isBatch, run } = endpoint;
     router[method](
       path,
       setRoute(path, access === "public" ? null : vary),
@@ -118,7 +121,7 @@ export const createApp = ({
       ...(requestsPerSecond === undefined
         ? []
         : [limitRate({ takePermit, endpoint: `${method} ${path}`, requestsPerSecond })]),
-      ...(method === "post" ? [parseBody] : []),
+      ...(isBatch === true ? parseBatch : method === "post" ? [parseBody] : []),
       run,
     );
   }

@@ -20,6 +20,8 @@ export type ErrorResponse = {
   readonly when: string;
   /** A message as the client receives it. */
   readonly example: string;
+  /** The body, where it has more than the message. */
+  readonly body?: { readonly schema: z.ZodType; readonly example: object };
   /** Headers of the response and what they mean. */
   readonly headers?: Readonly<Record<string, string>>;
 };
@@ -67,6 +69,8 @@ export type Endpoint = {
   readonly missingKey?: string;
   /** How many requests of one key are accepted in any second by all processes together; absent for no limit. */
   readonly requestsPerSecond?: number;
+  /** Whether the body is a batch, which may be larger and is limited by its items. */
+  readonly isBatch?: boolean;
   readonly description: Description;
   readonly schemas: Schemas<z.ZodType, z.ZodType, z.ZodType>;
   readonly examples: Examples<z.ZodType, z.ZodType>;
@@ -109,12 +113,17 @@ const ACCESS = { get: "read", post: "write" } as const satisfies Record<
 
 /** The body of a POST that accepts no fields. */
 const NO_FIELDS = bodyObject({});
-const isWellFormed = (querystring: string): boolean => {
+
+/** @throws HttpError request_malformed */
+export const requireWellFormedQuery = (ctx: ApiContext): void => {
   try {
-    decodeURIComponent(querystring);
-    return true;
-  } catch {
-    return false;
+    decodeURIComponent(ctx.querystring);
+  } catch (error) {
+    throw new HttpError(
+      "request_malformed",
+      "the query string is not well-formed percent-encoded UTF-8",
+      { cause: error },
+    );
   }
 };
 
@@ -127,11 +136,8 @@ const readRequest = <
   ctx: ApiContext,
 ): Request<Query, Body> => {
   const readsQuery = schemas.query !== undefined || method === "post";
-  if (readsQuery && !isWellFormed(ctx.querystring)) {
-    throw new HttpError(
-      "request_malformed",
-      "the query string is not well-formed percent-encoded UTF-8",
-    );
+  if (readsQuery) {
+    requireWellFormedQuery(ctx);
   }
   if (method === "post") {
     rejectMisplacedFields(schemas.body, parseQueryString(ctx.querystring));
@@ -154,7 +160,7 @@ const readRequest = <
   } as Request<Query, Body>;
 };
 
-const callerOf = (ctx: ApiContext): Caller => {
+export const callerOf = (ctx: ApiContext): Caller => {
   if (ctx.state.caller === undefined) {
     throw new TypeError("The route is not authenticated, but its handler needs a caller.");
   }

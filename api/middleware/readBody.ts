@@ -4,12 +4,17 @@ import type { ApiState } from "../http/apiContext.ts";
 import { isJsonInUtf8 } from "../http/contentType.ts";
 import { HttpError } from "../http/httpError.ts";
 
-const LIMIT_KIB = 64;
+/** The largest body of a request, and of a batch. */
+export const BODY_KIB = 64;
+export const BATCH_BODY_KIB = 1024;
 
 /** An error of no known type comes from the bytes themselves, such as invalid gzip. */
-const asHttpError = (error: Error & { type?: string; status?: number }): HttpError => {
+const asHttpError = (
+  error: Error & { type?: string; status?: number },
+  limitKib: number,
+): HttpError => {
   if (error.type === "entity.too.large") {
-    return new HttpError("body_too_large", `the body must be at most ${LIMIT_KIB} KiB`, {
+    return new HttpError("body_too_large", `the body must be at most ${limitKib} KiB`, {
       cause: error,
     });
   }
@@ -41,15 +46,15 @@ const requireJson = (contentType: string | undefined, hasBody: boolean): void =>
   }
 };
 
-/** Parses a JSON body of at most 64 KiB; a request without a body has an empty object. */
-export const readBody = (): Middleware<ApiState> => {
+/** Parses a JSON body of limited size; a request without a body has an empty object. */
+export const readBody = (limitKib: number): Middleware<ApiState> => {
   const parse = bodyParser({
     enableTypes: ["json"],
     // The type was checked by requireJson, which accepts more spellings.
     detectJSON: () => true,
-    jsonLimit: `${LIMIT_KIB}kb`,
+    jsonLimit: `${limitKib}kb`,
     onerror: (error) => {
-      throw asHttpError(error);
+      throw asHttpError(error, limitKib);
     },
   });
   return (ctx, next) => {

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ERROR_STATUS } from "../../program/apiErrors.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
+import { BATCH_BODY_KIB, BODY_KIB } from "../middleware/readBody.ts";
 import { READ_ONLY_MESSAGE } from "../middleware/requireWriteScope.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { describeExports } from "./describeExports.ts";
@@ -132,11 +133,11 @@ const jsonContent = (schema: Json, example: unknown): Json => ({
   "application/json": { schema, example },
 });
 
-const BODY_TOO_LARGE: ErrorResponse = {
+const bodyTooLarge = (limitKib: number): ErrorResponse => ({
   code: "body_too_large",
   when: "The body is too large.",
-  example: "the body must be at most 64 KiB",
-};
+  example: `the body must be at most ${limitKib} KiB`,
+});
 
 const REQUEST_TIMEOUT: ErrorResponse = {
   code: "request_timeout",
@@ -198,13 +199,13 @@ const REQUEST_MALFORMED: ErrorResponse = {
 };
 
 /** Errors that every endpoint with this method and access may return. */
-const commonErrors = ({ access, method }: Endpoint): readonly ErrorResponse[] => [
+const commonErrors = ({ access, method, isBatch }: Endpoint): readonly ErrorResponse[] => [
   REQUEST_MALFORMED,
   REQUEST_TIMEOUT,
   EXPECTATION_FAILED,
   HEADERS_TOO_LARGE,
   // A body is read even if the endpoint accepts none.
-  ...(method === "post" ? [BODY_TOO_LARGE] : []),
+  ...(method === "post" ? [bodyTooLarge(isBatch === true ? BATCH_BODY_KIB : BODY_KIB)] : []),
   ...(access === "public"
     ? []
     : [
@@ -299,12 +300,14 @@ const responsesOf = (
       ]),
     ),
     ...Object.fromEntries(
-      [...errors].map(([status, { code, when, example, headers }]) => [
+      [...errors].map(([status, { code, when, example, body, headers }]) => [
         status,
         {
           description: when,
           headers: headersOf(headers),
-          content: jsonContent(errorSchema, presentError(code, example)),
+          content: body
+            ? jsonContent(collect(body.schema, "output"), body.example)
+            : jsonContent(errorSchema, presentError(code, example)),
         },
       ]),
     ),

@@ -1,6 +1,5 @@
 import type Koa from "koa";
 import type { DatabasePool } from "slonik";
-import { z } from "zod";
 import type { CopyPool } from "../../db/copyPool.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
@@ -16,7 +15,6 @@ import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { Readiness } from "../../program/watchHealth.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
-import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import { authenticate } from "../middleware/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
@@ -26,17 +24,13 @@ import { stripeWebhook } from "./billing/stripeWebhook.ts";
 import { charityEndpoints } from "./charities/charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboard/dashboardEndpoints.ts";
 import { dashboardFallback, dashboardPages } from "./dashboard/dashboardPages.ts";
+import { errorBody, presentError } from "./errorBody.ts";
 import { eventEndpoints } from "./events/eventEndpoints.ts";
 import { evidenceEndpoints } from "./planting/evidenceEndpoints.ts";
 import { callbackEndpoint } from "./planting/callbackEndpoint.ts";
+import { batchEndpoints } from "./registrations/batchEndpoints.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
 import { usageEndpoints } from "./registrations/usageEndpoints.ts";
-
-const errorBody = z.strictObject({ error: z.string() }).meta({ id: "Error" });
-
-const presentError = (_code: ApiErrorCode, message: string): z.output<typeof errorBody> => ({
-  error: message,
-});
 
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
 organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;
@@ -87,6 +81,7 @@ export const createStandaloneApp = ({
   const reading = { ...dependencies, db: dependencies.reads };
   const endpoints = [
     ...registrationEndpoints(dependencies),
+    ...batchEndpoints(dependencies),
     ...charityEndpoints(dependencies),
     ...evidenceEndpoints(reading),
     ...usageEndpoints(reading),

@@ -177,6 +177,34 @@ export const findByIdempotencyKey = (
     WHERE ${ownedBy(owner)} AND registration.idempotency_key = ${idempotencyKey}
   `);
 
+/** Returns those of the keys that belong to registrations of the owner. */
+export const listKnownKeys = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  idempotencyKeys: readonly string[],
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(z.strictObject({ idempotencyKey: z.string() }))`
+    SELECT registration.idempotency_key AS "idempotencyKey"
+    FROM registration
+    WHERE ${ownedBy(owner)}
+      AND registration.idempotency_key IS NOT NULL
+      AND registration.idempotency_key = ANY(${sql.array([...idempotencyKeys], "text")})
+  `);
+
+/** Returns the registrations that the keys belong to. */
+export const listByIdempotencyKeys = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  idempotencyKeys: readonly string[],
+): Promise<readonly Registration[]> =>
+  db.any(sql.type(registrationRow)`
+    SELECT ${registrationColumns}
+    FROM registration
+    WHERE ${ownedBy(owner)}
+      AND registration.idempotency_key IS NOT NULL
+      AND registration.idempotency_key = ANY(${sql.array([...idempotencyKeys], "text")})
+  `);
+
 const accountRegistrationRow = z.strictObject({
   ...coreRow,
   accountId: z.uuid(),

@@ -23,6 +23,12 @@ export type RequestLimiter = {
    * Counts a request against the limits of its key and its account. Call `leave` when its response has ended.
    */
   readonly enter: (caller: Caller) => Admission;
+  /**
+   * Counts an admitted request as more than one. The allowances may fall below zero; then requests are rejected until
+   * they have refilled.
+   * @returns the value of the RateLimit header
+   */
+  readonly charge: (caller: Caller, requests: number) => string;
 };
 
 const policyOf = ({ requestsPerSecond }: AccountLimits): string => {
@@ -34,7 +40,7 @@ const policyOf = ({ requestsPerSecond }: AccountLimits): string => {
 const stateOf = (keyLeft: number, accountLeft: number, perSecond: number): string => {
   const [name, left, rate] =
     accountLeft < keyLeft ? ["account", accountLeft, 2 * perSecond] : ["key", keyLeft, perSecond];
-  return `"${name}";r=${left};t=${Math.ceil((rate * BURST_SECONDS - left) / rate)}`;
+  return `"${name}";r=${Math.max(left, 0)};t=${Math.ceil((rate * BURST_SECONDS - left) / rate)}`;
 };
 
 /**
@@ -116,6 +122,17 @@ export const createRequestLimiter = ({
           use.requests -= 1;
         },
       };
+    },
+    charge: (caller, requests) => {
+      const { requestsPerSecond: perSecond } = limitsOf(defaults[caller.mode], caller.limits);
+      const now = nowMs();
+      const bucket = bucketOf(caller.keyId);
+      const { bucket: accountBucket } = useOf(caller);
+      refill(bucket, perSecond, now);
+      refill(accountBucket, 2 * perSecond, now);
+      bucket.tokens -= requests;
+      accountBucket.tokens -= requests;
+      return stateOf(Math.floor(bucket.tokens), Math.floor(accountBucket.tokens), perSecond);
     },
   };
 };

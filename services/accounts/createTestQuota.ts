@@ -39,6 +39,16 @@ export type TestQuota = {
     testRecords: number,
     attempt: WriteAttempt<Result>,
   ) => Promise<Result>;
+  /** Returns how many records the account's keys have stored or are storing; 0 in live mode. */
+  readonly readCount: (caller: Pick<Caller, "accountId" | "mode">) => number;
+  /** Notes that a write was rejected, so that the count is read again. */
+  readonly noteRejection: (caller: Pick<Caller, "accountId" | "mode">) => void;
+  /** Runs a write of at most `count` records, which the caller has compared with the limit. */
+  readonly runCounted: <Result extends { readonly newRecords: number }>(
+    caller: Pick<Caller, "accountId" | "mode">,
+    count: number,
+    write: () => Promise<Result>,
+  ) => Promise<Result>;
   /** Adds what this process has counted to the database, and reads what others have. */
   readonly store: () => Promise<void>;
 };
@@ -101,6 +111,32 @@ export const createTestQuota = ({ db }: { readonly db: CommonQueryMethods }): Te
       caller.mode === "live"
         ? attempt.write()
         : runInTestMode(caller.accountId, testRecords, attempt),
+    readCount: ({ accountId, mode }) => {
+      if (mode === "live") {
+        return 0;
+      }
+      const { storedCount, newCount, requestedCount } = recordsOf(accountId);
+      return storedCount + newCount + requestedCount;
+    },
+    noteRejection: ({ accountId, mode }) => {
+      if (mode === "test") {
+        recordsOf(accountId).wasRejected = true;
+      }
+    },
+    runCounted: async ({ accountId, mode }, count, write) => {
+      if (mode === "live") {
+        return write();
+      }
+      const known = recordsOf(accountId);
+      known.requestedCount += count;
+      try {
+        const result = await write();
+        known.newCount += result.newRecords;
+        return result;
+      } finally {
+        known.requestedCount -= count;
+      }
+    },
     store: async () => {
       forgetIdle();
       const changed = [...accounts.values()].filter(

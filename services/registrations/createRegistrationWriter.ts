@@ -25,12 +25,29 @@ export type Registered = {
   readonly replayed: boolean;
 };
 
+/** What was recorded for an item of a batch, with its owner's totals after it. */
+export type WrittenItem = {
+  readonly totals: Totals;
+} & (
+  | { readonly replayed: false; readonly registration: Registration }
+  /** The original record is read when it is needed, because a batch may repeat a thousand large ones. */
+  | { readonly replayed: true; readonly registration: null; readonly idempotencyKey: string }
+);
+
 export type RegistrationWriter = {
   /**
    * Records an impact action with its usage facts and totals.
    * @throws DomainError queue_full if too many registrations are waiting, of the account or of all
    */
   readonly register: (entry: NewRegistration) => Promise<Registered>;
+  /**
+   * Records impact actions of one owner in one transaction, in their order.
+   * @throws DomainError queue_full as above, or request_invalid if the owner's total would exceed a safe integer
+   */
+  readonly registerTogether: (
+    owner: Owner,
+    entries: readonly NewRegistration[],
+  ) => Promise<readonly WrittenItem[]>;
   /** Returns the registration that an earlier request with the idempotency key has created, or null. */
   readonly findOriginal: (owner: Owner, idempotencyKey: string) => Promise<Registered | null>;
   /** Resolves when all waiting registrations have been recorded. */
@@ -80,6 +97,11 @@ const totalsInOrder = (
   }
   return after;
 };
+
+const latestTotals = ({ totals }: InsertedRegistrations): Totals => ({
+  all: totals.find(({ period }) => period === "all")?.total ?? 0,
+  month: totals.find(({ period }) => period !== "all")?.total ?? 0,
+});
 
 /** Records registrations by group commit. */
 export const createRegistrationWriter = ({
@@ -152,6 +174,29 @@ export const createRegistrationWriter = ({
     });
   };
 
+  const writeTogether = async (
+    owner: Owner,
+    entries: readonly NewRegistration[],
+  ): Promise<readonly WrittenItem[]> => {
+    const batch = entries.map((entry) => ({ ...entry, id: newId() }));
+    const createdAt = clock.now();
+    const result = await insertRegistrations(db, batch, createdAt);
+    const inserted = new Set(result.insertedIds);
+    // Counted back from the final totals, as the statement returns only those.
+    let totals =
+      inserted.size === 0 ? await readTotals(db, owner, createdAt) : latestTotals(result);
+    const items = batch.toReversed().map((entry): WrittenItem => {
+      const after = totals;
+      if (!inserted.has(entry.id)) {
+        const idempotencyKey = entry.idempotencyKey ?? "";
+        return { replayed: true, registration: null, idempotencyKey, totals: after };
+      }
+      totals = { all: after.all - entry.count, month: after.month - entry.count };
+      return { replayed: false, registration: toRegistration(entry, createdAt), totals: after };
+    });
+    return items.toReversed();
+  };
+
   const queue = createGroupCommit({
     write,
     accountOf: ({ accountId }) => accountId,
@@ -160,6 +205,8 @@ export const createRegistrationWriter = ({
   });
   return {
     register: (entry) => queue.submit({ ...entry, id: newId() }),
+    registerTogether: (owner, entries) =>
+      queue.runApart(owner.accountId, entries.length, () => writeTogether(owner, entries)),
     findOriginal,
     drain: async () => {
       await queue.drain();

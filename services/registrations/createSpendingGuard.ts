@@ -8,7 +8,12 @@ import {
 import type { DailyCount } from "../../db/registrations/dailyCounts.ts";
 import type { AccountMode, Mode } from "../../domain/accounts/accounts.ts";
 import type { AccountLimits, UsualDay } from "../../domain/accounts/limits.ts";
-import { isUnusualDay, limitsOf, requireAffordableCount } from "../../domain/accounts/limits.ts";
+import {
+  isUnusualDay,
+  limitsOf,
+  requireAffordableCount,
+  requireTestSpace,
+} from "../../domain/accounts/limits.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { WriteAttempt } from "../accounts/createTestQuota.ts";
@@ -33,6 +38,16 @@ type OwnerDay = AccountMode & {
   isReported: boolean;
 };
 
+/** An item of a batch, as far as limits concern it. */
+type GuardedItem = {
+  /** Units to register; null if the item has none, such as a refund. */
+  readonly count: number | null;
+  readonly idempotencyKey: string | null;
+};
+
+/** What a batch has recorded that was not recorded before. */
+type NewRecords = { readonly newRecords: number; readonly newUnits: number };
+
 export type SpendingGuard = {
   /**
    * Runs a registration if the account's limits allow its units. Otherwise only a repeated request gets its original
@@ -51,6 +66,20 @@ export type SpendingGuard = {
   readonly write: <Result extends { readonly replayed: boolean }>(
     caller: Pick<Caller, "accountId" | "mode" | "limits">,
     attempt: WriteAttempt<Result>,
+  ) => Promise<Result>;
+  /**
+   * Runs a batch. Items are compared with the limits in their order; those that exceed one are rejected, except repeated
+   * ones, which bill nothing.
+   * @param attempt.write records the items without those that are rejected, or throws
+   * @throws what `write` throws
+   */
+  readonly writeBatch: <Result extends NewRecords>(
+    caller: Pick<Caller, "accountId" | "mode" | "limits">,
+    items: readonly GuardedItem[],
+    attempt: {
+      readonly findKnownKeys: () => Promise<ReadonlySet<string>>;
+      readonly write: (rejections: ReadonlyMap<number, DomainError>) => Promise<Result>;
+    },
   ) => Promise<Result>;
   /** Stores the counts of this process. */
   readonly store: () => Promise<void>;
@@ -167,6 +196,47 @@ export const createSpendingGuard = ({
     }
   };
 
+  /** Returns the items that exceed a limit, with the units and records of the others. */
+  const checkItems = (
+    caller: Pick<Caller, "accountId" | "mode" | "limits">,
+    items: readonly GuardedItem[],
+    knownKeys: ReadonlySet<string>,
+  ) => {
+    const day = dayOfOwner(caller);
+    const limits = limitsOf(defaults[caller.mode], caller.limits);
+    const countToday = day.storedCount + day.newCount + day.requestedCount;
+    const storedRecords = testQuota.readCount(caller);
+    const rejections = new Map<number, DomainError>();
+    const keys = new Set(knownKeys);
+    let units = 0;
+    let records = 0;
+    for (const [index, { count, idempotencyKey }] of items.entries()) {
+      if (idempotencyKey !== null && keys.has(idempotencyKey)) {
+        continue;
+      }
+      try {
+        if (count !== null) {
+          requireAffordableCount(limits, { field: "count", count, countToday: countToday + units });
+        }
+        if (caller.mode === "test") {
+          requireTestSpace(limits.testRecords, storedRecords + records);
+        }
+      } catch (error) {
+        if (!(error instanceof DomainError)) {
+          throw error;
+        }
+        rejections.set(index, error);
+        continue;
+      }
+      units += count ?? 0;
+      records += 1;
+      if (idempotencyKey !== null) {
+        keys.add(idempotencyKey);
+      }
+    }
+    return { day, rejections, units, records };
+  };
+
   let storing: Promise<void> = Promise.resolve();
   const storeNext = (): Promise<void> => {
     storing = storing.then(storeDays).then(testQuota.store).catch(onError);
@@ -200,6 +270,22 @@ export const createSpendingGuard = ({
     },
     write: (caller, attempt) =>
       testQuota.run(caller, limitsOf(defaults[caller.mode], caller.limits).testRecords, attempt),
+    writeBatch: async (caller, items, { findKnownKeys, write }) => {
+      let checked = checkItems(caller, items, new Set());
+      if (checked.rejections.size > 0) {
+        testQuota.noteRejection(caller);
+        checked = checkItems(caller, items, await findKnownKeys());
+      }
+      const { day, rejections, units, records } = checked;
+      day.requestedCount += units;
+      try {
+        const result = await testQuota.runCounted(caller, records, () => write(rejections));
+        day.newCount += result.newUnits;
+        return result;
+      } finally {
+        day.requestedCount -= units;
+      }
+    },
     store: storeNext,
     stop: async () => {
       clearInterval(timer);

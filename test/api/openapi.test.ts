@@ -44,9 +44,11 @@ test("the API description has every endpoint and status of the contract", async 
   t.deepEqual(statuses, {
     "post /plant/trees": register,
     "get /plant/trees": list,
+    "post /plant/trees/batch": register,
     "post /refund/trees": refund,
     "post /rescue/plastic_bottles": register,
     "get /rescue/plastic_bottles": list,
+    "post /rescue/plastic_bottles/batch": register,
     "post /refund/plastic_bottles": refund,
     "get /charities/search": "200 400 403 408 417 429 431 500 503",
     "post /charities/donate": "200 400 403 408 413 417 429 431 500 503",

@@ -144,3 +144,107 @@ test("draining waits for separated entries too", async (t) => {
   const statuses = (await results).map(({ status }) => status);
   t.is(statuses.filter((status) => status === "fulfilled").length, 5);
 });
+
+const deferred = () => Promise.withResolvers<undefined>();
+
+test("while a job of an account runs, its entries wait and those of others do not", async (t) => {
+  const { queue, countsOf } = openQueue();
+  const { promise, resolve } = deferred();
+  const started = deferred();
+  const job = queue.runApart("bulk", 1000, async () => {
+    started.resolve(undefined);
+    await promise;
+    return "done";
+  });
+  await started.promise;
+
+  const own = Promise.all(entriesOf("bulk", 3).map((entry) => queue.submit(entry)));
+  await Promise.all(entriesOf("neighbor", 3).map((entry) => queue.submit(entry)));
+  t.deepEqual(countsOf("bulk"), [0]);
+  t.is(queue.queueLength(), 3);
+  resolve(undefined);
+
+  t.is(await job, "done");
+  t.deepEqual(await own, [0, 1, 2]);
+  t.is(queue.queueLength(), 0);
+  await queue.drain();
+});
+
+test("a job starts when no batch with entries of its account is being written", async (t) => {
+  const writing = deferred();
+  const written = deferred();
+  const order: string[] = [];
+  const queue = createGroupCommit<Entry, number>({
+    write: async (batch) => {
+      writing.resolve(undefined);
+      await written.promise;
+      order.push("batch");
+      return batch.map(({ number }) => number);
+    },
+    accountOf: ({ account }) => account,
+  });
+  const single = queue.submit({ account: "bulk", number: 1 });
+  await writing.promise;
+
+  const job = queue.runApart("bulk", 10, async () => {
+    order.push("job");
+    await Promise.resolve();
+  });
+  written.resolve(undefined);
+  await Promise.all([single, job]);
+
+  t.deepEqual(order, ["batch", "job"]);
+});
+
+test("jobs of several accounts take turns, and a job that fails fails alone", async (t) => {
+  const { queue } = openQueue();
+  const order: string[] = [];
+  const run = (account: string, number: number) =>
+    queue.runApart(account, 1, async () => {
+      await Promise.resolve();
+      order.push(`${account}${number}`);
+      if (number === 1) {
+        throw new DomainError("request_invalid", "bad");
+      }
+    });
+
+  const results = await Promise.allSettled([run("a", 1), run("a", 2), run("a", 3), run("b", 1)]);
+
+  t.deepEqual(order, ["a1", "b1", "a2", "a3"]);
+  t.deepEqual(
+    results.map(({ status }) => status),
+    ["rejected", "fulfilled", "fulfilled", "rejected"],
+  );
+});
+
+test("entries and jobs of an account with a bad entry are all written", async (t) => {
+  const { queue } = openQueue();
+  const results = await Promise.allSettled([
+    ...entriesOf("bad", 5).map((entry) => queue.submit({ ...entry, isBad: entry.number === 2 })),
+    queue.runApart("bad", 5, () => Promise.resolve(1)),
+    queue.submit({ account: "bad", number: 6 }),
+    queue.runApart("bad", 5, () => Promise.resolve(2)),
+  ]);
+
+  t.deepEqual(
+    results.map(({ status }) => status === "fulfilled"),
+    [true, true, false, true, true, true, true, true],
+  );
+  await queue.drain();
+});
+
+test("a job takes as many places of the queue as it has rows", async (t) => {
+  const { queue } = openQueue(12);
+  const fill = () => queue.runApart("a", 4, () => Promise.resolve());
+  const first = fill();
+
+  t.throws(() => void queue.runApart("a", 5, () => Promise.resolve()), {
+    message: /of this account/u,
+  });
+  const second = fill();
+  t.throws(fill, { message: /of this account/u });
+  t.throws(() => void queue.runApart("b", 5, () => Promise.resolve()), {
+    message: "too many registrations are waiting, try again",
+  });
+  await Promise.all([first, second]);
+});

@@ -1,14 +1,8 @@
 import type { DatabasePool } from "slonik";
-import type { Caller } from "../../../db/accounts/apiKeys.ts";
 import type { CopyPool } from "../../../db/copyPool.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
-import { DomainError } from "../../../domain/errors.ts";
-import {
-  findFractionalCountProblem,
-  fractionalCountOf,
-} from "../../../domain/registrations/registrationFields.ts";
 import type {
   Owner,
   RegistrationFilter,
@@ -48,6 +42,7 @@ import { REGISTRATION_COLUMNS } from "../../../program/exports/presentRows.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { listFilter } from "./listFilter.ts";
 import { EXAMPLES } from "./examples.ts";
+import { newRegistrationOf, ownerOf, presentRegistered } from "./registerRequest.ts";
 import { listQuery, presentRegistration, SCHEMAS } from "./schemas.ts";
 
 type Dependencies = {
@@ -55,9 +50,9 @@ type Dependencies = {
   readonly copies: CopyPool;
   readonly clock: Clock;
   readonly billing: Billing;
-  readonly writer: RegistrationWriter;
+  readonly writer: Pick<RegistrationWriter, "register" | "findOriginal">;
   readonly streaming: Streaming;
-  readonly guard: SpendingGuard;
+  readonly guard: Pick<SpendingGuard, "register" | "write">;
   /** The base URL of links. */
   readonly publicBaseUrl: () => string;
 };
@@ -65,8 +60,6 @@ type Dependencies = {
 const REPLAY_HEADER = {
   "Idempotent-Replayed": "`true` if an earlier request created the record.",
 };
-
-const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({ accountId, mode, kind });
 
 const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint => {
   const names = KIND_NAMES[kind];
@@ -98,22 +91,11 @@ const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint
     schemas: { body: SCHEMAS[kind].registerBody, response: SCHEMAS[kind].registerResponse },
     examples: EXAMPLES[kind].register,
     handle: async ({ ctx, caller, body }) => {
-      const problem = findFractionalCountProblem(body.fractional_count, caller);
-      if (problem !== null) {
-        throw new DomainError("request_invalid", problem);
-      }
-      const idempotencyKey = body.idempotency_key ?? null;
-      const entry = {
-        ...ownerOf(caller, kind),
-        count: body.count,
-        fractionalCount: fractionalCountOf(body.fractional_count, body.count, caller),
-        idempotencyKey,
-        attribution: body.attribution ?? "",
-        metadata: body.metadata ?? {},
-      };
+      const entry = newRegistrationOf(caller, kind, body);
+      const { count, idempotencyKey } = entry;
       const { registration, totals, replayed } = await guard.register(
         caller,
-        { field: "count", count: body.count },
+        { field: "count", count },
         {
           write: () => registerUnlessSuspended(writer, caller.suspendingSubscription, entry),
           findOriginal: () =>
@@ -125,11 +107,7 @@ const registerEndpoint = (kind: Kind, { writer, guard }: Dependencies): Endpoint
       if (replayed) {
         ctx.set("Idempotent-Replayed", "true");
       }
-      return {
-        [names.totalField]: totals.all,
-        [names.monthField]: totals.month,
-        [names.detailsField]: [presentRegistration(registration)],
-      };
+      return presentRegistered(kind, registration, totals);
     },
   });
 };

@@ -1,0 +1,26 @@
+import type { Middleware } from "koa";
+import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
+import type { ApiState } from "../http/apiContext.ts";
+
+/** An item of a large batch takes about 0.4 of the CPU time of a request. */
+const ITEMS_PER_REQUEST = 2;
+
+const itemCountOf = (body: unknown): number =>
+  typeof body === "object" && body !== null && "items" in body && Array.isArray(body.items)
+    ? body.items.length
+    : 0;
+
+/**
+ * Counts a batch as one request for each two items. The batch itself is not rejected, since it has been read already; the
+ * next requests of the key are, until its allowance has refilled.
+ */
+export const chargeBatch =
+  (limiter: RequestLimiter): Middleware<ApiState> =>
+  (ctx, next) => {
+    const { caller } = ctx.state;
+    const requests = Math.ceil(itemCountOf(ctx.request.body) / ITEMS_PER_REQUEST);
+    if (caller !== undefined && requests > 1) {
+      ctx.res.setHeader("RateLimit", limiter.charge(caller, requests - 1));
+    }
+    return next();
+  };

@@ -1,0 +1,45 @@
+import type { Middleware } from "koa";
+import { DomainError } from "../../domain/errors.ts";
+import type { ApiState } from "../http/apiContext.ts";
+
+/** Each may take some ten megabytes until its response has been read. */
+const MAXIMUM_BATCHES = 16;
+
+/**
+ * Rejects a batch while this process has too many of them. An account may have as many as there are free places, so one
+ * alone has half of them, and others still have theirs.
+ */
+export const limitBatches = (maximum = MAXIMUM_BATCHES): Middleware<ApiState> => {
+  const byAccount = new Map<string, number>();
+  let total = 0;
+  return async (ctx, next) => {
+    const { caller } = ctx.state;
+    if (caller === undefined) {
+      throw new TypeError("The route limits batches before it authenticates them.");
+    }
+    const { accountId } = caller;
+    const own = byAccount.get(accountId) ?? 0;
+    const free = maximum - total;
+    if (own >= free) {
+      throw new DomainError(
+        "queue_full",
+        free === 0
+          ? "too many batches are being recorded, try again"
+          : "too many batches of this account are being recorded, try again",
+      );
+    }
+    byAccount.set(accountId, own + 1);
+    total += 1;
+    try {
+      await next();
+    } finally {
+      total -= 1;
+      const left = (byAccount.get(accountId) ?? 0) - 1;
+      if (left > 0) {
+        byAccount.set(accountId, left);
+      } else {
+        byAccount.delete(accountId);
+      }
+    }
+  };
+};

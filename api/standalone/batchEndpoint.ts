@@ -1,0 +1,281 @@
+import { z } from "zod";
+import type { Caller } from "../../db/accounts/apiKeys.ts";
+import type { Outcome } from "../../domain/batches.ts";
+import { BatchRejectedError, MAXIMUM_ITEMS, rejectionsOf } from "../../domain/batches.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { ERROR_STATUS } from "../../program/apiErrors.ts";
+import { inChunks } from "../../program/exports/inChunks.ts";
+import type { ApiContext } from "../http/apiContext.ts";
+import { callerOf, requireWellFormedQuery } from "../http/endpoint.ts";
+import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import { readIdempotencyKey } from "../http/idempotencyKey.ts";
+import { parseQueryString } from "../http/parseQueryString.ts";
+import { bodyObject, parseQuery, parseRequest, queryObject } from "../http/parseRequest.ts";
+import { streamJson } from "../http/streamJson.ts";
+import { errorBody, presentError } from "./errorBody.ts";
+import { QUEUE_ERROR } from "./errorResponses.ts";
+
+const batchQuery = queryObject({
+  atomic: z.enum(["true", "false"], { error: "must be true or false" }).default("true").meta({
+    description:
+      "`true` records all items or none. `false` records every item that is not rejected.",
+  }),
+});
+
+const ITEMS_MUST_BE = `must be an array of 1 to ${MAXIMUM_ITEMS} items`;
+
+/** Checks the batch; its items are checked one by one. */
+const anyItems = bodyObject({
+  items: z
+    .array(z.unknown(), {
+      error: ({ input }) => (input === undefined ? "required" : ITEMS_MUST_BE),
+    })
+    .min(1, ITEMS_MUST_BE)
+    .max(MAXIMUM_ITEMS, ITEMS_MUST_BE),
+});
+
+const index = () =>
+  z
+    .int()
+    .min(0)
+    .max(MAXIMUM_ITEMS - 1);
+
+const rejectedBatch = z
+  .strictObject({
+    error: z.string(),
+    errors: z
+      .array(
+        z.strictObject({
+          index: index().meta({ description: "The index of the item in `items`, from 0." }),
+          status: z.int().meta({ description: "The status that the item alone would have had." }),
+          error: z.string(),
+        }),
+      )
+      .optional()
+      .meta({ description: "All rejected items. Absent if the request itself is invalid." }),
+  })
+  .meta({ id: "RejectedBatch" });
+
+const count = (description: string) => z.int().min(0).max(MAXIMUM_ITEMS).meta({ description });
+
+const resultsOf = (result: z.ZodType, id: string) =>
+  z
+    .strictObject({
+      succeeded: count("How many items were recorded, or had been recorded before."),
+      failed: count("How many items were rejected; 0 unless `atomic` is `false`."),
+      results: z
+        .array(
+          z.union([
+            z.strictObject({
+              status: z.literal(200),
+              idempotent_replayed: z
+                .boolean()
+                .meta({ description: "Whether an earlier request or item created the record." }),
+              body: result,
+            }),
+            z.strictObject({
+              status: z
+                .int()
+                .min(400)
+                .meta({ description: "The status that the item alone would have had." }),
+              body: errorBody,
+            }),
+          ]),
+        )
+        .meta({ description: "One for each item, in the order of the items." }),
+    })
+    .meta({ id });
+
+type BatchDefinition<
+  Item extends z.ZodType,
+  Result extends z.ZodType,
+  Entry extends object,
+  Done extends { readonly replayed: boolean },
+> = {
+  readonly path: string;
+  readonly requestsPerSecond?: number;
+  readonly description: {
+    readonly operationId: string;
+    readonly tag: string;
+    readonly summary: string;
+    readonly details: string;
+    /** The name of the batch in the API description. */
+    readonly title: string;
+    readonly errors: readonly ErrorResponse[];
+    /** The message of a rejected item. */
+    readonly exampleRejection: string;
+  };
+  /** The body of the single request, and its response. */
+  readonly schemas: { readonly item: Item; readonly result: Result };
+  readonly examples: { readonly body: z.input<Item>; readonly response: z.output<Result> };
+  /** Checks an item before its schema does; returns the message of its rejection, or null. */
+  readonly checkItem?: (item: unknown) => string | null;
+  /** @throws DomainError if the item is rejected */
+  readonly accept: (item: z.output<Item>, caller: Caller) => Entry;
+  /** @throws BatchRejectedError if nothing was recorded because of some items */
+  readonly write: (
+    caller: Caller,
+    items: readonly Outcome<Entry>[],
+    isAtomic: boolean,
+  ) => Promise<readonly Outcome<Done>[]>;
+  /** Returns the responses of single requests. It is called with a few results at a time. */
+  readonly present: (
+    caller: Caller,
+    done: readonly Done[],
+  ) => Promise<readonly z.output<Result>[]> | readonly z.output<Result>[];
+};
+
+/** Original records of replays are read this many at a time: each may have 16 KiB of metadata. */
+const PRESENTED_ITEMS = 40;
+
+/** How long a client may take to accept a part of the response. */
+const WRITE_TIMEOUT_MS = 60_000;
+
+/** Keys belong to items: one key for all of them would record only the first. */
+const rejectKeyOfBatch = (ctx: ApiContext): void => {
+  if (readIdempotencyKey(ctx) !== null) {
+    throw new DomainError(
+      "request_invalid",
+      "Idempotency-Key: a batch has no key of its own; give each item its idempotency_key",
+    );
+  }
+};
+
+const presentRejection = ({
+  message,
+  rejections,
+}: BatchRejectedError): z.output<typeof rejectedBatch> => ({
+  error: message,
+  errors: [...rejections].map(([place, { code, message: error }]) => ({
+    index: place,
+    status: ERROR_STATUS[code],
+    error,
+  })),
+});
+
+/** Defines an endpoint that takes the bodies of many single requests. */
+export const batchEndpoint = <
+  Item extends z.ZodType,
+  Result extends z.ZodType,
+  Entry extends object,
+  Done extends { readonly replayed: boolean },
+>({
+  path,
+  requestsPerSecond,
+  description: { title, exampleRejection, errors, ...description },
+  schemas,
+  examples,
+  checkItem,
+  accept,
+  write,
+  present,
+}: BatchDefinition<Item, Result, Entry, Done>): Endpoint => {
+  const parseItem = (raw: unknown, caller: Caller): Outcome<Entry> => {
+    try {
+      const problem = checkItem?.(raw) ?? null;
+      if (problem !== null) {
+        return new DomainError("request_invalid", problem);
+      }
+      return accept(parseRequest(schemas.item, raw, "field"), caller);
+    } catch (error) {
+      if (error instanceof DomainError) {
+        return error;
+      }
+      throw error;
+    }
+  };
+
+  /** Yields the response. It starts with the first results, so that an error until then is an error response. */
+  async function* presentOutcomes(
+    caller: Caller,
+    outcomes: readonly Outcome<Done>[],
+  ): AsyncGenerator<string, void, void> {
+    const failed = rejectionsOf(outcomes).size;
+    let text = `{"succeeded":${outcomes.length - failed},"failed":${failed},"results":[`;
+    for (let start = 0; start < outcomes.length; start += PRESENTED_ITEMS) {
+      const part = outcomes.slice(start, start + PRESENTED_ITEMS);
+      const done = part.filter((outcome): outcome is Done => !(outcome instanceof DomainError));
+      const bodies = (await present(caller, done)).values();
+      const results = part.map((outcome) =>
+        outcome instanceof DomainError
+          ? {
+              status: ERROR_STATUS[outcome.code],
+              body: presentError(outcome.code, outcome.message),
+            }
+          : { status: 200, idempotent_replayed: outcome.replayed, body: bodies.next().value },
+      );
+      yield text + results.map((result) => JSON.stringify(result)).join(",");
+      text = ",";
+    }
+    yield "]}";
+  }
+
+  return {
+    method: "post",
+    path,
+    access: "write",
+    isBatch: true,
+    ...(requestsPerSecond === undefined ? {} : { requestsPerSecond }),
+    description: {
+      ...description,
+      errors: [
+        {
+          code: "request_invalid",
+          when: "The request is invalid, or items are rejected and nothing was recorded; `errors` names them all.",
+          example: exampleRejection,
+          body: {
+            schema: rejectedBatch,
+            example: presentRejection(
+              new BatchRejectedError(
+                new Map([[1, new DomainError("request_invalid", exampleRejection)]]),
+                2,
+              ),
+            ),
+          },
+        },
+        ...errors,
+        QUEUE_ERROR,
+      ],
+    },
+    schemas: {
+      query: batchQuery,
+      body: bodyObject({
+        items: z.array(schemas.item).min(1).max(MAXIMUM_ITEMS).meta({
+          description: "The bodies of single requests, in the order in which to record them.",
+        }),
+      }).meta({ id: `New${title}Batch` }),
+      response: resultsOf(schemas.result, `${title}Batch`),
+    },
+    examples: {
+      body: { items: [examples.body] },
+      response: {
+        succeeded: 1,
+        failed: 0,
+        results: [{ status: 200, idempotent_replayed: false, body: examples.response }],
+      },
+    },
+    run: async (ctx) => {
+      const caller = callerOf(ctx);
+      requireWellFormedQuery(ctx);
+      rejectKeyOfBatch(ctx);
+      const { atomic } = parseQuery(batchQuery, parseQueryString(ctx.querystring));
+      const { items } = parseRequest(anyItems, ctx.request.body, "field");
+      let outcomes: readonly Outcome<Done>[];
+      try {
+        outcomes = await write(
+          caller,
+          items.map((item) => parseItem(item, caller)),
+          atomic === "true",
+        );
+      } catch (error) {
+        if (!(error instanceof BatchRejectedError)) {
+          throw error;
+        }
+        ctx.status = 400;
+        ctx.body = presentRejection(error);
+        return;
+      }
+      await streamJson(ctx, inChunks(presentOutcomes(caller, outcomes)), WRITE_TIMEOUT_MS);
+    },
+  };
+};

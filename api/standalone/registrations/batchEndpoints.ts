@@ -1,0 +1,54 @@
+import { KINDS } from "../../../domain/accounts/accounts.ts";
+import type { Kind } from "../../../domain/accounts/accounts.ts";
+import { listByIdempotencyKeys } from "../../../db/registrations/registrations.ts";
+import { registerBatch } from "../../../services/registrations/registerBatch.ts";
+import type { RegisterBatchDependencies } from "../../../services/registrations/registerBatch.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
+import { batchEndpoint } from "../batchEndpoint.ts";
+import { KEY_ERROR } from "../errorResponses.ts";
+import { EXAMPLES } from "./examples.ts";
+import { KIND_NAMES } from "./kinds.ts";
+import { newRegistrationOf, ownerOf, presentRegistered } from "./registerRequest.ts";
+import { SCHEMAS } from "./schemas.ts";
+
+const registerBatchEndpoint = (kind: Kind, dependencies: RegisterBatchDependencies): Endpoint => {
+  const names = KIND_NAMES[kind];
+  return batchEndpoint({
+    path: `${names.registerPath}/batch`,
+    description: {
+      operationId: `register${names.title}sInBatch`,
+      tag: names.plural,
+      title: `${names.title}Registration`,
+      summary: `Register ${names.plural} with up to 1,000 requests in one`,
+      details:
+        "Records the items in one transaction and in their order. Each item is the body of a single request, with an " +
+        "idempotency_key of its own: a known one, or that of an earlier item, returns the original record.",
+      errors: [KEY_ERROR],
+      exampleRejection: "count: must be an integer from 1 to 9007199254740991",
+    },
+    schemas: { item: SCHEMAS[kind].registerBody, result: SCHEMAS[kind].registerResponse },
+    examples: EXAMPLES[kind].register,
+    accept: (item, caller) => newRegistrationOf(caller, kind, item),
+    write: (caller, items, isAtomic) =>
+      registerBatch(dependencies, caller, ownerOf(caller, kind), items, isAtomic),
+    present: async (caller, done) => {
+      const keys = done.flatMap((item) => (item.replayed ? item.idempotencyKey : []));
+      const originals =
+        keys.length === 0
+          ? []
+          : await listByIdempotencyKeys(dependencies.db, ownerOf(caller, kind), keys);
+      const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
+      return done.map((item) => {
+        const registration = item.replayed ? byKey.get(item.idempotencyKey) : item.registration;
+        if (!registration) {
+          throw new Error("An item was not recorded, and its idempotency key is unknown.");
+        }
+        return presentRegistered(kind, registration, item.totals);
+      });
+    },
+  });
+};
+
+/** The endpoints that take many registrations in one request. */
+export const batchEndpoints = (dependencies: RegisterBatchDependencies): readonly Endpoint[] =>
+  KINDS.map((kind) => registerBatchEndpoint(kind, dependencies));

@@ -1,0 +1,56 @@
+import type { z } from "zod";
+import type { Caller } from "../../../db/accounts/apiKeys.ts";
+import type { Kind } from "../../../domain/accounts/accounts.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import {
+  findFractionalCountProblem,
+  fractionalCountOf,
+} from "../../../domain/registrations/registrationFields.ts";
+import type {
+  NewRegistration,
+  Owner,
+  Registration,
+  Totals,
+} from "../../../domain/registrations/registrations.ts";
+import { KIND_NAMES } from "./kinds.ts";
+import { presentRegistration } from "./schemas.ts";
+import type { SCHEMAS } from "./schemas.ts";
+
+export const ownerOf = ({ accountId, mode }: Caller, kind: Kind): Owner => ({
+  accountId,
+  mode,
+  kind,
+});
+
+/**
+ * Returns the registration that the body of a request asks for.
+ * @throws DomainError request_invalid
+ */
+export const newRegistrationOf = (
+  caller: Caller,
+  kind: Kind,
+  body: z.output<(typeof SCHEMAS)[Kind]["registerBody"]>,
+): NewRegistration => {
+  const problem = findFractionalCountProblem(body.fractional_count, caller);
+  if (problem !== null) {
+    throw new DomainError("request_invalid", problem);
+  }
+  return {
+    ...ownerOf(caller, kind),
+    count: body.count,
+    fractionalCount: fractionalCountOf(body.fractional_count, body.count, caller),
+    idempotencyKey: body.idempotency_key ?? null,
+    attribution: body.attribution ?? "",
+    metadata: body.metadata ?? {},
+  };
+};
+
+/** Returns the response to a registration. */
+export const presentRegistered = (kind: Kind, registration: Registration, totals: Totals) => {
+  const names = KIND_NAMES[kind];
+  return {
+    [names.totalField]: totals.all,
+    [names.monthField]: totals.month,
+    [names.detailsField]: [presentRegistration(registration)],
+  };
+};

@@ -1,0 +1,52 @@
+import { DomainError } from "./errors.ts";
+
+/** The most items of one batch. */
+export const MAXIMUM_ITEMS = 1000;
+
+/** What became of an item of a batch: its result, or why it was rejected. */
+export type Outcome<Done> = Done | DomainError;
+
+const MESSAGES_SHOWN = 20;
+
+const describeRejections = (
+  rejections: ReadonlyMap<number, DomainError>,
+  itemCount: number,
+): string => {
+  const lines = [...rejections]
+    .slice(0, MESSAGES_SHOWN)
+    .map(([index, { message }]) => `items.${index}: ${message}`);
+  const more =
+    rejections.size > MESSAGES_SHOWN ? `; and ${rejections.size - MESSAGES_SHOWN} more` : "";
+  return `nothing was recorded, because ${rejections.size} of ${itemCount} items are rejected: ${lines.join("; ")}${more}`;
+};
+
+/** A batch of which nothing was recorded, because some of its items are rejected. */
+export class BatchRejectedError extends Error {
+  override readonly name = "BatchRejectedError";
+  /** By the index of the item, ascending. */
+  readonly rejections: ReadonlyMap<number, DomainError>;
+
+  constructor(rejections: ReadonlyMap<number, DomainError>, itemCount: number) {
+    super(describeRejections(rejections, itemCount));
+    this.rejections = rejections;
+  }
+}
+
+/** Returns the rejected items of a batch by their index. */
+export const rejectionsOf = (outcomes: readonly unknown[]): ReadonlyMap<number, DomainError> =>
+  new Map(
+    outcomes.flatMap((outcome, index) =>
+      outcome instanceof DomainError ? [[index, outcome]] : [],
+    ),
+  );
+
+/**
+ * Checks a batch that is to be recorded as a whole.
+ * @throws BatchRejectedError if an item is rejected
+ */
+export const requireAll = (outcomes: readonly unknown[]): void => {
+  const rejections = rejectionsOf(outcomes);
+  if (rejections.size > 0) {
+    throw new BatchRejectedError(rejections, outcomes.length);
+  }
+};

@@ -1,0 +1,163 @@
+import type { DatabasePool } from "slonik";
+import type { Caller } from "../../db/accounts/apiKeys.ts";
+import { listKnownKeys } from "../../db/registrations/registrations.ts";
+import { readTotals } from "../../db/registrations/totals.ts";
+import { findSuspension } from "../../domain/accounts/accounts.ts";
+import type { Outcome } from "../../domain/batches.ts";
+import { requireAll } from "../../domain/batches.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import type { NewRegistration, Owner } from "../../domain/registrations/registrations.ts";
+import type { RegistrationWriter, WrittenItem } from "./createRegistrationWriter.ts";
+import type { SpendingGuard } from "./createSpendingGuard.ts";
+
+export type RegisterBatchDependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly writer: RegistrationWriter;
+  readonly guard: SpendingGuard;
+};
+
+/** The registration of a batch at an index. */
+type Item = { readonly index: number; readonly entry: NewRegistration };
+
+const isItem = (item: Outcome<NewRegistration>): item is NewRegistration =>
+  !(item instanceof DomainError);
+
+const keysOf = (items: readonly Item[]): readonly string[] =>
+  items.flatMap(({ entry: { idempotencyKey } }) => idempotencyKey ?? []);
+
+/** Returns the items that would increase the account's total beyond a safe integer, after those before them. */
+const findOverflowing = async (
+  { db, clock }: RegisterBatchDependencies,
+  owner: Owner,
+  items: readonly Item[],
+): Promise<readonly Item[]> => {
+  const keys = new Set(await listKnownKeys(db, owner, keysOf(items)));
+  let { all: total } = await readTotals(db, owner, clock.now());
+  return items.filter(({ entry: { count, idempotencyKey } }) => {
+    if (idempotencyKey !== null && keys.has(idempotencyKey)) {
+      return false;
+    }
+    if (count > Number.MAX_SAFE_INTEGER - total) {
+      return true;
+    }
+    total += count;
+    if (idempotencyKey !== null) {
+      keys.add(idempotencyKey);
+    }
+    return false;
+  });
+};
+
+/** Writes items in one transaction, and rejects those that exceed the account's total. */
+const writeItems = async (
+  deps: RegisterBatchDependencies,
+  owner: Owner,
+  items: readonly Item[],
+  reject: (item: Item, error: DomainError) => void,
+): Promise<ReadonlyMap<number, WrittenItem>> => {
+  if (items.length === 0) {
+    return new Map();
+  }
+  try {
+    const written = await deps.writer.registerTogether(
+      owner,
+      items.map(({ entry }) => entry),
+    );
+    return new Map(
+      items.flatMap(({ index }, place) => {
+        const item = written[place];
+        return item ? [[index, item]] : [];
+      }),
+    );
+  } catch (error) {
+    if (!(error instanceof DomainError) || error.code !== "request_invalid") {
+      throw error;
+    }
+    const overflowing = new Set(await findOverflowing(deps, owner, items));
+    if (overflowing.size === 0) {
+      throw error;
+    }
+    for (const item of overflowing) {
+      reject(item, error);
+    }
+    return writeItems(
+      deps,
+      owner,
+      items.filter((item) => !overflowing.has(item)),
+      reject,
+    );
+  }
+};
+
+/**
+ * Records impact actions of one kind in one transaction, in their order. An item with a known idempotency key, or with
+ * that of an earlier item, returns the original record.
+ * @param items each registration, or why it is rejected already
+ * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
+ * @throws BatchRejectedError, or DomainError queue_full
+ */
+export const registerBatch = async (
+  deps: RegisterBatchDependencies,
+  caller: Pick<Caller, "accountId" | "mode" | "limits" | "suspendingSubscription">,
+  owner: Owner,
+  items: readonly Outcome<NewRegistration>[],
+  isAtomic: boolean,
+): Promise<readonly Outcome<WrittenItem>[]> => {
+  const rejected: (DomainError | null)[] = items.map((item) => (isItem(item) ? null : item));
+  const check = (): void => {
+    if (isAtomic) {
+      requireAll(rejected);
+    }
+  };
+  check();
+  const entries = items.flatMap((entry, index): readonly Item[] =>
+    isItem(entry) ? [{ index, entry }] : [],
+  );
+  const findKnownKeys = async (): Promise<ReadonlySet<string>> =>
+    new Set(await listKnownKeys(deps.db, owner, keysOf(entries)));
+  const suspension = findSuspension(caller.suspendingSubscription, owner.kind);
+  const { written } = await deps.guard.writeBatch(
+    caller,
+    entries.map(({ entry }) => entry),
+    {
+      findKnownKeys,
+      write: async (rejections) => {
+        for (const [place, error] of rejections) {
+          const item = entries[place];
+          if (item) {
+            rejected[item.index] = error;
+          }
+        }
+        if (suspension !== null) {
+          const known = await findKnownKeys();
+          for (const { index, entry } of entries) {
+            if (entry.idempotencyKey === null || !known.has(entry.idempotencyKey)) {
+              rejected[index] = new DomainError("subscription_inactive", suspension);
+            }
+          }
+        }
+        check();
+        const accepted = entries.filter(({ index }) => rejected[index] === null);
+        const done = await writeItems(deps, owner, accepted, ({ index }, error) => {
+          rejected[index] = error;
+          check();
+        });
+        const created = [...done.values()].flatMap((item) => item.registration ?? []);
+        return {
+          written: done,
+          newRecords: created.length,
+          newUnits: created.reduce((sum, { count }) => sum + count, 0),
+        };
+      },
+    },
+  );
+  return items.map((_, index) => {
+    const outcome = written.get(index) ?? rejected[index];
+    if (!outcome) {
+      throw new Error(`Item ${index} of the batch is neither recorded nor rejected.`);
+    }
+    return outcome;
+  });
+};

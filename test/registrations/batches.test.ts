@@ -1,0 +1,235 @@
+import { systemClock } from "../../domain/clock.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { batchIn, rejectionIn } from "../api/batches.ts";
+import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../api/contract.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { readEvents } from "../events/readEvents.ts";
+import { readAccountSums } from "../support/accountSums.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { createMovableClock } from "../support/movableClock.ts";
+
+const test = testWithDatabase();
+
+const forBothKinds = eachKind(test);
+
+/** Trees of a batch, in which some items are wrong. */
+const mixedItems = (count: number): readonly object[] =>
+  Array.from({ length: count }, (_, index) =>
+    index % 100 === 7
+      ? { count: -1 }
+      : { count: 1 + (index % 3), idempotency_key: `mixed-${index}` },
+  );
+const WRONG_PLACES = Array.from({ length: 10 }, (_, index) => 100 * index + 7);
+const COUNT_MESSAGE = "count: must be an integer from 1 to 9007199254740991";
+
+forBothKinds(
+  "each item of a batch has the response that its single request would have had",
+  async (t, kind) => {
+    const { path, total, month, details } = KIND_NAMES[kind];
+    const clock = createMovableClock("2026-03-10T09:08:07.006Z");
+    const { call } = await startStandaloneApi(t, { db: t.context.db, clock });
+    const { apiKeyProd: key, id: accountId } = await createTestOrganization(t.context.db);
+    await call("POST", path, { key, body: { count: 2 } });
+
+    const response = await call("POST", `${path}/batch`, {
+      key,
+      body: {
+        items: [
+          { count: 3, attribution: "a", metadata: { n: 1 }, idempotency_key: "order-1" },
+          { count: 4, attribution: null },
+        ],
+      },
+    });
+
+    t.is(response.status, 200);
+    const { succeeded, failed, results } = batchIn(response);
+    t.deepEqual([succeeded, failed], [2, 0]);
+    t.deepEqual(
+      results.map(({ status, idempotent_replayed: replayed, body }) => [
+        status,
+        replayed,
+        body[total],
+        body[month],
+      ]),
+      [
+        [200, false, 5, 5],
+        [200, false, 9, 9],
+      ],
+    );
+    t.deepEqual(results[0]?.body[details], [
+      {
+        id: idIn(results[0]?.body ?? {}, kind),
+        count: 3,
+        fractional_count: 0,
+        created_at: "2026-03-10T09:08:07.006Z",
+        idempotency_key: "order-1",
+        metadata: { n: 1 },
+        attribution: "a",
+        refunded: false,
+        refunded_count: 0,
+      },
+    ]);
+    const list = await call("GET", path, { key });
+    t.deepEqual(
+      registrationsIn(list.body, kind).map(({ count }) => count),
+      [4, 3, 2],
+    );
+    t.like(await readAccountSums(t.context.db, accountId), {
+      registrations: 3,
+      total: 9n,
+      usage: 9n,
+      facts: 3,
+    });
+  },
+);
+
+test("a batch with wrong items records nothing and names all of them by their index", async (t) => {
+  const { call } = await startStandaloneApi(t, { db: t.context.db });
+  const { apiKeyProd: key, id: accountId } = await createTestOrganization(t.context.db);
+
+  const response = await call("POST", "/plant/trees/batch", {
+    key,
+    body: { items: mixedItems(1000) },
+  });
+
+  t.is(response.status, 400);
+  const { error, errors } = rejectionIn(response);
+  t.true(
+    error.startsWith(
+      `nothing was recorded, because 10 of 1000 items are rejected: items.7: ${COUNT_MESSAGE}`,
+    ),
+  );
+  t.deepEqual(
+    errors,
+    WRONG_PLACES.map((index) => ({ index, status: 400, error: COUNT_MESSAGE })),
+  );
+  t.like(await readAccountSums(t.context.db, accountId), {
+    registrations: 0,
+    total: 0n,
+    usage: 0n,
+  });
+});
+
+test("with atomic=false the items that are not wrong are recorded once, however often the batch is sent", async (t) => {
+  const { call } = await startStandaloneApi(t, { db: t.context.db });
+  const { apiKeyProd: key, id: accountId } = await createTestOrganization(t.context.db);
+  const items = mixedItems(1000);
+  const send = async () =>
+    batchIn(await call("POST", "/plant/trees/batch?atomic=false", { key, body: { items } }));
+
+  const first = await send();
+  const second = await send();
+
+  t.deepEqual([first.succeeded, first.failed], [990, 10]);
+  t.deepEqual([second.succeeded, second.failed], [990, 10]);
+  t.deepEqual(
+    first.results.flatMap(({ status }, index) => (status === 200 ? [] : [index])),
+    WRONG_PLACES,
+  );
+  t.deepEqual(first.results[7], { status: 400, body: { error: COUNT_MESSAGE } });
+  t.true(second.results.every(({ idempotent_replayed: replayed = true }) => replayed));
+  const idsOf = ({ results }: typeof first): readonly string[] =>
+    results.flatMap(({ status, body }) => (status === 200 ? idIn(body, "tree") : []));
+  t.deepEqual(idsOf(first), idsOf(second));
+  const units = items.reduce((sum, _, index) => sum + (index % 100 === 7 ? 0 : 1 + (index % 3)), 0);
+  t.is(first.results.at(-1)?.body["total_planted_trees"], units);
+  t.like(await readAccountSums(t.context.db, accountId), {
+    registrations: 990,
+    total: BigInt(units),
+    usage: BigInt(units),
+  });
+});
+
+test("a key that is known or that an earlier item has returns the original record, marked as replayed", async (t) => {
+  const { call } = await startStandaloneApi(t, { db: t.context.db });
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const known = await call("POST", "/plant/trees", {
+    key,
+    body: { count: 5, idempotency_key: "known" },
+  });
+
+  const { results } = batchIn(
+    await call("POST", "/plant/trees/batch", {
+      key,
+      body: {
+        items: [
+          { count: 1, idempotency_key: "new" },
+          { count: 9, idempotency_key: "known" },
+          { count: 7, idempotency_key: "new" },
+          { count: 2 },
+        ],
+      },
+    }),
+  );
+
+  t.deepEqual(
+    results.map(({ idempotent_replayed: replayed, body }) => [
+      replayed,
+      registrationsIn(body, "tree")[0]?.count,
+      body["total_planted_trees"],
+    ]),
+    [
+      [false, 1, 6],
+      [true, 5, 6],
+      [true, 1, 6],
+      [false, 2, 8],
+    ],
+  );
+  t.is(idIn(results[1]?.body ?? {}, "tree"), idIn(known.body, "tree"));
+  t.is(idIn(results[2]?.body ?? {}, "tree"), idIn(results[0]?.body ?? {}, "tree"));
+});
+
+test("equal batches that are sent at the same time to two processes record each item once", async (t) => {
+  const { db } = t.context;
+  const apis = [
+    await startStandaloneApi(t, { db }),
+    await startStandaloneApi(t, {
+      db,
+      writer: createRegistrationWriter({ db, clock: systemClock }),
+    }),
+  ];
+  const { apiKeyProd: key, id: accountId } = await createTestOrganization(db);
+  const items = Array.from({ length: 300 }, (_, index) => ({
+    count: 2,
+    // In another order than their indexes.
+    idempotency_key: `order-${(index * 7) % 300}`,
+  }));
+
+  const responses = await Promise.all(
+    Array.from({ length: 6 }, async (_, index) =>
+      apis[index % 2]?.call("POST", "/plant/trees/batch", {
+        key,
+        body: { items: index < 3 ? items : items.toReversed() },
+      }),
+    ),
+  );
+
+  t.true(responses.every((response) => response?.status === 200));
+  const created = responses.flatMap((response) =>
+    response
+      ? batchIn(response).results.filter((result) => result.idempotent_replayed === false)
+      : [],
+  );
+  t.is(created.length, 300);
+  t.like(await readAccountSums(db, accountId), { registrations: 300, total: 600n, usage: 600n });
+});
+
+test("the events of a batch are in the order of its items", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const { apiKeyProd: key, id: accountId } = await createTestOrganization(db);
+  const items = Array.from({ length: 20 }, (_, index) => ({
+    count: index + 1,
+    idempotency_key: `key-${20 - index}`,
+  }));
+
+  await call("POST", "/plant/trees/batch", { key, body: { items } });
+
+  const owner = { accountId, mode: "live" } as const;
+  const events = await readEvents({ db, clock: systemClock }, owner, { limit: 100 });
+  t.deepEqual(
+    events.map(({ data }) => "count" in data && data.count),
+    items.map(({ count }) => count),
+  );
+});
