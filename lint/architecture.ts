@@ -223,7 +223,7 @@ const PACKAGES: readonly {
   {
     package: /^node:/u,
     layers: Object.fromEntries(
-      [...Object.keys(LAYERS), "bench", "test", "lint"]
+      [...Object.keys(LAYERS), "bench", "clients", "test", "lint"]
         .filter((layer) => layer !== "domain" && layer !== "workflows")
         .map((layer) => [layer, "all"]),
     ),

@@ -33,7 +33,7 @@ const checkLink = async (page: string, target: string): Promise<string | null> =
 
 test("links between pages lead to files and headings that exist", async (t) => {
   const pages = glob(
-    ["*.md", "deploy/**/*.md", "docs/**/*.md", ".github/**/*.md", "test/**/*.md"],
+    ["*.md", "clients/*/*.md", "deploy/**/*.md", "docs/**/*.md", ".github/**/*.md", "test/**/*.md"],
     { cwd: ROOT },
   );
   const checks: Promise<string | null>[] = [];

@@ -1,0 +1,147 @@
+import { createCaller } from "./createCaller.ts";
+import type { Caller, ExportableList, List, WriteOptions } from "./createCaller.ts";
+import { createTransport } from "./createTransport.ts";
+import type { CallOptions, TransportOptions } from "./createTransport.ts";
+import { followEvents } from "./followEvents.ts";
+import type { FollowOptions } from "./followEvents.ts";
+import { OPERATIONS } from "./generated/standalone.ts";
+import type { components, operations } from "./generated/standalone.ts";
+import type { BodyOf, QueryOf, ResultOf } from "./operationTypes.ts";
+import { checkHeaderValue } from "./parseOptions.ts";
+
+export type ImpactClientOptions = TransportOptions & {
+  /** `api_key_prod` or `api_key_test`. Never in a browser, where everybody can read it; public calls need none. */
+  readonly apiKey?: string;
+};
+
+type Query<Id extends keyof operations> = QueryOf<operations[Id]>;
+type Body<Id extends keyof operations> = BodyOf<operations[Id]>;
+type Result<Id extends keyof operations> = ResultOf<operations[Id]>;
+
+/** The names of the standalone interface's objects, such as `StandaloneSchemas["Registration"]`. */
+export type StandaloneSchemas = components["schemas"];
+
+type Read<Id extends keyof operations> = (
+  query?: Query<Id>,
+  options?: CallOptions,
+) => Promise<Result<Id>>;
+
+type Write<Id extends keyof operations> = (
+  body: Body<Id>,
+  options?: WriteOptions,
+) => Promise<Result<Id>>;
+
+type WriteBatch<Id extends keyof operations> = (
+  body: Body<Id>,
+  query?: Query<Id>,
+  options?: WriteOptions,
+) => Promise<Result<Id>>;
+
+type ReadList<Id extends keyof operations> = (
+  query?: Query<Id>,
+  options?: CallOptions,
+) => ExportableList<Result<Id>>;
+
+/** The standalone interface. Each method is named as its operation in the API description, which explains it. */
+export type ImpactClient = Pick<Caller<operations>, "call"> & {
+  readonly registerTrees: Write<"registerTrees">;
+  readonly registerBottles: Write<"registerBottles">;
+  readonly registerTreesInBatch: WriteBatch<"registerTreesInBatch">;
+  readonly registerBottlesInBatch: WriteBatch<"registerBottlesInBatch">;
+  readonly refundTrees: Write<"refundTrees">;
+  readonly refundBottles: Write<"refundBottles">;
+  readonly donate: Write<"donate">;
+  readonly refundDonation: Write<"refundDonation">;
+  /** Has no idempotency key: it is repeated only after a response that says that nothing was done. */
+  readonly subscribeToDonations: (options?: CallOptions) => Promise<Result<"subscribeToDonations">>;
+
+  readonly listTrees: ReadList<"listTrees">;
+  readonly listBottles: ReadList<"listBottles">;
+  readonly listDonations: ReadList<"listDonations">;
+  readonly listUsage: ReadList<"listUsage">;
+  readonly searchCharities: Read<"searchCharities">;
+  readonly readUsage: (
+    registrationId: string,
+    options?: CallOptions,
+  ) => Promise<Result<"readUsage">>;
+  readonly readTreeEvidence: (
+    registrationId: string,
+    query?: Query<"readTreeEvidence">,
+    options?: CallOptions,
+  ) => Promise<Result<"readTreeEvidence">>;
+  readonly readEvidenceSummary: (options?: CallOptions) => Promise<Result<"readEvidenceSummary">>;
+  readonly readDashboardUrl: (options?: CallOptions) => Promise<Result<"readDashboardUrl">>;
+
+  /** The events that can be read now, oldest first. */
+  readonly listEvents: (
+    query?: Query<"listEvents">,
+    options?: CallOptions,
+  ) => List<Result<"listEvents">>;
+  /** Yields events for ever, and polls for new ones; end it with the signal, or by leaving the loop. */
+  readonly followEvents: (
+    query?: Query<"listEvents">,
+    options?: FollowOptions,
+  ) => AsyncGenerator<StandaloneSchemas["Event"], void, void>;
+
+  /** The numbers of a public dashboard. Needs no key, and works in browsers of any site. */
+  readonly readDashboard: (
+    slug: string,
+    options?: CallOptions,
+  ) => Promise<StandaloneSchemas["Dashboard"]>;
+  /** Whether the process responds. Needs no key. */
+  readonly health: (options?: CallOptions) => Promise<Result<"health">>;
+  /** Whether the process can serve requests; an `ImpactApiError` with status 503 if not. Needs no key. */
+  readonly readiness: (options?: CallOptions) => Promise<Result<"readiness">>;
+};
+
+const PAGE = { limit: 1000 };
+const DONATION_PAGE = { page_size: 100 };
+
+/** Creates a client of the standalone interface. */
+export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions): ImpactClient => {
+  const authentication =
+    apiKey === undefined ? null : { Authorization: checkHeaderValue("apiKey", apiKey) };
+  const transport = createTransport(options, authentication);
+  const { call, list } = createCaller<operations>(transport, OPERATIONS);
+
+  const readPublic = async (path: string, own: CallOptions = {}): Promise<never> =>
+    (await transport.send({ method: "GET", path, isPublic: true }, own)).data as never;
+
+  const listEvents: ImpactClient["listEvents"] = (query, own) => {
+    const { pages, [Symbol.asyncIterator]: iterate } = list("listEvents", query, own, PAGE);
+    return { pages, [Symbol.asyncIterator]: iterate };
+  };
+
+  return {
+    call,
+    registerTrees: (body, own) => call("registerTrees", { body }, own),
+    registerBottles: (body, own) => call("registerBottles", { body }, own),
+    registerTreesInBatch: (body, query = {}, own) =>
+      call("registerTreesInBatch", { body, query }, own),
+    registerBottlesInBatch: (body, query = {}, own) =>
+      call("registerBottlesInBatch", { body, query }, own),
+    refundTrees: (body, own) => call("refundTrees", { body }, own),
+    refundBottles: (body, own) => call("refundBottles", { body }, own),
+    donate: (body, own) => call("donate", { body }, own),
+    refundDonation: (body, own) => call("refundDonation", { body }, own),
+    subscribeToDonations: (own) => call("subscribeToDonations", {}, own),
+
+    listTrees: (query, own) => list("listTrees", query, own, PAGE),
+    listBottles: (query, own) => list("listBottles", query, own, PAGE),
+    listDonations: (query, own) => list("listDonations", query, own, DONATION_PAGE),
+    listUsage: (query, own) => list("listUsage", query, own, PAGE),
+    searchCharities: (query = {}, own) => call("searchCharities", { query }, own),
+    readUsage: (id, own) => call("readUsage", { path: { registration_id: id } }, own),
+    readTreeEvidence: (id, query = {}, own) =>
+      call("readTreeEvidence", { path: { id }, query }, own),
+    readEvidenceSummary: (own) => call("readEvidenceSummary", {}, own),
+    readDashboardUrl: (own) => call("readDashboardUrl", {}, own),
+
+    listEvents,
+    followEvents: (query, own) => followEvents(listEvents, query, own),
+
+    readDashboard: (slug, own) => readPublic(`/dashboard/${encodeURIComponent(slug)}.json`, own),
+    health: (own) => readPublic(OPERATIONS.health.path, own),
+    readiness: (own) => readPublic(OPERATIONS.readiness.path, own),
+  };
+};

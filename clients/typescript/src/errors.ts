@@ -1,0 +1,68 @@
+/** The base of all errors of this package. An aborted call throws the reason of its signal instead. */
+export class ImpactError extends Error {
+  override name = "ImpactError";
+}
+
+export type CallFacts = {
+  /** The id of the call in the service's log. */
+  readonly requestId: string;
+  /** The key of a write; repeat the write with it to find out whether it was recorded. Null if it has none. */
+  readonly idempotencyKey: string | null;
+  /** How often the request was sent. */
+  readonly attempts: number;
+};
+
+/** An error response of the service. */
+export class ImpactApiError extends ImpactError implements CallFacts {
+  override name = "ImpactApiError";
+  readonly requestId: string;
+  readonly idempotencyKey: string | null;
+  readonly attempts: number;
+  /** The HTTP status. */
+  readonly status: number;
+  /** The code of the store-platform interface, such as `INSUFFICIENT_BUDGET`; null on the standalone interface. */
+  readonly code: string | null;
+  /** The JSON of the response; null if there is none. That of a rejected batch names the rejected items. */
+  readonly body: unknown;
+  /** What `Retry-After` asks for, in milliseconds; null if there was none. */
+  readonly retryAfterMs: number | null;
+
+  constructor(
+    message: string,
+    facts: CallFacts & Pick<ImpactApiError, "status" | "code" | "body" | "retryAfterMs">,
+  ) {
+    super(message);
+    this.requestId = facts.requestId;
+    this.idempotencyKey = facts.idempotencyKey;
+    this.attempts = facts.attempts;
+    this.status = facts.status;
+    this.code = facts.code;
+    this.body = facts.body;
+    this.retryAfterMs = facts.retryAfterMs;
+  }
+}
+
+/** No complete response arrived. A write may have been recorded. */
+export class ImpactConnectionError extends ImpactError implements CallFacts {
+  override name = "ImpactConnectionError";
+  readonly requestId: string;
+  readonly idempotencyKey: string | null;
+  readonly attempts: number;
+
+  constructor(message: string, { cause, ...facts }: CallFacts & { readonly cause?: unknown }) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.requestId = facts.requestId;
+    this.idempotencyKey = facts.idempotencyKey;
+    this.attempts = facts.attempts;
+  }
+}
+
+/** No complete response arrived in time. A write may have been recorded. */
+export class ImpactTimeoutError extends ImpactConnectionError {
+  override name = "ImpactTimeoutError";
+}
+
+/** A webhook is not from the service, or too old. Respond with a 4xx. */
+export class WebhookVerificationError extends ImpactError {
+  override name = "WebhookVerificationError";
+}

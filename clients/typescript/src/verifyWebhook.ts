@@ -1,0 +1,121 @@
+import { ImpactError, WebhookVerificationError } from "./errors.ts";
+
+/** The headers of a request, as `Headers` or as Node's `request.headers`. */
+export type WebhookHeaders =
+  | Headers
+  | Readonly<Record<string, string | readonly string[] | undefined>>;
+
+export type WebhookRequest = {
+  /** The endpoint's secret, `whsec_…`; or several, of which any may have signed. */
+  readonly secret: string | readonly string[];
+  readonly headers: WebhookHeaders;
+  /** The body exactly as it arrived. Parsed and written again, it would have another signature. */
+  readonly body: string | Uint8Array;
+  /** How old a webhook may be, or how far in the future; 300 seconds by default. */
+  readonly toleranceSeconds?: number;
+  /** The time in milliseconds; now by default. */
+  readonly nowMs?: number;
+};
+
+/** What a webhook says. */
+export type Webhook = {
+  /** The same in every attempt to deliver it: process each id once. */
+  readonly id: string;
+  readonly type: string;
+  readonly timestamp: string;
+  readonly data: Readonly<Record<string, unknown>>;
+};
+
+const DEFAULT_TOLERANCE_SECONDS = 300;
+const SECRET_PREFIX = "whsec_";
+const SIGNATURE_VERSION = "v1,";
+
+const headerOf = (headers: WebhookHeaders, name: string): string => {
+  const value =
+    headers instanceof Headers
+      ? headers.get(name)
+      : Object.entries(headers).find(([key]) => key.toLowerCase() === name)?.[1];
+  if (typeof value !== "string" || value === "") {
+    throw new WebhookVerificationError(`the header ${name} is missing`);
+  }
+  return value;
+};
+
+/** Returns the bytes of Base64, or null if it is none. */
+const decodeBase64 = (text: string): Uint8Array<ArrayBuffer> | null => {
+  try {
+    return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  } catch {
+    return null;
+  }
+};
+
+/** @throws ImpactError, because the receiver's setting is wrong, and not the webhook */
+const importSecret = (secret: string) => {
+  const bytes = secret.startsWith(SECRET_PREFIX)
+    ? decodeBase64(secret.slice(SECRET_PREFIX.length))
+    : null;
+  if (bytes === null || bytes.length === 0) {
+    throw new ImpactError("secret: must be whsec_ followed by Base64");
+  }
+  return crypto.subtle.importKey("raw", bytes, { name: "HMAC", hash: "SHA-256" }, false, [
+    "verify",
+  ]);
+};
+
+const signedBytes = (id: string, timestamp: string, body: Uint8Array): Uint8Array<ArrayBuffer> => {
+  const head = new TextEncoder().encode(`${id}.${timestamp}.`);
+  const signed = new Uint8Array(head.length + body.length);
+  signed.set(head);
+  signed.set(body, head.length);
+  return signed;
+};
+
+const checkTimestamp = (text: string, nowMs: number, toleranceSeconds: number): void => {
+  if (!/^\d{1,12}$/u.test(text)) {
+    throw new WebhookVerificationError("webhook-timestamp: must be seconds since 1970");
+  }
+  const ageSeconds = Math.floor(nowMs / 1000) - Number(text);
+  if (Math.abs(ageSeconds) > toleranceSeconds) {
+    throw new WebhookVerificationError(
+      ageSeconds > 0
+        ? "webhook-timestamp: too old; check this machine's clock"
+        : "webhook-timestamp: in the future; check this machine's clock",
+    );
+  }
+};
+
+/**
+ * Verifies a webhook as Standard Webhooks 1.0.0 says, and returns what it says. The comparison takes the same time whatever is
+ * wrong.
+ * @throws WebhookVerificationError if no secret has signed it, or if it is not of this time
+ * @throws ImpactError if a secret is malformed
+ */
+export const verifyWebhook = async ({
+  secret,
+  headers,
+  body,
+  toleranceSeconds = DEFAULT_TOLERANCE_SECONDS,
+  nowMs = Date.now(),
+}: WebhookRequest): Promise<Webhook> => {
+  const id = headerOf(headers, "webhook-id");
+  const timestamp = headerOf(headers, "webhook-timestamp");
+  const signatures = headerOf(headers, "webhook-signature")
+    .split(" ")
+    .filter((signature) => signature.startsWith(SIGNATURE_VERSION))
+    .map((signature) => decodeBase64(signature.slice(SIGNATURE_VERSION.length)))
+    .filter((signature) => signature !== null);
+  const keys = await Promise.all([secret].flat().map(importSecret));
+  checkTimestamp(timestamp, nowMs, toleranceSeconds);
+  const bytes = typeof body === "string" ? new TextEncoder().encode(body) : body;
+  const signed = signedBytes(id, timestamp, bytes);
+  const matches = await Promise.all(
+    keys.flatMap((key) =>
+      signatures.map((signature) => crypto.subtle.verify("HMAC", key, signature, signed)),
+    ),
+  );
+  if (!matches.includes(true)) {
+    throw new WebhookVerificationError("no signature matches the secret");
+  }
+  return { ...(JSON.parse(new TextDecoder().decode(bytes)) as Omit<Webhook, "id">), id };
+};

@@ -1,0 +1,33 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { z } from "zod";
+import { dashboardResponse } from "../../api/standalone/dashboard/presentDashboard.ts";
+import { generateTypes } from "../../clients/typescript/generate.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { startStoreApi } from "../stores/startStoreApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+
+const test = testWithDatabase();
+
+const GENERATED = new URL("../../clients/typescript/src/generated/", import.meta.url);
+
+/** The schemas of public JSON, which the API description does not have, by their names. */
+const publicSchemas = z.toJSONSchema(dashboardResponse).$defs ?? {};
+
+const read = async (url: string): Promise<string> => (await fetch(`${url}/openapi.json`)).text();
+
+test("the client's types are those of the API descriptions", async (t) => {
+  const standalone = await startStandaloneApi(t, t.context);
+  const store = await startStoreApi(t, t.context);
+  const modules = {
+    "standalone.ts": await generateTypes(await read(standalone.url), publicSchemas),
+    "store.ts": await generateTypes(await read(store.url)),
+  };
+
+  for (const [name, text] of Object.entries(modules)) {
+    const file = new URL(name, GENERATED);
+    if (process.env["WRITE_CLIENT"] !== undefined) {
+      await writeFile(file, text);
+    }
+    t.true((await readFile(file, "utf8")) === text, `${name} is stale. Run: npm run client`);
+  }
+});

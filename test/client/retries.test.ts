@@ -1,0 +1,285 @@
+import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
+import {
+  createImpactClient,
+  ImpactApiError,
+  ImpactConnectionError,
+  ImpactTimeoutError,
+} from "../../clients/typescript/src/index.ts";
+import type { ImpactClient } from "../../clients/typescript/src/index.ts";
+import { backoffMs, readRetryAfterMs } from "../../clients/typescript/src/retries.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { startFaultyProxy } from "./startFaultyProxy.ts";
+import type { Fault, SeenRequest } from "./startFaultyProxy.ts";
+
+const test = testWithDatabase();
+
+const startBehindProxy = async (
+  t: ExecutionContext<{ readonly db: DatabasePool }>,
+  faults: readonly Fault[],
+  options: { readonly timeoutMs?: number; readonly maxRetries?: number } = {},
+): Promise<{
+  readonly impact: ImpactClient;
+  readonly direct: ImpactClient;
+  readonly seen: readonly SeenRequest[];
+}> => {
+  const { url } = await startStandaloneApi(t, t.context);
+  const { apiKeyTest: apiKey } = await createTestOrganization(t.context.db);
+  const proxy = await startFaultyProxy(t, url, faults);
+  return {
+    impact: createImpactClient({ baseUrl: proxy.url, apiKey, ...options }),
+    direct: createImpactClient({ baseUrl: url, apiKey }),
+    seen: proxy.seen,
+  };
+};
+
+const keysOf = (seen: readonly SeenRequest[]): ReadonlySet<unknown> =>
+  new Set(seen.map(({ headers }) => headers["idempotency-key"]));
+
+test("a write whose responses are lost is repeated with the same key, and recorded once", async (t) => {
+  const { impact, seen } = await startBehindProxy(t, [
+    "lost response",
+    "cut response",
+    "lost request",
+  ]);
+
+  const { total_planted_trees: total } = await impact.registerTrees({ count: 3 });
+
+  t.is(total, 3);
+  t.is(seen.length, 4);
+  t.is(keysOf(seen).size, 1);
+  t.false(keysOf(seen).has(undefined));
+  t.is(new Set(seen.map(({ headers }) => headers["x-request-id"])).size, 1);
+});
+
+test("a write is repeated after 500, 502, 503 and 504, and also after 408 and 429", async (t) => {
+  const repeat = async (status: number): Promise<void> => {
+    const { impact, seen } = await startBehindProxy(t, [{ status }]);
+    await impact.registerBottles({ count: 1 });
+    t.is(seen.length, 2, String(status));
+    t.is(keysOf(seen).size, 1, String(status));
+  };
+
+  await Promise.all([500, 502, 503, 504, 408, 429].map(repeat));
+});
+
+test("the next attempt is not earlier than Retry-After asks", async (t) => {
+  const { impact, seen } = await startBehindProxy(t, [
+    { status: 503, headers: { "Retry-After": "2" } },
+  ]);
+  const beginning = performance.now();
+
+  await impact.registerTrees({ count: 1 });
+
+  t.true(performance.now() - beginning >= 2000);
+  t.is(seen.length, 2);
+});
+
+test("a batch whose responses are lost is recorded once, with a key for each item", async (t) => {
+  const { impact, direct } = await startBehindProxy(t, ["lost response", "cut response"]);
+  const items = [{ count: 1 }, { count: 2, idempotency_key: "order-2" }, { count: 3 }];
+
+  const { succeeded, results } = await impact.registerTreesInBatch({ items });
+  const again = await direct.registerTreesInBatch({ items }, {}, { idempotencyKey: "night" });
+
+  t.is(succeeded, 3);
+  t.is(results.length, 3);
+  t.is(again.succeeded, 3);
+  const keys: string[] = [];
+  for await (const tree of direct.listTrees()) {
+    keys.push(tree.idempotency_key);
+  }
+  t.is(keys.length, 5);
+  t.true(["order-2", "night-0", "night-2"].every((key) => keys.includes(key)));
+});
+
+test("the error of a rejected batch names the items", async (t) => {
+  const { impact } = await startBehindProxy(t, []);
+  const items = [{ count: 1 }, { count: 0 }];
+
+  const error = await t.throwsAsync(impact.registerTreesInBatch({ items }), {
+    instanceOf: ImpactApiError,
+  });
+  const { failed } = await impact.registerTreesInBatch({ items }, { atomic: false });
+
+  t.like(error.body, { errors: [{ index: 1, status: 400 }] });
+  t.is(failed, 1);
+});
+
+test("a write that takes no key is repeated only if the response says that nothing was done", async (t) => {
+  const { impact, seen } = await startBehindProxy(t, [
+    { status: 503 },
+    { status: 429 },
+    { status: 502 },
+    "lost response",
+  ]);
+
+  const refused = await t.throwsAsync(impact.subscribeToDonations(), {
+    instanceOf: ImpactApiError,
+  });
+  t.is(refused.status, 502);
+  t.is(refused.attempts, 3);
+  t.is(refused.message, "the response has the status 502 and no message");
+  await t.throwsAsync(impact.subscribeToDonations(), { instanceOf: ImpactConnectionError });
+  t.is(seen.length, 4);
+});
+
+test("pages and the beginning of a streamed list are repeated", async (t) => {
+  const { impact, direct } = await startBehindProxy(t, [
+    "lost response",
+    { status: 503 },
+    "lost request",
+  ]);
+  await direct.registerTrees({ count: 1 });
+  await direct.registerTrees({ count: 2 });
+
+  let count = 0;
+  for await (const tree of impact.listTrees({ limit: 1 })) {
+    count += tree.count;
+  }
+  for await (const tree of impact.listTrees().stream()) {
+    count += tree.count;
+  }
+
+  t.is(count, 6);
+});
+
+test("a streamed list that breaks off is an error and not a short list", async (t) => {
+  const { impact, direct } = await startBehindProxy(t, ["cut response"]);
+  await Promise.all(Array.from({ length: 50 }, () => direct.registerTrees({ count: 1 })));
+  const read = async (): Promise<void> => {
+    for await (const tree of impact.listTrees().stream()) {
+      t.is(tree.count, 1);
+    }
+  };
+
+  await t.throwsAsync(read(), { instanceOf: ImpactConnectionError });
+});
+
+test("after the last retry, the error names the status, the attempts and the key for another call", async (t) => {
+  const { impact, seen } = await startBehindProxy(t, ["lost response", "lost response"], {
+    maxRetries: 1,
+  });
+
+  const error = await t.throwsAsync(impact.registerTrees({ count: 3 }), {
+    instanceOf: ImpactConnectionError,
+  });
+
+  t.is(error.attempts, 2);
+  t.deepEqual([...keysOf(seen)], [error.idempotencyKey]);
+  const again = await impact.registerTrees(
+    { count: 3 },
+    { idempotencyKey: error.idempotencyKey ?? "" },
+  );
+  t.is(again.total_planted_trees, 3);
+});
+
+test("a service that asks for a longer wait than a minute is not asked again", async (t) => {
+  const { impact, seen } = await startBehindProxy(t, [
+    { status: 503, headers: { "Retry-After": "3600" }, body: '{"error":"come back later"}' },
+  ]);
+
+  const error = await t.throwsAsync(impact.registerTrees({ count: 1 }), {
+    instanceOf: ImpactApiError,
+  });
+
+  t.is(error.message, "come back later");
+  t.is(error.retryAfterMs, 3_600_000);
+  t.is(seen.length, 1);
+});
+
+test("an attempt without a response ends after its time, and is repeated", async (t) => {
+  const { impact, seen } = await startBehindProxy(t, ["silence"]);
+
+  const { total_planted_trees: total } = await impact.registerTrees(
+    { count: 1 },
+    { timeoutMs: 3000 },
+  );
+  t.is(total, 1);
+  t.is(seen.length, 2);
+
+  const silent = await startBehindProxy(t, ["silence"], { maxRetries: 0, timeoutMs: 50 });
+  const error = await t.throwsAsync(silent.impact.registerTrees({ count: 1 }), {
+    instanceOf: ImpactTimeoutError,
+  });
+  t.is(error.message, "no complete response within 50 ms");
+});
+
+test("the caller's signal ends an attempt and the wait before the next one, with its own reason", async (t) => {
+  const { impact, seen } = await startBehindProxy(t, [
+    "silence",
+    { status: 503, headers: { "Retry-After": "50" } },
+  ]);
+  for (const expected of [1, 2]) {
+    const controller = new AbortController();
+    const call = impact.registerTrees({ count: 1 }, { signal: controller.signal });
+    while (seen.length < expected) {
+      await new Promise(setImmediate);
+    }
+    controller.abort(new Error("the customer left"));
+    await t.throwsAsync(call, { message: "the customer left" });
+  }
+  t.is(seen.length, 2);
+});
+
+test("a redirect is not followed, because it would send the key to another address", async (t) => {
+  const other = await startFaultyProxy(t, "http://127.0.0.1:1", [{ status: 200, body: "{}" }]);
+  const { impact } = await startBehindProxy(t, [
+    { status: 307, headers: { Location: `${other.url}/plant/trees` } },
+    { status: 302, headers: { Location: `${other.url}/plant/trees` } },
+  ]);
+
+  const error = await t.throwsAsync(impact.registerTrees({ count: 1 }), {
+    instanceOf: ImpactApiError,
+  });
+  await t.throwsAsync(impact.readDashboardUrl(), { instanceOf: ImpactApiError });
+
+  t.is(error.message, "the response is a redirect: check baseUrl");
+  t.deepEqual(other.seen, []);
+});
+
+test("a page of a proxy instead of JSON is an error that names no content", async (t) => {
+  const { impact } = await startBehindProxy(t, [
+    { status: 200, body: "<html>Sign in</html>" },
+    { status: 403, body: "<html>Forbidden</html>" },
+  ]);
+
+  await t.throwsAsync(impact.readDashboardUrl(), {
+    message: "the response is not JSON: check baseUrl",
+  });
+  await t.throwsAsync(impact.readDashboardUrl(), {
+    message: "the response has the status 403 and no message",
+  });
+});
+
+test("the wait doubles, is random, and is never shorter than the service asks", (t) => {
+  t.deepEqual(
+    [1, 2, 3, 4, 5, 6, 7].map((attempt) => backoffMs(attempt, 0, () => 0)),
+    [250, 500, 1000, 2000, 4000, 4000, 4000],
+  );
+  t.is(
+    backoffMs(3, 0, () => 1),
+    2000,
+  );
+  t.is(
+    backoffMs(1, 30_000, () => 0),
+    30_000,
+  );
+  t.is(
+    backoffMs(1, 30_000, () => 1),
+    30_250,
+  );
+});
+
+const readHeader = (value: string): number | null =>
+  readRetryAfterMs(new Headers({ "Retry-After": value }), Date.UTC(2026, 0, 1));
+
+test("Retry-After is a number of seconds or a date", (t) => {
+  t.is(readHeader("7"), 7000);
+  t.is(readHeader("Thu, 01 Jan 2026 00:01:00 GMT"), 60_000);
+  t.is(readHeader("Wed, 31 Dec 2025 00:00:00 GMT"), 0);
+  t.is(readHeader("soon"), null);
+  t.is(readRetryAfterMs(new Headers()), null);
+});

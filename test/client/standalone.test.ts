@@ -1,0 +1,281 @@
+import { inspect } from "node:util";
+import { setTimeout as delay } from "node:timers/promises";
+import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
+import {
+  createImpactClient,
+  ImpactApiError,
+  ImpactError,
+} from "../../clients/typescript/src/index.ts";
+import type { ImpactClient, StandaloneSchemas } from "../../clients/typescript/src/index.ts";
+import { OPERATIONS } from "../../clients/typescript/src/generated/standalone.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+
+const test = testWithDatabase();
+
+const AMERICAN_RED_CROSS = "53-0196605";
+
+const startWithClient = async (
+  t: ExecutionContext<{ readonly db: DatabasePool }>,
+): Promise<{ readonly impact: ImpactClient; readonly url: string; readonly apiKey: string }> => {
+  const { url } = await startStandaloneApi(t, t.context);
+  const { apiKeyTest: apiKey } = await createTestOrganization(t.context.db);
+  return { impact: createImpactClient({ baseUrl: url, apiKey }), url, apiKey };
+};
+
+const collect = async <Item>(items: AsyncIterable<Item>): Promise<readonly Item[]> => {
+  const collected: Item[] = [];
+  for await (const item of items) {
+    collected.push(item);
+  }
+  return collected;
+};
+
+test("every operation of the interface has a method of its name", async (t) => {
+  const impact = createImpactClient({ baseUrl: "http://127.0.0.1:1" });
+
+  t.deepEqual(
+    Object.keys(OPERATIONS).filter((id) => !(id in impact)),
+    [],
+  );
+});
+
+test("a registration without a key of its own gets one; with the same key, it is recorded once", async (t) => {
+  const { impact } = await startWithClient(t);
+  const replays: (string | null)[] = [];
+  const options = {
+    idempotencyKey: "order-1001 – ü",
+    onResponse: ({ headers }: { readonly headers: Headers }) => {
+      replays.push(headers.get("Idempotent-Replayed"));
+    },
+  };
+
+  const first = await impact.registerTrees({ count: 3 }, options);
+  const second = await impact.registerTrees({ count: 3 }, options);
+  const inBody = await impact.registerTrees({ count: 1, idempotency_key: "order-1002" });
+  const automatic = await impact.registerTrees({ count: 2 });
+
+  t.is(first.tree_details[0]?.idempotency_key, "order-1001 – ü");
+  t.is(second.tree_details[0]?.id, first.tree_details[0]?.id);
+  t.deepEqual(replays, [null, "true"]);
+  t.is(inBody.tree_details[0]?.idempotency_key, "order-1002");
+  t.regex(automatic.tree_details[0]?.idempotency_key ?? "", /^[0-9a-f-]{36}$/u);
+  t.is(automatic.total_planted_trees, 6);
+});
+
+test("refunds, bottles, donations, charities, evidence, usage and the dashboard are read and written", async (t) => {
+  const { impact } = await startWithClient(t);
+  const bottles = await impact.registerBottles({ count: 5, metadata: { order: "1" } });
+  const trees = await impact.registerTrees({ count: 2 });
+  const treeId = trees.tree_details[0]?.id ?? "";
+
+  const refund = await impact.refundBottles({ id: bottles.bottle_details[0]?.id ?? "", count: 2 });
+  const treeRefund = await impact.refundTrees({ id: treeId, count: 1 });
+  const found = await impact.searchCharities({ ein: AMERICAN_RED_CROSS });
+  const donation = await impact.donate({ amount_cents: 500, ein: AMERICAN_RED_CROSS });
+  const donationRefund = await impact.refundDonation({ id: donation.donation_id });
+  const evidence = await impact.readTreeEvidence(treeId, { evidence_stage: "planted" });
+  const usage = await impact.readUsage(treeId);
+  const { dashboard_url: dashboardUrl } = await impact.readDashboardUrl();
+
+  t.is(refund.refunded_bottles, 2);
+  t.is(treeRefund.total_planted_trees, 1);
+  t.is(found.charities[0]?.name, "American Red Cross");
+  t.is(donation.amount_cents, 500);
+  t.is(donationRefund.total_donations, 0);
+  t.is(evidence.status, "planted");
+  t.is(usage.registration_id, treeId);
+  t.is((await impact.readEvidenceSummary()).summary.trees_planted, 0);
+  t.regex(dashboardUrl, /\/dashboard\//u);
+  t.true((await impact.subscribeToDonations()).success);
+  t.is((await impact.health()).status, "ok");
+  t.is((await impact.readiness()).status, "ok");
+});
+
+test("public calls need no key, and others say that they do", async (t) => {
+  const { impact, url } = await startWithClient(t);
+  const { dashboard_url: dashboardUrl } = await impact.readDashboardUrl();
+  const slug = new URL(dashboardUrl).pathname.split("/").at(-1) ?? "";
+  const visitor = createImpactClient({ baseUrl: url });
+
+  t.is((await visitor.readDashboard(slug)).name, "Test Organization");
+  const error = await t.throwsAsync(visitor.listTrees().pages().next(), {
+    instanceOf: ImpactError,
+  });
+  t.is(error.message, "apiKey: this call needs a key");
+});
+
+test("a loop over a list reads all pages once, with the filters", async (t) => {
+  const { impact } = await startWithClient(t);
+  for (const count of [1, 2, 3, 4, 5]) {
+    await impact.registerTrees({ count, attribution: "kept", metadata: { campaign: "spring" } });
+    await impact.registerTrees({ count: 100, attribution: "other" });
+  }
+  const query = { attribution_key: "kept", metadata: { campaign: "spring" }, limit: 2 };
+
+  const records = await collect(impact.listTrees(query));
+  const pages = await collect(impact.listTrees(query).pages());
+
+  t.deepEqual(
+    records.map(({ count }) => count),
+    [5, 4, 3, 2, 1],
+  );
+  t.deepEqual(
+    pages.map((page) => page.tree_details.length),
+    [2, 2, 1],
+  );
+  t.is(pages[0]?.total_planted_trees, 515);
+});
+
+test("donations and billing statuses are read page after page, too", async (t) => {
+  const { impact } = await startWithClient(t);
+  for (const amount of [100, 200, 300]) {
+    await impact.donate({ amount_cents: amount, ein: AMERICAN_RED_CROSS });
+    await impact.registerBottles({ count: amount });
+  }
+
+  const donations = await collect(impact.listDonations({ page_size: 2 }));
+  const usage = await collect(impact.listUsage({ limit: 2, kind: "bottle" }));
+  const bottles = await collect(impact.listBottles({ limit: 1 }));
+
+  t.deepEqual(
+    donations.map((donation) => donation.amount_cents).toSorted((first, second) => first - second),
+    [100, 200, 300],
+  );
+  t.is(usage.length, 3);
+  t.is(bottles.length, 3);
+});
+
+test("a list is streamed as records, equal to those of its pages, and as CSV", async (t) => {
+  const { impact } = await startWithClient(t);
+  for (const attribution of ["one", "two", "three – ü"]) {
+    await impact.registerTrees({ count: 1, attribution });
+  }
+
+  const streamed: readonly StandaloneSchemas["Registration"][] = await collect(
+    impact.listTrees().stream(),
+  );
+  const csv = (await collect(impact.listTrees().csv())).join("");
+
+  t.deepEqual(streamed, await collect(impact.listTrees({ limit: 2 })));
+  t.is(streamed[0]?.attribution, "three – ü");
+  t.is(csv.split("\r\n").length, 5);
+  t.true(csv.startsWith("id,count,"));
+});
+
+test("a program that leaves a streamed list early closes its connection", async (t) => {
+  const { impact } = await startWithClient(t);
+  await Promise.all(Array.from({ length: 20 }, () => impact.registerTrees({ count: 1 })));
+
+  // More than the lists that an account may have open at the same time.
+  for (let round = 0; round < 40; round += 1) {
+    for await (const tree of impact.listTrees({}, { maxRetries: 10 }).stream()) {
+      t.is(tree.count, 1);
+      break;
+    }
+  }
+});
+
+test("the feed is followed from the last event on, until the signal ends it", async (t) => {
+  const { impact } = await startWithClient(t);
+  for (const count of [1, 2, 3]) {
+    await impact.registerTrees({ count });
+  }
+  const seen: StandaloneSchemas["Event"][] = [];
+  const stopped = new AbortController();
+  const following = (async () => {
+    const options = { pollIntervalMs: 5, signal: stopped.signal };
+    for await (const event of impact.followEvents({ limit: 2 }, options)) {
+      seen.push(event);
+      if (seen.length === 3) {
+        await impact.registerBottles({ count: 4 });
+      }
+      if (seen.length === 4) {
+        stopped.abort(new Error("enough"));
+      }
+    }
+  })();
+
+  await t.throwsAsync(following, { message: "enough" });
+  t.deepEqual(
+    seen.map(({ data }) => ("count" in data ? data.count : null)),
+    [1, 2, 3, 4],
+  );
+  const after = impact.listEvents({ starting_after: seen[1]?.id ?? "" });
+  t.deepEqual(
+    (await collect(after)).map(({ id }) => id),
+    seen.slice(2).map(({ id }) => id),
+  );
+});
+
+test("an error has the status, the message and the id of the request, and is not repeated", async (t) => {
+  const { impact } = await startWithClient(t);
+
+  const error = await t.throwsAsync(impact.registerTrees({ count: 0 }, { idempotencyKey: "k" }), {
+    instanceOf: ImpactApiError,
+  });
+
+  t.is(error.status, 400);
+  t.is(error.message, "count: must be an integer from 1 to 9007199254740991");
+  t.is(error.code, null);
+  t.regex(error.requestId, /^[0-9a-f-]{36}$/u);
+  t.is(error.idempotencyKey, "k");
+  t.is(error.attempts, 1);
+  const unknown = await t.throwsAsync(impact.readUsage("unknown"), { instanceOf: ImpactApiError });
+  t.is(unknown.status, 404);
+  await t.throwsAsync(impact.readTreeEvidence(".."), { instanceOf: ImpactError });
+});
+
+test("the request id of an error is the one in the service's log", async (t) => {
+  const { url, logged } = await startStandaloneApi(t, t.context);
+  const impact = createImpactClient({ baseUrl: url, apiKey: "unknown" });
+
+  const error = await t.throwsAsync(impact.readDashboardUrl(), { instanceOf: ImpactApiError });
+
+  t.is(error.status, 403);
+  for (;;) {
+    if (logged().some(({ requestId }) => requestId === error.requestId)) {
+      break;
+    }
+    await delay(5);
+  }
+  t.pass();
+});
+
+test("the API key is in no error, no printed client and no URL", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+  const apiKey = "secret-key-of-the-test";
+  const requests: string[] = [];
+  const impact = createImpactClient({
+    baseUrl: url,
+    apiKey,
+    maxRetries: 0,
+    fetch: (input, init) => {
+      requests.push(JSON.stringify(input));
+      return fetch(input, init);
+    },
+  });
+  const unreachable = createImpactClient({ baseUrl: "http://127.0.0.1:1", apiKey, maxRetries: 0 });
+
+  const errors: readonly unknown[] = await Promise.all([
+    t.throwsAsync(impact.readDashboardUrl()),
+    t.throwsAsync(impact.listTrees().stream().next()),
+    t.throwsAsync(unreachable.registerTrees({ count: 1 })),
+    Promise.resolve(
+      t.throws(() => createImpactClient({ baseUrl: url, apiKey: `${apiKey}\n` }), {
+        instanceOf: ImpactError,
+      }),
+    ),
+    Promise.resolve(
+      t.throws(() => createImpactClient({ baseUrl: `http://user:${apiKey}@127.0.0.1` }), {
+        instanceOf: ImpactError,
+      }),
+    ),
+  ]);
+
+  t.is(requests.length, 2);
+  const printed = inspect([errors, impact, requests], { depth: 10, showHidden: true });
+  t.false(`${printed}${JSON.stringify([errors, impact])}`.includes(apiKey));
+});

@@ -1,0 +1,143 @@
+import { createHmac, randomBytes } from "node:crypto";
+import test from "ava";
+import { Webhook } from "standardwebhooks";
+import {
+  ImpactError,
+  verifyWebhook,
+  WebhookVerificationError,
+} from "../../clients/typescript/src/index.ts";
+
+const PAYLOAD = {
+  type: "registration.refunded",
+  timestamp: "2026-06-01T12:00:00.000Z",
+  data: { reason: "ü" },
+};
+const BODY = JSON.stringify(PAYLOAD);
+
+const newSecret = (): string => `whsec_${randomBytes(32).toString("base64")}`;
+
+/** Signs with the standard's own library. */
+const sign = (
+  secret: string,
+  { id = "msg_1", at = new Date(), body = BODY } = {},
+): Readonly<Record<string, string>> => ({
+  "webhook-id": id,
+  "webhook-timestamp": String(Math.floor(at.getTime() / 1000)),
+  "webhook-signature": new Webhook(secret).sign(id, at, body),
+});
+
+test("what the standard's library signs is verified, as text and as bytes, with Headers and Node's headers", async (t) => {
+  const secret = newSecret();
+  const headers = sign(secret);
+
+  const webhook = await verifyWebhook({ secret, headers, body: BODY });
+
+  t.deepEqual(webhook, { ...PAYLOAD, id: "msg_1" });
+  t.deepEqual(
+    await verifyWebhook({ secret, headers: new Headers(headers), body: Buffer.from(BODY) }),
+    webhook,
+  );
+});
+
+test("during a rotation, either secret verifies either signature", async (t) => {
+  const [current, previous] = [newSecret(), newSecret()];
+  const byBoth = sign(current);
+  const headers = {
+    ...byBoth,
+    "webhook-signature": `${byBoth["webhook-signature"]} ${sign(previous)["webhook-signature"]}`,
+  };
+
+  t.is((await verifyWebhook({ secret: current, headers, body: BODY })).id, "msg_1");
+  t.is((await verifyWebhook({ secret: previous, headers, body: BODY })).id, "msg_1");
+  t.is(
+    (await verifyWebhook({ secret: [current, previous], headers: sign(previous), body: BODY })).id,
+    "msg_1",
+  );
+});
+
+test("a webhook is refused whose body, id, time or signature is not what was signed", async (t) => {
+  const secret = newSecret();
+  const headers = sign(secret);
+  const signature = headers["webhook-signature"] ?? "";
+  const otherSeconds = String(Number(headers["webhook-timestamp"]) - 1);
+  const cases = [
+    { headers, body: `${BODY} ` },
+    { headers: { ...headers, "webhook-id": "msg_2" }, body: BODY },
+    { headers: { ...headers, "webhook-timestamp": otherSeconds }, body: BODY },
+    { headers: sign(newSecret()), body: BODY },
+    { headers: { ...headers, "webhook-signature": signature.replace("v1,", "v2,") }, body: BODY },
+    { headers: { ...headers, "webhook-signature": signature.slice(0, -8) }, body: BODY },
+    { headers: { ...headers, "webhook-signature": "v1,%%%" }, body: BODY },
+    { headers: { ...headers, "webhook-signature": "v1," }, body: BODY },
+  ];
+  for (const { headers: given, body } of cases) {
+    await t.throwsAsync(verifyWebhook({ secret, headers: given, body }), {
+      instanceOf: WebhookVerificationError,
+      message: "no signature matches the secret",
+    });
+  }
+});
+
+test("a webhook is refused without one of its headers", async (t) => {
+  const secret = newSecret();
+  for (const name of ["webhook-id", "webhook-timestamp", "webhook-signature"]) {
+    const { [name]: _left, ...headers } = sign(secret);
+    await t.throwsAsync(verifyWebhook({ secret, headers, body: BODY }), {
+      instanceOf: WebhookVerificationError,
+      message: `the header ${name} is missing`,
+    });
+  }
+});
+
+test("a webhook is refused if it is older than the tolerance, or further in the future", async (t) => {
+  const secret = newSecret();
+  const nowMs = Date.UTC(2026, 5, 1);
+  const verify = (ageSeconds: number): Promise<unknown> =>
+    verifyWebhook({
+      secret,
+      headers: sign(secret, { at: new Date(nowMs - ageSeconds * 1000) }),
+      body: BODY,
+      nowMs,
+    });
+
+  await verify(300);
+  await verify(-300);
+  await t.throwsAsync(verify(301), { instanceOf: WebhookVerificationError, message: /too old/u });
+  await t.throwsAsync(verify(-301), {
+    instanceOf: WebhookVerificationError,
+    message: /in the future/u,
+  });
+  const headers = { ...sign(secret), "webhook-timestamp": "NaN" };
+  await t.throwsAsync(verifyWebhook({ secret, headers, body: BODY }), {
+    instanceOf: WebhookVerificationError,
+  });
+});
+
+test("a malformed secret is a fault of the receiver, and its error does not repeat it", async (t) => {
+  for (const secret of ["", "whsec_", "whsec_§secret§", randomBytes(32).toString("base64")]) {
+    const error = await t.throwsAsync(
+      verifyWebhook({ secret, headers: sign(newSecret()), body: BODY }),
+      { instanceOf: ImpactError },
+    );
+    t.false(error instanceof WebhookVerificationError);
+    t.is(error.message, "secret: must be whsec_ followed by Base64");
+  }
+});
+
+test("the signature is the HMAC of the standard, with the bytes of the secret", async (t) => {
+  const bytes = randomBytes(24);
+  const seconds = Math.floor(Date.now() / 1000);
+  const signature = createHmac("sha256", bytes).update(`msg_1.${seconds}.{}`).digest("base64");
+
+  await t.notThrowsAsync(
+    verifyWebhook({
+      secret: `whsec_${bytes.toString("base64")}`,
+      headers: {
+        "Webhook-Id": "msg_1",
+        "Webhook-Timestamp": String(seconds),
+        "Webhook-Signature": `v1,${signature}`,
+      },
+      body: "{}",
+    }),
+  );
+});
