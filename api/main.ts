@@ -30,6 +30,7 @@ import { createCharities } from "../providers/charities/createCharities.ts";
 import { readPlantingSettings } from "../program/readPlantingSettings.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
 import { createRequestLimiter } from "../services/accounts/createRequestLimiter.ts";
+import { createDeploymentName } from "../services/billing/deploymentName.ts";
 import { createKeyUses } from "../services/accounts/createKeyUses.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
 import { createSpendingGuard } from "../services/registrations/createSpendingGuard.ts";
@@ -82,7 +83,8 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   metrics.watchLists(openLists.count);
   const billing = createBilling({ db, stripe: readStripeOptions(config) });
   const charities = createCharities({ db, searches, clock, settings: readCharitySettings(config) });
-  const validateCharity = createCharityValidator(temporal);
+  const getDeployment = await createDeploymentName({ db, clock });
+  const validateCharity = createCharityValidator(temporal, getDeployment);
   const planting = createPlanting(readPlantingSettings(config));
   const limits = readAccountLimits(config);
   const guard = createSpendingGuard({
@@ -130,7 +132,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
         ? null
         : createWebhookReader(config.STRIPE_WEBHOOK_SECRET.split(",")),
     wakeOrder: async (orderId) => {
-      await wakePlantingOrder(temporal, orderId, WAKE_TIMEOUT_MS);
+      await wakePlantingOrder(temporal, getDeployment, orderId, WAKE_TIMEOUT_MS);
     },
     db,
     reads,

@@ -3,6 +3,10 @@ import type { Client } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
 import type { Config } from "../config/config.ts";
 import type { CopyPool } from "../db/copyPool.ts";
+import { readDeployment } from "../db/billing/deployment.ts";
+import { deploymentNameOf } from "../domain/billing/deployment.ts";
+import { systemClock } from "../domain/clock.ts";
+import { getDeploymentName } from "../services/billing/deploymentName.ts";
 import type { DatabaseRoles } from "../db/grantPrivileges.ts";
 import { readRunFile } from "../embedded/runFile.ts";
 import type { RunFile } from "../embedded/runFile.ts";
@@ -35,6 +39,13 @@ export type Connections = {
   readonly databaseRoles: () => Promise<DatabaseRoles & { readonly ownerUrl: string }>;
   /** @throws StartupError if the database cannot be reached, SchemaMismatchError if its schema is of another release */
   readonly database: () => Promise<DatabasePool>;
+  /** The deployment's name in Temporal, for commands that only read. */
+  readonly deploymentName: () => Promise<string>;
+  /**
+   * The same for commands that change workflows.
+   * @throws DomainError request_invalid if the database was copied and no operator has decided whose the workflows are
+   */
+  readonly decidedDeploymentName: () => Promise<string>;
   /** Opens connections for long lists on first use. */
   readonly copies: () => Promise<CopyPool>;
   readonly billing: () => Promise<Billing>;
@@ -108,6 +119,12 @@ export const createConnections = (readConfig: () => Config): Connections => {
     return db;
   });
 
+  const deploymentName = once(async () => deploymentNameOf(await readDeployment(await database())));
+
+  const decidedDeploymentName = once(async () =>
+    getDeploymentName({ db: await database(), clock: systemClock }),
+  );
+
   const copies = once(async () => {
     const opened = openCopies({
       DATABASE_URL: await databaseUrl(),
@@ -159,6 +176,8 @@ export const createConnections = (readConfig: () => Config): Connections => {
     databaseUrl,
     databaseRoles,
     database,
+    deploymentName,
+    decidedDeploymentName,
     copies,
     billing,
     stripe,

@@ -224,6 +224,7 @@ CREATE TABLE deployment (
   stripe_livemode boolean,
   processor_recorded_at timestamp with time zone,
   processor_recorded_by text,
+  original_stripe_account_id text,
   system_identifier text,
   timeline text,
   database_oid bigint,

@@ -1,18 +1,19 @@
 import type { Client } from "@temporalio/client";
 import { WorkflowNotFoundError } from "@temporalio/common";
 import type { UsageStream } from "../domain/billing/usage.ts";
+import { backgroundQueue } from "../workflows/taskQueues.ts";
 import { usageSender, usageSenderWorkflowId, wakeSignal } from "../workflows/usageSender.ts";
 
 /** Wakes a stream's sender, or starts it. */
 export const wakeSender = async (
   temporal: Client,
-  taskQueue: string,
+  deployment: string,
   { accountId, mode, meter }: UsageStream,
 ): Promise<void> => {
   const stream = { accountId, mode, meter };
   await temporal.workflow.signalWithStart(usageSender, {
-    workflowId: usageSenderWorkflowId(stream),
-    taskQueue,
+    workflowId: usageSenderWorkflowId(deployment, stream),
+    taskQueue: backgroundQueue(deployment),
     args: [stream],
     signal: wakeSignal,
   });
@@ -45,12 +46,13 @@ const toMs = (time: ProtoTime): number => (time?.seconds?.toNumber() ?? 0) * 100
 /** Returns the running sender of a stream, or null. */
 export const findSender = async (
   temporal: Client,
+  deployment: string,
   stream: UsageStream,
   now: Date,
 ): Promise<{ readonly runId: string; readonly state: SenderState } | null> => {
   try {
     const { status, runId, raw } = await temporal.workflow
-      .getHandle(usageSenderWorkflowId(stream))
+      .getHandle(usageSenderWorkflowId(deployment, stream))
       .describe();
     const activities = (raw.pendingActivities ?? []).map((activity) => ({
       startedAtMs: toMs(activity.lastStartedTime),
@@ -71,17 +73,19 @@ export const findSender = async (
  */
 export const restartSender = async (
   temporal: Client,
-  taskQueue: string,
+  deployment: string,
   stream: UsageStream,
   { runId, reason }: { readonly runId: string; readonly reason: string },
 ): Promise<void> => {
   try {
-    await temporal.workflow.getHandle(usageSenderWorkflowId(stream), runId).terminate(reason);
+    await temporal.workflow
+      .getHandle(usageSenderWorkflowId(deployment, stream), runId)
+      .terminate(reason);
   } catch (error) {
     // It has just ended.
     if (!(error instanceof WorkflowNotFoundError)) {
       throw error;
     }
   }
-  await wakeSender(temporal, taskQueue, stream);
+  await wakeSender(temporal, deployment, stream);
 };

@@ -5,10 +5,11 @@ import type { Logger } from "pino";
 import { withTemporalDeadline } from "../program/temporalClient.ts";
 import {
   plantingOrderCreation,
-  PLANTING_ORDER_CREATION_ID,
+  plantingOrderCreationId,
 } from "../workflows/plantingOrderCreation.ts";
-import { reconciliation, RECONCILIATION_ID } from "../workflows/reconciliation.ts";
-import { subscriptionSweep, SUBSCRIPTION_SWEEP_ID } from "../workflows/subscriptionSweep.ts";
+import { reconciliation, reconciliationId } from "../workflows/reconciliation.ts";
+import { subscriptionSweep, subscriptionSweepId } from "../workflows/subscriptionSweep.ts";
+import { backgroundQueue } from "../workflows/taskQueues.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 
 const CALL_TIMEOUT_MS = 4000;
@@ -17,46 +18,46 @@ const RETRY_INTERVAL_MS = 5000;
 const CHECK_INTERVAL_MS = 10 * 60 * 1000;
 
 const schedulesOf = (
-  taskQueue: string,
+  deployment: string,
   plantingOrderIntervalMs: number,
 ): readonly ScheduleOptions[] => [
   {
-    scheduleId: `${RECONCILIATION_ID}-nightly`,
+    scheduleId: `${reconciliationId(deployment)}-nightly`,
     // The UTC day has ended and the processor's sums include it.
     spec: { calendars: [{ hour: 1, minute: 30 }] },
     policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 day" },
     action: {
       type: "startWorkflow",
       workflowType: reconciliation,
-      workflowId: RECONCILIATION_ID,
-      taskQueue,
+      workflowId: reconciliationId(deployment),
+      taskQueue: backgroundQueue(deployment),
       args: [],
     },
   },
   {
-    scheduleId: `${SUBSCRIPTION_SWEEP_ID}-nightly`,
+    scheduleId: `${subscriptionSweepId(deployment)}-nightly`,
     // After the reconciliation, so that the two share Stripe's rate limit less.
     spec: { calendars: [{ hour: 3, minute: 30 }] },
     policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 day" },
     action: {
       type: "startWorkflow",
       workflowType: subscriptionSweep,
-      workflowId: SUBSCRIPTION_SWEEP_ID,
-      taskQueue,
+      workflowId: subscriptionSweepId(deployment),
+      taskQueue: backgroundQueue(deployment),
       args: [],
     },
   },
   {
-    scheduleId: `${PLANTING_ORDER_CREATION_ID}-periodic`,
+    scheduleId: `${plantingOrderCreationId(deployment)}-periodic`,
     spec: { intervals: [{ every: plantingOrderIntervalMs }] },
     // Each run creates orders for all waiting trees, so a missed run needs no catching up.
     policies: { overlap: ScheduleOverlapPolicy.SKIP, catchupWindow: "1 minute" },
     action: {
       type: "startWorkflow",
       workflowType: plantingOrderCreation,
-      workflowId: PLANTING_ORDER_CREATION_ID,
-      taskQueue,
-      args: [],
+      workflowId: plantingOrderCreationId(deployment),
+      taskQueue: backgroundQueue(deployment),
+      args: [deployment],
     },
   },
 ];
@@ -94,14 +95,15 @@ const ensureSchedule = async (
 export const ensureSchedules = async (
   {
     temporal,
-    taskQueue,
+    deployment,
     plantingOrderIntervalMs,
     logger,
     checkIntervalMs = CHECK_INTERVAL_MS,
     retryIntervalMs = RETRY_INTERVAL_MS,
   }: {
     readonly temporal: Client;
-    readonly taskQueue: string;
+    /** The deployment's name in Temporal. */
+    readonly deployment: string;
     readonly plantingOrderIntervalMs: number;
     readonly logger: Logger;
     readonly checkIntervalMs?: number;
@@ -109,7 +111,7 @@ export const ensureSchedules = async (
   },
   signal: AbortSignal,
 ): Promise<void> => {
-  const schedules = schedulesOf(taskQueue, plantingOrderIntervalMs);
+  const schedules = schedulesOf(deployment, plantingOrderIntervalMs);
   const known = new Set<ScheduleOptions>();
   const logOutage = createOutageLog(logger, "the Temporal schedules cannot be created; retrying");
   while (!signal.aborted) {

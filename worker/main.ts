@@ -25,7 +25,8 @@ import {
   readPlantingSettings,
 } from "../program/readPlantingSettings.ts";
 import { needsAttention } from "../domain/billing/decideNextStep.ts";
-import { BACKGROUND_QUEUE, INTERACTIVE_QUEUE } from "../workflows/taskQueues.ts";
+import { backgroundQueue, interactiveQueue } from "../workflows/taskQueues.ts";
+import { awaitDeploymentName } from "./awaitDeploymentName.ts";
 import { createWorkerMetrics } from "./createWorkerMetrics.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
 import { installTemporalRuntime } from "./installTemporalRuntime.ts";
@@ -83,16 +84,27 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   const workflowBundle = bundleWorkflows(config.WORKFLOW_BUNDLE);
   const logMissingNamespace = createNamespaceLog(logger);
   const charities = createCharities({ db, clock, settings: readCharitySettings(config) });
+  const deployment = awaitDeploymentName({ db, clock, logger }, shutdown.signal);
+  /** Runs what needs the deployment's name in Temporal, unless the worker is stopped before that is decided. */
+  const whenNamed = async (
+    run: (named: NonNullable<Awaited<typeof deployment>>) => Promise<void>,
+  ): Promise<void> => {
+    const named = await deployment;
+    await (named === null ? undefined : run(named));
+  };
   // Clients wait for donations, so their worker starts before anything that waits for other services.
-  const interactiveWorker = runWorker(
-    {
-      activities: createDonationActivities({ charities }),
-      taskQueue: INTERACTIVE_QUEUE,
-      workflowBundle,
-      logger,
-      logMissingNamespace,
-    },
-    shutdown.signal,
+  const interactiveWorker = whenNamed(({ name, identity }) =>
+    runWorker(
+      {
+        identity,
+        activities: createDonationActivities({ charities }),
+        taskQueue: interactiveQueue(name),
+        workflowBundle,
+        logger,
+        logMissingNamespace,
+      },
+      shutdown.signal,
+    ),
   );
   const processor = await prepareProcessor({ billing, logger }, shutdown.signal);
   void processor.ready.then(() =>
@@ -160,31 +172,44 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   };
   const workers = Promise.all([
     interactiveWorker,
-    runWorker(
-      { activities, taskQueue: BACKGROUND_QUEUE, workflowBundle, logger, logMissingNamespace },
-      shutdown.signal,
+    whenNamed(({ name, identity }) =>
+      runWorker(
+        {
+          identity,
+          activities,
+          taskQueue: backgroundQueue(name),
+          workflowBundle,
+          logger,
+          logMissingNamespace,
+        },
+        shutdown.signal,
+      ),
     ),
   ]);
-  const dispatcher = runDispatcher(
-    {
-      db,
-      leases: healthConnection,
-      clock,
-      temporal,
-      taskQueue: BACKGROUND_QUEUE,
-      logger,
-      observeLeadership: metrics.observeLeadership,
-    },
-    shutdown.signal,
+  const dispatcher = whenNamed(({ name }) =>
+    runDispatcher(
+      {
+        db,
+        leases: healthConnection,
+        clock,
+        temporal,
+        deployment: name,
+        logger,
+        observeLeadership: metrics.observeLeadership,
+      },
+      shutdown.signal,
+    ),
   );
-  const schedules = ensureSchedules(
-    {
-      temporal,
-      taskQueue: BACKGROUND_QUEUE,
-      plantingOrderIntervalMs: plantingOrderIntervalMs(config),
-      logger,
-    },
-    shutdown.signal,
+  const schedules = whenNamed(({ name }) =>
+    ensureSchedules(
+      {
+        temporal,
+        deployment: name,
+        plantingOrderIntervalMs: plantingOrderIntervalMs(config),
+        logger,
+      },
+      shutdown.signal,
+    ),
   );
 
   return {

@@ -10,12 +10,12 @@ import { listWaitingRefunds, markRefundDispatched } from "../db/registrations/re
 import type { WaitingStream } from "../db/billing/usageFacts.ts";
 import { listWaitingStreams } from "../db/billing/usageFacts.ts";
 import type { Clock } from "../domain/clock.ts";
-import { refundIdOf } from "../domain/registrations/decideRefund.ts";
 import { lastSealableSecond } from "../domain/billing/usage.ts";
 import { withTemporalDeadline } from "../program/temporalClient.ts";
 import { findSender, restartSender, wakeSender } from "../program/usageSenders.ts";
-import { processorEvents, PROCESSOR_EVENTS_ID } from "../workflows/processorEvents.ts";
-import { refund, refundedSignal } from "../workflows/refund.ts";
+import { processorEvents, processorEventsId } from "../workflows/processorEvents.ts";
+import { refund, refundedSignal, refundWorkflowId } from "../workflows/refund.ts";
+import { backgroundQueue } from "../workflows/taskQueues.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 import { createSilenceLog } from "./createSilenceLog.ts";
 import { runWithLease } from "./runWithLease.ts";
@@ -68,7 +68,8 @@ type DispatcherDependencies = {
   readonly leases: DatabasePool;
   readonly clock: Clock;
   readonly temporal: Client;
-  readonly taskQueue: string;
+  /** The deployment's name in Temporal. */
+  readonly deployment: string;
   readonly logger: Logger;
   /** How long the lease lasts without a renewal. */
   readonly leaseMs?: number;
@@ -85,10 +86,11 @@ const createPasses = ({
   db,
   clock,
   temporal,
-  taskQueue,
+  deployment,
   logger,
   wakesUntilStuck,
 }: DispatcherDependencies): readonly ((leadership: Leadership) => Promise<void>)[] => {
+  const taskQueue = backgroundQueue(deployment);
   const callTemporal = <Result>(work: () => Promise<Result>): Promise<Result> =>
     withTemporalDeadline(temporal, CALL_TIMEOUT_MS, work);
 
@@ -98,7 +100,7 @@ const createPasses = ({
   ): Promise<void> => {
     await callTemporal(() =>
       temporal.workflow.signalWithStart(refund, {
-        workflowId: refundIdOf(waiting.registrationId),
+        workflowId: refundWorkflowId(deployment, waiting.registrationId),
         taskQueue,
         args: [waiting.registrationId],
         signal: refundedSignal,
@@ -112,9 +114,9 @@ const createPasses = ({
 
   /** Restarts a sender that is stuck: a Temporal server that lost its latest state may never run its next task. */
   const restartStuckSender = async (stream: WaitingStream): Promise<void> => {
-    const sender = await findSender(temporal, stream, clock.now());
+    const sender = await findSender(temporal, deployment, stream, clock.now());
     if (sender?.state === "idle") {
-      await restartSender(temporal, taskQueue, stream, {
+      await restartSender(temporal, deployment, stream, {
         runId: sender.runId,
         reason: "woken several times without progress",
       });
@@ -136,7 +138,7 @@ const createPasses = ({
       if (backoff.isStuck(stream)) {
         await callTemporal(() => restartStuckSender(stream));
       }
-      await callTemporal(() => wakeSender(temporal, taskQueue, stream));
+      await callTemporal(() => wakeSender(temporal, deployment, stream));
       backoff.recordWake(stream, now);
     });
   };
@@ -150,7 +152,7 @@ const createPasses = ({
     if ((await listDueProcessorEvents(db, clock.now(), 1)).length > 0) {
       await callTemporal(() =>
         temporal.workflow.start(processorEvents, {
-          workflowId: PROCESSOR_EVENTS_ID,
+          workflowId: processorEventsId(deployment),
           workflowIdConflictPolicy: "USE_EXISTING",
           taskQueue,
           args: [],

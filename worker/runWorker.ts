@@ -13,6 +13,7 @@ const RECONNECT_INTERVAL_MS = 2000;
 const MAX_CONCURRENT_ACTIVITIES = 200;
 
 type WorkerSettings = {
+  readonly identity: string;
   readonly activities: object;
   readonly taskQueue: string;
   readonly logger: Logger;
@@ -77,7 +78,7 @@ const requireNamespace = async (connection: NativeConnection, namespace: string)
 };
 
 const connectAndRun = async (
-  { activities, taskQueue }: WorkerSettings,
+  { identity, activities, taskQueue }: WorkerSettings,
   workflowBundle: WorkflowBundle,
   signal: AbortSignal,
 ): Promise<void> => {
@@ -88,6 +89,7 @@ const connectAndRun = async (
     const worker = await Worker.create({
       connection,
       namespace,
+      identity,
       taskQueue,
       workflowBundle,
       activities,

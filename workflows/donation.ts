@@ -1,8 +1,10 @@
 import { proxyActivities } from "@temporalio/workflow";
 import type { DonationActivities } from "../activities/createDonationActivities.ts";
 import type { CharityLookup, CharityValidation } from "../domain/charities/charities.ts";
+import { inDeployment } from "./inDeployment.ts";
 
-export const donationWorkflowId = (donationId: string): string => `donation-${donationId}`;
+export const donationWorkflowId = (deployment: string, donationId: string): string =>
+  inDeployment(deployment, `donation-${donationId}`);
 
 const { validateCharity } = proxyActivities<DonationActivities>({
   // Calls of the provider have shorter timeouts; this limit and the second attempt cover a lost worker.

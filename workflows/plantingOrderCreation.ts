@@ -6,9 +6,11 @@ import {
 } from "@temporalio/workflow";
 import { WorkflowExecutionAlreadyStartedError } from "@temporalio/common";
 import type { PlantingActivities } from "../activities/createPlantingActivities.ts";
+import { inDeployment } from "./inDeployment.ts";
 import { plantingOrder, plantingOrderWorkflowId } from "./plantingOrder.ts";
 
-export const PLANTING_ORDER_CREATION_ID = "planting-order-creation";
+export const plantingOrderCreationId = (deployment: string): string =>
+  inDeployment(deployment, "planting-order-creation");
 
 const { createPlantingOrders, listOrdersToStart, markOrdersStarted } =
   proxyActivities<PlantingActivities>({
@@ -20,10 +22,10 @@ const { createPlantingOrders, listOrdersToStart, markOrdersStarted } =
 /** Keeps the history small; the next run starts the remaining orders. */
 const PAGES = 20;
 
-const startOrder = async (orderId: number): Promise<void> => {
+const startOrder = async (deployment: string, orderId: number): Promise<void> => {
   try {
     await startChild(plantingOrder, {
-      workflowId: plantingOrderWorkflowId(orderId),
+      workflowId: plantingOrderWorkflowId(deployment, orderId),
       args: [orderId],
       parentClosePolicy: ParentClosePolicy.ABANDON,
       // Lets a terminated workflow start again; a second start is still rejected while one runs.
@@ -38,14 +40,14 @@ const startOrder = async (orderId: number): Promise<void> => {
 };
 
 /** Creates planting orders of registered trees, and starts a workflow for each new order and each order whose workflow is lost. */
-export const plantingOrderCreation = async (): Promise<void> => {
+export const plantingOrderCreation = async (deployment: string): Promise<void> => {
   await createPlantingOrders();
   for (let page = 0; page < PAGES; page += 1) {
     const orderIds = await listOrdersToStart();
     if (orderIds.length === 0) {
       return;
     }
-    await Promise.all(orderIds.map(startOrder));
+    await Promise.all(orderIds.map((orderId) => startOrder(deployment, orderId)));
     await markOrdersStarted(orderIds);
   }
 };

@@ -1,7 +1,9 @@
 import { proxyActivities } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
+import { inDeployment } from "./inDeployment.ts";
 
-export const PROCESSOR_EVENTS_ID = "processor-events";
+export const processorEventsId = (deployment: string): string =>
+  inDeployment(deployment, "processor-events");
 
 const { processProcessorEvents } = proxyActivities<BillingActivities>({
   startToCloseTimeout: "10 minutes",

@@ -7,8 +7,10 @@ import {
   workflowInfo,
 } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
+import { inDeployment } from "./inDeployment.ts";
 
-export const RECONCILIATION_ID = "reconciliation";
+export const reconciliationId = (deployment: string): string =>
+  inDeployment(deployment, "reconciliation");
 
 const { reconcileUsage } = proxyActivities<BillingActivities>({
   startToCloseTimeout: "1 hour",

@@ -1,8 +1,13 @@
 import { defineSignal, proxyActivities, setHandler } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
+import { refundIdOf } from "../domain/registrations/decideRefund.ts";
+import { inDeployment } from "./inDeployment.ts";
 
 /** Signals a further refund of the same registration. */
 export const refundedSignal = defineSignal("refunded");
+
+export const refundWorkflowId = (deployment: string, registrationId: string): string =>
+  inDeployment(deployment, refundIdOf(registrationId));
 
 const { confirmRefund } = proxyActivities<BillingActivities>({
   startToCloseTimeout: "20 seconds",

@@ -1,8 +1,10 @@
 import { proxyActivities, workflowInfo } from "@temporalio/workflow";
 import type { BillingActivities } from "../activities/createBillingActivities.ts";
 import type { RetentionActivities } from "../activities/createRetentionActivities.ts";
+import { inDeployment } from "./inDeployment.ts";
 
-export const SUBSCRIPTION_SWEEP_ID = "subscription-sweep";
+export const subscriptionSweepId = (deployment: string): string =>
+  inDeployment(deployment, "subscription-sweep");
 
 const { sweepSubscriptions } = proxyActivities<BillingActivities>({
   startToCloseTimeout: "6 hours",

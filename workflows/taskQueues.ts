@@ -1,5 +1,9 @@
+import { inDeployment } from "./inDeployment.ts";
+
 /** Work that no client waits for: usage, refunds, planting, reconciliation. */
-export const BACKGROUND_QUEUE = "background";
+export const backgroundQueue = (deployment: string): string =>
+  inDeployment(deployment, "background");
 
 /** Work that a client waits for: donations. Its workers are separate, so that no backlog delays a client. */
-export const INTERACTIVE_QUEUE = "interactive";
+export const interactiveQueue = (deployment: string): string =>
+  inDeployment(deployment, "interactive");

@@ -2,19 +2,28 @@ import type { Client } from "@temporalio/client";
 import { withTemporalDeadline } from "../../program/temporalClient.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
 import { donation, donationWorkflowId } from "../../workflows/donation.ts";
-import { INTERACTIVE_QUEUE } from "../../workflows/taskQueues.ts";
+import { interactiveQueue } from "../../workflows/taskQueues.ts";
 
 /** Longer than the provider's own timeouts, so that their errors reach the client. */
 const TIMEOUT_MS = 6000;
 
-/** Returns a function that runs the workflow of a donation and waits for its result. */
+/**
+ * Returns a function that runs the workflow of a donation and waits for its result.
+ * @param getDeployment returns the deployment's name in Temporal
+ */
 export const createCharityValidator =
-  (temporal: Client, timeoutMs = TIMEOUT_MS): ValidateCharity =>
-  (donationId, lookup) =>
-    withTemporalDeadline(temporal, timeoutMs, () =>
+  (
+    temporal: Client,
+    getDeployment: () => Promise<string>,
+    timeoutMs = TIMEOUT_MS,
+  ): ValidateCharity =>
+  async (donationId, lookup) => {
+    const deployment = await getDeployment();
+    return withTemporalDeadline(temporal, timeoutMs, () =>
       temporal.workflow.execute(donation, {
-        workflowId: donationWorkflowId(donationId),
-        taskQueue: INTERACTIVE_QUEUE,
+        workflowId: donationWorkflowId(deployment, donationId),
+        taskQueue: interactiveQueue(deployment),
         args: [lookup],
       }),
     );
+  };

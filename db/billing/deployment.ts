@@ -11,6 +11,7 @@ const deploymentRow = z
     processor: processorColumn.nullable(),
     stripeAccountId: z.string().nullable(),
     stripeLivemode: z.boolean().nullable(),
+    originalStripeAccountId: z.string().nullable(),
     processorRecordedAt: z.date().nullable(),
     processorRecordedBy: z.string().nullable(),
     systemIdentifier: z.string().nullable(),
@@ -53,6 +54,17 @@ const server = sql.fragment`(
   'deployment'::regclass::oid::bigint
 )`;
 
+const serverMark = z.strictObject({ database: z.string(), timeline: z.string() });
+
+/** Which database this is, for comparison: a digest of its server and its object ids, and the server's timeline. */
+export type ServerMark = Readonly<z.output<typeof serverMark>>;
+
+export const readServerMark = (db: CommonQueryMethods): Promise<ServerMark> =>
+  db.one(sql.type(serverMark)`
+    SELECT left(md5(concat_ws('/', system_identifier, database_oid, table_oid)), 8) AS database, timeline
+    FROM (VALUES ${server}) AS current (system_identifier, timeline, database_oid, table_oid)
+  `);
+
 /** Whether the row was recorded on another server, history or database. */
 const isServerChanged = sql.fragment`(
   system_identifier IS NOT NULL AND (system_identifier, timeline, database_oid, table_oid) IS DISTINCT FROM ${server}
@@ -64,6 +76,7 @@ const columns = sql.fragment`
   processor,
   stripe_account_id AS "stripeAccountId",
   stripe_livemode AS "stripeLivemode",
+  original_stripe_account_id AS "originalStripeAccountId",
   processor_recorded_at AS "processorRecordedAt",
   processor_recorded_by AS "processorRecordedBy",
   system_identifier AS "systemIdentifier",
@@ -111,6 +124,30 @@ export const recordProcessor = async (
       stripe_livemode = ${account?.isLive ?? null},
       processor_recorded_at = now(),
       processor_recorded_by = ${by}
+  `);
+};
+
+/** Gives the deployment a new id, which is returned. */
+export const renewDeploymentId = (transaction: DatabaseTransactionConnection): Promise<string> =>
+  transaction.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    UPDATE deployment
+    SET id = gen_random_uuid()
+    RETURNING id
+  `);
+
+/** Forgets the processor. If that was a Stripe account in live mode, it becomes the original deployment's. */
+export const forgetProcessor = async (
+  transaction: DatabaseTransactionConnection,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE deployment
+    SET
+      original_stripe_account_id = CASE WHEN stripe_livemode THEN stripe_account_id ELSE original_stripe_account_id END,
+      processor = NULL,
+      stripe_account_id = NULL,
+      stripe_livemode = NULL,
+      processor_recorded_at = NULL,
+      processor_recorded_by = NULL
   `);
 };
 

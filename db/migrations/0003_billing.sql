@@ -1,5 +1,7 @@
 -- What belongs to this database as a whole. It has one row, which this migration creates.
 CREATE TABLE deployment (
+  -- Its first characters are the deployment's name in Temporal. The first program to start changes it, so that copies of
+  -- an empty database differ.
   id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
   -- Always true, so that there is at most one row.
   is_only boolean NOT NULL DEFAULT true CONSTRAINT deployment_only UNIQUE CHECK (is_only),
@@ -11,6 +13,8 @@ CREATE TABLE deployment (
   processor_recorded_at timestamptz,
   -- The operator who moved the deployment from the ledger to Stripe.
   processor_recorded_by text,
+  -- The Stripe account, in live mode, of the deployment from which this one was copied. This one never bills through it.
+  original_stripe_account_id text,
   -- Which server, history and database hold this row. They differ after a restore, a promotion or a copy.
   system_identifier text,
   timeline text,

@@ -35,6 +35,8 @@ export const AUDIT_ACTIONS = [
   "import.key",
   "import.slug",
   "deployment.move_to_stripe",
+  "deployment.take_over",
+  "deployment.separate",
   "deployment.retry_event",
   "deployment.discard_event",
   "workflow.terminate",

@@ -16,15 +16,33 @@ export const describeAccount = ({ id, isLive }: StripeAccount): string =>
  * processor, or the problem, in a sentence that says what to do.
  *
  * Usage that one processor has must not be billed by another, so a recorded processor changes by an operator's command
- * only. A ledger that never recorded live usage has nothing to lose.
+ * only. A ledger that never recorded live usage has nothing to lose. A copy of a database never bills through the live
+ * account of the original, which has the same customers and usage.
  */
 export const decideProcessor = (
   recorded: LiveProcessor | null,
   configured: LiveProcessor,
-  { ledgerHasLiveUsage }: { readonly ledgerHasLiveUsage: boolean },
+  {
+    ledgerHasLiveUsage,
+    originalStripeAccountId,
+  }: {
+    readonly ledgerHasLiveUsage: boolean;
+    /** The account, in live mode, of the deployment from which this one was copied; null if there is none. */
+    readonly originalStripeAccountId: string | null;
+  },
 ):
   | { readonly kind: "same" | "record" }
   | { readonly kind: "mismatch"; readonly problem: string } => {
+  if (
+    configured.name === "stripe" &&
+    configured.account.isLive &&
+    configured.account.id === originalStripeAccountId
+  ) {
+    return {
+      kind: "mismatch",
+      problem: `This deployment is a copy of one that bills through ${describeAccount(configured.account)}, and STRIPE_SECRET_KEY belongs to that account. Unset it, or set it to a key in test mode.`,
+    };
+  }
   if (recorded === null) {
     return { kind: "record" };
   }
@@ -63,6 +81,17 @@ export const findSealingProblem = (
   recorded === null || recorded.name === configured
     ? null
     : `this deployment bills live usage with ${recorded.name}, and this process is set up for ${configured}; see \`impact deployment show\``;
+
+/** Long enough that two deployments of a namespace have different names, and short enough to be read. */
+const NAME_CHARACTERS = 8;
+
+/** Returns the name of a deployment in Temporal, with which the names of its workflows, schedules and task queues begin. */
+export const deploymentNameOf = ({ id }: { readonly id: string }): string =>
+  id.slice(0, NAME_CHARACTERS);
+
+/** What an operator of a changed database must decide: its workflows may be those of another database. */
+export const UNDECIDED_COPY =
+  "The database was restored, promoted or copied. If it replaces the old one, run `impact deployment take-over`. If it is a copy, run `impact deployment separate`.";
 
 /** Why no usage is sealed or sent. `at` is null if no program has noticed the changed database yet. */
 export type Hold = { readonly at: Date | null; readonly reason: string; readonly by: string };

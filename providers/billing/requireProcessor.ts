@@ -13,14 +13,18 @@ export const requireProcessor = async (
   db: DatabasePool,
   configured: LiveProcessor,
 ): Promise<void> => {
-  const { processor } = await readDeployment(db);
-  if (decideProcessor(processor, configured, { ledgerHasLiveUsage: true }).kind === "same") {
+  const { processor, originalStripeAccountId } = await readDeployment(db);
+  if (
+    decideProcessor(processor, configured, { ledgerHasLiveUsage: true, originalStripeAccountId })
+      .kind === "same"
+  ) {
     return;
   }
   const decision = await db.transaction(async (transaction) => {
     const current = await lockDeployment(transaction);
     const decided = decideProcessor(current.processor, configured, {
       ledgerHasLiveUsage: await hasLiveLedgerUsage(transaction),
+      originalStripeAccountId: current.originalStripeAccountId,
     });
     if (decided.kind === "record") {
       await recordProcessor(transaction, configured, null);

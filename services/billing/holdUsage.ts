@@ -5,6 +5,7 @@ import {
   recordHold,
   recordRelease,
   recordServer,
+  renewDeploymentId,
 } from "../../db/billing/deployment.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
@@ -55,7 +56,7 @@ export const releaseUsage = (
   });
 
 /**
- * Records the server of a new deployment, and holds the usage of one whose server has changed.
+ * Records the server of a new deployment, with an id that no copy of the empty database has, and holds the usage of one whose server has changed.
  * @returns the hold, or null if usage is not held
  */
 export const guardUsage = async ({ db, clock }: Dependencies): Promise<Hold | null> => {
@@ -66,6 +67,7 @@ export const guardUsage = async ({ db, clock }: Dependencies): Promise<Hold | nu
   return db.transaction(async (transaction) => {
     const current = await lockDeployment(transaction);
     if (current.systemIdentifier === null) {
+      await renewDeploymentId(transaction);
       await recordServer(transaction);
       return current.hold;
     }

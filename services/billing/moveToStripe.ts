@@ -129,12 +129,12 @@ export const moveToStripe = async (
 ): Promise<MoveToStripe> => {
   const { db, billing } = deps;
   const account = await requireAccount(billing);
-  const { processor } = await readDeployment(db);
+  const { processor, originalStripeAccountId } = await readDeployment(db);
   const isRepeated = processor?.name === "stripe";
   const decision = decideProcessor(
     processor,
     { name: "stripe", account },
-    { ledgerHasLiveUsage: false },
+    { ledgerHasLiveUsage: false, originalStripeAccountId },
   );
   if (decision.kind === "mismatch") {
     throw new DomainError("request_invalid", decision.problem);

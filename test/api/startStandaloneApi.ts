@@ -20,6 +20,7 @@ import { takePermit } from "../../db/rateLimits.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
 import type { SpendingGuard } from "../../services/registrations/createSpendingGuard.ts";
+import { createDeploymentName } from "../../services/billing/deploymentName.ts";
 import { createRequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
 import { createAuthenticator } from "../../services/accounts/createAuthenticator.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
@@ -109,7 +110,7 @@ export const startStandaloneApi = async (
       clock,
       settings: CATALOGUE_ONLY,
     }),
-    validateCharity = createCharityValidator(temporal),
+    validateCharity,
     rateWindowMs = 1,
     limiter = createRequestLimiter({ defaults: limitsForTests() }),
     guard = createTestGuard(t, { db, clock }),
@@ -121,6 +122,7 @@ export const startStandaloneApi = async (
   }: StandaloneApiOptions,
 ): Promise<Api> => {
   const lines: string[] = [];
+  const getDeployment = await createDeploymentName({ db, clock });
   const own = { url: "" };
   const app = createStandaloneApp({
     db,
@@ -133,7 +135,7 @@ export const startStandaloneApi = async (
     readReadiness,
     billing,
     charities,
-    validateCharity,
+    validateCharity: validateCharity ?? createCharityValidator(temporal, getDeployment),
     takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
     logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
     observe: () => undefined,
@@ -146,7 +148,7 @@ export const startStandaloneApi = async (
     readStripeWebhook,
     trustedProxies,
     wakeOrder: async (orderId) => {
-      await wakePlantingOrder(temporal, orderId, 30_000);
+      await wakePlantingOrder(temporal, getDeployment, orderId, 30_000);
     },
   });
   const url = await serve(t, app);

@@ -11,8 +11,9 @@ import { systemClock } from "../../domain/clock.ts";
 import type { Charities, CharitySettings } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
+import { getDeploymentName } from "../../services/billing/deploymentName.ts";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
-import { INTERACTIVE_QUEUE } from "../../workflows/taskQueues.ts";
+import { interactiveQueue } from "../../workflows/taskQueues.ts";
 import type { Call, StandaloneApiOptions } from "../api/startStandaloneApi.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../support/database.ts";
@@ -101,6 +102,8 @@ export type WorkflowContext = DatabaseContext & {
   readonly provider: ProviderDouble;
   readonly charities: Charities;
   readonly temporal: Client;
+  /** Returns the deployment's name in Temporal. */
+  readonly getDeployment: () => Promise<string>;
   readonly validateCharity: ValidateCharity;
 };
 
@@ -124,12 +127,14 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
     closing.push(() => connection.close());
     const namespace = await registerNamespace(connection);
     const temporal = new Client({ connection, namespace });
+    const deployment = await getDeploymentName({ db, clock: systemClock });
+    const getDeployment = (): Promise<string> => Promise.resolve(deployment);
     Runtime.install({ logger: new DefaultLogger("WARN") });
     const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
     const worker = await Worker.create({
       connection: native,
       namespace,
-      taskQueue: INTERACTIVE_QUEUE,
+      taskQueue: interactiveQueue(deployment),
       workflowBundle: await bundleWorkflows(process.env["WORKFLOW_BUNDLE"]),
       activities: createDonationActivities({ charities }),
     });
@@ -144,7 +149,8 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
       provider,
       charities,
       temporal,
-      validateCharity: createCharityValidator(temporal, VALIDATION_TIMEOUT_MS),
+      getDeployment,
+      validateCharity: createCharityValidator(temporal, getDeployment, VALIDATION_TIMEOUT_MS),
     };
   });
 

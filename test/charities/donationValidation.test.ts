@@ -2,6 +2,7 @@ import type { ExecutionContext } from "ava";
 import { createCharityValidator } from "../../api/charities/createCharityValidator.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { findCharityDetail } from "../../db/charities/charityDetails.ts";
+import { donationWorkflowId } from "../../workflows/donation.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { readStoreState } from "../stores/storeState.ts";
 import { freshEin } from "../support/factories.ts";
@@ -40,7 +41,10 @@ test.serial("a remote provider's charity is validated by the workflow donation-<
   t.is(status, 200);
   t.like(body, { nonprofit_id: slug, charity_name: `The ${slug}`, total_donations: 1 });
   t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 7 });
-  const handle = t.context.temporal.workflow.getHandle(`donation-${String(body["donation_id"])}`);
+  const { temporal, getDeployment } = t.context;
+  const handle = temporal.workflow.getHandle(
+    donationWorkflowId(await getDeployment(), String(body["donation_id"])),
+  );
   t.like(await handle.result(), { kind: "confirmed", provider: "everyorg" });
 });
 
@@ -150,14 +154,14 @@ test.serial("fifty concurrent requests with one key record one donation", async 
 test.serial(
   "a validation that ends after its deadline records nothing, and the retry uses its result",
   async (t) => {
-    const { db, temporal, provider } = t.context;
+    const { db, temporal, getDeployment, provider } = t.context;
     const {
       call,
       test: key,
       ledger,
     } = await startEveryOrgApi(t, {
       // Shorter than one attempt at the provider, which does not respond before this has passed.
-      validateCharity: createCharityValidator(temporal, 1000),
+      validateCharity: createCharityValidator(temporal, getDeployment, 1000),
     });
     const { ein } = addCharity(t);
     const { promise, resolve: respond } = Promise.withResolvers<void>();
@@ -186,14 +190,14 @@ test.serial(
 test.serial(
   "without Temporal a donation to an unknown remote charity is a 500, and the retry records it",
   async (t) => {
-    const { db, charities, validateCharity } = t.context;
+    const { db, charities, getDeployment, validateCharity } = t.context;
     const {
       call,
       test: key,
       accountId,
       ledger,
     } = await startEveryOrgApi(t, {
-      validateCharity: createCharityValidator(unreachableTemporal(), 1000),
+      validateCharity: createCharityValidator(unreachableTemporal(), getDeployment, 1000),
     });
     const { ein } = addCharity(t);
     const body = { amount_cents: 7, ein, idempotency_key: "k" };
@@ -213,7 +217,7 @@ test.serial(
 );
 
 test.serial("a store's donation goes the same way, and is paid once", async (t) => {
-  const { db, charities, validateCharity } = t.context;
+  const { db, charities, getDeployment, validateCharity } = t.context;
   const { slug, ein } = addCharity(t);
   const store = await createTestStore(db, { balanceCents: 1000 });
   await updateAccount(db, store.id, { charityProvider: "everyorg" });
@@ -221,7 +225,7 @@ test.serial("a store's donation goes the same way, and is paid once", async (t) 
   const withoutTemporal = await startStoreApi(t, {
     db,
     charities,
-    validateCharity: createCharityValidator(unreachableTemporal(), 1000),
+    validateCharity: createCharityValidator(unreachableTemporal(), getDeployment, 1000),
   });
   const headers = { ...store.live, "Idempotency-Key": "key" };
   const donate = (api: typeof healthy, charityId: string) =>

@@ -6,9 +6,13 @@ import { z } from "zod";
 import { buildProgram } from "../../cli/buildProgram.ts";
 import { createConnections } from "../../cli/connections.ts";
 import { parseConfig } from "../../config/config.ts";
+import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { usageSender } from "../../workflows/usageSender.ts";
+import { guardUsage } from "../../services/billing/holdUsage.ts";
+import { getDeploymentName } from "../../services/billing/deploymentName.ts";
+import { inDeployment } from "../../workflows/inDeployment.ts";
 import { setCustomer, setUpUsage } from "../billing/repair/usageSetup.ts";
 import type { UsageSetup } from "../billing/repair/usageSetup.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
@@ -69,6 +73,15 @@ const stripeEnv = ({ double }: Pick<UsageSetup, "double">) => ({
   STRIPE_SECRET_KEY: double.secretKey,
   STRIPE_API_BASE: double.url,
 });
+
+/** Returns the settings of a copy of a database that a program has been started with. */
+const copyStarted = async (t: ExecutionContext) => {
+  const original = await copyDatabase(t);
+  const db = await openPool(original, 1);
+  await guardUsage({ db, clock: systemClock });
+  await db.end();
+  return { DATABASE_URL: await copyDatabase(t, original) };
+};
 
 /** Returns a failed meter event's id, and the settings of its Stripe. */
 const failUsage = async (t: ExecutionContext<DatabaseContext>) => {
@@ -248,11 +261,14 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     // The usage of the other scenarios has made Stripe the processor of their database.
     return { args: [], env: { ...stripeEnv({ double }), DATABASE_URL: await copyDatabase(t) } };
   },
+  "deployment take-over": async (t) => ({ args: [], env: await copyStarted(t) }),
+  "deployment separate": async (t) => ({ args: [], env: await copyStarted(t) }),
   "deployment retry-event": async (t) => ({ args: [await failEvent(t)] }),
   "deployment discard-event": async (t) => ({ args: [await failEvent(t), ...REASON] }),
   "workflow terminate": async (t) => {
     const { namespace, client } = await openNamespace(t);
-    const workflowId = `audited-${crypto.randomUUID()}`;
+    const deployment = await getDeploymentName({ db: t.context.db, clock: systemClock });
+    const workflowId = inDeployment(deployment, `audited-${crypto.randomUUID()}`);
     const stream = { accountId: crypto.randomUUID(), mode: "test", meter: "tree" } as const;
     await client.workflow.start(usageSender, {
       workflowId,

@@ -2,6 +2,7 @@ import { ApplicationFailure } from "@temporalio/common";
 import { z } from "zod";
 import { systemClock } from "../../domain/clock.ts";
 import { findSender } from "../../program/usageSenders.ts";
+import { getDeploymentName } from "../../services/billing/deploymentName.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { usageSender, usageSenderWorkflowId } from "../../workflows/usageSender.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -27,6 +28,7 @@ test.serial(
   "usage send-now wakes the senders of pending usage, and restarts one that waits",
   async (t) => {
     const { db, databaseUrl } = t.context;
+    const deployment = await getDeploymentName({ db, clock: systemClock });
     const temporal = await startWorker(t, {
       drainUsage: () => {
         throw ApplicationFailure.create({ message: "later", nextRetryDelay: "10 minutes" });
@@ -41,12 +43,13 @@ test.serial(
     const waiting = await register();
     const unstarted = await register();
     const { firstExecutionRunId } = await temporal.workflow.start(usageSender, {
-      workflowId: usageSenderWorkflowId(waiting),
+      workflowId: usageSenderWorkflowId(deployment, waiting),
       taskQueue: "test",
       args: [waiting],
     });
     await eventually(
-      async () => (await findSender(temporal, waiting, new Date()))?.state === "delayed",
+      async () =>
+        (await findSender(temporal, deployment, waiting, new Date()))?.state === "delayed",
     );
     const impact = (...args: readonly string[]) =>
       runImpact(["usage", "send-now", ...args], {
@@ -65,12 +68,12 @@ test.serial(
     };
 
     t.deepEqual(await senders("--org", waiting.accountId), { [waiting.accountId]: "restarted" });
-    t.is(await findSender(temporal, unstarted, new Date()), null);
+    t.is(await findSender(temporal, deployment, unstarted, new Date()), null);
     t.deepEqual(await senders(), { [waiting.accountId]: "woken", [unstarted.accountId]: "woken" });
 
-    const sender = await findSender(temporal, waiting, new Date());
+    const sender = await findSender(temporal, deployment, waiting, new Date());
     t.not(sender?.runId, firstExecutionRunId);
-    t.truthy(await findSender(temporal, unstarted, new Date()));
+    t.truthy(await findSender(temporal, deployment, unstarted, new Date()));
     const table = await impact();
     t.regex(table.stdout, /woken/u);
     t.regex(table.stderr, /usage of 2 stream\(s\)/u);

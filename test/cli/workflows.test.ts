@@ -1,9 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import type { Client } from "@temporalio/client";
 import { sql } from "../../db/sql.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
@@ -13,55 +11,23 @@ import { createBilling } from "../../providers/billing/createBilling.ts";
 import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { usageSender, usageSenderWorkflowId } from "../../workflows/usageSender.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
-import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
-import { eventually, openNamespace, startProgram } from "../support/programs.ts";
+import { eventually, startProgram } from "../support/programs.ts";
+import { listed, setUp, startSender } from "./workflowSetup.ts";
+import type { Scene } from "./workflowSetup.ts";
 import { readJson, runImpact } from "./runImpact.ts";
 import type { Run } from "./runImpact.ts";
 
 // Serial, because a worker serves everything that waits in the database of the file.
 const test = testWithDatabase();
 
-const TEMPORAL_ADDRESS = process.env["TEST_TEMPORAL_ADDRESS"] ?? "127.0.0.1:7233";
-
-type Scene = {
-  readonly client: Client;
-  readonly settings: Readonly<Record<string, string>>;
-  readonly impact: (...args: readonly string[]) => Promise<Run>;
-};
-
-const setUp = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
-  const { namespace, client } = await openNamespace(t);
-  const settings = {
-    DATABASE_URL: t.context.databaseUrl,
-    TEMPORAL_ADDRESS,
-    TEMPORAL_NAMESPACE: namespace,
-  };
-  return { client, settings, impact: (...args) => runImpact(args, { env: settings }) };
-};
-
-/** Starts a sender on a task queue without workers. */
-const startSender = async (client: Client): Promise<{ accountId: string; workflowId: string }> => {
-  const accountId = crypto.randomUUID();
-  const stream = { accountId, mode: "test", meter: "tree" } as const;
-  const workflowId = usageSenderWorkflowId(stream);
-  await client.workflow.start(usageSender, {
-    workflowId,
-    taskQueue: "without-workers",
-    args: [stream],
-  });
-  return { accountId, workflowId };
-};
-
-const listed = z.array(z.looseObject({ workflow_id: z.string(), status: z.string() }));
-
 test.serial("workflows are listed by type, status and organization", async (t) => {
-  const { client, impact } = await setUp(t);
-  const one = await startSender(client);
-  const other = await startSender(client);
+  const scene = await setUp(t);
+  const { impact } = scene;
+  const one = await startSender(scene);
+  const other = await startSender(scene);
   const list = async (...filter: readonly string[]): Promise<readonly string[]> => {
     const run = await impact("workflow", "list", "--json", ...filter);
     t.is(run.exitCode, 0, run.stderr);
@@ -80,8 +46,9 @@ test.serial("workflows are listed by type, status and organization", async (t) =
 });
 
 test.serial("a workflow is terminated once, with its reason", async (t) => {
-  const { client, impact } = await setUp(t);
-  const { workflowId } = await startSender(client);
+  const scene = await setUp(t);
+  const { impact } = scene;
+  const { workflowId } = await startSender(scene);
   t.like(readJson(await impact("workflow", "show", workflowId, "--json")), {
     workflow_id: workflowId,
     type: "usageSender",

@@ -7,10 +7,12 @@ import {
   pollPlantingOrder,
   placePlantingOrder,
 } from "../../services/planting/pollPlantingOrder.ts";
+import { getDeploymentName } from "../../services/billing/deploymentName.ts";
 import { createPlantingOrders } from "../../services/planting/createPlantingOrders.ts";
 import type { EvidenceDependencies } from "../../services/planting/cacheEvidence.ts";
 import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { plantingOrderWorkflowId } from "../../workflows/plantingOrder.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
 import { createTestPlanting } from "../support/planting.ts";
@@ -61,6 +63,9 @@ export const setUpPlanting = async (
     deps,
     organization,
     orders,
+    /** Returns the id of an order's workflow. */
+    workflowIdOf: async (orderId: number): Promise<string> =>
+      plantingOrderWorkflowId(await getDeploymentName({ db, clock }), orderId),
     register: async (
       count: number,
       { mode = "live", kind = "tree" }: { readonly mode?: Mode; readonly kind?: Kind } = {},

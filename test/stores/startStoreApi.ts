@@ -95,7 +95,7 @@ export const startStoreApi = async (
       clock,
       settings: CATALOGUE_ONLY,
     }),
-    validateCharity = createCharityValidator(unreachableTemporal()),
+    validateCharity = createCharityValidator(unreachableTemporal(), () => Promise.resolve("test")),
     limiter = createRequestLimiter({ defaults: limitsForTests() }),
     guard = createTestGuard(t, { db, clock }),
     planting = createTestPlanting(),

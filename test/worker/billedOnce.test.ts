@@ -4,6 +4,9 @@ import type { Client } from "@temporalio/client";
 import { z } from "zod";
 import { listWaitingStreams } from "../../db/billing/usageFacts.ts";
 import { sql } from "../../db/sql.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { getDeploymentName } from "../../services/billing/deploymentName.ts";
+import { inDeployment } from "../../workflows/inDeployment.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { readAccountSums } from "../support/accountSums.ts";
@@ -20,6 +23,8 @@ const refundReply = z.object({ refund_id: z.string() });
 
 type Deployment = {
   readonly client: Client;
+  /** The name in Temporal. */
+  readonly name: string;
   readonly double: StripeDouble;
   readonly accountId: string;
   readonly startWorker: () => ReturnType<typeof startProgram>;
@@ -50,6 +55,7 @@ const deploy = async (t: ExecutionContext<DatabaseContext>): Promise<Deployment>
   };
   return {
     client,
+    name: await getDeploymentName({ db, clock: systemClock }),
     double,
     accountId: organization.id,
     startWorker: () => startProgram(t, "worker/main.ts", settings),
@@ -79,7 +85,7 @@ const isCompleted = async (client: Client, workflowId: string): Promise<boolean>
 test.serial(
   "a registration is billed, its refund is reported at the same second, and the refund's workflow completes",
   async (t) => {
-    const { client, startWorker, startApi, post, billed, double } = await deploy(t);
+    const { client, name, startWorker, startApi, post, billed, double } = await deploy(t);
     await startWorker();
     const { urls } = await startApi();
     const api = urls["standalone"] ?? "";
@@ -96,7 +102,7 @@ test.serial(
 
     t.is(refundId, `refund-${tree?.id}`);
     await eventually(() => billed() === 0);
-    await eventually(() => isCompleted(client, refundId));
+    await eventually(() => isCompleted(client, inDeployment(name, refundId)));
     t.is(new Set(double.control.events().map(({ second }) => second)).size, 1);
     t.is(double.control.events().length, 2);
   },

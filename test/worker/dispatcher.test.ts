@@ -13,8 +13,10 @@ import { systemClock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { createBillingActivities } from "../../activities/createBillingActivities.ts";
+import { getDeploymentName } from "../../services/billing/deploymentName.ts";
 import { findSender } from "../../program/usageSenders.ts";
 import { usageSender, usageSenderWorkflowId } from "../../workflows/usageSender.ts";
+import { backgroundQueue } from "../../workflows/taskQueues.ts";
 import { runDispatcher } from "../../worker/runDispatcher.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { refundOneTree, SEIZED_MS, seizeLease } from "./dispatching.ts";
@@ -29,7 +31,7 @@ import { startRelay } from "../support/relay.ts";
 const test = testWithDatabase();
 
 /** Runs a dispatcher, without workers for what it starts, until `stop` or the end of the test. */
-const startDispatcher = (
+const startDispatcher = async (
   t: ExecutionContext,
   {
     db,
@@ -44,10 +46,11 @@ const startDispatcher = (
     readonly wakesUntilStuck?: number;
     readonly observeLeadership?: (isLeader: boolean) => void;
   },
-): { readonly stop: () => Promise<void> } => {
+): Promise<{ readonly stop: () => Promise<void> }> => {
+  const deployment = await getDeploymentName({ db, clock: systemClock });
   const shutdown = new AbortController();
   const running = runDispatcher(
-    { db, leases: db, clock: systemClock, taskQueue: "test", logger, ...options },
+    { db, leases: db, clock: systemClock, deployment, logger, ...options },
     shutdown.signal,
   );
   const stop = (): Promise<void> => {
@@ -77,12 +80,12 @@ test.serial(
     const relay = await startRelay(t, t.context.databaseUrl);
     const relayed = await openPool(relay.url, 2, 60_000, { responseTimeoutMs: 500 });
     t.teardown(() => relayed.end());
-    const leader = startDispatcher(t, { db: relayed, temporal, leaseMs: 4000 });
+    const leader = await startDispatcher(t, { db: relayed, temporal, leaseMs: 4000 });
     const first = await refundOneTree(t.context.db);
     await eventually(() => isStarted(temporal, first.refund));
 
     relay.freeze();
-    startDispatcher(t, { db: t.context.db, temporal, leaseMs: 4000 });
+    await startDispatcher(t, { db: t.context.db, temporal, leaseMs: 4000 });
     const second = await refundOneTree(t.context.db);
 
     await leader.stop();
@@ -99,13 +102,13 @@ test.serial("behind a pooler, the lease of a leader that was killed expires", as
   const relay = await startRelay(t, pooler.url);
   const pooled = await openPool(relay.url, 2);
   t.teardown(() => pooled.end());
-  const leader = startDispatcher(t, { db: pooled, temporal });
+  const leader = await startDispatcher(t, { db: pooled, temporal });
   const first = await refundOneTree(db);
   await eventually(() => isStarted(temporal, first.refund));
 
   relay.cut();
   await leader.stop();
-  startDispatcher(t, { db, temporal });
+  await startDispatcher(t, { db, temporal });
   const second = await refundOneTree(db);
 
   await eventually(() => isStarted(temporal, second.refund));
@@ -116,7 +119,7 @@ test.serial("a leader whose lease was lost stops, and leads again when it is fre
   const { db } = t.context;
   const { client: temporal } = await openNamespace(t);
   const leaderships: boolean[] = [];
-  startDispatcher(t, {
+  await startDispatcher(t, {
     db,
     temporal,
     leaseMs: SEIZED_MS,
@@ -140,7 +143,7 @@ test.serial(
     const { client: temporal } = await openNamespace(t);
     const lines: { readonly level: number; readonly msg: string; readonly holder: unknown }[] = [];
     const other = await seizeLease(db);
-    startDispatcher(t, {
+    await startDispatcher(t, {
       db,
       temporal,
       leaseMs: SEIZED_MS,
@@ -177,7 +180,7 @@ const startsDespiteFailure = test.macro({
       `);
     };
     await rename(broken, "out_of_reach");
-    const { stop } = startDispatcher(t, { db, temporal });
+    const { stop } = await startDispatcher(t, { db, temporal });
 
     await eventually(() => isStarted(temporal, started[kind]));
 
@@ -207,12 +210,14 @@ const registerTree = async (db: DatabasePool) => {
   const writer = createRegistrationWriter({ db, clock: systemClock });
   await writer.register(registrationOf(accountId, { mode: "test", count: 1 }));
   const stream = { accountId, mode: "test", meter: "tree" } as const;
-  return { stream, workflowId: usageSenderWorkflowId(stream) };
+  const deployment = await getDeploymentName({ db, clock: systemClock });
+  return { deployment, stream, workflowId: usageSenderWorkflowId(deployment, stream) };
 };
 
 test.serial("a sender that makes no progress however often it is woken is restarted", async (t) => {
   const { db } = t.context;
   const billing = createBilling({ db, stripe: null });
+  const { deployment, stream, workflowId } = await registerTree(db);
   const temporal = await startWorker(
     t,
     createBillingActivities({
@@ -225,15 +230,16 @@ test.serial("a sender that makes no progress however often it is woken is restar
       observeUnreadSubscription: () => undefined,
       observeDrift: () => undefined,
     }),
+    backgroundQueue(deployment),
   );
-  const { stream, workflowId } = await registerTree(db);
+
   const stuck = await temporal.workflow.start(usageSender, {
     workflowId,
     taskQueue: "without-workers",
     args: [stream],
   });
 
-  startDispatcher(t, { db, temporal, wakesUntilStuck: 2 });
+  await startDispatcher(t, { db, temporal, wakesUntilStuck: 2 });
 
   await eventually(
     async () => (await sumLedgerUsage(db, stream, { start: 0, end: 4_000_000_000 })) === 1,
@@ -249,7 +255,7 @@ test.serial("a sender that waits for its next attempt is not restarted", async (
       throw ApplicationFailure.create({ message: "later", nextRetryDelay: "10 minutes" });
     },
   });
-  const { stream, workflowId } = await registerTree(db);
+  const { deployment, stream, workflowId } = await registerTree(db);
   const { firstExecutionRunId } = await temporal.workflow.start(usageSender, {
     workflowId,
     taskQueue: "test",
@@ -257,10 +263,10 @@ test.serial("a sender that waits for its next attempt is not restarted", async (
   });
   const current = temporal.workflow.getHandle(workflowId);
   const isDelayed = async (): Promise<boolean> =>
-    (await findSender(temporal, stream, new Date()))?.state === "delayed";
+    (await findSender(temporal, deployment, stream, new Date()))?.state === "delayed";
   await eventually(isDelayed);
 
-  startDispatcher(t, { db, temporal, wakesUntilStuck: 1 });
+  await startDispatcher(t, { db, temporal, wakesUntilStuck: 1 });
 
   await eventually(async () => {
     const { events } = await current.fetchHistory();

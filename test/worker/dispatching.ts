@@ -5,7 +5,10 @@ import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { getDeploymentName } from "../../services/billing/deploymentName.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
+import { refundWorkflowId } from "../../workflows/refund.ts";
+import { usageSenderWorkflowId } from "../../workflows/usageSender.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
 /** Registers trees and refunds one. Returns the ids of the workflows that this requires. */
@@ -24,15 +27,16 @@ export const refundOneTree = async (
     metadata: {},
   });
   const billing = createBilling({ db, stripe: null });
-  const { refundId } = await refundRegistration({ db, clock: systemClock, billing }, tree, {
+  await refundRegistration({ db, clock: systemClock, billing }, tree, {
     id: registration.id,
     count: 1,
     reason: null,
     idempotencyKey: null,
   });
+  const deployment = await getDeploymentName({ db, clock: systemClock });
   return {
-    refund: refundId,
-    sender: `usage-sender/${accountId}/test/tree`,
+    refund: refundWorkflowId(deployment, registration.id),
+    sender: usageSenderWorkflowId(deployment, { accountId, mode: "test", meter: "tree" }),
   };
 };
 

@@ -8,8 +8,8 @@ import { openTemporalClient } from "../../program/temporalClient.ts";
 import { ensureSchedules } from "../../worker/ensureSchedules.ts";
 import { eventually, openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
-const RECONCILIATION = "reconciliation-nightly";
-const ORDER_CREATION = "planting-order-creation-periodic";
+const RECONCILIATION = "test/reconciliation-nightly";
+const ORDER_CREATION = "test/planting-order-creation-periodic";
 const HOUR_MS = 60 * 60 * 1000;
 
 const logLine = z.object({ level: z.int() });
@@ -27,7 +27,7 @@ const startEnsuring = (
     { write: (line) => levels.push(logLine.parse(JSON.parse(line)).level) },
   );
   const running = ensureSchedules(
-    { taskQueue: "test", plantingOrderIntervalMs: HOUR_MS, logger, ...given },
+    { deployment: "test", plantingOrderIntervalMs: HOUR_MS, logger, ...given },
     shutdown.signal,
   );
   t.teardown(() => {

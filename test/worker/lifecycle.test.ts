@@ -4,7 +4,9 @@ import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 import type { ExecutionContext } from "ava";
 import type { Client } from "@temporalio/client";
-import { BACKGROUND_QUEUE, INTERACTIVE_QUEUE } from "../../workflows/taskQueues.ts";
+import { backgroundQueue, interactiveQueue } from "../../workflows/taskQueues.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { getDeploymentName } from "../../services/billing/deploymentName.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
@@ -115,7 +117,8 @@ test.serial(
   async (t) => {
     const { namespace, client } = await openNamespace(t);
     const worker = await startWorker(t, { TEMPORAL_NAMESPACE: namespace });
-    for (const taskQueue of [BACKGROUND_QUEUE, INTERACTIVE_QUEUE]) {
+    const deployment = await getDeploymentName({ db: t.context.db, clock: systemClock });
+    for (const taskQueue of [backgroundQueue(deployment), interactiveQueue(deployment)]) {
       await eventually(() => isPolled(client, namespace, taskQueue));
     }
 
@@ -140,7 +143,8 @@ for (const [state, interrupt] of [
       TEMPORAL_ADDRESS: new URL(temporal.url).host,
       LOG_LEVEL: "silent",
     });
-    await eventually(() => isPolled(client, namespace, BACKGROUND_QUEUE));
+    const deployment = await getDeploymentName({ db: t.context.db, clock: systemClock });
+    await eventually(() => isPolled(client, namespace, backgroundQueue(deployment)));
 
     database[interrupt]();
     temporal[interrupt]();

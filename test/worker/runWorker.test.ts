@@ -9,6 +9,7 @@ test("a worker that is stopped while its workflows are being bundled does not wa
   const worker = runWorker(
     {
       activities: {},
+      identity: "test",
       taskQueue: "unused",
       workflowBundle: new Promise(() => undefined),
       logger: pino({ level: "silent" }),

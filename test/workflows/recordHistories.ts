@@ -23,7 +23,7 @@ import { donation, donationWorkflowId } from "../../workflows/donation.ts";
 import { processorEvents } from "../../workflows/processorEvents.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
-import { BACKGROUND_QUEUE } from "../../workflows/taskQueues.ts";
+import { backgroundQueue } from "../../workflows/taskQueues.ts";
 import { subscriptionSweep } from "../../workflows/subscriptionSweep.ts";
 import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
 
@@ -44,6 +44,7 @@ const STREAM = {
 } as const;
 /** Replaces the host name in the histories. */
 const IDENTITY = "recorder";
+const DEPLOYMENT = "recorded";
 const REGISTRATION = "01920000-0000-7000-8000-000000000001";
 
 /** Returns an activity that produces the results in order and repeats the last one. */
@@ -84,14 +85,14 @@ type Recording = {
 
 const runDonation = async (client: Client): Promise<WorkflowHandle> => {
   const handle = await client.workflow.start(donation, {
-    ...options(donationWorkflowId(REGISTRATION)),
+    ...options(donationWorkflowId(DEPLOYMENT, REGISTRATION)),
     args: [{ provider: "everyorg", ein: "000000000", nonprofitId: null }],
   });
   await handle.result();
   return handle;
 };
 
-const options = (workflowId: string) => ({ taskQueue: BACKGROUND_QUEUE, workflowId });
+const options = (workflowId: string) => ({ taskQueue: backgroundQueue(DEPLOYMENT), workflowId });
 
 const RECORDINGS: Readonly<Record<string, Recording>> = {
   "usage-sender-woken-again": {
@@ -180,7 +181,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
     run: async (client) => {
       const handle = await client.workflow.start(plantingOrderCreation, {
         ...options("planting-order-creation-recorded"),
-        args: [],
+        args: [DEPLOYMENT],
       });
       await handle.result();
       return handle;
@@ -301,7 +302,7 @@ const record = async (address: string, name: string, recording: Recording): Prom
   const worker = await Worker.create({
     connection,
     identity: IDENTITY,
-    taskQueue: BACKGROUND_QUEUE,
+    taskQueue: backgroundQueue(DEPLOYMENT),
     workflowBundle: await bundleWorkflows(),
     activities: recording.activities,
   });

@@ -4,7 +4,7 @@ import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
 import { listWaitingRefunds, markRefundDispatched } from "../../db/registrations/refunds.ts";
 import { retryUsage } from "../../services/billing/retryUsage.ts";
 import { waiveUsage } from "../../services/billing/waiveUsage.ts";
-import { refund } from "../../workflows/refund.ts";
+import { refund, refundWorkflowId } from "../../workflows/refund.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { seizeLease } from "../worker/dispatching.ts";
@@ -39,7 +39,7 @@ const failsAndStartsAgain = test.macro(async (t, settle: "retry" | "waive") => {
   await drain();
   const run = (): Promise<void> =>
     client.workflow.execute(refund, {
-      workflowId: `refund-${id}`,
+      workflowId: refundWorkflowId("test", id),
       taskQueue: "test",
       args: [id],
     });

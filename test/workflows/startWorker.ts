@@ -6,14 +6,18 @@ import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 Runtime.install({ logger: new DefaultLogger("ERROR") });
 
-/** Runs a Temporal worker for the task queue `test`, in its own namespace, until the test ends. */
-export const startWorker = async (t: ExecutionContext, activities: object): Promise<Client> => {
+/** Runs a Temporal worker for the task queue `test` or another one, in its own namespace, until the test ends. */
+export const startWorker = async (
+  t: ExecutionContext,
+  activities: object,
+  taskQueue = "test",
+): Promise<Client> => {
   const { client, namespace } = await openNamespace(t);
   const connection = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
   const worker = await Worker.create({
     connection,
     namespace,
-    taskQueue: "test",
+    taskQueue,
     workflowBundle: await bundleWorkflows(process.env["WORKFLOW_BUNDLE"]),
     activities,
   });

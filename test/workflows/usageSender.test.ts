@@ -24,7 +24,7 @@ test("a sender without progress continues as new, however often it is woken, and
   pass(60);
   double.control.addFault({ kind: "rate_limit", times: 1_000_000 });
 
-  const workflowId = usageSenderWorkflowId(stream);
+  const workflowId = usageSenderWorkflowId("test", stream);
   const first = await client.workflow.start(usageSender, {
     workflowId,
     taskQueue: "test",
@@ -70,7 +70,7 @@ test("each event's delay counts its own failures, so a stream whose calls often 
   const startedAtMs = performance.now();
 
   await client.workflow.start(usageSender, {
-    workflowId: usageSenderWorkflowId(stream),
+    workflowId: usageSenderWorkflowId("test", stream),
     taskQueue: "test",
     args: [stream],
   });

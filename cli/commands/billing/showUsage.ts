@@ -2,11 +2,11 @@ import type { ListedMeterEvent } from "../../../db/billing/meterEventReports.ts"
 import type { UsageFact } from "../../../db/billing/usageFacts.ts";
 import type { AccountRegistration } from "../../../db/registrations/registrations.ts";
 import { findRegistration } from "../../../db/registrations/registrations.ts";
-import { refundIdOf } from "../../../domain/registrations/decideRefund.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import { getRegistrationId } from "../../../services/registrations/getRegistrationId.ts";
 import type { RegistrationUsage } from "../../../services/billing/readUsage.ts";
 import { readUsage } from "../../../services/billing/readUsage.ts";
+import { refundWorkflowId } from "../../../workflows/refund.ts";
 import { usageSenderWorkflowId } from "../../../workflows/usageSender.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
@@ -109,9 +109,10 @@ export const showUsage = async (
   const stream = { accountId, mode, meter };
   const usage = await readUsage(db, registration);
   const { facts, events } = usage;
+  const deployment = await connections.deploymentName();
   const workflows = {
-    sender: facts.length === 0 ? null : usageSenderWorkflowId(stream),
-    refund: refundedCount === 0 ? null : refundIdOf(id),
+    sender: facts.length === 0 ? null : usageSenderWorkflowId(deployment, stream),
+    refund: refundedCount === 0 ? null : refundWorkflowId(deployment, id),
   };
   if (json) {
     printJson(io, {

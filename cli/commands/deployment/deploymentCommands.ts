@@ -7,6 +7,8 @@ import { operatorOption, reasonOption } from "../../operator.ts";
 import { moveDeploymentToStripe } from "./moveDeploymentToStripe.ts";
 import type { MoveOptions } from "./moveDeploymentToStripe.ts";
 import type { OperatorOptions } from "../../operator.ts";
+import { separate, takeOver } from "./decideCopy.ts";
+import type { SeparateOptions, TakeOverOptions } from "./decideCopy.ts";
 import { discardEvent, listEvents, retryEvent } from "./processorEvents.ts";
 import type { ListEventsOptions } from "./processorEvents.ts";
 import { showDeployment } from "./showDeployment.ts";
@@ -17,6 +19,17 @@ The ledger's live usage of the current billing cycle, of organizations with a St
 customer, is reported to Stripe; earlier usage stays in the ledger. Set
 STRIPE_SECRET_KEY first. To move an organization that gets its customer later, repeat
 the command.`;
+
+const TAKE_OVER_HELP = `
+After a restore, a promotion or a move to another server, workers that start take no work
+from Temporal until an operator has said that the database replaces the old one, by this
+command or by releasing usage. Make sure that no program uses the old one. Usage stays held.`;
+
+const SEPARATE_HELP = `
+Use this for a copy that is used beside the original, such as a database for tests. The copy
+gets an id, and so workflows and task queues of its own. The first worker records its
+processor anew, which is never the original's live Stripe account. Usage is held. Run it
+before you start any program with the copy.`;
 
 const RETRY_EVENT_HELP = `
 A worker reads the event at Stripe once more. Stripe keeps events for 30 days. An event
@@ -45,6 +58,26 @@ export const addDeploymentCommands = (program: Command, context: Context): void 
     .option("--json", "JSON output")
     .addHelpText("after", MOVE_HELP)
     .action((options: MoveOptions) => moveDeploymentToStripe(context, options));
+  deployment
+    .command("take-over")
+    .description("Declare that a restored, promoted or moved database replaces the old one")
+    .addOption(reasonOption())
+    .addOption(operatorOption())
+    .option("--json", "JSON output")
+    .addHelpText("after", TAKE_OVER_HELP)
+    .action((options: TakeOverOptions) => takeOver(context, options));
+  deployment
+    .command("separate")
+    .description("Make a copy of a database a deployment of its own")
+    .option(
+      "--is-copy",
+      "the database is a copy although it looks like the original, as one of a disk does",
+    )
+    .addOption(reasonOption())
+    .addOption(operatorOption())
+    .option("--json", "JSON output")
+    .addHelpText("after", SEPARATE_HELP)
+    .action((options: SeparateOptions) => separate(context, options));
   deployment
     .command("list-events")
     .description("List Stripe's events that webhooks have announced, latest first")

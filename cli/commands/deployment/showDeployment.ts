@@ -1,5 +1,5 @@
 import { readDeployment } from "../../../db/billing/deployment.ts";
-import { describeHold, findHold } from "../../../domain/billing/deployment.ts";
+import { deploymentNameOf, describeHold, findHold } from "../../../domain/billing/deployment.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 
@@ -14,6 +14,7 @@ export const showDeployment = async (
   const account = processor?.name === "stripe" ? processor.account : null;
   const fields = {
     deployment_id: id,
+    temporal_name: deploymentNameOf({ id }),
     created_at: createdAt,
     processor: processor?.name ?? null,
     stripe_account_id: account?.id ?? null,
@@ -34,6 +35,7 @@ export const showDeployment = async (
   }
   printRecord(io, {
     deployment: id,
+    "name in Temporal": deploymentNameOf({ id }),
     created: createdAt,
     processor: processor?.name ?? "not recorded; no worker has started yet",
     "Stripe account": account && `${account.id} (${account.isLive ? "live" : "test"} mode)`,

@@ -3,10 +3,12 @@ import { countFailedProcessorEvents } from "../../../db/billing/processorEvents.
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import {
   decideProcessor,
+  deploymentNameOf,
   describeAccount,
   describeHold,
   findHold,
   HOLD_ADVICE,
+  UNDECIDED_COPY,
 } from "../../../domain/billing/deployment.ts";
 import type { LiveProcessor } from "../../../domain/billing/deployment.ts";
 import type { Context } from "../../context.ts";
@@ -18,6 +20,15 @@ const readConfigured = async ({ connections }: Context): Promise<LiveProcessor> 
   return stripe ? { name: "stripe", account: await stripe.readAccount() } : { name: "ledger" };
 };
 
+/** Checks that an operator has decided whose workflows a restored, promoted or copied database has. */
+const checkName = (context: Context): Promise<Finding> =>
+  checkWithDatabase(context, "deployment", async () => {
+    const deployment = await readDeployment(await context.connections.database());
+    return deployment.isServerChanged
+      ? wrong(UNDECIDED_COPY)
+      : ok(`${deploymentNameOf(deployment)} is its name in Temporal`);
+  });
+
 const checkHold = (context: Context): Promise<Finding> =>
   checkWithDatabase(context, "usage hold", async () => {
     const hold = findHold(await readDeployment(await context.connections.database()));
@@ -27,12 +38,15 @@ const checkHold = (context: Context): Promise<Finding> =>
 /** Checks that this process would bill with the deployment's processor and Stripe account. */
 const checkProcessor = (context: Context): Promise<Finding> =>
   checkWithDatabase(context, "billing processor", async () => {
-    const { processor } = await readDeployment(await context.connections.database());
+    const { processor, originalStripeAccountId } = await readDeployment(
+      await context.connections.database(),
+    );
     if (processor === null) {
       return ok("not recorded yet; the first worker records its own");
     }
     const decision = decideProcessor(processor, await readConfigured(context), {
       ledgerHasLiveUsage: true,
+      originalStripeAccountId,
     });
     if (decision.kind === "mismatch") {
       return wrong(decision.problem);
@@ -67,8 +81,9 @@ const checkDispatcher = (context: Context): Promise<Finding> =>
       : wrong(`${leader}; ${last}. The workers' logs say why`);
   });
 
-/** Checks that a worker dispatches, the deployment's processor, whether usage is held, and whether events of the processor have failed. */
+/** Checks whose the database is, that a worker dispatches, the deployment's processor, whether usage is held, and whether events of the processor have failed. */
 export const checkDeployment = async (context: Context): Promise<readonly Finding[]> => [
+  await checkName(context),
   await checkDispatcher(context),
   await checkProcessor(context),
   await checkHold(context),

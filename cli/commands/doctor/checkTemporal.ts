@@ -1,8 +1,11 @@
 import type { Client } from "@temporalio/client";
-import { BACKGROUND_QUEUE, INTERACTIVE_QUEUE } from "../../../workflows/taskQueues.ts";
+import { readDeployment, readServerMark } from "../../../db/billing/deployment.ts";
+import { deploymentNameOf } from "../../../domain/billing/deployment.ts";
+import { usesOtherDatabase } from "../../../program/workerIdentity.ts";
+import { backgroundQueue, interactiveQueue } from "../../../workflows/taskQueues.ts";
 import { callTemporal } from "../../callTemporal.ts";
 import type { Context } from "../../context.ts";
-import { check, ok, skipped, wrong } from "./check.ts";
+import { check, checkWithDatabase, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
 /** A worker's poll takes up to 70 s, so a longer silence means that it has stopped. */
@@ -11,12 +14,15 @@ const POLLED_WITHIN_SECONDS = 90;
 /** Temporal's numbers of the task queue types. */
 const QUEUE_TYPES = { workflows: 1, activities: 2 } as const;
 
-const countPollers = async (
+const QUEUES = { background: backgroundQueue, interactive: interactiveQueue } as const;
+
+/** Returns the identities of the workers that poll a task queue. */
+const listPollers = async (
   temporal: Client,
   taskQueue: string,
   taskQueueType: 1 | 2,
   nowSeconds: number,
-): Promise<number> => {
+): Promise<readonly string[]> => {
   const { pollers } = await callTemporal(temporal, () =>
     temporal.workflowService.describeTaskQueue({
       namespace: temporal.options.namespace,
@@ -25,25 +31,41 @@ const countPollers = async (
       taskQueueType,
     }),
   );
-  return pollers.filter(
-    ({ lastAccessTime }) =>
-      nowSeconds - Number(lastAccessTime?.seconds ?? 0) <= POLLED_WITHIN_SECONDS,
-  ).length;
+  return pollers
+    .filter(
+      ({ lastAccessTime }) =>
+        nowSeconds - Number(lastAccessTime?.seconds ?? 0) <= POLLED_WITHIN_SECONDS,
+    )
+    .map(({ identity }) => identity ?? "");
 };
 
-const checkWorkers = ({ connections, clock }: Context, taskQueue: string): Promise<Finding> =>
-  check(`worker (${taskQueue})`, async () => {
+const checkWorkers = (context: Context, queue: keyof typeof QUEUES): Promise<Finding> =>
+  checkWithDatabase(context, `worker (${queue})`, async () => {
+    const { connections, clock } = context;
+    const db = await connections.database();
+    const deployment = await readDeployment(db);
+    if (deployment.isServerChanged) {
+      return skipped("workers take no work yet: the check of the deployment says why");
+    }
+    const taskQueue = QUEUES[queue](deploymentNameOf(deployment));
     const temporal = await connections.temporal();
     const nowSeconds = clock.now().getTime() / 1000;
+    const mark = await readServerMark(db);
     const counts: string[] = [];
     for (const [name, type] of Object.entries(QUEUE_TYPES)) {
-      const pollers = await countPollers(temporal, taskQueue, type, nowSeconds);
-      if (pollers === 0) {
+      const pollers = await listPollers(temporal, taskQueue, type, nowSeconds);
+      const stranger = pollers.find((identity) => usesOtherDatabase(identity, mark));
+      if (stranger !== undefined) {
+        return wrong(
+          `the worker ${stranger} takes this deployment's work with another database. One of the two databases is a copy: stop its programs and run \`impact deployment separate\` with it`,
+        );
+      }
+      if (pollers.length === 0) {
         return wrong(
           `no worker polls for ${name}; start one with \`npm run worker\` or \`npm start\``,
         );
       }
-      counts.push(`${pollers} for ${name}`);
+      counts.push(`${pollers.length} for ${name}`);
     }
     return ok(`pollers: ${counts.join(", ")}`);
   });
@@ -57,7 +79,7 @@ export const checkTemporal = async (context: Context): Promise<readonly Finding[
     return ok(`namespace ${namespace}`);
   });
   const workers: Finding[] = [];
-  for (const queue of [BACKGROUND_QUEUE, INTERACTIVE_QUEUE]) {
+  for (const queue of ["background", "interactive"] as const) {
     workers.push(
       reachable.status === "ok"
         ? await checkWorkers(context, queue)

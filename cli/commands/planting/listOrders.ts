@@ -23,7 +23,11 @@ export const listOrders = async (
     limit,
   });
   if (json) {
-    printJson(io, orders.map(presentOrder));
+    const deployment = await connections.deploymentName();
+    printJson(
+      io,
+      orders.map((order) => presentOrder(deployment, order)),
+    );
     return;
   }
   printTable(

@@ -1,7 +1,8 @@
 import type { PlantingOrder } from "../../../domain/planting/order.ts";
 import { plantingOrderWorkflowId } from "../../../workflows/plantingOrder.ts";
 
-export const presentOrder = (order: PlantingOrder) => ({
+/** @param deployment the deployment's name in Temporal */
+export const presentOrder = (deployment: string, order: PlantingOrder) => ({
   id: order.id,
   public_id: order.publicId,
   org_id: order.accountId,
@@ -16,5 +17,5 @@ export const presentOrder = (order: PlantingOrder) => ({
   created_at: order.createdAt.toISOString(),
   planted_at: order.plantedAt?.toISOString() ?? null,
   verified_at: order.verifiedAt?.toISOString() ?? null,
-  workflow_id: plantingOrderWorkflowId(order.id),
+  workflow_id: plantingOrderWorkflowId(deployment, order.id),
 });

@@ -36,11 +36,12 @@ export const showOrder = async (
     );
   }
   const facts = await listFacts(db, order.id);
+  const presented = presentOrder(await connections.deploymentName(), order);
   if (json) {
-    printJson(io, { ...presentOrder(order), facts: facts.map(presentFact) });
+    printJson(io, { ...presented, facts: facts.map(presentFact) });
     return;
   }
-  printRecord(io, presentOrder(order));
+  printRecord(io, presented);
   io.stdout.write("\n");
   printTable(
     io,

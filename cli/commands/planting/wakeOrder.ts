@@ -10,7 +10,15 @@ export const wakeOrder = async (
   orderId: number,
 ): Promise<void> => {
   const temporal = await connections.temporal().catch(() => null);
-  if (temporal === null || !(await wakePlantingOrder(temporal, orderId, WAKE_TIMEOUT_MS))) {
+  const isNotified =
+    temporal !== null &&
+    (await wakePlantingOrder(
+      temporal,
+      connections.decidedDeploymentName,
+      orderId,
+      WAKE_TIMEOUT_MS,
+    ));
+  if (!isNotified) {
     say(io, "The order's workflow could not be notified; it finds the facts at its next poll.");
   }
 };

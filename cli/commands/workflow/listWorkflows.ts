@@ -13,11 +13,12 @@ export const listWorkflows = async (
   { io, connections }: Context,
   { limit, json, ...filter }: ListOptions,
 ): Promise<void> => {
+  const deployment = await connections.deploymentName();
   const temporal = await connections.temporal();
   const found: WorkflowExecutionInfo[] = [];
   await callTemporal(temporal, async () => {
     const pages = temporal.workflow.list({
-      query: listingQuery(filter),
+      query: listingQuery(deployment, filter),
       pageSize: Math.min(limit + 1, 1000),
     });
     for await (const workflow of pages) {

@@ -1,4 +1,6 @@
+import { inDeployment } from "../../../workflows/inDeployment.ts";
 import { usageSenderPrefix } from "../../../workflows/usageSender.ts";
+import { quote } from "./workflowIds.ts";
 
 /** Temporal's status names in visibility queries, by the names of the command line. */
 const STATUS_NAMES: Readonly<Record<string, string>> = {
@@ -19,13 +21,10 @@ export type WorkflowFilter = {
   readonly org?: string;
 };
 
-const quote = (value: string): string =>
-  `'${value.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
-
-/** Returns the visibility query of a filter; an empty query matches every workflow. */
-export const listingQuery = ({ type, status, org }: WorkflowFilter): string =>
+/** Returns the visibility query of a deployment's workflows that match a filter. */
+export const listingQuery = (deployment: string, { type, status, org }: WorkflowFilter): string =>
   [
+    `WorkflowId STARTS_WITH ${quote(org === undefined ? inDeployment(deployment, "") : usageSenderPrefix(deployment, org))}`,
     ...(type === undefined ? [] : [`WorkflowType = ${quote(type)}`]),
     ...(status === undefined ? [] : [`ExecutionStatus = ${quote(STATUS_NAMES[status] ?? status)}`]),
-    ...(org === undefined ? [] : [`WorkflowId STARTS_WITH ${quote(usageSenderPrefix(org))}`]),
   ].join(" AND ");

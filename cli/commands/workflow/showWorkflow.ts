@@ -5,6 +5,7 @@ import type { Context } from "../../context.ts";
 import { describeError } from "../../exitCodes.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
 import { presentWorkflow } from "./presentWorkflow.ts";
+import { latestScheduledId, workflowIdOf } from "./workflowIds.ts";
 
 type Outcome = { readonly result: unknown } | { readonly failure: string } | null;
 
@@ -48,10 +49,12 @@ export type ShowOptions = { readonly run?: string; readonly json?: true };
 
 export const showWorkflow = async (
   { io, connections }: Context,
-  workflowId: string,
+  given: string,
   { run, json }: ShowOptions,
 ): Promise<void> => {
+  const deployment = await connections.deploymentName();
   const temporal = await connections.temporal();
+  const workflowId = await latestScheduledId(temporal, deployment, workflowIdOf(deployment, given));
   const description = await callTemporal(temporal, () =>
     temporal.workflow.getHandle(workflowId, run).describe(),
   );

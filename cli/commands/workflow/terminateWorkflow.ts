@@ -5,6 +5,7 @@ import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printJson } from "../../output/print.ts";
+import { latestScheduledId, workflowIdOf } from "./workflowIds.ts";
 
 export type TerminateOptions = {
   readonly reason: string;
@@ -15,10 +16,12 @@ export type TerminateOptions = {
 
 export const terminateWorkflow = async (
   { io, connections, clock }: Context,
-  workflowId: string,
+  given: string,
   { reason, as, run, json }: TerminateOptions,
 ): Promise<void> => {
+  const deployment = await connections.decidedDeploymentName();
   const temporal = await connections.temporal();
+  const workflowId = await latestScheduledId(temporal, deployment, workflowIdOf(deployment, given));
   const handle = temporal.workflow.getHandle(workflowId, run);
   await callTemporal(temporal, () => handle.describe());
   await recordAction(

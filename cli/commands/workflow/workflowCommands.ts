@@ -20,7 +20,9 @@ export const addWorkflowCommands = (program: Command, context: Context): void =>
   const workflow = program.command("workflow").description("Inspect and terminate workflows");
   workflow
     .command("list")
-    .description("List workflows: running ones first, then the latest closed ones")
+    .description(
+      "List this deployment's workflows: running ones first, then the latest closed ones",
+    )
     .option("--type <type>", "workflow type, such as usageSender or refund")
     .addOption(new Option("--status <status>", "status of the workflows").choices(STATUSES))
     .option("--org <id>", "id of the organization; lists only its usage senders", parseId)
@@ -30,14 +32,17 @@ export const addWorkflowCommands = (program: Command, context: Context): void =>
   workflow
     .command("show")
     .description("Show the state, pending activities and result of a workflow")
-    .argument("<workflow-id>", "workflow id, such as a registration's refund_id")
+    .argument(
+      "<workflow-id>",
+      "workflow id, such as a registration's refund_id, or reconciliation for the latest",
+    )
     .option("--run <run-id>", "run (default: the latest)")
     .option("--json", "JSON output")
     .action((id: string, options: ShowOptions) => showWorkflow(context, id, options));
   workflow
     .command("terminate")
     .description("Stop a running workflow immediately, without cleanup")
-    .argument("<workflow-id>", "workflow id")
+    .argument("<workflow-id>", "workflow id, with or without the deployment's name")
     .requiredOption("--reason <text>", "reason, recorded in the workflow's history", parseReason)
     .option("--run <run-id>", "run (default: the latest)")
     .addOption(operatorOption())

@@ -1,6 +1,8 @@
 import { z } from "zod";
 import { insertProcessorEvent } from "../../../db/billing/processorEvents.ts";
 import { insertUsageRejection } from "../../../db/billing/usageRejections.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { sql } from "../../../db/sql.ts";
 import { createTestStore, startStoreApi } from "../../stores/startStoreApi.ts";
@@ -42,6 +44,7 @@ test.serial(
     const registration = await scene.register(5);
     await scene.drain();
     await scene.refund(registration, 2);
+    const name = await getDeploymentName({ db: t.context.db, clock: systemClock });
     const run = await scene.impact("usage", "show", registration, "--json");
     t.is(run.exitCode, 0);
     const shown = z
@@ -63,8 +66,8 @@ test.serial(
       count: 5,
       refunded_count: 2,
       workflows: {
-        sender: `usage-sender/${scene.id}/live/tree`,
-        refund: `refund-${registration}`,
+        sender: `${name}/usage-sender/${scene.id}/live/tree`,
+        refund: `${name}/refund-${registration}`,
       },
     });
     t.deepEqual(

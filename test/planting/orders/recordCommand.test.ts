@@ -1,5 +1,5 @@
 import { simulateVerified } from "../../../providers/planting/simulated/simulatedFacts.ts";
-import { plantingOrder, plantingOrderWorkflowId } from "../../../workflows/plantingOrder.ts";
+import { plantingOrder } from "../../../workflows/plantingOrder.ts";
 import { runImpact } from "../../cli/runImpact.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { openNamespace, TEMPORAL_ADDRESS } from "../../support/programs.ts";
@@ -14,7 +14,7 @@ test("a report on an order whose workflow has ended prints no warning", async (t
   await createAndPlace(setup);
   const [order] = await setup.orders();
   const { namespace, client } = await openNamespace(t);
-  const workflowId = plantingOrderWorkflowId(order?.id ?? 0);
+  const workflowId = await setup.workflowIdOf(order?.id ?? 0);
   const handle = await client.workflow.start(plantingOrder, {
     workflowId,
     taskQueue: "without-workers",

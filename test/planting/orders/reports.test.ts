@@ -14,11 +14,7 @@ import { pollPlantingOrder } from "../../../services/planting/pollPlantingOrder.
 import { readEvidenceSummary } from "../../../services/planting/readEvidenceSummary.ts";
 import { readTreeEvidence } from "../../../services/planting/readTreeEvidence.ts";
 import { recordPlantingFacts } from "../../../services/planting/recordPlantingFacts.ts";
-import {
-  factsRecordedSignal,
-  plantingOrder,
-  plantingOrderWorkflowId,
-} from "../../../workflows/plantingOrder.ts";
+import { factsRecordedSignal, plantingOrder } from "../../../workflows/plantingOrder.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -249,7 +245,7 @@ test.serial(
     const { setup, order, facts } = await placeOrder(t);
     const { client } = await openNamespace(t);
     const workflow = await client.workflow.start(plantingOrder, {
-      workflowId: plantingOrderWorkflowId(order.id),
+      workflowId: await setup.workflowIdOf(order.id),
       taskQueue: "without-workers",
       args: [order.id],
     });

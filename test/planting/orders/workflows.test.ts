@@ -21,14 +21,14 @@ import { createRegistrationWriter } from "../../../services/registrations/create
 import { bundleWorkflows } from "../../../worker/bundleWorkflows.ts";
 import {
   plantingOrderCreation,
-  PLANTING_ORDER_CREATION_ID,
+  plantingOrderCreationId,
 } from "../../../workflows/plantingOrderCreation.ts";
 import {
   factsRecordedSignal,
   plantingOrder,
   plantingOrderWorkflowId,
 } from "../../../workflows/plantingOrder.ts";
-import { BACKGROUND_QUEUE } from "../../../workflows/taskQueues.ts";
+import { backgroundQueue } from "../../../workflows/taskQueues.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
@@ -39,6 +39,8 @@ import { fundsDistributed } from "../setUpPlanting.ts";
 const test = testWithDatabase();
 
 const DURATIONS = { allocationMs: 300, plantingMs: 300, verificationMs: 300 };
+/** The name in Temporal. */
+const DEPLOYMENT = "test";
 const HOUR_MS = 60 * 60 * 1000;
 
 Runtime.install({ logger: new DefaultLogger("ERROR") });
@@ -80,7 +82,7 @@ const setUp = async (
     const worker = await Worker.create({
       connection: native,
       namespace,
-      taskQueue: BACKGROUND_QUEUE,
+      taskQueue: backgroundQueue(DEPLOYMENT),
       workflowBundle,
       activities,
     });
@@ -104,9 +106,9 @@ const setUp = async (
     register: (count: number) => writer.register(registrationOf(accountId, { count })),
     createOrders: (): Promise<void> =>
       temporal.workflow.execute(plantingOrderCreation, {
-        workflowId: PLANTING_ORDER_CREATION_ID,
-        taskQueue: BACKGROUND_QUEUE,
-        args: [],
+        workflowId: plantingOrderCreationId(DEPLOYMENT),
+        taskQueue: backgroundQueue(DEPLOYMENT),
+        args: [DEPLOYMENT],
       }),
     orders: (): Promise<readonly PlantingOrder[]> =>
       listPlantingOrders(db, { accountId, limit: 10 }),
@@ -135,7 +137,7 @@ test.serial(
       [6, 5],
     );
     for (const { id } of placed) {
-      await temporal.workflow.getHandle(plantingOrderWorkflowId(id)).result();
+      await temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, id)).result();
     }
     t.deepEqual(
       (await orders()).map(({ stage }) => stage),
@@ -169,7 +171,7 @@ test.serial(
     stopAtTheEnd(await startWorker());
     const describe = async (id: number) => {
       const { runId, status } = await temporal.workflow
-        .getHandle(plantingOrderWorkflowId(id))
+        .getHandle(plantingOrderWorkflowId(DEPLOYMENT, id))
         .describe();
       return { runId, status: status.name };
     };
@@ -193,7 +195,7 @@ test.serial(
       await eventually(async () => (await times(id)).polledAt !== null);
     }
     const runningBefore = await describe(running.id);
-    await temporal.workflow.getHandle(plantingOrderWorkflowId(lost.id)).terminate();
+    await temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, lost.id)).terminate();
     const lostBefore = await describe(lost.id);
     t.is(lostBefore.status, "TERMINATED");
 
@@ -219,8 +221,10 @@ test.serial(
       ],
       "operator",
     );
-    await temporal.workflow.getHandle(plantingOrderWorkflowId(lost.id)).signal(factsRecordedSignal);
-    await temporal.workflow.getHandle(plantingOrderWorkflowId(lost.id)).result();
+    await temporal.workflow
+      .getHandle(plantingOrderWorkflowId(DEPLOYMENT, lost.id))
+      .signal(factsRecordedSignal);
+    await temporal.workflow.getHandle(plantingOrderWorkflowId(DEPLOYMENT, lost.id)).result();
     clock.set("2026-05-02T10:00:00.000Z");
     await createOrders();
     t.deepEqual(await describe(lost.id), { runId: again.runId, status: "COMPLETED" });
@@ -241,7 +245,7 @@ test.serial(
     const start = (orderId: number, workflowId: string) =>
       temporal.workflow.start(plantingOrder, {
         workflowId,
-        taskQueue: BACKGROUND_QUEUE,
+        taskQueue: backgroundQueue(DEPLOYMENT),
         args: [orderId],
       });
     const unknown = await start(2_000_000_000, "unknown-order");

@@ -3,7 +3,6 @@ import type { WaitingStream } from "../../../../db/billing/usageFacts.ts";
 import { findSender, restartSender, wakeSender } from "../../../../program/usageSenders.ts";
 import { recordAction } from "../../../../services/accounts/recordAction.ts";
 import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
-import { BACKGROUND_QUEUE } from "../../../../workflows/taskQueues.ts";
 import { callTemporal } from "../../../callTemporal.ts";
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
@@ -17,19 +16,20 @@ export type SendNowOptions = OperatorOptions & { readonly org?: string; readonly
 /** Wakes a sender. If it waits for its next attempt, a wake would not shorten the wait, so it is restarted. */
 const sendStreamNow = async (
   { connections, clock }: Context,
+  deployment: string,
   stream: WaitingStream,
 ): Promise<"woken" | "restarted"> => {
   const temporal = await connections.temporal();
   return callTemporal(temporal, async () => {
-    const sender = await findSender(temporal, stream, clock.now());
+    const sender = await findSender(temporal, deployment, stream, clock.now());
     if (sender?.state === "delayed") {
-      await restartSender(temporal, BACKGROUND_QUEUE, stream, {
+      await restartSender(temporal, deployment, stream, {
         runId: sender.runId,
         reason: "impact usage send-now",
       });
       return "restarted";
     }
-    await wakeSender(temporal, BACKGROUND_QUEUE, stream);
+    await wakeSender(temporal, deployment, stream);
     return "woken";
   });
 };
@@ -46,6 +46,7 @@ export const sendUsageNow = async (
   const streams = (await listWaitingStreams(db)).filter(
     ({ accountId }) => org === undefined || accountId === org,
   );
+  const deployment = await connections.decidedDeploymentName();
   if (streams.length > 0) {
     await recordAction(
       db,
@@ -57,7 +58,7 @@ export const sendUsageNow = async (
   const results = [];
   for (const stream of streams) {
     const { accountId, mode, meter, second } = stream;
-    const sender = await sendStreamNow(context, stream);
+    const sender = await sendStreamNow(context, deployment, stream);
     results.push({ account_id: accountId, mode, meter, oldest: timeOf(second), sender });
   }
   if (json) {

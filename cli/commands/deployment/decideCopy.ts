@@ -1,0 +1,60 @@
+import { describeHold, HOLD_ADVICE } from "../../../domain/billing/deployment.ts";
+import { separateDeployment } from "../../../services/billing/separateDeployment.ts";
+import { takeOverDeployment } from "../../../services/billing/takeOverDeployment.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+import { actorOf, operatorName } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
+import { printJson } from "../../output/print.ts";
+
+export type TakeOverOptions = OperatorOptions & { readonly json?: true };
+export type SeparateOptions = TakeOverOptions & { readonly isCopy?: true };
+
+/** Declares that a restored, promoted or copied database replaces the old one. */
+export const takeOver = async (
+  { io, connections, clock }: Context,
+  { json, ...operator }: TakeOverOptions,
+): Promise<void> => {
+  const { name, hold, hadChanged } = await takeOverDeployment({
+    db: await connections.database(),
+    clock,
+    actor: actorOf(operator),
+  });
+  if (json) {
+    printJson(io, { temporal_name: name, taken_over: hadChanged, usage_held: hold });
+    return;
+  }
+  say(
+    io,
+    hadChanged
+      ? `Deployment ${name} continues with this database. Its workers take work from Temporal within five seconds.`
+      : `Nothing was changed: deployment ${name} is on the server that was recorded.`,
+  );
+  if (hold) {
+    const sentence = describeHold(hold);
+    say(io, `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}. ${HOLD_ADVICE}`);
+  }
+};
+
+/** Makes a copied database a deployment of its own. */
+export const separate = async (
+  { io, connections, clock }: Context,
+  { json, isCopy, ...operator }: SeparateOptions,
+): Promise<void> => {
+  const { name, originalName, hold } = await separateDeployment(
+    { db: await connections.database(), clock, actor: actorOf(operator) },
+    { isKnownCopy: isCopy === true, by: operatorName(operator.as) },
+  );
+  if (json) {
+    printJson(io, { temporal_name: name, original_temporal_name: originalName, usage_held: hold });
+    return;
+  }
+  say(
+    io,
+    `This database is deployment ${name} now; ${originalName} goes on without it. Start its programs with settings of its own, and without the original's Stripe key.`,
+  );
+  say(
+    io,
+    "Its usage is held. The original sends what was pending in live mode. To process usage here, run `impact usage release`.",
+  );
+};

@@ -1,0 +1,67 @@
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import {
+  forgetProcessor,
+  lockDeployment,
+  recordHold,
+  recordServer,
+  renewDeploymentId,
+} from "../../db/billing/deployment.ts";
+import type { Deployment } from "../../db/billing/deployment.ts";
+import { readDispatcherStatus } from "../../db/billing/dispatcherLease.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import { deploymentNameOf } from "../../domain/billing/deployment.ts";
+import type { Hold } from "../../domain/billing/deployment.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+
+/** @throws DomainError request_invalid if the database is in use, or does not look like a copy and is not known as one */
+const requireUnusedCopy = async (
+  transaction: DatabaseTransactionConnection,
+  { isServerChanged }: Deployment,
+  isKnownCopy: boolean,
+): Promise<void> => {
+  if (!isServerChanged && !isKnownCopy) {
+    throw new DomainError(
+      "request_invalid",
+      "this database is on the server that it was recorded on, so it does not look like a copy. If it is one, such as that of a disk or one that was released, repeat the command with --is-copy",
+    );
+  }
+  const { holder, isHeld } = await readDispatcherStatus(transaction);
+  if (isHeld) {
+    throw new DomainError(
+      "request_invalid",
+      `the worker ${holder} uses this database, or did so when it was copied; stop the API and the workers, and repeat the command after ten seconds`,
+    );
+  }
+};
+
+/**
+ * Makes a copy of a database a deployment of its own, with an id and thus with workflows of its own. Its usage is held:
+ * what was pending is sent by the original. Its processor is forgotten, and it never bills through the original's live
+ * Stripe account.
+ * @returns the names in Temporal, and the hold
+ * @throws DomainError request_invalid
+ */
+export const separateDeployment = (
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  { isKnownCopy, by }: { readonly isKnownCopy: boolean; readonly by: string },
+): Promise<{ readonly name: string; readonly originalName: string; readonly hold: Hold }> =>
+  db.transaction(async (transaction) => {
+    const deployment = await lockDeployment(transaction);
+    await requireUnusedCopy(transaction, deployment, isKnownCopy);
+    const id = await renewDeploymentId(transaction);
+    await forgetProcessor(transaction);
+    await recordServer(transaction);
+    const originalName = deploymentNameOf(deployment);
+    const now = clock.now();
+    const hold = { at: now, reason: `the database is a copy of ${originalName}`, by };
+    await recordHold(transaction, hold);
+    await recordAction(
+      transaction,
+      actor,
+      { action: "deployment.separate", details: { id, originalId: deployment.id } },
+      now,
+    );
+    return { name: deploymentNameOf({ id }), originalName, hold };
+  });

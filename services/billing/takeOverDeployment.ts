@@ -1,0 +1,42 @@
+import type { DatabasePool } from "slonik";
+import { lockDeployment, recordHold, recordServer } from "../../db/billing/deployment.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import { deploymentNameOf, RESTORE_HOLD } from "../../domain/billing/deployment.ts";
+import type { Hold } from "../../domain/billing/deployment.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+
+/**
+ * Records that a database that was restored, promoted or copied replaces the old one, so its programs go on with the
+ * deployment's workflows. Usage stays held, because the old database may have sent some of it.
+ * @returns the deployment's name in Temporal, the hold, and whether the database had changed; if not, nothing was recorded
+ */
+export const takeOverDeployment = ({
+  db,
+  clock,
+  actor,
+}: {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly actor: Actor;
+}): Promise<{ readonly name: string; readonly hold: Hold | null; readonly hadChanged: boolean }> =>
+  db.transaction(async (transaction) => {
+    const deployment = await lockDeployment(transaction);
+    const name = deploymentNameOf(deployment);
+    if (!deployment.isServerChanged) {
+      return { name, hold: deployment.hold, hadChanged: false };
+    }
+    const now = clock.now();
+    const hold = deployment.hold ?? { at: now, ...RESTORE_HOLD };
+    if (deployment.hold === null) {
+      await recordHold(transaction, hold);
+    }
+    await recordServer(transaction);
+    await recordAction(
+      transaction,
+      actor,
+      { action: "deployment.take_over", details: { name, hold } },
+      now,
+    );
+    return { name, hold, hadChanged: true };
+  });

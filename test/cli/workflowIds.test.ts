@@ -1,0 +1,67 @@
+import { reconciliation, reconciliationId } from "../../workflows/reconciliation.ts";
+import { usageSender } from "../../workflows/usageSender.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { eventually } from "../support/programs.ts";
+import { readJson } from "./runImpact.ts";
+import { listed, setUp, startSender } from "./workflowSetup.ts";
+
+const test = testWithDatabase();
+
+test.serial(
+  "ids are accepted with and without the deployment's name, and not with another's",
+  async (t) => {
+    const scene = await setUp(t);
+    const { deployment, impact } = scene;
+    const { workflowId } = await startSender(scene);
+    const short = workflowId.slice(deployment.length + 1);
+    await scene.client.workflow.start(usageSender, {
+      workflowId: `ffffffff/${short}`,
+      taskQueue: "without-workers",
+      args: [{ accountId: crypto.randomUUID(), mode: "test", meter: "tree" }],
+    });
+
+    for (const given of [short, workflowId]) {
+      t.like(readJson(await impact("workflow", "show", given, "--json")), {
+        workflow_id: workflowId,
+      });
+    }
+    for (const args of [["show"], ["terminate", "--reason", "x"]]) {
+      const [command = "", ...options] = args;
+      const run = await impact("workflow", command, `ffffffff/${short}`, ...options);
+      t.is(run.exitCode, 3);
+      t.regex(run.stderr, /belongs to the deployment ffffffff/u);
+    }
+    await eventually(async () => {
+      const run = await impact("workflow", "list", "--json");
+      return listed.parse(readJson(run)).length > 0;
+    });
+    t.deepEqual(
+      listed
+        .parse(readJson(await impact("workflow", "list", "--json")))
+        .map((row) => row.workflow_id),
+      [workflowId],
+    );
+    t.is((await impact("workflow", "terminate", short, "--reason", "x")).exitCode, 0);
+  },
+);
+
+test.serial("the id of a schedule's workflow is that of the latest run", async (t) => {
+  const { client, deployment, impact } = await setUp(t);
+  const start = (time: string) =>
+    client.workflow.start(reconciliation, {
+      workflowId: `${reconciliationId(deployment)}-${time}`,
+      taskQueue: "without-workers",
+    });
+  const earlier = await start("2026-05-15T01:30:00Z");
+  await earlier.terminate();
+  const latest = await start("2026-05-16T01:30:00Z");
+  // Temporal's list is eventually consistent.
+  await eventually(async () => {
+    const shown = await impact("workflow", "show", "reconciliation", "--json");
+    return shown.exitCode === 0 && shown.stdout.includes(latest.workflowId);
+  });
+
+  t.is((await impact("workflow", "show", "subscription-sweep")).exitCode, 3);
+  t.is((await impact("workflow", "terminate", "reconciliation", "--reason", "x")).exitCode, 0);
+  t.is((await latest.describe()).status.name, "TERMINATED");
+});

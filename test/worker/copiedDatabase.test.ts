@@ -1,0 +1,218 @@
+import type { ExecutionContext } from "ava";
+import test from "ava";
+import { pino } from "pino";
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { lockDeployment, readDeployment, recordProcessor } from "../../db/billing/deployment.ts";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
+import type { LiveProcessor } from "../../domain/billing/deployment.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { ProcessorMismatchError } from "../../providers/billing/processor.ts";
+import { requireProcessor } from "../../providers/billing/requireProcessor.ts";
+import { createDeploymentName, getDeploymentName } from "../../services/billing/deploymentName.ts";
+import { awaitDeploymentName } from "../../worker/awaitDeploymentName.ts";
+import { backgroundQueue } from "../../workflows/taskQueues.ts";
+import { readJson, runImpact } from "../cli/runImpact.ts";
+import type { Run } from "../cli/runImpact.ts";
+import { copyDatabase } from "../support/database.ts";
+import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { seizeLease } from "./dispatching.ts";
+
+const LIVE = { id: "acct_original", isLive: true } as const;
+
+type Database = {
+  readonly url: string;
+  readonly db: DatabasePool;
+  readonly impact: (...args: readonly string[]) => Promise<Run>;
+};
+
+const open = async (
+  t: ExecutionContext,
+  url: string,
+  settings: Readonly<Record<string, string>> = {},
+): Promise<Database> => {
+  const db = await openPool(url, 2);
+  t.teardown(() => db.end());
+  return {
+    url,
+    db,
+    impact: (...args) => runImpact(args, { env: { DATABASE_URL: url, ...settings } }),
+  };
+};
+
+/** Creates the database of a deployment, and a copy of it. */
+const fork = async (
+  t: ExecutionContext,
+  settings: Readonly<Record<string, string>> = {},
+  processor: LiveProcessor = { name: "stripe", account: LIVE },
+): Promise<{ readonly name: string; readonly original: Database; readonly copy: Database }> => {
+  const url = await copyDatabase(t);
+  const db = await openPool(url, 1);
+  const name = await getDeploymentName({ db, clock: systemClock });
+  await db.transaction(async (transaction) => {
+    await lockDeployment(transaction);
+    await recordProcessor(transaction, processor, null);
+  });
+  await db.end();
+  const copied = await copyDatabase(t, url);
+  return {
+    name,
+    original: await open(t, url, settings),
+    copy: await open(t, copied, settings),
+  };
+};
+
+/** Waits for a database's name as a worker does. Returns the messages of the log so far, and the name. */
+const startWaiting = (t: ExecutionContext, { db }: Database) => {
+  const messages: string[] = [];
+  const stop = new AbortController();
+  const logger = pino(
+    {},
+    {
+      write: (line) => messages.push(z.object({ msg: z.string() }).parse(JSON.parse(line)).msg),
+    },
+  );
+  const named = awaitDeploymentName(
+    { db, clock: systemClock, logger, intervalMs: 20 },
+    stop.signal,
+  );
+  t.teardown(() => {
+    stop.abort();
+    return named;
+  });
+  return { messages, named };
+};
+
+test("a worker of a copied database waits until an operator says that it replaces the old one", async (t) => {
+  const { name, original, copy } = await fork(t);
+  const { messages, named } = startWaiting(t, copy);
+  await eventually(() => messages.length > 0);
+  t.regex(messages[0] ?? "", /take-over.*separate.*takes no work from Temporal/u);
+
+  const run = await copy.impact("deployment", "take-over", "--as", "maria");
+
+  t.is(run.exitCode, 0, run.stderr);
+  t.regex(run.stderr, new RegExp(`Deployment ${name} continues with this database`, "u"));
+  t.regex(run.stderr, /Usage is held by restore guard.*reconcile --after-restore/u);
+  t.is((await named)?.name, name);
+  t.like(await readDeployment(copy.db), {
+    isServerChanged: false,
+    hold: { by: "restore guard" },
+    processor: { name: "stripe", account: LIVE },
+  });
+  t.is((await startWaiting(t, original).named)?.name, name);
+  const again = await copy.impact("deployment", "take-over", "--json");
+  t.like(readJson(again), { temporal_name: name, taken_over: false });
+});
+
+test("a separated copy has a name of its own, and never bills through the original's live account", async (t) => {
+  const { name, original, copy } = await fork(t);
+  const { named } = startWaiting(t, copy);
+
+  const run = await copy.impact("deployment", "separate", "--as", "maria");
+
+  t.is(run.exitCode, 0, run.stderr);
+  const separated = await named;
+  t.not(separated?.name, name);
+  t.regex(run.stderr, new RegExp(`deployment ${separated?.name} now; ${name} goes on`, "u"));
+  t.like(await readDeployment(copy.db), {
+    isServerChanged: false,
+    processor: null,
+    hold: { by: "maria", reason: `the database is a copy of ${name}` },
+  });
+  await t.throwsAsync(requireProcessor(copy.db, { name: "stripe", account: LIVE }), {
+    instanceOf: ProcessorMismatchError,
+    message: /copy of one that bills through the Stripe account acct_original \(live mode\)/u,
+  });
+  await requireProcessor(copy.db, { name: "stripe", account: { ...LIVE, isLive: false } });
+  t.is(await getDeploymentName({ db: original.db, clock: systemClock }), name);
+  t.like(await readDeployment(original.db), { hold: null, processor: { account: LIVE } });
+});
+
+test("a database is separated only if it looks like a copy, or is said to be one, and is not in use", async (t) => {
+  const { name, original, copy } = await fork(t);
+
+  const refused = await original.impact("deployment", "separate");
+  t.is(refused.exitCode, 1);
+  t.regex(refused.stderr, /does not look like a copy.*--is-copy/u);
+  await seizeLease(copy.db);
+  const used = await copy.impact("deployment", "separate");
+  t.is(used.exitCode, 1);
+  t.regex(used.stderr, /the worker other uses this database/u);
+  t.is(await getDeploymentName({ db: original.db, clock: systemClock }), name);
+
+  const known = await original.impact("deployment", "separate", "--is-copy", "--json");
+  t.is(known.exitCode, 0, known.stderr);
+  t.like(readJson(known), { original_temporal_name: name });
+  t.not(await getDeploymentName({ db: original.db, clock: systemClock }), name);
+});
+
+test("commands that change workflows refuse a copied database that is undecided", async (t) => {
+  const { copy } = await fork(t, { TEMPORAL_ADDRESS });
+
+  for (const args of [
+    ["workflow", "terminate", "reconciliation", "--reason", "x"],
+    ["usage", "send-now"],
+  ]) {
+    const run = await copy.impact(...args);
+    t.is(run.exitCode, 1);
+    t.regex(run.stderr, /If it is a copy, run `impact deployment separate`/u);
+  }
+});
+
+test("a process that knows its name goes on when its database is promoted or copied", async (t) => {
+  const { name, original } = await fork(t);
+  const getName = await createDeploymentName({ db: original.db, clock: systemClock });
+  await original.db.query(sql.typeAlias("void")`UPDATE deployment SET timeline = 'FFFFFFFF'`);
+
+  t.is(await getName(), name);
+  await t.throwsAsync(getDeploymentName({ db: original.db, clock: systemClock }), {
+    message: /take-over/u,
+  });
+});
+
+test("doctor names a copied database that is undecided, and a worker that uses another database", async (t) => {
+  const { namespace, client } = await openNamespace(t);
+  const { name, original, copy } = await fork(
+    t,
+    { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE: namespace },
+    { name: "ledger" },
+  );
+  const findings = z.array(z.object({ check: z.string(), status: z.string(), detail: z.string() }));
+  const diagnose = async ({ impact }: Database): Promise<Readonly<Record<string, string>>> => {
+    const run = await impact("doctor", "--json");
+    return Object.fromEntries(
+      findings
+        .parse(readJson(run))
+        .map(({ check, status, detail }) => [check, `${status}: ${detail}`]),
+    );
+  };
+
+  t.like(await diagnose(original), { deployment: `ok: ${name} is its name in Temporal` });
+  const undecided = await diagnose(copy);
+  t.regex(undecided["deployment"] ?? "", /^wrong: .*take-over.*separate/u);
+  t.regex(undecided["worker (background)"] ?? "", /^skipped/u);
+
+  // The mistake: the copy is released as if it replaced the original.
+  await copy.impact("usage", "release");
+  await startProgram(t, "worker/main.ts", {
+    DATABASE_URL: copy.url,
+    TEMPORAL_NAMESPACE: namespace,
+    LOG_LEVEL: "silent",
+  });
+  const isPolled = async (): Promise<boolean> => {
+    const { pollers } = await client.workflowService.describeTaskQueue({
+      namespace,
+      taskQueue: { name: backgroundQueue(name) },
+      // oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- the enum is in a package that is not a dependency.
+      taskQueueType: 1,
+    });
+    return pollers.length > 0;
+  };
+  await eventually(isPolled);
+  t.regex(
+    (await diagnose(original))["worker (background)"] ?? "",
+    /^wrong: the worker \d+@\S+ takes this deployment's work with another database/u,
+  );
+});

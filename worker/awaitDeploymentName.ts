@@ -1,0 +1,53 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Logger } from "pino";
+import type { DatabasePool } from "slonik";
+import { UNDECIDED_COPY } from "../domain/billing/deployment.ts";
+import type { Clock } from "../domain/clock.ts";
+import { readServerMark } from "../db/billing/deployment.ts";
+import { workerIdentity } from "../program/workerIdentity.ts";
+import { findDeploymentName } from "../services/billing/deploymentName.ts";
+
+const INTERVAL_MS = 5000;
+const LINES_APART_MS = 60_000;
+
+/**
+ * Waits until the deployment's name in Temporal is decided. A worker that took work before could take that of the database
+ * from which this one was copied.
+ * @returns the name and how this worker is named in Temporal, or null after the signal is aborted
+ */
+export const awaitDeploymentName = async (
+  {
+    db,
+    clock,
+    logger,
+    intervalMs = INTERVAL_MS,
+  }: {
+    readonly db: DatabasePool;
+    readonly clock: Clock;
+    readonly logger: Logger;
+    readonly intervalMs?: number;
+  },
+  signal: AbortSignal,
+): Promise<{ readonly name: string; readonly identity: string } | null> => {
+  let loggedAtMs: number | null = null;
+  while (!signal.aborted) {
+    try {
+      const name = await findDeploymentName({ db, clock });
+      if (name !== null) {
+        const identity = workerIdentity(await readServerMark(db));
+        if (loggedAtMs !== null) {
+          logger.info({ deployment: name }, "this worker takes work from Temporal now");
+        }
+        return { name, identity };
+      }
+      if (loggedAtMs === null || performance.now() - loggedAtMs >= LINES_APART_MS) {
+        loggedAtMs = performance.now();
+        logger.error(`${UNDECIDED_COPY} Until then, this worker takes no work from Temporal.`);
+      }
+    } catch (error) {
+      logger.warn({ err: error }, "the deployment's name could not be read; retrying");
+    }
+    await sleep(intervalMs, undefined, { signal }).catch(() => undefined);
+  }
+  return null;
+};
