@@ -3,16 +3,19 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
 import { sql } from "../sql.ts";
 
-/** Inserts an event. The caller's transaction must also make the change that it describes. */
-export const insertEvent = async (
+/** Inserts events. The caller's transaction must also make the changes that they describe. */
+export const insertEvents = async (
   transaction: CommonQueryMethods,
   { accountId, mode }: AccountMode,
-  { id, type, data }: StoredEventContent & { readonly id: string },
+  events: readonly (StoredEventContent & { readonly id: string })[],
   createdAt: Date,
 ): Promise<void> => {
+  const input = JSON.stringify(events.map(({ id, type, data }) => [id, type, data]));
   await transaction.query(sql.typeAlias("void")`
     INSERT INTO event (id, account_id, mode, type, created_at, data)
-    VALUES (${id}, ${accountId}, ${mode}, ${type}, ${createdAt.toISOString()}, ${JSON.stringify(data)}::json)
+    SELECT
+      (value ->> 0)::uuid, ${accountId}, ${mode}, value ->> 1, ${createdAt.toISOString()}::timestamptz, value -> 2
+    FROM json_array_elements(${input}::json) AS value
   `);
 };
 

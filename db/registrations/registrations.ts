@@ -205,6 +205,18 @@ export const listByIdempotencyKeys = (
       AND registration.idempotency_key = ANY(${sql.array([...idempotencyKeys], "text")})
   `);
 
+/** Returns the owner's registrations with these ids of their own. */
+export const listRegistrationsByIds = (
+  db: CommonQueryMethods,
+  owner: Owner,
+  ids: readonly string[],
+): Promise<readonly Registration[]> =>
+  db.any(sql.type(registrationRow)`
+    SELECT ${registrationColumns}
+    FROM registration
+    WHERE ${ownedBy(owner)} AND registration.id = ANY(${sql.array([...ids], "uuid")})
+  `);
+
 const accountRegistrationRow = z.strictObject({
   ...coreRow,
   accountId: z.uuid(),

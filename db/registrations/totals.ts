@@ -46,18 +46,23 @@ export const readTotals = async (
   return { all: Number(all), month: Number(month) };
 };
 
-/** Subtracts refunded units from the all-time total and from the month in which they were registered. */
+/** Subtracts refunded units from the all-time total and from the months in which they were registered. */
 export const subtractFromTotals = async (
   transaction: DatabaseTransactionConnection,
   owner: Owner,
-  registeredAt: Date,
-  count: number,
+  refunded: readonly { readonly registeredAt: Date; readonly count: number }[],
 ): Promise<void> => {
+  const sums = new Map<string, number>();
+  for (const { registeredAt, count } of refunded) {
+    for (const period of [monthOf(registeredAt), "all"]) {
+      sums.set(period, (sums.get(period) ?? 0) + count);
+    }
+  }
   // The order in which a batch of registrations locks the rows: 'all' sorts after every month.
-  for (const period of [monthOf(registeredAt), "all"]) {
+  for (const period of [...sums.keys()].toSorted()) {
     await transaction.query(sql.typeAlias("void")`
       UPDATE impact_total
-      SET total = total - ${count}
+      SET total = total - ${sums.get(period) ?? 0}
       WHERE account_id = ${owner.accountId}
         AND mode = ${owner.mode}
         AND kind = ${owner.kind}

@@ -1,15 +1,29 @@
 import type { CommonQueryMethods } from "slonik";
 import { v7 as newId } from "uuid";
-import { insertEvent } from "../../db/events/events.ts";
+import { insertEvents } from "../../db/events/events.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
 
 /**
- * Records an event. Call it in the transaction that makes the change, so that neither is stored without the other.
+ * Records events, in their order. Call it in the transaction that makes the changes, so that neither is stored without
+ * the other.
  */
+export const recordEvents = async (
+  transaction: CommonQueryMethods,
+  owner: AccountMode,
+  contents: readonly StoredEventContent[],
+  now: Date,
+): Promise<void> => {
+  if (contents.length > 0) {
+    const events = contents.map((content) => ({ id: newId(), ...content }));
+    await insertEvents(transaction, owner, events, now);
+  }
+};
+
+/** Records an event, in the transaction that makes the change. */
 export const recordEvent = (
   transaction: CommonQueryMethods,
   owner: AccountMode,
   content: StoredEventContent,
   now: Date,
-): Promise<void> => insertEvent(transaction, owner, { id: newId(), ...content }, now);
+): Promise<void> => recordEvents(transaction, owner, [content], now);

@@ -48,6 +48,15 @@ export type RegistrationWriter = {
     owner: Owner,
     entries: readonly NewRegistration[],
   ) => Promise<readonly WrittenItem[]>;
+  /**
+   * Runs another write of many rows that locks an account's totals, while none of its registrations is written.
+   * @throws DomainError queue_full as above, and what `work` throws
+   */
+  readonly runApart: <Done>(
+    accountId: string,
+    size: number,
+    work: () => Promise<Done>,
+  ) => Promise<Done>;
   /** Returns the registration that an earlier request with the idempotency key has created, or null. */
   readonly findOriginal: (owner: Owner, idempotencyKey: string) => Promise<Registered | null>;
   /** Resolves when all waiting registrations have been recorded. */
@@ -207,6 +216,7 @@ export const createRegistrationWriter = ({
     register: (entry) => queue.submit({ ...entry, id: newId() }),
     registerTogether: (owner, entries) =>
       queue.runApart(owner.accountId, entries.length, () => writeTogether(owner, entries)),
+    runApart: queue.runApart,
     findOriginal,
     drain: async () => {
       await queue.drain();

@@ -77,7 +77,7 @@ const deleteSpan = (db: DatabasePool, owner: Owner, span: Span): Promise<number>
     const ids = deleted.map(({ id }) => id);
     const remaining = deleted.reduce((sum, each) => sum + each.remaining, 0);
     // In the order of a refund's locks.
-    await subtractFromTotals(transaction, owner, span.from, remaining);
+    await subtractFromTotals(transaction, owner, [{ registeredAt: span.from, count: remaining }]);
     if (owner.kind === "tree") {
       await releaseRefundedTrees(
         transaction,

@@ -42,10 +42,10 @@ export type RefundRequest = {
   readonly idempotencyKey: string | null;
 };
 
-const notFound = ({ kind }: Owner): DomainError =>
+export const refundNotFound = ({ kind }: Owner): DomainError =>
   new DomainError("record_not_found", `failed to find ${kind} registration`);
 
-const keyIsTaken = (): DomainError =>
+export const refundKeyIsTaken = (): DomainError =>
   new DomainError(
     "request_invalid",
     "idempotency_key: belongs to the refund of another registration",
@@ -67,7 +67,7 @@ const findEarlierRefund = async (
     return null;
   }
   if (earlier.registrationId !== registration.id) {
-    throw keyIsTaken();
+    throw refundKeyIsTaken();
   }
   return {
     registration,
@@ -111,7 +111,7 @@ export const refundRegistration = async (
   // Before anything else, so that an unknown id costs one query.
   const known = await findOwnRegistration(db, owner, request.id);
   if (!known) {
-    throw notFound(owner);
+    throw refundNotFound(owner);
   }
   if (idempotencyKey !== null) {
     // Before the billing cycle is read from the processor: a replay does not depend on it.
@@ -130,7 +130,7 @@ export const refundRegistration = async (
   return db.transaction(async (transaction) => {
     const found = await lockRegistration(transaction, owner, request.id);
     if (!found) {
-      throw notFound(owner);
+      throw refundNotFound(owner);
     }
     const { registration, hasUsage } = found;
     const now = clock.now();
@@ -146,7 +146,8 @@ export const refundRegistration = async (
     });
     const refundId = newId();
     await addRefundedCount(transaction, registration.id, count);
-    await subtractFromTotals(transaction, owner, registration.createdAt, count);
+    const registeredAt = registration.createdAt;
+    await subtractFromTotals(transaction, owner, [{ registeredAt, count }]);
     if (owner.kind === "tree") {
       await releaseRefundedTrees(transaction, owner, [{ registrationId: registration.id, count }]);
     }
@@ -161,7 +162,7 @@ export const refundRegistration = async (
       idempotencyKey !== null &&
       !(await insertRefundKey(transaction, owner, idempotencyKey, refundId))
     ) {
-      throw keyIsTaken();
+      throw refundKeyIsTaken();
     }
     await insertRefundFacts(
       transaction,

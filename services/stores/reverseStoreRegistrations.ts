@@ -8,7 +8,6 @@ import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Kind } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
-import { monthOf } from "../../domain/registrations/registrations.ts";
 import type { ImpactFilter } from "../../domain/stores/customers.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
 import { recordAction } from "../accounts/recordAction.ts";
@@ -61,23 +60,6 @@ const selectNewestUnits = async (
   return selected;
 };
 
-/** Subtracts the units from the totals of the months in which they were registered. */
-const subtractByMonth = async (
-  transaction: DatabaseTransactionConnection,
-  owner: Owner,
-  reversals: readonly Reversal[],
-): Promise<void> => {
-  const months = new Map<string, { readonly registeredAt: Date; readonly count: number }>();
-  for (const { record, count } of reversals) {
-    const month = monthOf(record.createdAt);
-    const sum = count + (months.get(month)?.count ?? 0);
-    months.set(month, { registeredAt: record.createdAt, count: sum });
-  }
-  for (const { registeredAt, count } of months.values()) {
-    await subtractFromTotals(transaction, owner, registeredAt, count);
-  }
-};
-
 /**
  * Reverses trees or bottles of a store, newest units first, and returns the price that was paid for them to the
  * balance. Records, totals, balance and refunds change in one transaction.
@@ -110,7 +92,11 @@ export const reverseStoreRegistrations = (
       })),
       { reason, reversedAt: now },
     );
-    await subtractByMonth(transaction, owner, reversals);
+    await subtractFromTotals(
+      transaction,
+      owner,
+      reversals.map(({ record, count }) => ({ registeredAt: record.createdAt, count })),
+    );
     const ordered = reversals.filter(({ record }) => record.isOrdered);
     if (ordered.length > 0) {
       await releaseRefundedTrees(

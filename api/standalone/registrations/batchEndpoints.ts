@@ -1,14 +1,21 @@
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
-import { listByIdempotencyKeys } from "../../../db/registrations/registrations.ts";
+import {
+  listByIdempotencyKeys,
+  listRegistrationsByIds,
+} from "../../../db/registrations/registrations.ts";
+import { refundBatch } from "../../../services/registrations/refundBatch.ts";
+import type { RefundBatchDependencies } from "../../../services/registrations/refundBatch.ts";
 import { registerBatch } from "../../../services/registrations/registerBatch.ts";
 import type { RegisterBatchDependencies } from "../../../services/registrations/registerBatch.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { batchEndpoint } from "../batchEndpoint.ts";
+import { isBlankId } from "../isBlankId.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 import { EXAMPLES } from "./examples.ts";
 import { KIND_NAMES } from "./kinds.ts";
 import { newRegistrationOf, ownerOf, presentRegistered } from "./registerRequest.ts";
+import { idRequiredMessage, presentRefunded, refundRequestOf } from "./refundRequest.ts";
 import { SCHEMAS } from "./schemas.ts";
 
 const registerBatchEndpoint = (kind: Kind, dependencies: RegisterBatchDependencies): Endpoint => {
@@ -49,6 +56,50 @@ const registerBatchEndpoint = (kind: Kind, dependencies: RegisterBatchDependenci
   });
 };
 
-/** The endpoints that take many registrations in one request. */
-export const batchEndpoints = (dependencies: RegisterBatchDependencies): readonly Endpoint[] =>
-  KINDS.map((kind) => registerBatchEndpoint(kind, dependencies));
+const refundBatchEndpoint = (kind: Kind, dependencies: RefundBatchDependencies): Endpoint => {
+  const names = KIND_NAMES[kind];
+  return batchEndpoint({
+    path: `${names.refundPath}/batch`,
+    description: {
+      operationId: `refund${names.title}sInBatch`,
+      tag: names.plural,
+      title: `${names.title}Refund`,
+      summary: `Refund ${names.noun} registrations with up to 1,000 requests in one`,
+      details:
+        "Refunds the items in one transaction and in their order. Each item is the body of a single request, with an " +
+        "idempotency_key of its own. Items that refund the same registration add up.",
+      errors: [KEY_ERROR],
+      exampleRejection: `failed to find ${names.noun} registration`,
+    },
+    schemas: { item: SCHEMAS[kind].refundBody, result: SCHEMAS[kind].refundResponse },
+    examples: EXAMPLES[kind].refund,
+    checkItem: (item) => (isBlankId(item) ? idRequiredMessage(kind) : null),
+    accept: refundRequestOf,
+    write: (caller, items, isAtomic) =>
+      refundBatch(dependencies, caller, ownerOf(caller, kind), items, isAtomic),
+    present: async (caller, done) => {
+      const ids = new Set(done.map(({ registrationId }) => registrationId));
+      const registrations = await listRegistrationsByIds(dependencies.db, ownerOf(caller, kind), [
+        ...ids,
+      ]);
+      const byId = new Map(registrations.map((registration) => [registration.id, registration]));
+      return done.map(({ registrationId, refundedCount, refundedSoFar, total }) => {
+        const registration = byId.get(registrationId);
+        if (!registration) {
+          throw new Error(`Registration ${registrationId} was deleted meanwhile.`);
+        }
+        const then = { ...registration, refundedCount: refundedSoFar };
+        return presentRefunded(kind, then, refundedCount, total);
+      });
+    },
+  });
+};
+
+/** The endpoints that take many registrations or refunds in one request. */
+export const batchEndpoints = (
+  dependencies: RegisterBatchDependencies & RefundBatchDependencies,
+): readonly Endpoint[] =>
+  KINDS.flatMap((kind) => [
+    registerBatchEndpoint(kind, dependencies),
+    refundBatchEndpoint(kind, dependencies),
+  ]);

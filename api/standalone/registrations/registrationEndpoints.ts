@@ -43,7 +43,8 @@ import { KIND_NAMES } from "./kinds.ts";
 import { listFilter } from "./listFilter.ts";
 import { EXAMPLES } from "./examples.ts";
 import { newRegistrationOf, ownerOf, presentRegistered } from "./registerRequest.ts";
-import { listQuery, presentRegistration, SCHEMAS } from "./schemas.ts";
+import { idRequiredMessage, presentRefunded, refundRequestOf } from "./refundRequest.ts";
+import { listQuery, SCHEMAS } from "./schemas.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -212,7 +213,6 @@ const refundEndpoint = (
   refundQueue: AccountQueue,
 ): Endpoint => {
   const names = KIND_NAMES[kind];
-  const idRequired = `${names.noun} id is required`;
   return keyEndpoint({
     method: "post",
     path: names.refundPath,
@@ -231,7 +231,7 @@ const refundEndpoint = (
           when:
             "The request is invalid, the count is more than what remains, the registration has no usage record on " +
             "file, or the idempotency_key was used for another registration.",
-          example: idRequired,
+          example: idRequiredMessage(kind),
         },
         {
           code: "key_invalid",
@@ -250,15 +250,10 @@ const refundEndpoint = (
     },
     schemas: { body: SCHEMAS[kind].refundBody, response: SCHEMAS[kind].refundResponse },
     examples: EXAMPLES[kind].refund,
-    checkBody: (body) => (isBlankId(body) ? idRequired : null),
+    checkBody: (body) => (isBlankId(body) ? idRequiredMessage(kind) : null),
     handle: async ({ ctx, caller, body }) => {
       const owner = ownerOf(caller, kind);
-      const request = {
-        id: body.id,
-        count: body.count ?? null,
-        reason: body.reason ?? null,
-        idempotencyKey: body.idempotency_key ?? null,
-      };
+      const request = refundRequestOf(body);
       const refund = await guard.write(caller, {
         write: () =>
           refundQueue(caller.accountId, () =>
@@ -269,12 +264,7 @@ const refundEndpoint = (
       if (refund.replayed) {
         ctx.set("Idempotent-Replayed", "true");
       }
-      return {
-        [names.refundedField]: refund.refundedCount,
-        [names.totalField]: refund.totals.all,
-        refund_details: [presentRegistration(refund.registration)],
-        refund_id: refund.refundId,
-      };
+      return presentRefunded(kind, refund.registration, refund.refundedCount, refund.totals.all);
     },
   });
 };

@@ -1,0 +1,323 @@
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import { v7 as newId } from "uuid";
+import type { Caller } from "../../db/accounts/apiKeys.ts";
+import {
+  insertRefunds,
+  listOwnIds,
+  listRefundsByKeys,
+  lockRegistrations,
+} from "../../db/registrations/refundBatches.ts";
+import type {
+  KeyedRefund,
+  LockedRegistration,
+  NewRefund,
+} from "../../db/registrations/refundBatches.ts";
+import { readTotals, subtractFromTotals } from "../../db/registrations/totals.ts";
+import type { Outcome } from "../../domain/batches.ts";
+import { requireAll } from "../../domain/batches.ts";
+import { ACCEPTED_AGE_MS, secondOf } from "../../domain/billing/usage.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import type { RefundWindow } from "../../domain/registrations/decideRefund.ts";
+import { shownIdOf } from "../../domain/recordIds.ts";
+import { decideRefund } from "../../domain/registrations/decideRefund.ts";
+import type { Owner } from "../../domain/registrations/registrations.ts";
+import type { Billing } from "../../providers/billing/createBilling.ts";
+import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
+import { recordEvents } from "../events/recordEvent.ts";
+import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
+import type { RegistrationWriter } from "./createRegistrationWriter.ts";
+import type { SpendingGuard } from "./createSpendingGuard.ts";
+import { refundKeyIsTaken, refundNotFound } from "./refundRegistration.ts";
+import type { RefundRequest } from "./refundRegistration.ts";
+
+export type RefundBatchDependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+  readonly guard: SpendingGuard;
+  readonly writer: Pick<RegistrationWriter, "runApart">;
+};
+
+/** A refund of a batch. The registration itself is read when it is needed, because a batch may have a thousand of them. */
+export type RefundedItem = {
+  readonly registrationId: string;
+  readonly refundedCount: number;
+  /** Units of the registration that were refunded until then. */
+  readonly refundedSoFar: number;
+  /** The owner's total after the refund. */
+  readonly total: number;
+  readonly replayed: boolean;
+};
+
+type Window = Omit<RefundWindow, "now">;
+
+/** A refund that is decided. Its total is known when all are. */
+type Decision = Omit<RefundedItem, "total"> & {
+  readonly request: RefundRequest;
+  readonly registration: LockedRegistration;
+};
+
+/** A key of the batch was used by a concurrent call, which has committed: the batch must be decided again. */
+class KeyConflictError extends Error {}
+
+const MAXIMUM_ATTEMPTS = 5;
+
+const isRequest = (item: Outcome<RefundRequest>): item is RefundRequest =>
+  !(item instanceof DomainError);
+
+const keysOf = (items: readonly Outcome<RefundRequest>[]): readonly string[] =>
+  items.flatMap((item) => (isRequest(item) ? (item.idempotencyKey ?? []) : []));
+
+const readWindow = async (deps: RefundBatchDependencies, owner: Owner): Promise<Window> => {
+  const { accountId, mode, kind } = owner;
+  const { cycle, processor } = await resolveBillingCycle(deps, accountId, mode, kind);
+  return { cycle, acceptedAgeMs: ACCEPTED_AGE_MS[processor] };
+};
+
+/** Decides the items in their order, as if each were a call of its own. */
+const createDecider = (
+  owner: Owner,
+  registrations: ReadonlyMap<string, LockedRegistration>,
+  known: readonly KeyedRefund[],
+  window: RefundWindow | null,
+) => {
+  const keys = new Map<string, Omit<KeyedRefund, "idempotencyKey">>(
+    known.map(({ idempotencyKey, ...refund }) => [idempotencyKey, refund]),
+  );
+  const refunded = new Map<string, number>();
+  /** @throws DomainError as `refundRegistration` */
+  return (request: RefundRequest): Decision => {
+    const registration = registrations.get(request.id);
+    if (!registration) {
+      throw refundNotFound(owner);
+    }
+    const { id: registrationId } = registration;
+    const before = refunded.get(registrationId) ?? registration.refundedCount;
+    const earlier = request.idempotencyKey === null ? undefined : keys.get(request.idempotencyKey);
+    if (earlier) {
+      if (earlier.registrationId !== registrationId) {
+        throw refundKeyIsTaken();
+      }
+      return {
+        request,
+        registration,
+        registrationId,
+        refundedCount: earlier.count,
+        refundedSoFar: before,
+        replayed: true,
+      };
+    }
+    if (window === null) {
+      throw new Error(`A refund of registration ${registrationId} was deleted meanwhile.`);
+    }
+    const count = decideRefund(
+      { ...registration, refundedCount: before, kind: owner.kind },
+      request.count,
+      window,
+    );
+    refunded.set(registrationId, before + count);
+    if (request.idempotencyKey !== null) {
+      keys.set(request.idempotencyKey, { registrationId, count });
+    }
+    return {
+      request,
+      registration,
+      registrationId,
+      refundedCount: count,
+      refundedSoFar: before + count,
+      replayed: false,
+    };
+  };
+};
+
+const asOutcome = (decide: () => Decision): Outcome<Decision> => {
+  try {
+    return decide();
+  } catch (error) {
+    if (error instanceof DomainError) {
+      return error;
+    }
+    throw error;
+  }
+};
+
+const recordRefunds = async (
+  transaction: DatabaseTransactionConnection,
+  owner: Owner,
+  decisions: readonly Decision[],
+  now: Date,
+): Promise<void> => {
+  const refunds = decisions.map(
+    ({ registrationId, refundedCount: count, request, registration }): NewRefund => ({
+      id: newId(),
+      registrationId,
+      count,
+      second: secondOf(registration.createdAt),
+      reason: request.reason,
+      idempotencyKey: request.idempotencyKey,
+    }),
+  );
+  // The locks are requested in the order of `refundRegistration`.
+  await subtractFromTotals(
+    transaction,
+    owner,
+    decisions.map(({ registration, refundedCount }) => ({
+      registeredAt: registration.createdAt,
+      count: refundedCount,
+    })),
+  );
+  if (owner.kind === "tree") {
+    await releaseRefundedTrees(transaction, owner, refunds);
+  }
+  const keyCount = refunds.filter(({ idempotencyKey }) => idempotencyKey !== null).length;
+  if ((await insertRefunds(transaction, owner, refunds, now)) < keyCount) {
+    throw new KeyConflictError();
+  }
+  await recordEvents(
+    transaction,
+    owner,
+    decisions.map(({ registration, refundedCount, refundedSoFar, request }) => ({
+      type: "registration.refunded",
+      data: {
+        registration_id: shownIdOf(registration),
+        kind: owner.kind,
+        count: refundedCount,
+        remaining_count: registration.count - refundedSoFar,
+        reason: request.reason ?? "",
+      },
+    })),
+    now,
+  );
+};
+
+/** Returns the totals after each refund, counted back from the last one. */
+const withTotals = (
+  outcomes: readonly Outcome<Decision>[],
+  finalTotal: number,
+): readonly Outcome<RefundedItem>[] => {
+  let total = finalTotal;
+  return outcomes
+    .toReversed()
+    .map((outcome) => {
+      if (outcome instanceof DomainError) {
+        return outcome;
+      }
+      const { registrationId, refundedCount, refundedSoFar, replayed } = outcome;
+      const item = { registrationId, refundedCount, refundedSoFar, replayed, total };
+      total += replayed ? 0 : refundedCount;
+      return item;
+    })
+    .toReversed();
+};
+
+const retryConflicts = async <Result>(run: () => Promise<Result>): Promise<Result> => {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await run();
+    } catch (error) {
+      if (!(error instanceof KeyConflictError) || attempt === MAXIMUM_ATTEMPTS) {
+        throw error;
+      }
+    }
+  }
+};
+
+const refundAll = (
+  { db, clock }: RefundBatchDependencies,
+  owner: Owner,
+  items: readonly Outcome<RefundRequest>[],
+  isAtomic: boolean,
+  window: Window | null,
+): Promise<{
+  readonly outcomes: readonly Outcome<RefundedItem>[];
+  readonly newRecords: number;
+}> =>
+  db.transaction(async (transaction) => {
+    const ids = await listOwnIds(
+      transaction,
+      owner,
+      items.filter(isRequest).map(({ id }) => id),
+    );
+    const locked = new Map(
+      (await lockRegistrations(transaction, [...new Set(ids.values())])).map((each) => [
+        each.id,
+        each,
+      ]),
+    );
+    const registrations = new Map(
+      [...ids].flatMap(([given, id]) => {
+        const registration = locked.get(id);
+        return registration ? [[given, registration] as const] : [];
+      }),
+    );
+    // Under the registrations' locks, concurrent calls with these keys for them have committed.
+    const known = await listRefundsByKeys(transaction, owner, keysOf(items));
+    const now = clock.now();
+    const decide = createDecider(owner, registrations, known, window && { ...window, now });
+    const outcomes = items.map((item) => (isRequest(item) ? asOutcome(() => decide(item)) : item));
+    if (isAtomic) {
+      requireAll(outcomes);
+    }
+    const decisions = outcomes.filter(
+      (outcome): outcome is Decision => !(outcome instanceof DomainError) && !outcome.replayed,
+    );
+    if (decisions.length > 0) {
+      await recordRefunds(transaction, owner, decisions, now);
+    }
+    const { all } = await readTotals(transaction, owner, now);
+    return { outcomes: withTotals(outcomes, all), newRecords: decisions.length };
+  });
+
+/**
+ * Refunds units of registrations of one kind in one transaction, in their order, each as `refundRegistration` would.
+ * @param items each refund, or why it is rejected already
+ * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
+ * @throws BatchRejectedError
+ */
+export const refundBatch = async (
+  deps: RefundBatchDependencies,
+  caller: Pick<Caller, "accountId" | "mode" | "limits">,
+  owner: Owner,
+  items: readonly Outcome<RefundRequest>[],
+  isAtomic: boolean,
+): Promise<readonly Outcome<RefundedItem>[]> => {
+  if (isAtomic) {
+    requireAll(items);
+  }
+  const findKnownKeys = async (): Promise<ReadonlySet<string>> =>
+    new Set(
+      (await listRefundsByKeys(deps.db, owner, keysOf(items))).map(
+        ({ idempotencyKey }) => idempotencyKey,
+      ),
+    );
+  const knownKeys = await findKnownKeys();
+  const requests = items.filter(isRequest);
+  const isReplay = requests.every(
+    ({ idempotencyKey }) => idempotencyKey !== null && knownKeys.has(idempotencyKey),
+  );
+  // Outside the transaction, since it may call the processor. A replay does not depend on it.
+  const window = isReplay ? null : await readWindow(deps, owner);
+  const places = items.flatMap((item, index) => (isRequest(item) ? index : []));
+  const { outcomes } = await deps.guard.writeBatch(
+    caller,
+    requests.map(({ idempotencyKey }) => ({ count: null, idempotencyKey })),
+    {
+      findKnownKeys: () => Promise.resolve(knownKeys),
+      write: async (rejections) => {
+        const rejected = new Map(
+          [...rejections].map(([place, error]) => [places[place] ?? place, error]),
+        );
+        const allowed = items.map((item, index) => rejected.get(index) ?? item);
+        if (isAtomic) {
+          requireAll(allowed);
+        }
+        const result = await deps.writer.runApart(owner.accountId, requests.length, () =>
+          retryConflicts(() => refundAll(deps, owner, allowed, isAtomic, window)),
+        );
+        return { ...result, newUnits: 0 };
+      },
+    },
+  );
+  return outcomes;
+};
