@@ -2,7 +2,6 @@
 const LONGEST = [
   "embedded/start",
   "worker/billedOnce",
-  "dashboard/browser",
   "api/linearInput",
   "api/program",
   "history/importProcess",
@@ -26,7 +25,8 @@ const startOrder = (file) => {
 };
 
 export default {
-  files: ["test/**/*.test.ts"],
+  // ava.system.config.js has the others.
+  files: ["test/**/*.test.ts", "!test/**/*.system.test.ts"],
   extensions: ["ts"],
   sortTestFiles: (first, second) => startOrder(first) - startOrder(second),
   // Temporal's worker is a native module that cannot run in worker threads.

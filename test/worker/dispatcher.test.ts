@@ -1,9 +1,6 @@
 import type { ExecutionContext } from "ava";
-import { WorkflowNotFoundError } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
-import type { Client } from "@temporalio/client";
 import { pino } from "pino";
-import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
 import { readDispatcherStatus, releaseDispatcherLease } from "../../db/billing/dispatcherLease.ts";
 import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
@@ -17,61 +14,16 @@ import { getDeploymentName } from "../../services/billing/deploymentName.ts";
 import { findSender } from "../../program/usageSenders.ts";
 import { usageSender, usageSenderWorkflowId } from "../../workflows/usageSender.ts";
 import { backgroundQueue } from "../../workflows/taskQueues.ts";
-import { runDispatcher } from "../../worker/runDispatcher.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { refundOneTree, SEIZED_MS, seizeLease } from "./dispatching.ts";
+import { isStarted, refundOneTree, SEIZED_MS, seizeLease, startDispatcher } from "./dispatching.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
 import { eventually, openNamespace } from "../support/programs.ts";
 import { startWorker } from "../workflows/startWorker.ts";
-import { startPgBouncer } from "../support/startPgBouncer.ts";
 import { startRelay } from "../support/relay.ts";
 
 // Serial, because only one dispatcher of a database leads.
 const test = testWithDatabase();
-
-/** Runs a dispatcher, without workers for what it starts, until `stop` or the end of the test. */
-const startDispatcher = async (
-  t: ExecutionContext,
-  {
-    db,
-    logger = pino({ enabled: false }),
-    ...options
-  }: {
-    readonly db: DatabasePool;
-    readonly temporal: Client;
-    readonly logger?: Logger;
-    readonly leaseMs?: number;
-    readonly toleratedSilenceMs?: number;
-    readonly wakesUntilStuck?: number;
-    readonly observeLeadership?: (isLeader: boolean) => void;
-  },
-): Promise<{ readonly stop: () => Promise<void> }> => {
-  const deployment = await getDeploymentName({ db, clock: systemClock });
-  const shutdown = new AbortController();
-  const running = runDispatcher(
-    { db, leases: db, clock: systemClock, deployment, logger, ...options },
-    shutdown.signal,
-  );
-  const stop = (): Promise<void> => {
-    shutdown.abort();
-    return running;
-  };
-  t.teardown(stop);
-  return { stop };
-};
-
-const isStarted = async (temporal: Client, workflowId: string): Promise<boolean> => {
-  try {
-    await temporal.workflow.getHandle(workflowId).describe();
-    return true;
-  } catch (error) {
-    if (error instanceof WorkflowNotFoundError) {
-      return false;
-    }
-    throw error;
-  }
-};
 
 test.serial(
   "when the leader loses the database, it gives up and another dispatcher takes over",
@@ -94,26 +46,6 @@ test.serial(
     t.pass();
   },
 );
-
-test.serial("behind a pooler, the lease of a leader that was killed expires", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { client: temporal } = await openNamespace(t);
-  const pooler = await startPgBouncer(t, databaseUrl);
-  const relay = await startRelay(t, pooler.url);
-  const pooled = await openPool(relay.url, 2);
-  t.teardown(() => pooled.end());
-  const leader = await startDispatcher(t, { db: pooled, temporal });
-  const first = await refundOneTree(db);
-  await eventually(() => isStarted(temporal, first.refund));
-
-  relay.cut();
-  await leader.stop();
-  await startDispatcher(t, { db, temporal });
-  const second = await refundOneTree(db);
-
-  await eventually(() => isStarted(temporal, second.refund));
-  t.pass();
-});
 
 test.serial("a leader whose lease was lost stops, and leads again when it is free", async (t) => {
   const { db } = t.context;

@@ -1,3 +1,8 @@
+import type { ExecutionContext } from "ava";
+import { WorkflowNotFoundError } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
+import { pino } from "pino";
+import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
 import { acquireDispatcherLease } from "../../db/billing/dispatcherLease.ts";
 import type { DispatcherLease } from "../../db/billing/dispatcherLease.ts";
@@ -9,6 +14,7 @@ import { getDeploymentName } from "../../services/billing/deploymentName.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { refundWorkflowId } from "../../workflows/refund.ts";
 import { usageSenderWorkflowId } from "../../workflows/usageSender.ts";
+import { runDispatcher } from "../../worker/runDispatcher.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
 /** Registers trees and refunds one. Returns the ids of the workflows that this requires. */
@@ -56,3 +62,47 @@ export const seizeLease = (db: DatabasePool): Promise<DispatcherLease> =>
     }
     return lease;
   });
+
+/** Runs a dispatcher, without workers for what it starts, until `stop` or the end of the test. */
+export const startDispatcher = async (
+  t: ExecutionContext,
+  {
+    db,
+    logger = pino({ enabled: false }),
+    ...options
+  }: {
+    readonly db: DatabasePool;
+    readonly temporal: Client;
+    readonly logger?: Logger;
+    readonly leaseMs?: number;
+    readonly toleratedSilenceMs?: number;
+    readonly wakesUntilStuck?: number;
+    readonly observeLeadership?: (isLeader: boolean) => void;
+  },
+): Promise<{ readonly stop: () => Promise<void> }> => {
+  const deployment = await getDeploymentName({ db, clock: systemClock });
+  const shutdown = new AbortController();
+  const running = runDispatcher(
+    { db, leases: db, clock: systemClock, deployment, logger, ...options },
+    shutdown.signal,
+  );
+  const stop = (): Promise<void> => {
+    shutdown.abort();
+    return running;
+  };
+  t.teardown(stop);
+  return { stop };
+};
+
+/** Tells whether the dispatcher has started a workflow. */
+export const isStarted = async (temporal: Client, workflowId: string): Promise<boolean> => {
+  try {
+    await temporal.workflow.getHandle(workflowId).describe();
+    return true;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) {
+      return false;
+    }
+    throw error;
+  }
+};

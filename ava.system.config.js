@@ -1,0 +1,4 @@
+import config from "./ava.config.js";
+
+/** The tests that need programs which neither npm nor pip installs: a browser, proxies, a pooler and Helm. */
+export default { ...config, files: ["test/**/*.system.test.ts"] };
