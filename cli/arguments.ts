@@ -100,8 +100,8 @@ export const parseStripeSubscription = parserOf(
 export const NONE = "none";
 
 export const orNone =
-  (parse: (given: string) => string) =>
-  (given: string): string =>
+  <Value>(parse: (given: string) => Value) =>
+  (given: string): Value | typeof NONE =>
     given === NONE ? NONE : parse(given);
 
 export const parseSwitch = parserOf(

@@ -395,6 +395,18 @@ CREATE TABLE ledger_usage (
   CONSTRAINT ledger_usage_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id)
 ) WITH ();
 
+CREATE TABLE logo (
+  hash text NOT NULL,
+  width smallint NOT NULL,
+  height smallint NOT NULL,
+  png bytea NOT NULL,
+  CONSTRAINT logo_pkey PRIMARY KEY (hash),
+  CONSTRAINT logo_hash CHECK (hash ~ '^[0-9a-f]{64}$'::text),
+  CONSTRAINT logo_height CHECK (height >= 1 AND height <= 240),
+  CONSTRAINT logo_png CHECK (length(png) >= 1 AND length(png) <= 1048576),
+  CONSTRAINT logo_width CHECK (width >= 1 AND width <= 480)
+) WITH ();
+
 CREATE TABLE meter_event (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
@@ -575,6 +587,24 @@ CREATE TABLE processor_event (
   settled_at timestamp with time zone,
   CONSTRAINT processor_event_pkey PRIMARY KEY (id),
   CONSTRAINT processor_event_state CHECK (state = ANY (ARRAY['pending'::text, 'processed'::text, 'failed'::text, 'discarded'::text]))
+) WITH ();
+
+CREATE TABLE profile (
+  account_id uuid NOT NULL,
+  display_name text,
+  color text,
+  home_url text,
+  story text,
+  hidden_sections text[] NOT NULL DEFAULT '{}'::text[],
+  logo_hash text,
+  CONSTRAINT profile_pkey PRIMARY KEY (account_id),
+  CONSTRAINT profile_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT profile_logo_hash_fkey FOREIGN KEY (logo_hash) REFERENCES logo(hash),
+  CONSTRAINT profile_color CHECK (color ~ '^#[0-9a-f]{6}$'::text),
+  CONSTRAINT profile_display_name CHECK (length(display_name) >= 1 AND length(display_name) <= 80),
+  CONSTRAINT profile_hidden_sections CHECK (hidden_sections <@ ARRAY['bottles'::text, 'donations'::text, 'carbon'::text, 'months'::text, 'sites'::text, 'photos'::text]),
+  CONSTRAINT profile_home_url CHECK (home_url ~~ 'https://%'::text AND length(home_url) <= 500),
+  CONSTRAINT profile_story CHECK (length(story) >= 1 AND length(story) <= 1200)
 ) WITH ();
 
 CREATE UNLOGGED TABLE rate_limit (
@@ -894,6 +924,8 @@ CREATE INDEX processor_event_failed ON public.processor_event USING btree (id) W
 CREATE INDEX processor_event_pending ON public.processor_event USING btree (next_attempt_at) WHERE (state = 'pending'::text);
 
 CREATE INDEX processor_event_processed ON public.processor_event USING btree (settled_at) WHERE (state = ANY (ARRAY['processed'::text, 'discarded'::text]));
+
+CREATE INDEX profile_logo ON public.profile USING btree (logo_hash) WHERE (logo_hash IS NOT NULL);
 
 CREATE INDEX reconciliation_started ON public.reconciliation USING btree (started_at) WHERE is_complete;
 

@@ -112,9 +112,16 @@ const EXCEPTIONS: readonly {
       "domain/registrations/",
       "db/billing/",
       "db/registrations/",
+      "domain/dashboard/",
+      "db/dashboard/",
       "services/dashboard/",
     ],
     reason: "`impact org show` is an overview of everything that an organization has",
+  },
+  {
+    file: "services/accounts/updateOrganization.ts",
+    imports: ["services/dashboard/updateAccountProfile.ts"],
+    reason: "an organization's settings include its public profile",
   },
   {
     file: "cli/commands/accounts/checkAtStripe.ts",

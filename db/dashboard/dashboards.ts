@@ -28,6 +28,7 @@ export const insertDashboard = (
 
 const accountRow = z.strictObject({ accountId: z.uuid(), name: z.string() });
 
+/** Returns the account that a dashboard belongs to, with its own name. */
 export const findDashboardAccount = (
   db: CommonQueryMethods,
   slug: string,

@@ -11,3 +11,30 @@ CREATE TABLE dashboard_alias (
   account_id uuid NOT NULL REFERENCES account,
   created_at timestamptz NOT NULL
 );
+
+-- Pictures that the service has drawn from logos that operators gave. They never change, so their URLs are immutable.
+CREATE TABLE logo (
+  -- SHA-256 of the file.
+  hash text PRIMARY KEY CONSTRAINT logo_hash CHECK (hash ~ '^[0-9a-f]{64}$'),
+  width smallint NOT NULL CONSTRAINT logo_width CHECK (width BETWEEN 1 AND 480),
+  height smallint NOT NULL CONSTRAINT logo_height CHECK (height BETWEEN 1 AND 240),
+  png bytea NOT NULL CONSTRAINT logo_png CHECK (length(png) BETWEEN 1 AND 1048576)
+);
+
+-- What the public pages of an account say about it. Without a row they have its name and the default color.
+CREATE TABLE profile (
+  account_id uuid PRIMARY KEY REFERENCES account,
+  -- Null shows the account's name.
+  display_name text CONSTRAINT profile_display_name CHECK (length(display_name) BETWEEN 1 AND 80),
+  color text CONSTRAINT profile_color CHECK (color ~ '^#[0-9a-f]{6}$'),
+  home_url text CONSTRAINT profile_home_url CHECK (home_url LIKE 'https://%' AND length(home_url) <= 500),
+  -- Plain text; an empty line starts a paragraph.
+  story text CONSTRAINT profile_story CHECK (length(story) BETWEEN 1 AND 1200),
+  -- Sections of the page that are not shown.
+  hidden_sections text[] NOT NULL DEFAULT '{}' CONSTRAINT profile_hidden_sections CHECK (
+    hidden_sections <@ ARRAY['bottles', 'donations', 'carbon', 'months', 'sites', 'photos']
+  ),
+  logo_hash text REFERENCES logo
+);
+
+CREATE INDEX profile_logo ON profile (logo_hash) WHERE logo_hash IS NOT NULL;

@@ -2,6 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import type { ReportedSite } from "../../domain/planting/fact.ts";
+import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 const idRow = z.strictObject({ id: z.int() });
@@ -99,8 +100,15 @@ const mediaRow = z.strictObject({
   thumbnailUrl: z.string(),
   takenAt: z.date(),
   partner: z.string(),
+  siteId: z.int(),
   siteName: z.string(),
   country: z.string(),
+  /** Trees of the order that it belongs to, without refunded ones. */
+  trees: safeInteger,
+  /** Whether it was taken when the order was verified, not when it was planted. */
+  isOfVerification: z.boolean(),
+  /** Empty until an assessor has reported them. */
+  species: z.array(z.string()),
 });
 export type ShownMedia = Readonly<z.output<typeof mediaRow>>;
 
@@ -122,13 +130,18 @@ export const listLatestMedia = (
       latest.thumbnail_url AS "thumbnailUrl",
       latest.taken_at AS "takenAt",
       planting_site.partner,
+      latest.site_id AS "siteId",
       planting_site.name AS "siteName",
-      planting_site.country
+      planting_site.country,
+      planting_order.tree_count - planting_order.refunded_count AS trees,
+      latest.taken_at IS NOT DISTINCT FROM planting_order.verified_at AS "isOfVerification",
+      coalesce(verification.evidence -> 'species', '[]') AS species
     FROM (
       SELECT
-        id, site_id, type, url, thumbnail_url, taken_at, row_number() OVER (PARTITION BY site_id ORDER BY id DESC) AS rank
+        id, order_id, site_id, type, url, thumbnail_url, taken_at,
+        row_number() OVER (PARTITION BY site_id ORDER BY id DESC) AS rank
       FROM (
-        SELECT id, site_id, type, url, thumbnail_url, taken_at
+        SELECT id, order_id, site_id, type, url, thumbnail_url, taken_at
         FROM planting_media
         WHERE account_id = ${accountId} AND mode = 'live'
           ${
@@ -141,6 +154,10 @@ export const listLatestMedia = (
       ) AS recent
     ) AS latest
     JOIN planting_site ON planting_site.id = latest.site_id
+    JOIN planting_order ON planting_order.id = latest.order_id
+    LEFT JOIN planting_fact AS verification
+      ON verification.order_id = latest.order_id AND verification.stage = 'planted_and_verified'
+      AND verification.state = 'accepted'
     ORDER BY latest.rank, latest.id DESC
     LIMIT ${limit}
   `);

@@ -6,18 +6,23 @@ import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { NewLimits } from "../../domain/accounts/limits.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { describeProfileChanges, updateAccountProfile } from "../dashboard/updateAccountProfile.ts";
+import type { ProfileChanges } from "../dashboard/updateAccountProfile.ts";
 import { getOrganization } from "./getOrganization.ts";
 import { recordAction } from "./recordAction.ts";
 
 /**
- * Changes an organization's settings and limits, all or none.
+ * Changes an organization's settings, limits and public profile, all or none.
  * @throws DomainError record_not_found, or request_invalid for a subscription without a customer
  */
 export const updateOrganization = (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   id: string,
   changes: AccountChanges,
-  limits: NewLimits | null = null,
+  {
+    limits = null,
+    profile = null,
+  }: { readonly limits?: NewLimits | null; readonly profile?: ProfileChanges | null } = {},
 ): Promise<Account> =>
   db.transaction(async (transaction) => {
     await updateAccount(transaction, id, changes);
@@ -26,13 +31,20 @@ export const updateOrganization = (
     if (limits !== null) {
       await updateAccountLimits(transaction, id, limits);
     }
+    if (profile !== null) {
+      await updateAccountProfile(transaction, id, profile);
+    }
     await recordAction(
       transaction,
       actor,
       {
         action: "org.update",
         accountId: id,
-        details: { ...changes, ...(limits === null ? {} : { limits }) },
+        details: {
+          ...changes,
+          ...(limits === null ? {} : { limits }),
+          ...(profile === null ? {} : { profile: describeProfileChanges(profile) }),
+        },
       },
       clock.now(),
     );

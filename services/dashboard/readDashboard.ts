@@ -1,19 +1,22 @@
 import type { CommonQueryMethods } from "slonik";
 import { readDonationTotals } from "../../db/charities/donationTotals.ts";
 import { findDashboardAccount } from "../../db/dashboard/dashboards.ts";
+import { findProfile } from "../../db/dashboard/profiles.ts";
 import type { ShownMedia } from "../../db/planting/sites.ts";
 import { listLatestMedia } from "../../db/planting/sites.ts";
 import type { PlantedSite } from "../../db/planting/tallies.ts";
 import { listPlantedSites } from "../../db/planting/tallies.ts";
 import { listPeriodTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { HIDEABLE_SECTIONS } from "../../domain/dashboard/profile.ts";
+import type { HideableSection, Profile } from "../../domain/dashboard/profile.ts";
 import type { ProjectedImpact } from "../../domain/planting/impactFactors.ts";
 import { projectImpact } from "../../domain/planting/impactFactors.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 
 const MONTHS_SHOWN = 12;
-const MEDIA_SHOWN = 8;
+const MEDIA_SHOWN = 6;
 
 /** Trees and bottles of one month, `YYYY-MM` in UTC. */
 export type MonthTotals = {
@@ -25,7 +28,9 @@ export type MonthTotals = {
 /** An account's public data, from production keys only. */
 export type Dashboard = {
   readonly slug: string;
+  /** The account's name, or the one that its profile shows instead. */
   readonly name: string;
+  readonly profile: Profile;
   readonly trees: {
     readonly total: number;
     readonly month: number;
@@ -40,7 +45,34 @@ export type Dashboard = {
   readonly media: readonly ShownMedia[];
   /** Of planted trees only. */
   readonly projected: ProjectedImpact;
+  /** The optional sections that have data and are not hidden. */
+  readonly sections: ReadonlySet<HideableSection>;
   readonly updatedAt: Date;
+};
+
+/** Returns the sections that have something to show and that the organization does not hide. */
+const sectionsOf = ({
+  profile,
+  bottles,
+  donations,
+  trees,
+  months,
+  sites,
+  media,
+}: Omit<Dashboard, "sections">): ReadonlySet<HideableSection> => {
+  const hasData: Readonly<Record<HideableSection, boolean>> = {
+    bottles: bottles.total > 0,
+    donations: donations.count > 0,
+    carbon: trees.planted > 0,
+    months: months.some((month) => month.trees > 0 || month.bottles > 0),
+    sites: sites.length > 0,
+    photos: media.length > 0,
+  };
+  return new Set(
+    HIDEABLE_SECTIONS.filter(
+      (section) => hasData[section] && !profile.hiddenSections.includes(section),
+    ),
+  );
 };
 
 const lastMonths = (now: Date): readonly string[] =>
@@ -74,7 +106,8 @@ export const readDashboard = async (
   }
   const { accountId, name } = account;
   const now = clock.now();
-  const [periods, sites, media, donations] = await Promise.all([
+  const [profile, periods, sites, media, donations] = await Promise.all([
+    findProfile(db, accountId),
     listPeriodTotals(db, accountId, MONTHS_SHOWN),
     listPlantedSites(db, accountId, planting.countsSimulated()),
     listLatestMedia(db, accountId, MEDIA_SHOWN, planting.countsSimulated()),
@@ -83,9 +116,10 @@ export const readDashboard = async (
   const totals = new Map(periods.map(({ period, ...totalsOfPeriod }) => [period, totalsOfPeriod]));
   const of = (period: string) => totals.get(period) ?? { tree: 0, bottle: 0 };
   const current = of(monthOf(now));
-  return {
+  const dashboard = {
     slug,
-    name,
+    name: profile.displayName ?? name,
+    profile,
     trees: {
       total: of("all").tree,
       month: current.tree,
@@ -104,4 +138,5 @@ export const readDashboard = async (
     projected: projectImpact(sites.map(({ factorId, planted }) => ({ factorId, trees: planted }))),
     updatedAt: now,
   };
+  return { ...dashboard, sections: sectionsOf(dashboard) };
 };

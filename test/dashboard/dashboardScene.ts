@@ -1,5 +1,8 @@
 import type { ExecutionContext } from "ava";
 import { changeDonationTotals } from "../../db/charities/donationTotals.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
+import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
+import type { ProfileChanges } from "../../services/dashboard/updateAccountProfile.ts";
 import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
@@ -29,6 +32,33 @@ export const openDashboard = async (
   });
   const slug = await getDashboardSlug(setup.deps, setup.organization.id);
   return { setup, url, page: `${url}/dashboard/${slug}` };
+};
+
+/** Sets what an organization's public pages say about it. */
+export const setProfile = async (
+  t: ExecutionContext<DatabaseContext>,
+  { setup }: DashboardScene,
+  profile: ProfileChanges,
+): Promise<void> => {
+  await updateOrganization(
+    { db: t.context.db, clock: setup.clock, actor: SERVICE },
+    setup.organization.id,
+    {},
+    { profile },
+  );
+};
+
+/** Serves the dashboard by another process, whose cache is empty. */
+export const serveAgain = async (
+  t: ExecutionContext<DatabaseContext>,
+  { setup, url, page }: DashboardScene,
+): Promise<string> => {
+  const other = await startStandaloneApi(t, {
+    db: t.context.db,
+    clock: setup.clock,
+    planting: setup.deps.planting,
+  });
+  return page.replace(url, other.url);
 };
 
 /** Fills a year: trees and bottles each month, donations, and orders at several sites, some not yet planted. */

@@ -1,4 +1,3 @@
-import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { text } from "../../../domain/fields.ts";
@@ -16,17 +15,32 @@ import { html, styleElement } from "./views/html.ts";
 import { presentDashboard } from "./presentDashboard.ts";
 import { renderBadge } from "./views/renderBadge.ts";
 import { renderCard } from "./views/renderCard.ts";
-import { renderPage } from "./views/renderPage.ts";
+import { shownUrl } from "./views/page/renderPhotos.ts";
+import { renderPage } from "./views/page/renderPage.ts";
+import type { PageLinks } from "./views/pageLinks.ts";
+import { logoPage } from "./logoPage.ts";
+import { previewPage } from "./previewPage.ts";
+import {
+  allowStyles,
+  hashOf,
+  IMMUTABLE,
+  OPEN_TO_ALL,
+  policy,
+  send,
+  sendPicture,
+  tag,
+} from "./servePages.ts";
+import type { Rendered, Tagged } from "./servePages.ts";
 import { drawSimulatedPhoto } from "./views/drawSimulatedPhoto.ts";
-import { CARD_STYLE, PAGE_STYLE } from "./views/styles.ts";
+import { brandStyle, CARD_STYLE, PAGE_STYLE } from "./views/styles.ts";
 import { WORLD_SVG } from "./views/worldMap.ts";
 
 /** A page under load reads the database once in this time. */
 const CACHED_MS = 5000;
 const MAXIMUM_CACHED = 500;
 const CACHE_CONTROL = "public, max-age=10";
-/** For pictures that depend on their URL alone. */
-const IMMUTABLE = "public, max-age=31536000, immutable";
+const ONE_DAY = "public, max-age=86400";
+const SVG = "image/svg+xml";
 
 const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#1c6b47"/><path fill="#e9f4ec" d="M15 26v-8c-5 0-8-3-8-8 5 0 8 2 9 6 1-5 4-8 9-9 0 6-3 10-8 10.500V26z"/></svg>`;
 
@@ -34,48 +48,33 @@ const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect 
 const SLUG = text(200);
 const SEED = /^[\w-]{1,120}$/u;
 
-const styleSource = (style: string): string => `'sha256-${hash("sha256", style, "base64")}'`;
-
-const policy = (...directives: readonly string[]): string =>
-  ["default-src 'none'", "base-uri 'none'", "form-action 'none'", ...directives].join("; ");
-
 /** The origins of the partner's photos, the only content that pages load from other hosts. */
 const photoOrigins = ({ media }: Dashboard): readonly string[] => [
   ...new Set(
-    media.flatMap(({ thumbnailUrl }) =>
-      thumbnailUrl.startsWith("/") ? [] : [new URL(thumbnailUrl).origin],
-    ),
+    media.flatMap((medium) => {
+      const url = shownUrl(medium);
+      return url.startsWith("/") ? [] : [new URL(url).origin];
+    }),
   ),
 ];
 
-type Rendered = {
-  readonly type: string;
-  readonly body: string;
-  readonly headers: Readonly<Record<string, string>>;
-};
-
-type Rendering = (dashboard: Dashboard, root: string) => Rendered;
-
-const OPEN_TO_ALL = {
-  "Access-Control-Allow-Origin": "*",
-  "Cross-Origin-Resource-Policy": "cross-origin",
-};
+type Rendering = (dashboard: Dashboard, links: PageLinks) => Rendered;
 
 const RENDERINGS = {
-  page: (dashboard, root) => ({
+  page: (dashboard, links) => ({
     type: "text/html",
-    body: renderPage(dashboard, root),
+    body: renderPage(dashboard, links),
     headers: {
       "Content-Security-Policy": policy(
-        `style-src ${styleSource(PAGE_STYLE)}`,
+        allowStyles(PAGE_STYLE, brandStyle(dashboard.profile.color)),
         ["img-src 'self'", ...photoOrigins(dashboard)].join(" "),
         "frame-ancestors 'none'",
       ),
     },
   }),
-  json: (dashboard) => ({
+  json: (dashboard, links) => ({
     type: "application/json",
-    body: JSON.stringify(presentDashboard(dashboard)),
+    body: JSON.stringify(presentDashboard(dashboard, links)),
     headers: OPEN_TO_ALL,
   }),
   badge: (dashboard) => ({
@@ -83,12 +82,15 @@ const RENDERINGS = {
     body: renderBadge(dashboard),
     headers: { ...OPEN_TO_ALL, "Content-Security-Policy": policy("sandbox") },
   }),
-  card: (dashboard, root) => ({
+  card: (dashboard, { root }) => ({
     type: "text/html",
     body: renderCard(dashboard, root),
     headers: {
       ...OPEN_TO_ALL,
-      "Content-Security-Policy": policy(`style-src ${styleSource(CARD_STYLE)}`, "img-src 'self'"),
+      "Content-Security-Policy": policy(
+        allowStyles(CARD_STYLE, brandStyle(dashboard.profile.color)),
+        "img-src 'self'",
+      ),
     },
   }),
 } as const satisfies Record<string, Rendering>;
@@ -101,35 +103,11 @@ const SUFFIXES: Readonly<Record<keyof typeof RENDERINGS, string>> = {
   card: "/card",
 };
 
-type Tagged = Rendered & { readonly etag: string };
-
-const hashOf = ({ body }: Rendered): string => hash("sha256", body, "base64url");
-
-const tag = (rendered: Rendered): Tagged => ({ ...rendered, etag: `"${hashOf(rendered)}"` });
-
 /** The ETag leaves out the time of reading, so it changes only with the numbers; therefore it is weak. */
-const renderTagged = (render: Rendering, dashboard: Dashboard, root: string): Tagged => ({
-  ...render(dashboard, root),
-  etag: `W/"${hashOf(render({ ...dashboard, updatedAt: new Date(0) }, root))}"`,
+const renderTagged = (render: Rendering, dashboard: Dashboard, links: PageLinks): Tagged => ({
+  ...render(dashboard, links),
+  etag: `W/"${hashOf(render({ ...dashboard, updatedAt: new Date(0) }, links))}"`,
 });
-
-const send = (
-  ctx: ApiContext,
-  { type, body, headers, etag }: Tagged,
-  cacheControl: string,
-): void => {
-  ctx.status = 200;
-  ctx.type = type;
-  ctx.set("Referrer-Policy", "no-referrer");
-  ctx.set("Cache-Control", cacheControl);
-  ctx.set(headers);
-  ctx.etag = etag;
-  if (ctx.fresh) {
-    ctx.status = 304;
-    return;
-  }
-  ctx.body = body;
-};
 
 const NOT_FOUND_STYLE =
   "body{font:1.1rem/1.5 system-ui,sans-serif;margin:15vh auto;max-width:30rem;padding:0 1.25rem;color-scheme:light dark}";
@@ -151,7 +129,7 @@ const NOT_FOUND = tag({
         </main>
       </body>
     </html> `.markup,
-  headers: { "Content-Security-Policy": policy(`style-src ${styleSource(NOT_FOUND_STYLE)}`) },
+  headers: { "Content-Security-Policy": policy(allowStyles(NOT_FOUND_STYLE)) },
 });
 
 const showNotFound = (ctx: ApiContext): void => {
@@ -165,22 +143,11 @@ export const dashboardFallback: BrowserFallback = {
   run: showNotFound,
 };
 
-const picture =
-  (draw: (ctx: ApiContext) => string, cacheControl: string) =>
-  (ctx: ApiContext): void =>
-    send(
-      ctx,
-      tag({
-        type: "image/svg+xml",
-        body: draw(ctx),
-        headers: { ...OPEN_TO_ALL, "Content-Security-Policy": policy("sandbox") },
-      }),
-      cacheControl,
-    );
-
-/** Returns the path of the public base URL, with which links between pages start. */
-const pathOf = (publicBaseUrl: string): string =>
-  new URL(publicBaseUrl).pathname.replace(/\/+$/u, "");
+const linksOf = (publicBaseUrl: string, slug: string): PageLinks => ({
+  baseUrl: publicBaseUrl,
+  root: new URL(publicBaseUrl).pathname.replace(/\/+$/u, ""),
+  pageUrl: `${publicBaseUrl}/dashboard/${slug}`,
+});
 
 /** The public pages and pictures. Each process caches rendered pages for some seconds. */
 export const dashboardPages = ({
@@ -203,7 +170,9 @@ export const dashboardPages = ({
       const dashboard = await readDashboard({ db, clock, planting }, slug ?? "");
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys are made below.
       const render: Rendering = RENDERINGS[kind as keyof typeof RENDERINGS];
-      return dashboard ? renderTagged(render, dashboard, pathOf(publicBaseUrl())) : undefined;
+      return dashboard
+        ? renderTagged(render, dashboard, linksOf(publicBaseUrl(), dashboard.slug))
+        : undefined;
     },
   });
 
@@ -250,20 +219,27 @@ export const dashboardPages = ({
   };
 
   return [
-    { path: "/dashboard/world.svg", run: picture(() => WORLD_SVG, "public, max-age=86400") },
-    { path: "/dashboard/icon.svg", run: picture(() => ICON, "public, max-age=86400") },
+    { path: "/dashboard/world.svg", run: (ctx) => sendPicture(ctx, SVG, WORLD_SVG, ONE_DAY) },
+    { path: "/dashboard/icon.svg", run: (ctx) => sendPicture(ctx, SVG, ICON, ONE_DAY) },
     {
       path: "/media/simulated/:seed.svg",
-      run: picture((ctx) => {
+      run: (ctx) => {
         const seed = pathParameter(ctx, "seed");
         if (!SEED.test(seed)) {
           throw new HttpError("path_not_found", "failed to find picture");
         }
-        return drawSimulatedPhoto(seed);
-      }, IMMUTABLE),
+        sendPicture(ctx, SVG, drawSimulatedPhoto(seed), IMMUTABLE);
+      },
     },
+    logoPage(db),
     { path: "/dashboard/:slug.json", run: serve("json") },
     { path: "/dashboard/:slug/badge.svg", run: serve("badge") },
+    previewPage({
+      db,
+      lookUpSlug: (slug) =>
+        SLUG.safeParse(slug).success ? lookUpSlug(slug) : Promise.resolve(null),
+      read: (slug) => readDashboard({ db, clock, planting }, slug),
+    }),
     { path: "/dashboard/:slug/card", run: serve("card") },
     { path: "/dashboard/:slug", run: serve("page") },
     { path: "/dashboard/:slug/{*rest}", run: redirectImported },

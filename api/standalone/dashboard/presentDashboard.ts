@@ -1,6 +1,9 @@
 import { z } from "zod";
+import type { HideableSection } from "../../../domain/dashboard/profile.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { countSimulated } from "./simulation.ts";
+import type { PageLinks } from "./views/pageLinks.ts";
+import { logoUrl } from "./views/renderBrand.ts";
 
 const wholeNumber = z.int().min(0);
 
@@ -8,6 +11,8 @@ const wholeNumber = z.int().min(0);
 export const dashboardResponse = z
   .strictObject({
     name: z.string(),
+    url: z.url(),
+    logo_url: z.url().nullable(),
     trees: z.strictObject({
       total: wholeNumber,
       month: wholeNumber,
@@ -15,24 +20,33 @@ export const dashboardResponse = z
       /** How many of those are simulated. */
       planted_and_verified_simulated: wholeNumber,
     }),
-    bottles: z.strictObject({ total: wholeNumber, month: wholeNumber }),
-    donations: z.strictObject({ count: wholeNumber, amount_cents: wholeNumber }),
+    /** Null if the organization hides them; the same for donations. */
+    bottles: z.strictObject({ total: wholeNumber, month: wholeNumber }).nullable(),
+    donations: z.strictObject({ count: wholeNumber, amount_cents: wholeNumber }).nullable(),
     updated_at: z.iso.datetime(),
   })
   .meta({ id: "Dashboard" });
 
-export const presentDashboard = (dashboard: Dashboard): z.output<typeof dashboardResponse> => {
-  const { name, trees, bottles, donations, updatedAt } = dashboard;
+export const presentDashboard = (
+  dashboard: Dashboard,
+  { baseUrl, pageUrl }: PageLinks,
+): z.output<typeof dashboardResponse> => {
+  const { name, trees, bottles, donations, profile, updatedAt } = dashboard;
+  const isHidden = (section: HideableSection): boolean => profile.hiddenSections.includes(section);
   return {
     name,
+    url: pageUrl,
+    logo_url: profile.logo && logoUrl(profile.logo.hash, baseUrl),
     trees: {
       total: trees.total,
       month: trees.month,
       planted_and_verified: trees.plantedAndVerified,
       planted_and_verified_simulated: countSimulated(dashboard).plantedAndVerified,
     },
-    bottles,
-    donations: { count: donations.count, amount_cents: donations.amountCents },
+    bottles: isHidden("bottles") ? null : bottles,
+    donations: isHidden("donations")
+      ? null
+      : { count: donations.count, amount_cents: donations.amountCents },
     updated_at: updatedAt.toISOString(),
   };
 };

@@ -13,6 +13,11 @@ export const countSimulated = ({
   };
 };
 
+/** Returns whether there is planting, and all of it is simulated. */
+export const isAllSimulated = ({ sites, media }: Dashboard): boolean =>
+  sites.length + media.length > 0 &&
+  [...sites, ...media].every(({ partner }) => isSimulated(partner));
+
 /** Returns the label of a number of trees of which some are simulated; empty if none is. */
 export const markSimulated = (simulated: number, all: number): string => {
   if (simulated === 0) {

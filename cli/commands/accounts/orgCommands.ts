@@ -18,6 +18,7 @@ import type { CreateOptions } from "./createOrg.ts";
 import { createOrg } from "./createOrg.ts";
 import { addLimitOptions } from "./limitOptions.ts";
 import { listOrgs } from "./listOrgs.ts";
+import { addProfileOptions } from "./profileOptions.ts";
 import { showOrg } from "./showOrg.ts";
 import type { UpdateOptions } from "./updateOrg.ts";
 import { updateOrg } from "./updateOrg.ts";
@@ -65,13 +66,13 @@ export const addOrgCommands = (program: Command, context: Context): void => {
     .action((options: JsonOption) => listOrgs(context, options));
   org
     .command("show")
-    .description("Show an organization's settings, limits, totals and keys")
+    .description("Show an organization's settings, public profile, limits, totals and keys")
     .argument("<id>", "id of the organization", parseId)
     .option("--json", "JSON output")
     .action((id: string, options: JsonOption) => showOrg(context, id, options));
   const update = org
     .command("update")
-    .description("Change an organization's settings and limits")
+    .description("Change an organization's settings, public profile and limits")
     .argument("<id>", "id of the organization", parseId)
     .option("--name <name>", "new name", parseName)
     .option("--fractional <on|off>", "fractional counts in registrations", parseSwitch)
@@ -84,7 +85,7 @@ export const addOrgCommands = (program: Command, context: Context): void => {
       parseCharityProvider,
     )
     .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy);
-  addLimitOptions(update)
+  addLimitOptions(addProfileOptions(update))
     .addOption(reasonOption())
     .addOption(operatorOption())
     .option("--json", "JSON output")

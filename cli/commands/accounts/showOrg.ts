@@ -2,6 +2,7 @@ import type { DatabasePool } from "slonik";
 import { listAccountLimits } from "../../../db/accounts/accountLimits.ts";
 import { listApiKeys } from "../../../db/accounts/apiKeys.ts";
 import { readTestRecordCount } from "../../../db/accounts/testRecordCounts.ts";
+import { findProfile } from "../../../db/dashboard/profiles.ts";
 import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscriptions.ts";
 import type { WatchedSubscription } from "../../../db/billing/stripeSubscriptions.ts";
 import { readTotals } from "../../../db/registrations/totals.ts";
@@ -22,6 +23,7 @@ import { KEY_HEADINGS, keyRows, presentKey } from "../../output/presentKey.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
 import { LIMIT_HEADINGS, limitRows, presentLimits } from "./limitOptions.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
+import { presentProfile, profileRecord } from "./profileOptions.ts";
 
 const presentSubscription = (subscription: WatchedSubscription) => ({
   status: subscription.status,
@@ -53,19 +55,21 @@ export const showOrg = async (
   const now = clock.now();
   const account = await getOrganization(db, id);
   const dashboardUrl = `${await connections.publicBaseUrl()}/dashboard/${await getDashboardSlug({ db, clock }, id)}`;
-  const [owned, donations, keys, [subscription], limits, testRecords] = await Promise.all([
+  const [owned, donations, keys, [subscription], limits, testRecords, profile] = await Promise.all([
     readAllTotals(db, id, now),
     readDonationSummaries(db, clock, id),
     listApiKeys(db, id),
     listWatchedSubscriptions(db, id),
     listAccountLimits(db, id),
     readTestRecordCount(db, id),
+    findProfile(db, id),
   ]);
   if (json) {
     printJson(io, {
       ...presentOrganization(account),
       subscription: subscription ? presentSubscription(subscription) : null,
       dashboard_url: dashboardUrl,
+      profile: presentProfile(profile),
       totals: owned.map(({ owner: { mode, kind }, totals: { all, month } }) => ({
         mode,
         kind,
@@ -106,5 +110,9 @@ export const showOrg = async (
   io.stdout.write("\n");
   printTable(io, DONATION_HEADINGS, donationRows(donations));
   io.stdout.write("\n");
-  printRecord(io, { "stored test records": testRecords, dashboard: dashboardUrl });
+  printRecord(io, {
+    "stored test records": testRecords,
+    dashboard: dashboardUrl,
+    ...profileRecord(profile),
+  });
 };

@@ -12,11 +12,14 @@ import { checkAtStripe } from "./checkAtStripe.ts";
 import type { LimitOptions } from "./limitOptions.ts";
 import { newLimitsOf } from "./limitOptions.ts";
 import { presentOrganization, printOrganization } from "./presentOrganization.ts";
+import { readProfileChanges, reportColorAdjustments } from "./profileOptions.ts";
+import type { ProfileOptions } from "./profileOptions.ts";
 import { warnAboutCharityProvider } from "./warnAboutCharityProvider.ts";
 
 const nullIfNone = (given: string): string | null => (given === NONE ? null : given);
 
 export type UpdateOptions = LimitOptions &
+  ProfileOptions &
   OperatorOptions & {
     readonly name?: string;
     readonly fractional?: boolean;
@@ -55,7 +58,8 @@ export const updateOrg = async (
     ...(subscriptionPolicy === undefined ? {} : { subscriptionPolicy }),
   };
   const limits = newLimitsOf(options);
-  if (Object.keys(changes).length === 0 && limits === null) {
+  const profile = await readProfileChanges(options);
+  if (Object.keys(changes).length === 0 && limits === null && profile === null) {
     throw new CommandError(EXIT.usage, "Nothing to change. Pass at least one option.");
   }
   const account = await updateOrganization(
@@ -66,13 +70,14 @@ export const updateOrg = async (
     },
     id,
     changes,
-    limits,
+    { limits, profile },
   );
   if (json) {
     printJson(context.io, presentOrganization(account));
   } else {
     printOrganization(context, account);
   }
+  reportColorAdjustments(context, profile);
   const changesBilling = [stripeCustomer, stripeSubscription, subscriptionPolicy].some(
     (given) => given !== undefined,
   );

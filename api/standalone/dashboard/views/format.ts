@@ -3,6 +3,10 @@ import { html } from "./html.ts";
 import { LONGEST_NUMBER } from "./styles.ts";
 
 const numbers = new Intl.NumberFormat("en-US");
+const compactNumbers = new Intl.NumberFormat("en-US", {
+  notation: "compact",
+  maximumFractionDigits: 1,
+});
 const measures = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
 const months = new Intl.DateTimeFormat("en-US", {
   month: "long",
@@ -18,10 +22,32 @@ const times = new Intl.DateTimeFormat("en-US", {
 
 export const formatNumber = (value: number): string => numbers.format(value);
 
+/** From here on, a number is too long for the label of a bar. */
+const LONG = 1_000_000;
+
+/** Formats a number for a narrow place: long ones as `1.2M`. */
+export const formatShort = (value: number): string =>
+  value < LONG ? formatNumber(value) : compactNumbers.format(value);
+
 export const formatMeasure = (value: number): string => measures.format(value);
+
+const shortMonths = new Intl.DateTimeFormat("en-US", { month: "short", timeZone: "UTC" });
+
+/** @param month for example `2026-05` */
+export const formatShortMonth = (month: string): string =>
+  shortMonths.format(new Date(`${month}-01T00:00Z`));
 
 /** @param month for example `2026-05` */
 export const formatMonth = (month: string): string => months.format(new Date(`${month}-01T00:00Z`));
+
+const degrees = new Intl.NumberFormat("en-US", {
+  minimumFractionDigits: 2,
+  maximumFractionDigits: 2,
+});
+
+export const formatCoordinates = (latitude: number, longitude: number): string =>
+  `${degrees.format(Math.abs(latitude))}° ${latitude < 0 ? "S" : "N"}, ` +
+  `${degrees.format(Math.abs(longitude))}° ${longitude < 0 ? "W" : "E"}`;
 
 export const formatDay = (time: Date): string => days.format(time);
 
@@ -29,4 +55,4 @@ export const formatTime = (time: Date): string => `${times.format(time)} UTC`;
 
 /** Renders a large number; the style sheet fits its type size to its length. */
 export const renderNumber = (number: string): Markup =>
-  html`<p class="number letters-${Math.min(number.length, LONGEST_NUMBER)}">${number}</p>`;
+  html`<span class="number letters-${Math.min(number.length, LONGEST_NUMBER)}">${number}</span>`;

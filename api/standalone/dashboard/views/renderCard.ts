@@ -3,11 +3,11 @@ import { formatNumber } from "./format.ts";
 import { html, styleElement } from "./html.ts";
 import { renderNumber } from "./format.ts";
 import { countSimulated, markSimulated } from "../simulation.ts";
-import { CARD_STYLE } from "./styles.ts";
+import { brandStyle, CARD_STYLE } from "./styles.ts";
 
 /** Renders a small page for an iframe on another site. */
 export const renderCard = (dashboard: Dashboard, root: string): string => {
-  const { name, slug, trees, bottles } = dashboard;
+  const { name, slug, trees, bottles, sections } = dashboard;
   const mark = markSimulated(
     countSimulated(dashboard).plantedAndVerified,
     trees.plantedAndVerified,
@@ -20,7 +20,7 @@ export const renderCard = (dashboard: Dashboard, root: string): string => {
         <title>${name}: impact</title>
         <meta name="color-scheme" content="light dark" />
         <link rel="icon" href="${root}/dashboard/icon.svg" type="image/svg+xml" />
-        ${styleElement(CARD_STYLE)}
+        ${styleElement(CARD_STYLE)} ${styleElement(brandStyle(dashboard.profile.color))}
       </head>
       <body>
         <main>
@@ -33,7 +33,7 @@ export const renderCard = (dashboard: Dashboard, root: string): string => {
             </p>
           </div>
           <p>
-            ${formatNumber(bottles.total)} ocean-bound bottles rescued.
+            ${sections.has("bottles") ? `${formatNumber(bottles.total)} ocean-bound bottles rescued.` : null}
             <a href="${root}/dashboard/${slug}" target="_blank" rel="noopener">See the evidence</a>
           </p>
         </main>

@@ -1,16 +1,40 @@
-/** Colors with a contrast of at least 4.5 to 1 to their background, in light and dark mode. */
+import { BACKGROUNDS, brandColorsOf, mixColors } from "../../../../domain/dashboard/brandColor.ts";
+import type { Appearance, BrandColors } from "../../../../domain/dashboard/brandColor.ts";
+
+/** The colors of text and lines beside those of the organization, legible on the backgrounds of each mode. */
+const LIGHT = `--paper:${BACKGROUNDS.light.paper};--sheet:${BACKGROUNDS.light.sheet};--ink:#18231d;--soft:#55635b;--line:#dfdcd0;--bottle:#1f628c;--accent:#a4501f;--shadow:0 1px 2px #18231d12,0 8px 24px #18231d0d`;
+const DARK = `--paper:${BACKGROUNDS.dark.paper};--sheet:${BACKGROUNDS.dark.sheet};--ink:#e9efe9;--soft:#a3b2a9;--line:#2a3731;--bottle:#7dbde6;--accent:#f0a676;--shadow:none`;
+
+/** Paper is white, so only screens have a dark mode. */
+const DARK_MODE = "@media screen and (prefers-color-scheme:dark)";
+
 const COLORS = `
-:root{color-scheme:light dark;--paper:#f6f4ee;--sheet:#fffefb;--ink:#18231d;--soft:#55635b;--line:#dfdcd0;--tree:#1c6b47;--tree-soft:#cfe3d6;--bottle:#1f628c;--accent:#a4501f;--shadow:0 1px 2px #18231d12,0 8px 24px #18231d0d}
-@media (prefers-color-scheme:dark){:root{--paper:#0e1512;--sheet:#151e1a;--ink:#e9efe9;--soft:#a3b2a9;--line:#2a3731;--tree:#6fca9b;--tree-soft:#1f3a2d;--bottle:#7dbde6;--accent:#f0a676;--shadow:none}}
+:root{color-scheme:light dark;${LIGHT}}
+${DARK_MODE}{:root{${DARK}}}
 `;
+
+export const DEFAULT_COLORS: BrandColors = { light: "#1c6b47", dark: "#6fca9b" };
+
+/** How much of the color is in the background of a bar. */
+const SOFT_SHARE = 0.22;
+
+/** Returns the style sheet with an organization's color; null is the default one. */
+export const brandStyle = (color: string | null): string => {
+  const colors = color === null ? DEFAULT_COLORS : brandColorsOf(color);
+  const declare = (appearance: Appearance): string =>
+    `:root{--brand:${colors[appearance]};--brand-soft:${mixColors(colors[appearance], BACKGROUNDS[appearance].sheet, SOFT_SHARE)}}`;
+  return `${declare("light")}${DARK_MODE}{${declare("dark")}}`;
+};
+
+const SERIF = `ui-serif,"Iowan Old Style",Palatino,Georgia,serif`;
 
 const BASE = `
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--ink);font:400 1rem/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-serif;-webkit-text-size-adjust:100%;overflow-wrap:break-word}
-a{color:var(--tree);text-underline-offset:.18em}
-a:focus-visible,summary:focus-visible{outline:3px solid var(--accent);outline-offset:3px;border-radius:4px}
+a{color:var(--brand);text-underline-offset:.18em}
+a:focus-visible,summary:focus-visible,.scroll:focus-visible{outline:3px solid var(--accent);outline-offset:3px;border-radius:4px}
 img,svg{display:block;max-width:100%}
-.number{font-family:ui-serif,"Iowan Old Style",Palatino,Georgia,serif;font-variant-numeric:lining-nums tabular-nums;letter-spacing:-.02em;line-height:1.05}
+.number{display:block;font-family:${SERIF};font-variant-numeric:lining-nums tabular-nums;letter-spacing:-.02em;line-height:1.05}
 `;
 
 /** In characters, with separators and units. */
@@ -22,40 +46,88 @@ const LETTERS = Array.from(
   (_, index) => `.letters-${index + 1}{--letters:${index + 1}}`,
 ).join("");
 
-/** One column on a phone, a grid on a desktop. */
-export const PAGE_STYLE = `${COLORS}${BASE}${LETTERS}
+/** The height of a bar by its class, in percent. The Content-Security-Policy forbids style attributes. */
+const HEIGHTS = Array.from({ length: 101 }, (_, percent) => `.h-${percent}{--h:${percent}}`).join(
+  "",
+);
+
+/** What all pages of an organization have. */
+const DOCUMENT = `
 .skip{position:absolute;left:-100rem;top:.5rem;background:var(--sheet);padding:.5rem 1rem;z-index:1}
 .skip:focus{left:.5rem}
 header,main,footer{max-width:68rem;margin:0 auto;padding:0 1.25rem}
-header{padding-top:clamp(2rem,6vw,4.5rem);padding-bottom:1.75rem}
-.kicker{margin:0 0 .6rem;color:var(--accent);font-size:.8125rem;font-weight:650;letter-spacing:.09em;text-transform:uppercase}
-h1{margin:0;font:600 clamp(2.1rem,6.2vw,3.9rem)/1.06 ui-serif,"Iowan Old Style",Palatino,Georgia,serif;letter-spacing:-.022em;text-wrap:balance}
-.lead{margin:.9rem 0 0;max-width:44rem;color:var(--soft);font-size:1.0625rem}
-h2{margin:0 0 1.1rem;font:600 1.5rem/1.2 ui-serif,"Iowan Old Style",Palatino,Georgia,serif;letter-spacing:-.01em}
-h2.label{margin:0;font-family:inherit;font-size:.875rem;line-height:1.5;font-weight:600;letter-spacing:0;color:var(--soft)}
+header{padding-top:clamp(1.5rem,4vw,3rem)}
+.brand{display:flex;flex-wrap:wrap;align-items:center;justify-content:space-between;gap:1rem;margin-bottom:clamp(1.5rem,4vw,2.75rem)}
+.logo{height:auto}
+.home{font-weight:600;padding:.3rem 0}
+.kicker{margin:0 0 .5rem;color:var(--accent);font-size:.8125rem;font-weight:650;letter-spacing:.09em;text-transform:uppercase}
+h1{margin:0;font:600 clamp(1.9rem,5vw,3rem)/1.1 ${SERIF};letter-spacing:-.02em;text-wrap:balance}
+h2{margin:0 0 1.1rem;font:600 1.5rem/1.2 ${SERIF};letter-spacing:-.01em}
+h3{margin:0;font-size:1.0625rem;line-height:1.35}
+.label{font-size:.875rem;line-height:1.5;font-weight:600;color:var(--soft)}
 section{margin-top:clamp(2.25rem,5vw,3.5rem)}
+.lead{margin:.5rem 0 0;color:var(--soft);font-size:1.0625rem}
+.small{font-size:.875rem;color:var(--soft)}
 .sheet{background:var(--sheet);border:1px solid var(--line);border-radius:14px;box-shadow:var(--shadow);padding:clamp(1.1rem,3vw,1.75rem)}
-.notice{border-left:4px solid var(--accent);padding:.85rem 1.1rem;margin:0 0 1.25rem;background:var(--sheet);border-radius:0 10px 10px 0;font-size:.9375rem}
-.facts{display:grid;gap:1rem;grid-template-columns:1fr;margin-top:0}
-.fact{container-type:inline-size;--most:clamp(2.2rem,6vw,3rem);--room:100cqi}
-.fact .number{color:var(--ink);margin:.35rem 0 .3rem;font-size:min(var(--most),calc(var(--room)/(var(--letters)*.62)));font-weight:600}
-.fact p{margin:0;color:var(--soft);font-size:.9375rem}
-.trees .pair{display:grid;gap:1.1rem 2.5rem;grid-template-columns:1fr}
-.fact.trees{--most:clamp(2.7rem,9vw,4.4rem)}
-.trees .proven p.number{color:var(--tree)}
-.track{width:100%;height:12px;margin:1.35rem 0 .6rem;border-radius:6px}
-.track .whole{fill:var(--tree-soft)}.track .part{fill:var(--tree)}.track .simulated{fill:var(--tree);fill-opacity:.4}
+.notice{border-left:4px solid var(--accent);padding:.85rem 1.1rem;margin:1.5rem 0 0;background:var(--sheet);border-radius:0 10px 10px 0;font-size:.9375rem}
+dl{margin:0}
+dt{font-weight:650;margin-top:1rem}
+dt:first-child{margin-top:0}
+dd{margin:.15rem 0 0;color:var(--soft);max-width:48rem}
+footer{margin-top:3.5rem;padding-top:1.25rem;padding-bottom:3rem;border-top:1px solid var(--line);color:var(--soft);font-size:.875rem}
+footer p{margin:.2rem 0}
+`;
+
+/** Paper has no links to click, and a sheet of it should not cut a project in two. */
+const PRINT = `
+@media print{body{background:#fff;font-size:10pt}.sheet{box-shadow:none;background:#fff}.skip,.share,summary{display:none}section{margin-top:1.5rem}h2{break-after:avoid}.sheet,.project,.photos li,.chart,figure,dt{break-inside:avoid}.chart,.whole,.part,.bar,.dot,.badge{print-color-adjust:exact;-webkit-print-color-adjust:exact}details::details-content{content-visibility:visible;block-size:auto}a{color:inherit}}
+`;
+
+const CHART = `
 .chart{margin:0}
-.chart+.chart{margin-top:2rem}
-.chart figcaption{margin-bottom:.75rem}
-.chart figcaption span{display:block;color:var(--soft);font-size:.875rem}
-.chart svg{width:100%;height:150px}
-.chart .grid{stroke:var(--line);stroke-width:1;fill:none;vector-effect:non-scaling-stroke}
-.chart.trees rect{fill:var(--tree)}.chart.bottles rect{fill:var(--bottle)}
-.axis{display:grid;grid-template-columns:repeat(12,1fr);margin-top:.4rem;color:var(--soft);font-size:.75rem;text-align:center}
-@media (max-width:32rem){.axis span{font-size:.625rem}}
+.chart+.chart{margin-top:2.25rem}
+.chart figcaption{margin-bottom:.75rem;color:var(--soft);font-size:.9375rem}
+.chart figcaption strong{color:var(--ink);margin-right:.4rem}
+.plot{position:relative}
+.bars{list-style:none;margin:0;padding:0;font-variant-numeric:tabular-nums}
+.bars li{display:grid;grid-template-columns:4.6rem 1fr;align-items:center;padding:.16rem 0}
+.month{color:var(--soft);font-size:.8125rem}
+.column{display:flex;flex-direction:row-reverse;justify-content:flex-end;align-items:center;gap:.45rem;border-left:1px solid var(--line)}
+.value{font-size:.8125rem}
+.bar{height:1rem;width:calc((100% - 4.5rem)*var(--h)/100);border-radius:0 3px 3px 0;background:var(--brand)}
+.bottles .bar{background:var(--bottle)}
+.ticks{display:none}
+@media (min-width:46rem){
+.plot{--height:12.5rem;padding-left:4.25rem}
+.bars{display:grid;grid-template-columns:repeat(12,minmax(0,1fr));position:relative}
+.bars li{grid-template-columns:1fr;grid-template-rows:var(--height) auto;padding:0;text-align:center}
+.column{grid-row:1;height:var(--height);flex-direction:column;justify-content:flex-end;gap:.1rem;border:0}
+.month{grid-row:2;align-self:start;padding-top:.35rem}
+.year{display:block;font-weight:650;min-height:1.3em}
+.bar{width:62%;height:calc((100% - 1.35rem)*var(--h)/100);border-radius:3px 3px 0 0}
+.ticks{display:block;position:absolute;left:0;right:0;top:1.35rem;height:calc(var(--height) - 1.35rem);font-size:.75rem;color:var(--soft);font-variant-numeric:tabular-nums}
+.ticks span{position:absolute;left:0;right:0;bottom:calc(100%*var(--h)/100);border-bottom:1px solid var(--line);line-height:1;padding-bottom:.15rem}
+}
+`;
+
+/** One column on a phone, a grid on a desktop. */
+export const PAGE_STYLE = `${COLORS}${BASE}${LETTERS}${HEIGHTS}${DOCUMENT}
+.hero{margin-top:1.5rem;container-type:inline-size}
+.headline{margin:0;font-family:inherit;letter-spacing:0}
+.headline .number{color:var(--brand);font-size:min(clamp(3.6rem,17cqi,8.5rem),calc(100cqi/(var(--letters)*.62)));font-weight:600}
+.headline .what{font-size:clamp(1.25rem,3.4vw,1.75rem);font-weight:600}
+.verified{margin-top:1.5rem;max-width:44rem}
+.verified p{margin:.5rem 0 0}
+.track{width:100%;height:12px;border-radius:6px}
+.track .whole{fill:var(--brand-soft)}.track .part{fill:var(--brand)}.track .simulated{fill:var(--brand);fill-opacity:.55}
+.tiles{display:grid;gap:1rem;grid-template-columns:1fr;margin-top:2rem}
+.tile{container-type:inline-size}
+.tile .number{margin:.35rem 0 .3rem;font-size:min(2.6rem,calc(100cqi/(var(--letters)*.62)));font-weight:600}
+.tile p{margin:0;color:var(--soft);font-size:.9375rem}
+.story p{max-width:44rem;margin:0 0 1rem;font-size:1.0625rem}
+${CHART}
 details{margin-top:1.25rem}
-summary{cursor:pointer;color:var(--tree);font-weight:600;width:fit-content}
+summary{cursor:pointer;color:var(--brand);font-weight:600;width:fit-content;padding:.2rem 0}
 table{width:100%;border-collapse:collapse;margin-top:.75rem;font-size:.9375rem}
 caption{text-align:left;color:var(--soft);padding-bottom:.4rem}
 th,td{padding:.45rem .6rem .45rem 0;min-width:4.5rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
@@ -63,33 +135,34 @@ td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:now
 .scroll{overflow-x:auto}
 .scroll th:first-child{min-width:9rem}
 .map{width:100%;height:auto}
-.site{fill:var(--accent);fill-opacity:.8;stroke:var(--sheet);stroke-width:2}
-.sites{list-style:none;margin:1rem 0 0;padding:0;display:grid;gap:0 2.5rem}
-.sites li{display:flex;justify-content:space-between;gap:1rem;padding:.6rem 0;border-top:1px solid var(--line)}
-.sites div{min-width:0}
-.sites span{display:block;color:var(--soft);font-size:.875rem}
-.sites b{font-variant-numeric:tabular-nums;white-space:nowrap}
-.photos{list-style:none;margin:0;padding:0;display:grid;gap:1rem;grid-template-columns:repeat(2,1fr)}
-.photos a{display:block;border-radius:12px;overflow:hidden;background:var(--tree-soft)}
+.hit{fill:transparent}
+.dot{fill:var(--accent);stroke:var(--sheet);stroke-width:2}
+.point text{fill:var(--sheet);font-size:14px;font-weight:700;text-anchor:middle}
+.point:hover .dot{fill:var(--ink)}
+.point:focus-visible .dot{stroke:var(--ink);stroke-width:4}
+.projects{list-style:none;margin:1rem 0 0;padding:0;display:grid;gap:1rem;grid-template-columns:1fr}
+.project{position:relative;padding:1.1rem 1.1rem 1rem 3.4rem}
+.project:target{border-color:var(--accent);box-shadow:0 0 0 2px var(--accent)}
+.project p{margin:.3rem 0 0}
+.badge{position:absolute;left:1.1rem;top:1.1rem;width:1.6rem;height:1.6rem;border-radius:50%;background:var(--accent);color:var(--sheet);font-size:.8125rem;font-weight:700;line-height:1.6rem;text-align:center}
+.photos{list-style:none;margin:0;padding:0;display:grid;gap:1.75rem 1.25rem;grid-template-columns:1fr}
+.photos figure{margin:0}
+.photos li:target img{outline:3px solid var(--accent)}
+.photos figure>a{display:block;border-radius:12px;overflow:hidden;background:var(--brand-soft)}
 .photos img{width:100%;height:auto;aspect-ratio:4/3;object-fit:cover}
-.photos p{margin:.45rem 0 0;font-size:.875rem;line-height:1.35}
-.photos span{display:block;color:var(--soft)}
-dl{margin:0}
-dt{font-weight:650;margin-top:1rem}
-dt:first-child{margin-top:0}
-dd{margin:.15rem 0 0;color:var(--soft);max-width:48rem}
-footer{margin-top:3.5rem;padding-top:1.25rem;padding-bottom:3rem;border-top:1px solid var(--line);color:var(--soft);font-size:.875rem}
-footer p{margin:.2rem 0}
-@media (min-width:46rem){.facts{grid-template-columns:repeat(3,1fr)}.fact.trees{grid-column:1/-1;--room:calc(50cqi - 1.25rem)}.trees .pair{grid-template-columns:auto auto;justify-content:start}.photos{grid-template-columns:repeat(4,1fr)}.sites{grid-template-columns:1fr 1fr}}
-@media (max-width:32rem){.site{transform-box:fill-box;transform-origin:center;transform:scale(1.7)}}
-@media print{.sheet{box-shadow:none}}
-`;
+.photos figcaption{margin-top:.55rem;font-size:.9375rem;line-height:1.45}
+.share{display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;margin-bottom:1rem}
+.share a{padding:.15rem 0}
+@media (min-width:46rem) and (max-width:60rem){.value{font-size:.6875rem}}
+@media (min-width:46rem){.tiles,.projects{grid-template-columns:repeat(3,minmax(0,1fr))}.photos{grid-template-columns:1fr 1fr}}
+@media (max-width:32rem){.point .dot,.point text{transform-box:fill-box;transform-origin:center;transform:scale(1.7)}.hit{r:42px}}
+${PRINT}`;
 
 export const CARD_STYLE = `${COLORS}${BASE}${LETTERS}
 body{background:var(--sheet)}
 main{display:grid;align-content:space-between;min-height:100vh;padding:.85rem 1.1rem;gap:.5rem}
 h1{margin:0;font-size:.9375rem;font-weight:650;display:-webkit-box;-webkit-line-clamp:2;-webkit-box-orient:vertical;overflow:hidden}
-p.number{margin:0;color:var(--ink);font-size:min(2.15rem,calc((100vw - 2.2rem)/(var(--letters)*.62)));font-weight:600}
+.number{color:var(--ink);font-size:min(2.15rem,calc((100vw - 2.2rem)/(var(--letters)*.62)));font-weight:600}
 p{margin:0;color:var(--soft);font-size:.8125rem;line-height:1.4}
-p b{color:var(--tree)}
+p b{color:var(--brand)}
 `;

@@ -2,7 +2,6 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { geoEqualEarth, geoPath } from "d3-geo";
 import { feature } from "topojson-client";
-import type { PlantedSite } from "../../../../db/planting/tallies.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 
@@ -26,8 +25,9 @@ const readLand = (): string => {
 /** The continents as one picture for all pages. The outlines are Natural Earth's, in the public domain. */
 export const WORLD_SVG = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}"><path fill="#7d9688" fill-opacity=".38" d="${readLand()}"/></svg>`;
 
-const SMALLEST_RADIUS = 7;
-const LARGEST_RADIUS = 20;
+/** Large enough for the number of the project. */
+const SMALLEST_RADIUS = 10;
+const LARGEST_RADIUS = 22;
 
 /** Makes the area of a dot proportional to its trees. */
 const radiusOf = (trees: number, mostTrees: number): number =>
@@ -35,28 +35,32 @@ const radiusOf = (trees: number, mostTrees: number): number =>
     (SMALLEST_RADIUS + (LARGEST_RADIUS - SMALLEST_RADIUS) * Math.sqrt(trees / mostTrees)) * 10,
   ) / 10;
 
-/** Renders a map of sites; the page lists them in words too. */
-export const renderMap = (sites: readonly PlantedSite[], worldUrl: string): Markup => {
-  const most = Math.max(1, ...sites.map(({ planted }) => planted));
-  const dots = sites.flatMap((site) => {
-    const point = projection([site.longitude, site.latitude]);
-    return point === null
-      ? []
-      : [
-          html`<circle
-            class="site"
-            cx="${point[0].toFixed(1)}"
-            cy="${point[1].toFixed(1)}"
-            r="${radiusOf(site.planted, most)}"
-            ><title>${site.name}, ${site.country}</title></circle
-          >`,
-        ];
+/** A point of the map, which links to what the page says about it. */
+export type MapPoint = {
+  readonly latitude: number;
+  readonly longitude: number;
+  readonly trees: number;
+  readonly number: number;
+  readonly href: string;
+  readonly label: string;
+};
+
+/** Renders a map of numbered points; the page lists them in words too. */
+export const renderMap = (points: readonly MapPoint[], worldUrl: string): Markup => {
+  const most = Math.max(1, ...points.map(({ trees }) => trees));
+  const dots = points.map(({ latitude, longitude, trees, number, href, label }) => {
+    const [x, y] = projection([longitude, latitude]) ?? [0, 0];
+    return html`<a class="point" href="${href}" aria-label="${number}: ${label}">
+      <circle class="hit" cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="26" />
+      <circle class="dot" cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="${radiusOf(trees, most)}" />
+      <text x="${x.toFixed(1)}" y="${(y + 5).toFixed(1)}">${number}</text></a
+    >`;
   });
   return html`<svg
     class="map"
     viewBox="0 0 ${WIDTH} ${HEIGHT}"
-    role="img"
-    aria-label="World map of ${sites.length} planting ${sites.length === 1 ? "site" : "sites"}"
+    role="group"
+    aria-label="World map with ${points.length} planting ${points.length === 1 ? "project" : "projects"}"
   >
     <image href="${worldUrl}" width="${WIDTH}" height="${HEIGHT}" />
     ${dots}

@@ -1,0 +1,63 @@
+import { LRUCache } from "lru-cache";
+import type { CommonQueryMethods } from "slonik";
+import { findLogoFiles } from "../../../db/dashboard/profiles.ts";
+import type { BatchedLookup } from "../../../services/dashboard/createBatchedLookup.ts";
+import { createRasterizer } from "../../../services/dashboard/pictures/createRasterizer.ts";
+import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
+import { pathParameter } from "../../http/apiContext.ts";
+import type { Page } from "../../http/createApp.ts";
+import { HttpError } from "../../http/httpError.ts";
+import { OPEN_TO_ALL, policy, send, tag } from "./servePages.ts";
+import type { Tagged } from "./servePages.ts";
+import { drawPreview } from "./views/preview.ts";
+
+/** Other sites fetch the picture when somebody shares the link, and keep it for days. */
+const CACHED_MS = 10 * 60 * 1000;
+const CACHE_CONTROL = `public, max-age=${CACHED_MS / 1000}`;
+const CACHED_BYTES = 16 * 1024 * 1024;
+
+/** Serves the picture of a dashboard that other sites show beside a link to it. */
+export const previewPage = ({
+  db,
+  lookUpSlug,
+  read,
+}: {
+  readonly db: CommonQueryMethods;
+  readonly lookUpSlug: BatchedLookup<string>;
+  readonly read: (slug: string) => Promise<Dashboard | null>;
+}): Page => {
+  const rasterize = createRasterizer();
+  const pictures = new LRUCache<string, Tagged>({
+    maxSize: CACHED_BYTES,
+    sizeCalculation: ({ body }) => body.length,
+    ttl: CACHED_MS,
+    // Concurrent readers share one drawing.
+    fetchMethod: async (slug) => {
+      const dashboard = await read(slug);
+      if (dashboard === null) {
+        return undefined;
+      }
+      const { logo } = dashboard.profile;
+      const file = logo && ((await findLogoFiles(db, [logo.hash])).get(logo.hash) ?? null);
+      return tag({
+        type: "image/png",
+        body: await rasterize(drawPreview(dashboard, file)),
+        headers: { ...OPEN_TO_ALL, "Content-Security-Policy": policy("sandbox") },
+      });
+    },
+  });
+  return {
+    path: "/dashboard/:slug/preview.png",
+    run: async (ctx) => {
+      const slug = pathParameter(ctx, "slug");
+      // Only pictures of pages that exist are drawn, so made-up slugs cost no drawing.
+      const picture =
+        pictures.get(slug) ??
+        ((await lookUpSlug(slug)) === slug ? await pictures.fetch(slug) : undefined);
+      if (picture === undefined) {
+        throw new HttpError("path_not_found", "failed to find dashboard");
+      }
+      send(ctx, picture, CACHE_CONTROL);
+    },
+  };
+};

@@ -1,0 +1,72 @@
+import { hash } from "node:crypto";
+import type { ApiContext } from "../../http/apiContext.ts";
+
+/** For pictures that depend on their URL alone. */
+export const IMMUTABLE = "public, max-age=31536000, immutable";
+
+const styleSource = (style: string): string => `'sha256-${hash("sha256", style, "base64")}'`;
+
+/** Returns the directive that allows exactly these style sheets. */
+export const allowStyles = (...styles: readonly string[]): string =>
+  `style-src ${styles.map(styleSource).join(" ")}`;
+
+/** Returns a Content-Security-Policy that forbids everything but what the directives allow. */
+export const policy = (...directives: readonly string[]): string =>
+  ["default-src 'none'", "base-uri 'none'", "form-action 'none'", ...directives].join("; ");
+
+/** For what other sites may embed. */
+export const OPEN_TO_ALL = {
+  "Access-Control-Allow-Origin": "*",
+  "Cross-Origin-Resource-Policy": "cross-origin",
+};
+
+export type Rendered = {
+  readonly type: string;
+  readonly body: string | Buffer;
+  readonly headers: Readonly<Record<string, string>>;
+};
+
+export type Tagged = Rendered & { readonly etag: string };
+
+export const hashOf = ({ body }: Rendered): string => hash("sha256", body, "base64url");
+
+export const tag = (rendered: Rendered): Tagged => ({
+  ...rendered,
+  etag: `"${hashOf(rendered)}"`,
+});
+
+/** Sends a page or picture, or a 304 to a client that has it. */
+export const send = (
+  ctx: ApiContext,
+  { type, body, headers, etag }: Tagged,
+  cacheControl: string,
+): void => {
+  ctx.status = 200;
+  ctx.type = type;
+  ctx.set("Referrer-Policy", "no-referrer");
+  ctx.set("Cache-Control", cacheControl);
+  ctx.set(headers);
+  ctx.etag = etag;
+  if (ctx.fresh) {
+    ctx.status = 304;
+    return;
+  }
+  ctx.body = body;
+};
+
+/** Serves a picture that is drawn or read anew for each request. */
+export const sendPicture = (
+  ctx: ApiContext,
+  type: "image/svg+xml" | "image/png",
+  body: string | Buffer,
+  cacheControl: string,
+): void =>
+  send(
+    ctx,
+    tag({
+      type,
+      body,
+      headers: { ...OPEN_TO_ALL, "Content-Security-Policy": policy("sandbox") },
+    }),
+    cacheControl,
+  );

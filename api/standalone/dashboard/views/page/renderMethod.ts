@@ -1,0 +1,75 @@
+import { IMPACT_FACTORS } from "../../../../../domain/planting/impactFactors.ts";
+import type { Dashboard } from "../../../../../services/dashboard/readDashboard.ts";
+import { formatNumber } from "../format.ts";
+import type { Markup } from "../html.ts";
+import { html } from "../html.ts";
+
+const renderFactors = (sites: Dashboard["sites"]): Markup => {
+  const used = new Set(sites.map(({ factorId }) => factorId));
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Impact factors">
+    <table>
+      <caption>
+        Impact factors in use
+      </caption>
+      <thead>
+        <tr>
+          <th scope="col">Forest</th>
+          <th scope="col" class="count">kg CO<sub>2</sub> per tree</th>
+          <th scope="col" class="count">Trees per ha</th>
+          <th scope="col" class="count">Years</th>
+        </tr>
+      </thead>
+      <tbody>
+        ${IMPACT_FACTORS.filter(({ id }) => used.has(id)).map(
+          (factor) =>
+            html`<tr>
+              <th scope="row">
+                ${factor.forestType} (<a href="${factor.source.url}" rel="noopener noreferrer"
+                  >${factor.source.title}</a
+                >)
+              </th>
+              <td class="count">${formatNumber(factor.kgCo2PerTree)}</td>
+              <td class="count">${formatNumber(factor.treesPerHectare)}</td>
+              <td class="count">${factor.horizonYears}</td>
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+};
+
+/** Says what each number means, and only of numbers that the page has. */
+export const renderMethod = ({ sites, sections, trees }: Dashboard): Markup =>
+  html`<section aria-labelledby="method">
+    <h2 id="method">How these numbers are calculated</h2>
+    <div class="sheet">
+      <dl>
+        <dt>Registered</dt>
+        <dd>
+          Every tree and bottle registered for this organization. A refund lowers the total and the
+          month of the registration. Months are in UTC.
+        </dd>
+        ${
+          trees.total === 0
+            ? null
+            : html`<dt>Planted</dt>
+                <dd>Trees that the planting partner has reported as planted.</dd>
+                <dt>Planted and verified</dt>
+                <dd>
+                  Planted trees that an independent assessor has verified on site. Planting and
+                  verification take months, so this number follows the registered one with a delay.
+                </dd>`
+        }
+        ${
+          sections.has("carbon")
+            ? html`<dt>Projected carbon and area</dt>
+                <dd>
+                  Planted trees multiplied by the factors below: a projection over the lifetime of a
+                  tree, neither a measurement nor a carbon credit.
+                </dd>`
+            : null
+        }
+      </dl>
+      ${sections.has("carbon") ? renderFactors(sites) : null}
+    </div>
+  </section>`;

@@ -1,0 +1,105 @@
+import type { Dashboard, MonthTotals } from "../../../../../services/dashboard/readDashboard.ts";
+import { formatMonth, formatNumber, formatShort, formatShortMonth } from "../format.ts";
+import type { Markup } from "../html.ts";
+import { html } from "../html.ts";
+
+type Unit = "trees" | "bottles";
+
+const MOST_STEPS = 4;
+
+/** Returns a round step, 1, 2 or 5 times a power of ten, of which a few reach the maximum. */
+const stepOf = (maximum: number): number => {
+  const least = Math.max(1, maximum / MOST_STEPS);
+  const power = 10 ** Math.floor(Math.log10(least));
+  return power * ([1, 2, 5, 10].find((factor) => factor * power >= least) ?? 10);
+};
+
+type Axis = { readonly maximum: number; readonly ticks: readonly number[] };
+
+const axisOf = (maximum: number): Axis => {
+  const step = stepOf(maximum);
+  const steps = Math.ceil(maximum / step);
+  return {
+    maximum: steps * step,
+    ticks: Array.from({ length: steps + 1 }, (_, index) => index * step),
+  };
+};
+
+/** Returns the class of a height in percent of the axis. A value above zero is always visible. */
+const heightOf = (value: number, { maximum }: Axis): string =>
+  `h-${value === 0 ? 0 : Math.max(1, Math.round((value / maximum) * 100))}`;
+
+/** The year stands below the first month and below each January. */
+const yearOf = ({ month }: MonthTotals, index: number): string | null =>
+  index === 0 || month.endsWith("-01") ? month.slice(0, 4) : null;
+
+/** Renders a bar chart as a list: bars are columns on a desktop and rows on a phone. */
+const renderChart = (title: string, unit: Unit, months: readonly MonthTotals[]): Markup => {
+  const axis = axisOf(Math.max(1, ...months.map((totals) => totals[unit])));
+  const sum = months.reduce((running, totals) => running + totals[unit], 0);
+  return html`<figure class="chart ${unit}">
+    <figcaption><strong>${title}</strong> ${formatNumber(sum)} in twelve months</figcaption>
+    <div class="plot">
+      <div class="ticks" aria-hidden="true">
+        ${axis.ticks.map((tick) => html`<span class="${heightOf(tick, axis)}">${formatShort(tick)}</span>`)}
+      </div>
+      <ol class="bars">
+        ${months.map(
+          (totals, index) =>
+            html`<li class="${heightOf(totals[unit], axis)}">
+              <span class="month"
+                >${formatShortMonth(totals.month)}
+                <span class="year">${yearOf(totals, index)}</span></span
+              >
+              <span class="column"
+                ><span class="value">${formatShort(totals[unit])}</span><span class="bar"></span
+              ></span>
+            </li>`,
+        )}
+      </ol>
+    </div>
+  </figure>`;
+};
+
+const UNITS = [
+  { unit: "trees", title: "Trees registered", heading: "Trees" },
+  { unit: "bottles", title: "Bottles rescued", heading: "Bottles" },
+] as const;
+
+export const renderMonths = ({ months, sections }: Dashboard): Markup => {
+  const shown = UNITS.filter(
+    ({ unit }) =>
+      months.some((totals) => totals[unit] > 0) && (unit === "trees" || sections.has("bottles")),
+  );
+  return html`<section aria-labelledby="months">
+    <h2 id="months">Month by month</h2>
+    <div class="sheet">
+      ${shown.map(({ unit, title }) => renderChart(title, unit, months))}
+      <details>
+        <summary>Show as a table</summary>
+        <div class="scroll" tabindex="0" role="region" aria-label="Totals by month">
+          <table>
+            <caption>
+              Registered per calendar month (UTC), without refunds
+            </caption>
+            <thead>
+              <tr>
+                <th scope="col">Month</th>
+                ${shown.map(({ heading }) => html`<th scope="col" class="count">${heading}</th>`)}
+              </tr>
+            </thead>
+            <tbody>
+              ${months.map(
+                (totals) =>
+                  html`<tr>
+                    <th scope="row">${formatMonth(totals.month)}</th>
+                    ${shown.map(({ unit }) => html`<td class="count">${formatNumber(totals[unit])}</td>`)}
+                  </tr>`,
+              )}
+            </tbody>
+          </table>
+        </div>
+      </details>
+    </div>
+  </section>`;
+};

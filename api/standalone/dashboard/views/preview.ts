@@ -1,0 +1,86 @@
+import { BACKGROUNDS, brandColorsOf } from "../../../../domain/dashboard/brandColor.ts";
+import { PICTURE_FONT } from "../../../../services/dashboard/pictures/rasterize.ts";
+import type { Dashboard } from "../../../../services/dashboard/readDashboard.ts";
+import { countSimulated, markSimulated } from "../simulation.ts";
+import { formatNumber } from "./format.ts";
+import type { Markup } from "./html.ts";
+import { html } from "./html.ts";
+import { headlineOf } from "./page/renderHero.ts";
+import { DEFAULT_COLORS } from "./styles.ts";
+
+/** The size that sites expect of the picture of a link. */
+export const PREVIEW_WIDTH = 1200;
+export const PREVIEW_HEIGHT = 630;
+
+const MARGIN = 80;
+const LOGO_BOX = { width: 300, height: 110 };
+/** The width of an average letter in font sizes. */
+const LETTER = 0.56;
+const NAME_CHARACTERS = 44;
+/** The scripts of the font. A name in another one would be a row of boxes. */
+const DRAWABLE = /^[\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}\p{Script=Common}\p{M}]*$/u;
+const SYMBOL = /\p{So}|\p{Sk}|\u200D|\uFE0F/u;
+
+const fit = (text: string, largest: number): number =>
+  Math.min(largest, Math.floor((PREVIEW_WIDTH - 2 * MARGIN) / (text.length * LETTER)));
+
+/** Returns the name if the font can draw it, shortened to a line. */
+const drawableName = (name: string): string => {
+  if (!DRAWABLE.test(name) || SYMBOL.test(name)) {
+    return "";
+  }
+  return name.length > NAME_CHARACTERS ? `${name.slice(0, NAME_CHARACTERS - 1).trim()}…` : name;
+};
+
+const renderLogo = (logo: Dashboard["profile"]["logo"], file: Buffer | null): Markup | null => {
+  if (logo === null || file === null) {
+    return null;
+  }
+  const scale = Math.min(LOGO_BOX.width / logo.width, LOGO_BOX.height / logo.height);
+  const width = Math.round(logo.width * scale);
+  return html`<image
+    x="${PREVIEW_WIDTH - MARGIN - width}"
+    y="60"
+    width="${width}"
+    height="${Math.round(logo.height * scale)}"
+    href="data:image/png;base64,${file.toString("base64")}"
+  />`;
+};
+
+const explainVerified = (dashboard: Dashboard): string => {
+  const { trees } = dashboard;
+  if (trees.total === 0 || trees.plantedAndVerified === 0) {
+    return "";
+  }
+  const mark = markSimulated(
+    countSimulated(dashboard).plantedAndVerified,
+    trees.plantedAndVerified,
+  );
+  return `${formatNumber(trees.plantedAndVerified)} planted and verified${mark}`;
+};
+
+/** Draws the picture that other sites show beside a link to the page. */
+export const drawPreview = (dashboard: Dashboard, logoFile: Buffer | null): string => {
+  const { name, profile } = dashboard;
+  const color = (profile.color === null ? DEFAULT_COLORS : brandColorsOf(profile.color)).light;
+  const headline = headlineOf(dashboard);
+  const shownName = drawableName(name);
+  const number = headline?.number ?? "";
+  return html`<svg
+    xmlns="http://www.w3.org/2000/svg"
+    width="${PREVIEW_WIDTH}"
+    height="${PREVIEW_HEIGHT}"
+    font-family="${PICTURE_FONT}"
+    font-weight="600"
+  >
+    <rect width="${PREVIEW_WIDTH}" height="${PREVIEW_HEIGHT}" fill="${BACKGROUNDS.light.paper}" />
+    <rect width="24" height="${PREVIEW_HEIGHT}" fill="${color}" />
+    ${renderLogo(profile.logo, logoFile)}
+    <text x="${MARGIN}" y="230" font-size="${fit(shownName, 54)}" fill="#18231d">${shownName}</text>
+    <text x="${MARGIN}" y="400" font-size="${fit(number, 180)}" fill="${color}">${number}</text>
+    <text x="${MARGIN}" y="468" font-size="46" fill="#18231d">
+      ${headline?.label ?? "Public impact record"}
+    </text>
+    <text x="${MARGIN}" y="540" font-size="34" fill="#55635b">${explainVerified(dashboard)}</text>
+  </svg>`.markup.trim();
+};

@@ -1,0 +1,123 @@
+import type { Command } from "commander";
+import { listColorAdjustments, LEAST_CONTRAST } from "../../../domain/dashboard/brandColor.ts";
+import {
+  color,
+  DISPLAY_NAME_CHARACTERS,
+  displayName,
+  HIDEABLE_SECTIONS,
+  hiddenSections,
+  homeUrl,
+  story,
+  STORY_CHARACTERS,
+} from "../../../domain/dashboard/profile.ts";
+import type { HideableSection, Profile } from "../../../domain/dashboard/profile.ts";
+import { MAXIMUM_LOGO_BYTES, normalizeLogo } from "../../../services/dashboard/normalizeLogo.ts";
+import type { ProfileChanges } from "../../../services/dashboard/updateAccountProfile.ts";
+import { NONE, orNone, parserOf } from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import { readSmallFile } from "../../input/readSmallFile.ts";
+import { say } from "../../io.ts";
+
+type OrNone<Value> = Value | typeof NONE;
+
+export type ProfileOptions = {
+  readonly displayName?: OrNone<string>;
+  readonly logo?: OrNone<string>;
+  readonly color?: OrNone<string>;
+  readonly homeUrl?: OrNone<string>;
+  readonly story?: OrNone<string>;
+  readonly hide?: OrNone<HideableSection[]>;
+};
+
+const parseDisplayName = parserOf(
+  displayName(),
+  `1 to ${DISPLAY_NAME_CHARACTERS} characters in one line`,
+);
+const parseColor = parserOf(color(), "a color, such as #1c6b47");
+const parseHomeUrl = parserOf(
+  homeUrl(),
+  "an https URL of at most 500 characters, without user name and password",
+);
+const parseStory = parserOf(story(), `plain text of 1 to ${STORY_CHARACTERS} characters`);
+const parseSections = parserOf(
+  hiddenSections(),
+  `one or more of ${HIDEABLE_SECTIONS.join(", ")}, with commas between them`,
+);
+
+/** Adds the options that set what an organization's public pages say about it. */
+export const addProfileOptions = (command: Command): Command =>
+  command
+    .option("--display-name <name|none>", "name on public pages", orNone(parseDisplayName))
+    .option("--logo <file|none>", "PNG, JPEG or WebP picture for public pages")
+    .option("--color <#rrggbb|none>", "color of public pages", orNone(parseColor))
+    .option("--home-url <url|none>", "link on public pages, https only", orNone(parseHomeUrl))
+    .option(
+      "--story <text|none>",
+      "a few plain sentences for the public page; an empty line starts a paragraph",
+      orNone(parseStory),
+    )
+    .option(
+      "--hide <sections|none>",
+      `sections that the public page leaves out: ${HIDEABLE_SECTIONS.join(", ")}`,
+      orNone(parseSections),
+    );
+
+const nullIfNone = <Value>(given: OrNone<Value>): Value | null => (given === NONE ? null : given);
+
+/** Returns the changes that the options ask for, or null. */
+export const readProfileChanges = async (
+  options: ProfileOptions,
+): Promise<ProfileChanges | null> => {
+  const { displayName: name, logo, color: given, homeUrl: home, story: told, hide } = options;
+  const changes: ProfileChanges = {
+    ...(name === undefined ? {} : { displayName: nullIfNone(name) }),
+    ...(given === undefined ? {} : { color: nullIfNone(given) }),
+    ...(home === undefined ? {} : { homeUrl: nullIfNone(home) }),
+    ...(told === undefined ? {} : { story: nullIfNone(told) }),
+    ...(hide === undefined ? {} : { hiddenSections: nullIfNone(hide) ?? [] }),
+    ...(logo === undefined
+      ? {}
+      : {
+          logo:
+            logo === NONE
+              ? null
+              : await normalizeLogo(await readSmallFile(logo, MAXIMUM_LOGO_BYTES)),
+        }),
+  };
+  return Object.keys(changes).length === 0 ? null : changes;
+};
+
+/** Tells an operator where a color is not legible, and what pages use instead. */
+export const reportColorAdjustments = ({ io }: Context, changes: ProfileChanges | null): void => {
+  const given = changes?.color ?? null;
+  for (const { appearance, contrast, used } of given === null ? [] : listColorAdjustments(given)) {
+    say(
+      io,
+      `${given ?? ""} has a contrast of ${contrast.toFixed(1)} to the page in ${appearance} mode, and text needs ${LEAST_CONTRAST}. Pages use ${used} there.`,
+    );
+  }
+};
+
+/** A profile as programs read it. */
+export const presentProfile = (profile: Profile) => ({
+  display_name: profile.displayName,
+  color: profile.color,
+  home_url: profile.homeUrl,
+  story: profile.story,
+  hidden_sections: profile.hiddenSections,
+  logo: profile.logo && {
+    path: `/media/logos/${profile.logo.hash}.png`,
+    width: profile.logo.width,
+    height: profile.logo.height,
+  },
+});
+
+/** The same for people. */
+export const profileRecord = (profile: Profile) => ({
+  "display name": profile.displayName,
+  logo: profile.logo && `${profile.logo.width} x ${profile.logo.height} pixels`,
+  color: profile.color,
+  "home URL": profile.homeUrl,
+  story: profile.story,
+  hidden: profile.hiddenSections.join(", "),
+});

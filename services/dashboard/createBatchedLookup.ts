@@ -1,0 +1,66 @@
+import { LRUCache } from "lru-cache";
+
+/** Returns what a key stands for; null if it is unknown. */
+export type BatchedLookup<Value> = (key: string) => Promise<Value | null>;
+
+/** Keys are short, so they take a few megabytes at most. */
+const MAXIMUM_REMEMBERED = 10_000;
+const REMEMBERED_MS = 5000;
+
+/**
+ * Creates a lookup that runs one query at a time, for all keys that were requested meanwhile, and remembers unknown keys
+ * for some seconds. So a flood of made-up keys costs few queries.
+ * @param find returns the values of the keys that exist
+ */
+export const createBatchedLookup = <Value>(
+  find: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
+  { rememberedMs = REMEMBERED_MS } = {},
+): BatchedLookup<Value> => {
+  type Lookup = PromiseWithResolvers<Value | null>;
+  const unknown = new LRUCache<string, true>({ max: MAXIMUM_REMEMBERED, ttl: rememberedMs });
+  let running = new Map<string, Lookup>();
+  let waiting = new Map<string, Lookup>();
+
+  const runBatch = async (): Promise<void> => {
+    const found = await find([...running.keys()]);
+    for (const [key, { resolve }] of running) {
+      const value = found.get(key) ?? null;
+      if (value === null) {
+        unknown.set(key, true);
+      }
+      resolve(value);
+    }
+  };
+
+  const run = async (): Promise<void> => {
+    while (running.size > 0) {
+      try {
+        await runBatch();
+      } catch (error) {
+        for (const { reject } of running.values()) {
+          reject(error);
+        }
+      }
+      running = waiting;
+      waiting = new Map();
+    }
+  };
+
+  return (key) => {
+    if (unknown.has(key)) {
+      return Promise.resolve(null);
+    }
+    const known = running.get(key) ?? waiting.get(key);
+    if (known) {
+      return known.promise;
+    }
+    const lookup: Lookup = Promise.withResolvers();
+    if (running.size === 0) {
+      running.set(key, lookup);
+      void run();
+    } else {
+      waiting.set(key, lookup);
+    }
+    return lookup.promise;
+  };
+};
