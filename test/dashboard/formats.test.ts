@@ -32,6 +32,7 @@ test.serial("the JSON has the live numbers by month and may be read by every sit
     name: "North Sea Outfitters",
     url: scene.page,
     logo_url: null,
+    colors: { light: "#1c6b47", dark: "#6fca9b" },
     trees: {
       total: 22_988,
       month: 2543,
@@ -66,6 +67,19 @@ test.serial("badge and card may be embedded anywhere, the page in no frame", asy
   const page = await read("");
   t.regex(page.headers.get("Content-Security-Policy") ?? "", /frame-ancestors 'none'/u);
   t.regex(page.headers.get("Content-Security-Policy") ?? "", /^default-src 'none'/u);
+});
+
+test.serial("shields.io gets the badge's content in its schema", async (t) => {
+  const { read } = await open(t);
+  const response = await read("/shields.json");
+  t.is(response.headers.get("Access-Control-Allow-Origin"), "*");
+  t.deepEqual(await response.json(), {
+    schemaVersion: 1,
+    label: "trees registered",
+    message: "0 · 0 verified",
+    color: "1c6b47",
+    cacheSeconds: 300,
+  });
 });
 
 test.serial("a client with the current badge gets a 304", async (t) => {

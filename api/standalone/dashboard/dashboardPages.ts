@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { text } from "../../../domain/fields.ts";
@@ -13,7 +14,7 @@ import { HttpError } from "../../http/httpError.ts";
 import type { BrowserFallback } from "../../middleware/browserFallback.ts";
 import { html, styleElement } from "./views/html.ts";
 import { presentDashboard } from "./presentDashboard.ts";
-import { renderBadge } from "./views/renderBadge.ts";
+import { presentShield, renderBadge } from "./views/renderBadge.ts";
 import { renderCard } from "./views/renderCard.ts";
 import { shownUrl } from "./views/page/renderPhotos.ts";
 import { renderPage } from "./views/page/renderPage.ts";
@@ -77,6 +78,11 @@ const RENDERINGS = {
     body: JSON.stringify(presentDashboard(dashboard, links)),
     headers: OPEN_TO_ALL,
   }),
+  shields: (dashboard) => ({
+    type: "application/json",
+    body: JSON.stringify(presentShield(dashboard)),
+    headers: OPEN_TO_ALL,
+  }),
   badge: (dashboard) => ({
     type: "image/svg+xml",
     body: renderBadge(dashboard),
@@ -99,6 +105,7 @@ const RENDERINGS = {
 const SUFFIXES: Readonly<Record<keyof typeof RENDERINGS, string>> = {
   page: "",
   json: ".json",
+  shields: "/shields.json",
   badge: "/badge.svg",
   card: "/card",
 };
@@ -107,6 +114,13 @@ const SUFFIXES: Readonly<Record<keyof typeof RENDERINGS, string>> = {
 const renderTagged = (render: Rendering, dashboard: Dashboard, links: PageLinks): Tagged => ({
   ...render(dashboard, links),
   etag: `W/"${hashOf(render({ ...dashboard, updatedAt: new Date(0) }, links))}"`,
+});
+
+/** The custom element that shows a card on other sites. A later version that is not compatible gets its own path. */
+const CARD_ELEMENT = tag({
+  type: "text/javascript",
+  body: readFileSync(new URL("embed/impactCard.v1.js", import.meta.url)),
+  headers: OPEN_TO_ALL,
 });
 
 const NOT_FOUND_STYLE =
@@ -233,7 +247,9 @@ export const dashboardPages = ({
     },
     logoPage(db),
     { path: "/dashboard/:slug.json", run: serve("json") },
+    { path: "/dashboard/:slug/shields.json", run: serve("shields") },
     { path: "/dashboard/:slug/badge.svg", run: serve("badge") },
+    { path: "/embed/v1/impact-card.js", run: (ctx) => send(ctx, CARD_ELEMENT, ONE_DAY) },
     previewPage({
       db,
       lookUpSlug: (slug) =>

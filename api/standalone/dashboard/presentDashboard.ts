@@ -4,6 +4,7 @@ import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { countSimulated } from "./simulation.ts";
 import type { PageLinks } from "./views/pageLinks.ts";
 import { logoUrl } from "./views/renderBrand.ts";
+import { colorsOf } from "./views/styles.ts";
 
 const wholeNumber = z.int().min(0);
 
@@ -13,6 +14,8 @@ export const dashboardResponse = z
     name: z.string(),
     url: z.url(),
     logo_url: z.url().nullable(),
+    /** The organization's color, legible in each mode. */
+    colors: z.strictObject({ light: z.string(), dark: z.string() }),
     trees: z.strictObject({
       total: wholeNumber,
       month: wholeNumber,
@@ -36,6 +39,7 @@ export const presentDashboard = (
   return {
     name,
     url: pageUrl,
+    colors: colorsOf(profile.color),
     logo_url: profile.logo && logoUrl(profile.logo.hash, baseUrl),
     trees: {
       total: trees.total,

@@ -1,4 +1,4 @@
-import { BACKGROUNDS, brandColorsOf } from "../../../../domain/dashboard/brandColor.ts";
+import { BACKGROUNDS } from "../../../../domain/dashboard/brandColor.ts";
 import { PICTURE_FONT } from "../../../../services/dashboard/pictures/rasterize.ts";
 import type { Dashboard } from "../../../../services/dashboard/readDashboard.ts";
 import { countSimulated, markSimulated } from "../simulation.ts";
@@ -6,7 +6,7 @@ import { formatNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html } from "./html.ts";
 import { headlineOf } from "./page/renderHero.ts";
-import { DEFAULT_COLORS } from "./styles.ts";
+import { colorsOf } from "./styles.ts";
 
 /** The size that sites expect of the picture of a link. */
 export const PREVIEW_WIDTH = 1200;
@@ -62,7 +62,7 @@ const explainVerified = (dashboard: Dashboard): string => {
 /** Draws the picture that other sites show beside a link to the page. */
 export const drawPreview = (dashboard: Dashboard, logoFile: Buffer | null): string => {
   const { name, profile } = dashboard;
-  const color = (profile.color === null ? DEFAULT_COLORS : brandColorsOf(profile.color)).light;
+  const color = colorsOf(profile.color).light;
   const headline = headlineOf(dashboard);
   const shownName = drawableName(name);
   const number = headline?.number ?? "";

@@ -1,4 +1,5 @@
 import type { Dashboard } from "../../../../services/dashboard/readDashboard.ts";
+import { colorsOf } from "./styles.ts";
 import { formatNumber } from "./format.ts";
 import { html } from "./html.ts";
 import { countSimulated, markSimulated } from "../simulation.ts";
@@ -10,14 +11,27 @@ const PADDING = 9;
 
 const widthOf = (text: string): number => Math.round(text.length * LETTER) + 2 * PADDING;
 
+const markOf = (dashboard: Dashboard): string =>
+  markSimulated(countSimulated(dashboard).plantedAndVerified, dashboard.trees.plantedAndVerified);
+
+const valueOf = (dashboard: Dashboard): string =>
+  `${formatNumber(dashboard.trees.total)} · ${formatNumber(dashboard.trees.plantedAndVerified)} verified${markOf(dashboard)}`;
+
+/** Returns the badge's content in the schema of shields.io, which draws badges in the style of other projects. */
+export const presentShield = (dashboard: Dashboard) => ({
+  schemaVersion: 1,
+  label: LABEL,
+  message: valueOf(dashboard),
+  color: colorsOf(dashboard.profile.color).light.slice(1),
+  // shields.io accepts no shorter time.
+  cacheSeconds: 300,
+});
+
 /** Renders a picture for other sites: registered trees, and how many of them are verified. */
 export const renderBadge = (dashboard: Dashboard): string => {
   const { name, trees } = dashboard;
-  const mark = markSimulated(
-    countSimulated(dashboard).plantedAndVerified,
-    trees.plantedAndVerified,
-  );
-  const value = `${formatNumber(trees.total)} · ${formatNumber(trees.plantedAndVerified)} verified${mark}`;
+  const mark = markOf(dashboard);
+  const value = valueOf(dashboard);
   const left = widthOf(LABEL);
   const right = widthOf(value);
   const meaning = `${name}: ${formatNumber(trees.total)} trees registered, ${formatNumber(trees.plantedAndVerified)} planted and verified${mark}`;
