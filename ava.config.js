@@ -15,6 +15,7 @@ const LONGEST = [
   "api/rollingRestart",
   "worker/frozen",
   "worker/webhooks",
+  "webhooks/worker",
   "charities/programs",
   "cli/workflows",
 ];

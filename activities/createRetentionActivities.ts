@@ -10,6 +10,7 @@ import { deleteOldTestDonations } from "../services/charities/deleteOldTestDonat
 import { deleteOldDailyCounts } from "../services/registrations/deleteOldDailyCounts.ts";
 import { deleteOldTestRegistrations } from "../services/registrations/deleteOldTestRegistrations.ts";
 import { deleteOldTestResponses } from "../services/stores/deleteOldTestResponses.ts";
+import { deleteOldDeliveries } from "../services/webhooks/deleteOldDeliveries.ts";
 import { eraseOldResponses } from "../services/stores/privacy/eraseOldResponses.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
@@ -46,6 +47,7 @@ export const createRetentionActivities = (deps: RetentionDependencies) => ({
       return {
         ...(await deleteOldRecords(deps, signal)),
         events: await deleteOldEvents(deps, signal),
+        webhookDeliveries: await deleteOldDeliveries(deps, signal),
         erasedResponses: await eraseOldResponses(deps, signal),
         dailyCounts: await deleteOldDailyCounts(deps.db, deps.clock.now()),
         testData: await deleteOldTestData(deps, signal),

@@ -13,6 +13,7 @@ import {
 import { readAccountLimits } from "../program/readAccountLimits.ts";
 import { readCharitySettings } from "../program/readCharitySettings.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
+import { readWebhookSettings } from "../program/readWebhookSettings.ts";
 import { runProgram } from "../program/runProgram.ts";
 import type { RunningPart } from "../program/runProgram.ts";
 import { serveOperations } from "../program/serveOperations.ts";
@@ -131,6 +132,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
       config.STRIPE_WEBHOOK_SECRET === undefined
         ? null
         : createWebhookReader(config.STRIPE_WEBHOOK_SECRET.split(",")),
+    webhookSettings: readWebhookSettings(config),
     wakeOrder: async (orderId) => {
       await wakePlantingOrder(temporal, getDeployment, orderId, WAKE_TIMEOUT_MS);
     },

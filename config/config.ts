@@ -1,3 +1,4 @@
+import { isIP } from "node:net";
 import { z } from "zod";
 import { readSecretFiles } from "./readSecretFiles.ts";
 import { readDatabaseUrls } from "./readDatabaseUrls.ts";
@@ -58,6 +59,23 @@ const apiBase = webUrl.refine(
   },
   { error: "must be an https:// URL, unless its host is localhost or a loopback address" },
 );
+
+const isNetwork = (given: string): boolean => {
+  const { address = "", bits = "" } =
+    /^(?<address>[^/]+)\/(?<bits>\d{1,3})$/u.exec(given)?.groups ?? {};
+  const family = isIP(address);
+  return family !== 0 && Number(bits) <= (family === 4 ? 32 : 128);
+};
+
+const onOrOff = (fallback: "on" | "off") =>
+  z.enum(["on", "off"], { error: "must be on or off" }).default(fallback);
+
+const networks = z
+  .string()
+  .refine(
+    (given) => given.split(",").every((network) => isNetwork(network.trim())),
+    "must be networks such as 10.1.0.0/16 or fd00::/8, separated by commas",
+  );
 
 const stripePrice = z.string().regex(/^price_\w+$/u, "must be the id of a Stripe price (price_…)");
 
@@ -145,6 +163,8 @@ const settings = z.object({
   PLANTING_POLL_INTERVAL_SECONDS: wholeNumber(3600, 1),
   STORE_PLATFORM_SECRET: sharedSecrets.optional(),
   PLANTING_CALLBACK_SECRET: sharedSecrets.optional(),
+  WEBHOOK_ALLOW_HTTP: onOrOff("off"),
+  WEBHOOK_ALLOWED_NETWORKS: networks.optional(),
   MANUAL_PLANTING_TIMELINE: timelineShape,
   SIMULATED_PLANTING_TIMELINE: timelineShape,
   SIMULATED_ALLOCATION_SECONDS: wholeNumber(60, 0),

@@ -88,17 +88,22 @@ const appPrivileges = ({ name, isAppendOnly }: Table): string => {
   return isAppendOnly ? "SELECT, INSERT" : "SELECT, INSERT, UPDATE, DELETE";
 };
 
+/** Secrets are in plain text. API keys are not: only their hashes are stored. */
+const readerPrivileges = ({ name }: Table): string | null =>
+  name === "webhook_secret" ? null : "SELECT";
+
 const grantTables = (
   session: Session,
   role: string,
   tables: readonly Table[],
-  privilegesOf: (table: Table) => string,
+  privilegesOf: (table: Table) => string | null,
 ): readonly string[] =>
   tables.flatMap((table) => {
     const name = `${escapeIdentifier(session.schema)}.${escapeIdentifier(table.name)}`;
+    const privileges = privilegesOf(table);
     return [
       `REVOKE ALL ON ${name} FROM ${role}`,
-      `GRANT ${privilegesOf(table)} ON ${name} TO ${role}`,
+      ...(privileges === null ? [] : [`GRANT ${privileges} ON ${name} TO ${role}`]),
     ];
   });
 
@@ -131,7 +136,7 @@ const readerStatements = (
   return [
     `GRANT CONNECT ON DATABASE ${escapeIdentifier(session.database)} TO ${role}`,
     `GRANT USAGE ON SCHEMA ${schema} TO ${role}`,
-    ...grantTables(session, role, tables, () => "SELECT"),
+    ...grantTables(session, role, tables, readerPrivileges),
     `ALTER DEFAULT PRIVILEGES IN SCHEMA ${schema} GRANT SELECT ON TABLES TO ${role}`,
   ];
 };

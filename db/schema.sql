@@ -829,6 +829,69 @@ CREATE TABLE usage_rejection (
   CONSTRAINT usage_rejection_processor_event_id_fkey FOREIGN KEY (processor_event_id) REFERENCES processor_event(id)
 ) WITH ();
 
+CREATE TABLE webhook_attempt (
+  endpoint_id uuid NOT NULL,
+  event_id uuid NOT NULL,
+  number integer NOT NULL,
+  started_at timestamp with time zone NOT NULL,
+  duration_ms integer NOT NULL,
+  status smallint,
+  error text,
+  response text,
+  CONSTRAINT webhook_attempt_pkey PRIMARY KEY (endpoint_id, event_id, number),
+  CONSTRAINT webhook_attempt_endpoint_id_event_id_fkey FOREIGN KEY (endpoint_id, event_id) REFERENCES webhook_delivery(endpoint_id, event_id) ON DELETE CASCADE
+) WITH ();
+
+CREATE TABLE webhook_delivery (
+  endpoint_id uuid NOT NULL,
+  event_id uuid NOT NULL,
+  transaction_id xid8 NOT NULL DEFAULT pg_current_xact_id(),
+  type text NOT NULL,
+  occurred_at timestamp with time zone NOT NULL,
+  data json NOT NULL,
+  state text NOT NULL DEFAULT 'pending'::text,
+  attempts integer NOT NULL DEFAULT 0,
+  earlier_attempts integer NOT NULL DEFAULT 0,
+  created_at timestamp with time zone NOT NULL,
+  due_at timestamp with time zone,
+  leased_until timestamp with time zone,
+  CONSTRAINT webhook_delivery_pkey PRIMARY KEY (endpoint_id, event_id),
+  CONSTRAINT webhook_delivery_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES webhook_endpoint(id),
+  CONSTRAINT webhook_delivery_due CHECK ((due_at IS NOT NULL) = (state = 'pending'::text)),
+  CONSTRAINT webhook_delivery_state CHECK (state = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text]))
+) WITH ();
+
+CREATE TABLE webhook_endpoint (
+  id uuid NOT NULL,
+  account_id uuid,
+  mode text NOT NULL,
+  url text NOT NULL,
+  description text NOT NULL,
+  types text[],
+  created_at timestamp with time zone NOT NULL,
+  failing_since timestamp with time zone,
+  disabled_at timestamp with time zone,
+  disabled_reason text,
+  deleted_at timestamp with time zone,
+  CONSTRAINT webhook_endpoint_pkey PRIMARY KEY (id),
+  CONSTRAINT webhook_endpoint_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT webhook_endpoint_description CHECK (length(description) <= 200),
+  CONSTRAINT webhook_endpoint_disabled CHECK ((disabled_at IS NULL) = (disabled_reason IS NULL)),
+  CONSTRAINT webhook_endpoint_disabled_reason CHECK (disabled_reason = ANY (ARRAY['requested'::text, 'gone'::text, 'failing'::text])),
+  CONSTRAINT webhook_endpoint_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
+  CONSTRAINT webhook_endpoint_types CHECK (cardinality(types) >= 1),
+  CONSTRAINT webhook_endpoint_url CHECK (length(url) >= 1 AND length(url) <= 4096)
+) WITH ();
+
+CREATE TABLE webhook_secret (
+  endpoint_id uuid NOT NULL,
+  secret text NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  expires_at timestamp with time zone,
+  CONSTRAINT webhook_secret_pkey PRIMARY KEY (endpoint_id, secret),
+  CONSTRAINT webhook_secret_endpoint_id_fkey FOREIGN KEY (endpoint_id) REFERENCES webhook_endpoint(id)
+) WITH ();
+
 CREATE UNIQUE INDEX account_stripe_customer ON public.account USING btree (stripe_customer_id) WHERE (stripe_customer_id IS NOT NULL);
 
 CREATE INDEX account_stripe_subscription ON public.account USING btree (stripe_subscription_id) WHERE (stripe_subscription_id IS NOT NULL);
@@ -972,6 +1035,14 @@ CREATE INDEX usage_fact_registration ON public.usage_fact USING btree (registrat
 CREATE INDEX usage_fact_unsealed ON public.usage_fact USING btree (account_id, mode, meter, second, id) WHERE (meter_event_id IS NULL);
 
 CREATE INDEX usage_rejection_window ON public.usage_rejection USING btree (window_end);
+
+CREATE INDEX webhook_delivery_list ON public.webhook_delivery USING btree (endpoint_id, created_at, event_id);
+
+CREATE INDEX webhook_delivery_pending ON public.webhook_delivery USING btree (endpoint_id, due_at) WHERE (state = 'pending'::text);
+
+CREATE UNIQUE INDEX webhook_endpoint_owner ON public.webhook_endpoint USING btree (account_id, mode, url) NULLS NOT DISTINCT WHERE (deleted_at IS NULL);
+
+CREATE UNIQUE INDEX webhook_secret_current ON public.webhook_secret USING btree (endpoint_id) WHERE (expires_at IS NULL);
 
 CREATE OR REPLACE FUNCTION public.reject_audit_entry_change()
  RETURNS trigger

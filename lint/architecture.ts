@@ -56,6 +56,7 @@ const READ = /^(?:count|find|list|read|sum)/u;
 const CAPABILITIES: Readonly<Record<string, readonly string[]>> = {
   accounts: [],
   events: [],
+  webhooks: ["events"],
   billing: ["events"],
   planting: ["events"],
   registrations: ["billing", "events", "planting"],

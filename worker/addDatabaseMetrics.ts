@@ -10,6 +10,7 @@ import { listWatchedSubscriptions } from "../db/billing/stripeSubscriptions.ts";
 import { listWaitingStreams } from "../db/billing/usageFacts.ts";
 import { readFeedHorizon } from "../db/events/feed.ts";
 import { countLowBalances } from "../db/stores/balances.ts";
+import { readWebhookState } from "../db/webhooks/state.ts";
 import { SUBSCRIPTION_POLICIES } from "../domain/accounts/accounts.ts";
 import { findHold } from "../domain/billing/deployment.ts";
 import {
@@ -189,6 +190,23 @@ export const addDatabaseMetrics = (
         name: "impact_stores_low_balance",
         help: "Stores whose balance is below their low-balance threshold.",
         set: (gauge, stores) => gauge.set(stores),
+      },
+    ]),
+    createGauges(registry, () => readWebhookState(db, clock.now()), [
+      {
+        name: "impact_webhook_endpoints",
+        help: "Webhook endpoints, by state: enabled, failing (the last attempt failed), or why they are disabled: requested, gone, failing_for_days.",
+        labelNames: ["state"],
+        set: (gauge, { endpoints }) => {
+          for (const [state, count] of Object.entries(endpoints)) {
+            gauge.set({ state }, count);
+          }
+        },
+      },
+      {
+        name: "impact_webhook_unattended_seconds",
+        help: "How long the longest due delivery of an endpoint has waited that no worker is calling; 0 if there is none.",
+        set: (gauge, { unattendedSeconds }) => gauge.set(unattendedSeconds),
       },
     ]),
   ];

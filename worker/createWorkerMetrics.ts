@@ -5,6 +5,8 @@ import type { DatabasePool } from "slonik";
 import type { SendResult } from "../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../domain/billing/usage.ts";
 import type { Clock } from "../domain/clock.ts";
+import type { DeliveredType } from "../domain/events/webhookPayloads.ts";
+import type { AttemptResult } from "../domain/webhooks/decideDelivery.ts";
 import type { LateRejection } from "../services/billing/processorEvents/applyRejectionReport.ts";
 import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
 import { createOutageLog } from "./createOutageLog.ts";
@@ -15,8 +17,16 @@ export type WorkerMetrics = {
   readonly read: () => Promise<string>;
   readonly observeSend: (stream: UsageStream, result: SendResult) => void;
   readonly observeRejection: (rejection: LateRejection) => void;
+  readonly observeWebhookAttempt: (type: DeliveredType, result: AttemptResult) => void;
   /** Records whether this process is the dispatcher. */
   readonly observeLeadership: (isLeader: boolean) => void;
+};
+
+const webhookOutcomeOf = ({ error, status }: AttemptResult): string => {
+  if (error === null) {
+    return "delivered";
+  }
+  return status === null ? "unreachable" : "rejected";
 };
 
 /** A scrape waits this long for the database. Its queries take milliseconds. */
@@ -52,6 +62,12 @@ export const createWorkerMetrics = ({
     help: "1 while this process is the dispatcher; otherwise 0.",
     registers,
   });
+  const webhookAttempts = new Counter({
+    name: "impact_webhook_attempts_total",
+    help: "Requests to webhook endpoints, by the event's type and outcome: delivered, rejected (an error status) or unreachable.",
+    labelNames: ["type", "outcome"],
+    registers,
+  });
   const readDatabase = addDatabaseMetrics(registry, { db, clock });
   const logOutage = createOutageLog(logger, "metrics of the database cannot be read");
   let refreshing: Promise<void> | null = null;
@@ -81,6 +97,8 @@ export const createWorkerMetrics = ({
         outcome: result.kind === "settled" ? result.state : result.cause,
       }),
     observeRejection: ({ event: { mode, meter } }) => rejections.inc({ mode, meter }),
+    observeWebhookAttempt: (type, result) =>
+      webhookAttempts.inc({ type, outcome: webhookOutcomeOf(result) }),
     observeLeadership: (isLeader) => leader.set(isLeader ? 1 : 0),
   };
 };

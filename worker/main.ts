@@ -4,6 +4,7 @@ import { createBillingActivities } from "../activities/createBillingActivities.t
 import { createDonationActivities } from "../activities/createDonationActivities.ts";
 import { createRetentionActivities } from "../activities/createRetentionActivities.ts";
 import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
+import { createWebhookActivities } from "../activities/createWebhookActivities.ts";
 import { systemClock } from "../domain/clock.ts";
 import { openDatabase, openHealthConnection } from "../program/openDatabase.ts";
 import { runProgram } from "../program/runProgram.ts";
@@ -17,15 +18,17 @@ import { watchHealth } from "../program/watchHealth.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
 import { createCharities } from "../providers/charities/createCharities.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
+import { createWebhookSender } from "../providers/webhooks/createWebhookSender.ts";
 import { readCharitySettings } from "../program/readCharitySettings.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
+import { readWebhookSettings } from "../program/readWebhookSettings.ts";
 import {
   plantingOrderIntervalMs,
   plantingOrderLostMs,
   readPlantingSettings,
 } from "../program/readPlantingSettings.ts";
 import { needsAttention } from "../domain/billing/decideNextStep.ts";
-import { backgroundQueue, interactiveQueue } from "../workflows/taskQueues.ts";
+import { backgroundQueue, interactiveQueue, webhookQueue } from "../workflows/taskQueues.ts";
 import { awaitDeploymentName } from "./awaitDeploymentName.ts";
 import { createWorkerMetrics } from "./createWorkerMetrics.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
@@ -43,8 +46,12 @@ import { createNamespaceLog, runWorker } from "./runWorker.ts";
  */
 const SHUTDOWN_TIMEOUT_MS = 18_000;
 
+/** Of their own, so that many deliveries at once leave billing its connections. */
+const WEBHOOK_CONNECTIONS = 3;
+
 const startWorker = async (config: Config, logger: Logger): Promise<RunningPart> => {
   const db = await openDatabase(config);
+  const webhookDb = await openDatabase({ ...config, DATABASE_POOL_SIZE: WEBHOOK_CONNECTIONS });
   const clock = systemClock;
   const temporal = openTemporalClient();
   const metrics = createWorkerMetrics({ db, clock, logger });
@@ -61,7 +68,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     needsTemporal: true,
   });
   addHealthMetrics(metrics.registry, health.read);
-  addPoolMetrics(metrics.registry, { main: db });
+  addPoolMetrics(metrics.registry, { main: db, webhooks: webhookDb });
   // Before anything that waits for other services, so that the worker can be watched while it waits.
   const server =
     config.WORKER_METRICS_PORT === "off"
@@ -170,8 +177,34 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
       plantingOrderLostMs: plantingOrderLostMs(config),
     }),
   };
+  const webhookActivities = createWebhookActivities({
+    db: webhookDb,
+    clock,
+    send: createWebhookSender(readWebhookSettings(config)),
+    random: Math.random,
+    observeAttempt: ({ type }, result) => metrics.observeWebhookAttempt(type, result),
+    observeDisabled: ({ id, accountId, url, disabledReason: reason }) => {
+      logger.error(
+        { endpointId: id, accountId, url, reason },
+        "a webhook endpoint was disabled; its owner receives no events until it is enabled",
+      );
+    },
+  });
   const workers = Promise.all([
     interactiveWorker,
+    whenNamed(({ name, identity }) =>
+      runWorker(
+        {
+          identity,
+          activities: webhookActivities,
+          taskQueue: webhookQueue(name),
+          workflowBundle,
+          logger,
+          logMissingNamespace,
+        },
+        shutdown.signal,
+      ),
+    ),
     whenNamed(({ name, identity }) =>
       runWorker(
         {
@@ -225,7 +258,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
       await Promise.all([workers, dispatcher, schedules, guard.ended]);
       health.end();
       await server?.close(1000);
-      await Promise.all([db.end(), healthConnection.end()]);
+      await Promise.all([db.end(), webhookDb.end(), healthConnection.end()]);
     },
   };
 };

@@ -9,55 +9,35 @@ import { listDueProcessorEvents } from "../db/billing/processorEvents.ts";
 import { listWaitingRefunds, markRefundDispatched } from "../db/registrations/refunds.ts";
 import type { WaitingStream } from "../db/billing/usageFacts.ts";
 import { listWaitingStreams } from "../db/billing/usageFacts.ts";
+import { listDueEndpoints } from "../db/webhooks/deliveries.ts";
 import type { Clock } from "../domain/clock.ts";
 import { lastSealableSecond } from "../domain/billing/usage.ts";
 import { withTemporalDeadline } from "../program/temporalClient.ts";
 import { findSender, restartSender, wakeSender } from "../program/usageSenders.ts";
 import { processorEvents, processorEventsId } from "../workflows/processorEvents.ts";
 import { refund, refundedSignal, refundWorkflowId } from "../workflows/refund.ts";
-import { backgroundQueue } from "../workflows/taskQueues.ts";
+import { backgroundQueue, webhookQueue } from "../workflows/taskQueues.ts";
+import {
+  deliveriesDueSignal,
+  webhookEndpoint,
+  webhookEndpointWorkflowId,
+} from "../workflows/webhookEndpoint.ts";
 import { createOutageLog } from "./createOutageLog.ts";
+import { forEachConcurrently } from "./forEachConcurrently.ts";
 import { createSilenceLog } from "./createSilenceLog.ts";
 import { runWithLease } from "./runWithLease.ts";
 import { createWakeBackoff } from "./wakeBackoff.ts";
+import { createWebhookWakes } from "./webhookWakes.ts";
 
 /** Facts wait some seconds before they may be sealed, so more frequent passes would not report usage earlier. */
 const PASS_INTERVAL_MS = 1000;
 /** The pause before the next attempt to lead, after losing the lease or failing to acquire it. */
 const LEAD_RETRY_INTERVAL_MS = 3000;
 const CALL_TIMEOUT_MS = 4000;
-const MAX_CONCURRENT_CALLS = 16;
 const REFUNDS_PER_PASS = 200;
 
 const pause = (delayMs: number, signal: AbortSignal): Promise<void> =>
   sleep(delayMs, undefined, { signal }).catch(() => undefined);
-
-/**
- * Does the work for every item until the signal is aborted, even if it fails for some.
- * @throws Error with the first failure as its cause, after all items
- */
-const forEachConcurrently = async <Item>(
-  items: readonly Item[],
-  signal: AbortSignal,
-  work: (item: Item) => Promise<void>,
-): Promise<void> => {
-  const queue = items.values();
-  const failures: unknown[] = [];
-  const workers = Array.from({ length: Math.min(MAX_CONCURRENT_CALLS, items.length) }, async () => {
-    for (const item of queue) {
-      if (signal.aborted) {
-        return;
-      }
-      await work(item).catch((error: unknown) => failures.push(error));
-    }
-  });
-  await Promise.all(workers);
-  if (failures.length > 0) {
-    throw new Error(`${failures.length} of ${items.length} workflows could not be signaled.`, {
-      cause: failures[0],
-    });
-  }
-};
 
 /** A leadership: its statements check the lease, and no work begins after the signal is aborted. */
 type Leadership = { readonly lease: DispatcherLease; readonly signal: AbortSignal };
@@ -161,12 +141,31 @@ const createPasses = ({
     }
   };
 
-  return [startRefunds, wakeSenders, startProcessorEvents];
+  const webhookWakes = createWebhookWakes();
+
+  const wakeWebhookEndpoints = async ({ signal }: Leadership): Promise<void> => {
+    const now = clock.now();
+    const due = webhookWakes.due(await listDueEndpoints(db, now), now);
+    await forEachConcurrently(due, signal, async (endpoint) => {
+      const { endpointId } = endpoint;
+      await callTemporal(() =>
+        temporal.workflow.signalWithStart(webhookEndpoint, {
+          workflowId: webhookEndpointWorkflowId(deployment, endpointId),
+          taskQueue: webhookQueue(deployment),
+          args: [endpointId],
+          signal: deliveriesDueSignal,
+        }),
+      );
+      webhookWakes.recordWake(endpoint, now);
+    });
+  };
+
+  return [startRefunds, wakeSenders, startProcessorEvents, wakeWebhookEndpoints];
 };
 
 /**
- * Starts or wakes the workflows of what waits in the database: unreported usage, unsettled refunds and events of the
- * processor. The rows are the outbox, so nothing is lost while Temporal or this process is down. The worker process that
+ * Starts or wakes the workflows of what waits in the database: unreported usage, unsettled refunds, events of the
+ * processor and deliveries to webhook endpoints. The rows are the outbox, so nothing is lost while Temporal or this process is down. The worker process that
  * holds the lease dispatches. A leader that has lost it without noticing does no harm: a second wake or start changes
  * nothing, a sender is restarted by its run id, and a statement that writes checks the lease.
  * @returns a promise that resolves after the signal is aborted

@@ -6,3 +6,4 @@ export { reconciliation } from "./reconciliation.ts";
 export { refund } from "./refund.ts";
 export { subscriptionSweep } from "./subscriptionSweep.ts";
 export { usageSender } from "./usageSender.ts";
+export { webhookEndpoint } from "./webhookEndpoint.ts";

@@ -60,7 +60,7 @@ type Examples<Body extends z.ZodType, ResponseBody extends z.ZodType> = {
 
 /** One method of one path. The router runs it and the API description is generated from it. */
 export type Endpoint = {
-  readonly method: "get" | "post";
+  readonly method: "get" | "post" | "delete";
   /** With parameters as in `/evidence/tree/:id`. */
   readonly path: string;
   /** What the key of a request must allow; `public` endpoints need no key. */
@@ -106,7 +106,7 @@ export type KeyDefinition<
 };
 
 /** What a request with each method needs. */
-const ACCESS = { get: "read", post: "write" } as const satisfies Record<
+const ACCESS = { get: "read", post: "write", delete: "write" } as const satisfies Record<
   Endpoint["method"],
   KeyScope
 >;

@@ -5,6 +5,8 @@ import { BATCH_BODY_KIB, BODY_KIB } from "../middleware/readBody.ts";
 import { READ_ONLY_MESSAGE } from "../middleware/requireWriteScope.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { describeExports } from "./describeExports.ts";
+import { describeMessage } from "./describeMessage.ts";
+import type { MessageDescription } from "./describeMessage.ts";
 import { describeParameter } from "./describeParameter.ts";
 import { hasIdempotencyKeyField } from "../http/idempotencyKey.ts";
 
@@ -26,6 +28,8 @@ export type DocumentInfo = {
   /** The body of every error response. */
   readonly errorBody: z.ZodType;
   readonly presentError: PresentError;
+  /** What the service itself sends to clients' servers. */
+  readonly message?: MessageDescription;
 };
 
 const COMPONENTS = "#/components/schemas/";
@@ -40,7 +44,10 @@ const mergeNull = (schema: z.core.JSONSchema.BaseSchema): void => {
     rest.length === 0
   ) {
     delete schema.anyOf;
-    Object.assign(schema, given, { type: [given.type, "null"] });
+    Object.assign(schema, given, {
+      type: [given.type, "null"],
+      ...(given.enum === undefined ? {} : { enum: [...given.enum, null] }),
+    });
   }
 };
 
@@ -359,7 +366,7 @@ const pathsOf = (endpoints: readonly Endpoint[], info: DocumentInfo, collect: Co
 export const createDocument = (endpoints: readonly Endpoint[], info: DocumentInfo): Json => {
   const { components, collect } = createSchemaCollector();
   const paths = pathsOf(endpoints, info, collect);
-  const { title, version, description, baseUrl, securitySchemes, security } = info;
+  const { title, version, description, baseUrl, securitySchemes, security, message } = info;
   return {
     openapi: "3.1.1",
     info: { title, version, description, license: { name: "MIT", identifier: "MIT" } },
@@ -369,6 +376,9 @@ export const createDocument = (endpoints: readonly Endpoint[], info: DocumentInf
       name,
     })),
     paths,
+    ...(message === undefined
+      ? {}
+      : { webhooks: describeMessage(message, collect(message.schema, "output")) }),
     components: {
       schemas: components,
       securitySchemes: Object.fromEntries(

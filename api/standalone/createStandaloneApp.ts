@@ -2,6 +2,7 @@ import type Koa from "koa";
 import type { DatabasePool } from "slonik";
 import type { CopyPool } from "../../db/copyPool.ts";
 import type { Clock } from "../../domain/clock.ts";
+import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
@@ -31,6 +32,8 @@ import { callbackEndpoint } from "./planting/callbackEndpoint.ts";
 import { batchEndpoints } from "./registrations/batchEndpoints.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
 import { usageEndpoints } from "./registrations/usageEndpoints.ts";
+import { MESSAGE_DESCRIPTION } from "./webhooks/schemas.ts";
+import { webhookEndpoints } from "./webhooks/webhookEndpoints.ts";
 
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
 organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;
@@ -60,6 +63,8 @@ type StandaloneDependencies = AppDependencies & {
   readonly documentBaseUrl: string;
   /** The secrets that the planting partner may sign its reports with; empty if it sends none. */
   readonly plantingCallbackSecrets: readonly string[];
+  /** Where deliveries to webhook endpoints may be sent. */
+  readonly webhookSettings: WebhookSettings;
   /** Verifies Stripe's webhooks; null if there is no signing secret. */
   readonly readStripeWebhook: ReadWebhook | null;
 };
@@ -86,6 +91,7 @@ export const createStandaloneApp = ({
     ...evidenceEndpoints(reading),
     ...usageEndpoints(reading),
     ...eventEndpoints(reading),
+    ...webhookEndpoints(dependencies),
     ...dashboardEndpoints(dependencies),
     ...(plantingCallbackSecrets.length === 0
       ? []
@@ -106,6 +112,7 @@ export const createStandaloneApp = ({
     security: [["apiKey"]],
     errorBody,
     presentError,
+    message: MESSAGE_DESCRIPTION,
   });
   return createApp({
     logger,

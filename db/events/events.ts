@@ -3,19 +3,42 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
 import { sql } from "../sql.ts";
 
-/** Inserts events. The caller's transaction must also make the changes that they describe. */
+/**
+ * Inserts events, and their deliveries to the endpoints that want them. The caller's transaction must also make the changes
+ * that they describe.
+ */
 export const insertEvents = async (
   transaction: CommonQueryMethods,
   { accountId, mode }: AccountMode,
-  events: readonly (StoredEventContent & { readonly id: string })[],
+  events: readonly (StoredEventContent & { readonly id: string; readonly webhookData: object })[],
   createdAt: Date,
 ): Promise<void> => {
-  const input = JSON.stringify(events.map(({ id, type, data }) => [id, type, data]));
+  const input = JSON.stringify(
+    events.map(({ id, type, data, webhookData }) => [id, type, data, webhookData]),
+  );
+  const time = sql.fragment`${createdAt.toISOString()}::timestamptz`;
   await transaction.query(sql.typeAlias("void")`
-    INSERT INTO event (id, account_id, mode, type, created_at, data)
-    SELECT
-      (value ->> 0)::uuid, ${accountId}, ${mode}, value ->> 1, ${createdAt.toISOString()}::timestamptz, value -> 2
-    FROM json_array_elements(${input}::json) AS value
+    WITH given AS (
+      SELECT (value ->> 0)::uuid AS id, value ->> 1 AS type, value -> 2 AS data, value -> 3 AS webhook_data
+      FROM json_array_elements(${input}::json) AS value
+    ),
+    inserted AS (
+      INSERT INTO event (id, account_id, mode, type, created_at, data)
+      SELECT given.id, ${accountId}, ${mode}, given.type, ${time}, given.data
+      FROM given
+    )
+    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
+    SELECT webhook_endpoint.id, given.id, given.type, ${time}, given.webhook_data, ${time}, ${time}
+    FROM account
+    JOIN webhook_endpoint ON (
+      webhook_endpoint.account_id = account.id
+      OR (webhook_endpoint.account_id IS NULL AND account.type = 'store')
+    )
+    JOIN given ON (webhook_endpoint.types IS NULL OR given.type = ANY(webhook_endpoint.types))
+    WHERE account.id = ${accountId}
+      AND webhook_endpoint.mode = ${mode}
+      AND webhook_endpoint.deleted_at IS NULL
+      AND webhook_endpoint.disabled_at IS NULL
   `);
 };
 

@@ -3,10 +3,11 @@ import { v7 as newId } from "uuid";
 import { insertEvents } from "../../db/events/events.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
+import { webhookDataOf } from "../../domain/events/webhookPayloads.ts";
 
 /**
- * Records events, in their order. Call it in the transaction that makes the changes, so that neither is stored without
- * the other.
+ * Records events, in their order, and their deliveries to the endpoints that want them. Call it in the transaction that
+ * makes the changes, so that neither is stored without the other.
  */
 export const recordEvents = async (
   transaction: CommonQueryMethods,
@@ -15,7 +16,11 @@ export const recordEvents = async (
   now: Date,
 ): Promise<void> => {
   if (contents.length > 0) {
-    const events = contents.map((content) => ({ id: newId(), ...content }));
+    const events = contents.map((content) => ({
+      id: newId(),
+      ...content,
+      webhookData: webhookDataOf(content),
+    }));
     await insertEvents(transaction, owner, events, now);
   }
 };

@@ -11,6 +11,7 @@ import { openTemporalClient } from "../../program/temporalClient.ts";
 import type { Readiness } from "../../program/watchHealth.ts";
 import { wakePlantingOrder } from "../../program/wakePlantingOrder.ts";
 import type { Clock } from "../../domain/clock.ts";
+import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { ReadWebhook } from "../../providers/billing/stripe/createWebhookReader.ts";
@@ -88,6 +89,7 @@ export type StandaloneApiOptions = {
   readonly plantingCallbackSecrets?: readonly string[];
   readonly readStripeWebhook?: ReadWebhook | null;
   readonly trustedProxies?: number;
+  readonly webhookSettings?: WebhookSettings;
 };
 
 /** Serves the standalone interface on a real port with a real database until the test ends. */
@@ -119,6 +121,7 @@ export const startStandaloneApi = async (
     plantingCallbackSecrets = [],
     readStripeWebhook = null,
     trustedProxies = 0,
+    webhookSettings = { allowsHttp: true, allowedNetworks: ["127.0.0.0/8"] },
   }: StandaloneApiOptions,
 ): Promise<Api> => {
   const lines: string[] = [];
@@ -147,6 +150,7 @@ export const startStandaloneApi = async (
     plantingCallbackSecrets,
     readStripeWebhook,
     trustedProxies,
+    webhookSettings,
     wakeOrder: async (orderId) => {
       await wakePlantingOrder(temporal, getDeployment, orderId, 30_000);
     },

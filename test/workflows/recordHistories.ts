@@ -11,6 +11,7 @@ import { NativeConnection, Worker } from "@temporalio/worker";
 import type { BillingActivities } from "../../activities/createBillingActivities.ts";
 import type { DonationActivities } from "../../activities/createDonationActivities.ts";
 import type { RetentionActivities } from "../../activities/createRetentionActivities.ts";
+import type { WebhookActivities } from "../../activities/createWebhookActivities.ts";
 import type { PlantingActivities } from "../../activities/createPlantingActivities.ts";
 import type { CharityValidation } from "../../domain/charities/charities.ts";
 import { createSupervisor } from "../../embedded/createSupervisor.ts";
@@ -25,6 +26,7 @@ import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { backgroundQueue } from "../../workflows/taskQueues.ts";
 import { subscriptionSweep } from "../../workflows/subscriptionSweep.ts";
+import { deliveriesDueSignal, webhookEndpoint } from "../../workflows/webhookEndpoint.ts";
 import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
 
 /*
@@ -78,7 +80,11 @@ const unsettled = (): never => {
 
 type Recording = {
   readonly activities: Partial<
-    BillingActivities & DonationActivities & PlantingActivities & RetentionActivities
+    BillingActivities &
+      DonationActivities &
+      PlantingActivities &
+      RetentionActivities &
+      WebhookActivities
   >;
   readonly run: (client: Client) => Promise<WorkflowHandle>;
 };
@@ -240,6 +246,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         processorEvents: 5,
         reconciliations: 0,
         events: 0,
+        webhookDeliveries: 0,
         erasedResponses: 0,
         dailyCounts: 0,
         testData: null,
@@ -253,6 +260,20 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         args: [],
       });
       await handle.result();
+      return handle;
+    },
+  },
+  "webhook-endpoint": {
+    activities: {
+      deliverWebhooks: inOrder<number | null>(...[0, 50, null].map((result) => () => result)),
+    },
+    run: async (client) => {
+      const handle = await client.workflow.signalWithStart(webhookEndpoint, {
+        ...options("webhook/recorded"),
+        args: [REGISTRATION],
+        signal: deliveriesDueSignal,
+      });
+      await activitiesCompleted(handle, 3);
       return handle;
     },
   },

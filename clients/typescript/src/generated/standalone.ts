@@ -17,6 +17,24 @@ export interface components {
              */
             readonly total_rescued_bottles: number;
         };
+        readonly BottleRefundBatch: {
+            /** @description How many items were rejected; 0 unless `atomic` is `false`. */
+            readonly failed: number;
+            /** @description One for each item, in the order of the items. */
+            readonly results: readonly ({
+                readonly body: components["schemas"]["BottleRefund"];
+                /** @description Whether an earlier request or item created the record. */
+                readonly idempotent_replayed: boolean;
+                /** @constant */
+                readonly status: 200;
+            } | {
+                readonly body: components["schemas"]["Error"];
+                /** @description The status that the item alone would have had. */
+                readonly status: number;
+            })[];
+            /** @description How many items were recorded, or had been recorded before. */
+            readonly succeeded: number;
+        };
         readonly BottleRegistrationBatch: {
             /** @description How many items were rejected; 0 unless `atomic` is `false`. */
             readonly failed: number;
@@ -85,11 +103,16 @@ export interface components {
             readonly bottles: {
                 readonly month: number;
                 readonly total: number;
+            } | null;
+            readonly colors: {
+                readonly dark: string;
+                readonly light: string;
             };
             readonly donations: {
                 readonly amount_cents: number;
                 readonly count: number;
-            };
+            } | null;
+            readonly logo_url: string | null;
             readonly name: string;
             readonly trees: {
                 readonly month: number;
@@ -99,6 +122,8 @@ export interface components {
             };
             /** Format: date-time */
             readonly updated_at: string;
+            /** Format: uri */
+            readonly url: string;
         };
         readonly DashboardUrl: {
             /**
@@ -107,6 +132,11 @@ export interface components {
              */
             readonly dashboard_url: string;
             readonly org_id: string;
+        };
+        readonly DeletedWebhookEndpoint: {
+            /** @constant */
+            readonly deleted: true;
+            readonly id: string;
         };
         readonly Donation: {
             /** @example 500 */
@@ -420,6 +450,10 @@ export interface components {
              */
             readonly reason?: string | null;
         };
+        readonly NewBottleRefundBatch: {
+            /** @description The bodies of single requests, in the order in which to record them. */
+            readonly items: readonly components["schemas"]["NewBottleRefund"][];
+        };
         readonly NewBottleRegistration: {
             /**
              * @description A tag to filter by.
@@ -500,6 +534,10 @@ export interface components {
              */
             readonly reason?: string | null;
         };
+        readonly NewTreeRefundBatch: {
+            /** @description The bodies of single requests, in the order in which to record them. */
+            readonly items: readonly components["schemas"]["NewTreeRefund"][];
+        };
         readonly NewTreeRegistration: {
             /**
              * @description A tag to filter by.
@@ -523,6 +561,31 @@ export interface components {
         readonly NewTreeRegistrationBatch: {
             /** @description The bodies of single requests, in the order in which to record them. */
             readonly items: readonly components["schemas"]["NewTreeRegistration"][];
+        };
+        readonly NewWebhookEndpoint: {
+            /** Format: date-time */
+            readonly created_at: string;
+            readonly description: string;
+            /** Format: date-time */
+            readonly disabled_at: string | null;
+            /**
+             * @description `requested`: by you or the operator. `gone`: the server answered 410. `failing`: every attempt of five days failed. Null if the endpoint is enabled.
+             * @enum {string|null}
+             */
+            readonly disabled_reason: "requested" | "gone" | "failing" | null;
+            /**
+             * Format: date-time
+             * @description The first failed attempt since the last one that succeeded. Null if the last one succeeded.
+             */
+            readonly failing_since: string | null;
+            /** @example 0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e */
+            readonly id: string;
+            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. It is shown only here. */
+            readonly secret: string;
+            /** @enum {string} */
+            readonly status: "enabled" | "disabled";
+            readonly types: readonly string[];
+            readonly url: string;
         };
         readonly Readiness: {
             /**
@@ -645,6 +708,24 @@ export interface components {
              */
             readonly total_planted_trees: number;
         };
+        readonly TreeRefundBatch: {
+            /** @description How many items were rejected; 0 unless `atomic` is `false`. */
+            readonly failed: number;
+            /** @description One for each item, in the order of the items. */
+            readonly results: readonly ({
+                readonly body: components["schemas"]["TreeRefund"];
+                /** @description Whether an earlier request or item created the record. */
+                readonly idempotent_replayed: boolean;
+                /** @constant */
+                readonly status: 200;
+            } | {
+                readonly body: components["schemas"]["Error"];
+                /** @description The status that the item alone would have had. */
+                readonly status: number;
+            })[];
+            /** @description How many items were recorded, or had been recorded before. */
+            readonly succeeded: number;
+        };
         readonly TreeRegistrationBatch: {
             /** @description How many items were rejected; 0 unless `atomic` is `false`. */
             readonly failed: number;
@@ -708,6 +789,146 @@ export interface components {
         };
         readonly UsageList: {
             readonly usage: readonly components["schemas"]["Usage"][];
+        };
+        readonly WebhookEndpoint: {
+            /** Format: date-time */
+            readonly created_at: string;
+            readonly description: string;
+            /** Format: date-time */
+            readonly disabled_at: string | null;
+            /**
+             * @description `requested`: by you or the operator. `gone`: the server answered 410. `failing`: every attempt of five days failed. Null if the endpoint is enabled.
+             * @enum {string|null}
+             */
+            readonly disabled_reason: "requested" | "gone" | "failing" | null;
+            /**
+             * Format: date-time
+             * @description The first failed attempt since the last one that succeeded. Null if the last one succeeded.
+             */
+            readonly failing_since: string | null;
+            /** @example 0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e */
+            readonly id: string;
+            /** @enum {string} */
+            readonly status: "enabled" | "disabled";
+            readonly types: readonly string[];
+            readonly url: string;
+        };
+        readonly WebhookEndpointList: {
+            readonly webhook_endpoints: readonly components["schemas"]["WebhookEndpoint"][];
+        };
+        readonly WebhookMessage: {
+            readonly data: {
+                readonly endpoint_id: string;
+                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
+                readonly sequence: number;
+            };
+            /** Format: date-time */
+            readonly timestamp: string;
+            /** @constant */
+            readonly type: "ping";
+        } | {
+            readonly data: {
+                readonly count: number;
+                /** @enum {string} */
+                readonly kind: "tree" | "bottle";
+                readonly registration_id: string;
+                readonly remaining_count: number;
+                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
+                readonly sequence: number;
+            };
+            /** Format: date-time */
+            readonly timestamp: string;
+            /** @constant */
+            readonly type: "registration.refunded";
+        } | {
+            readonly data: {
+                readonly amount_cents: number;
+                readonly charity_name: string;
+                /** @constant */
+                readonly currency: "USD";
+                readonly donation_id: string;
+                readonly ein: string;
+                readonly nonprofit_id: string;
+                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
+                readonly sequence: number;
+            };
+            /** Format: date-time */
+            readonly timestamp: string;
+            /** @constant */
+            readonly type: "donation.created";
+        } | {
+            readonly data: {
+                readonly amount_cents: number;
+                readonly charity_name: string;
+                /** @constant */
+                readonly currency: "USD";
+                readonly donation_id: string;
+                readonly ein: string;
+                readonly nonprofit_id: string;
+                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
+                readonly sequence: number;
+            };
+            /** Format: date-time */
+            readonly timestamp: string;
+            /** @constant */
+            readonly type: "donation.refunded";
+        } | {
+            readonly data: {
+                readonly count: number;
+                /** @enum {string} */
+                readonly kind: "tree" | "bottle";
+                /** Format: date-time */
+                readonly registered_at: string;
+                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
+                readonly sequence: number;
+            };
+            /** Format: date-time */
+            readonly timestamp: string;
+            /** @constant */
+            readonly type: "usage.failed";
+        } | {
+            readonly data: {
+                readonly count: number;
+                /** @enum {string} */
+                readonly kind: "tree" | "bottle";
+                /** Format: date-time */
+                readonly registered_at: string;
+                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
+                readonly sequence: number;
+            };
+            /** Format: date-time */
+            readonly timestamp: string;
+            /** @constant */
+            readonly type: "usage.recovered";
+        } | {
+            readonly data: {
+                /** @enum {string} */
+                readonly milestone: "funds_distributed" | "allocated" | "planted" | "planted_and_verified";
+                readonly order_id: number;
+                readonly public_id: string;
+                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
+                readonly sequence: number;
+                readonly tree_count: number;
+            };
+            /** Format: date-time */
+            readonly timestamp: string;
+            /** @constant */
+            readonly type: "evidence.milestone_reached";
+        };
+        readonly WebhookPing: {
+            /** @description The id of the delivery, which the receiver gets in the header `webhook-id`. */
+            readonly id: string;
+        };
+        readonly WebhookSecret: {
+            /** @description The id of the endpoint. */
+            readonly id: string;
+            /**
+             * Format: date-time
+             * @description Until when the previous secret signs as well. Null if the previous one was revoked.
+             */
+            readonly previous_valid_until: string | null;
+            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. It is shown only here. */
+            readonly secret: string;
         };
     };
     responses: never;
@@ -1098,6 +1319,33 @@ export interface operations {
             };
         };
     };
+    readonly refundBottlesInBatch: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description `true` records all items or none. `false` records every item that is not rejected. */
+                readonly atomic?: boolean;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["NewBottleRefundBatch"];
+            };
+        };
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["BottleRefundBatch"];
+                };
+            };
+        };
+    };
     readonly refundTrees: {
         readonly parameters: {
             readonly query?: never;
@@ -1118,6 +1366,33 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["TreeRefund"];
+                };
+            };
+        };
+    };
+    readonly refundTreesInBatch: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description `true` records all items or none. `false` records every item that is not rejected. */
+                readonly atomic?: boolean;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["NewTreeRefundBatch"];
+            };
+        };
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["TreeRefundBatch"];
                 };
             };
         };
@@ -1271,28 +1546,296 @@ export interface operations {
             };
         };
     };
+    readonly listWebhookEndpoints: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookEndpointList"];
+                };
+            };
+        };
+    };
+    readonly createWebhookEndpoint: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": {
+                    /**
+                     * @description Your own note.
+                     * @example checkout
+                     */
+                    readonly description?: string | null;
+                    /**
+                     * @description The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.
+                     * @example [
+                     *       "donation.refunded",
+                     *       "registration.refunded"
+                     *     ]
+                     */
+                    readonly types?: readonly ("*" | "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached")[] | null;
+                    /**
+                     * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
+                     * @example https://shop.example/impact-events
+                     */
+                    readonly url: string;
+                };
+            };
+        };
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["NewWebhookEndpoint"];
+                };
+            };
+        };
+    };
+    readonly readWebhookEndpoint: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookEndpoint"];
+                };
+            };
+        };
+    };
+    readonly updateWebhookEndpoint: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": {
+                    /**
+                     * @description Your own note.
+                     * @example checkout
+                     */
+                    readonly description?: string | null;
+                    /**
+                     * @description The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.
+                     * @example [
+                     *       "donation.refunded",
+                     *       "registration.refunded"
+                     *     ]
+                     */
+                    readonly types?: readonly ("*" | "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached")[] | null;
+                    /**
+                     * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
+                     * @example https://shop.example/impact-events
+                     */
+                    readonly url?: string | null;
+                };
+            };
+        };
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookEndpoint"];
+                };
+            };
+        };
+    };
+    readonly deleteWebhookEndpoint: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["DeletedWebhookEndpoint"];
+                };
+            };
+        };
+    };
+    readonly disableWebhookEndpoint: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookEndpoint"];
+                };
+            };
+        };
+    };
+    readonly enableWebhookEndpoint: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookEndpoint"];
+                };
+            };
+        };
+    };
+    readonly pingWebhookEndpoint: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookPing"];
+                };
+            };
+        };
+    };
+    readonly rotateWebhookSecret: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": {
+                    /**
+                     * @description True if the previous secret must not sign any longer, because it has leaked. False if it is omitted.
+                     * @example false
+                     */
+                    readonly revoke_previous?: boolean | null;
+                };
+            };
+        };
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookSecret"];
+                };
+            };
+        };
+    };
 }
 
 export const OPERATIONS = {
+  createWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints","key":null},
+  deleteWebhookEndpoint: {"method":"DELETE","path":"/webhook_endpoints/{id}","key":null},
+  disableWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/disable","key":null},
   donate: {"method":"POST","path":"/charities/donate","key":"request"},
+  enableWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/enable","key":null},
   health: {"method":"GET","path":"/healthz","key":null},
   listBottles: {"method":"GET","path":"/rescue/plastic_bottles","key":null},
   listDonations: {"method":"GET","path":"/charities/donations","key":null},
   listEvents: {"method":"GET","path":"/events","key":null},
   listTrees: {"method":"GET","path":"/plant/trees","key":null},
   listUsage: {"method":"GET","path":"/usage","key":null},
+  listWebhookEndpoints: {"method":"GET","path":"/webhook_endpoints","key":null},
+  pingWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/ping","key":null},
   readDashboardUrl: {"method":"GET","path":"/dashboard_url","key":null},
   readEvidenceSummary: {"method":"GET","path":"/evidence","key":null},
   readTreeEvidence: {"method":"GET","path":"/evidence/tree/{id}","key":null},
   readUsage: {"method":"GET","path":"/usage/{registration_id}","key":null},
+  readWebhookEndpoint: {"method":"GET","path":"/webhook_endpoints/{id}","key":null},
   readiness: {"method":"GET","path":"/readyz","key":null},
   refundBottles: {"method":"POST","path":"/refund/plastic_bottles","key":"request"},
+  refundBottlesInBatch: {"method":"POST","path":"/refund/plastic_bottles/batch","key":"items"},
   refundDonation: {"method":"POST","path":"/refund/donations","key":"request"},
   refundTrees: {"method":"POST","path":"/refund/trees","key":"request"},
+  refundTreesInBatch: {"method":"POST","path":"/refund/trees/batch","key":"items"},
   registerBottles: {"method":"POST","path":"/rescue/plastic_bottles","key":"request"},
   registerBottlesInBatch: {"method":"POST","path":"/rescue/plastic_bottles/batch","key":"items"},
   registerTrees: {"method":"POST","path":"/plant/trees","key":"request"},
   registerTreesInBatch: {"method":"POST","path":"/plant/trees/batch","key":"items"},
+  rotateWebhookSecret: {"method":"POST","path":"/webhook_endpoints/{id}/rotate","key":null},
   searchCharities: {"method":"GET","path":"/charities/search","key":null},
   subscribeToDonations: {"method":"POST","path":"/charities/subscribe","key":null},
+  updateWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}","key":null},
 } as const;

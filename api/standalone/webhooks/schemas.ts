@@ -1,0 +1,198 @@
+import { z } from "zod";
+import { text } from "../../../domain/fields.ts";
+import { PING_DATA, WEBHOOK_DATA, WEBHOOK_TYPES } from "../../../domain/events/webhookPayloads.ts";
+import type { DeliveredType } from "../../../domain/events/webhookPayloads.ts";
+import { DISABLED_REASONS } from "../../../domain/webhooks/webhookEndpoints.ts";
+import { bodyObject } from "../../http/parseRequest.ts";
+
+/** Stands for all types, also those of later releases. */
+export const ALL_TYPES = "*";
+
+const chosenType = z.enum([ALL_TYPES, ...WEBHOOK_TYPES]);
+
+export const TYPES_MUST_BE = `must be a list of ${WEBHOOK_TYPES.join(", ")}, or ["${ALL_TYPES}"] for all`;
+
+const types = () =>
+  z
+    .array(chosenType, { error: TYPES_MUST_BE })
+    .min(1, TYPES_MUST_BE)
+    .max(20, TYPES_MUST_BE)
+    .meta({
+      description:
+        'The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.',
+      examples: [["donation.refunded", "registration.refunded"]],
+    });
+
+const url = () =>
+  z
+    .string({ error: "must be a URL" })
+    .max(2048, "must be at most 2048 characters")
+    .meta({
+      description:
+        "Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.",
+      examples: ["https://shop.example/impact-events"],
+    });
+
+const description = () => text(200).meta({ description: "Your own note.", examples: ["checkout"] });
+
+export const createBody = bodyObject({
+  url: url(),
+  types: types().optional(),
+  description: description().optional(),
+});
+
+export const updateBody = bodyObject({
+  url: url().optional(),
+  types: types().optional(),
+  description: description().optional(),
+});
+
+export const rotateBody = bodyObject({
+  revoke_previous: z
+    .boolean({ error: "must be true or false" })
+    .optional()
+    .meta({
+      description:
+        "True if the previous secret must not sign any longer, because it has leaked. False if it is omitted.",
+      examples: [false],
+    }),
+});
+
+const ID = "0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e";
+
+const endpointFields = {
+  id: z.string().meta({ examples: [ID] }),
+  url: z.string(),
+  types: z.array(z.string()),
+  description: z.string(),
+  status: z.enum(["enabled", "disabled"]),
+  disabled_reason: z
+    .enum(DISABLED_REASONS)
+    .nullable()
+    .meta({
+      description:
+        "`requested`: by you or the operator. `gone`: the server answered 410. `failing`: every attempt of five days failed. " +
+        "Null if the endpoint is enabled.",
+    }),
+  disabled_at: z.iso.datetime().nullable(),
+  failing_since: z.iso.datetime().nullable().meta({
+    description:
+      "The first failed attempt since the last one that succeeded. Null if the last one succeeded.",
+  }),
+  created_at: z.iso.datetime(),
+};
+
+export const endpointSchema = z.strictObject(endpointFields).meta({ id: "WebhookEndpoint" });
+
+const SECRET_DESCRIPTION =
+  "The secret that verifies signatures, as the libraries of Standard Webhooks take it. It is shown only here.";
+
+export const newEndpointSchema = z
+  .strictObject({
+    ...endpointFields,
+    secret: z.string().meta({ description: SECRET_DESCRIPTION }),
+  })
+  .meta({ id: "NewWebhookEndpoint" });
+
+export const endpointListSchema = z
+  .strictObject({ webhook_endpoints: z.array(endpointSchema) })
+  .meta({ id: "WebhookEndpointList" });
+
+export const deletedEndpointSchema = z
+  .strictObject({ id: z.string(), deleted: z.literal(true) })
+  .meta({ id: "DeletedWebhookEndpoint" });
+
+export const secretSchema = z
+  .strictObject({
+    id: z.string().meta({ description: "The id of the endpoint." }),
+    secret: z.string().meta({ description: SECRET_DESCRIPTION }),
+    previous_valid_until: z.iso.datetime().nullable().meta({
+      description:
+        "Until when the previous secret signs as well. Null if the previous one was revoked.",
+    }),
+  })
+  .meta({ id: "WebhookSecret" });
+
+export const pingSchema = z
+  .strictObject({
+    id: z.string().meta({
+      description: "The id of the delivery, which the receiver gets in the header `webhook-id`.",
+    }),
+  })
+  .meta({ id: "WebhookPing" });
+
+const sequence = z.int().meta({
+  description:
+    "Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number.",
+});
+
+const messageOf = (type: DeliveredType, data: z.ZodObject, meaning: string) =>
+  z
+    .strictObject({
+      type: z.literal(type),
+      timestamp: z.iso.datetime(),
+      data: data.extend({ sequence }),
+    })
+    .meta({ description: meaning });
+
+const MEANINGS = {
+  "registration.refunded":
+    "`count` units of a registration were refunded, and `remaining_count` are left.",
+  "donation.created": "A donation was recorded.",
+  "donation.refunded": "A donation was refunded.",
+  "usage.failed":
+    "Usage of one second could not be reported to the payment processor. It is not billed until the operator acts.",
+  "usage.recovered": "Usage that had failed is reported again, or the processor has it.",
+  "evidence.milestone_reached": "A planting order has reached a milestone, and so have its trees.",
+} as const satisfies Record<keyof typeof WEBHOOK_DATA, string>;
+
+/** The body of every request to an endpoint. */
+const messageSchema = z
+  .discriminatedUnion("type", [
+    messageOf("ping", PING_DATA, "You or the operator tested the endpoint."),
+    ...WEBHOOK_TYPES.map((type) => messageOf(type, WEBHOOK_DATA[type], MEANINGS[type])),
+  ])
+  .meta({ id: "WebhookMessage" });
+
+export const ENDPOINT_EXAMPLE: z.output<typeof endpointSchema> = {
+  id: ID,
+  url: "https://shop.example/impact-events",
+  types: ["donation.refunded", "registration.refunded"],
+  description: "checkout",
+  status: "enabled",
+  disabled_reason: null,
+  disabled_at: null,
+  failing_since: null,
+  created_at: "2025-06-01T12:00:00.000Z",
+};
+
+export const SECRET_EXAMPLE = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDGDBvZsTuNW4=";
+
+/** What the API description says about the requests to endpoints. */
+export const MESSAGE_DESCRIPTION = {
+  name: "event",
+  summary: "An event, sent to a webhook endpoint",
+  description:
+    "A request to the URL of an endpoint, signed as Standard Webhooks 1.0.0 says. Respond with a status from 200 to 299 " +
+    "within 15 seconds; everything else is tried again for three days. The same event may arrive more than once, with " +
+    "the same `webhook-id`, and events may arrive in any order.",
+  headers: {
+    "webhook-id": "The id of the event, also in the feed and at every attempt.",
+    "webhook-timestamp": "The time of this attempt, in seconds of the Unix epoch.",
+    "webhook-signature":
+      "Signatures with spaces between them, one for each secret that is valid: `v1,` and the Base64 of the HMAC-SHA256 of " +
+      "`{webhook-id}.{webhook-timestamp}.{body}`.",
+  },
+  schema: messageSchema,
+  example: {
+    type: "registration.refunded",
+    timestamp: "2025-06-01T12:03:24.000Z",
+    data: {
+      registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+      kind: "tree",
+      count: 1,
+      remaining_count: 2,
+      sequence: 1010,
+    },
+  },
+} as const;

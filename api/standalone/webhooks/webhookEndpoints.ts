@@ -1,0 +1,308 @@
+import type { DatabasePool } from "slonik";
+import type { z } from "zod";
+import type { WebhookEndpoint } from "../../../db/webhooks/endpoints.ts";
+import { listEndpoints } from "../../../db/webhooks/endpoints.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { MAXIMUM_ENDPOINTS, OLD_SECRET_HOURS } from "../../../domain/webhooks/webhookEndpoints.ts";
+import type { WebhookSettings } from "../../../domain/webhooks/webhookEndpoints.ts";
+import { createWebhookEndpoint } from "../../../services/webhooks/createWebhookEndpoint.ts";
+import { deleteWebhookEndpoint } from "../../../services/webhooks/deleteWebhookEndpoint.ts";
+import {
+  ENDPOINT_NOT_FOUND,
+  getOwnWebhookEndpoint,
+} from "../../../services/webhooks/getWebhookEndpoint.ts";
+import { pingWebhookEndpoint } from "../../../services/webhooks/pingWebhookEndpoint.ts";
+import { rotateWebhookSecret } from "../../../services/webhooks/rotateWebhookSecret.ts";
+import { switchWebhookEndpoint } from "../../../services/webhooks/switchWebhookEndpoint.ts";
+import { updateWebhookEndpoint } from "../../../services/webhooks/updateWebhookEndpoint.ts";
+import type { Caller } from "../../../db/accounts/apiKeys.ts";
+import { pathParameter } from "../../http/apiContext.ts";
+import type { ApiContext } from "../../http/apiContext.ts";
+import { keyEndpoint } from "../../http/endpoint.ts";
+import type { Endpoint, ErrorResponse } from "../../http/endpoint.ts";
+import { KEY_ERROR } from "../errorResponses.ts";
+import {
+  ALL_TYPES,
+  createBody,
+  deletedEndpointSchema,
+  ENDPOINT_EXAMPLE,
+  endpointListSchema,
+  endpointSchema,
+  newEndpointSchema,
+  pingSchema,
+  rotateBody,
+  SECRET_EXAMPLE,
+  secretSchema,
+  TYPES_MUST_BE,
+  updateBody,
+} from "./schemas.ts";
+
+type Dependencies = {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly webhookSettings: WebhookSettings;
+};
+
+const TAG = "webhooks";
+
+/** Each is a request to a server that may be another's. */
+const PINGS_PER_SECOND = 1;
+
+const ID_PARAMETER = { id: "The id of the endpoint." };
+
+const NOT_FOUND: ErrorResponse = {
+  code: "record_not_found",
+  when: "The organization has no such endpoint in the key's mode.",
+  example: ENDPOINT_NOT_FOUND,
+};
+
+const INVALID: ErrorResponse = {
+  code: "request_invalid",
+  when: "The body has a missing, unknown or malformed field; the message names it.",
+  example: `types: ${TYPES_MUST_BE}`,
+};
+
+const presentEndpoint = (endpoint: WebhookEndpoint): z.output<typeof endpointSchema> => ({
+  id: endpoint.id,
+  url: endpoint.url,
+  types: endpoint.types ?? [ALL_TYPES],
+  description: endpoint.description,
+  status: endpoint.disabledAt === null ? "enabled" : "disabled",
+  disabled_reason: endpoint.disabledReason,
+  disabled_at: endpoint.disabledAt?.toISOString() ?? null,
+  failing_since: endpoint.failingSince?.toISOString() ?? null,
+  created_at: endpoint.createdAt.toISOString(),
+});
+
+/** Returns the types as they are stored: each once, and null for all. */
+const storedTypes = (given: readonly string[]): string[] | null =>
+  given.includes(ALL_TYPES) ? null : [...new Set(given)];
+
+const ownerOf = ({ accountId, mode }: Caller) => ({ accountId, mode });
+
+const createManagement = ({
+  db,
+  clock,
+  webhookSettings: settings,
+}: Dependencies): readonly Endpoint[] => {
+  const deps = { db, clock, settings, actor: null };
+  const find = (ctx: ApiContext, caller: Caller): Promise<WebhookEndpoint> =>
+    getOwnWebhookEndpoint(db, ownerOf(caller), pathParameter(ctx, "id"));
+  return [
+    keyEndpoint({
+      method: "post",
+      path: "/webhook_endpoints",
+      description: {
+        operationId: "createWebhookEndpoint",
+        tag: TAG,
+        summary: "Add a server that events are sent to",
+        details:
+          "From now on, the events of the organization in the key's mode are sent to the URL as signed requests " +
+          `(Standard Webhooks). An organization can have ${MAXIMUM_ENDPOINTS} endpoints in each mode, with different URLs, so a repeated request does not add another.`,
+        errors: [
+          {
+            ...INVALID,
+            when: `${INVALID.when} Or the organization has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
+          },
+          KEY_ERROR,
+        ],
+      },
+      schemas: { body: createBody, response: newEndpointSchema },
+      examples: {
+        body: {
+          url: ENDPOINT_EXAMPLE.url,
+          types: ["donation.refunded", "registration.refunded"],
+          description: "checkout",
+        },
+        response: { ...ENDPOINT_EXAMPLE, secret: SECRET_EXAMPLE },
+      },
+      handle: async ({ caller, body: { url, types = [ALL_TYPES], description = "" } }) => {
+        const { endpoint, secret } = await createWebhookEndpoint(deps, ownerOf(caller), {
+          url,
+          types: storedTypes(types),
+          description,
+        });
+        return { ...presentEndpoint(endpoint), secret };
+      },
+    }),
+    keyEndpoint({
+      method: "get",
+      path: "/webhook_endpoints",
+      description: {
+        operationId: "listWebhookEndpoints",
+        tag: TAG,
+        summary: "List the servers that events are sent to",
+        errors: [KEY_ERROR],
+      },
+      schemas: { response: endpointListSchema },
+      examples: { response: { webhook_endpoints: [ENDPOINT_EXAMPLE] } },
+      handle: async ({ caller }) => ({
+        webhook_endpoints: (await listEndpoints(db, ownerOf(caller))).map(presentEndpoint),
+      }),
+    }),
+    keyEndpoint({
+      method: "get",
+      path: "/webhook_endpoints/:id",
+      description: {
+        operationId: "readWebhookEndpoint",
+        tag: TAG,
+        summary: "Read an endpoint",
+        pathParameters: ID_PARAMETER,
+        errors: [KEY_ERROR, NOT_FOUND],
+      },
+      schemas: { response: endpointSchema },
+      examples: { response: ENDPOINT_EXAMPLE },
+      handle: async ({ ctx, caller }) => presentEndpoint(await find(ctx, caller)),
+    }),
+    keyEndpoint({
+      method: "post",
+      path: "/webhook_endpoints/:id",
+      description: {
+        operationId: "updateWebhookEndpoint",
+        tag: TAG,
+        summary: "Change an endpoint",
+        details:
+          "Changes the fields that are given, and leaves the others. Pending deliveries go to the new URL.",
+        pathParameters: ID_PARAMETER,
+        errors: [INVALID, KEY_ERROR, NOT_FOUND],
+      },
+      schemas: { body: updateBody, response: endpointSchema },
+      examples: { body: { types: ["registration.refunded"] }, response: ENDPOINT_EXAMPLE },
+      handle: async ({ ctx, caller, body: { url, types, description } }) =>
+        presentEndpoint(
+          await updateWebhookEndpoint(deps, await find(ctx, caller), {
+            url,
+            types: types && storedTypes(types),
+            description,
+          }),
+        ),
+    }),
+    keyEndpoint({
+      method: "delete",
+      path: "/webhook_endpoints/:id",
+      description: {
+        operationId: "deleteWebhookEndpoint",
+        tag: TAG,
+        summary: "Delete an endpoint",
+        details: "Its pending deliveries are not made any more, and its deliveries cannot be read.",
+        pathParameters: ID_PARAMETER,
+        errors: [KEY_ERROR, NOT_FOUND],
+      },
+      schemas: { response: deletedEndpointSchema },
+      examples: { response: { id: ENDPOINT_EXAMPLE.id, deleted: true } },
+      handle: async ({ ctx, caller }) => {
+        const endpoint = await find(ctx, caller);
+        await deleteWebhookEndpoint(deps, endpoint);
+        return { id: endpoint.id, deleted: true as const };
+      },
+    }),
+  ];
+};
+
+const createActions = ({
+  db,
+  clock,
+  webhookSettings: settings,
+}: Dependencies): readonly Endpoint[] => {
+  const deps = { db, clock, settings, actor: null };
+  const find = (ctx: ApiContext, caller: Caller): Promise<WebhookEndpoint> =>
+    getOwnWebhookEndpoint(db, ownerOf(caller), pathParameter(ctx, "id"));
+  return [
+    keyEndpoint({
+      method: "post",
+      path: "/webhook_endpoints/:id/rotate",
+      description: {
+        operationId: "rotateWebhookSecret",
+        tag: TAG,
+        summary: "Replace an endpoint's secret",
+        details: `The previous secret signs as well for ${OLD_SECRET_HOURS} hours, so that a server accepts the requests whichever it knows.`,
+        pathParameters: ID_PARAMETER,
+        errors: [
+          { ...INVALID, when: `${INVALID.when} Or the secret was replaced too often.` },
+          KEY_ERROR,
+          NOT_FOUND,
+        ],
+      },
+      schemas: { body: rotateBody, response: secretSchema },
+      examples: {
+        body: { revoke_previous: false },
+        response: {
+          id: ENDPOINT_EXAMPLE.id,
+          secret: SECRET_EXAMPLE,
+          previous_valid_until: "2025-06-02T12:00:00.000Z",
+        },
+      },
+      handle: async ({ ctx, caller, body: { revoke_previous: revokesPrevious = false } }) => {
+        const { id } = await find(ctx, caller);
+        const rotated = await rotateWebhookSecret(deps, await find(ctx, caller), {
+          revokesPrevious,
+        });
+        return {
+          id,
+          secret: rotated.secret,
+          previous_valid_until: rotated.previousValidUntil?.toISOString() ?? null,
+        };
+      },
+    }),
+    ...(["enable", "disable"] as const).map((action) =>
+      keyEndpoint({
+        method: "post",
+        path: `/webhook_endpoints/:id/${action}`,
+        description: {
+          operationId: `${action}WebhookEndpoint`,
+          tag: TAG,
+          summary: action === "enable" ? "Enable an endpoint" : "Disable an endpoint",
+          details:
+            action === "enable"
+              ? "Events from now on are sent. Those that it missed can be recovered."
+              : "Ends its pending deliveries. No events are recorded for it until it is enabled.",
+          pathParameters: ID_PARAMETER,
+          errors: [KEY_ERROR, NOT_FOUND],
+        },
+        schemas: { response: endpointSchema },
+        examples: { response: ENDPOINT_EXAMPLE },
+        handle: async ({ ctx, caller }) =>
+          presentEndpoint(
+            await switchWebhookEndpoint(
+              deps,
+              await find(ctx, caller),
+              action === "enable" ? "enabled" : "disabled",
+            ),
+          ),
+      }),
+    ),
+    keyEndpoint({
+      method: "post",
+      path: "/webhook_endpoints/:id/ping",
+      requestsPerSecond: PINGS_PER_SECOND,
+      description: {
+        operationId: "pingWebhookEndpoint",
+        tag: TAG,
+        summary: "Send an endpoint a test event",
+        details:
+          "Sends an event of the type `ping`, whatever types the endpoint has chosen. The request arrives within seconds.",
+        pathParameters: ID_PARAMETER,
+        errors: [
+          {
+            code: "request_invalid",
+            when: "The endpoint is disabled.",
+            example: "the webhook endpoint is disabled; enable it first",
+          },
+          KEY_ERROR,
+          NOT_FOUND,
+        ],
+      },
+      schemas: { response: pingSchema },
+      examples: { response: { id: "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d" } },
+      handle: async ({ ctx, caller }) => ({
+        id: await pingWebhookEndpoint(deps, await find(ctx, caller)),
+      }),
+    }),
+  ];
+};
+
+/** The endpoints that manage where an organization's events are sent. */
+export const webhookEndpoints = (dependencies: Dependencies): readonly Endpoint[] => [
+  ...createManagement(dependencies),
+  ...createActions(dependencies),
+];

@@ -1,0 +1,210 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import { DISABLED_REASONS } from "../../domain/webhooks/webhookEndpoints.ts";
+import type { DisabledReason, EndpointOwner } from "../../domain/webhooks/webhookEndpoints.ts";
+import { isUuid } from "../../domain/fields.ts";
+import { modeColumn } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+const endpointRow = z.strictObject({
+  id: z.uuid(),
+  /** Null for an endpoint of the deployment. */
+  accountId: z.uuid().nullable(),
+  mode: modeColumn,
+  url: z.string(),
+  description: z.string(),
+  /** Null for all types. */
+  types: z.array(z.string()).nullable(),
+  createdAt: z.date(),
+  /** The first failed attempt since the last one that succeeded; null if the last one succeeded. */
+  failingSince: z.date().nullable(),
+  disabledAt: z.date().nullable(),
+  disabledReason: z.enum(DISABLED_REASONS).nullable(),
+});
+export type WebhookEndpoint = Readonly<z.output<typeof endpointRow>>;
+
+const columns = sql.fragment`
+  webhook_endpoint.id,
+  webhook_endpoint.account_id AS "accountId",
+  webhook_endpoint.mode,
+  webhook_endpoint.url,
+  webhook_endpoint.description,
+  webhook_endpoint.types,
+  webhook_endpoint.created_at AS "createdAt",
+  webhook_endpoint.failing_since AS "failingSince",
+  webhook_endpoint.disabled_at AS "disabledAt",
+  webhook_endpoint.disabled_reason AS "disabledReason"
+`;
+
+const ownedBy = ({ accountId, mode }: EndpointOwner) => sql.fragment`
+  webhook_endpoint.account_id IS NOT DISTINCT FROM ${accountId}::uuid
+  AND webhook_endpoint.mode = ${mode}
+  AND webhook_endpoint.deleted_at IS NULL
+`;
+
+/** Lets one transaction at a time add an endpoint or change a URL of an owner. */
+export const lockEndpointsOf = async (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode }: EndpointOwner,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    SELECT FROM pg_advisory_xact_lock(
+      hashtextextended(${`webhook_endpoint/${accountId ?? "deployment"}/${mode}`}, 0)
+    )
+  `);
+};
+
+/** Lists the endpoints of an owner, oldest first. */
+export const listEndpoints = (
+  db: CommonQueryMethods,
+  owner: EndpointOwner,
+): Promise<readonly WebhookEndpoint[]> =>
+  db.any(sql.type(endpointRow)`
+    SELECT ${columns}
+    FROM webhook_endpoint
+    WHERE ${ownedBy(owner)}
+    ORDER BY webhook_endpoint.created_at, webhook_endpoint.id
+  `);
+
+/** Finds an endpoint of any owner, unless it is deleted. */
+export const findEndpoint = (db: CommonQueryMethods, id: string): Promise<WebhookEndpoint | null> =>
+  db.maybeOne(sql.type(endpointRow)`
+    SELECT ${columns}
+    FROM webhook_endpoint
+    WHERE webhook_endpoint.id = ${id} AND webhook_endpoint.deleted_at IS NULL
+  `);
+
+/** Finds an endpoint of an owner. */
+export const findOwnEndpoint = async (
+  db: CommonQueryMethods,
+  owner: EndpointOwner,
+  id: string,
+): Promise<WebhookEndpoint | null> =>
+  isUuid(id)
+    ? db.maybeOne(sql.type(endpointRow)`
+        SELECT ${columns}
+        FROM webhook_endpoint
+        WHERE webhook_endpoint.id = ${id} AND ${ownedBy(owner)}
+      `)
+    : null;
+
+export type NewEndpoint = Pick<
+  WebhookEndpoint,
+  "id" | "accountId" | "mode" | "url" | "description" | "types"
+>;
+
+const typesOf = (types: readonly string[] | null) =>
+  types === null ? sql.fragment`NULL` : sql.array(types, "text");
+
+export const insertEndpoint = (
+  transaction: DatabaseTransactionConnection,
+  { id, accountId, mode, url, description, types }: NewEndpoint,
+  createdAt: Date,
+): Promise<WebhookEndpoint> =>
+  transaction.one(sql.type(endpointRow)`
+    INSERT INTO webhook_endpoint (id, account_id, mode, url, description, types, created_at)
+    VALUES (${id}, ${accountId}, ${mode}, ${url}, ${description}, ${typesOf(types)}, ${createdAt.toISOString()})
+    RETURNING ${columns}
+  `);
+
+export const updateEndpoint = (
+  transaction: DatabaseTransactionConnection,
+  { id, url, description, types }: Pick<NewEndpoint, "id" | "url" | "description" | "types">,
+): Promise<WebhookEndpoint> =>
+  transaction.one(sql.type(endpointRow)`
+    UPDATE webhook_endpoint
+    SET url = ${url}, description = ${description}, types = ${typesOf(types)}
+    WHERE id = ${id}
+    RETURNING ${columns}
+  `);
+
+/**
+ * Disables an endpoint that is not disabled.
+ * @returns null if it was disabled or deleted already
+ */
+export const disableEndpoint = (
+  db: CommonQueryMethods,
+  id: string,
+  reason: DisabledReason,
+  now: Date,
+): Promise<WebhookEndpoint | null> =>
+  db.maybeOne(sql.type(endpointRow)`
+    UPDATE webhook_endpoint
+    SET disabled_at = ${now.toISOString()}, disabled_reason = ${reason}
+    WHERE id = ${id} AND disabled_at IS NULL AND deleted_at IS NULL
+    RETURNING ${columns}
+  `);
+
+/**
+ * Enables an endpoint that is disabled.
+ * @returns null if it was enabled already
+ */
+export const enableEndpoint = (
+  db: CommonQueryMethods,
+  id: string,
+): Promise<WebhookEndpoint | null> =>
+  db.maybeOne(sql.type(endpointRow)`
+    UPDATE webhook_endpoint
+    SET disabled_at = NULL, disabled_reason = NULL, failing_since = NULL
+    WHERE id = ${id} AND disabled_at IS NOT NULL AND deleted_at IS NULL
+    RETURNING ${columns}
+  `);
+
+/** Marks an endpoint as deleted and deletes its secrets. */
+export const markEndpointDeleted = async (
+  db: CommonQueryMethods,
+  id: string,
+  now: Date,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    WITH secrets AS (
+      DELETE FROM webhook_secret
+      WHERE endpoint_id = ${id}
+    )
+    UPDATE webhook_endpoint
+    SET deleted_at = ${now.toISOString()}
+    WHERE id = ${id} AND deleted_at IS NULL
+  `);
+};
+
+/** Records that an attempt succeeded. It writes only if an earlier one had failed. */
+export const recordEndpointSuccess = async (db: CommonQueryMethods, id: string): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    UPDATE webhook_endpoint
+    SET failing_since = NULL
+    WHERE id = ${id} AND failing_since IS NOT NULL
+  `);
+};
+
+/**
+ * Records that an attempt failed.
+ * @returns the first failure since the last success
+ */
+export const recordEndpointFailure = async (
+  db: CommonQueryMethods,
+  id: string,
+  now: Date,
+): Promise<Date> => {
+  await db.query(sql.typeAlias("void")`
+    UPDATE webhook_endpoint
+    SET failing_since = ${now.toISOString()}
+    WHERE id = ${id} AND failing_since IS NULL
+  `);
+  const since = await db.maybeOneFirst(sql.type(
+    z.strictObject({ failingSince: z.date().nullable() }),
+  )`
+    SELECT failing_since AS "failingSince"
+    FROM webhook_endpoint
+    WHERE id = ${id}
+  `);
+  return since ?? now;
+};
+
+/** Deletes endpoints that were deleted before a time and have no deliveries left. */
+export const deleteEndpointsBefore = async (db: CommonQueryMethods, time: Date): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    DELETE FROM webhook_endpoint
+    WHERE deleted_at <= ${time.toISOString()}::timestamptz
+      AND NOT EXISTS (SELECT FROM webhook_delivery WHERE endpoint_id = webhook_endpoint.id)
+  `);
+};

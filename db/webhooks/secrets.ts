@@ -1,0 +1,56 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import { sql } from "../sql.ts";
+
+/** Adds the secret that signs from now on. The caller has ended the one before it. */
+export const insertSecret = async (
+  transaction: DatabaseTransactionConnection,
+  endpointId: string,
+  secret: string,
+  createdAt: Date,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    INSERT INTO webhook_secret (endpoint_id, secret, created_at)
+    VALUES (${endpointId}, ${secret}, ${createdAt.toISOString()})
+  `);
+};
+
+/** Lists the secrets that sign at a time, newest first. */
+export const listSecrets = async (
+  db: CommonQueryMethods,
+  endpointId: string,
+  now: Date,
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(z.strictObject({ secret: z.string() }))`
+    SELECT secret
+    FROM webhook_secret
+    WHERE endpoint_id = ${endpointId} AND (expires_at IS NULL OR expires_at > ${now.toISOString()})
+    ORDER BY expires_at DESC NULLS FIRST, created_at DESC
+  `);
+
+/** Lets the current secret sign until a time, and deletes those that no longer sign. */
+export const endCurrentSecret = async (
+  transaction: DatabaseTransactionConnection,
+  endpointId: string,
+  { now, until }: { readonly now: Date; readonly until: Date },
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE webhook_secret
+    SET expires_at = ${until.toISOString()}
+    WHERE endpoint_id = ${endpointId} AND expires_at IS NULL
+  `);
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM webhook_secret
+    WHERE endpoint_id = ${endpointId} AND expires_at <= ${now.toISOString()}
+  `);
+};
+
+export const deleteSecrets = async (
+  transaction: DatabaseTransactionConnection,
+  endpointId: string,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM webhook_secret
+    WHERE endpoint_id = ${endpointId}
+  `);
+};

@@ -1,0 +1,56 @@
+import { z } from "zod";
+import type { EventContent, FeedPosition, StoredEventContent } from "./events.ts";
+import { EVENT_DATA, EVENT_TYPES } from "./events.ts";
+
+/**
+ * What receivers get of an event's data. It is a selection: text that a client or an operator wrote, such as metadata,
+ * attributions and reasons, may hold personal data and stays in the feed.
+ */
+export const WEBHOOK_DATA = {
+  "registration.refunded": EVENT_DATA["registration.refunded"].omit({ reason: true }),
+  "donation.created": EVENT_DATA["donation.created"].omit({
+    idempotency_key: true,
+    attribution: true,
+    metadata: true,
+  }),
+  "donation.refunded": EVENT_DATA["donation.refunded"].omit({ reason: true }),
+  "usage.failed": EVENT_DATA["usage.failed"],
+  "usage.recovered": EVENT_DATA["usage.recovered"],
+  "evidence.milestone_reached": EVENT_DATA["evidence.milestone_reached"],
+} as const satisfies Record<StoredEventContent["type"], z.ZodType>;
+
+/** Says to a new or silent receiver that it works. It is no event of the feed. */
+export const PING_DATA = z.strictObject({ endpoint_id: z.string() });
+
+/** The types that an endpoint can choose. */
+export type WebhookType = keyof typeof WEBHOOK_DATA;
+
+/** The types that are delivered. */
+export type DeliveredType = WebhookType | "ping";
+
+const isWebhookType = (type: EventContent["type"]): type is WebhookType => type in WEBHOOK_DATA;
+
+export const WEBHOOK_TYPES: readonly WebhookType[] = EVENT_TYPES.filter(isWebhookType);
+
+export const DELIVERED_TYPES: readonly DeliveredType[] = [...WEBHOOK_TYPES, "ping"];
+
+/** Returns the data of an event as its receivers get them, without the sequence. */
+export const webhookDataOf = ({ type, data }: StoredEventContent): object => {
+  const fields = Object.keys(WEBHOOK_DATA[type].shape);
+  return Object.fromEntries(Object.entries(data).filter(([name]) => fields.includes(name)));
+};
+
+/** An event as it was stored for an endpoint. */
+export type WebhookMessage = FeedPosition & {
+  readonly type: DeliveredType;
+  readonly occurredAt: Date;
+  readonly data: Readonly<Record<string, unknown>>;
+};
+
+/** Returns the body of a delivery. It is the same text at every attempt. */
+export const webhookBodyOf = ({ type, occurredAt, data, transactionId }: WebhookMessage): string =>
+  JSON.stringify({
+    type,
+    timestamp: occurredAt.toISOString(),
+    data: { ...data, sequence: Number(transactionId) },
+  });

@@ -1,0 +1,103 @@
+import { FAILING_DAYS } from "./webhookEndpoints.ts";
+import type { DisabledReason } from "./webhookEndpoints.ts";
+
+const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+/** The delays after failed attempts: ten attempts in about 75 hours. */
+const RETRY_DELAYS_MS: readonly number[] = [
+  5 * SECOND_MS,
+  5 * MINUTE_MS,
+  30 * MINUTE_MS,
+  2 * HOUR_MS,
+  5 * HOUR_MS,
+  10 * HOUR_MS,
+  14 * HOUR_MS,
+  20 * HOUR_MS,
+  24 * HOUR_MS,
+];
+
+/** Attempts that failed together, because a server was down, are spread by this part of the delay. */
+const JITTER = 0.2;
+
+/** A receiver may ask for a longer delay than the schedule's, up to so many times it. */
+const LONGEST_RETRY_AFTER = 2;
+
+/** What became of one request. */
+export type AttemptResult = {
+  /** The HTTP status; null if no response arrived. */
+  readonly status: number | null;
+  /** Why it failed; null if it succeeded. */
+  readonly error: string | null;
+  /** The beginning of the response's body; null if no response arrived. */
+  readonly response: string | null;
+  /** The delay that the receiver asked for in `Retry-After`. */
+  readonly retryAfterMs: number | null;
+};
+
+export type DeliveryDecision = {
+  readonly state: "pending" | "delivered" | "failed";
+  /** When the next attempt is due; null if there is none. */
+  readonly dueAt: Date | null;
+};
+
+const GONE = 410;
+
+/**
+ * Decides what follows an attempt.
+ * @param attempts how many attempts of the schedule have been made, this one included
+ * @param random from 0 to 1, without 1
+ */
+export const decideDelivery = (
+  { status, error, retryAfterMs }: AttemptResult,
+  {
+    attempts,
+    now,
+    random,
+  }: { readonly attempts: number; readonly now: Date; readonly random: number },
+): DeliveryDecision => {
+  if (error === null) {
+    return { state: "delivered", dueAt: null };
+  }
+  const delayMs = RETRY_DELAYS_MS[attempts - 1];
+  if (delayMs === undefined || status === GONE) {
+    return { state: "failed", dueAt: null };
+  }
+  const spreadMs = delayMs * (1 + JITTER * (2 * random - 1));
+  const askedMs = Math.min(retryAfterMs ?? 0, LONGEST_RETRY_AFTER * delayMs);
+  return {
+    state: "pending",
+    dueAt: new Date(now.getTime() + Math.round(Math.max(spreadMs, askedMs))),
+  };
+};
+
+/**
+ * Returns why an endpoint must be disabled after a failed attempt, or null.
+ * @param failingSince the first failure since the last success
+ */
+export const decideDisabling = (
+  { status }: Pick<AttemptResult, "status">,
+  failingSince: Date,
+  now: Date,
+): Exclude<DisabledReason, "requested"> | null => {
+  if (status === GONE) {
+    return "gone";
+  }
+  return now.getTime() - failingSince.getTime() >= FAILING_DAYS * DAY_MS ? "failing" : null;
+};
+
+/**
+ * Returns the delay that a `Retry-After` header asks for: seconds, or a date. Null if it is neither.
+ */
+export const parseRetryAfter = (header: string | undefined, now: Date): number | null => {
+  if (header === undefined) {
+    return null;
+  }
+  if (/^\d{1,9}$/u.test(header)) {
+    return Number(header) * SECOND_MS;
+  }
+  const time = Date.parse(header);
+  return Number.isNaN(time) ? null : Math.max(0, time - now.getTime());
+};

@@ -1,0 +1,64 @@
+import type { Mode } from "../accounts/accounts.ts";
+import { DomainError } from "../errors.ts";
+
+/** How many endpoints an account can have in a mode. */
+export const MAXIMUM_ENDPOINTS = 16;
+
+/** How many secrets of an endpoint can sign at the same time. */
+export const MAXIMUM_SECRETS = 5;
+
+/** How long a replaced secret still signs. */
+export const OLD_SECRET_HOURS = 24;
+
+/** After so many days of nothing but failed attempts an endpoint is disabled. */
+export const FAILING_DAYS = 5;
+
+/** Why an endpoint is disabled: by request, because its server answered 410, or after days of nothing but failures. */
+export const DISABLED_REASONS = ["requested", "gone", "failing"] as const;
+export type DisabledReason = (typeof DISABLED_REASONS)[number];
+
+/** Whose events an endpoint receives. Without an account it is the deployment's, and receives those of all stores. */
+export type EndpointOwner = { readonly accountId: string | null; readonly mode: Mode };
+
+/** Where an operator lets deliveries be sent. */
+export type WebhookSettings = {
+  readonly allowsHttp: boolean;
+  /** Networks that may be called although they are not public, such as `10.1.0.0/16`. */
+  readonly allowedNetworks: readonly string[];
+};
+
+const MAXIMUM_URL_LENGTH = 2048;
+
+const invalid = (problem: string): DomainError => new DomainError("request_invalid", problem);
+
+/**
+ * Checks the URL of an endpoint and returns it in its normal form.
+ * @throws DomainError request_invalid
+ */
+export const parseEndpointUrl = (
+  given: string,
+  { allowsHttp }: { readonly allowsHttp: boolean },
+): string => {
+  const url = URL.parse(given);
+  if (url === null || given.length > MAXIMUM_URL_LENGTH) {
+    throw invalid(`url: must be a URL of at most ${MAXIMUM_URL_LENGTH} characters`);
+  }
+  if (url.protocol !== "https:" && !(allowsHttp && url.protocol === "http:")) {
+    throw invalid(
+      allowsHttp ? "url: must begin with https:// or http://" : "url: must begin with https://",
+    );
+  }
+  if (url.username !== "" || url.password !== "") {
+    throw invalid("url: must not have a user name or a password; verify the signature instead");
+  }
+  if (url.hash !== "") {
+    throw invalid("url: must not have a fragment");
+  }
+  return url.href;
+};
+
+const SECRET_PREFIX = "whsec_";
+
+/** Returns a secret as receivers configure it. */
+export const formatSecret = (secret: Uint8Array): string =>
+  `${SECRET_PREFIX}${btoa(String.fromCharCode(...secret))}`;

@@ -1,0 +1,90 @@
+import { randomBytes } from "node:crypto";
+import { v7 as newId } from "uuid";
+import { insertEndpoint, listEndpoints, lockEndpointsOf } from "../../db/webhooks/endpoints.ts";
+import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
+import { insertSecret } from "../../db/webhooks/secrets.ts";
+import { DomainError } from "../../domain/errors.ts";
+import {
+  formatSecret,
+  MAXIMUM_ENDPOINTS,
+  parseEndpointUrl,
+} from "../../domain/webhooks/webhookEndpoints.ts";
+import type { EndpointOwner, WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
+import { isAllowedHost } from "../../providers/webhooks/allowedAddresses.ts";
+import { recordWebhookAction } from "./webhookDependencies.ts";
+import type { WebhookDependencies } from "./webhookDependencies.ts";
+
+const SECRET_BYTES = 32;
+
+export const newSecret = (): string => formatSecret(randomBytes(SECRET_BYTES));
+
+/**
+ * Returns the URL of an endpoint in its normal form. Only what needs no look-up is checked: a host name can change, so each
+ * delivery checks the address that it calls.
+ * @throws DomainError request_invalid
+ */
+export const requireUsableUrl = (
+  given: string,
+  { allowsHttp, allowedNetworks }: WebhookSettings,
+): string => {
+  const url = parseEndpointUrl(given, { allowsHttp });
+  if (!isAllowedHost(new URL(url).hostname, allowedNetworks)) {
+    throw new DomainError(
+      "request_invalid",
+      "url: the host must have a public address; to receive events on your own machine, use `impact webhook listen`",
+    );
+  }
+  return url;
+};
+
+/** @throws DomainError request_invalid if another endpoint of the owner has the URL */
+export const requireUnusedUrl = (
+  endpoints: readonly WebhookEndpoint[],
+  url: string,
+  own: string | null,
+): void => {
+  const other = endpoints.find((each) => each.url === url && each.id !== own);
+  if (other) {
+    throw new DomainError("request_invalid", `url: the endpoint ${other.id} has this URL`);
+  }
+};
+
+/**
+ * Creates an endpoint. Its secret is returned only here.
+ * @param types null for all
+ * @throws DomainError request_invalid
+ */
+export const createWebhookEndpoint = (
+  { db, clock, actor, settings }: WebhookDependencies & { readonly settings: WebhookSettings },
+  { accountId, mode }: EndpointOwner,
+  { url: given, types, description }: Pick<WebhookEndpoint, "url" | "types" | "description">,
+): Promise<{ readonly endpoint: WebhookEndpoint; readonly secret: string }> => {
+  const url = requireUsableUrl(given, settings);
+  return db.transaction(async (transaction) => {
+    const owner = { accountId, mode };
+    await lockEndpointsOf(transaction, owner);
+    const endpoints = await listEndpoints(transaction, owner);
+    requireUnusedUrl(endpoints, url, null);
+    if (endpoints.length >= MAXIMUM_ENDPOINTS) {
+      throw new DomainError(
+        "request_invalid",
+        `there are ${endpoints.length} webhook endpoints, and more than ${MAXIMUM_ENDPOINTS} are not possible; delete one first`,
+      );
+    }
+    const now = clock.now();
+    const endpoint = await insertEndpoint(
+      transaction,
+      { id: newId(), ...owner, url, types, description },
+      now,
+    );
+    const secret = newSecret();
+    await insertSecret(transaction, endpoint.id, secret, now);
+    await recordWebhookAction(
+      transaction,
+      actor,
+      { action: "webhook.create", endpoint, details: { types } },
+      now,
+    );
+    return { endpoint, secret };
+  });
+};

@@ -1,0 +1,15 @@
+import { markEndpointDeleted } from "../../db/webhooks/endpoints.ts";
+import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
+import { recordWebhookAction } from "./webhookDependencies.ts";
+import type { WebhookDependencies } from "./webhookDependencies.ts";
+
+/** Deletes an endpoint and its secrets. Its deliveries are no longer made, and are deleted at night. */
+export const deleteWebhookEndpoint = (
+  { db, clock, actor }: WebhookDependencies,
+  endpoint: WebhookEndpoint,
+): Promise<void> =>
+  db.transaction(async (transaction) => {
+    const now = clock.now();
+    await markEndpointDeleted(transaction, endpoint.id, now);
+    await recordWebhookAction(transaction, actor, { action: "webhook.delete", endpoint }, now);
+  });

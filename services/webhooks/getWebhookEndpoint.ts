@@ -1,0 +1,33 @@
+import type { CommonQueryMethods } from "slonik";
+import { findEndpoint, findOwnEndpoint } from "../../db/webhooks/endpoints.ts";
+import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
+import { DomainError } from "../../domain/errors.ts";
+import type { EndpointOwner } from "../../domain/webhooks/webhookEndpoints.ts";
+
+export const ENDPOINT_NOT_FOUND = "webhook endpoint not found";
+
+const require = (endpoint: WebhookEndpoint | null): WebhookEndpoint => {
+  if (endpoint === null) {
+    throw new DomainError("record_not_found", ENDPOINT_NOT_FOUND);
+  }
+  return endpoint;
+};
+
+/**
+ * Returns an endpoint of an owner.
+ * @throws DomainError record_not_found
+ */
+export const getOwnWebhookEndpoint = async (
+  db: CommonQueryMethods,
+  owner: EndpointOwner,
+  id: string,
+): Promise<WebhookEndpoint> => require(await findOwnEndpoint(db, owner, id));
+
+/**
+ * Returns an endpoint of any owner, for operators.
+ * @throws DomainError record_not_found
+ */
+export const getWebhookEndpoint = async (
+  db: CommonQueryMethods,
+  id: string,
+): Promise<WebhookEndpoint> => require(await findEndpoint(db, id));

@@ -1,0 +1,35 @@
+import { v7 as newId } from "uuid";
+import { insertDelivery } from "../../db/webhooks/deliveries.ts";
+import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { eventIdOf } from "../../domain/events/events.ts";
+import { recordWebhookAction } from "./webhookDependencies.ts";
+import type { WebhookDependencies } from "./webhookDependencies.ts";
+
+/** @throws DomainError request_invalid */
+const requireEnabled = ({ disabledAt }: WebhookEndpoint): void => {
+  if (disabledAt !== null) {
+    throw new DomainError("request_invalid", "the webhook endpoint is disabled; enable it first");
+  }
+};
+
+/**
+ * Sends an endpoint a `ping`, whatever types it has chosen.
+ * @returns the id of the delivery
+ * @throws DomainError request_invalid if the endpoint is disabled
+ */
+export const pingWebhookEndpoint = (
+  { db, clock, actor }: WebhookDependencies,
+  endpoint: WebhookEndpoint,
+): Promise<string> =>
+  db.transaction(async (transaction) => {
+    requireEnabled(endpoint);
+    const now = clock.now();
+    const position = await insertDelivery(
+      transaction,
+      { endpointId: endpoint.id, id: newId(), type: "ping", data: { endpoint_id: endpoint.id } },
+      now,
+    );
+    await recordWebhookAction(transaction, actor, { action: "webhook.ping", endpoint }, now);
+    return eventIdOf(position);
+  });

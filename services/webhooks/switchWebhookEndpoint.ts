@@ -1,0 +1,37 @@
+import { failPendingDeliveries } from "../../db/webhooks/deliveries.ts";
+import { disableEndpoint, enableEndpoint } from "../../db/webhooks/endpoints.ts";
+import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
+import { recordWebhookAction } from "./webhookDependencies.ts";
+import type { WebhookDependencies } from "./webhookDependencies.ts";
+import { getWebhookEndpoint } from "./getWebhookEndpoint.ts";
+
+/**
+ * Enables or disables an endpoint. Disabling ends its pending deliveries, and nothing is recorded for it until it is
+ * enabled; both can be recovered then. Repeating it changes nothing.
+ * @throws DomainError record_not_found if the endpoint was deleted meanwhile
+ */
+export const switchWebhookEndpoint = (
+  { db, clock, actor }: WebhookDependencies,
+  { id }: WebhookEndpoint,
+  state: "enabled" | "disabled",
+): Promise<WebhookEndpoint> =>
+  db.transaction(async (transaction) => {
+    const now = clock.now();
+    const endpoint =
+      state === "enabled"
+        ? await enableEndpoint(transaction, id)
+        : await disableEndpoint(transaction, id, "requested", now);
+    if (endpoint === null) {
+      return getWebhookEndpoint(transaction, id);
+    }
+    if (state === "disabled") {
+      await failPendingDeliveries(transaction, id);
+    }
+    await recordWebhookAction(
+      transaction,
+      actor,
+      { action: state === "enabled" ? "webhook.enable" : "webhook.disable", endpoint },
+      now,
+    );
+    return endpoint;
+  });

@@ -1,0 +1,38 @@
+import type { CommonQueryMethods } from "slonik";
+import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
+import type { Actor, AuditAction } from "../../domain/accounts/audit.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+
+/** What changes of endpoints need. */
+export type WebhookDependencies = {
+  readonly db: CommonQueryMethods;
+  readonly clock: Clock;
+  /** Null for the owner's own client, whose requests are not in the audit log. */
+  readonly actor: Actor | null;
+};
+
+/** Records what an operator did to an endpoint. */
+export const recordWebhookAction = async (
+  transaction: CommonQueryMethods,
+  actor: Actor | null,
+  {
+    action,
+    endpoint: { id, accountId, mode, url },
+    details = {},
+  }: {
+    readonly action: AuditAction;
+    readonly endpoint: WebhookEndpoint;
+    readonly details?: Readonly<Record<string, unknown>>;
+  },
+  now: Date,
+): Promise<void> => {
+  if (actor) {
+    await recordAction(
+      transaction,
+      actor,
+      { action, accountId, subject: id, details: { mode, url, ...details } },
+      now,
+    );
+  }
+};

@@ -1,0 +1,90 @@
+import { once } from "node:events";
+import { createServer as createHttpServer } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer as createHttpsServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import type { ExecutionContext } from "ava";
+
+export type Received = {
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+};
+
+export type Receiver = {
+  readonly url: string;
+  readonly port: number;
+  /** The requests that have arrived, oldest first. */
+  readonly received: readonly Received[];
+  /** The most requests that were open at the same time. */
+  readonly mostAtOnce: () => number;
+  /** Sets what the server does with requests from now on. By default it responds 204. */
+  readonly respond: (responder: (response: ServerResponse) => void) => void;
+};
+
+export const answer =
+  (status: number, headers: Readonly<Record<string, string>> = {}, body = "") =>
+  (response: ServerResponse): void => {
+    response.writeHead(status, headers).end(body);
+  };
+
+/** Leaves requests without a response. */
+export const holdOpen = (): void => undefined;
+
+const readBody = async (request: IncomingMessage): Promise<string> => {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) {
+    chunks.push(Buffer.from(chunk));
+  }
+  return Buffer.concat(chunks).toString();
+};
+
+/** Starts a client's server for webhooks on a free port until the test ends. */
+export const startReceiver = async (
+  t: ExecutionContext,
+  {
+    host = "127.0.0.1",
+    port = 0,
+    tls,
+  }: {
+    readonly host?: string;
+    readonly port?: number;
+    readonly tls?: { readonly key: string; readonly cert: string };
+  } = {},
+): Promise<Receiver> => {
+  const received: Received[] = [];
+  let open = 0;
+  let mostAtOnce = 0;
+  let responder = answer(204);
+  const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    open += 1;
+    mostAtOnce = Math.max(mostAtOnce, open);
+    response.on("close", () => {
+      open -= 1;
+    });
+    const body = await readBody(request);
+    const headers = Object.entries(request.headers).map(([name, value]) => [name, String(value)]);
+    received.push({ headers: Object.fromEntries(headers), body });
+    responder(response);
+  };
+  const listener = (request: IncomingMessage, response: ServerResponse): void => {
+    handle(request, response).catch(() => response.destroy());
+  };
+  const server = tls ? createHttpsServer(tls, listener) : createHttpServer(listener);
+  server.listen(port, host);
+  await once(server, "listening");
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a TCP server that listens has an AddressInfo.
+  const address = server.address() as AddressInfo;
+  return {
+    url: `${tls ? "https" : "http"}://${host}:${address.port}/hook`,
+    port: address.port,
+    received,
+    mostAtOnce: () => mostAtOnce,
+    respond: (next) => {
+      responder = next;
+    },
+  };
+};
