@@ -36,11 +36,6 @@ test.serial(
     });
     for (const { title, ...view } of VIEWS) {
       const { page, problems, origins } = await visit(t, browser, scene.page, view);
-      const shots = process.env["TEST_SCREENSHOTS"];
-      if (shots !== undefined) {
-        const name = `page-${view.width}-${view.colorScheme}.png`;
-        await page.screenshot({ path: `${shots}/${name}`, fullPage: true });
-      }
       t.deepEqual(problems, [], title);
       t.deepEqual([...origins], [scene.url], title);
       t.deepEqual(await auditAccessibility(page), [], title);
@@ -131,10 +126,6 @@ test.serial("the largest numbers fit the page and the card at every width", asyn
       });
       for (const width of widths) {
         await page.setViewportSize({ width, height: 740 });
-        const shots = process.env["TEST_SCREENSHOTS"];
-        if (shots !== undefined) {
-          await page.screenshot({ path: `${shots}/large-${total}-${width}.png`, fullPage: true });
-        }
         const overflow: unknown = await page.evaluate(
           "Math.max(0, ...[document.documentElement, ...document.querySelectorAll('.number')].map((element) => element.scrollWidth - element.clientWidth))",
         );
@@ -151,10 +142,6 @@ test.serial("the card fits an iframe on another site and links to the page", asy
     width: 320,
     height: 200,
   });
-  const shots = process.env["TEST_SCREENSHOTS"];
-  if (shots !== undefined) {
-    await page.screenshot({ path: `${shots}/card.png` });
-  }
   t.deepEqual(problems, []);
   t.deepEqual(await auditAccessibility(page), []);
   t.is(await page.getByRole("link").getAttribute("href"), new URL(scene.page).pathname);
