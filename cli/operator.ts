@@ -32,7 +32,7 @@ export const operatorName = (as: string | undefined): string => {
 };
 
 /** Returns who runs a command, and why, for the audit log. */
-export const actorOf = ({ as, reason }: OperatorOptions): Actor => ({
+export const actorOf = ({ as, reason }: OperatorOptions): Extract<Actor, { kind: "operator" }> => ({
   kind: "operator",
   name: operatorName(as),
   reason: reason ?? null,

@@ -5,7 +5,7 @@ import { connectClient } from "./connections/connectClient.ts";
 import { DatabaseRoleError, grantPrivileges } from "./grantPrivileges.ts";
 import type { DatabaseRoles } from "./grantPrivileges.ts";
 import { applyMigration, LOCK_WAITS } from "./upgrade/applyMigration.ts";
-import type { LockWaits } from "./upgrade/applyMigration.ts";
+import type { LockWaits, Migrator } from "./upgrade/applyMigration.ts";
 import { readMigrations } from "./upgrade/readMigrations.ts";
 import type { Migration } from "./upgrade/readMigrations.ts";
 import { requireExtensions } from "./upgrade/requireExtensions.ts";
@@ -95,6 +95,7 @@ const becomeOnlyMigrator = async (client: Client): Promise<void> => {
  * @param ownerUrl its role owns the tables
  * @param roles receive their privileges, also if nothing is to be applied
  * @param options.folder of the migrations, this release's own by default
+ * @param options.migrator is recorded in the audit log with each migration, in its transaction
  * @throws SchemaMismatchError when a newer release has migrated the database
  * @throws DatabaseRoleError if the role of `ownerUrl` may not change the schema, or another role is missing
  * @throws PoolerError if `ownerUrl` is a pooler's
@@ -103,7 +104,11 @@ const becomeOnlyMigrator = async (client: Client): Promise<void> => {
 export const migrate = (
   ownerUrl: string,
   roles: DatabaseRoles = { appUrl: null, readerUrl: null },
-  { folder, ...waits }: Partial<LockWaits> & { readonly folder?: string } = {},
+  {
+    folder,
+    migrator = null,
+    ...waits
+  }: Partial<LockWaits> & { readonly folder?: string; readonly migrator?: Migrator } = {},
 ): Promise<{ readonly applied: readonly string[] }> =>
   withClient(ownerUrl, async (client) => {
     const migrations = await readMigrations(folder);
@@ -128,7 +133,7 @@ export const migrate = (
     const missing = findMissing(applied, migrations);
     await requireExtensions(client, missing);
     for (const migration of missing) {
-      await applyMigration(client, migration, { ...LOCK_WAITS, ...waits });
+      await applyMigration(client, migration, migrator, { ...LOCK_WAITS, ...waits });
     }
     await grantPrivileges(client, roles);
     return { applied: missing.map(({ name }) => name) };

@@ -1,14 +1,13 @@
 import type { Command } from "commander";
 // oxlint-disable-next-line architecture/imports -- migrating is not a use case of a service.
 import { migrate } from "../../db/migrate.ts";
-import { recordAction } from "../../services/accounts/recordAction.ts";
 import type { Context } from "../context.ts";
 import { say } from "../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../operator.ts";
 import type { OperatorOptions } from "../operator.ts";
 import { printJson, printText } from "../output/print.ts";
 
-export const addMigrateCommand = (program: Command, { io, connections, clock }: Context): void => {
+export const addMigrateCommand = (program: Command, { io, connections }: Context): void => {
   program
     .command("migrate")
     .description(
@@ -20,16 +19,9 @@ export const addMigrateCommand = (program: Command, { io, connections, clock }: 
     .action(async ({ json, ...operator }: OperatorOptions & { readonly json?: true }) => {
       const { ownerUrl, ...roles } = await connections.databaseRoles();
       const { applied } = await migrate(ownerUrl, roles, {
+        migrator: actorOf(operator),
         onWait: (message) => say(io, message),
       });
-      if (applied.length > 0) {
-        await recordAction(
-          await connections.database(),
-          actorOf(operator),
-          { action: "migrate", details: { applied } },
-          clock.now(),
-        );
-      }
       if (json) {
         printJson(io, { applied });
         return;

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { escapeIdentifier } from "pg";
 import type { Client } from "pg";
+import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Migration } from "./readMigrations.ts";
 
 /** How a migration waits for locks that other sessions hold. */
@@ -33,30 +34,53 @@ const LOCK_CODES: ReadonlySet<unknown> = new Set(["55P03", "40P01"]);
 const isLockError = (error: unknown): boolean =>
   error instanceof Error && "code" in error && LOCK_CODES.has(error.code);
 
-const record = async (client: Client, { number, name, runsWith }: Migration): Promise<void> => {
+/** Who migrates, for the audit log; null records nobody. */
+export type Migrator = Extract<Actor, { kind: "operator" }> | null;
+
+/** Records in the migration's transaction that it was applied, and by whom. The first migration creates the audit log. */
+const record = async (
+  client: Client,
+  { number, name, runsWith }: Migration,
+  migrator: Migrator,
+): Promise<void> => {
   await client.query("INSERT INTO schema_migration (number, name, runs_with) VALUES ($1, $2, $3)", [
     number,
     name,
     runsWith,
   ]);
+  if (migrator) {
+    await client.query(
+      `
+        INSERT INTO audit_entry (created_at, action, actor, operator, reason, details)
+        VALUES (now(), 'migrate', $1, $2, $3, $4)
+      `,
+      [migrator.kind, migrator.name, migrator.reason, { applied: [name] }],
+    );
+  }
 };
 
-const runTransaction = async (
-  client: Client,
-  migration: Migration,
-  lockTimeoutMs: number,
-): Promise<void> => {
+const inTransaction = async (client: Client, work: () => Promise<void>): Promise<void> => {
   await client.query("BEGIN");
   try {
-    await client.query(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
-    await record(client, migration);
-    await client.query(migration.text);
+    await work();
     await client.query("COMMIT");
   } catch (error) {
     await client.query("ROLLBACK");
     throw error;
   }
 };
+
+const runTransaction = (
+  client: Client,
+  migration: Migration,
+  migrator: Migrator,
+  lockTimeoutMs: number,
+): Promise<void> =>
+  inTransaction(client, async () => {
+    await client.query(`SET LOCAL lock_timeout = ${lockTimeoutMs}`);
+    await client.query(migration.text);
+    await record(client, migration, migrator);
+  });
 
 /**
  * Drops the invalid indexes that the migration creates: an attempt that was interrupted leaves one, which
@@ -80,10 +104,14 @@ const dropInvalidIndexes = async (client: Client, { text }: Migration): Promise<
  * Runs a statement outside of a transaction. It waits for locks as long as it takes: the lock that concurrent statements
  * need keeps nobody from reading and writing.
  */
-const runStatement = async (client: Client, migration: Migration): Promise<void> => {
+const runStatement = async (
+  client: Client,
+  migration: Migration,
+  migrator: Migrator,
+): Promise<void> => {
   await dropInvalidIndexes(client, migration);
   await client.query(migration.text);
-  await record(client, migration);
+  await inTransaction(client, () => record(client, migration, migrator));
 };
 
 /**
@@ -94,14 +122,15 @@ const runStatement = async (client: Client, migration: Migration): Promise<void>
 export const applyMigration = async (
   client: Client,
   migration: Migration,
-  { lockTimeoutMs, pauseMs, maximumAttempts, onWait }: LockWaits = LOCK_WAITS,
+  migrator: Migrator,
+  { lockTimeoutMs, pauseMs, maximumAttempts, onWait }: LockWaits,
 ): Promise<void> => {
   const { name, isTransaction } = migration;
   for (let attempt = 1; ; attempt += 1) {
     try {
       await (isTransaction
-        ? runTransaction(client, migration, lockTimeoutMs)
-        : runStatement(client, migration));
+        ? runTransaction(client, migration, migrator, lockTimeoutMs)
+        : runStatement(client, migration, migrator));
       return;
     } catch (error) {
       if (!isLockError(error)) {

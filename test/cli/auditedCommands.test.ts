@@ -353,22 +353,24 @@ for (const [command, setUp] of Object.entries(WRITING)) {
   });
 }
 
-test("impact migrate adds an entry with the applied migrations", async (t) => {
+test("impact migrate adds an entry for each migration", async (t) => {
   const DATABASE_URL = await createEmptyDatabase(t);
-  const run = await runImpact(["migrate", "--as", "Ada"], { env: { DATABASE_URL } });
+  const run = await runImpact(["migrate", "--as", "Ada", "--reason", "upgrade", "--json"], {
+    env: { DATABASE_URL },
+  });
   t.is(run.exitCode, 0, run.stderr);
   const again = await runImpact(["migrate", "--as", "Eve"], { env: { DATABASE_URL } });
   t.is(again.exitCode, 0, again.stderr);
   const listed = await runImpact(["audit", "list", "--json"], { env: { DATABASE_URL } });
-  const found = z
-    .array(
-      z.looseObject({
-        operator: z.string(),
-        details: z.looseObject({ applied: z.array(z.string()) }),
-      }),
-    )
-    .parse(readJson(listed));
-  t.is(found.length, 1);
-  t.is(found[0]?.operator, "Ada");
-  t.true((found[0]?.details.applied.length ?? 0) > 0);
+  const entry = z.object({
+    operator: z.string(),
+    reason: z.string(),
+    details: z.object({ applied: z.array(z.string()) }),
+  });
+  const { applied } = z.object({ applied: z.array(z.string()) }).parse(readJson(run));
+  t.true(applied.length > 1);
+  t.deepEqual(
+    z.array(entry).parse(readJson(listed)).toReversed(),
+    applied.map((name) => ({ operator: "Ada", reason: "upgrade", details: { applied: [name] } })),
+  );
 });

@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
@@ -119,6 +119,33 @@ test("an invalid index that an interrupted migration left is created anew", asyn
   await client.query("TRUNCATE thing");
   t.deepEqual(await upgrade(INDEXED), { applied: ["0002_thing_id"] });
   t.deepEqual((await client.query(IS_VALID)).rows, [{ indisvalid: true }]);
+});
+
+test("who applied a migration is recorded with it, also if a later one fails", async (t) => {
+  const { upgrade, client } = await setUp(t);
+  const accounts = await readFile(
+    new URL("../../db/migrations/0001_accounts.sql", import.meta.url),
+    "utf8",
+  );
+  const migrator = { kind: "operator", name: "Ada", reason: null };
+  const release = { "0001_accounts": accounts, "0002_nothing": "SELECT 1 / 0;" };
+  await t.throwsAsync(upgrade(release, { migrator }), { message: /0002_nothing failed/u });
+
+  const repaired = {
+    ...release,
+    "0002_nothing": "CREATE TABLE thing (id integer);",
+    "0003_thing_id": INDEXED["0002_thing_id"],
+  };
+  await upgrade(repaired, { migrator: { ...migrator, name: "Eve" } });
+
+  const { rows } = await client.query(
+    "SELECT operator, details FROM audit_entry WHERE action = 'migrate' ORDER BY id",
+  );
+  t.deepEqual(rows, [
+    { operator: "Ada", details: { applied: ["0001_accounts"] } },
+    { operator: "Eve", details: { applied: ["0002_nothing"] } },
+    { operator: "Eve", details: { applied: ["0003_thing_id"] } },
+  ]);
 });
 
 test("a constraint holds for new rows first, and is validated by a later migration", async (t) => {
