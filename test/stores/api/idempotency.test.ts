@@ -35,8 +35,8 @@ for (const [operation, { path, body }] of Object.entries(WRITES)) {
       ),
     );
 
-    const [first] = responses;
-    t.true(responses.every((response) => response.status === 200 && response.text === first?.text));
+    const results = new Set(responses.map(({ status, text }) => `${status} ${text}`));
+    t.regex([...results].join("\n"), /^200 [^\n]*$/u);
     const fresh = responses.filter((response) => !response.headers.has("Idempotent-Replayed"));
     t.is(fresh.length, 1);
     const replays = responses.filter(
