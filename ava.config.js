@@ -1,6 +1,7 @@
 /** The files that take longest start first, so that none of them runs alone at the end. */
 const LONGEST = [
   "embedded/start",
+  "db/previousRelease",
   "worker/billedOnce",
   "api/linearInput",
   "api/program",
@@ -14,6 +15,8 @@ const LONGEST = [
   "api/slowReads",
   "api/rollingRestart",
   "worker/frozen",
+  "worker/sharedNamespace",
+  "worker/copiedDatabase",
   "worker/webhooks",
   "webhooks/worker",
   "charities/programs",

@@ -9,6 +9,8 @@ import type { ExecutionContext } from "ava";
 
 export const TEMPORAL_ADDRESS = process.env["TEST_TEMPORAL_ADDRESS"] ?? "127.0.0.1:7233";
 
+const ROOT = new URL("../../", import.meta.url);
+
 /** Waits until a condition holds in another process; ava's timeout ends the wait if it never does. */
 export const eventually = async (holds: () => boolean | Promise<boolean>): Promise<void> => {
   while (!(await holds())) {
@@ -49,17 +51,21 @@ export const openNamespace = async (
   return { namespace, client: new Client({ connection, namespace }) };
 };
 
-/** Starts a program of the service in a process that is killed after the test. */
+/**
+ * Starts a program of the service in a process that is killed after the test.
+ * @param root the checkout, this one by default
+ */
 export const startProgram = async (
   t: ExecutionContext,
   module: "api/main.ts" | "worker/main.ts",
   settings: Readonly<Record<string, string>>,
+  root = ROOT,
 ): Promise<{
   readonly process: ChildProcess;
   readonly urls: Readonly<Record<string, string>>;
   readonly kill: () => Promise<void>;
 }> => {
-  const child = fork(fileURLToPath(new URL(`../../${module}`, import.meta.url)), {
+  const child = fork(fileURLToPath(new URL(module, root)), {
     env: {
       ...process.env,
       PORT: "0",

@@ -1,0 +1,137 @@
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { pathToFileURL } from "node:url";
+import { z } from "zod";
+import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
+import { openPool } from "../../db/pool.ts";
+import { createEmptyDatabase } from "../support/database.ts";
+import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { openReleases, previousTag, runImpactOf } from "./releases.ts";
+import type { Release } from "./releases.ts";
+
+/* Upgrades from the previous release, with its own programs. */
+
+const created = z.object({ id: z.uuid(), api_key_prod: z.string() });
+const planted = z.object({ tree_details: z.array(z.object({ id: z.uuid() })).min(1) });
+const EVER = { start: 0, end: 4_000_000_000 };
+
+type Running = {
+  readonly plant: (count: number) => Promise<string>;
+  readonly refund: (id: string, count: number) => Promise<void>;
+  readonly countListed: () => Promise<number>;
+  readonly kill: () => Promise<void>;
+};
+
+/** Starts the API and a worker of a release. */
+const start = async (
+  t: ExecutionContext,
+  { folder, workflowBundle }: Release,
+  given: Readonly<Record<string, string>>,
+  key: string,
+): Promise<Running> => {
+  const settings = { ...given, WORKFLOW_BUNDLE: workflowBundle };
+  const root = pathToFileURL(`${folder}/`);
+  const api = await startProgram(t, "api/main.ts", settings, root);
+  const worker = await startProgram(t, "worker/main.ts", settings, root);
+  const call = async (method: string, path: string, body?: object): Promise<unknown> => {
+    const response = await fetch(`${api.urls["standalone"]}${path}`, {
+      method,
+      headers: { authorization: key, "content-type": "application/json" },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    t.is(response.status, 200, text);
+    return JSON.parse(text);
+  };
+  return {
+    plant: async (count) =>
+      planted.parse(await call("POST", "/plant/trees", { count })).tree_details[0]?.id ?? "",
+    refund: async (id, count) => {
+      await call("POST", "/refund/trees", { id, count });
+    },
+    countListed: async () => planted.parse(await call("GET", "/plant/trees")).tree_details.length,
+    kill: async () => {
+      await Promise.all([api.kill(), worker.kill()]);
+    },
+  };
+};
+
+test("the previous release's programs run on this release's schema, beside its programs and after a rollback", async (t) => {
+  const { previous, next, isCompatible } = await openReleases(t);
+  const databaseUrl = await createEmptyDatabase(t);
+  const { namespace } = await openNamespace(t);
+  const settings = {
+    DATABASE_URL: databaseUrl,
+    TEMPORAL_ADDRESS,
+    TEMPORAL_NAMESPACE: namespace,
+  };
+  await runImpactOf(previous, ["migrate"], settings);
+  const { id: accountId, api_key_prod: key } = created.parse(
+    JSON.parse(await runImpactOf(previous, ["org", "create", "--name", "Old", "--json"], settings)),
+  );
+  const db = await openPool(databaseUrl, 2);
+  t.teardown(() => db.end());
+  const isBilled = (units: number) =>
+    eventually(
+      async () =>
+        (await sumLedgerUsage(db, { accountId, mode: "live", meter: "tree" }, EVER)) === units,
+    );
+  const before = await start(t, previous, settings, key);
+  const first = await before.plant(30);
+  await isBilled(30);
+
+  await runImpactOf(next, ["migrate"], settings);
+
+  if (!isCompatible) {
+    await t.throwsAsync(start(t, previous, settings, key), { message: /ended with code 1/u });
+    return;
+  }
+  // During the upgrade: both releases.
+  const after = await start(t, next, settings, key);
+  await before.plant(4);
+  await before.refund(first, 1);
+  await after.plant(5);
+  await after.refund(first, 1);
+  await isBilled(30 + 4 + 5 - 2);
+  await Promise.all([before.kill(), after.kill()]);
+
+  // A rollback: the previous release alone, started again.
+  const rolledBack = await start(t, previous, settings, key);
+  const second = await rolledBack.plant(6);
+  await rolledBack.refund(first, 1);
+  t.is(await rolledBack.countListed(), 4);
+  await isBilled(30 + 4 + 5 + 6 - 3);
+  await t.notThrowsAsync(runImpactOf(previous, ["migrate"], settings));
+  await t.notThrowsAsync(runImpactOf(previous, ["doctor"], settings));
+  await rolledBack.kill();
+
+  const upgraded = await start(t, next, settings, key);
+  await upgraded.refund(second, 6);
+  await isBilled(30 + 4 + 5 - 3);
+  await t.notThrowsAsync(runImpactOf(next, ["doctor"], settings));
+});
+
+const CHANGELOG = "## [Unreleased]\n\n## [0.2.0] - 2026-12-01\n\n## [0.1.0] - 2026-11-01\n";
+
+test("the previous release is the newest one that is not this commit, and its tag must exist", (t) => {
+  const tags = ["v0.1.0", "v0.2.0"];
+  t.is(
+    previousTag(
+      { changelog: "## [Unreleased]\n", version: "0.1.0" },
+      { earlier: [], ofThisCommit: [] },
+    ),
+    null,
+  );
+  const after = { changelog: CHANGELOG, version: "0.2.0" };
+  t.is(previousTag(after, { earlier: tags, ofThisCommit: [] }), "v0.2.0");
+  t.is(previousTag(after, { earlier: ["v0.1.0"], ofThisCommit: ["v0.2.0"] }), "v0.1.0");
+  // Before 0.2.0 is tagged.
+  t.is(previousTag(after, { earlier: ["v0.1.0"], ofThisCommit: [] }), "v0.1.0");
+  t.throws(() => previousTag(after, { earlier: [], ofThisCommit: [] }), {
+    message: /the tag v0\.1\.0 is missing/u,
+  });
+  t.throws(
+    () => previousTag({ ...after, version: "0.3.0" }, { earlier: ["v0.1.0"], ofThisCommit: [] }),
+    { message: /the tag v0\.2\.0 is missing/u },
+  );
+});
