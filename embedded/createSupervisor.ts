@@ -4,10 +4,13 @@ import { z } from "zod";
 import type { ManagedProcess, StartContext } from "./managedProcess.ts";
 import { isRunning, stopProcess } from "./processIdentity.ts";
 
+/** `logFile` is null if the process printed its output. */
+type UnexpectedExit = Pick<ManagedProcess, "name" | "logFile"> & { readonly how: string };
+
 export type Supervisor = {
   readonly context: StartContext;
   /** Resolves when a process ends unexpectedly. */
-  readonly firstExit: Promise<{ readonly name: string; readonly how: string }>;
+  readonly firstExit: Promise<UnexpectedExit>;
   /** Stops all processes one after the other, the last started first. */
   readonly stopAll: () => Promise<void>;
   /** Stops all processes at the same time, without waiting for them to finish their work. */
@@ -65,7 +68,7 @@ export const createSupervisor = (
 ): Supervisor => {
   const processes: ManagedProcess[] = [];
   const stopping = new AbortController();
-  const firstExit = Promise.withResolvers<{ readonly name: string; readonly how: string }>();
+  const firstExit = Promise.withResolvers<UnexpectedExit>();
 
   const onSpawn = (child: ManagedProcess): void => {
     processes.push(child);
@@ -75,6 +78,7 @@ export const createSupervisor = (
         ? undefined
         : firstExit.resolve({
             name: child.name,
+            logFile: child.logFile,
             how: signal === null ? `exit code ${code}` : `signal ${signal}`,
           }),
     );

@@ -1,3 +1,4 @@
+import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ConfigError, readConfig } from "../config/config.ts";
 import { StartupError } from "../program/startupError.ts";
@@ -69,8 +70,8 @@ const main = async (): Promise<void> => {
       (error: unknown) => describe(error),
     ),
     running.supervisor.firstExit.then(
-      ({ name, how }) =>
-        `${name} ended unexpectedly (${how}). Stopping the other processes. No data is lost; run npm start again.`,
+      ({ name, how, logFile }) =>
+        `${name} ended unexpectedly (${how}); see ${logFile === null ? "its output above" : `its log ${logFile}, which the next start renames to ${basename(logFile)}.previous`}. Stopping the other processes. No data is lost; run npm start again.`,
     ),
   ]);
   say(failure ?? "Stopping …");

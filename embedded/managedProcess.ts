@@ -11,6 +11,8 @@ type ProcessExit = { readonly code: number | null; readonly signal: NodeJS.Signa
 export type ManagedProcess = {
   readonly name: string;
   readonly identity: ProcessIdentity;
+  /** Null if its output is printed. */
+  readonly logFile: string | null;
   readonly stopSignals: StopSignals;
   readonly exited: Promise<ProcessExit>;
   readonly stop: () => Promise<void>;
@@ -26,6 +28,7 @@ export type StartContext = {
 
 /**
  * Registers a child process that was just spawned.
+ * @param logFile has its output; null if that is printed
  * @throws StartupError if it could not be spawned
  */
 export const manageProcess = async (
@@ -33,6 +36,7 @@ export const manageProcess = async (
   child: ChildProcess,
   stopSignals: StopSignals,
   { onSpawn }: StartContext,
+  logFile: string | null = null,
 ): Promise<ManagedProcess> => {
   const exited = new Promise<ProcessExit>((resolve) => {
     child.once("exit", (code, signal) => resolve({ code, signal }));
@@ -50,6 +54,7 @@ export const manageProcess = async (
   const managed: ManagedProcess = {
     name,
     identity,
+    logFile,
     stopSignals,
     exited,
     stop: () => stopProcess(identity, stopSignals),
@@ -92,7 +97,7 @@ export const spawnWithLog = ({
       detached: true,
       stdio: ["ignore", log, log],
     });
-    return manageProcess(name, child, stopSignals, context);
+    return manageProcess(name, child, stopSignals, context, logFile);
   } finally {
     closeSync(log);
   }

@@ -271,7 +271,7 @@ ${isTerminal ? "Save these keys now; they cannot" : "Save this key now; it canno
   }
   test key        ${organization.apiKeyTest}${
     isOnStripe
-      ? "\nUsage of the production key is billed once the organization has a Stripe customer; see: npm run -s impact -- org update --help"
+      ? `\nTo bill usage of the production key, create a customer and a subscription in Stripe, then:\n  npm run -s impact -- org update ${organization.id} --stripe-customer cus_… --stripe-subscription sub_…`
       : ""
   }
 Register a first tree with the test key:

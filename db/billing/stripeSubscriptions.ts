@@ -72,6 +72,19 @@ export const listUsedKinds = (
     WHERE id = ${accountId}
   `);
 
+const unbilledRow = z.strictObject({ name: z.string(), hasLiveUsage: z.boolean() });
+
+/** Lists the organizations without a Stripe customer, oldest first. */
+export const listOrganizationsWithoutCustomer = (
+  db: CommonQueryMethods,
+): Promise<readonly Readonly<z.output<typeof unbilledRow>>[]> =>
+  db.any(sql.type(unbilledRow)`
+    SELECT name, cardinality(${usedKinds}) > 0 AS "hasLiveUsage"
+    FROM account
+    WHERE type = 'organization' AND stripe_customer_id IS NULL
+    ORDER BY created_at, id
+  `);
+
 const watchedRow = z.strictObject({
   accountId: z.uuid(),
   accountName: z.string(),

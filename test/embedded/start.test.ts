@@ -1,6 +1,8 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { access } from "node:fs/promises";
 import { createServer } from "node:net";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client, Connection } from "@temporalio/client";
 import test from "ava";
@@ -127,7 +129,10 @@ test.serial(
 
     process.kill(processes.get("Temporal server")?.pid ?? 0, "SIGKILL");
     t.is(await first.exitCode, 1);
+    const log = join(dataDir, "temporal/temporal.log");
     t.regex(first.output(), /^Temporal server ended unexpectedly \(signal SIGKILL\)/mu);
+    t.true(first.output().includes(`see its log ${log}, which the next start renames`));
+    await access(log);
     t.deepEqual(namesOfRunning(processes), []);
   },
 );

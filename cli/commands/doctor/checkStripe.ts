@@ -1,7 +1,10 @@
 import { listAccounts } from "../../../db/accounts/accounts.ts";
-import { listUsedKinds } from "../../../db/billing/stripeSubscriptions.ts";
+import {
+  listOrganizationsWithoutCustomer,
+  listUsedKinds,
+} from "../../../db/billing/stripeSubscriptions.ts";
 import type { Context } from "../../context.ts";
-import { check, isDatabaseReachable, ok, skipped, wrong } from "./check.ts";
+import { check, isDatabaseReachable, ok, skipped, warning, wrong } from "./check.ts";
 import type { Finding, Result } from "./check.ts";
 
 /** Each subscription takes a handful of calls. */
@@ -10,14 +13,24 @@ const MAXIMUM_SUBSCRIPTIONS = 20;
 /** Each customer takes one call. */
 const MAXIMUM_CUSTOMERS = 100;
 
+type WithoutCustomer = Awaited<ReturnType<typeof listOrganizationsWithoutCustomer>>;
+
+const SET_CUSTOMER = "`impact org update ID --stripe-customer cus_… --stripe-subscription sub_…`";
+
+/** Describes organizations without a customer, such as "2 organizations have no Stripe customer, such as A". */
+const describeWithoutCustomer = (organizations: WithoutCustomer, which: string): string =>
+  `${organizations.length} organization${organizations.length === 1 ? "" : "s"}${which} ${organizations.length === 1 ? "has" : "have"} no Stripe customer, such as ${organizations[0]?.name}`;
+
 const checkCustomers = ({ connections }: Context): Promise<Finding> =>
   check("Stripe customers", async () => {
     const stripe = connections.stripe();
-    const organizations = await listAccounts(await connections.database(), "organization");
+    const db = await connections.database();
+    const organizations = await listAccounts(db, "organization");
     if (stripe === null || organizations.length === 0) {
       return skipped("there are no organizations, or STRIPE_SECRET_KEY is not set");
     }
-    const without = organizations.filter(({ stripeCustomerId }) => stripeCustomerId === null);
+    const without = await listOrganizationsWithoutCustomer(db);
+    const rejected = without.filter(({ hasLiveUsage }) => hasLiveUsage);
     const customers = organizations.flatMap(({ name, stripeCustomerId }) =>
       stripeCustomerId === null ? [] : [{ name, stripeCustomerId }],
     );
@@ -29,14 +42,19 @@ const checkCustomers = ({ connections }: Context): Promise<Finding> =>
         problems.push(`${name}: ${problem}`);
       }
     }
-    if (without.length > 0) {
+    if (rejected.length > 0) {
       problems.push(
-        `${without.length} organization${without.length === 1 ? " has" : "s have"} no Stripe customer, such as ${without[0]?.name}. Live usage is rejected until \`impact org update ID --stripe-customer cus_…\` sets one.`,
+        `${describeWithoutCustomer(rejected, " with live usage")}. It is rejected until ${SET_CUSTOMER} sets one.`,
       );
     }
-    return problems.length === 0
-      ? ok(`Stripe knows the newest ${newest.length} of ${customers.length}`)
-      : wrong(problems.join(" "));
+    if (problems.length > 0) {
+      return wrong(problems.join(" "));
+    }
+    return without.length > 0
+      ? warning(
+          `${describeWithoutCustomer(without, "")}. Before a client uses a production key, set one: ${SET_CUSTOMER}`,
+        )
+      : ok(`Stripe knows the newest ${newest.length} of ${customers.length}`);
   });
 
 const checkSubscriptions = ({ connections }: Context): Promise<Finding> =>
