@@ -14,12 +14,14 @@ CREATE TABLE account (
   stripe_subscription_id text,
   charity_provider text NOT NULL DEFAULT 'catalogue'::text,
   subscription_policy text NOT NULL DEFAULT 'alert'::text,
+  time_zone text,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT account_pkey PRIMARY KEY (id),
   CONSTRAINT account_billing_day CHECK (billing_day >= 1 AND billing_day <= 31),
   CONSTRAINT account_charity_provider CHECK (charity_provider = ANY (ARRAY['catalogue'::text, 'everyorg'::text, 'change'::text, 'pledge'::text])),
   CONSTRAINT account_name CHECK (length(name) >= 1 AND length(name) <= 200),
   CONSTRAINT account_subscription_policy CHECK (subscription_policy = ANY (ARRAY['alert'::text, 'suspend'::text, 'keep'::text])),
+  CONSTRAINT account_time_zone CHECK (length(time_zone) >= 1 AND length(time_zone) <= 100),
   CONSTRAINT account_type CHECK (type = ANY (ARRAY['organization'::text, 'store'::text]))
 ) WITH ();
 

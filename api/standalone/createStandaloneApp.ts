@@ -26,6 +26,7 @@ import { charityEndpoints } from "./charities/charityEndpoints.ts";
 import { dashboardEndpoints } from "./dashboard/dashboardEndpoints.ts";
 import { dashboardFallback, dashboardPages } from "./dashboard/dashboardPages.ts";
 import { errorBody, presentError } from "./errorBody.ts";
+import { statsEndpoint } from "./dashboard/statsEndpoint.ts";
 import { eventEndpoints } from "./events/eventEndpoints.ts";
 import { evidenceEndpoints } from "./planting/evidenceEndpoints.ts";
 import { callbackEndpoint } from "./planting/callbackEndpoint.ts";
@@ -92,6 +93,7 @@ export const createStandaloneApp = ({
     ...usageEndpoints(reading),
     ...eventEndpoints(reading),
     ...webhookEndpoints(dependencies),
+    statsEndpoint(reading),
     ...dashboardEndpoints(dependencies),
     ...(plantingCallbackSecrets.length === 0
       ? []

@@ -16,6 +16,8 @@ const accountRow = z.strictObject({
   stripeSubscriptionId: z.string().nullable(),
   charityProvider: z.enum(CHARITY_PROVIDERS),
   subscriptionPolicy: z.enum(SUBSCRIPTION_POLICIES),
+  /** Null for UTC. */
+  timeZone: z.string().nullable(),
   createdAt: z.date(),
 });
 export type Account = Readonly<z.output<typeof accountRow>>;
@@ -30,6 +32,7 @@ const columns = sql.fragment`
   account.stripe_subscription_id AS "stripeSubscriptionId",
   account.charity_provider AS "charityProvider",
   account.subscription_policy AS "subscriptionPolicy",
+  account.time_zone AS "timeZone",
   account.created_at AS "createdAt"
 `;
 
@@ -66,9 +69,10 @@ const rethrowDuplicateCustomer = (error: unknown): never => {
 };
 
 /**
- * An account to insert. Its charity provider is the built-in catalogue, and its policy is to alert, until they are changed.
+ * An account to insert. Its charity provider is the built-in catalogue, its policy is to alert, and its time zone is UTC, until
+ * they are changed.
  */
-export type NewAccount = Omit<Account, "charityProvider" | "subscriptionPolicy">;
+export type NewAccount = Omit<Account, "charityProvider" | "subscriptionPolicy" | "timeZone">;
 
 /** @throws DomainError request_invalid if another account has the same Stripe customer */
 export const insertAccount = async (db: CommonQueryMethods, account: NewAccount): Promise<void> => {
@@ -94,6 +98,7 @@ export type AccountChanges = Partial<
     | "stripeSubscriptionId"
     | "charityProvider"
     | "subscriptionPolicy"
+    | "timeZone"
   >
 >;
 
@@ -121,6 +126,7 @@ export const updateAccount = async (
     changes.subscriptionPolicy === undefined
       ? null
       : sql.fragment`subscription_policy = ${changes.subscriptionPolicy}`,
+    changes.timeZone === undefined ? null : sql.fragment`time_zone = ${changes.timeZone}`,
   ].filter((assignment) => assignment !== null);
   if (assignments.length === 0) {
     return;

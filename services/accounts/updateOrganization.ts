@@ -2,10 +2,12 @@ import type { DatabasePool } from "slonik";
 import { updateAccountLimits } from "../../db/accounts/accountLimits.ts";
 import type { Account, AccountChanges } from "../../db/accounts/accounts.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
+import { readIsKnownTimeZone } from "../../db/accounts/timeZones.ts";
 import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { NewLimits } from "../../domain/accounts/limits.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
 import { describeProfileChanges, updateAccountProfile } from "../dashboard/updateAccountProfile.ts";
 import type { ProfileChanges } from "../dashboard/updateAccountProfile.ts";
 import { getOrganization } from "./getOrganization.ts";
@@ -13,7 +15,8 @@ import { recordAction } from "./recordAction.ts";
 
 /**
  * Changes an organization's settings, limits and public profile, all or none.
- * @throws DomainError record_not_found, or request_invalid for a subscription without a customer
+ * @throws DomainError record_not_found, or request_invalid for a subscription without a customer or a time zone that
+ * the database does not know
  */
 export const updateOrganization = (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
@@ -25,6 +28,13 @@ export const updateOrganization = (
   }: { readonly limits?: NewLimits | null; readonly profile?: ProfileChanges | null } = {},
 ): Promise<Account> =>
   db.transaction(async (transaction) => {
+    const { timeZone = null } = changes;
+    if (timeZone !== null && !(await readIsKnownTimeZone(transaction, timeZone))) {
+      throw new DomainError(
+        "request_invalid",
+        `the database does not know the time zone ${timeZone}`,
+      );
+    }
     await updateAccount(transaction, id, changes);
     const account = await getOrganization(transaction, id);
     requireCustomerOfSubscription(account);

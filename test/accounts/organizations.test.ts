@@ -241,6 +241,21 @@ test("org update warns about a charity provider without its API key", async (t) 
   t.notRegex(withKey.stderr, /Warning/u);
 });
 
+test("org update sets the time zone of the statistics, and none restores UTC", async (t) => {
+  const { id } = await createTestOrganization(t.context.db);
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  const update = (name: string) => runImpact(["org", "update", id, "--time-zone", name], { env });
+
+  const set = await update("Europe/Berlin");
+  const wrong = await update("Berlin");
+  const restored = await update("none");
+
+  t.regex(set.stdout, /time zone\s+Europe\/Berlin/u);
+  t.is(wrong.exitCode, 2);
+  t.regex(wrong.stderr, /Must be the name of a time zone, such as Europe\/Berlin/u);
+  t.regex(restored.stdout, /time zone\s+UTC/u);
+});
+
 test("a key is issued to exactly one organization or store", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
   const { id } = await createTestOrganization(t.context.db);

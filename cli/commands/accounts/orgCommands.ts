@@ -11,6 +11,7 @@ import {
   parseStripeSubscription,
   parseSubscriptionPolicy,
   parseSwitch,
+  parseTimeZone,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
@@ -84,7 +85,12 @@ export const addOrgCommands = (program: Command, context: Context): void => {
       `charity provider: ${CHARITY_PROVIDERS.join(", ")}`,
       parseCharityProvider,
     )
-    .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy);
+    .option("--subscription-policy <policy>", SUBSCRIPTION_POLICY, parseSubscriptionPolicy)
+    .option(
+      "--time-zone <name>",
+      "IANA time zone of the statistics, such as Europe/Berlin; none for UTC",
+      orNone(parseTimeZone),
+    );
   addLimitOptions(addProfileOptions(update))
     .addOption(reasonOption())
     .addOption(operatorOption())

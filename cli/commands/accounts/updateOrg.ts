@@ -28,6 +28,7 @@ export type UpdateOptions = LimitOptions &
     readonly stripeSubscription?: string;
     readonly charityProvider?: CharityProviderName;
     readonly subscriptionPolicy?: SubscriptionPolicy;
+    readonly timeZone?: string;
     readonly json?: true;
   };
 
@@ -44,6 +45,7 @@ export const updateOrg = async (
     stripeSubscription,
     charityProvider,
     subscriptionPolicy,
+    timeZone,
     json,
   } = options;
   const changes: AccountChanges = {
@@ -56,6 +58,7 @@ export const updateOrg = async (
       : { stripeSubscriptionId: nullIfNone(stripeSubscription) }),
     ...(charityProvider === undefined ? {} : { charityProvider }),
     ...(subscriptionPolicy === undefined ? {} : { subscriptionPolicy }),
+    ...(timeZone === undefined ? {} : { timeZone: nullIfNone(timeZone) }),
   };
   const limits = newLimitsOf(options);
   const profile = await readProfileChanges(options);

@@ -668,6 +668,42 @@ export interface components {
                 readonly status: number;
             }[];
         };
+        readonly Statistics: {
+            /** Format: date */
+            readonly from: string;
+            /** @enum {string} */
+            readonly interval: "day" | "month";
+            /** @enum {string} */
+            readonly kind: "tree" | "bottle" | "donation";
+            /** @description Oldest first. Without `group_by` every interval has a row; with it, each group that has records in the interval. */
+            readonly stats: readonly components["schemas"]["StatisticsRow"][];
+            readonly time_zone: string;
+            /** Format: date */
+            readonly to: string;
+        };
+        readonly StatisticsRow: {
+            /** @description Null for records without one, for the rest, and without `group_by`. */
+            readonly group: string | null;
+            /** @description Whether these are all groups that are not listed. */
+            readonly is_rest: boolean;
+            /** @description Those that are not refunded. */
+            readonly net: number;
+            /** @description Only of donations. */
+            readonly net_cents?: number;
+            /** @description Those of them that have been refunded since, whenever that was. */
+            readonly refunded: number;
+            /** @description Only of donations. */
+            readonly refunded_cents?: number;
+            /** @description Units, or donations, recorded in the interval. */
+            readonly registered: number;
+            /** @description Only of donations. */
+            readonly registered_cents?: number;
+            /**
+             * Format: date
+             * @description The first day of the interval.
+             */
+            readonly start: string;
+        };
         readonly TreeEvidence: {
             readonly impact_provider: string;
             /** @constant */
@@ -1487,6 +1523,39 @@ export interface operations {
             };
         };
     };
+    readonly readStatistics: {
+        readonly parameters: {
+            readonly query: {
+                /** @description First day. Defaults to 30 days, or to 12 months, until `to`. */
+                readonly from?: string;
+                /** @description `attribution`, or `metadata.` and a key. The 20 groups that have most are listed. */
+                readonly group_by?: string;
+                /** @description At most 366 days can be counted by day, and 1,830 by month. */
+                readonly interval?: "day" | "month";
+                /** @description What to count. */
+                readonly kind: "tree" | "bottle" | "donation";
+                /** @description IANA time zone of the days. Defaults to the organization's, or UTC. */
+                readonly time_zone?: string;
+                /** @description Last day. Defaults to today. */
+                readonly to?: string;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["Statistics"];
+                };
+            };
+        };
+    };
     readonly listUsage: {
         readonly parameters: {
             readonly query?: {
@@ -1821,6 +1890,7 @@ export const OPERATIONS = {
   pingWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/ping","key":null},
   readDashboardUrl: {"method":"GET","path":"/dashboard_url","key":null},
   readEvidenceSummary: {"method":"GET","path":"/evidence","key":null},
+  readStatistics: {"method":"GET","path":"/stats","key":null},
   readTreeEvidence: {"method":"GET","path":"/evidence/tree/{id}","key":null},
   readUsage: {"method":"GET","path":"/usage/{registration_id}","key":null},
   readWebhookEndpoint: {"method":"GET","path":"/webhook_endpoints/{id}","key":null},

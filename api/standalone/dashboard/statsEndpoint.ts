@@ -1,0 +1,215 @@
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import type { Clock } from "../../../domain/clock.ts";
+import type { Grouping, StatisticsRow } from "../../../domain/dashboard/statistics.ts";
+import {
+  INTERVALS,
+  MAXIMUM_GROUPS,
+  STATISTICS_KINDS,
+} from "../../../domain/dashboard/statistics.ts";
+import { date, text } from "../../../domain/fields.ts";
+import { isTimeZone } from "../../../domain/timeZones.ts";
+import { presentPages } from "../../../program/exports/presentPages.ts";
+import { readStatistics } from "../../../services/dashboard/readStatistics.ts";
+import { exportableKeyEndpoint } from "../../http/endpoint.ts";
+import type { Endpoint, Streaming } from "../../http/endpoint.ts";
+import { onePage } from "../../http/exports.ts";
+import { queryObject } from "../../http/parseRequest.ts";
+import { READ_ERROR } from "../../http/readError.ts";
+import { KEY_ERROR, LISTS_ERROR } from "../errorResponses.ts";
+
+const METADATA = "metadata.";
+
+const groupBy = () =>
+  text(METADATA.length + 500)
+    .regex(/^(?:attribution|metadata\..+)$/su, "must be attribution or metadata.KEY")
+    .meta({ pattern: String.raw`^(attribution|metadata\.[^\u0000]+)$` })
+    .transform((given): Grouping =>
+      given === "attribution"
+        ? { by: "attribution" }
+        : { by: "metadata", key: given.slice(METADATA.length) },
+    );
+
+const oneOf = <Values extends readonly [string, ...string[]]>(values: Values) =>
+  z.enum(values, {
+    error: ({ input }) =>
+      input === undefined ? "required" : `must be one of ${values.join(", ")}`,
+  });
+
+const statsQuery = queryObject({
+  kind: oneOf(STATISTICS_KINDS).meta({ description: "What to count." }),
+  from: date()
+    .optional()
+    .meta({
+      description: "First day. Defaults to 30 days, or to 12 months, until `to`.",
+      examples: ["2025-06-01"],
+    }),
+  to: date()
+    .optional()
+    .meta({ description: "Last day. Defaults to today.", examples: ["2025-06-30"] }),
+  interval: oneOf(INTERVALS).default("day").meta({
+    description: "At most 366 days can be counted by day, and 1,830 by month.",
+  }),
+  group_by: groupBy()
+    .optional()
+    .meta({
+      description: `\`attribution\`, or \`metadata.\` and a key. The ${MAXIMUM_GROUPS} groups that have most are listed.`,
+      examples: ["attribution", "metadata.campaign"],
+    }),
+  time_zone: text(100)
+    .refine(isTimeZone, "must be the name of a time zone, such as Europe/Berlin")
+    .optional()
+    .meta({
+      description: "IANA time zone of the days. Defaults to the organization's, or UTC.",
+      examples: ["Europe/Berlin"],
+    }),
+});
+
+const count = (description: string) => z.int().min(0).meta({ description });
+
+const statsRow = z
+  .strictObject({
+    start: z.iso.date().meta({ description: "The first day of the interval." }),
+    group: z
+      .string()
+      .nullable()
+      .meta({ description: "Null for records without one, for the rest, and without `group_by`." }),
+    is_rest: z.boolean().meta({ description: "Whether these are all groups that are not listed." }),
+    registered: count("Units, or donations, recorded in the interval."),
+    refunded: count("Those of them that have been refunded since, whenever that was."),
+    net: count("Those that are not refunded."),
+    registered_cents: count("Only of donations.").optional(),
+    refunded_cents: count("Only of donations.").optional(),
+    net_cents: count("Only of donations.").optional(),
+  })
+  .meta({ id: "StatisticsRow" });
+
+const statsResponse = z
+  .strictObject({
+    kind: z.enum(STATISTICS_KINDS),
+    interval: z.enum(INTERVALS),
+    time_zone: z.string(),
+    from: z.iso.date(),
+    to: z.iso.date(),
+    stats: z.array(statsRow).meta({
+      description:
+        "Oldest first. Without `group_by` every interval has a row; with it, each group that has records in the interval.",
+    }),
+  })
+  .meta({ id: "Statistics" });
+
+const COLUMNS = [
+  "start",
+  "group",
+  "is_rest",
+  "registered",
+  "refunded",
+  "net",
+  "registered_cents",
+  "refunded_cents",
+  "net_cents",
+] as const;
+
+const presentRow = ({
+  start,
+  group,
+  isRest,
+  registered,
+  refunded,
+  registeredCents,
+  refundedCents,
+}: StatisticsRow): z.output<typeof statsRow> => ({
+  start,
+  group,
+  is_rest: isRest,
+  registered,
+  refunded,
+  net: registered - refunded,
+  ...(registeredCents === null || refundedCents === null
+    ? {}
+    : {
+        registered_cents: registeredCents,
+        refunded_cents: refundedCents,
+        net_cents: registeredCents - refundedCents,
+      }),
+});
+
+type Dependencies = {
+  /** Connections for reads that may be slow. */
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly streaming: Streaming;
+};
+
+export const statsEndpoint = ({ db, clock, streaming }: Dependencies): Endpoint =>
+  exportableKeyEndpoint(
+    {
+      method: "get",
+      path: "/stats",
+      description: {
+        operationId: "readStatistics",
+        tag: "statistics",
+        summary: "Count trees, bottles or donations by day or month",
+        details:
+          "Counts the records of the key's mode by the interval in which they were recorded. A refund counts in the " +
+          "interval of its record, as in the totals.",
+        errors: [
+          {
+            code: "request_invalid",
+            when: "A query parameter is unknown, repeated or malformed, or the range has too many days; the message names it.",
+            example: "kind: must be one of tree, bottle, donation",
+          },
+          KEY_ERROR,
+          LISTS_ERROR,
+          READ_ERROR,
+        ],
+      },
+      schemas: { query: statsQuery, response: statsResponse },
+      examples: {
+        response: {
+          kind: "tree",
+          interval: "month",
+          time_zone: "Europe/Berlin",
+          from: "2025-06-01",
+          to: "2025-06-30",
+          stats: [
+            {
+              start: "2025-06-01",
+              group: "newsletter",
+              is_rest: false,
+              registered: 120,
+              refunded: 3,
+              net: 117,
+            },
+          ],
+        },
+      },
+      exported: { name: "stats", columns: COLUMNS },
+      handle: ({ caller: { accountId, mode }, query }) => {
+        const { kind, interval, from = null, to = null } = query;
+        const read = () =>
+          readStatistics(
+            { db, clock },
+            {
+              accountId,
+              mode,
+              kind,
+              interval,
+              from,
+              to,
+              timeZone: query.time_zone ?? null,
+              grouping: query.group_by ?? null,
+            },
+          );
+        return {
+          readBody: async () => {
+            const { range, timeZone, rows } = await read();
+            return { kind, interval, time_zone: timeZone, ...range, stats: rows.map(presentRow) };
+          },
+          readPages: () =>
+            presentPages<StatisticsRow>(onePage(read().then(({ rows }) => rows)), presentRow),
+        };
+      },
+    },
+    streaming,
+  );

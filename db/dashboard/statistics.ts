@@ -1,0 +1,131 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type {
+  Grouping,
+  StatisticsQuery,
+  StatisticsRow,
+} from "../../domain/dashboard/statistics.ts";
+import { MAXIMUM_GROUP_LENGTH, MAXIMUM_GROUPS } from "../../domain/dashboard/statistics.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+const statisticsRow = z.strictObject({
+  start: z.string(),
+  group: z.string().nullable(),
+  isRest: z.boolean(),
+  registered: safeInteger,
+  refunded: safeInteger,
+  registeredCents: safeInteger.nullable(),
+  refundedCents: safeInteger.nullable(),
+});
+
+/** PostgreSQL and Node may have different editions of the time zone database. */
+const UNKNOWN_TIME_ZONE = "22023";
+
+const asTimeZoneError = (error: unknown): unknown =>
+  error instanceof Error && "code" in error && error.code === UNKNOWN_TIME_ZONE
+    ? new DomainError("request_invalid", "time_zone: the database does not know this time zone", {
+        cause: error,
+      })
+    : error;
+
+/** Returns the group of a record as text; null if it has none. */
+const groupOf = (grouping: Grouping | null): FragmentSqlToken => {
+  if (grouping === null) {
+    return sql.fragment`NULL::text`;
+  }
+  return grouping.by === "attribution"
+    ? sql.fragment`nullif(record.attribution, '')`
+    : sql.fragment`record.metadata ->> ${grouping.key}`;
+};
+
+/** Returns a sum that JSON carries exactly; null if there is nothing to sum up, which `least` would ignore. */
+const sumOf = (column: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  CASE WHEN count(${column}) > 0 THEN least(sum(${column}), ${Number.MAX_SAFE_INTEGER})::bigint END
+`;
+
+/** Returns the account's records with what is counted of each. */
+const recordsOf = ({ accountId, mode, kind }: StatisticsQuery): FragmentSqlToken =>
+  kind === "donation"
+    ? sql.fragment`
+      SELECT
+        created_at, attribution, metadata,
+        1::bigint AS registered,
+        (refunded_at IS NOT NULL)::integer::bigint AS refunded,
+        amount_cents AS registered_cents,
+        CASE WHEN refunded_at IS NULL THEN 0 ELSE amount_cents END AS refunded_cents
+      FROM donation
+      WHERE account_id = ${accountId} AND mode = ${mode}
+    `
+    : sql.fragment`
+      SELECT
+        created_at, attribution, metadata,
+        count AS registered,
+        refunded_count AS refunded,
+        NULL::bigint AS registered_cents,
+        NULL::bigint AS refunded_cents
+      FROM registration
+      WHERE account_id = ${accountId} AND mode = ${mode} AND kind = ${kind}
+    `;
+
+/**
+ * Counts an account's records by the interval in which they were created. Days begin at midnight in the time zone, and may
+ * have 23 or 25 hours.
+ * @throws DomainError request_invalid if the database does not know the time zone
+ */
+export const listStatistics = async (
+  db: CommonQueryMethods,
+  query: StatisticsQuery,
+): Promise<readonly StatisticsRow[]> => {
+  const { range, interval, timeZone, grouping } = query;
+  try {
+    return await db.any(sql.type(statisticsRow)`
+      WITH counted AS MATERIALIZED (
+        SELECT
+          date_trunc(${interval}, local.time)::date AS start,
+          CASE WHEN length(named.name) <= ${MAXIMUM_GROUP_LENGTH} THEN named.name END AS name,
+          coalesce(length(named.name) > ${MAXIMUM_GROUP_LENGTH}, false) AS is_long,
+          sum(record.registered) AS registered,
+          sum(record.refunded) AS refunded,
+          sum(record.registered_cents) AS registered_cents,
+          sum(record.refunded_cents) AS refunded_cents
+        FROM (${recordsOf(query)}) AS record
+        CROSS JOIN LATERAL (SELECT record.created_at AT TIME ZONE ${timeZone} AS time) AS local
+        CROSS JOIN LATERAL (SELECT ${groupOf(grouping)} AS name) AS named
+        -- The index needs times. They reach further than the days, because the clock may show midnight twice.
+        WHERE record.created_at >= (${range.from}::date::timestamp AT TIME ZONE ${timeZone}) - INTERVAL '3 hours'
+          AND record.created_at < ((${range.to}::date + 1)::timestamp AT TIME ZONE ${timeZone}) + INTERVAL '3 hours'
+          AND local.time::date BETWEEN ${range.from}::date AND ${range.to}::date
+        GROUP BY 1, 2, 3
+      ),
+      ranked AS (
+        SELECT name, row_number() OVER (ORDER BY sum(registered) DESC, name) AS place
+        FROM counted
+        WHERE NOT is_long
+        GROUP BY name
+      ),
+      placed AS (
+        SELECT
+          counted.*,
+          coalesce(ranked.place > ${MAXIMUM_GROUPS}, true) AS is_rest,
+          CASE WHEN ranked.place <= ${MAXIMUM_GROUPS} THEN ranked.place END AS place
+        FROM counted
+        LEFT JOIN ranked ON NOT counted.is_long AND ranked.name IS NOT DISTINCT FROM counted.name
+      )
+      SELECT
+        to_char(start, 'YYYY-MM-DD') AS start,
+        CASE WHEN is_rest THEN NULL ELSE min(name) END AS "group",
+        is_rest AS "isRest",
+        ${sumOf(sql.fragment`registered`)} AS registered,
+        ${sumOf(sql.fragment`refunded`)} AS refunded,
+        ${sumOf(sql.fragment`registered_cents`)} AS "registeredCents",
+        ${sumOf(sql.fragment`refunded_cents`)} AS "refundedCents"
+      FROM placed
+      GROUP BY start, is_rest, place
+      ORDER BY start, is_rest, place
+    `);
+  } catch (error) {
+    throw asTimeZoneError(error);
+  }
+};
