@@ -86,13 +86,32 @@ const runLoad = async (options: LoadOptions): Promise<LoadReport> => {
     );
   };
 
+  let planned = 0;
+  const firstPlannedAtMs = performance.now();
+  /** Returns how long to wait before the next request of any connection. */
+  const nextDelayMs = (): number => {
+    if (options.requestsPerSecond === undefined) {
+      return 0;
+    }
+    planned += 1;
+    return firstPlannedAtMs + (planned / options.requestsPerSecond) * 1000 - performance.now();
+  };
+
   /** Sends one request after another until the time is over. */
   const sendRequests = async ({ socket, onChunk }: Connection): Promise<void> => {
     let received = "";
     let startedAtMs = 0;
-    const sendNext = (): void => {
+    const send = (): void => {
       startedAtMs = performance.now();
       socket.write(compose());
+    };
+    const sendNext = (): void => {
+      const delayMs = nextDelayMs();
+      if (delayMs > 0) {
+        setTimeout(send, delayMs);
+      } else {
+        send();
+      }
     };
     await new Promise<void>((resolve, reject) => {
       socket.on("error", reject);

@@ -11,6 +11,7 @@ import { measureList } from "./measureList.ts";
 import { measureNeighbor } from "./measureNeighbor.ts";
 import { measureRegistrations } from "./measureRegistrations.ts";
 import { measureRestarts } from "./measureRestarts.ts";
+import { measureReporting } from "./measureReporting.ts";
 import { measureRetries, measureSender } from "./measureSender.ts";
 import { measureStore } from "./measureStore.ts";
 import type { Result } from "./support/result.ts";
@@ -31,8 +32,8 @@ table of results to stdout.
                   --rounds 3  --seconds 4  --connections 64
   list            GET of many registrations: memory, and speed compared with psql's COPY
                   --listed 1000000  --rounds 3
-  sender          usage of one busy account, and of many accounts
-                  --facts 100000  --accounts 1000  --traffic-seconds 30
+  sender          usage of one busy account, and of many accounts: CPU time of an event, and whether it keeps up
+                  --facts 100000  --accounts 1000  --traffic-seconds 60
   retries         usage of one account while 15 % of Stripe's responses are a 500
                   --failing-seconds 120
   evidence        evidence and dashboard of an account with many trees
@@ -67,7 +68,7 @@ const readArguments = () => {
       listed: { type: "string", default: "1000000" },
       facts: { type: "string", default: "100000" },
       accounts: { type: "string", default: "1000" },
-      "traffic-seconds": { type: "string", default: "30" },
+      "traffic-seconds": { type: "string", default: "60" },
       "failing-seconds": { type: "string", default: "120" },
       charities: { type: "string", default: "260000" },
       "charity-files": { type: "string", default: "" },
@@ -135,7 +136,13 @@ const createBenchmarks = ({
     ["batches", (services, report) => measureBatches(services, repeated, report)],
     ["store", (services, report) => measureStore(services, repeated, report)],
     ["list", (services, report) => measureList(services, list, report)],
-    ["sender", (services, report) => measureSender(services, sender, report)],
+    [
+      "sender",
+      async (services, report) => [
+        ...(await measureSender(services, sender, report)),
+        ...(await measureReporting(services, sender, report)),
+      ],
+    ],
     ["retries", (services, report) => measureRetries(services, failingSeconds, report)],
     [
       "evidence",

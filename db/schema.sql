@@ -149,6 +149,15 @@ CREATE TABLE cached_response (
   CONSTRAINT cached_response_pkey PRIMARY KEY (key)
 ) WITH ();
 
+CREATE TABLE call_rate (
+  is_only boolean NOT NULL DEFAULT true,
+  calls_per_second double precision NOT NULL DEFAULT 1000,
+  changed_at timestamp with time zone NOT NULL DEFAULT now(),
+  reserved_until timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT call_rate_pkey PRIMARY KEY (is_only),
+  CONSTRAINT call_rate_only CHECK (is_only)
+) WITH ();
+
 CREATE TABLE charity (
   ein text NOT NULL,
   name text NOT NULL,
@@ -426,6 +435,7 @@ CREATE TABLE meter_event (
   attempts integer NOT NULL DEFAULT 0,
   first_attempt_at timestamp with time zone,
   leased_until timestamp with time zone,
+  retry_at timestamp with time zone,
   outcome_unknown boolean NOT NULL DEFAULT false,
   in_doubt_since timestamp with time zone,
   last_error text,
@@ -829,6 +839,12 @@ CREATE TABLE usage_rejection (
   window_end timestamp with time zone NOT NULL,
   CONSTRAINT usage_rejection_pkey PRIMARY KEY (processor_event_id, code),
   CONSTRAINT usage_rejection_processor_event_id_fkey FOREIGN KEY (processor_event_id) REFERENCES processor_event(id)
+) WITH ();
+
+CREATE TABLE usage_shard (
+  number integer NOT NULL,
+  last_pass_at timestamp with time zone NOT NULL,
+  CONSTRAINT usage_shard_pkey PRIMARY KEY (number)
 ) WITH ();
 
 CREATE TABLE webhook_attempt (

@@ -3,8 +3,9 @@ import { WorkflowNotFoundError } from "@temporalio/common";
 import type { UsageStream } from "../domain/billing/usage.ts";
 import { backgroundQueue } from "../workflows/taskQueues.ts";
 import { usageSender, usageSenderWorkflowId, wakeSignal } from "../workflows/usageSender.ts";
+import { usageShard, usageShardWorkflowId } from "../workflows/usageShard.ts";
 
-/** Wakes a stream's sender, or starts it. */
+/** Wakes a stream's own sender, or starts it. */
 export const wakeSender = async (
   temporal: Client,
   deployment: string,
@@ -16,6 +17,20 @@ export const wakeSender = async (
     taskQueue: backgroundQueue(deployment),
     args: [stream],
     signal: wakeSignal,
+  });
+};
+
+/** Starts the sender of a shard, unless it is running. */
+export const startShardSender = async (
+  temporal: Client,
+  deployment: string,
+  shard: number,
+): Promise<void> => {
+  await temporal.workflow.start(usageShard, {
+    workflowId: usageShardWorkflowId(deployment, shard),
+    workflowIdConflictPolicy: "USE_EXISTING",
+    taskQueue: backgroundQueue(deployment),
+    args: [shard],
   });
 };
 
@@ -43,17 +58,14 @@ type ProtoTime = { readonly seconds?: { toNumber: () => number } | null } | null
 
 const toMs = (time: ProtoTime): number => (time?.seconds?.toNumber() ?? 0) * 1000;
 
-/** Returns the running sender of a stream, or null. */
+/** Returns the running sender with a workflow id, or null. */
 export const findSender = async (
   temporal: Client,
-  deployment: string,
-  stream: UsageStream,
+  workflowId: string,
   now: Date,
 ): Promise<{ readonly runId: string; readonly state: SenderState } | null> => {
   try {
-    const { status, runId, raw } = await temporal.workflow
-      .getHandle(usageSenderWorkflowId(deployment, stream))
-      .describe();
+    const { status, runId, raw } = await temporal.workflow.getHandle(workflowId).describe();
     const activities = (raw.pendingActivities ?? []).map((activity) => ({
       startedAtMs: toMs(activity.lastStartedTime),
       nextAttemptAtMs: toMs(activity.nextAttemptScheduleTime),
@@ -68,24 +80,20 @@ export const findSender = async (
 };
 
 /**
- * Terminates a run of a stream's sender and starts another. The lease of its event prevents two calls at the same time,
- * even if an activity of the terminated run still runs.
+ * Terminates a run of a sender, so that another can be started. The leases of its events prevent two calls at the same
+ * time, even if an activity of the terminated run still runs.
  */
-export const restartSender = async (
+export const terminateSender = async (
   temporal: Client,
-  deployment: string,
-  stream: UsageStream,
+  workflowId: string,
   { runId, reason }: { readonly runId: string; readonly reason: string },
 ): Promise<void> => {
   try {
-    await temporal.workflow
-      .getHandle(usageSenderWorkflowId(deployment, stream), runId)
-      .terminate(reason);
+    await temporal.workflow.getHandle(workflowId, runId).terminate(reason);
   } catch (error) {
     // It has just ended.
     if (!(error instanceof WorkflowNotFoundError)) {
       throw error;
     }
   }
-  await wakeSender(temporal, deployment, stream);
 };

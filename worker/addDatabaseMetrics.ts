@@ -1,17 +1,20 @@
 import { Gauge } from "prom-client";
 import type { Registry } from "prom-client";
 import type { DatabasePool } from "slonik";
+import { readCallRate } from "../db/billing/callRate.ts";
 import { readDeployment } from "../db/billing/deployment.ts";
 import { readDispatcherStatus } from "../db/billing/dispatcherLease.ts";
 import { countFailedMeterEvents, countLateMeterEvents } from "../db/billing/meterEventReports.ts";
 import { countFailedProcessorEvents } from "../db/billing/processorEvents.ts";
 import { readReconciliationStatus } from "../db/billing/reconciliations.ts";
 import { listWatchedSubscriptions } from "../db/billing/stripeSubscriptions.ts";
-import { listWaitingStreams } from "../db/billing/usageFacts.ts";
+import { listWaitingStreams } from "../db/billing/waitingStreams.ts";
+import { listShardStatuses } from "../db/billing/usageShards.ts";
 import { readFeedHorizon } from "../db/events/feed.ts";
 import { countLowBalances } from "../db/stores/balances.ts";
 import { readWebhookState } from "../db/webhooks/state.ts";
 import { SUBSCRIPTION_POLICIES } from "../domain/accounts/accounts.ts";
+import { currentCallsPerSecond } from "../domain/billing/callRate.ts";
 import { findHold } from "../domain/billing/deployment.ts";
 import {
   listSubscriptionProblems,
@@ -93,6 +96,25 @@ export const addDatabaseMetrics = (
           const nowSeconds = clock.now().getTime() / 1000;
           gauge.set(Math.max(0, ...waiting.map(({ second }) => nowSeconds - second)));
         },
+      },
+    ]),
+    createGauges(registry, () => listShardStatuses(db), [
+      {
+        name: "impact_usage_shard_last_pass_age_seconds",
+        help: "How long ago the sender of a shard last looked for usage, by PostgreSQL's clock.",
+        labelNames: ["shard"],
+        set: (gauge, shards) => {
+          for (const { number, ageSeconds } of shards) {
+            gauge.set({ shard: String(number) }, ageSeconds);
+          }
+        },
+      },
+    ]),
+    createGauges(registry, () => readCallRate(db), [
+      {
+        name: "impact_stripe_calls_per_second",
+        help: "How many meter events all workers may send to Stripe in a second.",
+        set: (gauge, rate) => gauge.set(currentCallsPerSecond(rate)),
       },
     ]),
     createGauges(registry, () => readDispatcherStatus(db), [

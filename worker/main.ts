@@ -2,6 +2,7 @@ import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
 import { createBillingActivities } from "../activities/createBillingActivities.ts";
 import { createDonationActivities } from "../activities/createDonationActivities.ts";
+import { createShardActivities } from "../activities/createShardActivities.ts";
 import { createRetentionActivities } from "../activities/createRetentionActivities.ts";
 import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
 import { createWebhookActivities } from "../activities/createWebhookActivities.ts";
@@ -28,6 +29,7 @@ import {
   readPlantingSettings,
 } from "../program/readPlantingSettings.ts";
 import { needsAttention } from "../domain/billing/decideNextStep.ts";
+import type { ShardObservers } from "../services/billing/sending/createShardSender.ts";
 import { backgroundQueue, interactiveQueue, webhookQueue } from "../workflows/taskQueues.ts";
 import { awaitDeploymentName } from "./awaitDeploymentName.ts";
 import { createWorkerMetrics } from "./createWorkerMetrics.ts";
@@ -118,25 +120,36 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     readNewSubscriptions({ db, clock, billing, logger }, shutdown.signal),
   );
 
+  const observeSend: ShardObservers["onResult"] = (stream, result, meterEventId) => {
+    metrics.observeSend(stream, result);
+    if (needsAttention(result)) {
+      logger.error(
+        {
+          ...stream,
+          meterEventId: meterEventId === null ? null : String(meterEventId),
+          reason: result.reason,
+          result,
+        },
+        "usage was rejected or is too late to be billed",
+      );
+    }
+  };
   const activities = {
+    ...createShardActivities({
+      db,
+      clock,
+      billing,
+      stopping: shutdown.signal,
+      onResult: observeSend,
+      onFailure: (stream, error) => {
+        logger.error({ ...stream, err: error }, "the usage of a stream could not be processed");
+      },
+    }),
     ...createBillingActivities({
       db,
       clock,
       billing,
-      observeSend: (stream, result, meterEventId) => {
-        metrics.observeSend(stream, result);
-        if (needsAttention(result)) {
-          logger.error(
-            {
-              ...stream,
-              meterEventId: meterEventId === null ? null : String(meterEventId),
-              reason: result.reason,
-              result,
-            },
-            "usage was rejected or is too late to be billed",
-          );
-        }
-      },
+      observeSend,
       observeRejection: (rejection) => {
         metrics.observeRejection(rejection);
         const { event, state, reason } = rejection;

@@ -7,16 +7,23 @@ import { readDispatcherStatus, recordDispatcherPass } from "../db/billing/dispat
 import type { DispatcherLease } from "../db/billing/dispatcherLease.ts";
 import { listDueProcessorEvents } from "../db/billing/processorEvents.ts";
 import { listWaitingRefunds, markRefundDispatched } from "../db/registrations/refunds.ts";
-import type { WaitingStream } from "../db/billing/usageFacts.ts";
-import { listWaitingStreams } from "../db/billing/usageFacts.ts";
+import type { TroubledStream } from "../db/billing/usageShards.ts";
+import { listShardStatuses, listTroubledStreams } from "../db/billing/usageShards.ts";
 import { listDueEndpoints } from "../db/webhooks/deliveries.ts";
 import type { Clock } from "../domain/clock.ts";
-import { lastSealableSecond } from "../domain/billing/usage.ts";
+import { secondOf, SHARD_NUMBERS, streamKey } from "../domain/billing/usage.ts";
 import { withTemporalDeadline } from "../program/temporalClient.ts";
-import { findSender, restartSender, wakeSender } from "../program/usageSenders.ts";
+import {
+  findSender,
+  startShardSender,
+  terminateSender,
+  wakeSender,
+} from "../program/usageSenders.ts";
 import { processorEvents, processorEventsId } from "../workflows/processorEvents.ts";
 import { refund, refundedSignal, refundWorkflowId } from "../workflows/refund.ts";
 import { backgroundQueue, webhookQueue } from "../workflows/taskQueues.ts";
+import { usageSenderWorkflowId } from "../workflows/usageSender.ts";
+import { usageShardWorkflowId } from "../workflows/usageShard.ts";
 import {
   deliveriesDueSignal,
   webhookEndpoint,
@@ -27,14 +34,23 @@ import { forEachConcurrently } from "./forEachConcurrently.ts";
 import { createSilenceLog } from "./createSilenceLog.ts";
 import { runWithLease } from "./runWithLease.ts";
 import { createWakeBackoff } from "./wakeBackoff.ts";
+import type { WakeBackoff } from "./wakeBackoff.ts";
 import { createWebhookWakes } from "./webhookWakes.ts";
 
-/** Facts wait some seconds before they may be sealed, so more frequent passes would not report usage earlier. */
 const PASS_INTERVAL_MS = 1000;
 /** The pause before the next attempt to lead, after losing the lease or failing to acquire it. */
 const LEAD_RETRY_INTERVAL_MS = 3000;
 const CALL_TIMEOUT_MS = 4000;
 const REFUNDS_PER_PASS = 200;
+
+/** A shard's sender looks for usage every second, and has a pause of three after an error. */
+const SILENT_AFTER_SECONDS = 5;
+
+/** Stands for the last pass of a shard that never had one. */
+const NEVER = { ageSeconds: Infinity, lastPassAt: new Date(0) };
+
+/** A shard whose sender has not looked for usage for some seconds; `second` is when it last did. */
+type SilentShard = { readonly shard: number; readonly second: number; readonly attempts: 0 };
 
 const pause = (delayMs: number, signal: AbortSignal): Promise<void> =>
   sleep(delayMs, undefined, { signal }).catch(() => undefined);
@@ -89,39 +105,74 @@ const createPasses = ({
     await markRefundDispatched(db, waiting.id, clock.now(), lease);
   };
 
-  // Survives a failed pass, so that the failure does not wake every sender again.
-  const backoff = createWakeBackoff(wakesUntilStuck);
+  // They survive a failed pass, so that the failure does not wake every sender again.
+  const troubleBackoff = createWakeBackoff<TroubledStream>(streamKey, wakesUntilStuck);
+  const shardBackoff = createWakeBackoff<SilentShard>(({ shard }) => `${shard}`, wakesUntilStuck);
 
-  /** Restarts a sender that is stuck: a Temporal server that lost its latest state may never run its next task. */
-  const restartStuckSender = async (stream: WaitingStream): Promise<void> => {
-    const sender = await findSender(temporal, deployment, stream, clock.now());
+  /**
+   * Terminates a sender that is stuck: a Temporal server that lost its latest state may never run its next task. A sender
+   * that waits for its next attempt is not stuck.
+   */
+  const terminateStuckSender = async (workflowId: string): Promise<void> => {
+    const sender = await findSender(temporal, workflowId, clock.now());
     if (sender?.state === "idle") {
-      await restartSender(temporal, deployment, stream, {
-        runId: sender.runId,
-        reason: "woken several times without progress",
-      });
-      const { accountId, mode, meter, second } = stream;
-      logger.warn(
-        { accountId, mode, meter, second, runId: sender.runId },
-        "a usage sender made no progress and was restarted",
-      );
+      const { runId } = sender;
+      const reason = "woken several times without progress";
+      await terminateSender(temporal, workflowId, { runId, reason });
+      logger.warn({ workflowId, runId }, "a usage sender made no progress and was restarted");
     }
-    backoff.recordRestart(stream);
   };
 
-  const wakeSenders = async ({ signal }: Leadership): Promise<void> => {
+  /** Starts or wakes what is due, and restarts what is stuck. */
+  const wakeDue = <Item extends { readonly second: number; readonly attempts: number }>(
+    items: readonly Item[],
+    backoff: WakeBackoff<Item>,
+    {
+      signal,
+      workflowIdOf,
+      wake,
+    }: {
+      readonly signal: AbortSignal;
+      readonly workflowIdOf: (item: Item) => string;
+      readonly wake: (item: Item) => Promise<void>;
+    },
+  ): Promise<void> => {
     const now = clock.now();
-    const ready = (await listWaitingStreams(db)).filter(
-      ({ second }) => second <= lastSealableSecond(now),
-    );
-    await forEachConcurrently(backoff.due(ready, now), signal, async (stream) => {
-      if (backoff.isStuck(stream)) {
-        await callTemporal(() => restartStuckSender(stream));
+    return forEachConcurrently(backoff.due(items, now), signal, async (item) => {
+      if (backoff.isStuck(item)) {
+        await callTemporal(() => terminateStuckSender(workflowIdOf(item)));
+        backoff.recordRestart(item);
       }
-      await callTemporal(() => wakeSender(temporal, deployment, stream));
-      backoff.recordWake(stream, now);
+      await callTemporal(() => wake(item));
+      backoff.recordWake(item, now);
     });
   };
+
+  /** Starts the senders of the shards. They run for ever, so this does nothing unless one was lost. */
+  const startShardSenders = async ({ signal }: Leadership): Promise<void> => {
+    const statuses = new Map(
+      (await listShardStatuses(db)).map((status) => [status.number, status]),
+    );
+    const silent = SHARD_NUMBERS.flatMap((shard): readonly SilentShard[] => {
+      const { ageSeconds, lastPassAt } = statuses.get(shard) ?? NEVER;
+      return ageSeconds > SILENT_AFTER_SECONDS
+        ? [{ shard, second: secondOf(lastPassAt), attempts: 0 }]
+        : [];
+    });
+    await wakeDue(silent, shardBackoff, {
+      signal,
+      workflowIdOf: ({ shard }) => usageShardWorkflowId(deployment, shard),
+      wake: ({ shard }) => startShardSender(temporal, deployment, shard),
+    });
+  };
+
+  /** Starts or wakes the senders of streams whose events fail again and again. */
+  const wakeSenders = async ({ signal }: Leadership): Promise<void> =>
+    wakeDue(await listTroubledStreams(db), troubleBackoff, {
+      signal,
+      workflowIdOf: (stream) => usageSenderWorkflowId(deployment, stream),
+      wake: (stream) => wakeSender(temporal, deployment, stream),
+    });
 
   const startRefunds = async (leadership: Leadership): Promise<void> => {
     const waiting = await listWaitingRefunds(db, REFUNDS_PER_PASS);
@@ -160,7 +211,7 @@ const createPasses = ({
     });
   };
 
-  return [startRefunds, wakeSenders, startProcessorEvents, wakeWebhookEndpoints];
+  return [startRefunds, startShardSenders, wakeSenders, startProcessorEvents, wakeWebhookEndpoints];
 };
 
 /**

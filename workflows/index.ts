@@ -6,4 +6,5 @@ export { reconciliation } from "./reconciliation.ts";
 export { refund } from "./refund.ts";
 export { subscriptionSweep } from "./subscriptionSweep.ts";
 export { usageSender } from "./usageSender.ts";
+export { usageShard } from "./usageShard.ts";
 export { webhookEndpoint } from "./webhookEndpoint.ts";

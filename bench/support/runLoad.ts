@@ -9,6 +9,8 @@ export type LoadOptions = {
   /** Domain of a store. If absent, the requests are for the standalone interface. */
   readonly shopName?: string;
   readonly connections: number;
+  /** If absent, each connection sends its next request as soon as it has a response. */
+  readonly requestsPerSecond?: number;
   readonly warmUpMs: number;
   readonly durationMs: number;
 };

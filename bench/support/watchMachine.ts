@@ -1,44 +1,58 @@
 import { readdir, readFile } from "node:fs/promises";
 
+/** In milliseconds; the same on all common systems. */
+const TICK_MS = 10;
+
 /** CPU time of this machine in clock ticks: busy with anything, busy with our processes, and in total. */
 type Busy = { readonly all: number; readonly own: number; readonly total: number };
 
 const readOrNull = (path: string): Promise<string | null> =>
   readFile(path, "utf8").catch(() => null);
 
-const readProcess = async (
-  pid: string,
-): Promise<{ readonly pid: number; readonly parent: number; readonly ticks: number } | null> => {
+/** A process, with its CPU time and that of its children that have ended. */
+type ProcessTime = {
+  readonly pid: number;
+  readonly name: string;
+  readonly parent: number;
+  readonly ticks: number;
+};
+
+const readProcess = async (pid: string): Promise<ProcessTime | null> => {
+  const stat = await readOrNull(`/proc/${pid}/stat`);
   // The second field is the name in parentheses, which may contain spaces. Split after it, so index 0 is the third field.
-  const fields = (await readOrNull(`/proc/${pid}/stat`))?.split(") ").at(-1)?.split(" ");
-  if (!fields) {
+  const fields = stat?.split(") ").at(-1)?.split(" ");
+  if (!stat || !fields) {
     return null;
   }
   const [user, system, endedUser, endedSystem] = fields.slice(11, 15).map(Number);
   return {
     pid: Number(pid),
+    name: stat.slice(stat.indexOf("(") + 1, stat.lastIndexOf(")")),
     parent: Number(fields[1]),
     ticks: (user ?? 0) + (system ?? 0) + (endedUser ?? 0) + (endedSystem ?? 0),
   };
 };
 
-/** Returns the ticks of this process and its descendants, including those that have ended. */
-const readOwnTicks = async (): Promise<number> => {
+/** Returns this process and its descendants. */
+const readOwnProcesses = async (): Promise<readonly ProcessTime[]> => {
   const names = (await readdir("/proc")).filter((name) => /^\d+$/u.test(name));
   const processes = (await Promise.all(names.map(readProcess))).filter((found) => found !== null);
-  let ticks = 0;
+  const own: ProcessTime[] = [];
   const waiting = new Set([process.pid]);
   for (const pid of waiting) {
     for (const each of processes) {
       if (each.pid === pid) {
-        ticks += each.ticks;
+        own.push(each);
       } else if (each.parent === pid) {
         waiting.add(each.pid);
       }
     }
   }
-  return ticks;
+  return own;
 };
+
+const sumTicks = (processes: readonly ProcessTime[]): number =>
+  processes.reduce((sum, { ticks }) => sum + ticks, 0);
 
 const readBusy = async (): Promise<Busy | null> => {
   const line = (await readOrNull("/proc/stat"))?.split("\n")[0];
@@ -48,7 +62,7 @@ const readBusy = async (): Promise<Busy | null> => {
   const ticks = line.trim().split(/\s+/u).slice(1, 9).map(Number);
   const total = ticks.reduce((sum, each) => sum + each, 0);
   const idle = (ticks[3] ?? 0) + (ticks[4] ?? 0);
-  return { all: total - idle, total, own: await readOwnTicks() };
+  return { all: total - idle, total, own: sumTicks(await readOwnProcesses()) };
 };
 
 /**
@@ -63,5 +77,36 @@ export const watchMachine = async (): Promise<() => Promise<number | null>> => {
       ? Math.max(0, after.all - before.all - (after.own - before.own)) /
           Math.max(1, after.total - before.total)
       : null;
+  };
+};
+
+/**
+ * Starts to measure the CPU time of groups of this process's descendants.
+ * @param groups the names of the groups, with their process's id or the beginning of their processes' name
+ * @returns a function that returns each group's CPU time since then, in milliseconds
+ */
+export const watchGroups = async <Group extends string>(
+  groups: Readonly<Record<Group, number | string>>,
+): Promise<() => Promise<Readonly<Record<Group, number>>>> => {
+  const read = async (): Promise<Readonly<Record<string, number>>> => {
+    const processes = await readOwnProcesses();
+    return Object.fromEntries(
+      Object.entries<number | string>(groups).map(([group, of]) => [
+        group,
+        sumTicks(
+          processes.filter(({ pid, name }) =>
+            typeof of === "number" ? pid === of : name.startsWith(of),
+          ),
+        ) * TICK_MS,
+      ]),
+    );
+  };
+  const before = await read();
+  return async () => {
+    const after = await read();
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- its keys are those of the groups.
+    return Object.fromEntries(
+      Object.keys(groups).map((group) => [group, (after[group] ?? 0) - (before[group] ?? 0)]),
+    ) as Record<Group, number>;
   };
 };

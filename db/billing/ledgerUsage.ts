@@ -1,31 +1,50 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../../domain/billing/usage.ts";
+import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
-const quantityRow = z.strictObject({ quantity: z.bigint().transform(Number) });
+const recordedRow = z.strictObject({ identifier: z.string(), quantity: safeInteger });
+
+export type LedgerUsage = UsageStream & {
+  readonly identifier: string;
+  readonly second: number;
+  readonly quantity: number;
+};
 
 /**
- * Records usage under its identifier; a repeated identifier changes nothing.
- * @returns the quantity that is recorded under the identifier
+ * Records usage under its identifiers; a repeated identifier changes nothing.
+ * @returns the quantities that are recorded under the identifiers
  */
-export const recordLedgerUsage = (
+export const recordLedgerUsage = async (
   db: CommonQueryMethods,
-  usage: UsageStream & {
-    readonly identifier: string;
-    readonly second: number;
-    readonly quantity: number;
-  },
-): Promise<number> =>
-  db.oneFirst(sql.prepared("record_ledger_usage", quantityRow)`
+  usage: readonly LedgerUsage[],
+): Promise<ReadonlyMap<string, number>> => {
+  const rows = await db.any(sql.type(recordedRow)`
     INSERT INTO ledger_usage (identifier, account_id, mode, meter, second, quantity, recorded_at)
-    VALUES (
-      ${usage.identifier}, ${usage.accountId}, ${usage.mode}, ${usage.meter}, ${usage.second}, ${usage.quantity}, now()
-    )
+    SELECT identifier, account_id, mode, meter, second, quantity, now()
+    FROM ${sql.unnest(
+      // A statement must not insert an identifier twice.
+      [...new Map(usage.map((each) => [each.identifier, each])).values()].map(
+        ({ identifier, accountId, mode, meter, second, quantity }) => [
+          identifier,
+          accountId,
+          mode,
+          meter,
+          second,
+          quantity,
+        ],
+      ),
+      ["text", "uuid", "text", "text", "int8", "int8"],
+    )} AS usage (identifier, account_id, mode, meter, second, quantity)
+    -- In this order, so that two statements with the same identifiers do not wait for each other.
+    ORDER BY identifier
     -- Changes nothing, but returns the existing row.
     ON CONFLICT (identifier) DO UPDATE SET identifier = excluded.identifier
-    RETURNING quantity
+    RETURNING identifier, quantity
   `);
+  return new Map(rows.map(({ identifier, quantity }) => [identifier, quantity]));
+};
 
 /** Returns the units recorded in a half-open span of unix seconds. */
 export const sumLedgerUsage = async (

@@ -7,9 +7,6 @@ import { FAILED_STATES, UNFINISHED_STATES } from "../../domain/billing/meterEven
 import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
 import { meterEventIdentifierStem } from "../../domain/billing/usage.ts";
 import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "../columns.ts";
-import { isUsageFlowing } from "./deployment.ts";
-import { isLeaseFree } from "../leases.ts";
-import type { Lease } from "../leases.ts";
 import { nothing, sql } from "../sql.ts";
 
 export const meterEventRow = z.strictObject({
@@ -26,6 +23,7 @@ export const meterEventRow = z.strictObject({
   attempts: z.int(),
   firstAttemptAt: z.date().nullable(),
   leasedUntil: z.date().nullable(),
+  retryAt: z.date().nullable(),
   outcomeUnknown: z.boolean(),
   inDoubtSince: z.date().nullable(),
   lastError: z.string().nullable(),
@@ -53,6 +51,7 @@ export const meterEventColumns = sql.fragment`
   meter_event.attempts,
   meter_event.first_attempt_at AS "firstAttemptAt",
   meter_event.leased_until AS "leasedUntil",
+  meter_event.retry_at AS "retryAt",
   meter_event.outcome_unknown AS "outcomeUnknown",
   meter_event.in_doubt_since AS "inDoubtSince",
   meter_event.last_error AS "lastError",
@@ -73,14 +72,64 @@ export const UNFINISHED = constants(UNFINISHED_STATES);
 
 export const FAILED = constants(FAILED_STATES);
 
+/** The key of a stream's lock. */
+const lockKey = (accountId: FragmentSqlToken, mode: FragmentSqlToken, meter: FragmentSqlToken) =>
+  sql.fragment`hashtextextended('usage/' || ${accountId} || '/' || ${mode} || '/' || ${meter}, 0)`;
+
 /** Locks a stream until the transaction ends. Sealing, retrying and waiving need the lock. */
 export const lockStream = async (
   transaction: DatabaseTransactionConnection,
   { accountId, mode, meter }: UsageStream,
 ): Promise<void> => {
+  const key = lockKey(
+    sql.fragment`${accountId}::text`,
+    sql.fragment`${mode}::text`,
+    sql.fragment`${meter}::text`,
+  );
   await transaction.query(sql.prepared("lock_stream", nothing)`
-    SELECT FROM (SELECT pg_advisory_xact_lock(hashtextextended(${`usage/${accountId}/${mode}/${meter}`}, 0))) AS locked
+    SELECT FROM (SELECT pg_advisory_xact_lock(${key})) AS locked
   `);
+};
+
+/** Parameters that have the values of each stream, and its place among them, counted from 1. */
+const streamsTable = (streams: readonly UsageStream[]): FragmentSqlToken => sql.fragment`
+  unnest(
+    ${sql.array(
+      streams.map(({ accountId }) => accountId),
+      "uuid",
+    )},
+    ${sql.array(
+      streams.map(({ mode }) => mode),
+      "text",
+    )},
+    ${sql.array(
+      streams.map(({ meter }) => meter),
+      "text",
+    )}
+  ) WITH ORDINALITY AS stream (account_id, mode, meter, place)
+`;
+
+/**
+ * Locks those of the streams that nobody else has locked, until the transaction ends. It never waits, so it cannot be
+ * part of a deadlock, and an operator's work on one stream does not delay the others.
+ * @returns the streams that were locked
+ */
+export const tryLockStreams = async (
+  transaction: DatabaseTransactionConnection,
+  streams: readonly UsageStream[],
+): Promise<ReadonlySet<UsageStream>> => {
+  const key = lockKey(
+    sql.fragment`stream.account_id`,
+    sql.fragment`stream.mode`,
+    sql.fragment`stream.meter`,
+  );
+  const places = await transaction.anyFirst(sql.type(z.strictObject({ place: safeInteger }))`
+    SELECT place
+    FROM ${streamsTable(streams)}
+    WHERE pg_try_advisory_xact_lock(${key})
+  `);
+  const locked = new Set(places);
+  return new Set(streams.filter((_, index) => locked.has(index + 1)));
 };
 
 export const findUnfinishedMeterEvent = (
@@ -119,34 +168,78 @@ export const listMeterEventsByIdentifier = (
     ORDER BY id
   `);
 
-/**
- * Inserts the next sealing of a second and assigns its facts to it. Must run under the stream's lock, which keeps the
- * sequence free of gaps.
- */
-export const insertMeterEvent = (
-  transaction: DatabaseTransactionConnection,
-  stream: UsageStream,
-  factIds: readonly string[],
-  event: {
-    readonly second: number;
-    readonly quantity: bigint;
-    readonly alreadyReported: bigint;
-    readonly processor: StoredMeterEvent["processor"];
-    readonly customerId: string | null;
-    readonly state: Extract<MeterEventState, "sealed" | "void" | "held">;
-    readonly sealedAt: Date;
-  },
-): Promise<StoredMeterEvent> => {
-  const { accountId, mode, meter } = stream;
-  const sealedAt = event.sealedAt.toISOString();
-  return transaction.one(sql.prepared("insert_meter_event", meterEventRow)`
-    WITH next AS (
-      SELECT coalesce(max(sequence), 0) + 1 AS sequence
+/** Returns the unfinished events of the streams that have one. */
+export const listUnfinishedMeterEvents = (
+  db: CommonQueryMethods,
+  streams: readonly UsageStream[],
+): Promise<readonly StoredMeterEvent[]> =>
+  db.any(sql.type(meterEventRow)`
+    SELECT ${meterEventColumns}
+    FROM ${streamsTable(streams)}
+    CROSS JOIN LATERAL (
+      SELECT *
       FROM meter_event
-      WHERE account_id = ${accountId}
-        AND mode = ${mode}
-        AND meter = ${meter}
-        AND second = ${event.second}
+      WHERE account_id = stream.account_id
+        AND mode = stream.mode
+        AND meter = stream.meter
+        AND state IN (${UNFINISHED})
+      -- Keeps the planner from reading all unfinished events for a few streams.
+      OFFSET 0
+    ) AS meter_event
+  `);
+
+/** A meter event to insert, with the facts that it sums up. */
+export type SealedEvent = {
+  readonly stream: UsageStream;
+  readonly factIds: readonly string[];
+  readonly second: number;
+  readonly quantity: bigint;
+  readonly alreadyReported: bigint;
+  readonly processor: StoredMeterEvent["processor"];
+  readonly customerId: string | null;
+  readonly state: Extract<MeterEventState, "sealed" | "void" | "held">;
+};
+
+/**
+ * Inserts the next sealings of seconds and assigns their facts to them. Must run under the streams' locks, which keep the
+ * sequences free of gaps.
+ * @returns the events in the given order
+ */
+export const insertMeterEvents = async (
+  transaction: DatabaseTransactionConnection,
+  events: readonly SealedEvent[],
+  sealedAt: Date,
+): Promise<readonly StoredMeterEvent[]> => {
+  const inserted = await transaction.any(sql.type(meterEventRow)`
+    WITH sealing AS (
+      SELECT
+        place::integer, account_id, mode, meter, second, quantity, already_reported, stem, processor, customer_id, state,
+        (
+          SELECT coalesce(max(sequence), 0)
+          FROM meter_event
+          WHERE account_id = event.account_id
+            AND mode = event.mode
+            AND meter = event.meter
+            AND second = event.second
+        ) + row_number() OVER (PARTITION BY account_id, mode, meter, second ORDER BY place) AS sequence
+      FROM ${sql.unnest(
+        events.map(({ stream, second, quantity, ...event }, index) => [
+          index,
+          stream.accountId,
+          stream.mode,
+          stream.meter,
+          second,
+          quantity,
+          event.alreadyReported,
+          meterEventIdentifierStem(stream, second),
+          event.processor,
+          event.customerId,
+          event.state,
+        ]),
+        ["int8", "uuid", "text", "text", "int8", "int8", "int8", "text", "text", "text", "text"],
+      )} AS event (
+        place, account_id, mode, meter, second, quantity, already_reported, stem, processor, customer_id, state
+      )
     ),
     inserted AS (
       INSERT INTO meter_event
@@ -155,126 +248,30 @@ export const insertMeterEvent = (
           state, sealed_at, settled_at
         )
       SELECT
-        ${accountId}, ${mode}, ${meter}, ${event.second}, sequence, ${event.quantity}, ${event.alreadyReported},
-        ${meterEventIdentifierStem(stream, event.second)} || sequence, ${event.processor}, ${event.customerId},
-        ${event.state}, ${sealedAt}::timestamptz, ${event.state === "sealed" ? null : sealedAt}::timestamptz
-      FROM next
+        account_id, mode, meter, second, sequence, quantity, already_reported, stem || sequence, processor, customer_id,
+        state, ${sealedAt.toISOString()},
+        CASE WHEN state = 'sealed' THEN NULL ELSE ${sealedAt.toISOString()}::timestamptz END
+      FROM sealing
+      ORDER BY place
       RETURNING *
     ),
     assigned AS (
       UPDATE usage_fact
       SET meter_event_id = inserted.id
-      FROM inserted
-      WHERE usage_fact.id = ANY(${sql.array(factIds, "int8")})
+      FROM ${sql.unnest(
+        events.flatMap(({ factIds }, index) => factIds.map((id) => [index, id])),
+        ["int8", "int8"],
+      )} AS fact (place, id)
+      JOIN sealing ON sealing.place = fact.place
+      JOIN inserted ON inserted.identifier = sealing.stem || sealing.sequence
+      WHERE usage_fact.id = fact.id
     )
     SELECT ${meterEventColumns}
     FROM inserted AS meter_event
+    JOIN sealing ON meter_event.identifier = sealing.stem || sealing.sequence
+    ORDER BY sealing.place
   `);
-};
-
-/**
- * Records an attempt before it is made, and leases the meter event to it.
- * @returns null if another attempt holds the lease, the event is settled, or usage is held
- */
-export const beginAttempt = (
-  db: CommonQueryMethods,
-  id: bigint,
-  lease: Lease,
-): Promise<StoredMeterEvent | null> =>
-  db.maybeOne(sql.prepared("begin_attempt", meterEventRow)`
-    UPDATE meter_event
-    SET
-      state = 'sending',
-      attempts = attempts + 1,
-      first_attempt_at = coalesce(first_attempt_at, ${lease.now.toISOString()}),
-      -- The lease expired before it was released, so the outcome of that attempt was never recorded.
-      outcome_unknown = outcome_unknown OR leased_until IS NOT NULL,
-      leased_until = ${lease.until.toISOString()}
-    WHERE id = ${id}
-      AND state IN (${UNFINISHED})
-      AND ${isLeaseFree(sql.fragment`leased_until`, lease)}
-      AND ${isUsageFlowing}
-    RETURNING ${meterEventColumns}
-  `);
-
-/** An attempt that `beginAttempt` returned. It can change its event until another attempt begins or the event is settled. */
-export type Attempt = Pick<StoredMeterEvent, "id" | "attempts">;
-
-const isCurrent = ({ id, attempts }: Attempt): FragmentSqlToken => sql.fragment`
-  id = ${id} AND attempts = ${attempts} AND state = 'sending'
-`;
-
-/** Records that an attempt did not settle its event, and releases the lease. */
-export const recordDelay = async (
-  db: CommonQueryMethods,
-  attempt: Attempt,
-  delay: {
-    readonly reason: string;
-    readonly outcomeUnknown: boolean;
-    readonly newKey: boolean;
-    /** If given, the event is in doubt since then. */
-    readonly inDoubtSince: Date | null;
-  },
-): Promise<void> => {
-  await db.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET
-      leased_until = NULL,
-      outcome_unknown = outcome_unknown OR ${delay.outcomeUnknown},
-      in_doubt_since = coalesce(${delay.inDoubtSince?.toISOString() ?? null}::timestamptz, in_doubt_since),
-      key_generation = key_generation + ${delay.newKey ? 1 : 0},
-      last_error = ${delay.reason}
-    WHERE ${isCurrent(attempt)}
-  `);
-};
-
-/**
- * Extends an attempt's lease.
- * @returns false if another attempt has begun, or usage is held; this one must then not call the processor
- */
-export const renewLease = async (
-  db: CommonQueryMethods,
-  attempt: Attempt,
-  leasedUntil: Date,
-): Promise<boolean> => {
-  const { rowCount } = await db.query(sql.typeAlias("void")`
-    UPDATE meter_event
-    SET leased_until = ${leasedUntil.toISOString()}
-    WHERE ${isCurrent(attempt)} AND ${isUsageFlowing}
-  `);
-  return rowCount > 0;
-};
-
-/**
- * Records the final state that an attempt led to.
- * @returns false if another attempt has begun
- */
-export const settleAttempt = async (
-  db: CommonQueryMethods,
-  attempt: Attempt,
-  settlement: {
-    readonly state: Extract<
-      MeterEventState,
-      "delivered" | "superseded" | "rejected" | "expired" | "blocked"
-    >;
-    /** Replaces the last error, unless it is null. */
-    readonly reason: string | null;
-    /** Replaces the quantity, unless it is null: the part that the processor has. */
-    readonly acceptedQuantity: number | null;
-    readonly settledAt: Date;
-  },
-): Promise<boolean> => {
-  const { rowCount } = await db.query(sql.prepared("settle_attempt", nothing)`
-    UPDATE meter_event
-    SET
-      state = ${settlement.state},
-      quantity = coalesce(${settlement.acceptedQuantity}::bigint, quantity),
-      leased_until = NULL,
-      last_error = coalesce(${settlement.reason}, last_error),
-      settled_at = ${settlement.settledAt.toISOString()}
-    WHERE ${isCurrent(attempt)}
-  `);
-  return rowCount > 0;
+  return inserted;
 };
 
 /**

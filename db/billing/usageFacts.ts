@@ -35,6 +35,7 @@ export const insertRefundFacts = async (
 export type BillingTarget = Pick<StoredMeterEvent, "processor" | "customerId">;
 
 const unsealedRow = z.strictObject({
+  place: safeInteger,
   second: safeInteger,
   ids: z.array(z.string()),
   quantity: z.bigint(),
@@ -44,42 +45,83 @@ const unsealedRow = z.strictObject({
   customerId: z.string().nullable(),
 });
 
+/** The summed facts of one future meter event. */
+export type UnsealedPart = Omit<Readonly<z.output<typeof unsealedRow>>, "place">;
+
 /**
- * Sums the unsealed facts of the stream's oldest second that has any, in groups that each become one meter event. New
+ * Sums the unsealed facts of each stream's oldest second that has any, in groups that each become one meter event. New
  * usage is billed to the current target, a refund to the target that was billed for the registration, a correction to its
- * own. Refunds of usage that the processor does not have are `held`. Units that the processor already has are not in a group's quantity. A group
- * takes only as many facts as fit into one event.
+ * own. Refunds of usage that the processor does not have are `held`. Units that the processor already has are not in a
+ * group's quantity. A group takes only as many facts as fit into one event.
+ * @param streams the streams with the current targets of their usage
  * @param seconds the first and the last second; others are skipped
+ * @returns the groups of each stream in the given order
  */
-export const listOldestUnsealedFacts = (
+export const listOldestUnsealedFacts = async (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode, meter }: UsageStream,
+  streams: readonly (UsageStream & { readonly current: BillingTarget })[],
   seconds: { readonly first: number; readonly last: number },
-  current: BillingTarget,
-): Promise<readonly Readonly<z.output<typeof unsealedRow>>[]> =>
-  transaction.any(sql.prepared("list_oldest_unsealed_facts", unsealedRow)`
+): Promise<readonly (readonly UnsealedPart[])[]> => {
+  const rows = await transaction.any(sql.type(unsealedRow)`
     WITH unsealed AS (
       SELECT
+        stream.place,
         fact.id,
         fact.second,
         fact.quantity - coalesce(fact.already_reported, 0) AS quantity,
         coalesce(fact.already_reported, 0) AS already_reported,
-        fact.quantity < 0 AND EXISTS (
-          SELECT
-          FROM usage_fact AS original
-          JOIN meter_event ON meter_event.id = original.meter_event_id
-          WHERE original.registration_id = fact.registration_id
-            AND original.quantity > 0
-            AND meter_event.state IN (${FAILED}, 'waived')
-        ) AS held,
-        coalesce(correction.processor, billed.processor, ${current.processor}) AS processor,
+        failed.registration_id IS NOT NULL AS held,
+        coalesce(correction.processor, billed.processor, stream.processor) AS processor,
         CASE
           WHEN correction.id IS NOT NULL THEN correction.customer_id
-          WHEN billed.processor IS NULL THEN ${current.customerId}
+          WHEN billed.processor IS NULL THEN stream.customer_id
           ELSE billed.customer_id
         END AS customer_id
-      FROM usage_fact AS fact
+      FROM ${sql.unnest(
+        streams.map(({ accountId, mode, meter, current }, place) => [
+          place,
+          accountId,
+          mode,
+          meter,
+          current.processor,
+          current.customerId,
+        ]),
+        ["int8", "uuid", "text", "text", "text", "text"],
+      )} AS stream (place, account_id, mode, meter, processor, customer_id)
+      -- The limits and offsets keep the planner from reading whole tables: it goes through the indexes, stream by stream.
+      CROSS JOIN LATERAL (
+        SELECT second
+        FROM usage_fact
+        WHERE account_id = stream.account_id
+          AND mode = stream.mode
+          AND meter = stream.meter
+          AND meter_event_id IS NULL
+          AND second >= ${seconds.first}
+          AND second <= ${seconds.last}
+        ORDER BY second
+        LIMIT 1
+      ) AS oldest
+      CROSS JOIN LATERAL (
+        SELECT *
+        FROM usage_fact
+        WHERE account_id = stream.account_id
+          AND mode = stream.mode
+          AND meter = stream.meter
+          AND meter_event_id IS NULL
+          AND second = oldest.second
+        OFFSET 0
+      ) AS fact
       LEFT JOIN usage_correction AS correction ON correction.id = fact.correction_id
+      LEFT JOIN LATERAL (
+        SELECT original.registration_id
+        FROM usage_fact AS original
+        JOIN meter_event ON meter_event.id = original.meter_event_id
+        WHERE fact.quantity < 0
+          AND original.registration_id = fact.registration_id
+          AND original.quantity > 0
+          AND meter_event.state IN (${FAILED}, 'waived')
+        LIMIT 1
+      ) AS failed ON true
       LEFT JOIN LATERAL (
         SELECT meter_event.processor, meter_event.customer_id
         FROM usage_fact AS original
@@ -91,37 +133,22 @@ export const listOldestUnsealedFacts = (
         ORDER BY original.id
         LIMIT 1
       ) AS billed ON true
-      WHERE fact.account_id = ${accountId}
-        AND fact.mode = ${mode}
-        AND fact.meter = ${meter}
-        AND fact.second = (
-          SELECT second
-          FROM usage_fact
-          WHERE account_id = ${accountId}
-            AND mode = ${mode}
-            AND meter = ${meter}
-            AND meter_event_id IS NULL
-            AND second >= ${seconds.first}
-            AND second <= ${seconds.last}
-          ORDER BY second
-          LIMIT 1
-        )
-        AND fact.meter_event_id IS NULL
     ),
     summed AS (
-      SELECT *, sum(quantity) OVER (PARTITION BY held, processor, customer_id ORDER BY id) AS running
+      SELECT *, sum(quantity) OVER (PARTITION BY place, held, processor, customer_id ORDER BY id) AS running
       FROM unsealed
     ),
     fitting AS (
       -- Stop at the first fact that does not fit. Without the skipped facts, later running sums would be wrong.
       SELECT
         *,
-        bool_and(abs(running) <= ${MAXIMUM_QUANTITY}) OVER (
-          PARTITION BY held, processor, customer_id ORDER BY id
+        bool_and(abs(running) <= ${maximumQuantity}) OVER (
+          PARTITION BY place, held, processor, customer_id ORDER BY id
         ) AS fits
       FROM summed
     )
     SELECT
+      place,
       second,
       array_agg(id::text) AS ids,
       sum(quantity)::bigint AS quantity,
@@ -131,9 +158,15 @@ export const listOldestUnsealedFacts = (
       customer_id AS "customerId"
     FROM fitting
     WHERE fits
-    GROUP BY second, held, processor, customer_id
-    ORDER BY held DESC, processor, customer_id
+    GROUP BY place, second, held, processor, customer_id
+    ORDER BY place, held DESC, processor, customer_id
   `);
+  const parts: UnsealedPart[][] = streams.map(() => []);
+  for (const { place, ...part } of rows) {
+    parts[place]?.push(part);
+  }
+  return parts;
+};
 
 /**
  * Makes the facts of an event available for another sealing.
@@ -192,57 +225,6 @@ export const releaseHeldRefunds = async (
       AND failed.meter_event_id = ${failedEventId}
       AND failed.registration_id = held.registration_id
   `);
-};
-
-const streamRow = z.strictObject({ ...streamColumns, second: z.bigint(), attempts: z.int() });
-
-/** A stream with unreported usage, the oldest second of it, and the attempts of its unfinished event. */
-export type WaitingStream = UsageStream & { readonly second: number; readonly attempts: number };
-
-/**
- * Lists every stream with unsealed facts or an unfinished event. The query steps through the index from stream to
- * stream, so its cost grows with the number of those streams, not with their facts.
- */
-export const listWaitingStreams = async (
-  db: CommonQueryMethods,
-): Promise<readonly WaitingStream[]> => {
-  const rows = await db.any(sql.type(streamRow)`
-    WITH RECURSIVE unsealed AS (
-      (
-        SELECT account_id, mode, meter, second
-        FROM usage_fact
-        WHERE meter_event_id IS NULL
-        ORDER BY account_id, mode, meter, second
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT following.account_id, following.mode, following.meter, following.second
-      FROM unsealed
-      CROSS JOIN LATERAL (
-        SELECT account_id, mode, meter, second
-        FROM usage_fact
-        WHERE meter_event_id IS NULL
-          AND (account_id, mode, meter) > (unsealed.account_id, unsealed.mode, unsealed.meter)
-        ORDER BY account_id, mode, meter, second
-        LIMIT 1
-      ) AS following
-    )
-    SELECT account_id AS "accountId", mode, meter, min(second) AS second, max(attempts) AS attempts
-    FROM (
-      SELECT account_id, mode, meter, second, 0 AS attempts FROM unsealed
-      UNION ALL
-      SELECT account_id, mode, meter, second, attempts FROM meter_event WHERE state IN (${UNFINISHED})
-    ) AS waiting
-    GROUP BY account_id, mode, meter
-    ORDER BY second
-  `);
-  return rows.map(({ accountId, mode, meter, second, attempts }) => ({
-    accountId,
-    mode,
-    meter,
-    second: Number(second),
-    attempts,
-  }));
 };
 
 /** Lets the dispatcher start the workflows of the refunds in a meter event again. */

@@ -54,6 +54,26 @@ CREATE TABLE dispatcher_lease (
 
 INSERT INTO dispatcher_lease DEFAULT VALUES;
 
+-- When the sender of each shard last looked for usage. A shard has a row after its first pass.
+CREATE TABLE usage_shard (
+  number integer PRIMARY KEY,
+  last_pass_at timestamptz NOT NULL
+);
+
+-- How fast all workers together send meter events to Stripe. It has one row, which this migration creates.
+CREATE TABLE call_rate (
+  -- Always true, so that there is at most one row.
+  is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT call_rate_only CHECK (is_only),
+  -- Falls when Stripe rejects calls because there are too many, and then rises again.
+  calls_per_second double precision NOT NULL DEFAULT 1000,
+  -- When the rate last changed.
+  changed_at timestamptz NOT NULL DEFAULT now(),
+  -- Earlier calls are reserved up to this time.
+  reserved_until timestamptz NOT NULL DEFAULT now()
+);
+
+INSERT INTO call_rate DEFAULT VALUES;
+
 -- What is sent to the processor: the sum of usage facts of one account, mode and meter in one second, minus what the
 -- processor already has of them.
 CREATE TABLE meter_event (
@@ -84,6 +104,9 @@ CREATE TABLE meter_event (
   first_attempt_at timestamptz,
   -- Until then an attempt may be in progress, even if its process has ended.
   leased_until timestamptz,
+  -- When the sender of the stream's shard attempts it again. NULL while it is leased, and once it has failed several
+  -- times: the stream then has a sender of its own.
+  retry_at timestamptz,
   -- Whether an attempt may have been accepted although no response arrived.
   outcome_unknown boolean NOT NULL DEFAULT false,
   -- Since then the processor may have another quantity under the identifier. The identifier is not sent again; the

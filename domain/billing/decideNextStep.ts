@@ -16,6 +16,7 @@ import type { ProcessorName } from "./usage.ts";
  * - `absent`: the sums show that no earlier attempt was accepted.
  * - `partial`: the sums show that the processor has only `acceptedQuantity` of the event's units.
  * - `retry`: the attempt failed, and a later one may succeed; `outcomeUnknown` if this one may have been accepted.
+ * - `rate_limited`: the processor gets too many calls. It has not accepted this one.
  * - `retry_new_key`: a 500 was saved under the idempotency key, so the next attempt needs another key.
  * - `rejected`: the processor will never accept this event.
  * - `misconfigured`: the credentials are refused, or a meter is missing or differs. An operator must fix that.
@@ -29,6 +30,7 @@ export type AttemptOutcome =
   | { readonly kind: "absent" }
   | { readonly kind: "partial"; readonly acceptedQuantity: number }
   | { readonly kind: "retry"; readonly reason: string; readonly outcomeUnknown: boolean }
+  | { readonly kind: "rate_limited"; readonly reason: string }
   | { readonly kind: "retry_new_key"; readonly reason: string }
   | { readonly kind: "rejected"; readonly reason: string }
   | { readonly kind: "misconfigured"; readonly reason: string }
@@ -38,7 +40,14 @@ export type AttemptOutcome =
 /** The event stays in `sending` and is attempted again later. */
 export type Delay = {
   readonly kind: "delayed";
-  readonly cause: "retry" | "misconfigured" | "leased" | "early" | "in_doubt" | "held";
+  readonly cause:
+    | "retry"
+    | "rate_limited"
+    | "misconfigured"
+    | "leased"
+    | "early"
+    | "in_doubt"
+    | "held";
   readonly reason: string;
   readonly afterMs: number;
   readonly outcomeUnknown: boolean;
@@ -88,7 +97,7 @@ const IDENTIFIER_TRUSTED_MS = 20 * 60 * 60 * 1000;
 const FIRST_RETRY_DELAY_MS = 1000;
 
 /** Later usage of the stream waits behind the event. */
-const MAXIMUM_RETRY_DELAY_MS = 60 * 1000;
+export const MAXIMUM_RETRY_DELAY_MS = 60 * 1000;
 
 /** Returns the delay before an event is sent again. It doubles with each of the event's own attempts. */
 const retryDelayMs = ({ attempts }: SendingEvent): number =>
@@ -99,7 +108,7 @@ const retryDelayMs = ({ attempts }: SendingEvent): number =>
  * @param random from 0 (inclusive) to 1 (exclusive)
  */
 export const withJitter = (delay: Delay, random: number): Delay =>
-  delay.cause === "retry"
+  delay.cause === "retry" || delay.cause === "rate_limited"
     ? { ...delay, afterMs: Math.ceil(delay.afterMs * (1 - random / 2)) }
     : delay;
 
@@ -243,6 +252,8 @@ export const decideNextStep = (
         afterMs: retryDelayMs(event),
         outcomeUnknown: outcome.outcomeUnknown,
       });
+    case "rate_limited":
+      return delayed("rate_limited", outcome.reason, { afterMs: retryDelayMs(event) });
     case "retry_new_key":
       // The usage may have been accepted before the 500 was saved. The identifier prevents a second acceptance.
       return delayed("retry", outcome.reason, {
@@ -260,6 +271,16 @@ export const decideNextStep = (
       return settled("blocked", outcome.reason);
   }
 };
+
+/** The attempts that fail before a stream gets a sender of its own. Most failures of single calls pass sooner. */
+const SHARED_ATTEMPTS = 3;
+
+/**
+ * Returns whether the sender of a shard attempts an event again after a delay. Otherwise its stream gets a sender of its
+ * own. Too many calls are no trouble of the stream: they become fewer for all.
+ */
+export const staysInShard = ({ cause }: Delay, { attempts }: Pick<SendingEvent, "attempts">) =>
+  cause === "rate_limited" || (cause === "retry" && attempts < SHARED_ATTEMPTS);
 
 /** Returns whether only an operator can fix what an attempt ended in. */
 export const needsAttention = (result: SendResult): boolean =>

@@ -18,7 +18,7 @@ import type { Refunded } from "../../services/registrations/refundRegistration.t
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { retryUsage } from "../../services/billing/retryUsage.ts";
-import { sealMeterEvent } from "../../services/billing/sending/sealMeterEvent.ts";
+import { sealMeterEvent } from "../../services/billing/sending/sealMeterEvents.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import type { DatabaseContext } from "../support/database.ts";

@@ -49,7 +49,8 @@ test.serial(
     });
     await eventually(
       async () =>
-        (await findSender(temporal, deployment, waiting, new Date()))?.state === "delayed",
+        (await findSender(temporal, usageSenderWorkflowId(deployment, waiting), new Date()))
+          ?.state === "delayed",
     );
     const impact = (...args: readonly string[]) =>
       runImpact(["usage", "send-now", ...args], {
@@ -68,12 +69,19 @@ test.serial(
     };
 
     t.deepEqual(await senders("--org", waiting.accountId), { [waiting.accountId]: "restarted" });
-    t.is(await findSender(temporal, deployment, unstarted, new Date()), null);
+    t.is(
+      await findSender(temporal, usageSenderWorkflowId(deployment, unstarted), new Date()),
+      null,
+    );
     t.deepEqual(await senders(), { [waiting.accountId]: "woken", [unstarted.accountId]: "woken" });
 
-    const sender = await findSender(temporal, deployment, waiting, new Date());
+    const sender = await findSender(
+      temporal,
+      usageSenderWorkflowId(deployment, waiting),
+      new Date(),
+    );
     t.not(sender?.runId, firstExecutionRunId);
-    t.truthy(await findSender(temporal, deployment, unstarted, new Date()));
+    t.truthy(await findSender(temporal, usageSenderWorkflowId(deployment, unstarted), new Date()));
     const table = await impact();
     t.regex(table.stdout, /woken/u);
     t.regex(table.stderr, /usage of 2 stream\(s\)/u);

@@ -7,7 +7,15 @@ import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
+import { beginAttempts, recordDelays } from "../../db/billing/attempts.ts";
+import { listShardStatuses } from "../../db/billing/usageShards.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { SHARDS } from "../../domain/billing/usage.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
+import type { Billing } from "../../providers/billing/createBilling.ts";
+import { sealMeterEvent } from "../../services/billing/sending/sealMeterEvents.ts";
+import { createShardActivities } from "../../activities/createShardActivities.ts";
+import { usageShard, usageShardWorkflowId } from "../../workflows/usageShard.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { createBillingActivities } from "../../activities/createBillingActivities.ts";
 import { getDeploymentName } from "../../services/billing/deploymentName.ts";
@@ -101,7 +109,7 @@ const startsDespiteFailure = test.macro({
   exec: async (
     t: ExecutionContext<DatabaseContext>,
     kind: "refund" | "sender",
-    broken: "meter_event" | "refund",
+    broken: "usage_shard" | "refund",
   ) => {
     const { db, owner } = t.context;
     const { client: temporal } = await openNamespace(t);
@@ -127,7 +135,7 @@ test.serial(
   "refunds are started while senders cannot be woken",
   startsDespiteFailure,
   "refund",
-  "meter_event",
+  "usage_shard",
 );
 test.serial(
   "senders are woken while refunds cannot be started",
@@ -136,35 +144,53 @@ test.serial(
   "refund",
 );
 
-/** Registers a tree. Returns the id of the sender of its usage. */
-const registerTree = async (db: DatabasePool) => {
+/** Registers a tree whose event has failed so often that it needs a sender of its own. Returns that sender's id. */
+const registerTroubledTree = async (db: DatabasePool, billing: Billing) => {
   const { id: accountId } = await createTestOrganization(db);
-  const writer = createRegistrationWriter({ db, clock: systemClock });
-  await writer.register(registrationOf(accountId, { mode: "test", count: 1 }));
   const stream = { accountId, mode: "test", meter: "tree" } as const;
+  const past: Clock = { now: () => new Date(systemClock.now().getTime() - 60_000) };
+  await createRegistrationWriter({ db, clock: past }).register(
+    registrationOf(accountId, { mode: "test", count: 1 }),
+  );
+  const sealing = await sealMeterEvent({ db, clock: systemClock, billing }, stream);
+  const { id } = sealing.kind === "event" ? sealing.event : { id: 0n };
+  const now = systemClock.now();
+  const [attempt] = await beginAttempts(db, [id], {
+    now,
+    until: new Date(now.getTime() + 15_000),
+  });
+  await recordDelays(db, [
+    {
+      id,
+      attempts: attempt?.attempts ?? 0,
+      reason: "it failed",
+      outcomeUnknown: false,
+      newKey: false,
+      inDoubtSince: null,
+      retryAt: null,
+    },
+  ]);
   const deployment = await getDeploymentName({ db, clock: systemClock });
   return { deployment, stream, workflowId: usageSenderWorkflowId(deployment, stream) };
+};
+
+const observers = {
+  observeSend: () => undefined,
+  observeRejection: () => undefined,
+  observeFailedEvent: () => undefined,
+  observeUnreadSubscription: () => undefined,
+  observeDrift: () => undefined,
 };
 
 test.serial("a sender that makes no progress however often it is woken is restarted", async (t) => {
   const { db } = t.context;
   const billing = createBilling({ db, stripe: null });
-  const { deployment, stream, workflowId } = await registerTree(db);
+  const { deployment, stream, workflowId } = await registerTroubledTree(db, billing);
   const temporal = await startWorker(
     t,
-    createBillingActivities({
-      db,
-      clock: systemClock,
-      billing,
-      observeSend: () => undefined,
-      observeRejection: () => undefined,
-      observeFailedEvent: () => undefined,
-      observeUnreadSubscription: () => undefined,
-      observeDrift: () => undefined,
-    }),
+    createBillingActivities({ db, clock: systemClock, billing, ...observers }),
     backgroundQueue(deployment),
   );
-
   const stuck = await temporal.workflow.start(usageSender, {
     workflowId,
     taskQueue: "without-workers",
@@ -180,6 +206,38 @@ test.serial("a sender that makes no progress however often it is woken is restar
   t.is((await first.describe()).status.name, "TERMINATED");
 });
 
+test.serial("the sender of a shard that never looks for usage is restarted", async (t) => {
+  const { db } = t.context;
+  await db.query(sql.typeAlias("void")`DELETE FROM usage_shard`);
+  const deployment = await getDeploymentName({ db, clock: systemClock });
+  const stopping = new AbortController();
+  const temporal = await startWorker(
+    t,
+    createShardActivities({
+      db,
+      clock: systemClock,
+      billing: createBilling({ db, stripe: null }),
+      stopping: stopping.signal,
+      onResult: () => undefined,
+      onFailure: () => undefined,
+    }),
+    backgroundQueue(deployment),
+  );
+  t.teardown(() => stopping.abort());
+  const workflowId = usageShardWorkflowId(deployment, 2);
+  const stuck = await temporal.workflow.start(usageShard, {
+    workflowId,
+    taskQueue: "without-workers",
+    args: [2],
+  });
+
+  await startDispatcher(t, { db, temporal, wakesUntilStuck: 2 });
+
+  await eventually(async () => (await listShardStatuses(db)).length === SHARDS);
+  const first = temporal.workflow.getHandle(workflowId, stuck.firstExecutionRunId);
+  t.is((await first.describe()).status.name, "TERMINATED");
+});
+
 test.serial("a sender that waits for its next attempt is not restarted", async (t) => {
   const { db } = t.context;
   const temporal = await startWorker(t, {
@@ -187,7 +245,8 @@ test.serial("a sender that waits for its next attempt is not restarted", async (
       throw ApplicationFailure.create({ message: "later", nextRetryDelay: "10 minutes" });
     },
   });
-  const { deployment, stream, workflowId } = await registerTree(db);
+  const billing = createBilling({ db, stripe: null });
+  const { stream, workflowId } = await registerTroubledTree(db, billing);
   const { firstExecutionRunId } = await temporal.workflow.start(usageSender, {
     workflowId,
     taskQueue: "test",
@@ -195,7 +254,7 @@ test.serial("a sender that waits for its next attempt is not restarted", async (
   });
   const current = temporal.workflow.getHandle(workflowId);
   const isDelayed = async (): Promise<boolean> =>
-    (await findSender(temporal, deployment, stream, new Date()))?.state === "delayed";
+    (await findSender(temporal, workflowId, new Date()))?.state === "delayed";
   await eventually(isDelayed);
 
   await startDispatcher(t, { db, temporal, wakesUntilStuck: 1 });

@@ -7,13 +7,14 @@ import type { DatabasePool } from "slonik";
 import { acquireDispatcherLease } from "../../db/billing/dispatcherLease.ts";
 import type { DispatcherLease } from "../../db/billing/dispatcherLease.ts";
 import { sql } from "../../db/sql.ts";
+import { shardOf } from "../../domain/billing/usage.ts";
+import { usageShardWorkflowId } from "../../workflows/usageShard.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { getDeploymentName } from "../../services/billing/deploymentName.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { refundWorkflowId } from "../../workflows/refund.ts";
-import { usageSenderWorkflowId } from "../../workflows/usageSender.ts";
 import { runDispatcher } from "../../worker/runDispatcher.ts";
 import { createTestOrganization } from "../support/factories.ts";
 
@@ -42,7 +43,7 @@ export const refundOneTree = async (
   const deployment = await getDeploymentName({ db, clock: systemClock });
   return {
     refund: refundWorkflowId(deployment, registration.id),
-    sender: usageSenderWorkflowId(deployment, { accountId, mode: "test", meter: "tree" }),
+    sender: usageShardWorkflowId(deployment, shardOf(accountId)),
   };
 };
 

@@ -46,9 +46,7 @@ test("a worker that is stopped after acquiring the lease, and continues when it 
   /** Stops the worker in the statement that acquires the next lease; null if an attempt is running, which would wait too. */
   const freeze = (): Promise<number | null> =>
     db.transaction(async (transaction) => {
-      await transaction.query(sql.typeAlias("void")`
-        SELECT FROM meter_event WHERE account_id = ${id} FOR UPDATE
-      `);
+      await transaction.query(sql.typeAlias("void")`LOCK TABLE meter_event IN SHARE MODE`);
       const { attempts, isLeased } = await readEvent(transaction);
       if (isLeased !== null) {
         return null;

@@ -1,7 +1,6 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Client, Connection } from "@temporalio/client";
 import type { WorkflowHandle } from "@temporalio/client";
@@ -9,6 +8,7 @@ import { ApplicationFailure } from "@temporalio/common";
 import { historyToJSON } from "@temporalio/common/lib/proto-utils.js";
 import { NativeConnection, Worker } from "@temporalio/worker";
 import type { BillingActivities } from "../../activities/createBillingActivities.ts";
+import type { ShardActivities } from "../../activities/createShardActivities.ts";
 import type { DonationActivities } from "../../activities/createDonationActivities.ts";
 import type { RetentionActivities } from "../../activities/createRetentionActivities.ts";
 import type { WebhookActivities } from "../../activities/createWebhookActivities.ts";
@@ -27,6 +27,8 @@ import { refund, refundedSignal } from "../../workflows/refund.ts";
 import { backgroundQueue } from "../../workflows/taskQueues.ts";
 import { subscriptionSweep } from "../../workflows/subscriptionSweep.ts";
 import { deliveriesDueSignal, webhookEndpoint } from "../../workflows/webhookEndpoint.ts";
+import { usageShard } from "../../workflows/usageShard.ts";
+import { activitiesCompleted, inOrder } from "./recordingSteps.ts";
 import { usageSender, wakeSignal } from "../../workflows/usageSender.ts";
 
 /*
@@ -49,31 +51,6 @@ const IDENTITY = "recorder";
 const DEPLOYMENT = "recorded";
 const REGISTRATION = "01920000-0000-7000-8000-000000000001";
 
-/** Returns an activity that produces the results in order and repeats the last one. */
-const inOrder = <Result>(...results: readonly (() => Result)[]): (() => Promise<Result>) => {
-  let calls = 0;
-  return () => {
-    const result = results[Math.min(calls, results.length - 1)];
-    calls += 1;
-    if (!result) {
-      throw new Error("The activity has no results.");
-    }
-    return Promise.resolve(result());
-  };
-};
-
-/** Waits until so many activities of the workflow have completed. */
-const activitiesCompleted = async (handle: WorkflowHandle, count: number): Promise<void> => {
-  for (;;) {
-    const { events } = await handle.fetchHistory();
-    const completed = events?.filter((event) => event.activityTaskCompletedEventAttributes);
-    if ((completed?.length ?? 0) >= count) {
-      return;
-    }
-    await delay(50);
-  }
-};
-
 const unsettled = (): never => {
   throw ApplicationFailure.create({ message: "not settled", type: "refund_unsettled" });
 };
@@ -81,6 +58,7 @@ const unsettled = (): never => {
 type Recording = {
   readonly activities: Partial<
     BillingActivities &
+      ShardActivities &
       DonationActivities &
       PlantingActivities &
       RetentionActivities &
@@ -135,6 +113,18 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
         args: [STREAM],
       });
       await activitiesCompleted(handle, 1);
+      return handle;
+    },
+  },
+  "usage-shard": {
+    activities: { reportShard: inOrder<undefined>(() => undefined) },
+    run: async (client) => {
+      const handle = await client.workflow.start(usageShard, {
+        ...options("usage-shard/0"),
+        args: [0],
+      });
+      await activitiesCompleted(handle, 2);
+      await handle.terminate();
       return handle;
     },
   },

@@ -19,6 +19,7 @@ export const presentEvent = (event: ListedMeterEvent) => ({
   customer_id: event.customerId,
   attempts: event.attempts,
   first_attempt_at: event.firstAttemptAt,
+  next_attempt_at: event.retryAt,
   outcome_unknown: event.outcomeUnknown,
   in_doubt_since: event.inDoubtSince,
   last_error: event.lastError,

@@ -2,12 +2,14 @@ import type { ListedMeterEvent } from "../../../db/billing/meterEventReports.ts"
 import type { UsageFact } from "../../../db/billing/usageFacts.ts";
 import type { AccountRegistration } from "../../../db/registrations/registrations.ts";
 import { findRegistration } from "../../../db/registrations/registrations.ts";
+import { shardOf } from "../../../domain/billing/usage.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import { getRegistrationId } from "../../../services/registrations/getRegistrationId.ts";
 import type { RegistrationUsage } from "../../../services/billing/readUsage.ts";
 import { readUsage } from "../../../services/billing/readUsage.ts";
 import { refundWorkflowId } from "../../../workflows/refund.ts";
 import { usageSenderWorkflowId } from "../../../workflows/usageSender.ts";
+import { usageShardWorkflowId } from "../../../workflows/usageShard.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
@@ -60,6 +62,7 @@ const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void => {
       customer: event.customerId,
       attempts: event.attempts,
       "first attempt": event.firstAttemptAt,
+      ...(event.retryAt === null ? {} : { "next attempt": event.retryAt }),
       "outcome unknown": event.outcomeUnknown,
       ...(event.inDoubtSince === null ? {} : { "in doubt since": event.inDoubtSince }),
       "last error": event.lastError,
@@ -73,6 +76,13 @@ const printEvents = (io: Io, events: readonly ListedMeterEvent[]): void => {
     });
   }
 };
+
+/** Whether an event waits for its stream's own sender. */
+const isInTrouble = (events: readonly ListedMeterEvent[]): boolean =>
+  events.some(
+    ({ state, leasedUntil, retryAt }) =>
+      state === "sending" && leasedUntil === null && retryAt === null,
+  );
 
 const advise = (
   io: Io,
@@ -110,8 +120,11 @@ export const showUsage = async (
   const usage = await readUsage(db, registration);
   const { facts, events } = usage;
   const deployment = await connections.deploymentName();
+  const senderId = isInTrouble(events)
+    ? usageSenderWorkflowId(deployment, stream)
+    : usageShardWorkflowId(deployment, shardOf(accountId));
   const workflows = {
-    sender: facts.length === 0 ? null : usageSenderWorkflowId(deployment, stream),
+    sender: facts.length === 0 ? null : senderId,
     refund: refundedCount === 0 ? null : refundWorkflowId(deployment, id),
   };
   if (json) {

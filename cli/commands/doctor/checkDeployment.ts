@@ -1,6 +1,7 @@
 import { readDispatcherStatus } from "../../../db/billing/dispatcherLease.ts";
 import { countFailedProcessorEvents } from "../../../db/billing/processorEvents.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
+import { listShardStatuses } from "../../../db/billing/usageShards.ts";
 import {
   decideProcessor,
   deploymentNameOf,
@@ -10,6 +11,7 @@ import {
   HOLD_ADVICE,
   UNDECIDED_COPY,
 } from "../../../domain/billing/deployment.ts";
+import { SHARDS } from "../../../domain/billing/usage.ts";
 import type { LiveProcessor } from "../../../domain/billing/deployment.ts";
 import type { Context } from "../../context.ts";
 import { checkWithDatabase, ok, wrong } from "./check.ts";
@@ -81,10 +83,27 @@ const checkDispatcher = (context: Context): Promise<Finding> =>
       : wrong(`${leader}; ${last}. The workers' logs say why`);
   });
 
-/** Checks whose the database is, that a worker dispatches, the deployment's processor, whether usage is held, and whether events of the processor have failed. */
+/** A shard of a worker that was killed is reported again within about 15 seconds. */
+const checkShards = (context: Context): Promise<Finding> =>
+  checkWithDatabase(context, "usage senders", async () => {
+    const statuses = await listShardStatuses(await context.connections.database());
+    if (statuses.length < SHARDS) {
+      return wrong(
+        `${statuses.length} of ${SHARDS} have looked for usage so far; start a worker with \`npm run worker\` or \`npm start\``,
+      );
+    }
+    const oldestSeconds = Math.max(...statuses.map(({ ageSeconds }) => ageSeconds));
+    const last = `all ${SHARDS} have looked for usage in the last ${Math.ceil(oldestSeconds)} s`;
+    return oldestSeconds <= TOLERATED_SILENCE_SECONDS
+      ? ok(last)
+      : wrong(`${last}. See \`impact workflow list --type usageShard\``);
+  });
+
+/** Checks whose the database is, that a worker dispatches, that usage is looked for, the deployment's processor, whether usage is held, and whether events of the processor have failed. */
 export const checkDeployment = async (context: Context): Promise<readonly Finding[]> => [
   await checkName(context),
   await checkDispatcher(context),
+  await checkShards(context),
   await checkProcessor(context),
   await checkHold(context),
   await checkEvents(context),

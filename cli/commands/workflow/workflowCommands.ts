@@ -12,8 +12,8 @@ import { terminateWorkflow } from "./terminateWorkflow.ts";
 import type { TerminateOptions } from "./terminateWorkflow.ts";
 
 const TERMINATE_HELP = `
-The data stays in the database. A usage sender is started again within a minute if
-usage is waiting, and a planting order when plantingOrderCreation finds it lost. A
+The data stays in the database. The sender of a shard is started again within seconds,
+that of a stream in trouble within a minute, and a planting order when plantingOrderCreation finds it lost. A
 refund's workflow is not started again; its usage is reported nevertheless.`;
 
 export const addWorkflowCommands = (program: Command, context: Context): void => {
@@ -23,9 +23,13 @@ export const addWorkflowCommands = (program: Command, context: Context): void =>
     .description(
       "List this deployment's workflows: running ones first, then the latest closed ones",
     )
-    .option("--type <type>", "workflow type, such as usageSender or refund")
+    .option("--type <type>", "workflow type, such as usageShard, usageSender or refund")
     .addOption(new Option("--status <status>", "status of the workflows").choices(STATUSES))
-    .option("--org <id>", "id of the organization; lists only its usage senders", parseId)
+    .option(
+      "--org <id>",
+      "id of the organization; lists only the senders of its streams in trouble",
+      parseId,
+    )
     .option("--limit <n>", "maximum rows", parseLimit, 50)
     .option("--json", "JSON output")
     .action((options: ListOptions) => listWorkflows(context, options));

@@ -1,5 +1,7 @@
 import type { DatabasePool } from "slonik";
+import type { LedgerUsage } from "../../../db/billing/ledgerUsage.ts";
 import { recordLedgerUsage, sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
+import { joinCalls } from "../../../db/joinCalls.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { BillingProcessor } from "../processor.ts";
 
@@ -10,28 +12,27 @@ export const createLedgerProcessor = ({
 }: {
   readonly db: DatabasePool;
   readonly mode: Mode;
-}): BillingProcessor => ({
-  name: "ledger",
-  prepare: () => Promise.resolve(),
-  send: async ({ identifier, customer, meter, quantity, second }) => {
-    const { accountId } = customer;
-    const recorded = await recordLedgerUsage(db, {
-      accountId,
-      mode,
-      meter,
-      identifier,
-      second,
-      quantity,
-    });
-    return recorded === quantity
-      ? { kind: "delivered" }
-      : { kind: "conflict", reason: `${identifier} is recorded with ${recorded} units` };
-  },
-  usageLagMs: 0,
-  sumUsage: ({ accountId }, meter, span) => sumLedgerUsage(db, { accountId, mode, meter }, span),
-  findCurrentPeriod: () => Promise.resolve(null),
-  readSubscription: () => Promise.reject(new Error("The built-in ledger has no subscriptions.")),
-  readRejectionReport: (eventId) =>
-    Promise.reject(new Error(`The built-in ledger has no event ${eventId}.`)),
-  provisionDonations: () => Promise.resolve(),
-});
+}): BillingProcessor => {
+  const record = joinCalls<LedgerUsage, number | undefined>(async (usage) => {
+    const recorded = await recordLedgerUsage(db, usage);
+    return usage.map(({ identifier }) => recorded.get(identifier));
+  });
+  return {
+    name: "ledger",
+    prepare: () => Promise.resolve(),
+    send: async ({ identifier, customer, meter, quantity, second }) => {
+      const { accountId } = customer;
+      const recorded = await record({ accountId, mode, meter, identifier, second, quantity });
+      return recorded === quantity
+        ? { kind: "delivered" }
+        : { kind: "conflict", reason: `${identifier} is recorded with ${recorded} units` };
+    },
+    usageLagMs: 0,
+    sumUsage: ({ accountId }, meter, span) => sumLedgerUsage(db, { accountId, mode, meter }, span),
+    findCurrentPeriod: () => Promise.resolve(null),
+    readSubscription: () => Promise.reject(new Error("The built-in ledger has no subscriptions.")),
+    readRejectionReport: (eventId) =>
+      Promise.reject(new Error(`The built-in ledger has no event ${eventId}.`)),
+    provisionDonations: () => Promise.resolve(),
+  };
+};

@@ -73,7 +73,7 @@ export const outcomeOfError = (error: unknown): AttemptOutcome => {
       return retry(true);
     case "StripeRateLimitError":
     case "RateLimitError":
-      return retry(false);
+      return { kind: "rate_limited", reason };
     case "StripeAuthenticationError":
     case "StripePermissionError":
       return { kind: "misconfigured", reason };

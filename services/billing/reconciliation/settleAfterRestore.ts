@@ -6,7 +6,7 @@ import {
   doubtFailedEvents,
   findLastLease,
   findUnfinishedMeterEvent,
-  insertMeterEvent,
+  insertMeterEvents,
   listBlockedEventsSettledAt,
   lockStream,
   moveSettledEvent,
@@ -14,10 +14,10 @@ import {
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import {
   listOldestUnsealedFacts,
-  listWaitingStreams,
   releaseFacts,
   sumFactsBySign,
 } from "../../../db/billing/usageFacts.ts";
+import { listWaitingStreams } from "../../../db/billing/waitingStreams.ts";
 import type { BillingTarget } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { allotShares } from "../../../domain/billing/compareUsage.ts";
@@ -129,22 +129,29 @@ const blockStream = async (
   };
   const span = { first: firstSecond, last: secondOf(heldAt) };
   for (;;) {
-    const parts = await listOldestUnsealedFacts(transaction, stream, span, current);
+    const [parts = []] = await listOldestUnsealedFacts(transaction, [{ ...stream, current }], span);
     if (parts.length === 0) {
       return;
     }
     for (const { ids, held, second, processor: name, customerId } of parts) {
       for (const signed of await sumFactsBySign(transaction, ids)) {
-        const event = await insertMeterEvent(transaction, stream, signed.ids, {
-          ...signed,
-          second,
-          processor: name,
-          customerId,
-          // Not sealed: an unfinished event of an earlier second may remain.
-          state: "held",
-          sealedAt: heldAt,
-        });
-        if (!held) {
+        const [event] = await insertMeterEvents(
+          transaction,
+          [
+            {
+              ...signed,
+              stream,
+              factIds: signed.ids,
+              second,
+              processor: name,
+              customerId,
+              // Not sealed: an unfinished event of an earlier second may remain.
+              state: "held",
+            },
+          ],
+          heldAt,
+        );
+        if (event && !held) {
           await block(transaction, event, { clock, heldAt });
         }
       }

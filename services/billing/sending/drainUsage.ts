@@ -8,8 +8,8 @@ import type { Delay, SendResult } from "../../../domain/billing/decideNextStep.t
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
-import { sealMeterEvent } from "./sealMeterEvent.ts";
-import type { Sealing } from "./sealMeterEvent.ts";
+import { sealMeterEvent } from "./sealMeterEvents.ts";
+import type { Sealing } from "./sealMeterEvents.ts";
 import { sendMeterEvent } from "./sendMeterEvent.ts";
 
 /** Enough to make an activity worth its overhead, and few enough to end well before a worker's shutdown times out. */

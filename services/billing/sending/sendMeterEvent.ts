@@ -1,19 +1,22 @@
 import type { DatabasePool } from "slonik";
 import { listMeterEventIdsOfEndedPeriods } from "../../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { lockStream } from "../../../db/billing/meterEvents.ts";
 import {
-  beginAttempt,
-  lockStream,
-  recordDelay,
+  beginAttempts,
+  recordDelays,
   renewLease,
-  settleAttempt,
-} from "../../../db/billing/meterEvents.ts";
+  settleAttempts,
+} from "../../../db/billing/attempts.ts";
+import type { AttemptDelay, AttemptSettlement } from "../../../db/billing/attempts.ts";
 import { releaseFacts } from "../../../db/billing/usageFacts.ts";
+import { joinCalls } from "../../../db/joinCalls.ts";
 import {
   asLate,
   decideNextStep,
   LEASE_MS,
   LEASED,
+  staysInShard,
   withJitter,
   withoutProcessor,
 } from "../../../domain/billing/decideNextStep.ts";
@@ -29,7 +32,7 @@ import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { checkDelivery } from "./checkDelivery.ts";
 
-type Dependencies = {
+export type SendingDependencies = {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly billing: Billing;
@@ -43,12 +46,12 @@ type LeaseStart = { readonly at: Date; readonly monotonicMs: number };
 const startLease = ({
   clock,
   monotonicMs = () => performance.now(),
-}: Dependencies): LeaseStart => ({
+}: SendingDependencies): LeaseStart => ({
   at: clock.now(),
   monotonicMs: monotonicMs(),
 });
 
-const isLeaseOver = (start: LeaseStart, deps: Dependencies): boolean => {
+const isLeaseOver = (start: LeaseStart, deps: SendingDependencies): boolean => {
   const now = startLease(deps);
   const elapsedMs = Math.max(
     now.at.getTime() - start.at.getTime(),
@@ -83,7 +86,7 @@ const callProcessor = (
  * @returns null if the lease was lost: another attempt has begun
  */
 const makeAttempt = async (
-  deps: Dependencies,
+  deps: SendingDependencies,
   event: StoredMeterEvent,
   { started, signal }: { readonly started: LeaseStart; readonly signal: AbortSignal },
 ): Promise<SendResult | null> => {
@@ -134,53 +137,129 @@ const markIfLate = async (
   return isLate ? asLate(settlement) : settlement;
 };
 
+/** How the outcomes of attempts are recorded: those of the same time in one statement. */
+export type AttemptRecords = {
+  /** Returns false if another attempt has begun. */
+  readonly settle: (settlement: AttemptSettlement) => Promise<boolean>;
+  readonly delay: (delay: AttemptDelay) => Promise<void>;
+};
+
+export const createAttemptRecords = (db: DatabasePool, collectMs = 0): AttemptRecords => ({
+  settle: joinCalls(async (settlements) => {
+    const settled = await settleAttempts(db, settlements);
+    return settlements.map(({ id }) => settled.has(id));
+  }, collectMs),
+  delay: joinCalls(async (delays) => {
+    await recordDelays(db, delays);
+    return delays.map(() => undefined);
+  }, collectMs),
+});
+
 /** Records the settlement, and the failure as an event. Facts that it does not settle are released in the same transaction. */
 const settle = async (
   db: DatabasePool,
+  records: AttemptRecords,
   event: StoredMeterEvent,
   settlement: Settlement,
   settledAt: Date,
 ): Promise<void> => {
-  const { state, acceptedQuantity } = settlement;
+  const { id, attempts } = event;
+  const { state, reason, acceptedQuantity } = settlement;
+  const settled = { id, attempts, state, reason, acceptedQuantity, settledAt };
   const releases = state === "superseded" || acceptedQuantity !== null;
   if (!releases && !isFailed(state)) {
-    await settleAttempt(db, event, { ...settlement, settledAt });
+    await records.settle(settled);
     return;
   }
   await db.transaction(async (transaction) => {
     if (releases) {
       await lockStream(transaction, event);
     }
-    if (!(await settleAttempt(transaction, event, { ...settlement, settledAt }))) {
+    if (!(await settleAttempts(transaction, [settled])).has(id)) {
       return;
     }
     await recordUsageEvent(transaction, event, state, settledAt);
     if (releases) {
-      await releaseFacts(transaction, event.id, acceptedQuantity ?? 0);
+      await releaseFacts(transaction, id, acceptedQuantity ?? 0);
     }
   });
 };
 
-/** Makes one attempt to send a sealed event. The attempt is recorded before the call, and its outcome after it. */
-export const sendMeterEvent = async (
-  deps: Dependencies,
-  id: bigint,
-  signal: AbortSignal,
-): Promise<SendResult> => {
-  const { db, clock } = deps;
+/** Attempts that have begun at the same time. */
+export type BegunAttempts = {
+  readonly started: LeaseStart;
+  readonly events: readonly StoredMeterEvent[];
+};
+
+/** Leases sealed events to attempts, and records those before they are made. */
+export const beginSending = async (
+  deps: SendingDependencies,
+  ids: readonly bigint[],
+): Promise<BegunAttempts> => {
   const started = startLease(deps);
-  const event = await beginAttempt(db, id, { now: started.at, until: leaseFrom(started.at) });
-  const result = event && (await makeAttempt(deps, event, { started, signal }));
+  const lease = { now: started.at, until: leaseFrom(started.at) };
+  return { started, events: await beginAttempts(deps.db, ids, lease) };
+};
+
+/**
+ * Makes an attempt that has begun, and records its outcome.
+ * @param isShared whether a shard's sender makes it, and attempts the event again after a short delay
+ */
+export const finishSending = async (
+  deps: SendingDependencies & { readonly records: AttemptRecords },
+  event: StoredMeterEvent,
+  {
+    started,
+    signal,
+    isShared,
+  }: {
+    readonly started: LeaseStart;
+    readonly signal: AbortSignal;
+    readonly isShared: boolean;
+  },
+): Promise<SendResult> => {
+  const { db, clock, records } = deps;
+  const result = await makeAttempt(deps, event, { started, signal });
   if (!result) {
     return LEASED;
   }
+  const now = clock.now();
   if (result.kind === "delayed") {
-    const inDoubtSince = result.cause === "in_doubt" ? clock.now() : null;
-    await recordDelay(db, event, { ...result, inDoubtSince });
-    return withJitter(result, Math.random());
+    const { id, attempts } = event;
+    const { reason, outcomeUnknown, newKey } = result;
+    const delay = withJitter(result, Math.random());
+    await records.delay({
+      id,
+      attempts,
+      reason,
+      outcomeUnknown,
+      newKey,
+      inDoubtSince: result.cause === "in_doubt" ? now : null,
+      retryAt:
+        isShared && staysInShard(result, event) ? new Date(now.getTime() + delay.afterMs) : null,
+    });
+    return delay;
   }
-  const settledAt = clock.now();
-  const settlement = await markIfLate(db, event, result, settledAt);
-  await settle(db, event, settlement, settledAt);
+  const settlement = await markIfLate(db, event, result, now);
+  await settle(db, records, event, settlement, now);
   return settlement;
+};
+
+/** Makes one attempt to send a sealed event. The attempt is recorded before the call, and its outcome after it. */
+export const sendMeterEvent = async (
+  deps: SendingDependencies,
+  id: bigint,
+  signal: AbortSignal,
+): Promise<SendResult> => {
+  const {
+    started,
+    events: [event],
+  } = await beginSending(deps, [id]);
+  return event
+    ? finishSending({ ...deps, records: createAttemptRecords(deps.db) }, event, {
+        started,
+        signal,
+        isShared: false,
+      })
+    : LEASED;
 };

@@ -1,7 +1,7 @@
 import test from "ava";
 import { guardUsage, holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
 import { sendMeterEvent } from "../../../services/billing/sending/sendMeterEvent.ts";
-import { sealMeterEvent } from "../../../services/billing/sending/sealMeterEvent.ts";
+import { sealMeterEvent } from "../../../services/billing/sending/sealMeterEvents.ts";
 import { readJson } from "../../cli/runImpact.ts";
 import { setUpRestore } from "./restoreSetup.ts";
 

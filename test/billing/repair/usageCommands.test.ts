@@ -1,8 +1,10 @@
 import { z } from "zod";
 import { insertProcessorEvent } from "../../../db/billing/processorEvents.ts";
 import { insertUsageRejection } from "../../../db/billing/usageRejections.ts";
+import { shardOf } from "../../../domain/billing/usage.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
+import { usageShardWorkflowId } from "../../../workflows/usageShard.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { sql } from "../../../db/sql.ts";
 import { createTestStore, startStoreApi } from "../../stores/startStoreApi.ts";
@@ -66,7 +68,7 @@ test.serial(
       count: 5,
       refunded_count: 2,
       workflows: {
-        sender: `${name}/usage-sender/${scene.id}/live/tree`,
+        sender: usageShardWorkflowId(name, shardOf(scene.id)),
         refund: `${name}/refund-${registration}`,
       },
     });

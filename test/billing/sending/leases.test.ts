@@ -1,11 +1,11 @@
 import type { ExecutionContext } from "ava";
 import {
-  beginAttempt,
-  findUnfinishedMeterEvent,
-  recordDelay,
+  beginAttempts,
+  recordDelays,
   renewLease,
-  settleAttempt,
-} from "../../../db/billing/meterEvents.ts";
+  settleAttempts,
+} from "../../../db/billing/attempts.ts";
+import { findUnfinishedMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { until } from "../stripe/stripeSetup.ts";
 import { sendMeterEvent } from "../../../services/billing/sending/sendMeterEvent.ts";
 import type { DatabaseContext } from "../../support/database.ts";
@@ -21,7 +21,7 @@ test("usage is billed once if the worker is killed after recording the attempt a
   pass(5);
   const event = await seal();
   const now = deps.clock.now();
-  await beginAttempt(deps.db, event?.id ?? 0n, { now, until: new Date(now.getTime() + 25_000) });
+  await beginAttempts(deps.db, [event?.id ?? 0n], { now, until: new Date(now.getTime() + 25_000) });
 
   t.like(await drainOnce(), { kind: "delayed", cause: "leased" });
   t.is(sends(), 0);
@@ -38,7 +38,7 @@ test("a lease from before the clock was set back by an hour delays nothing", asy
   pass(5);
   const { id = 0n } = (await seal()) ?? {};
   const before = new Date(deps.clock.now().getTime() + 60 * 60 * 1000);
-  await beginAttempt(deps.db, id, {
+  await beginAttempts(deps.db, [id], {
     now: before,
     until: new Date(before.getTime() + 15_000),
   });
@@ -57,7 +57,7 @@ test("usage is billed once if the worker is killed after sending and before reco
   pass(5);
   const event = await seal();
   const now = deps.clock.now();
-  await beginAttempt(deps.db, event?.id ?? 0n, { now, until: new Date(now.getTime() + 25_000) });
+  await beginAttempts(deps.db, [event?.id ?? 0n], { now, until: new Date(now.getTime() + 25_000) });
   await deps.billing.findProcessor("stripe", "live")?.send(
     {
       identifier: event?.identifier ?? "",
@@ -85,7 +85,10 @@ test("an attempt can no longer change its event once another attempt has begun",
   const { id = 0n } = (await seal()) ?? {};
   const begin = async () => {
     const now = clock.now();
-    const attempt = await beginAttempt(db, id, { now, until: new Date(now.getTime() + 15_000) });
+    const [attempt] = await beginAttempts(db, [id], {
+      now,
+      until: new Date(now.getTime() + 15_000),
+    });
     return attempt ?? { id, attempts: -1, leasedUntil: null };
   };
   const late = await begin();
@@ -93,19 +96,26 @@ test("an attempt can no longer change its event once another attempt has begun",
   pass(15);
   const latest = await begin();
 
-  await recordDelay(db, late, {
-    reason: "late",
-    outcomeUnknown: false,
-    newKey: true,
-    inDoubtSince: null,
-  });
+  await recordDelays(db, [
+    {
+      ...late,
+      reason: "late",
+      outcomeUnknown: false,
+      newKey: true,
+      inDoubtSince: null,
+      retryAt: null,
+    },
+  ]);
   t.false(await renewLease(db, late, clock.now()));
-  await settleAttempt(db, late, {
-    state: "rejected",
-    reason: "late",
-    acceptedQuantity: null,
-    settledAt: clock.now(),
-  });
+  await settleAttempts(db, [
+    {
+      ...late,
+      state: "rejected",
+      reason: "late",
+      acceptedQuantity: null,
+      settledAt: clock.now(),
+    },
+  ]);
 
   t.like(await findUnfinishedMeterEvent(db, stream), {
     state: "sending",

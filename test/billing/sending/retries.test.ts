@@ -1,6 +1,7 @@
 import { updateAccount } from "../../../db/accounts/accounts.ts";
 import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
-import { beginAttempt, findMeterEvent } from "../../../db/billing/meterEvents.ts";
+import { beginAttempts } from "../../../db/billing/attempts.ts";
+import { findMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { checkRefund } from "../../../services/registrations/checkRefund.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { reconcileUsage } from "../../../services/billing/reconciliation/reconcileUsage.ts";
@@ -106,7 +107,7 @@ test("an event whose attempt may be in progress cannot be retried", async (t) =>
   pass(5);
   const { id = 0n } = (await seal()) ?? {};
   const now = deps.clock.now();
-  await beginAttempt(deps.db, id, { now, until: new Date(now.getTime() + 15_000) });
+  await beginAttempts(deps.db, [id], { now, until: new Date(now.getTime() + 15_000) });
 
   await t.throwsAsync(retryUsage(deps, id, "absent"), {
     instanceOf: DomainError,

@@ -23,6 +23,8 @@ const hasOutcome = test.macro({
   },
   title: (title = "") => title,
 });
+const tooMany = { kind: "rate_limited" } as const;
+
 const respond = (status: number, body: unknown, headers: Record<string, string> = {}): Fault => ({
   kind: "respond",
   status,
@@ -71,12 +73,12 @@ test(
   respond(409, error({ type: "idempotency_error", code: "idempotency_key_in_use" })),
   known,
 );
-test("a 429 is retried", hasOutcome, { kind: "rate_limit" }, known);
+test("a 429 says that there are too many calls", hasOutcome, { kind: "rate_limit" }, tooMany);
 test(
-  "a 400 with the rate limit code is retried",
+  "a 400 with the rate limit code says that there are too many calls",
   hasOutcome,
   respond(400, error({ code: "rate_limit" })),
-  known,
+  tooMany,
 );
 test("a lock timeout is retried", hasOutcome, { kind: "lock_timeout" }, known);
 test(
@@ -111,7 +113,7 @@ test("a reset is an unknown outcome", hasOutcome, { kind: "drop" }, unknown);
 test("a truncated response is an unknown outcome", hasOutcome, { kind: "truncate" }, unknown);
 test("a 418 is a rejection", hasOutcome, respond(418, error({})), { kind: "rejected" });
 
-test("a rate limit of API v2 is retried", async (t) => {
+test("a rate limit of API v2 says that there are too many calls", async (t) => {
   const { double } = await setUpStripe(t);
   const path = "/v2/billing/meter_events";
   double.control.addFault({ ...respond(429, error({ type: "rate_limit" })), path });
@@ -123,7 +125,7 @@ test("a rate limit of API v2 is retried", async (t) => {
   );
 
   t.is(failure?.type, "RateLimitError");
-  t.like(outcomeOfError(failure), known);
+  t.like(outcomeOfError(failure), tooMany);
 });
 
 test("a redirect is not followed and is an unknown outcome", async (t) => {

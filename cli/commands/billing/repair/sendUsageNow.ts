@@ -1,8 +1,9 @@
-import { listWaitingStreams } from "../../../../db/billing/usageFacts.ts";
-import type { WaitingStream } from "../../../../db/billing/usageFacts.ts";
-import { findSender, restartSender, wakeSender } from "../../../../program/usageSenders.ts";
+import { listWaitingStreams } from "../../../../db/billing/waitingStreams.ts";
+import type { WaitingStream } from "../../../../db/billing/waitingStreams.ts";
+import { findSender, terminateSender, wakeSender } from "../../../../program/usageSenders.ts";
 import { recordAction } from "../../../../services/accounts/recordAction.ts";
 import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
+import { usageSenderWorkflowId } from "../../../../workflows/usageSender.ts";
 import { callTemporal } from "../../../callTemporal.ts";
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
@@ -21,16 +22,15 @@ const sendStreamNow = async (
 ): Promise<"woken" | "restarted"> => {
   const temporal = await connections.temporal();
   return callTemporal(temporal, async () => {
-    const sender = await findSender(temporal, deployment, stream, clock.now());
-    if (sender?.state === "delayed") {
-      await restartSender(temporal, deployment, stream, {
-        runId: sender.runId,
-        reason: "impact usage send-now",
-      });
-      return "restarted";
+    const workflowId = usageSenderWorkflowId(deployment, stream);
+    const sender = await findSender(temporal, workflowId, clock.now());
+    const isDelayed = sender?.state === "delayed";
+    if (isDelayed) {
+      const { runId } = sender;
+      await terminateSender(temporal, workflowId, { runId, reason: "impact usage send-now" });
     }
     await wakeSender(temporal, deployment, stream);
-    return "woken";
+    return isDelayed ? "restarted" : "woken";
   });
 };
 

@@ -1,0 +1,223 @@
+import { Client } from "pg";
+import { startStripeDouble } from "../test/stripeDouble/startStripeDouble.ts";
+import type { SenderSizes } from "./measureSender.ts";
+import { createAccounts } from "./support/createAccounts.ts";
+import type { Result } from "./support/result.ts";
+import { runLoad } from "./support/runLoad.ts";
+import type { Services } from "./support/startServices.ts";
+import { percentile } from "./support/statistics.ts";
+import {
+  accountIds,
+  countRegistrations,
+  requireUnits,
+  waitUntilDrained,
+} from "./support/waitUntilDrained.ts";
+import { watchGroups, watchMachine } from "./support/watchMachine.ts";
+
+/** Typical duration of a call to Stripe from another continent. */
+const STRIPE_LATENCY_MS = 100;
+const LOAD_CONNECTIONS = 16;
+/** The goal allows the two seconds before a second is sealed, and some retries. */
+const UP_TO_DATE_WITHIN_SECONDS = 10;
+
+/** Registers one unit per account and second of the last minute, without the API. */
+const fillAccounts = async (
+  databaseUrl: string,
+  accounts: readonly string[],
+  seconds: number,
+): Promise<void> => {
+  const client = new Client({ connectionString: databaseUrl });
+  await client.connect();
+  try {
+    await client.query("SET session_replication_role = replica");
+    await client.query(
+      `WITH inserted AS (
+         INSERT INTO registration (id, account_id, mode, kind, count, created_at)
+         SELECT uuidv7(), account_id, 'live', 'tree', 1, date_trunc('second', now()) - make_interval(secs => 5 + $2 - second)
+         FROM unnest($1::uuid[]) AS account_id
+         CROSS JOIN generate_series(1, $2::integer) AS second
+         RETURNING id, account_id, created_at
+       )
+       INSERT INTO usage_fact (account_id, mode, meter, registration_id, quantity, second)
+       SELECT account_id, 'live', 'tree', id, 1, extract(epoch FROM created_at)::bigint
+       FROM inserted
+       ORDER BY created_at`,
+      [accounts, seconds],
+    );
+    // As autovacuum would have done.
+    await client.query("VACUUM (ANALYZE) registration, usage_fact, account");
+  } finally {
+    await client.end();
+  }
+};
+
+/** What reporting may cost of all cores together, in milliseconds an event. */
+const GOAL_MS_PER_EVENT = 1;
+
+type ReportingGroups = "worker" | "Temporal" | "PostgreSQL";
+
+/** Returns the CPU time of an event by process group as text, and their sum. */
+const perEvent = (
+  cpuMs: Readonly<Record<ReportingGroups, number>>,
+  events: number,
+): { readonly text: string; readonly totalMs: number } => {
+  const groups = Object.entries(cpuMs).map(([name, ms]) => ({ name, ms: ms / events }));
+  const totalMs = groups.reduce((sum, { ms }) => sum + ms, 0);
+  const parts = groups.map(({ name, ms }) => `${name} ${ms.toFixed(2)}`).join(", ");
+  return { totalMs, text: `${totalMs.toFixed(2)} ms of CPU an event (${parts})` };
+};
+
+const describeLags = (lagsSeconds: readonly number[]): string => {
+  const ascending = lagsSeconds.toSorted((left, right) => left - right);
+  return `lag p50 ${percentile(ascending, 0.5).toFixed(1)} s, p99 ${percentile(ascending, 0.99).toFixed(1)} s`;
+};
+
+const targetName = (stripe: boolean): string =>
+  stripe ? `Stripe double (${STRIPE_LATENCY_MS} ms)` : "ledger";
+
+/** Creates the accounts, and a Stripe double with a customer for each if they are billed there. */
+const prepareAccounts = async (
+  databaseUrl: string,
+  temporalAddress: string,
+  count: number,
+  stripe: boolean,
+) => {
+  const accounts = accountIds(count);
+  const double = stripe ? await startStripeDouble({ latencyMs: STRIPE_LATENCY_MS }) : null;
+  const keys = await createAccounts(
+    databaseUrl,
+    accounts,
+    double ? accounts.map(() => double.control.addSubscriber({}).customerId) : [],
+  );
+  const settings = {
+    DATABASE_URL: databaseUrl,
+    TEMPORAL_ADDRESS: temporalAddress,
+    // The interval of a real partner, because this benchmark is about usage.
+    PLANTING_ORDER_INTERVAL_SECONDS: "86400",
+    ...(double ? { STRIPE_SECRET_KEY: double.secretKey, STRIPE_API_BASE: double.url } : {}),
+  };
+  return { accounts, keys, double, settings };
+};
+
+/** Measures what reporting alone costs: the usage is there before the worker starts. */
+const measureBacklog = async (
+  services: Services,
+  { accounts: count, trafficSeconds }: SenderSizes,
+  stripe: boolean,
+  report: (line: string) => void,
+): Promise<Result> => {
+  const databaseUrl = await services.createDatabase("backlog");
+  const { accounts, double, settings } = await prepareAccounts(
+    databaseUrl,
+    await services.startTemporal(),
+    count,
+    stripe,
+  );
+  await fillAccounts(databaseUrl, accounts, trafficSeconds);
+  const startedAt = Date.now();
+  const worker = await services.startProgram("worker/main.ts", settings);
+  const readCpu = await watchGroups({
+    worker: worker.pid,
+    Temporal: "temporal",
+    PostgreSQL: "postgres",
+  });
+  const readOtherShare = await watchMachine();
+  const drained = await waitUntilDrained(databaseUrl, accounts);
+  const cpu = perEvent(await readCpu(), drained.events);
+  const others = await readOtherShare();
+  await worker.stop();
+  await double?.close();
+  await services.dropDatabase("backlog");
+  requireUnits(drained, count * trafficSeconds);
+  const seconds = (drained.lastSettledAt.getTime() - startedAt) / 1000;
+  const rate = `${(drained.events / seconds).toFixed(0)} events/s`;
+  report(
+    `sender, backlog of ${count} accounts to ${targetName(stripe)}: ${rate}, ${cpu.text}, ${drained.attempts} calls; ` +
+      `other processes ${((others ?? 0) * 100).toFixed(0)} % of CPU`,
+  );
+  return {
+    what: `sender: backlog of ${count} accounts × ${trafficSeconds} events, ${targetName(stripe)}`,
+    measured: `${rate} including the worker's startup; ${cpu.text}`,
+    baseline: `${drained.events} events`,
+    ratio: `${drained.attempts} calls`,
+    goal: stripe ? "" : `at most ${GOAL_MS_PER_EVENT} ms an event`,
+    isReached: stripe ? null : cpu.totalMs <= GOAL_MS_PER_EVENT,
+  };
+};
+
+/** Measures whether reporting keeps up with registrations that the API receives at the same time. */
+const measureTraffic = async (
+  services: Services,
+  { accounts: count, trafficSeconds }: SenderSizes,
+  { stripe, everySeconds }: { readonly stripe: boolean; readonly everySeconds: number },
+  report: (line: string) => void,
+): Promise<Result> => {
+  const databaseUrl = await services.createDatabase("traffic");
+  const { accounts, keys, double, settings } = await prepareAccounts(
+    databaseUrl,
+    await services.startTemporal(),
+    count,
+    stripe,
+  );
+  const worker = await services.startProgram("worker/main.ts", settings);
+  const api = await services.startProgram("api/main.ts", settings);
+  const readCpu = await watchGroups({
+    worker: worker.pid,
+    Temporal: "temporal",
+    PostgreSQL: "postgres",
+    API: api.pid,
+  });
+  const readOtherShare = await watchMachine();
+  const load = await runLoad({
+    url: `${api.url}/plant/trees`,
+    keys,
+    connections: LOAD_CONNECTIONS,
+    requestsPerSecond: count / everySeconds,
+    warmUpMs: 0,
+    durationMs: trafficSeconds * 1000,
+  });
+  const endedAt = Date.now();
+  const drained = await waitUntilDrained(databaseUrl, accounts);
+  const { API: apiMs, ...reporting } = await readCpu();
+  const cpu = perEvent(reporting, drained.events);
+  const others = await readOtherShare();
+  await worker.stop();
+  await api.stop();
+  await double?.close();
+  requireUnits(drained, await countRegistrations(databaseUrl));
+  await services.dropDatabase("traffic");
+  const afterSeconds = (drained.lastSettledAt.getTime() - endedAt) / 1000;
+  const lags = `last event ${afterSeconds.toFixed(1)} s after the end; ${describeLags(drained.lagsSeconds)}`;
+  const what = `sender: ${count} accounts × 1 every ${everySeconds} s, ${trafficSeconds} s through the API, ${targetName(stripe)}`;
+  report(
+    `${what}: ${load.requestsPerSecond.toFixed(0)} registrations/s, ${lags}; ${cpu.text}, with the writes; ` +
+      `API ${(apiMs / drained.events).toFixed(2)} ms; ${drained.attempts} calls for ${drained.events} events; ` +
+      `other processes ${((others ?? 0) * 100).toFixed(0)} % of CPU`,
+  );
+  return {
+    what,
+    measured: lags,
+    baseline: `${load.requestsPerSecond.toFixed(0)} registrations/s`,
+    ratio: `${drained.attempts} calls`,
+    goal: `last event at most ${UP_TO_DATE_WITHIN_SECONDS} s after the end`,
+    isReached: afterSeconds <= UP_TO_DATE_WITHIN_SECONDS,
+  };
+};
+
+/** Measures what reporting the usage of many accounts costs, and whether it keeps up with traffic. */
+export const measureReporting = async (
+  services: Services,
+  sizes: SenderSizes,
+  report: (line: string) => void,
+): Promise<readonly Result[]> => [
+  await measureBacklog(services, sizes, false, report),
+  await measureBacklog(services, sizes, true, report),
+  await measureTraffic(services, sizes, { stripe: false, everySeconds: 1 }, report),
+  await measureTraffic(services, sizes, { stripe: true, everySeconds: 1 }, report),
+  await measureTraffic(
+    services,
+    { ...sizes, accounts: sizes.accounts * 10 },
+    { stripe: false, everySeconds: 10 },
+    report,
+  ),
+];

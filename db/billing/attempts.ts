@@ -1,0 +1,168 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
+import { isLeaseFree } from "../leases.ts";
+import type { Lease } from "../leases.ts";
+import { sql } from "../sql.ts";
+import { isUsageFlowing } from "./deployment.ts";
+import { meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
+import type { StoredMeterEvent } from "./meterEvents.ts";
+
+/*
+ * The attempts to send meter events. Each statement is about many events, which costs little more than about one. Rows are
+ * locked in the order of their ids, so two statements cannot wait for each other.
+ */
+
+/**
+ * Records attempts before they are made, and leases the meter events to them. An event is left out if another attempt
+ * holds its lease, if it is settled, or if usage is held. So is one that another transaction is changing.
+ */
+export const beginAttempts = (
+  db: CommonQueryMethods,
+  ids: readonly bigint[],
+  lease: Lease,
+): Promise<readonly StoredMeterEvent[]> =>
+  db.any(sql.type(meterEventRow)`
+    WITH free AS (
+      SELECT id
+      FROM meter_event
+      WHERE id = ANY(${sql.array([...ids], "int8")})
+        AND state IN (${UNFINISHED})
+        AND ${isLeaseFree(sql.fragment`leased_until`, lease)}
+        AND ${isUsageFlowing}
+      ORDER BY id
+      FOR UPDATE SKIP LOCKED
+    )
+    UPDATE meter_event
+    SET
+      state = 'sending',
+      attempts = attempts + 1,
+      first_attempt_at = coalesce(first_attempt_at, ${lease.now.toISOString()}),
+      -- The lease expired before it was released, so the outcome of that attempt was never recorded.
+      outcome_unknown = outcome_unknown OR leased_until IS NOT NULL,
+      leased_until = ${lease.until.toISOString()},
+      retry_at = NULL
+    FROM free
+    WHERE meter_event.id = free.id
+    RETURNING ${meterEventColumns}
+  `);
+
+/** An attempt that has begun. It can change its event until another attempt begins or the event is settled. */
+export type Attempt = Pick<StoredMeterEvent, "id" | "attempts">;
+
+/** The events of those attempts that no other attempt has followed, locked. */
+const currentEvents = (attempts: readonly Attempt[]): FragmentSqlToken => sql.fragment`
+  SELECT meter_event.id
+  FROM meter_event
+  JOIN ${sql.unnest(
+    attempts.map(({ id, attempts: number }) => [id, number]),
+    ["int8", "int4"],
+  )} AS attempt (id, number) ON attempt.id = meter_event.id AND attempt.number = meter_event.attempts
+  WHERE meter_event.state = 'sending'
+  ORDER BY meter_event.id
+  FOR UPDATE OF meter_event
+`;
+
+export type AttemptDelay = Attempt & {
+  readonly reason: string;
+  readonly outcomeUnknown: boolean;
+  readonly newKey: boolean;
+  /** If given, the event is in doubt since then. */
+  readonly inDoubtSince: Date | null;
+  /** When the senders of many streams attempt it again. Null: the stream's own sender does. */
+  readonly retryAt: Date | null;
+};
+
+/** Records that attempts did not settle their events, and releases the leases. */
+export const recordDelays = async (
+  db: CommonQueryMethods,
+  delays: readonly AttemptDelay[],
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    WITH current AS (${currentEvents(delays)})
+    UPDATE meter_event
+    SET
+      leased_until = NULL,
+      retry_at = delay.retry_at,
+      outcome_unknown = meter_event.outcome_unknown OR delay.outcome_unknown,
+      in_doubt_since = coalesce(delay.in_doubt_since, meter_event.in_doubt_since),
+      key_generation = key_generation + delay.new_keys,
+      last_error = delay.reason
+    FROM current
+    JOIN ${sql.unnest(
+      delays.map(({ id, reason, outcomeUnknown, newKey, inDoubtSince, retryAt }) => [
+        id,
+        reason,
+        outcomeUnknown,
+        newKey ? 1 : 0,
+        inDoubtSince?.toISOString() ?? null,
+        retryAt?.toISOString() ?? null,
+      ]),
+      ["int8", "text", "bool", "int4", "timestamptz", "timestamptz"],
+    )} AS delay (id, reason, outcome_unknown, new_keys, in_doubt_since, retry_at) USING (id)
+    WHERE meter_event.id = current.id
+  `);
+};
+
+/**
+ * Extends an attempt's lease.
+ * @returns false if another attempt has begun, or usage is held; this one must then not call the processor
+ */
+export const renewLease = async (
+  db: CommonQueryMethods,
+  { id, attempts }: Attempt,
+  leasedUntil: Date,
+): Promise<boolean> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    UPDATE meter_event
+    SET leased_until = ${leasedUntil.toISOString()}
+    WHERE id = ${id} AND attempts = ${attempts} AND state = 'sending' AND ${isUsageFlowing}
+  `);
+  return rowCount > 0;
+};
+
+export type AttemptSettlement = Attempt & {
+  readonly state: Extract<
+    MeterEventState,
+    "delivered" | "superseded" | "rejected" | "expired" | "blocked"
+  >;
+  /** Replaces the last error, unless it is null. */
+  readonly reason: string | null;
+  /** Replaces the quantity, unless it is null: the part that the processor has. */
+  readonly acceptedQuantity: number | null;
+  readonly settledAt: Date;
+};
+
+/**
+ * Records the final states that attempts led to.
+ * @returns the ids of the settled events; the others' attempts have been followed by another one
+ */
+export const settleAttempts = async (
+  db: CommonQueryMethods,
+  settlements: readonly AttemptSettlement[],
+): Promise<ReadonlySet<bigint>> => {
+  const ids = await db.anyFirst(sql.type(z.strictObject({ id: z.bigint() }))`
+    WITH current AS (${currentEvents(settlements)})
+    UPDATE meter_event
+    SET
+      state = settlement.state,
+      quantity = coalesce(settlement.accepted_quantity, quantity),
+      leased_until = NULL,
+      last_error = coalesce(settlement.reason, last_error),
+      settled_at = settlement.settled_at
+    FROM current
+    JOIN ${sql.unnest(
+      settlements.map(({ id, state, reason, acceptedQuantity, settledAt }) => [
+        id,
+        state,
+        reason,
+        acceptedQuantity,
+        settledAt.toISOString(),
+      ]),
+      ["int8", "text", "text", "int8", "timestamptz"],
+    )} AS settlement (id, state, reason, accepted_quantity, settled_at) USING (id)
+    WHERE meter_event.id = current.id
+    RETURNING meter_event.id
+  `);
+  return new Set(ids);
+};

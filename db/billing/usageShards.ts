@@ -1,0 +1,149 @@
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { UsageStream } from "../../domain/billing/usage.ts";
+import { MAXIMUM_RETRY_DELAY_MS } from "../../domain/billing/decideNextStep.ts";
+import { SHARDS } from "../../domain/billing/usage.ts";
+import { safeInteger, streamColumns } from "../columns.ts";
+import { isLeaseFree } from "../leases.ts";
+import type { Lease } from "../leases.ts";
+import { sql } from "../sql.ts";
+import { UNFINISHED } from "./meterEvents.ts";
+
+/** The condition that an account belongs to a shard. `shardOf` is the same rule. */
+const isInShard = (accountId: FragmentSqlToken, shard: number): FragmentSqlToken =>
+  sql.fragment`get_byte(uuid_send(${accountId}), 15) % ${SHARDS} = ${shard}`;
+
+const streamRow = z.strictObject(streamColumns);
+
+/**
+ * Lists a shard's streams with facts that may be sealed and no unfinished event, in the order of a scan. The query steps
+ * through the index from stream to stream and stops at the limit, so a page costs the same however many streams wait.
+ * @param after the last stream of the page before; null for the first page
+ * @param lastSecond the last second that may be sealed
+ */
+export const listReadyStreams = (
+  db: CommonQueryMethods,
+  {
+    shard,
+    after,
+    lastSecond,
+    limit,
+  }: {
+    readonly shard: number;
+    readonly after: UsageStream | null;
+    readonly lastSecond: number;
+    readonly limit: number;
+  },
+): Promise<readonly UsageStream[]> =>
+  db.any(sql.type(streamRow)`
+    WITH RECURSIVE unsealed AS (
+      (
+        SELECT account_id, mode, meter, second
+        FROM usage_fact
+        WHERE meter_event_id IS NULL
+          AND ${
+            after === null
+              ? sql.fragment`true`
+              : sql.fragment`(account_id, mode, meter) > (${after.accountId}::uuid, ${after.mode}, ${after.meter})`
+          }
+        ORDER BY account_id, mode, meter, second
+        LIMIT 1
+      )
+      UNION ALL
+      SELECT following.account_id, following.mode, following.meter, following.second
+      FROM unsealed
+      CROSS JOIN LATERAL (
+        SELECT account_id, mode, meter, second
+        FROM usage_fact
+        WHERE meter_event_id IS NULL
+          AND (account_id, mode, meter) > (unsealed.account_id, unsealed.mode, unsealed.meter)
+        ORDER BY account_id, mode, meter, second
+        LIMIT 1
+      ) AS following
+    )
+    SELECT account_id AS "accountId", mode, meter
+    FROM unsealed
+    WHERE second <= ${lastSecond}
+      AND ${isInShard(sql.fragment`account_id`, shard)}
+      AND NOT EXISTS (
+        SELECT
+        FROM meter_event
+        WHERE account_id = unsealed.account_id
+          AND mode = unsealed.mode
+          AND meter = unsealed.meter
+          AND state IN (${UNFINISHED})
+        -- Keeps this a look-up for each stream, so that the scan can stop at the limit.
+        OFFSET 0
+      )
+    LIMIT ${limit}
+  `);
+
+/**
+ * Lists a shard's streams whose unfinished event its sender continues with: one that was never attempted, one whose
+ * attempt ended with its process, and one whose retry is due. A retry that is due later than any delay lasts was recorded
+ * before the clock was set back.
+ */
+export const listResumableStreams = (
+  db: CommonQueryMethods,
+  {
+    shard,
+    lease,
+    limit,
+  }: { readonly shard: number; readonly lease: Lease; readonly limit: number },
+): Promise<readonly UsageStream[]> => {
+  const longestDelay = new Date(lease.now.getTime() + 2 * MAXIMUM_RETRY_DELAY_MS);
+  return db.any(sql.type(streamRow)`
+    SELECT account_id AS "accountId", mode, meter
+    FROM meter_event
+    WHERE state IN (${UNFINISHED})
+      AND ${isInShard(sql.fragment`account_id`, shard)}
+      AND (
+        state = 'sealed'
+        OR (leased_until IS NOT NULL AND ${isLeaseFree(sql.fragment`leased_until`, lease)})
+        OR retry_at <= ${lease.now.toISOString()}
+        OR retry_at > ${longestDelay.toISOString()}
+      )
+    ORDER BY id
+    LIMIT ${limit}
+  `);
+};
+
+const troubledRow = z.strictObject({ ...streamColumns, second: safeInteger, attempts: z.int() });
+
+/** A stream whose event has failed several times. It has a sender of its own. */
+export type TroubledStream = Readonly<z.output<typeof troubledRow>>;
+
+/** Lists the streams that need a sender of their own, the oldest usage first. */
+export const listTroubledStreams = (db: CommonQueryMethods): Promise<readonly TroubledStream[]> =>
+  db.any(sql.type(troubledRow)`
+    SELECT account_id AS "accountId", mode, meter, second, attempts
+    FROM meter_event
+    WHERE state IN (${UNFINISHED}) AND state = 'sending' AND leased_until IS NULL AND retry_at IS NULL
+    ORDER BY second
+  `);
+
+/** Records that a shard's sender has looked for usage. */
+export const recordShardPass = async (db: CommonQueryMethods, shard: number): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO usage_shard (number, last_pass_at)
+    VALUES (${shard}, now())
+    ON CONFLICT (number) DO UPDATE SET last_pass_at = excluded.last_pass_at
+  `);
+};
+
+const shardRow = z.strictObject({ number: z.int(), lastPassAt: z.date(), ageSeconds: z.number() });
+
+/** A shard, and when its sender last looked for usage, by PostgreSQL's clock. */
+export type ShardStatus = Readonly<z.output<typeof shardRow>>;
+
+/** Lists the shards whose sender has ever looked for usage. */
+export const listShardStatuses = (db: CommonQueryMethods): Promise<readonly ShardStatus[]> =>
+  db.any(sql.type(shardRow)`
+    SELECT
+      number,
+      last_pass_at AS "lastPassAt",
+      extract(epoch FROM now() - last_pass_at)::double precision AS "ageSeconds"
+    FROM usage_shard
+    WHERE number < ${SHARDS}
+    ORDER BY number
+  `);

@@ -1,0 +1,57 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import type { UsageStream } from "../../domain/billing/usage.ts";
+import { streamColumns } from "../columns.ts";
+import { sql } from "../sql.ts";
+import { UNFINISHED } from "./meterEvents.ts";
+
+const streamRow = z.strictObject({ ...streamColumns, second: z.bigint(), attempts: z.int() });
+
+/** A stream with unreported usage, the oldest second of it, and the attempts of its unfinished event. */
+export type WaitingStream = UsageStream & { readonly second: number; readonly attempts: number };
+
+/**
+ * Lists every stream with unsealed facts or an unfinished event. The query steps through the index from stream to
+ * stream, so its cost grows with the number of those streams, not with their facts.
+ */
+export const listWaitingStreams = async (
+  db: CommonQueryMethods,
+): Promise<readonly WaitingStream[]> => {
+  const rows = await db.any(sql.type(streamRow)`
+    WITH RECURSIVE unsealed AS (
+      (
+        SELECT account_id, mode, meter, second
+        FROM usage_fact
+        WHERE meter_event_id IS NULL
+        ORDER BY account_id, mode, meter, second
+        LIMIT 1
+      )
+      UNION ALL
+      SELECT following.account_id, following.mode, following.meter, following.second
+      FROM unsealed
+      CROSS JOIN LATERAL (
+        SELECT account_id, mode, meter, second
+        FROM usage_fact
+        WHERE meter_event_id IS NULL
+          AND (account_id, mode, meter) > (unsealed.account_id, unsealed.mode, unsealed.meter)
+        ORDER BY account_id, mode, meter, second
+        LIMIT 1
+      ) AS following
+    )
+    SELECT account_id AS "accountId", mode, meter, min(second) AS second, max(attempts) AS attempts
+    FROM (
+      SELECT account_id, mode, meter, second, 0 AS attempts FROM unsealed
+      UNION ALL
+      SELECT account_id, mode, meter, second, attempts FROM meter_event WHERE state IN (${UNFINISHED})
+    ) AS waiting
+    GROUP BY account_id, mode, meter
+    ORDER BY second
+  `);
+  return rows.map(({ accountId, mode, meter, second, attempts }) => ({
+    accountId,
+    mode,
+    meter,
+    second: Number(second),
+    attempts,
+  }));
+};

@@ -1,0 +1,48 @@
+import { recordShardPass } from "../../../db/billing/usageShards.ts";
+import { secondOf } from "../../../domain/billing/usage.ts";
+import { createShardSender } from "./createShardSender.ts";
+import type { ShardObservers } from "./createShardSender.ts";
+import type { SendingDependencies } from "./sendMeterEvent.ts";
+
+/** Long enough to cost nothing, and short enough that the shards of a worker that stopped are soon shared again. */
+const RUN_MS = 60_000;
+
+const SECOND_MS = 1000;
+
+/**
+ * Reports the usage of a shard's streams for a minute: it looks for usage every second, when the facts of another second
+ * may be sealed.
+ * @param stop no more usage is sealed once it is aborted; calls in flight are finished
+ * @param signal aborts calls in flight
+ */
+export const reportShard = async (
+  deps: SendingDependencies,
+  shard: number,
+  {
+    stop,
+    signal,
+    ...observers
+  }: ShardObservers & { readonly stop: AbortSignal; readonly signal: AbortSignal },
+): Promise<void> => {
+  const { db, clock } = deps;
+  const sender = createShardSender(deps, shard, { ...observers, signal });
+  const startedAtMs = performance.now();
+  let scannedSecond: number | null = null;
+  try {
+    while (!stop.aborted && !signal.aborted && performance.now() - startedAtMs < RUN_MS) {
+      const second = secondOf(clock.now());
+      const isNewSecond = second !== scannedSecond;
+      if (isNewSecond) {
+        scannedSecond = second;
+        sender.startScan();
+      }
+      await sender.step();
+      if (isNewSecond) {
+        await recordShardPass(db, shard);
+      }
+      await sender.waitForWork(SECOND_MS - (clock.now().getTime() % SECOND_MS));
+    }
+  } finally {
+    await sender.settled();
+  }
+};

@@ -1,0 +1,46 @@
+import test from "ava";
+import {
+  currentCallsPerSecond,
+  lowerCallRate,
+  MAXIMUM_CALLS_PER_SECOND,
+  reserveCalls,
+} from "../../../domain/billing/callRate.ts";
+
+const FULL = { callsPerSecond: 1000, secondsSinceChange: 60, reservedSeconds: -60 };
+
+test("calls are reserved half a second ahead at most, after those that others have reserved", (t) => {
+  t.deepEqual(reserveCalls(FULL, 2000), {
+    calls: 500,
+    startsInSeconds: 0,
+    intervalSeconds: 0.001,
+  });
+  t.deepEqual(reserveCalls({ ...FULL, reservedSeconds: 0.4 }, 2000), {
+    calls: 100,
+    startsInSeconds: 0.4,
+    intervalSeconds: 0.001,
+  });
+  t.is(reserveCalls({ ...FULL, reservedSeconds: 0.5 }, 1).calls, 0);
+  t.is(reserveCalls({ ...FULL, reservedSeconds: 9 }, 1).calls, 0);
+});
+
+test("no more calls are reserved than wanted", (t) => {
+  t.is(reserveCalls(FULL, 3).calls, 3);
+});
+
+test("one call is reserved even at the lowest rate", (t) => {
+  const slow = { ...FULL, callsPerSecond: 1, secondsSinceChange: 0 };
+  t.deepEqual(reserveCalls(slow, 10), { calls: 1, startsInSeconds: 0, intervalSeconds: 1 });
+});
+
+test("a rejected call lowers the rate once a second, and never below one call", (t) => {
+  t.is(lowerCallRate(FULL), 700);
+  t.is(lowerCallRate({ ...FULL, callsPerSecond: 700, secondsSinceChange: 0.9 }), null);
+  t.is(lowerCallRate({ ...FULL, callsPerSecond: 1, secondsSinceChange: 1 }), 1);
+});
+
+test("a lowered rate rises by a tenth a second up to the maximum, whatever the clock does", (t) => {
+  const lowered = { ...FULL, callsPerSecond: 500 };
+  t.is(Math.round(currentCallsPerSecond({ ...lowered, secondsSinceChange: 1 })), 550);
+  t.is(currentCallsPerSecond({ ...lowered, secondsSinceChange: 1e9 }), MAXIMUM_CALLS_PER_SECOND);
+  t.is(currentCallsPerSecond({ ...lowered, secondsSinceChange: -3600 }), 500);
+});

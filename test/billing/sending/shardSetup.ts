@@ -1,0 +1,150 @@
+import type { ExecutionContext } from "ava";
+import { listResumableStreams, listTroubledStreams } from "../../../db/billing/usageShards.ts";
+import { listWaitingStreams } from "../../../db/billing/waitingStreams.ts";
+import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
+import type { UsageStream } from "../../../domain/billing/usage.ts";
+import { SHARD_NUMBERS, shardOf, streamKey } from "../../../domain/billing/usage.ts";
+import { createShardSender } from "../../../services/billing/sending/createShardSender.ts";
+import type { ShardSender } from "../../../services/billing/sending/createShardSender.ts";
+import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
+import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
+import type { SendingDependencies } from "../../../services/billing/sending/sendMeterEvent.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { setUpBilling } from "../billingSetup.ts";
+import type { BillingSetup } from "../billingSetup.ts";
+
+/** An organization with a customer of its own at Stripe. */
+export type BilledOrganization = {
+  readonly stream: UsageStream;
+  readonly customerId: string;
+  readonly register: (count: number) => Promise<string>;
+  readonly refund: (id: string) => Promise<void>;
+  /** Returns Stripe's units over all seconds. */
+  readonly billed: () => number;
+};
+
+export type ShardSetup = BillingSetup & {
+  readonly organizations: readonly BilledOrganization[];
+  /** Creates the sender of a shard. What it reports is in `results` and `failures`. */
+  readonly sender: (shard: number, deps?: SendingDependencies) => ShardSender;
+  readonly results: readonly { readonly key: string; readonly result: SendResult }[];
+  readonly failures: readonly { readonly key: string; readonly error: unknown }[];
+  /** Looks for usage once in every shard, and waits until everything that was begun is recorded. */
+  readonly reportOnce: () => Promise<void>;
+  /** Reports until nothing waits, as workers and the dispatcher would, and lets time pass if events have to wait. */
+  readonly reportAll: () => Promise<void>;
+};
+
+/** Runs a shard's sender until it has nothing to do. */
+export const runSender = async (sender: ShardSender): Promise<void> => {
+  sender.startScan();
+  do {
+    await sender.step();
+    await sender.waitForWork(20);
+  } while (!sender.isIdle());
+  await sender.settled();
+};
+
+/** Creates organizations of the same shard. The tests of a file are serial: a sender serves all that waits. */
+export const setUpShards = async (
+  t: ExecutionContext<DatabaseContext>,
+  count: number,
+): Promise<ShardSetup> => {
+  const setup = await setUpBilling(t);
+  const { deps, double, pass } = setup;
+  const { db, clock } = deps;
+  const writer = createRegistrationWriter({ db, clock });
+  const results: { key: string; result: SendResult }[] = [];
+  const failures: { key: string; error: unknown }[] = [];
+
+  const organizations: BilledOrganization[] = [];
+  while (organizations.length < count) {
+    const { customerId, subscriptionId } = double.control.addSubscriber({});
+    const { id: accountId } = await createTestOrganization(db, {
+      clock,
+      stripeCustomerId: customerId,
+      stripeSubscriptionId: subscriptionId,
+    });
+    if (shardOf(accountId) === shardOf(organizations[0]?.stream.accountId ?? accountId)) {
+      organizations.push({
+        stream: { accountId, mode: "live", meter: "tree" },
+        customerId,
+        register: async (units) =>
+          (await writer.register(registrationOf(accountId, { count: units }))).registration.id,
+        refund: async (id) => {
+          await refundRegistration(
+            deps,
+            { accountId, mode: "live", kind: "tree" },
+            { id, count: null, reason: null, idempotencyKey: null },
+          );
+        },
+        billed: () =>
+          double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
+      });
+    }
+  }
+
+  const sender = (shard: number, dependencies: SendingDependencies = deps): ShardSender =>
+    createShardSender(dependencies, shard, {
+      signal: new AbortController().signal,
+      onResult: (stream, result) => results.push({ key: streamKey(stream), result }),
+      onFailure: (stream, error) => failures.push({ key: streamKey(stream), error }),
+    });
+
+  const reportOnce = async (): Promise<void> => {
+    await Promise.all(SHARD_NUMBERS.map((shard) => runSender(sender(shard))));
+  };
+
+  return {
+    ...setup,
+    organizations,
+    sender,
+    results,
+    failures,
+    reportOnce,
+    reportAll: async () => {
+      pass(5);
+      for (let round = 0; round < 100; round += 1) {
+        await reportOnce();
+        for (const stream of await listTroubledStreams(db)) {
+          await drainUsage(deps, stream, {
+            signal: new AbortController().signal,
+            onResult: () => undefined,
+          });
+        }
+        if ((await listWaitingStreams(db)).length === 0) {
+          return;
+        }
+        pass(30);
+      }
+      throw new Error("The usage was not reported after 100 rounds.");
+    },
+  };
+};
+
+/** Returns whether the event of a stream waits for the sender of its shard. */
+export const isResumable = async (
+  { deps: { db, clock } }: ShardSetup,
+  { accountId }: UsageStream,
+): Promise<boolean> => {
+  const now = clock.now();
+  const lease = { now, until: new Date(now.getTime() + 15_000) };
+  const streams = await listResumableStreams(db, {
+    shard: shardOf(accountId),
+    lease,
+    limit: 100,
+  });
+  return streams.some((stream) => stream.accountId === accountId);
+};
+
+/** Seals what is ready of every organization, and returns the events. */
+export const sealAll = async ({ deps, organizations }: ShardSetup) =>
+  (
+    await sealMeterEvents(
+      deps,
+      organizations.map(({ stream }) => stream),
+    )
+  ).flatMap((sealing) => (sealing.kind === "event" ? [sealing.event] : []));

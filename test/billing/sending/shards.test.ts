@@ -1,0 +1,363 @@
+import { readCallRate } from "../../../db/billing/callRate.ts";
+import { lockStream } from "../../../db/billing/meterEvents.ts";
+import { listTroubledStreams } from "../../../db/billing/usageShards.ts";
+import { listWaitingStreams } from "../../../db/billing/waitingStreams.ts";
+import { sql } from "../../../db/sql.ts";
+import { shardOf, streamKey } from "../../../domain/billing/usage.ts";
+import { holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
+import {
+  beginSending,
+  createAttemptRecords,
+  finishSending,
+} from "../../../services/billing/sending/sendMeterEvent.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { isResumable, runSender, sealAll, setUpShards } from "./shardSetup.ts";
+import type { BilledOrganization } from "./shardSetup.ts";
+
+// Serial, because a shard's sender serves everything that waits in the database of the file.
+const test = testWithDatabase();
+
+const firstOf = ([first]: readonly BilledOrganization[]): BilledOrganization => {
+  if (!first) {
+    throw new Error("There is no organization.");
+  }
+  return first;
+};
+
+test.serial(
+  "the usage of many streams is sealed in one transaction, and each is billed once",
+  async (t) => {
+    const setup = await setUpShards(t, 20);
+    const { organizations, reportAll, double } = setup;
+    for (const { register } of organizations) {
+      await register(2);
+      await register(3);
+    }
+    setup.pass(1);
+    await firstOf(organizations).register(7);
+
+    await reportAll();
+
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      organizations.map((_, index) => (index === 0 ? 12 : 5)),
+    );
+    t.is(double.control.overlaps(), 0);
+    t.is(setup.sends(), 21);
+  },
+);
+
+test.serial(
+  "usage is billed once if a worker is killed after it has sent some events of a shard, and not before the lease is over",
+  async (t) => {
+    const setup = await setUpShards(t, 6);
+    const { organizations, deps, pass, reportOnce, sends } = setup;
+    for (const [index, { register }] of organizations.entries()) {
+      await register(index + 1);
+    }
+    pass(5);
+    const events = await sealAll(setup);
+    const begun = await beginSending(
+      deps,
+      events.map(({ id }) => id),
+    );
+    t.is(begun.events.length, 6);
+    for (const event of begun.events.slice(0, 3)) {
+      await deps.billing
+        .findProcessor("stripe", "live")
+        ?.send(
+          { ...event, customer: { ...event, subscriptionId: null } },
+          new AbortController().signal,
+        );
+    }
+    t.is(sends(), 3);
+
+    pass(14);
+    await reportOnce();
+    t.is(sends(), 3);
+    pass(2);
+    await reportOnce();
+
+    t.is(sends(), 9);
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [1, 2, 3, 4, 5, 6],
+    );
+    t.deepEqual(await listWaitingStreams(deps.db), []);
+  },
+);
+
+test.serial(
+  "a sealed event whose worker was killed before the attempt is sent by the next one",
+  async (t) => {
+    const setup = await setUpShards(t, 2);
+    const { organizations, pass, reportOnce, sends } = setup;
+    await firstOf(organizations).register(4);
+    pass(5);
+    t.is((await sealAll(setup)).length, 1);
+
+    await reportOnce();
+
+    t.is(sends(), 1);
+    t.is(firstOf(organizations).billed(), 4);
+  },
+);
+
+test.serial(
+  "a worker that continues after another took over its shard sends and records nothing",
+  async (t) => {
+    const setup = await setUpShards(t, 3);
+    const { organizations, deps, pass, reportOnce, sends } = setup;
+    for (const { register } of organizations) {
+      await register(4);
+    }
+    pass(5);
+    const events = await sealAll(setup);
+    const late = await beginSending(
+      deps,
+      events.map(({ id }) => id),
+    );
+    pass(16);
+    await reportOnce();
+    t.is(sends(), 3);
+
+    const records = createAttemptRecords(deps.db);
+    const results = await Promise.all(
+      late.events.map((event) =>
+        finishSending({ ...deps, records }, event, {
+          started: late.started,
+          signal: new AbortController().signal,
+          isShared: true,
+        }),
+      ),
+    );
+
+    t.true(results.every(({ kind }) => kind === "delayed"));
+    t.is(sends(), 3);
+    t.deepEqual(await listWaitingStreams(deps.db), []);
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [4, 4, 4],
+    );
+  },
+);
+
+test.serial("two senders of one shard at the same time bill everything once", async (t) => {
+  const setup = await setUpShards(t, 30);
+  const { organizations, deps, pass, sender, double } = setup;
+  for (let second = 0; second < 3; second += 1) {
+    await Promise.all(organizations.map(({ register }) => register(2)));
+    pass(1);
+  }
+  pass(5);
+  const shard = shardOf(firstOf(organizations).stream.accountId);
+
+  await Promise.all([runSender(sender(shard)), runSender(sender(shard))]);
+  await setup.reportAll();
+
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    organizations.map(() => 6),
+  );
+  t.is(double.control.overlaps(), 0);
+  t.deepEqual(await listWaitingStreams(deps.db), []);
+});
+
+test.serial("a call that takes long delays only its own stream", async (t) => {
+  const setup = await setUpShards(t, 3);
+  const { organizations, pass, sender, double } = setup;
+  const slow = firstOf(organizations);
+  double.control.addFault({ kind: "hold", mentioning: slow.customerId });
+  for (let second = 0; second < 3; second += 1) {
+    await Promise.all(organizations.map(({ register }) => register(2)));
+    pass(1);
+  }
+  pass(5);
+  const shardSender = sender(shardOf(slow.stream.accountId));
+  shardSender.startScan();
+  const others = organizations.slice(1);
+  while (others.some(({ billed }) => billed() < 6)) {
+    await shardSender.step();
+    await shardSender.waitForWork(20);
+  }
+  t.is(slow.billed(), 0);
+  t.is(double.control.held(), 1);
+
+  double.control.release();
+  await runSender(shardSender);
+  t.is(slow.billed(), 6);
+});
+
+test.serial(
+  "a stream whose usage the database rejects is reported, and delays no other",
+  async (t) => {
+    const setup = await setUpShards(t, 3);
+    const { owner } = t.context;
+    const { organizations, pass, reportOnce, reportAll, failures } = setup;
+    const poisoned = firstOf(organizations);
+    await owner.query(sql.typeAlias("void")`
+    ALTER TABLE meter_event
+    ADD CONSTRAINT poison CHECK (account_id <> ${sql.literalValue(poisoned.stream.accountId)}::uuid) NOT VALID
+  `);
+    await Promise.all(organizations.map(({ register }) => register(2)));
+    pass(5);
+
+    await reportOnce();
+
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [0, 2, 2],
+    );
+    t.deepEqual(
+      failures.map(({ key }) => key),
+      [streamKey(poisoned.stream)],
+    );
+    await owner.query(sql.typeAlias("void")`ALTER TABLE meter_event DROP CONSTRAINT poison`);
+    await reportAll();
+    t.is(poisoned.billed(), 2);
+  },
+);
+
+test.serial("an operator who works on a stream delays no other", async (t) => {
+  const setup = await setUpShards(t, 3);
+  const { organizations, deps, pass, reportOnce } = setup;
+  const locked = firstOf(organizations);
+  await Promise.all(organizations.map(({ register }) => register(2)));
+  pass(5);
+
+  const isLocked = Promise.withResolvers<void>();
+  const isDone = Promise.withResolvers<void>();
+  const operator = deps.db.transaction(async (transaction) => {
+    await lockStream(transaction, locked.stream);
+    isLocked.resolve();
+    await isDone.promise;
+  });
+  await isLocked.promise;
+  await reportOnce();
+  isDone.resolve();
+  await operator;
+  t.deepEqual(
+    organizations.map(({ billed }) => billed()),
+    [0, 2, 2],
+  );
+
+  await reportOnce();
+  t.is(locked.billed(), 2);
+});
+
+test.serial(
+  "when Stripe gets too many calls, all of them become fewer, no stream gets a sender of its own, and everything is billed once",
+  async (t) => {
+    const setup = await setUpShards(t, 20);
+    const { organizations, deps, pass, reportOnce, reportAll, double } = setup;
+    await Promise.all(organizations.map(({ register }) => register(3)));
+    pass(5);
+    const before = await readCallRate(deps.db);
+    double.control.addFault({ kind: "rate_limit", times: 50 });
+
+    for (let round = 0; round < 4; round += 1) {
+      await reportOnce();
+      t.deepEqual(await listTroubledStreams(deps.db), []);
+      pass(60);
+    }
+
+    t.true((await readCallRate(deps.db)).callsPerSecond < before.callsPerSecond);
+    double.control.clearFaults();
+    await reportAll();
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      organizations.map(() => 3),
+    );
+    await deps.db.query(sql.typeAlias("void")`UPDATE call_rate SET calls_per_second = 1000`);
+  },
+);
+
+test.serial(
+  "an event that fails three times is left to a sender of its stream, which bills it, and then the shard's sender continues",
+  async (t) => {
+    const setup = await setUpShards(t, 2);
+    const { organizations, deps, pass, reportOnce, reportAll, double, results } = setup;
+    const failing = firstOf(organizations);
+    double.control.addFault({ kind: "server_error", mentioning: failing.customerId, times: 1000 });
+    await Promise.all(organizations.map(({ register }) => register(2)));
+    pass(5);
+
+    await reportOnce();
+    t.deepEqual(await listTroubledStreams(deps.db), []);
+    t.false(await isResumable(setup, failing.stream));
+    pass(5);
+    t.true(await isResumable(setup, failing.stream));
+    await reportOnce();
+    t.deepEqual(await listTroubledStreams(deps.db), []);
+    pass(10);
+    await reportOnce();
+
+    t.like(await listTroubledStreams(deps.db), [{ ...failing.stream, attempts: 3 }]);
+    pass(3600);
+    await organizations[1]?.register(5);
+    pass(5);
+    await reportOnce();
+    t.is(results.filter(({ key }) => key === streamKey(failing.stream)).length, 3);
+    t.is(organizations[1]?.billed(), 7);
+
+    double.control.clearFaults();
+    await reportAll();
+    await failing.register(4);
+    pass(5);
+    await reportOnce();
+    t.is(failing.billed(), 6);
+    t.is(double.control.overlaps(), 0);
+  },
+);
+
+test.serial(
+  "nothing is sealed or sent while usage is held, and all of it after the release",
+  async (t) => {
+    const setup = await setUpShards(t, 3);
+    const { organizations, deps, pass, reportOnce, sends } = setup;
+    const { db, clock, actor } = deps;
+    await Promise.all(organizations.map(({ register }) => register(2)));
+    pass(5);
+    await holdUsage({ db, clock, actor }, { reason: "a check", by: "ada" });
+
+    await reportOnce();
+    t.is(sends(), 0);
+    t.is(
+      await db.oneFirst(
+        sql.unsafe`SELECT count(*)::integer FROM meter_event WHERE state IN ('sealed', 'sending')`,
+      ),
+      0,
+    );
+
+    await releaseUsage({ db, clock, actor }, "ada");
+    await reportOnce();
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [2, 2, 2],
+    );
+  },
+);
+
+test.serial(
+  "the usage of a customer that Stripe has deleted fails, and the others' is billed",
+  async (t) => {
+    const setup = await setUpShards(t, 3);
+    const { organizations, deps, pass, reportOnce, double, results } = setup;
+    const gone = firstOf(organizations);
+    double.control.deleteCustomer({ customerId: gone.customerId });
+    await Promise.all(organizations.map(({ register }) => register(2)));
+    pass(5);
+
+    await reportOnce();
+
+    t.deepEqual(
+      organizations.slice(1).map(({ billed }) => billed()),
+      [2, 2],
+    );
+    t.like(
+      results.find(({ key }) => key === streamKey(gone.stream)),
+      { result: { kind: "settled", state: "rejected" } },
+    );
+    t.deepEqual(await listWaitingStreams(deps.db), []);
+  },
+);

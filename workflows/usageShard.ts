@@ -1,0 +1,26 @@
+import { continueAsNew, proxyActivities, workflowInfo } from "@temporalio/workflow";
+import type { ShardActivities } from "../activities/createShardActivities.ts";
+import { inDeployment } from "./inDeployment.ts";
+
+/** Returns the id of a shard's only sender. */
+export const usageShardWorkflowId = (deployment: string, shard: number): string =>
+  inDeployment(deployment, `usage-shard/${shard}`);
+
+const { reportShard } = proxyActivities<ShardActivities>({
+  // The activity limits itself to a minute plus one call.
+  startToCloseTimeout: "2 minutes",
+  heartbeatTimeout: "10 seconds",
+  // Follows an unavailable database or a lost worker.
+  retry: { initialInterval: "3 seconds", backoffCoefficient: 1 },
+});
+
+/**
+ * Reports the usage of a shard's streams, minute after minute. It never completes: Temporal gives each minute to a
+ * worker, and to another one if that worker is lost.
+ */
+export const usageShard = async (shard: number): Promise<void> => {
+  while (!workflowInfo().continueAsNewSuggested) {
+    await reportShard(shard);
+  }
+  await continueAsNew<typeof usageShard>(shard);
+};
