@@ -1,9 +1,6 @@
 import { readFile } from "node:fs/promises";
 import test from "ava";
 import { parse } from "yaml";
-import { z } from "zod";
-import { SETTING_NAMES } from "../../config/config.ts";
-import { SECRET_SETTING_NAMES } from "../../config/readSecretFiles.ts";
 import { podsOf, selects, withKind } from "./manifests.ts";
 import { checkManifests, lintChart, renderChart } from "./renderChart.ts";
 import type { Values } from "./renderChart.ts";
@@ -112,60 +109,6 @@ test("the chart's defaults say what is missing", async (t) => {
       "temporal.address": "temporal:7233",
     }),
     { message: /secrets\.DATABASE_URL is required/u },
-  );
-});
-
-test("the values have every setting that is not secret and that the chart does not set itself", async (t) => {
-  const schema = z
-    .object({
-      properties: z.object({
-        settings: z.object({ properties: z.record(z.string(), z.unknown()) }),
-        secrets: z.object({ properties: z.record(z.string(), z.unknown()) }),
-      }),
-      definitions: z.object({ settingName: z.object({ enum: z.array(z.string()) }) }),
-    })
-    .parse(JSON.parse(await readText("deploy/helm/impact/values.schema.json")));
-  const { settings, secrets } = schema.properties;
-  const [configMap] = withKind(await renderChart("production"), "ConfigMap");
-  const setByChart = Object.keys(configMap?.data ?? {}).filter(
-    (name) => !(name in settings.properties),
-  );
-  const elsewhere = new Set<string>([
-    ...SECRET_SETTING_NAMES,
-    ...setByChart,
-    // Values of database.tls that the example does not use.
-    "PGSSLCERT",
-    "PGSSLKEY",
-    // The image sets it.
-    "WORKFLOW_BUNDLE",
-    // For `npm start` only.
-    "DATA_DIR",
-    "TEMPORAL_CLI",
-    ...SETTING_NAMES.filter((name) => name.startsWith("EMBEDDED_")),
-  ]);
-  t.deepEqual(
-    Object.keys(settings.properties).toSorted(),
-    SETTING_NAMES.filter((name) => !elsewhere.has(name)).toSorted(),
-  );
-  t.deepEqual(Object.keys(secrets.properties).toSorted(), SECRET_SETTING_NAMES.toSorted());
-  t.deepEqual(
-    schema.definitions.settingName.enum.toSorted(),
-    [...SETTING_NAMES, ...SECRET_SETTING_NAMES.map((name) => `${name}_FILE`)].toSorted(),
-  );
-});
-
-test("the chart has the version of the service", async (t) => {
-  const version = z.object({ version: z.string() });
-  const chart = version
-    .extend({ appVersion: z.string() })
-    .parse(parse(await readText("deploy/helm/impact/Chart.yaml")));
-  const released = version.parse(JSON.parse(await readText("package.json")));
-  t.deepEqual(
-    { version: chart.version, appVersion: chart.appVersion },
-    {
-      version: released.version,
-      appVersion: released.version,
-    },
   );
 });
 
