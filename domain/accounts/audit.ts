@@ -49,6 +49,7 @@ export const AUDIT_ACTIONS = [
   "webhook.recover",
   "webhook.retry",
   "workflow.terminate",
+  "export",
   "migrate",
 ] as const;
 export type AuditAction = (typeof AUDIT_ACTIONS)[number];

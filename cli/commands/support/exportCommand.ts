@@ -32,19 +32,23 @@ import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import { listAllDonations } from "../../../services/charities/listAllDonations.ts";
 import { listRegistrationRows } from "../../../services/registrations/listRegistrations.ts";
 import { listUsageReports } from "../../../services/registrations/readUsageReports.ts";
+import { recordListExport } from "../../../services/stores/privacy/recordListExport.ts";
 import { readWholeLedger, readWholeList } from "../../../services/stores/readWholeLists.ts";
 import { parseId, parseMode, parseTimestamp } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
+import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { findNamedStore } from "../stores/findNamedStore.ts";
 
 const EXPORT_HELP = `
 Exports the same rows as the API's lists, newest first. An organization has trees,
 bottles, donations and usage (billing statuses); a store has trees, bottles, donations
-and balance (its ledger). The files of a store contain personal data of its customers.
+and balance (its ledger). The files of a store contain personal data of its customers,
+so the audit log records each export of them.
 In CSV, text that a spreadsheet would run as a formula gets an apostrophe before it.
 An --output file appears when it is complete.
 
@@ -55,7 +59,7 @@ Examples:
 const LISTS = ["trees", "bottles", "donations", "usage", "balance"] as const;
 type List = (typeof LISTS)[number];
 
-type ExportOptions = {
+type ExportOptions = OperatorOptions & {
   readonly org?: string;
   readonly store?: string;
   readonly mode: Mode;
@@ -199,10 +203,11 @@ const countOf = (rows: number): string =>
   `${rows.toLocaleString("en-US")} ${rows === 1 ? "row" : "rows"}`;
 
 const exportList = async (
-  { io, connections }: Context,
+  { io, connections, clock }: Context,
   list: List,
-  { org, store, mode, format, since, until, output }: ExportOptions,
+  options: ExportOptions,
 ): Promise<void> => {
+  const { org, store, mode, format, since, until, output } = options;
   const db = await connections.database();
   const range = {
     ...(since === undefined ? {} : { from: since }),
@@ -214,7 +219,10 @@ const exportList = async (
     }
     if (store !== undefined) {
       const { id: accountId } = await findNamedStore(db, store);
-      return readOfStore(db, { accountId, mode }, list, range);
+      const owner = { accountId, mode };
+      const rows = readOfStore(db, owner, list, range);
+      await recordListExport({ db, clock, actor: actorOf(options) }, owner, { list, ...range });
+      return rows;
     }
     const { id: accountId } = await getOrganization(db, org ?? "");
     const deps = { db, copies: await connections.copies(), billing: await connections.billing() };
@@ -252,6 +260,8 @@ export const addExportCommand = (program: Command, context: Context): void => {
     .option("--since <time>", "first time", parseTimestamp)
     .option("--until <time>", "end, exclusive", parseTimestamp)
     .option("--output <file>", "file to create (default: stdout)")
+    .addOption(reasonOption())
+    .addOption(operatorOption())
     .addHelpText("after", EXPORT_HELP)
     .action((list: List, options: ExportOptions) => exportList(context, list, options));
 };

@@ -1,0 +1,38 @@
+import type { CommonQueryMethods } from "slonik";
+import type { AccountMode } from "../../../domain/accounts/accounts.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
+
+/**
+ * Records that somebody exports a list of a store, which names its customers. Call it before the first row is read: an entry
+ * may name an export that failed, but no export lacks an entry.
+ */
+export const recordListExport = (
+  {
+    db,
+    clock,
+    actor,
+  }: { readonly db: CommonQueryMethods; readonly clock: Clock; readonly actor: Actor },
+  { accountId, mode }: AccountMode,
+  {
+    list,
+    from,
+    until,
+  }: { readonly list: string; readonly from?: Date | undefined; readonly until?: Date | undefined },
+): Promise<void> =>
+  recordAction(
+    db,
+    actor,
+    {
+      action: "export",
+      accountId,
+      details: {
+        list,
+        mode,
+        ...(from === undefined ? {} : { from: from.toISOString() }),
+        ...(until === undefined ? {} : { until: until.toISOString() }),
+      },
+    },
+    clock.now(),
+  );
