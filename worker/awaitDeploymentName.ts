@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
-import { UNDECIDED_COPY } from "../domain/billing/deployment.ts";
+import { deploymentNameOf, UNDECIDED_COPY } from "../domain/billing/deployment.ts";
 import type { Clock } from "../domain/clock.ts";
-import { readServerMark } from "../db/billing/deployment.ts";
+import { readDeployment, readServerMark } from "../db/billing/deployment.ts";
+import { StartupError } from "../program/startupError.ts";
 import { workerIdentity } from "../program/workerIdentity.ts";
 import { findDeploymentName } from "../services/billing/deploymentName.ts";
 
@@ -13,6 +14,8 @@ const LINES_APART_MS = 60_000;
 /**
  * Waits until the deployment's name in Temporal is decided. A worker that took work before could take that of the database
  * from which this one was copied.
+ * @throws StartupError if the database was separated meanwhile: what the worker has checked so far, such as its Stripe
+ *   account, was checked for the original deployment
  * @returns the name and how this worker is named in Temporal, or null after the signal is aborted
  */
 export const awaitDeploymentName = async (
@@ -30,11 +33,19 @@ export const awaitDeploymentName = async (
   signal: AbortSignal,
 ): Promise<{ readonly name: string; readonly identity: string } | null> => {
   let loggedAtMs: number | null = null;
+  let originalName: string | null = null;
   while (!signal.aborted) {
     try {
+      // First, so that no separation goes unnoticed.
+      originalName ??= deploymentNameOf(await readDeployment(db));
       const name = await findDeploymentName({ db, clock });
       if (name !== null) {
         const identity = workerIdentity(await readServerMark(db));
+        if (originalName !== name) {
+          throw new StartupError(
+            `The database was separated from the deployment ${originalName} while this worker waited. Start the worker again.`,
+          );
+        }
         if (loggedAtMs !== null) {
           logger.info({ deployment: name }, "this worker takes work from Temporal now");
         }
@@ -45,6 +56,9 @@ export const awaitDeploymentName = async (
         logger.error(`${UNDECIDED_COPY} Until then, this worker takes no work from Temporal.`);
       }
     } catch (error) {
+      if (error instanceof StartupError) {
+        throw error;
+      }
       logger.warn({ err: error }, "the deployment's name could not be read; retrying");
     }
     await sleep(intervalMs, undefined, { signal }).catch(() => undefined);

@@ -98,7 +98,8 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
   const whenNamed = async (
     run: (named: NonNullable<Awaited<typeof deployment>>) => Promise<void>,
   ): Promise<void> => {
-    const named = await deployment;
+    // `failed` reports the error.
+    const named = await deployment.catch(() => null);
     await (named === null ? undefined : run(named));
   };
   // Clients wait for donations, so their worker starts before anything that waits for other services.
@@ -264,6 +265,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     failed: Promise.race([
       workers.then(() => new Promise<never>(() => undefined)),
       processor.failed,
+      deployment.then(() => new Promise<never>(() => undefined)),
     ]),
     stop: async () => {
       health.startStopping();

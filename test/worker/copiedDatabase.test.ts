@@ -79,7 +79,7 @@ const startWaiting = (t: ExecutionContext, { db }: Database) => {
   );
   t.teardown(() => {
     stop.abort();
-    return named;
+    return named.catch(() => null);
   });
   return { messages, named };
 };
@@ -108,12 +108,15 @@ test("a worker of a copied database waits until an operator says that it replace
 
 test("a separated copy has a name of its own, and never bills through the original's live account", async (t) => {
   const { name, original, copy } = await fork(t);
-  const { named } = startWaiting(t, copy);
+  const waiting = startWaiting(t, copy);
+  await eventually(() => waiting.messages.length > 0);
 
   const run = await copy.impact("deployment", "separate", "--as", "maria");
 
   t.is(run.exitCode, 0, run.stderr);
-  const separated = await named;
+  // It may have checked its Stripe account against the original's.
+  await t.throwsAsync(waiting.named, { message: /separated from .* Start the worker again/u });
+  const separated = await startWaiting(t, copy).named;
   t.not(separated?.name, name);
   t.regex(run.stderr, new RegExp(`deployment ${separated?.name} now; ${name} goes on`, "u"));
   t.like(await readDeployment(copy.db), {
