@@ -5,6 +5,7 @@ import { addCharityCommands } from "./commands/charities/charityCommands.ts";
 import { addDonationCommands } from "./commands/charities/donationCommands.ts";
 import { addDeploymentCommands } from "./commands/deployment/deploymentCommands.ts";
 import { addDoctorCommand } from "./commands/doctor/doctorCommand.ts";
+import { addCertificateCommands } from "./commands/dashboard/certificateCommands.ts";
 import { addEventCommands } from "./commands/events/eventCommands.ts";
 import { addEvidenceCommands } from "./commands/planting/evidenceCommands.ts";
 import { addImportCommands } from "./commands/history/importCommands.ts";
@@ -91,6 +92,7 @@ export const buildProgram = (
   addDonationCommands(program, context);
   addEvidenceCommands(program, context);
   addEventCommands(program, context);
+  addCertificateCommands(program, context);
   addImportCommands(program, context);
   addVerifyImportCommand(program, context);
   program.commandsGroup("Operations:");

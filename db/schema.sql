@@ -158,6 +158,17 @@ CREATE TABLE call_rate (
   CONSTRAINT call_rate_only CHECK (is_only)
 ) WITH ();
 
+CREATE TABLE certificate (
+  token text NOT NULL,
+  account_id uuid NOT NULL,
+  registration_id uuid NOT NULL,
+  created_at timestamp with time zone NOT NULL,
+  revoked_at timestamp with time zone,
+  CONSTRAINT certificate_pkey PRIMARY KEY (token),
+  CONSTRAINT certificate_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT certificate_token CHECK (token ~ '^[A-Za-z0-9_-]{22}$'::text)
+) WITH ();
+
 CREATE TABLE charity (
   ein text NOT NULL,
   name text NOT NULL,
@@ -933,6 +944,10 @@ CREATE UNIQUE INDEX balance_entry_reference ON public.balance_entry USING btree 
 CREATE INDEX balance_entry_registration ON public.balance_entry USING btree (registration_id) WHERE (registration_id IS NOT NULL);
 
 CREATE INDEX cached_response_expiry ON public.cached_response USING btree (expires_at);
+
+CREATE UNIQUE INDEX certificate_current ON public.certificate USING btree (registration_id) WHERE (revoked_at IS NULL);
+
+CREATE INDEX certificate_registration ON public.certificate USING btree (registration_id);
 
 CREATE INDEX charity_listing ON public.charity USING btree (((known_as = ''::text)), ein) WHERE eligible;
 

@@ -23,6 +23,7 @@ import type { TakePermit } from "../../db/rateLimits.ts";
 import type { ReadWebhook } from "../../providers/billing/stripe/createWebhookReader.ts";
 import { stripeWebhook } from "./billing/stripeWebhook.ts";
 import { charityEndpoints } from "./charities/charityEndpoints.ts";
+import { certificateEndpoint } from "./dashboard/certificateEndpoint.ts";
 import { dashboardEndpoints } from "./dashboard/dashboardEndpoints.ts";
 import { dashboardFallback, dashboardPages } from "./dashboard/dashboardPages.ts";
 import { errorBody, presentError } from "./errorBody.ts";
@@ -95,6 +96,7 @@ export const createStandaloneApp = ({
     ...webhookEndpoints(dependencies),
     statsEndpoint(reading),
     ...dashboardEndpoints(dependencies),
+    certificateEndpoint(dependencies),
     ...(plantingCallbackSecrets.length === 0
       ? []
       : [callbackEndpoint({ ...dependencies, secrets: plantingCallbackSecrets })]),

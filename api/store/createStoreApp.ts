@@ -15,6 +15,7 @@ import type { Streaming } from "../http/endpoint.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./accounts/authenticateStore.ts";
+import { certificateEndpoint } from "./dashboard/certificateEndpoint.ts";
 import { balanceEndpoint } from "./stores/balanceEndpoint.ts";
 import { donateEndpoint } from "./charities/donateEndpoint.ts";
 import { donationListEndpoint } from "./charities/donationListEndpoint.ts";
@@ -72,6 +73,7 @@ export const createStoreApp = ({
     refundEndpoint({ ...dependencies, writeQueue }),
     evidenceEndpoint(reading),
     balanceEndpoint(reading),
+    certificateEndpoint(dependencies),
     ...healthEndpoints(readReadiness),
   ];
   const document = createDocument(endpoints, {

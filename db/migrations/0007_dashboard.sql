@@ -38,3 +38,17 @@ CREATE TABLE profile (
 );
 
 CREATE INDEX profile_logo ON profile (logo_hash) WHERE logo_hash IS NOT NULL;
+
+-- A public page that certifies one registration. Its token cannot be guessed: whoever has the URL may read the page.
+CREATE TABLE certificate (
+  token text PRIMARY KEY CONSTRAINT certificate_token CHECK (token ~ '^[A-Za-z0-9_-]{22}$'),
+  account_id uuid NOT NULL REFERENCES account,
+  -- Without a foreign key, because deleting old registrations of test mode would look for certificates one by one.
+  registration_id uuid NOT NULL,
+  created_at timestamptz NOT NULL,
+  -- From then on the page does not exist. The next request for the URL creates another one.
+  revoked_at timestamptz
+);
+
+CREATE INDEX certificate_registration ON certificate (registration_id);
+CREATE UNIQUE INDEX certificate_current ON certificate (registration_id) WHERE revoked_at IS NULL;

@@ -87,7 +87,7 @@ export const listWithWaitingRefund = (
     WHERE registration_id = ANY(${sql.array(ids, "uuid")}) AND dispatched_at IS NULL
   `);
 
-/** Deletes registrations with their refunds and the keys of these. Nothing else may refer to them. */
+/** Deletes registrations with their certificates, their refunds and the keys of these. Nothing else may refer to them. */
 export const deleteRegistrations = async (
   transaction: DatabaseTransactionConnection,
   ids: readonly string[],
@@ -95,6 +95,9 @@ export const deleteRegistrations = async (
   const ofRegistrations = sql.fragment`registration_id = ANY(${sql.array(ids, "uuid")})`;
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM refund_key WHERE refund_id IN (SELECT id FROM refund WHERE ${ofRegistrations})
+  `);
+  await transaction.query(sql.typeAlias("void")`
+    DELETE FROM certificate WHERE ${ofRegistrations}
   `);
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM refund WHERE ${ofRegistrations}

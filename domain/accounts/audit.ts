@@ -25,6 +25,7 @@ export const AUDIT_ACTIONS = [
   "usage.hold",
   "usage.release",
   "usage.reconcile_after_restore",
+  "certificate.revoke",
   "charity.import",
   "charity.links",
   "evidence.record",

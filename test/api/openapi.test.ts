@@ -72,6 +72,7 @@ test("the API description has every endpoint and status of the contract", async 
     "get /usage": list,
     "get /usage/{registration_id}": "200 400 403 404 408 417 429 431 500 503",
     "get /stats": list,
+    "get /certificate_url": "200 400 403 404 408 417 429 431 500 503",
     "get /dashboard_url": "200 400 401 403 408 417 429 431 500 503",
     "get /healthz": "200 400 408 417 431",
     "get /readyz": "200 400 408 417 431 503",

@@ -19,6 +19,7 @@ import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { createTestStore } from "../stores/startStoreApi.ts";
 import { copyDatabase, createEmptyDatabase, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
+import { createCertificate } from "../dashboard/createCertificate.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { readJson, runImpact } from "./runImpact.ts";
@@ -130,6 +131,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
     const { id } = await createTestOrganization(t.context.db);
     return { args: [id, "--name", "Renamed"] };
   },
+  "certificate revoke": async (t) => ({ args: [await createCertificate(t.context.db)] }),
   "store create": () => Promise.resolve({ args: ["--domain", "new.example"] }),
   "store update": async (t) => ({
     args: [(await createTestStore(t.context.db)).id, "--tree-price", "0.70"],

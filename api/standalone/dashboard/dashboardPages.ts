@@ -19,6 +19,7 @@ import { renderCard } from "./views/renderCard.ts";
 import { shownUrl } from "./views/page/renderPhotos.ts";
 import { renderPage } from "./views/page/renderPage.ts";
 import type { PageLinks } from "./views/pageLinks.ts";
+import { certificatePages } from "./certificatePages.ts";
 import { logoPage } from "./logoPage.ts";
 import { previewPage } from "./previewPage.ts";
 import {
@@ -139,7 +140,7 @@ const NOT_FOUND = tag({
       <body>
         <main>
           <h1>No such page</h1>
-          <p>There is no dashboard at this URL. Check the link.</p>
+          <p>There is no page at this URL. Check the link.</p>
         </main>
       </body>
     </html> `.markup,
@@ -151,9 +152,9 @@ const showNotFound = (ctx: ApiContext): void => {
   ctx.status = 404;
 };
 
-/** For unknown paths below /dashboard. */
+/** For unknown paths below /dashboard and /certificate. */
 export const dashboardFallback: BrowserFallback = {
-  path: /^\/dashboard(?:\/|$)/u,
+  path: /^\/(?:dashboard|certificate)(?:\/|$)/u,
   run: showNotFound,
 };
 
@@ -246,6 +247,7 @@ export const dashboardPages = ({
       },
     },
     logoPage(db),
+    ...certificatePages({ db, publicBaseUrl, showNotFound }),
     { path: "/dashboard/:slug.json", run: serve("json") },
     { path: "/dashboard/:slug/shields.json", run: serve("shields") },
     { path: "/dashboard/:slug/badge.svg", run: serve("badge") },

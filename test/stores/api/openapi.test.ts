@@ -50,6 +50,7 @@ test("every endpoint is served and described with its statuses", async (t) => {
       "get /app/api/charity/donations": "200 400 401 408 417 429 431 500 503",
       "get /app/api/charity/search": "200 400 401 408 417 429 431 500 503",
       "get /app/api/evidence": "200 304 400 401 404 408 417 429 431 500 503",
+      "get /app/api/certificate_url": "200 400 401 404 408 417 429 431 500 503",
       "get /app/api/balance": "200 400 401 408 417 429 431 500 503",
       "get /healthz": "200 400 408 417 431",
       "get /readyz": "200 400 408 417 431 503",

@@ -66,6 +66,13 @@ export interface components {
              */
             readonly total_rescued_bottles_month: number;
         };
+        readonly CertificateUrl: {
+            /**
+             * Format: uri
+             * @description Stable until the operator revokes it; the next request returns another one.
+             */
+            readonly certificate_url: string;
+        };
         readonly Charity: {
             /** @description Empty if the provider has none. */
             readonly description: string;
@@ -974,6 +981,31 @@ export interface components {
     pathItems: never;
 }
 export interface operations {
+    readonly readCertificateUrl: {
+        readonly parameters: {
+            readonly query: {
+                /** @description The id of a tree or bottle registration. */
+                readonly id: string;
+                /** @description Of a tree and a bottle registration that were imported with the same id, this one. */
+                readonly kind?: "tree" | "bottle";
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["CertificateUrl"];
+                };
+            };
+        };
+    };
     readonly donate: {
         readonly parameters: {
             readonly query?: never;
@@ -1888,6 +1920,7 @@ export const OPERATIONS = {
   listUsage: {"method":"GET","path":"/usage","key":null},
   listWebhookEndpoints: {"method":"GET","path":"/webhook_endpoints","key":null},
   pingWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/ping","key":null},
+  readCertificateUrl: {"method":"GET","path":"/certificate_url","key":null},
   readDashboardUrl: {"method":"GET","path":"/dashboard_url","key":null},
   readEvidenceSummary: {"method":"GET","path":"/evidence","key":null},
   readStatistics: {"method":"GET","path":"/stats","key":null},

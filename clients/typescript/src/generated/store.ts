@@ -39,6 +39,13 @@ export interface components {
             /** @description The tree record, plastic record or donation that was paid for. */
             readonly record_id: string | null;
         };
+        readonly CertificateUrl: {
+            /**
+             * Format: uri
+             * @description Stable until the operator revokes it; the next request returns another one.
+             */
+            readonly certificate_url: string;
+        };
         readonly Charity: {
             /** @description Empty if the provider has none. */
             readonly description: string;
@@ -444,6 +451,29 @@ export interface operations {
             };
         };
     };
+    readonly readCertificateUrl: {
+        readonly parameters: {
+            readonly query: {
+                /** @description The id of a tree or bottle registration. */
+                readonly id: string;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["CertificateUrl"];
+                };
+            };
+        };
+    };
     readonly donate: {
         readonly parameters: {
             readonly query?: never;
@@ -834,6 +864,7 @@ export const OPERATIONS = {
   listPlastics: {"method":"GET","path":"/app/api/plastic","key":null},
   listTrees: {"method":"GET","path":"/app/api/plant","key":null},
   plantTrees: {"method":"POST","path":"/app/api/plant","key":"request"},
+  readCertificateUrl: {"method":"GET","path":"/app/api/certificate_url","key":null},
   readiness: {"method":"GET","path":"/readyz","key":null},
   refund: {"method":"POST","path":"/app/api/refund","key":"request"},
   rescuePlastics: {"method":"POST","path":"/app/api/plastic","key":"request"},

@@ -1,0 +1,98 @@
+import { LRUCache } from "lru-cache";
+import type { CommonQueryMethods } from "slonik";
+import { findCertified } from "../../../db/dashboard/certificates.ts";
+import type { CertifiedRegistration } from "../../../db/dashboard/certificates.ts";
+import { findProfile } from "../../../db/dashboard/profiles.ts";
+import type { Profile } from "../../../domain/dashboard/profile.ts";
+import { createBatchedLookup } from "../../../services/dashboard/createBatchedLookup.ts";
+import { pathParameter } from "../../http/apiContext.ts";
+import type { ApiContext } from "../../http/apiContext.ts";
+import type { Page } from "../../http/createApp.ts";
+import { HttpError } from "../../http/httpError.ts";
+import { allowStyles, OPEN_TO_ALL, policy, send, tag } from "./servePages.ts";
+import type { Tagged } from "./servePages.ts";
+import { presentCertificate, renderCertificate } from "./views/renderCertificate.ts";
+import { brandStyle, PAGE_STYLE } from "./views/styles.ts";
+
+const TOKEN = /^[\w-]{22}$/u;
+const MAXIMUM_CACHED = 500;
+/** A revoked certificate is gone after this time. */
+const CACHED_MS = 5000;
+const CACHE_CONTROL = "public, max-age=10";
+/** The URL is for whom it was given to, not for search engines. */
+const NOT_INDEXED = { "X-Robots-Tag": "noindex, nofollow" };
+
+type Certificate = { readonly certified: CertifiedRegistration; readonly profile: Profile };
+
+const renderPage = (certificate: Certificate, baseUrl: string): Tagged =>
+  tag({
+    type: "text/html",
+    body: renderCertificate(certificate, baseUrl),
+    headers: {
+      ...NOT_INDEXED,
+      "Content-Security-Policy": policy(
+        allowStyles(PAGE_STYLE, brandStyle(certificate.profile.color)),
+        "img-src 'self'",
+        "frame-ancestors 'none'",
+      ),
+    },
+  });
+
+const renderJson = (certificate: Certificate, baseUrl: string): Tagged =>
+  tag({
+    type: "application/json",
+    body: JSON.stringify(presentCertificate(certificate, baseUrl)),
+    headers: { ...NOT_INDEXED, ...OPEN_TO_ALL },
+  });
+
+/** Serves the certificates of single registrations, of both interfaces. */
+export const certificatePages = ({
+  db,
+  publicBaseUrl,
+  showNotFound,
+}: {
+  readonly db: CommonQueryMethods;
+  readonly publicBaseUrl: () => string;
+  readonly showNotFound: (ctx: ApiContext) => void;
+}): readonly Page[] => {
+  const lookUp = createBatchedLookup((tokens) => findCertified(db, tokens));
+  const certificates = new LRUCache<string, Certificate>({ max: MAXIMUM_CACHED, ttl: CACHED_MS });
+
+  const find = async (token: string): Promise<Certificate | null> => {
+    const cached = certificates.get(token);
+    if (cached || !TOKEN.test(token)) {
+      return cached ?? null;
+    }
+    const certified = await lookUp(token);
+    if (certified === null) {
+      return null;
+    }
+    const certificate = { certified, profile: await findProfile(db, certified.ownerId) };
+    certificates.set(token, certificate);
+    return certificate;
+  };
+
+  return [
+    {
+      path: "/certificate/:token.json",
+      run: async (ctx) => {
+        const certificate = await find(pathParameter(ctx, "token"));
+        if (certificate === null) {
+          throw new HttpError("path_not_found", "failed to find certificate");
+        }
+        send(ctx, renderJson(certificate, publicBaseUrl()), CACHE_CONTROL);
+      },
+    },
+    {
+      path: "/certificate/:token",
+      run: async (ctx) => {
+        const certificate = await find(pathParameter(ctx, "token"));
+        if (certificate === null) {
+          showNotFound(ctx);
+        } else {
+          send(ctx, renderPage(certificate, publicBaseUrl()), CACHE_CONTROL);
+        }
+      },
+    },
+  ];
+};

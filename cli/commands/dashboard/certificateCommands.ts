@@ -1,0 +1,40 @@
+import type { Command } from "commander";
+import { z } from "zod";
+import { revokeCertificate } from "../../../services/dashboard/revokeCertificate.ts";
+import { parserOf } from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+import type { OperatorOptions } from "../../operator.ts";
+import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
+
+/** Parses the URL of a certificate, or the last part of it. */
+const parseCertificate = parserOf(
+  z
+    .string()
+    .transform((given) => given.replace(/^.*\/certificate\//u, ""))
+    .pipe(z.string().regex(/^[\w-]{22}$/u)),
+  "the URL of a certificate, or its last part",
+);
+
+export const addCertificateCommands = (program: Command, context: Context): void => {
+  const certificate = program
+    .command("certificate")
+    .description("Manage public certificates of registrations");
+  certificate
+    .command("revoke")
+    .description("Revoke the URL of a certificate, so that its page does not exist any more")
+    .argument("<url>", "URL of the certificate, or its last part", parseCertificate)
+    .addOption(reasonOption())
+    .addOption(operatorOption())
+    .action(async (token: string, options: OperatorOptions) => {
+      const { io, connections, clock } = context;
+      const id = await revokeCertificate(
+        { db: await connections.database(), clock, actor: actorOf(options) },
+        token,
+      );
+      say(
+        io,
+        `Revoked the certificate of registration ${id}. The next request for its URL creates another one.`,
+      );
+    });
+};

@@ -1,0 +1,34 @@
+import type { DatabasePool } from "slonik";
+import { revokeCertificate as revoke } from "../../db/dashboard/certificates.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+
+/**
+ * Revokes a certificate's URL. Its page is gone in every process within seconds.
+ * @returns the id of the registration
+ * @throws DomainError record_not_found if there is none with the token, or it was revoked before
+ */
+export const revokeCertificate = (
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  token: string,
+): Promise<string> =>
+  db.transaction(async (transaction) => {
+    const now = clock.now();
+    const revoked = await revoke(transaction, token, now);
+    if (revoked === null) {
+      throw new DomainError(
+        "record_not_found",
+        "there is no certificate with this URL, or it is revoked",
+      );
+    }
+    const { accountId, registrationId } = revoked;
+    await recordAction(
+      transaction,
+      actor,
+      { action: "certificate.revoke", accountId, subject: registrationId },
+      now,
+    );
+    return registrationId;
+  });

@@ -1,0 +1,160 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { runImpact } from "../cli/runImpact.ts";
+import { setUpPlanting } from "../planting/setUpPlanting.ts";
+import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { STAGE_MS } from "../support/planting.ts";
+
+const test = testWithDatabase();
+
+const certificateUrl = z.object({ certificate_url: z.url() });
+
+const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+  const { db } = t.context;
+  const setup = await setUpPlanting(db, { name: `North <b>"Sea"</b>` });
+  /** Serves both interfaces with empty caches. */
+  const serve = async () => {
+    const { clock, deps, organization } = setup;
+    const api = await startStandaloneApi(t, { db, clock, planting: deps.planting });
+    const urlOf = async (id: string, mode: "live" | "test" = "live"): Promise<string> => {
+      const key = mode === "live" ? organization.apiKeyProd : organization.apiKeyTest;
+      const { body } = await api.call("GET", `/certificate_url?id=${id}`, { key });
+      return certificateUrl.parse(body).certificate_url;
+    };
+    return {
+      ...api,
+      urlOf,
+      read: async (id: string, mode?: "live" | "test"): Promise<unknown> =>
+        (await fetch(`${await urlOf(id, mode)}.json`)).json(),
+    };
+  };
+  return { ...setup, serve };
+};
+
+test.serial("a certificate tells what is registered and what is verified", async (t) => {
+  const { register, createOrders, place, pass, serve } = await setUp(t);
+  const id = await register(25);
+  const before = await serve();
+  t.like(await before.read(id), {
+    name: `North <b>"Sea"</b>`,
+    type: "trees",
+    state: "registered",
+    test: false,
+    registered: 25,
+    planted: 0,
+    planted_and_verified: 0,
+    verified_at: null,
+    project: null,
+  });
+  await createOrders();
+  await place();
+  await pass(3 * STAGE_MS);
+  const after = await serve();
+  t.like(await after.read(id), {
+    state: "planted_and_verified",
+    simulated: true,
+    registered: 25,
+    planted_and_verified: 25,
+  });
+  const page = await fetch(await after.urlOf(id));
+  t.is(page.headers.get("X-Robots-Tag"), "noindex, nofollow");
+  t.regex(page.headers.get("Content-Security-Policy") ?? "", /^default-src 'none'/u);
+  const html = (await page.text()).replaceAll(/\s+/gu, " ");
+  t.regex(html, /All 25 planted, and independently verified on/u);
+  t.regex(html, /<strong>Simulation\.<\/strong>/u);
+  t.true(html.includes("North &lt;b&gt;&quot;Sea&quot;&lt;/b&gt;"));
+  t.false(html.includes("spring"), "the attribution is the organization's own");
+});
+
+test.serial("the URL stays the same, and no other account or mode gets one", async (t) => {
+  const { register, serve, organization } = await setUp(t);
+  const id = await register(1);
+  const { urlOf, call } = await serve();
+  const urls = await Promise.all(Array.from({ length: 8 }, () => urlOf(id)));
+  t.is(new Set(urls).size, 1);
+  t.regex(urls[0] ?? "", /\/certificate\/[\w-]{22}$/u);
+  const other = await createTestOrganization(t.context.db);
+  for (const key of [other.apiKeyProd, organization.apiKeyTest]) {
+    const refused = await call("GET", `/certificate_url?id=${id}`, { key });
+    t.is(refused.status, 404);
+    t.deepEqual(refused.body, { error: "failed to find registration" });
+  }
+});
+
+test.serial("a refund shows on the certificate, and test data are marked", async (t) => {
+  const { register, serve, organization, clock } = await setUp(t);
+  const { db } = t.context;
+  const id = await register(10);
+  const refund = (count: number) =>
+    refundRegistration(
+      { db, clock, billing: createBilling({ db, stripe: null }) },
+      { accountId: organization.id, mode: "live", kind: "tree" },
+      { id, count, reason: null, idempotencyKey: null },
+    );
+  await refund(4);
+  const partly = await serve();
+  t.like(await partly.read(id), { state: "registered", registered: 10, refunded: 4 });
+  t.regex(await (await fetch(await partly.urlOf(id))).text(), /4 were refunded\. 6 remain\./u);
+  await refund(6);
+  const fully = await serve();
+  t.like(await fully.read(id), { state: "refunded", registered: 10, refunded: 10 });
+  const html = (await (await fetch(await fully.urlOf(id))).text()).replaceAll(/\s+/gu, " ");
+  t.regex(html, /trees registered and refunded/u);
+  t.regex(html, /This certificate no longer counts/u);
+
+  const ofTest = await register(3, { mode: "test", kind: "bottle" });
+  t.like(await fully.read(ofTest, "test"), { type: "bottles", test: true });
+  t.regex(await (await fetch(await fully.urlOf(ofTest, "test"))).text(), /Test data\./u);
+});
+
+test.serial("a revoked certificate does not exist, and the next URL is another one", async (t) => {
+  const { register, serve } = await setUp(t);
+  const id = await register(1);
+  const { urlOf } = await serve();
+  const url = await urlOf(id);
+  const env = { DATABASE_URL: t.context.databaseUrl };
+  t.is((await runImpact(["certificate", "revoke", url], { env })).exitCode, 0);
+  t.is((await runImpact(["certificate", "revoke", url], { env })).exitCode, 3);
+  t.is((await fetch(url)).status, 404);
+  t.is((await fetch(`${url}.json`)).status, 404);
+  const next = await urlOf(id);
+  t.not(next, url);
+  t.is((await fetch(next)).status, 200);
+});
+
+test.serial("made-up certificates are not found", async (t) => {
+  const { serve } = await setUp(t);
+  const { url } = await serve();
+  for (const token of ["A".repeat(22), "x", "%00", "..%2f..", "A".repeat(3000)]) {
+    t.is((await fetch(`${url}/certificate/${token}`)).status, 404, token);
+    t.is((await fetch(`${url}/certificate/${token}.json`)).status, 404, token);
+  }
+});
+
+test.serial("a store's record has a certificate without its customer", async (t) => {
+  const { serve } = await setUp(t);
+  const { url } = await serve();
+  const store = await createTestStore(t.context.db, { domain: "green.example" });
+  const api = await startStoreApi(t, { db: t.context.db });
+  const planted = await api.post("/app/api/plant", store.test, {
+    trees: 2,
+    customer_name: "Ann Lee",
+    customer_email: "ann@example.com",
+    order_id: "#1001",
+  });
+  const id = planted.headers.get("Record-Id") ?? "";
+  const { status, body } = await api.get(`/app/api/certificate_url?id=${id}`, store.test);
+  t.is(status, 200);
+  const page = certificateUrl.parse(body).certificate_url.replace("https://impact.example", url);
+  const text = (await (await fetch(page)).text()) + (await (await fetch(`${page}.json`)).text());
+  t.regex(text, /"registered":2/u);
+  t.notRegex(text, /Ann|ann@example|1001/u);
+  const unknown = await api.get("/app/api/certificate_url?id=unknown", store.test);
+  t.is(unknown.status, 404);
+});

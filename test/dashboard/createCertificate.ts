@@ -1,0 +1,14 @@
+import type { DatabasePool } from "slonik";
+import { systemClock } from "../../domain/clock.ts";
+import { getCertificateToken } from "../../services/dashboard/getCertificateToken.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
+
+/** Registers a tree of a new organization and returns the token of its certificate. */
+export const createCertificate = async (db: DatabasePool): Promise<string> => {
+  const { id: accountId } = await createTestOrganization(db);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const { registration } = await writer.register(registrationOf(accountId));
+  const owner = { accountId, mode: "live" } as const;
+  return getCertificateToken({ db, clock: systemClock }, owner, registration.id, null);
+};
