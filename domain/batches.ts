@@ -17,7 +17,8 @@ const describeRejections = (
     .map(([index, { message }]) => `items.${index}: ${message}`);
   const more =
     rejections.size > MESSAGES_SHOWN ? `; and ${rejections.size - MESSAGES_SHOWN} more` : "";
-  return `nothing was recorded, because ${rejections.size} of ${itemCount} items are rejected: ${lines.join("; ")}${more}`;
+  const verb = rejections.size === 1 ? "is" : "are";
+  return `nothing was recorded, because ${rejections.size} of ${itemCount} items ${verb} rejected: ${lines.join("; ")}${more}`;
 };
 
 /** A batch of which nothing was recorded, because some of its items are rejected. */

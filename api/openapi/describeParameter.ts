@@ -25,12 +25,14 @@ export const describeParameter = (
   }
   return {
     ...parameter,
-    schema: acceptsEmpty(accepted)
-      ? schema
-      : {
-          ...(examples === undefined ? {} : { examples }),
-          ...(fallback === undefined ? {} : { default: fallback }),
-          anyOf: [accepted, { const: "" }],
-        },
+    // An empty required parameter is a missing one.
+    schema:
+      parameter["required"] === true || acceptsEmpty(accepted)
+        ? schema
+        : {
+            ...(examples === undefined ? {} : { examples }),
+            ...(fallback === undefined ? {} : { default: fallback }),
+            anyOf: [accepted, { const: "" }],
+          },
   };
 };
