@@ -9,6 +9,7 @@ import {
   recordReconciliationFailure,
   runReconciliation,
 } from "../services/billing/reconciliation/runReconciliation.ts";
+import type { Tracing } from "../domain/tracing.ts";
 import type { SendResult } from "../domain/billing/decideNextStep.ts";
 import { sweepSubscriptions } from "../services/billing/processorEvents/sweepSubscriptions.ts";
 import type { SubscriptionSweep } from "../services/billing/processorEvents/sweepSubscriptions.ts";
@@ -16,6 +17,7 @@ import { checkRefund } from "../services/registrations/checkRefund.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 
 export type BillingActivityDependencies = ProcessorEventDependencies & {
+  readonly tracing?: Tracing | undefined;
   /** Called after every attempt to send a meter event. */
   readonly observeSend: (
     stream: UsageStream,

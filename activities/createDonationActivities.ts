@@ -1,14 +1,30 @@
 import { Context } from "@temporalio/activity";
 import type { CharityLookup, CharityValidation } from "../domain/charities/charities.ts";
+import type { Tracing, TraceParent } from "../domain/tracing.ts";
 import type { Charities } from "../providers/charities/createCharities.ts";
 import { validateCharity } from "../services/charities/confirmCharity.ts";
 
-export type DonationActivityDependencies = { readonly charities: Charities };
+export type DonationActivityDependencies = {
+  readonly charities: Charities;
+  readonly tracing?: Tracing | undefined;
+};
 
 /** The activities of donations, which run on the interactive queue because clients wait for them. */
 export const createDonationActivities = (deps: DonationActivityDependencies) => ({
-  validateCharity: (lookup: CharityLookup): Promise<CharityValidation> =>
-    validateCharity(deps, lookup, Context.current().cancellationSignal),
+  validateCharity: (
+    lookup: CharityLookup,
+    traceParent?: TraceParent,
+  ): Promise<CharityValidation> => {
+    const validate = (): Promise<CharityValidation> =>
+      validateCharity(deps, lookup, Context.current().cancellationSignal);
+    return deps.tracing === undefined
+      ? validate()
+      : deps.tracing.run(
+          "validate charity",
+          { kind: "client", parent: traceParent ?? null },
+          validate,
+        );
+  },
 });
 
 export type DonationActivities = ReturnType<typeof createDonationActivities>;

@@ -14,6 +14,7 @@ import { readAccountLimits } from "../program/readAccountLimits.ts";
 import { readCharitySettings } from "../program/readCharitySettings.ts";
 import { readStripeOptions } from "../program/readStripeOptions.ts";
 import { readWebhookSettings } from "../program/readWebhookSettings.ts";
+import type { RunningTracing } from "../program/tracing/startTracing.ts";
 import { runProgram } from "../program/runProgram.ts";
 import type { RunningPart } from "../program/runProgram.ts";
 import { serveOperations } from "../program/serveOperations.ts";
@@ -52,11 +53,16 @@ const FINISH_REQUESTS_MS = 7000;
 /** Short, because the partner's report waits for it and the workflow polls anyway. */
 const WAKE_TIMEOUT_MS = 1000;
 
-const startApi = async (config: Config, logger: Logger): Promise<RunningPart> => {
-  const db = await openDatabase(config);
+const startApi = async (
+  config: Config,
+  logger: Logger,
+  tracing: RunningTracing | undefined,
+): Promise<RunningPart> => {
+  const interceptors = tracing === undefined ? [] : [tracing.statementSpans];
+  const db = await openDatabase(config, interceptors);
   const copies = openCopies(config);
-  const searches = await openSearches(config);
-  const reads = await openReads(config);
+  const searches = await openSearches(config, interceptors);
+  const reads = await openReads(config, interceptors);
   const temporal = openTemporalClient();
   const clock = systemClock;
   const metrics = createApiMetrics();
@@ -70,11 +76,17 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   });
   addHealthMetrics(metrics.registry, health.read);
   addPoolMetrics(metrics.registry, { main: db, searches, reads });
-  const writer = createRegistrationWriter({ db, clock, observeBatch: metrics.observeBatch });
+  const writer = createRegistrationWriter({
+    db,
+    clock,
+    observeBatch: metrics.observeBatch,
+    tracing,
+  });
   const storeWriter = createStoreRegistrationWriter({
     db,
     clock,
     observeBatch: metrics.observeBatch,
+    tracing,
   });
   metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
   const openLists = createOpenLists({
@@ -85,7 +97,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
   const billing = createBilling({ db, stripe: readStripeOptions(config) });
   const charities = createCharities({ db, searches, clock, settings: readCharitySettings(config) });
   const getDeployment = await createDeploymentName({ db, clock });
-  const validateCharity = createCharityValidator(temporal, getDeployment);
+  const validateCharity = createCharityValidator(temporal, getDeployment, undefined, tracing);
   const planting = createPlanting(readPlantingSettings(config));
   const limits = readAccountLimits(config);
   const guard = createSpendingGuard({
@@ -111,6 +123,7 @@ const startApi = async (config: Config, logger: Logger): Promise<RunningPart> =>
     logger,
     observe: metrics.observeRequest,
     limiter: createRequestLimiter({ defaults: limits }),
+    tracing,
     guard,
     takePermit: createPermits({ db }),
     trustedProxies: config.TRUSTED_PROXIES,

@@ -51,6 +51,15 @@ const webUrl = z
   .url({ protocol: /^https?$/u, error: "must be an http:// or https:// URL" })
   .transform((url) => url.replace(/\/+$/u, ""));
 
+const TRACE_SAMPLERS = [
+  "always_on",
+  "always_off",
+  "traceidratio",
+  "parentbased_always_on",
+  "parentbased_always_off",
+  "parentbased_traceidratio",
+] as const;
+
 /** Keys travel in the requests, so they must be encrypted unless they stay on this machine. */
 const apiBase = webUrl.refine(
   (url) => {
@@ -186,6 +195,20 @@ const settings = z.object({
   EMBEDDED_TEMPORAL_PORT: port(7243),
   EMBEDDED_TEMPORAL_UI_HOST: listenAddress,
   EMBEDDED_TEMPORAL_UI_PORT: port(8243),
+  OTEL_EXPORTER_OTLP_ENDPOINT: webUrl.optional(),
+  OTEL_SDK_DISABLED: z
+    .enum(["true", "false"], { error: "must be true or false" })
+    .transform((value) => value === "true")
+    .default(false),
+  OTEL_TRACES_SAMPLER: z
+    .enum(TRACE_SAMPLERS, { error: `must be one of ${TRACE_SAMPLERS.join(", ")}` })
+    .default("parentbased_always_on"),
+  OTEL_TRACES_SAMPLER_ARG: z
+    .string()
+    .regex(/^(?:0(?:\.\d{1,9})?|1(?:\.0{1,9})?)$/u, "must be a number from 0 to 1")
+    .transform(Number)
+    .default(1),
+  OTEL_BSP_SCHEDULE_DELAY: wholeNumber(5000, 1),
   LOG_LEVEL: z
     .enum(["fatal", "error", "warn", "info", "debug", "trace", "silent"], {
       error: "must be one of fatal, error, warn, info, debug, trace, silent",

@@ -90,10 +90,19 @@ export const openPool = async (
   statementTimeoutMs = 60_000,
   {
     responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
-  }: { readonly responseTimeoutMs?: number } = {},
+    interceptors = [],
+  }: {
+    readonly responseTimeoutMs?: number;
+    readonly interceptors?: readonly Interceptor[];
+  } = {},
 ): Promise<DatabasePool> =>
   sharePool(
-    await createUnsharedPool(url, { maximumConnections, statementTimeoutMs, responseTimeoutMs }),
+    await createUnsharedPool(url, {
+      maximumConnections,
+      statementTimeoutMs,
+      responseTimeoutMs,
+      interceptors,
+    }),
     createConnectionShares(sharesOfMixedPool(maximumConnections)),
   );
 
@@ -109,15 +118,25 @@ export const openTurnPool = async (
     readonly statementTimeoutMs: number;
     readonly maximumWaitMs: number;
     readonly timeoutAdvice?: string;
+    readonly interceptors?: readonly Interceptor[];
   },
 ): Promise<DatabasePool> => {
-  const { maximumConnections, statementTimeoutMs, maximumWaitMs, timeoutAdvice } = options;
+  const {
+    maximumConnections,
+    statementTimeoutMs,
+    maximumWaitMs,
+    timeoutAdvice,
+    interceptors = [],
+  } = options;
   const shares = createConnectionShares(sharesOfOneKind(maximumConnections), { maximumWaitMs });
   return sharePool(
     await createUnsharedPool(url, {
       maximumConnections,
       statementTimeoutMs,
-      interceptors: timeoutAdvice === undefined ? [] : [reportTimeouts(timeoutAdvice)],
+      interceptors: [
+        ...interceptors,
+        ...(timeoutAdvice === undefined ? [] : [reportTimeouts(timeoutAdvice)]),
+      ],
     }),
     // All requests count as one kind, or an account could fill the pool with requests of two kinds.
     { ...shares, run: ({ accountId }, work) => shares.run({ accountId, kind: "read" }, work) },

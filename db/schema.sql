@@ -802,6 +802,13 @@ CREATE TABLE test_record_count (
   CONSTRAINT test_record_count_safe CHECK (count >= 0 AND count <= '9007199254740991'::bigint)
 ) WITH (fillfactor=50);
 
+CREATE UNLOGGED TABLE trace_context (
+  record_id uuid NOT NULL,
+  traceparent text NOT NULL,
+  recorded_at timestamp with time zone NOT NULL DEFAULT now(),
+  CONSTRAINT trace_context_pkey PRIMARY KEY (record_id)
+) WITH ();
+
 CREATE TABLE usage_correction (
   id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
   account_id uuid NOT NULL,
@@ -1056,6 +1063,8 @@ CREATE INDEX registration_planting_order ON public.registration USING btree (pla
 CREATE INDEX registration_reversible ON public.registration USING btree (account_id, mode, kind, created_at, id) WHERE ((unit_price_cents IS NOT NULL) AND (refunded_count < count));
 
 CREATE INDEX registration_unordered ON public.registration USING btree (account_id, mode, id) WHERE ((kind = 'tree'::text) AND (planting_order_id IS NULL) AND (refunded_count < count) AND (NOT is_ordered_elsewhere));
+
+CREATE INDEX trace_context_recorded ON public.trace_context USING btree (recorded_at);
 
 CREATE INDEX usage_correction_account ON public.usage_correction USING btree (account_id);
 

@@ -31,16 +31,21 @@ const openDestination = (format: "json" | "pretty"): DestinationStream =>
     ? buildPretty({ sync: true, ignore: "pid,hostname", translateTime: "HH:MM:ss.l" })
     : destination({ sync: false, minLength: 4096, periodicFlush: 100 });
 
-/** Creates the logger of a process: JSON on stdout, or readable lines if stdout is a terminal. */
+/**
+ * Creates the logger of a process: JSON on stdout, or readable lines if stdout is a terminal.
+ * @param readFields returns what each line has besides
+ */
 export const createLogger = (
   { LOG_LEVEL, LOG_FORMAT }: Pick<Config, "LOG_LEVEL" | "LOG_FORMAT">,
   program: string,
+  readFields?: () => Readonly<Record<string, string>>,
 ): Logger => {
   const automatic = process.stdout.isTTY ? "pretty" : "json";
   return pino(
     {
       level: LOG_LEVEL,
       base: { program, pid: process.pid },
+      ...(readFields === undefined ? {} : { mixin: readFields }),
       serializers: {
         err: serializeError,
         // Temporal's SDK logs its errors under this name, and strings from its core.

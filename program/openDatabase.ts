@@ -1,4 +1,4 @@
-import type { DatabasePool } from "slonik";
+import type { DatabasePool, Interceptor } from "slonik";
 import type { Config } from "../config/config.ts";
 import { openCopyPool } from "../db/copyPool.ts";
 import type { CopyPool } from "../db/copyPool.ts";
@@ -18,16 +18,18 @@ const requireDatabaseUrl = ({ DATABASE_URL }: Pick<Config, "DATABASE_URL">): str
 
 /**
  * Opens the main pool.
+ * @param interceptors see what every statement does
  * @throws StartupError if DATABASE_URL is not set or the database cannot be reached
  * @throws SchemaMismatchError if the schema is of another release
  */
 export const openDatabase = async (
   config: Pick<Config, "DATABASE_URL" | "DATABASE_POOL_SIZE">,
+  interceptors: readonly Interceptor[] = [],
 ): Promise<DatabasePool> => {
   const databaseUrl = requireDatabaseUrl(config);
   try {
     await requireCurrentSchema(databaseUrl);
-    return await openPool(databaseUrl, config.DATABASE_POOL_SIZE);
+    return await openPool(databaseUrl, config.DATABASE_POOL_SIZE, undefined, { interceptors });
   } catch (error) {
     if (error instanceof SchemaMismatchError || !(error instanceof Error)) {
       throw error;
@@ -60,8 +62,12 @@ const HEALTH_TIMEOUT_MS = 2000;
  * Opens a separate pool for searches of the catalogue, so that they do not use up the connections of registrations.
  * @throws StartupError if DATABASE_URL is not set
  */
-export const openSearches = (config: Pick<Config, "DATABASE_URL">): Promise<DatabasePool> =>
+export const openSearches = (
+  config: Pick<Config, "DATABASE_URL">,
+  interceptors: readonly Interceptor[] = [],
+): Promise<DatabasePool> =>
   openTurnPool(requireDatabaseUrl(config), {
+    interceptors,
     maximumConnections: CONCURRENT_SEARCHES,
     statementTimeoutMs: SEARCH_TIMEOUT_MS,
     maximumWaitMs: SEARCH_WAIT_MS,
@@ -74,8 +80,10 @@ export const openSearches = (config: Pick<Config, "DATABASE_URL">): Promise<Data
  */
 export const openReads = (
   config: Pick<Config, "DATABASE_URL" | "READ_TIMEOUT_SECONDS">,
+  interceptors: readonly Interceptor[] = [],
 ): Promise<DatabasePool> =>
   openTurnPool(requireDatabaseUrl(config), {
+    interceptors,
     maximumConnections: CONCURRENT_READS,
     statementTimeoutMs: config.READ_TIMEOUT_SECONDS * 1000,
     maximumWaitMs: READ_WAIT_MS,

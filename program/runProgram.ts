@@ -4,6 +4,8 @@ import type { Config } from "../config/config.ts";
 import { SchemaMismatchError } from "../db/migrate.ts";
 import { createLogger } from "./createLogger.ts";
 import { StartupError } from "./startupError.ts";
+import { startTracing } from "./tracing/startTracing.ts";
+import type { RunningTracing } from "./tracing/startTracing.ts";
 
 /** A long-lived part of the service. */
 export type RunningPart = {
@@ -47,14 +49,20 @@ const isOperatorError = (error: unknown): error is Error =>
  */
 export const runProgram = async (
   name: string,
-  start: (config: Config, logger: Logger) => Promise<RunningPart>,
+  start: (
+    config: Config,
+    logger: Logger,
+    tracing: RunningTracing | undefined,
+  ) => Promise<RunningPart>,
   shutdownTimeoutMs: number,
 ): Promise<never> => {
   try {
     const config = readConfig();
-    const logger = createLogger(config, name);
+    const tracing = await startTracing(config, name);
+    const logger = createLogger(config, name, tracing?.logFields);
+    tracing?.logTo(logger);
     const shutdown = shutdownRequested();
-    const { urls, failed, drain, stop } = await start(config, logger);
+    const { urls, failed, drain, stop } = await start(config, logger, tracing);
     logger.info(urls, "ready");
     process.send?.({ type: "ready", urls });
     const reason = await (failed ? Promise.race([shutdown.first, failed]) : shutdown.first);
@@ -68,6 +76,7 @@ export const runProgram = async (
       process.exit(1);
     }, shutdownTimeoutMs).unref();
     await stop();
+    await tracing?.stop();
     logger.info("stopped");
     logger.flush();
   } catch (error) {

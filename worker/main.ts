@@ -8,6 +8,7 @@ import { createPlantingActivities } from "../activities/createPlantingActivities
 import { createWebhookActivities } from "../activities/createWebhookActivities.ts";
 import { systemClock } from "../domain/clock.ts";
 import { openDatabase, openHealthConnection } from "../program/openDatabase.ts";
+import type { RunningTracing } from "../program/tracing/startTracing.ts";
 import { runProgram } from "../program/runProgram.ts";
 import type { RunningPart } from "../program/runProgram.ts";
 import { serveOperations } from "../program/serveOperations.ts";
@@ -51,8 +52,12 @@ const SHUTDOWN_TIMEOUT_MS = 18_000;
 /** Of their own, so that many deliveries at once leave billing its connections. */
 const WEBHOOK_CONNECTIONS = 3;
 
-const startWorker = async (config: Config, logger: Logger): Promise<RunningPart> => {
-  const db = await openDatabase(config);
+const startWorker = async (
+  config: Config,
+  logger: Logger,
+  tracing: RunningTracing | undefined,
+): Promise<RunningPart> => {
+  const db = await openDatabase(config, tracing === undefined ? [] : [tracing.statementSpans]);
   const webhookDb = await openDatabase({ ...config, DATABASE_POOL_SIZE: WEBHOOK_CONNECTIONS });
   const clock = systemClock;
   const temporal = openTemporalClient();
@@ -107,7 +112,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
     runWorker(
       {
         identity,
-        activities: createDonationActivities({ charities }),
+        activities: createDonationActivities({ charities, tracing }),
         taskQueue: interactiveQueue(name),
         workflowBundle,
         logger,
@@ -140,6 +145,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
       db,
       clock,
       billing,
+      tracing,
       stopping: shutdown.signal,
       onResult: observeSend,
       onFailure: (stream, error) => {
@@ -150,6 +156,7 @@ const startWorker = async (config: Config, logger: Logger): Promise<RunningPart>
       db,
       clock,
       billing,
+      tracing,
       observeSend,
       observeRejection: (rejection) => {
         metrics.observeRejection(rejection);

@@ -1,5 +1,6 @@
 import { proxyActivities } from "@temporalio/workflow";
 import type { DonationActivities } from "../activities/createDonationActivities.ts";
+import type { TraceParent } from "../domain/tracing.ts";
 import type { CharityLookup, CharityValidation } from "../domain/charities/charities.ts";
 import { inDeployment } from "./inDeployment.ts";
 
@@ -12,10 +13,18 @@ const { validateCharity } = proxyActivities<DonationActivities>({
   retry: { initialInterval: "100 milliseconds", maximumAttempts: 2 },
 });
 
-/** Validates a donation's charity with its remote provider. The details found are stored, for the retry and later donations. */
-export const donation = async (lookup: CharityLookup): Promise<CharityValidation> => {
+/**
+ * Validates a donation's charity with its remote provider. The details found are stored, for the retry and later donations.
+ * @param traceParent the span that waits for it, if tracing is on
+ */
+export const donation = async (
+  lookup: CharityLookup,
+  traceParent?: TraceParent,
+): Promise<CharityValidation> => {
   try {
-    return await validateCharity(lookup);
+    return await (traceParent === undefined
+      ? validateCharity(lookup)
+      : validateCharity(lookup, traceParent));
   } catch {
     return { kind: "unavailable", reason: "the validation did not finish" };
   }

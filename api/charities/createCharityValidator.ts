@@ -1,4 +1,5 @@
 import type { Client } from "@temporalio/client";
+import type { Tracing } from "../../domain/tracing.ts";
 import { withTemporalDeadline } from "../../program/temporalClient.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
 import { donation, donationWorkflowId } from "../../workflows/donation.ts";
@@ -16,14 +17,21 @@ export const createCharityValidator =
     temporal: Client,
     getDeployment: () => Promise<string>,
     timeoutMs = TIMEOUT_MS,
+    tracing?: Tracing,
   ): ValidateCharity =>
   async (donationId, lookup) => {
     const deployment = await getDeployment();
-    return withTemporalDeadline(temporal, timeoutMs, () =>
-      temporal.workflow.execute(donation, {
-        workflowId: donationWorkflowId(deployment, donationId),
-        taskQueue: interactiveQueue(deployment),
-        args: [lookup],
-      }),
-    );
+    const run = (args: Parameters<typeof donation>) =>
+      withTemporalDeadline(temporal, timeoutMs, () =>
+        temporal.workflow.execute(donation, {
+          workflowId: donationWorkflowId(deployment, donationId),
+          taskQueue: interactiveQueue(deployment),
+          args,
+        }),
+      );
+    return tracing === undefined
+      ? run([lookup])
+      : tracing.run("run workflow donation", { kind: "client" }, ({ traceParent }) =>
+          run([lookup, traceParent]),
+        );
   };

@@ -2,6 +2,7 @@ import Router from "@koa/router";
 import Koa from "koa";
 import type { Middleware } from "koa";
 import type { Logger } from "pino";
+import type { Tracing } from "../../domain/tracing.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
 import { browserFallback } from "../middleware/browserFallback.ts";
 import type { BrowserFallback } from "../middleware/browserFallback.ts";
@@ -19,6 +20,7 @@ import { BATCH_BODY_KIB, BODY_KIB, readBody } from "../middleware/readBody.ts";
 import { rejectUnmatched } from "../middleware/rejectUnmatched.ts";
 import { requireValidTarget } from "../middleware/requireValidTarget.ts";
 import { requireWriteScope } from "../middleware/requireWriteScope.ts";
+import { traceRequests } from "../middleware/traceRequests.ts";
 import { shareConnections } from "../middleware/shareConnections.ts";
 import type { ApiContext, ApiState } from "./apiContext.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -30,6 +32,8 @@ export type AppDependencies = {
   readonly observe: RequestObserver;
   /** Limits the requests of each key and account. */
   readonly limiter: RequestLimiter;
+  /** Absent if tracing is off. */
+  readonly tracing?: Tracing | undefined;
   /** How many proxies of our own a request passes; 0 by default. */
   readonly trustedProxies?: number;
 };
@@ -73,6 +77,7 @@ export const createApp = ({
   logger,
   observe,
   limiter,
+  tracing,
   trustedProxies = 0,
   checkKey,
   keyHeaders,
@@ -100,6 +105,9 @@ export const createApp = ({
   app.on("error", (error: NodeJS.ErrnoException) => {
     logger.debug({ err: error }, "connection lost");
   });
+  if (tracing !== undefined) {
+    app.use(traceRequests(tracing));
+  }
   app.use(identifyRequest());
   app.use(observeRequest({ logger, observe, trustedProxies }));
   app.use(handleErrors({ logger, presentError }));

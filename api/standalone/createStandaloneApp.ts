@@ -78,6 +78,7 @@ export const createStandaloneApp = ({
   logger,
   observe,
   limiter,
+  tracing,
   trustedProxies = 0,
   documentBaseUrl,
   plantingCallbackSecrets,
@@ -87,7 +88,7 @@ export const createStandaloneApp = ({
 }: StandaloneDependencies): Koa<ApiState> => {
   const reading = { ...dependencies, db: dependencies.reads };
   const endpoints = [
-    ...registrationEndpoints(dependencies),
+    ...registrationEndpoints({ ...dependencies, tracing }),
     ...batchEndpoints(dependencies),
     ...charityEndpoints(dependencies),
     ...evidenceEndpoints(reading),
@@ -122,6 +123,7 @@ export const createStandaloneApp = ({
     logger,
     observe,
     limiter,
+    tracing,
     trustedProxies,
     checkKey: authenticate(authenticator),
     keyHeaders: ["Authorization"],

@@ -57,6 +57,7 @@ export const createStoreApp = ({
   logger,
   observe,
   limiter,
+  tracing,
   trustedProxies = 0,
   reads,
   ...dependencies
@@ -106,6 +107,7 @@ export const createStoreApp = ({
     logger,
     observe,
     limiter,
+    tracing,
     trustedProxies,
     checkKey: authenticateStore(authenticator),
     keyHeaders: STORE_KEY_HEADERS,

@@ -340,3 +340,14 @@ CREATE TABLE acknowledged_drift (
   acknowledged_at timestamptz NOT NULL,
   PRIMARY KEY (processor, mode, meter, customer, minute)
 );
+
+
+-- Which request made a registration or a refund, while tracing is on, so that its trace goes on when the usage is reported. Rows are
+-- deleted after a day. Losing them in a crash only ends traces, so they need not be in the log of the database.
+CREATE UNLOGGED TABLE trace_context (
+  record_id uuid PRIMARY KEY,
+  -- As the header of W3C Trace Context.
+  traceparent text NOT NULL,
+  recorded_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX trace_context_recorded ON trace_context (recorded_at);

@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { deleteProcessedEvents } from "../../db/billing/processorEvents.ts";
+import { deleteOldTraceContexts } from "../../db/billing/traceContexts.ts";
 import { deleteOldReconciliations } from "../../db/billing/reconciliations.ts";
 import type { Clock } from "../../domain/clock.ts";
 
@@ -7,6 +8,9 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** Short statements, so that neither locks nor replication wait for one of them. */
 const BATCH_SIZE = 1000;
+
+/** Usage that is reported later has a trace of its own. */
+const TRACE_CONTEXT_DAYS = 1;
 
 /** How long the records of billing are kept that nothing depends on. */
 export type Retention = {
@@ -31,9 +35,9 @@ const deleteInBatches = async (
 };
 
 /**
- * Deletes processed events of the processor and results of reconciliations that are older than their retention. Events
- * that are pending or failed stay. It may be interrupted and repeated.
- * @returns the numbers of deleted events and of deleted rows of results
+ * Deletes processed events of the processor and results of reconciliations that are older than their retention, and what
+ * continues old traces. Events that are pending or failed stay. It may be interrupted and repeated.
+ * @returns the numbers of deleted rows
  */
 export const deleteOldRecords = async (
   {
@@ -42,7 +46,11 @@ export const deleteOldRecords = async (
     retention,
   }: { readonly db: DatabasePool; readonly clock: Clock; readonly retention: Retention },
   signal: AbortSignal,
-): Promise<{ readonly processorEvents: number; readonly reconciliations: number }> => {
+): Promise<{
+  readonly processorEvents: number;
+  readonly reconciliations: number;
+  readonly traceContexts: number;
+}> => {
   const before = (days: number): Date => new Date(clock.now().getTime() - days * DAY_MS);
   return {
     processorEvents: await deleteInBatches(
@@ -51,6 +59,10 @@ export const deleteOldRecords = async (
     ),
     reconciliations: await deleteInBatches(
       (limit) => deleteOldReconciliations(db, before(retention.reconciliationDays), limit),
+      signal,
+    ),
+    traceContexts: await deleteInBatches(
+      (limit) => deleteOldTraceContexts(db, before(TRACE_CONTEXT_DAYS), limit),
       signal,
     ),
   };

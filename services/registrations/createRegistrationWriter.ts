@@ -14,8 +14,12 @@ import type {
   Registration,
   Totals,
 } from "../../domain/registrations/registrations.ts";
+import type { Tracing } from "../../domain/tracing.ts";
 import type { BatchObserver } from "../createGroupCommit.ts";
 import { createGroupCommit } from "../createGroupCommit.ts";
+import { linkBatch, traceBatches, traceJob, traceOfRequest } from "../traceBatches.ts";
+import type { TracedEntry } from "../traceBatches.ts";
+import { rememberRequests } from "./rememberRequests.ts";
 
 /** A registration with its owner's totals, as if registrations were recorded one by one in their order of arrival. */
 export type Registered = {
@@ -118,11 +122,13 @@ export const createRegistrationWriter = ({
   clock,
   observeBatch,
   maximumWaiting,
+  tracing,
 }: {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly observeBatch?: BatchObserver;
   readonly maximumWaiting?: number;
+  readonly tracing?: Tracing | undefined;
 }): RegistrationWriter => {
   const replaying = new Set<Promise<unknown>>();
 
@@ -190,6 +196,15 @@ export const createRegistrationWriter = ({
     const batch = entries.map((entry) => ({ ...entry, id: newId() }));
     const createdAt = clock.now();
     const result = await insertRegistrations(db, batch, createdAt);
+    if (tracing !== undefined) {
+      const trace = traceOfRequest(tracing);
+      tracing.runUntraced(() =>
+        rememberRequests(
+          { db, tracing },
+          batch.map(({ id }) => ({ id, ...trace })),
+        ),
+      );
+    }
     const inserted = new Set(result.insertedIds);
     // Counted back from the final totals, as the statement returns only those.
     let totals =
@@ -206,17 +221,35 @@ export const createRegistrationWriter = ({
     return items.toReversed();
   };
 
-  const queue = createGroupCommit({
-    write,
+  const queue = createGroupCommit<RegistrationEntry & TracedEntry, Registered>({
+    write:
+      tracing === undefined
+        ? write
+        : traceBatches<RegistrationEntry & TracedEntry, Awaited<ReturnType<typeof write>>>(
+            tracing,
+            write,
+            (entries) => rememberRequests({ db, tracing }, entries),
+          ),
     accountOf: ({ accountId }) => accountId,
     observeBatch,
     maximumWaiting,
   });
+  const runApart: RegistrationWriter["runApart"] =
+    tracing === undefined
+      ? queue.runApart
+      : (accountId, size, work) => queue.runApart(accountId, size, traceJob(tracing, size, work));
+  const registerTraced = (entry: NewRegistration, to: Tracing): Promise<Registered> => {
+    const traced = { ...entry, id: newId(), ...traceOfRequest(to) };
+    return linkBatch(to, traced, queue.submit(traced));
+  };
   return {
-    register: (entry) => queue.submit({ ...entry, id: newId() }),
+    register: (entry) =>
+      tracing === undefined
+        ? queue.submit({ ...entry, id: newId() })
+        : registerTraced(entry, tracing),
     registerTogether: (owner, entries) =>
-      queue.runApart(owner.accountId, entries.length, () => writeTogether(owner, entries)),
-    runApart: queue.runApart,
+      runApart(owner.accountId, entries.length, () => writeTogether(owner, entries)),
+    runApart,
     findOriginal,
     drain: async () => {
       await queue.drain();

@@ -7,12 +7,14 @@ import {
   lockRegistration,
 } from "../../db/registrations/registrations.ts";
 import { readTotals, subtractFromTotals } from "../../db/registrations/totals.ts";
+import { insertTraceContexts } from "../../db/billing/traceContexts.ts";
 import { insertRefundFacts } from "../../db/billing/usageFacts.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { shownIdOf } from "../../domain/recordIds.ts";
 import { decideRefund, refundIdOf } from "../../domain/registrations/decideRefund.ts";
+import type { Tracing } from "../../domain/tracing.ts";
 import type { Owner, Registration, Totals } from "../../domain/registrations/registrations.ts";
 import { ACCEPTED_AGE_MS, secondOf } from "../../domain/billing/usage.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
@@ -102,6 +104,7 @@ export const refundRegistration = async (
     readonly billing: Billing;
     /** Who refunds, if it is not the client. */
     readonly actor?: Actor;
+    readonly tracing?: Tracing | undefined;
   },
   owner: Owner,
   request: RefundRequest,
@@ -174,6 +177,10 @@ export const refundRegistration = async (
         second: secondOf(registration.createdAt),
       },
     );
+    const traceParent = deps.tracing?.current() ?? null;
+    if (traceParent !== null) {
+      await insertTraceContexts(transaction, [{ recordId: refundId, traceParent }]);
+    }
     await recordEvent(
       transaction,
       owner,

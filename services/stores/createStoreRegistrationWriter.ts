@@ -21,8 +21,11 @@ import type {
   StoreWriteDecision,
 } from "../../domain/stores/storeWrites.ts";
 import { decideStoreWrites, responseKey } from "../../domain/stores/storeWrites.ts";
+import type { Tracing } from "../../domain/tracing.ts";
 import type { BatchObserver } from "../createGroupCommit.ts";
 import { createGroupCommit } from "../createGroupCommit.ts";
+import { linkBatch, traceBatches, traceOfRequest } from "../traceBatches.ts";
+import type { TracedEntry } from "../traceBatches.ts";
 import { createBusyStores } from "./createBusyStores.ts";
 
 type NewStoreRegistration = Omit<StoreRegistrationWrite, "id"> & CustomerDetails;
@@ -39,7 +42,7 @@ export type StoreRegistrationWriter = {
   readonly queueLength: () => number;
 };
 
-type Entry = StoreRegistrationWrite & CustomerDetails;
+type Entry = StoreRegistrationWrite & CustomerDetails & TracedEntry;
 type Accepted = Extract<StoreWriteDecision<Entry>, { readonly kind: "accepted" }>;
 
 const keysOf = (batch: readonly Entry[]) =>
@@ -106,11 +109,13 @@ export const createStoreRegistrationWriter = ({
   clock,
   observeBatch,
   maximumWaiting,
+  tracing,
 }: {
   readonly db: DatabasePool;
   readonly clock: Clock;
   readonly observeBatch?: BatchObserver;
   readonly maximumWaiting?: number;
+  readonly tracing?: Tracing | undefined;
 }): StoreRegistrationWriter => {
   const busyStores = createBusyStores<Entry, StoreWriteDecision<Entry>>(
     (accountId, writes, lockWaitMs) =>
@@ -139,14 +144,23 @@ export const createStoreRegistrationWriter = ({
   };
 
   const queue = createGroupCommit({
-    write: writeBatch,
+    write: tracing === undefined ? writeBatch : traceBatches(tracing, writeBatch),
     accountOf: ({ accountId }) => accountId,
     observeBatch,
     maximumWaiting,
   });
+  const submitTraced = (
+    registration: NewStoreRegistration,
+    to: Tracing,
+  ): Promise<StoreWriteDecision<Entry>> => {
+    const traced = { ...registration, id: newId(), ...traceOfRequest(to) };
+    return linkBatch(to, traced, queue.submit(traced));
+  };
   return {
     register: async (registration) => {
-      const decision = await queue.submit({ ...registration, id: newId() });
+      const decision = await (tracing === undefined
+        ? queue.submit({ ...registration, id: newId() })
+        : submitTraced(registration, tracing));
       switch (decision.kind) {
         case "rejected":
           throw decision.error;

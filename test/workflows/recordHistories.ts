@@ -234,6 +234,7 @@ const RECORDINGS: Readonly<Record<string, Recording>> = {
       sweepSubscriptions: inOrder(() => ({ read: 3, failed: 0 })),
       deleteOldRecords: inOrder(() => ({
         processorEvents: 5,
+        traceContexts: 0,
         reconciliations: 0,
         events: 0,
         webhookDeliveries: 0,

@@ -2,6 +2,7 @@ import type { DatabasePool } from "slonik";
 import type { CopyPool } from "../../../db/copyPool.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Kind } from "../../../domain/accounts/accounts.ts";
+import type { Tracing } from "../../../domain/tracing.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type {
   Owner,
@@ -54,6 +55,7 @@ type Dependencies = {
   readonly writer: Pick<RegistrationWriter, "register" | "findOriginal">;
   readonly streaming: Streaming;
   readonly guard: Pick<SpendingGuard, "register" | "write">;
+  readonly tracing?: Tracing | undefined;
   /** The base URL of links. */
   readonly publicBaseUrl: () => string;
 };
@@ -209,7 +211,7 @@ const listEndpoint = (kind: Kind, dependencies: Dependencies): Endpoint => {
 /** @param refundQueue lets the refunds of an account wait for each other without a database connection */
 const refundEndpoint = (
   kind: Kind,
-  { db, clock, billing, guard }: Dependencies,
+  { db, clock, billing, guard, tracing }: Dependencies,
   refundQueue: AccountQueue,
 ): Endpoint => {
   const names = KIND_NAMES[kind];
@@ -257,7 +259,7 @@ const refundEndpoint = (
       const refund = await guard.write(caller, {
         write: () =>
           refundQueue(caller.accountId, () =>
-            refundRegistration({ db, clock, billing }, owner, request),
+            refundRegistration({ db, clock, billing, tracing }, owner, request),
           ),
         findOriginal: () => findOriginalRefund({ db, clock }, owner, request),
       });

@@ -26,11 +26,13 @@ import type {
   Settlement,
 } from "../../../domain/billing/decideNextStep.ts";
 import { DEFAULT_GRACE_MS, isFailed } from "../../../domain/billing/meterEvents.ts";
+import type { Tracing } from "../../../domain/tracing.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import { recordUsageEvent } from "../recordUsageEvent.ts";
 import { checkDelivery } from "./checkDelivery.ts";
+import { traceSending } from "./traceSending.ts";
 
 export type SendingDependencies = {
   readonly db: DatabasePool;
@@ -38,6 +40,7 @@ export type SendingDependencies = {
   readonly billing: Billing;
   /** Milliseconds of the monotonic clock. */
   readonly monotonicMs?: () => number;
+  readonly tracing?: Tracing | undefined;
 };
 
 /** When an attempt's lease began, by two clocks: setting one moves it, and the other may stop with the machine. */
@@ -81,6 +84,19 @@ const callProcessor = (
     mayCall,
   );
 
+const traceCall = <Result>(
+  { tracing }: SendingDependencies,
+  { processor }: StoredMeterEvent,
+  call: () => Promise<Result>,
+): Promise<Result> =>
+  tracing === undefined
+    ? call()
+    : tracing.run(
+        `call ${processor}`,
+        { kind: "client", attributes: { "impact.processor": processor } },
+        call,
+      );
+
 /**
  * Checks and sends as the rules decide, until they end the attempt.
  * @returns null if the lease was lost: another attempt has begun
@@ -102,7 +118,9 @@ const makeAttempt = async (
     const step = decideNextStep(event, outcome, startedAt);
     switch (step.kind) {
       case "send":
-        outcome = await callProcessor(processor, event, signal, () => !isLeaseOver(lease, deps));
+        outcome = await traceCall(deps, event, () =>
+          callProcessor(processor, event, signal, () => !isLeaseOver(lease, deps)),
+        );
         break;
       case "check":
         ({ outcome } = await checkDelivery(processor, db, event, { now: startedAt, signal }));
@@ -219,7 +237,9 @@ export const finishSending = async (
   },
 ): Promise<SendResult> => {
   const { db, clock, records } = deps;
-  const result = await makeAttempt(deps, event, { started, signal });
+  const result = await traceSending(deps, event.id, () =>
+    makeAttempt(deps, event, { started, signal }),
+  );
   if (!result) {
     return LEASED;
   }

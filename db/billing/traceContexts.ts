@@ -1,0 +1,51 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import type { TraceParent } from "../../domain/tracing.ts";
+import { sql } from "../sql.ts";
+
+/** Records which request made a registration or a refund. */
+export const insertTraceContexts = async (
+  db: CommonQueryMethods,
+  contexts: readonly { readonly recordId: string; readonly traceParent: TraceParent }[],
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO trace_context (record_id, traceparent)
+    SELECT *
+    FROM ${sql.unnest(
+      contexts.map(({ recordId, traceParent }) => [recordId, traceParent]),
+      ["uuid", "text"],
+    )}
+    ON CONFLICT (record_id) DO NOTHING
+  `);
+};
+
+const traceContextRow = z.strictObject({ traceParent: z.string() });
+
+/** Returns the requests that made the registrations and refunds of a meter event. */
+export const listTraceParents = (
+  db: CommonQueryMethods,
+  meterEventId: bigint,
+  limit: number,
+): Promise<readonly TraceParent[]> =>
+  db.anyFirst(sql.type(traceContextRow)`
+    SELECT DISTINCT trace_context.traceparent AS "traceParent"
+    FROM usage_fact
+    JOIN trace_context ON trace_context.record_id = coalesce(usage_fact.refund_id, usage_fact.registration_id)
+    WHERE usage_fact.meter_event_id = ${meterEventId}
+    LIMIT ${limit}
+  `);
+
+/** Deletes up to `limit` rows that were recorded before a time, and returns their number. */
+export const deleteOldTraceContexts = async (
+  db: CommonQueryMethods,
+  before: Date,
+  limit: number,
+): Promise<number> => {
+  const { rowCount } = await db.query(sql.typeAlias("void")`
+    DELETE FROM trace_context
+    WHERE record_id IN (
+      SELECT record_id FROM trace_context WHERE recorded_at < ${before.toISOString()}::timestamptz LIMIT ${limit}
+    )
+  `);
+  return rowCount;
+};

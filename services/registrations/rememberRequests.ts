@@ -1,0 +1,20 @@
+import type { CommonQueryMethods } from "slonik";
+import { insertTraceContexts } from "../../db/billing/traceContexts.ts";
+import type { Tracing } from "../../domain/tracing.ts";
+import type { TracedEntry } from "../traceBatches.ts";
+
+/**
+ * Records which requests made registrations, so that the traces go on when the usage is reported. It runs beside the requests; if
+ * it fails, only the traces end.
+ */
+export const rememberRequests = (
+  { db, tracing }: { readonly db: CommonQueryMethods; readonly tracing: Tracing },
+  entries: readonly (TracedEntry & { readonly id: string })[],
+): void => {
+  const contexts = entries.flatMap(({ id, trace }) =>
+    trace === undefined ? [] : [{ recordId: id, traceParent: trace.request }],
+  );
+  if (contexts.length > 0) {
+    insertTraceContexts(db, contexts).catch(tracing.reportLoss);
+  }
+};
