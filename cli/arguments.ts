@@ -5,6 +5,7 @@ import type { Mode } from "../domain/accounts/accounts.ts";
 import type { Period } from "../domain/billing/billingCycle.ts";
 import { monthlyCycle } from "../domain/billing/billingCycle.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
+import { WEBHOOK_TYPES } from "../domain/events/webhookPayloads.ts";
 import { text } from "../domain/fields.ts";
 import { isTimeZone } from "../domain/timeZones.ts";
 import { importedId } from "../domain/recordIds.ts";
@@ -82,6 +83,27 @@ export const parseEventTypes = parserOf(
     .transform((given) => given.split(","))
     .pipe(z.array(z.enum(EVENT_TYPES))),
   `one or more of ${EVENT_TYPES.join(", ")}, with commas between them`,
+);
+
+/** Names of types of events that webhooks send, with commas between them. */
+export const parseWebhookTypes = parserOf(
+  z
+    .string()
+    .transform((given) => given.split(","))
+    .pipe(z.array(z.enum(WEBHOOK_TYPES))),
+  `one or more of ${WEBHOOK_TYPES.join(", ")}, with commas between them`,
+);
+
+/** The id of an event of the feed. */
+export const parseEventId = parserOf(
+  z.string().regex(/^evt_[0-9a-f]{48}$/u),
+  "the id of an event, evt_ and 48 characters",
+);
+
+/** The secret of signatures of webhooks. */
+export const parseWebhookSecret = parserOf(
+  z.string().regex(/^whsec_[A-Za-z0-9+/]{32,88}={0,2}$/u),
+  "a secret, whsec_ and the Base64 of 24 to 64 bytes",
 );
 
 /** The id of a document at the processor. */

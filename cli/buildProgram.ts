@@ -20,6 +20,7 @@ import { addStatementCommand } from "./commands/billing/statementCommand.ts";
 import { addStoreCommands } from "./commands/stores/storeCommands.ts";
 import { addTryCommands } from "./commands/tryCommands.ts";
 import { addUsageCommands } from "./commands/billing/usageCommands.ts";
+import { addWebhookCommands } from "./commands/webhooks/webhookCommands.ts";
 import { addWorkflowCommands } from "./commands/workflow/workflowCommands.ts";
 import type { Context } from "./context.ts";
 import { EXIT_CODES_HELP } from "./exitCodes.ts";
@@ -93,6 +94,7 @@ export const buildProgram = (
   addEvidenceCommands(program, context);
   addEventCommands(program, context);
   addCertificateCommands(program, context);
+  addWebhookCommands(program, context);
   addImportCommands(program, context);
   addVerifyImportCommand(program, context);
   program.commandsGroup("Operations:");

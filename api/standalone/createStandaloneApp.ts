@@ -35,6 +35,7 @@ import { batchEndpoints } from "./registrations/batchEndpoints.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
 import { usageEndpoints } from "./registrations/usageEndpoints.ts";
 import { MESSAGE_DESCRIPTION } from "./webhooks/schemas.ts";
+import { deliveryEndpoints } from "./webhooks/deliveryEndpoints.ts";
 import { webhookEndpoints } from "./webhooks/webhookEndpoints.ts";
 
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
@@ -95,6 +96,7 @@ export const createStandaloneApp = ({
     ...usageEndpoints(reading),
     ...eventEndpoints(reading),
     ...webhookEndpoints(dependencies),
+    ...deliveryEndpoints(dependencies),
     statsEndpoint(reading),
     ...dashboardEndpoints(dependencies),
     certificateEndpoint(dependencies),

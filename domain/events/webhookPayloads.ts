@@ -35,7 +35,13 @@ export const WEBHOOK_TYPES: readonly WebhookType[] = EVENT_TYPES.filter(isWebhoo
 export const DELIVERED_TYPES: readonly DeliveredType[] = [...WEBHOOK_TYPES, "ping"];
 
 /** Returns the data of an event as its receivers get them, without the sequence. */
-export const webhookDataOf = ({ type, data }: StoredEventContent): object => {
+export const webhookDataOf = ({
+  type,
+  data,
+}: {
+  readonly type: WebhookType;
+  readonly data: object;
+}): object => {
   const fields = Object.keys(WEBHOOK_DATA[type].shape);
   return Object.fromEntries(Object.entries(data).filter(([name]) => fields.includes(name)));
 };

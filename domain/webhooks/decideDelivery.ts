@@ -37,8 +37,11 @@ export type AttemptResult = {
   readonly retryAfterMs: number | null;
 };
 
+export const DELIVERY_STATES = ["pending", "delivered", "failed"] as const;
+export type DeliveryState = (typeof DELIVERY_STATES)[number];
+
 export type DeliveryDecision = {
-  readonly state: "pending" | "delivered" | "failed";
+  readonly state: DeliveryState;
   /** When the next attempt is due; null if there is none. */
   readonly dueAt: Date | null;
 };

@@ -10,6 +10,9 @@ export const MAXIMUM_SECRETS = 5;
 /** How long a replaced secret still signs. */
 export const OLD_SECRET_HOURS = 24;
 
+/** How far back undelivered events can be recovered. */
+export const RECOVERY_DAYS = 14;
+
 /** After so many days of nothing but failed attempts an endpoint is disabled. */
 export const FAILING_DAYS = 5;
 

@@ -7,7 +7,7 @@ import { recordWebhookAction } from "./webhookDependencies.ts";
 import type { WebhookDependencies } from "./webhookDependencies.ts";
 
 /** @throws DomainError request_invalid */
-const requireEnabled = ({ disabledAt }: WebhookEndpoint): void => {
+export const requireEnabled = ({ disabledAt }: WebhookEndpoint): void => {
   if (disabledAt !== null) {
     throw new DomainError("request_invalid", "the webhook endpoint is disabled; enable it first");
   }

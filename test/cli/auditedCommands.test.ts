@@ -22,6 +22,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { createCertificate } from "../dashboard/createCertificate.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
+import { READING_WEBHOOK_COMMANDS, WRITING_WEBHOOK_COMMANDS } from "../webhooks/commandNames.ts";
 import { readJson, runImpact } from "./runImpact.ts";
 
 const test = testWithDatabase();
@@ -47,6 +48,7 @@ const READING = [
   "donation list",
   "donation show",
   "event list",
+  ...READING_WEBHOOK_COMMANDS,
   "evidence order list",
   "evidence order show",
   "doctor",
@@ -289,6 +291,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
 
 /** Writing commands whose own tests check their audit entries, because they need a scene of their own. */
 const CHECKED_ELSEWHERE: Readonly<Record<string, string>> = {
+  ...WRITING_WEBHOOK_COMMANDS,
   "evidence record": "test/planting/orders/reports.test.ts",
   "evidence withdraw": "test/planting/orders/withdrawals.test.ts",
   "evidence reinstate": "test/planting/orders/withdrawals.test.ts",

@@ -833,6 +833,72 @@ export interface components {
         readonly UsageList: {
             readonly usage: readonly components["schemas"]["Usage"][];
         };
+        readonly WebhookAttempt: {
+            readonly duration_ms: number;
+            /** @description Why it failed; null if it succeeded. */
+            readonly error: string | null;
+            readonly number: number;
+            /** @description The first KiB of the response's body. */
+            readonly response: string | null;
+            /** Format: date-time */
+            readonly started_at: string;
+            /** @description Of the response; null if none arrived. */
+            readonly status: number | null;
+        };
+        readonly WebhookDelivery: {
+            readonly attempt_count: number;
+            /** Format: date-time */
+            readonly created_at: string;
+            /**
+             * @description The id of the event, also in the feed.
+             * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
+             */
+            readonly id: string;
+            /** Format: date-time */
+            readonly next_attempt_at: string | null;
+            /**
+             * @description `pending`: another attempt follows. `delivered`: the server has accepted it. `failed`: no attempt follows.
+             * @enum {string}
+             */
+            readonly state: "pending" | "delivered" | "failed";
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            readonly timestamp: string;
+            /** @enum {string} */
+            readonly type: "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached" | "ping";
+        };
+        readonly WebhookDeliveryList: {
+            readonly deliveries: readonly components["schemas"]["WebhookDelivery"][];
+            readonly has_more: boolean;
+        };
+        readonly WebhookDeliveryWithAttempts: {
+            readonly attempt_count: number;
+            /** @description The last 100, oldest first. */
+            readonly attempts: readonly components["schemas"]["WebhookAttempt"][];
+            /** Format: date-time */
+            readonly created_at: string;
+            /**
+             * @description The id of the event, also in the feed.
+             * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
+             */
+            readonly id: string;
+            /** Format: date-time */
+            readonly next_attempt_at: string | null;
+            /**
+             * @description `pending`: another attempt follows. `delivered`: the server has accepted it. `failed`: no attempt follows.
+             * @enum {string}
+             */
+            readonly state: "pending" | "delivered" | "failed";
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            readonly timestamp: string;
+            /** @enum {string} */
+            readonly type: "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached" | "ping";
+        };
         readonly WebhookEndpoint: {
             /** Format: date-time */
             readonly created_at: string;
@@ -961,6 +1027,11 @@ export interface components {
         readonly WebhookPing: {
             /** @description The id of the delivery, which the receiver gets in the header `webhook-id`. */
             readonly id: string;
+        };
+        readonly WebhookRecovery: {
+            /** @description Whether more events can be recovered; repeat the request with the same time. */
+            readonly has_more: boolean;
+            readonly recovered_count: number;
         };
         readonly WebhookSecret: {
             /** @description The id of the endpoint. */
@@ -1802,6 +1873,86 @@ export interface operations {
             };
         };
     };
+    readonly listWebhookDeliveries: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description The most deliveries of the response, 100 if it is omitted. More than 1000 is read as 1000. */
+                readonly limit?: number;
+                /** @description The id of the last delivery of the previous page. */
+                readonly starting_after?: string;
+                /** @description Only deliveries in this state. */
+                readonly state?: "pending" | "delivered" | "failed";
+            };
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookDeliveryList"];
+                };
+            };
+        };
+    };
+    readonly readWebhookDelivery: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the delivery, which is the event's. */
+                readonly delivery_id: string;
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookDeliveryWithAttempts"];
+                };
+            };
+        };
+    };
+    readonly retryWebhookDelivery: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the delivery, which is the event's. */
+                readonly delivery_id: string;
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookDelivery"];
+                };
+            };
+        };
+    };
     readonly disableWebhookEndpoint: {
         readonly parameters: {
             readonly query?: never;
@@ -1871,6 +2022,40 @@ export interface operations {
             };
         };
     };
+    readonly recoverWebhookEvents: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": {
+                    /**
+                     * Format: date-time
+                     * @description Events from this time on.
+                     * @example 2025-06-01T12:00:00Z
+                     */
+                    readonly since: string;
+                };
+            };
+        };
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookRecovery"];
+                };
+            };
+        };
+    };
     readonly rotateWebhookSecret: {
         readonly parameters: {
             readonly query?: never;
@@ -1918,6 +2103,7 @@ export const OPERATIONS = {
   listEvents: {"method":"GET","path":"/events","key":null},
   listTrees: {"method":"GET","path":"/plant/trees","key":null},
   listUsage: {"method":"GET","path":"/usage","key":null},
+  listWebhookDeliveries: {"method":"GET","path":"/webhook_endpoints/{id}/deliveries","key":null},
   listWebhookEndpoints: {"method":"GET","path":"/webhook_endpoints","key":null},
   pingWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/ping","key":null},
   readCertificateUrl: {"method":"GET","path":"/certificate_url","key":null},
@@ -1926,8 +2112,10 @@ export const OPERATIONS = {
   readStatistics: {"method":"GET","path":"/stats","key":null},
   readTreeEvidence: {"method":"GET","path":"/evidence/tree/{id}","key":null},
   readUsage: {"method":"GET","path":"/usage/{registration_id}","key":null},
+  readWebhookDelivery: {"method":"GET","path":"/webhook_endpoints/{id}/deliveries/{delivery_id}","key":null},
   readWebhookEndpoint: {"method":"GET","path":"/webhook_endpoints/{id}","key":null},
   readiness: {"method":"GET","path":"/readyz","key":null},
+  recoverWebhookEvents: {"method":"POST","path":"/webhook_endpoints/{id}/recover","key":null},
   refundBottles: {"method":"POST","path":"/refund/plastic_bottles","key":"request"},
   refundBottlesInBatch: {"method":"POST","path":"/refund/plastic_bottles/batch","key":"items"},
   refundDonation: {"method":"POST","path":"/refund/donations","key":"request"},
@@ -1937,6 +2125,7 @@ export const OPERATIONS = {
   registerBottlesInBatch: {"method":"POST","path":"/rescue/plastic_bottles/batch","key":"items"},
   registerTrees: {"method":"POST","path":"/plant/trees","key":"request"},
   registerTreesInBatch: {"method":"POST","path":"/plant/trees/batch","key":"items"},
+  retryWebhookDelivery: {"method":"POST","path":"/webhook_endpoints/{id}/deliveries/{delivery_id}/retry","key":null},
   rotateWebhookSecret: {"method":"POST","path":"/webhook_endpoints/{id}/rotate","key":null},
   searchCharities: {"method":"GET","path":"/charities/search","key":null},
   subscribeToDonations: {"method":"POST","path":"/charities/subscribe","key":null},

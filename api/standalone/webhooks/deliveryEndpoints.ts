@@ -1,0 +1,299 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import type { Caller } from "../../../db/accounts/apiKeys.ts";
+import type { Delivery, DeliveryAttempt } from "../../../db/webhooks/deliveryLists.ts";
+import type { WebhookEndpoint } from "../../../db/webhooks/endpoints.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { eventIdOf } from "../../../domain/events/events.ts";
+import { DELIVERED_TYPES } from "../../../domain/events/webhookPayloads.ts";
+import { DELIVERY_STATES } from "../../../domain/webhooks/decideDelivery.ts";
+import { RECOVERY_DAYS } from "../../../domain/webhooks/webhookEndpoints.ts";
+import {
+  ENDPOINT_NOT_FOUND,
+  getOwnWebhookEndpoint,
+} from "../../../services/webhooks/getWebhookEndpoint.ts";
+import { readDeliveries, readDelivery } from "../../../services/webhooks/readDeliveries.ts";
+import { recoverWebhookEvents } from "../../../services/webhooks/recoverWebhookEvents.ts";
+import { retryWebhookDelivery } from "../../../services/webhooks/retryWebhookDelivery.ts";
+import { pathParameter } from "../../http/apiContext.ts";
+import type { ApiContext } from "../../http/apiContext.ts";
+import { keyEndpoint } from "../../http/endpoint.ts";
+import type { Endpoint, ErrorResponse } from "../../http/endpoint.ts";
+import { pageLimit, setNextLink } from "../../http/listPages.ts";
+import { bodyObject, queryObject } from "../../http/parseRequest.ts";
+import { KEY_ERROR } from "../errorResponses.ts";
+
+type Dependencies = {
+  readonly db: CommonQueryMethods;
+  readonly clock: Clock;
+  /** The base URL of links. */
+  readonly publicBaseUrl: () => string;
+};
+
+const TAG = "webhooks";
+const DEFAULT_LIMIT = 100;
+const PATH = "/webhook_endpoints/:id/deliveries";
+
+const STATE_MUST_BE = `must be one of ${DELIVERY_STATES.join(", ")}`;
+const SINCE_MUST_BE = `must be a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
+
+const ENDPOINT_PARAMETER = { id: "The id of the endpoint." };
+const DELIVERY_PARAMETERS = {
+  ...ENDPOINT_PARAMETER,
+  delivery_id: "The id of the delivery, which is the event's.",
+};
+
+const NOT_FOUND: ErrorResponse = {
+  code: "record_not_found",
+  when: "The organization has no such endpoint or delivery in the key's mode.",
+  example: ENDPOINT_NOT_FOUND,
+};
+
+const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
+
+const deliveryFields = {
+  id: z
+    .string()
+    .meta({ description: "The id of the event, also in the feed.", examples: [EVENT_ID] }),
+  type: z.enum(DELIVERED_TYPES),
+  timestamp: z.iso.datetime().meta({ description: "When it happened." }),
+  state: z.enum(DELIVERY_STATES).meta({
+    description:
+      "`pending`: another attempt follows. `delivered`: the server has accepted it. `failed`: no attempt follows.",
+  }),
+  attempt_count: z.int().min(0),
+  created_at: z.iso.datetime(),
+  next_attempt_at: z.iso.datetime().nullable(),
+};
+
+const delivery = z.strictObject(deliveryFields).meta({ id: "WebhookDelivery" });
+
+const attempt = z
+  .strictObject({
+    number: z.int().min(1),
+    started_at: z.iso.datetime(),
+    duration_ms: z.int().min(0),
+    status: z.int().nullable().meta({ description: "Of the response; null if none arrived." }),
+    error: z.string().nullable().meta({ description: "Why it failed; null if it succeeded." }),
+    response: z.string().nullable().meta({ description: "The first KiB of the response's body." }),
+  })
+  .meta({ id: "WebhookAttempt" });
+
+const deliveryWithAttempts = z
+  .strictObject({
+    ...deliveryFields,
+    attempts: z.array(attempt).meta({ description: "The last 100, oldest first." }),
+  })
+  .meta({ id: "WebhookDeliveryWithAttempts" });
+
+const listResponse = z
+  .strictObject({ deliveries: z.array(delivery), has_more: z.boolean() })
+  .meta({ id: "WebhookDeliveryList" });
+
+const recoverResponse = z
+  .strictObject({
+    recovered_count: z.int().min(0),
+    has_more: z.boolean().meta({
+      description: "Whether more events can be recovered; repeat the request with the same time.",
+    }),
+  })
+  .meta({ id: "WebhookRecovery" });
+
+const presentDelivery = (given: Delivery): z.output<typeof delivery> => ({
+  id: eventIdOf(given),
+  type: given.type,
+  timestamp: given.occurredAt.toISOString(),
+  state: given.state,
+  attempt_count: given.attempts,
+  created_at: given.createdAt.toISOString(),
+  next_attempt_at: given.dueAt?.toISOString() ?? null,
+});
+
+const presentAttempt = (given: DeliveryAttempt): z.output<typeof attempt> => ({
+  number: given.number,
+  started_at: given.startedAt.toISOString(),
+  duration_ms: given.durationMs,
+  status: given.status,
+  error: given.error,
+  response: given.response,
+});
+
+const EXAMPLE: z.output<typeof delivery> = {
+  id: EVENT_ID,
+  type: "registration.refunded",
+  timestamp: "2025-06-01T12:03:24.000Z",
+  state: "pending",
+  attempt_count: 1,
+  created_at: "2025-06-01T12:03:24.000Z",
+  next_attempt_at: "2025-06-01T12:03:31.000Z",
+};
+
+const listQuery = queryObject({
+  state: z
+    .enum(DELIVERY_STATES, { error: STATE_MUST_BE })
+    .optional()
+    .meta({ description: "Only deliveries in this state.", examples: ["failed"] }),
+  limit: pageLimit().meta({
+    description: `The most deliveries of the response, ${DEFAULT_LIMIT} if it is omitted. More than 1000 is read as 1000.`,
+  }),
+  starting_after: z
+    .string()
+    .optional()
+    .meta({ description: "The id of the last delivery of the previous page." }),
+});
+
+const recoverBody = bodyObject({
+  since: z.iso
+    .datetime({ offset: true, error: SINCE_MUST_BE })
+    .meta({ description: "Events from this time on.", examples: ["2025-06-01T12:00:00Z"] }),
+});
+
+/** The endpoints of what was sent, and of sending it again. */
+export const deliveryEndpoints = ({
+  db,
+  clock,
+  publicBaseUrl,
+}: Dependencies): readonly Endpoint[] => {
+  const deps = { db, clock, actor: null };
+  const find = (ctx: ApiContext, { accountId, mode }: Caller): Promise<WebhookEndpoint> =>
+    getOwnWebhookEndpoint(db, { accountId, mode }, pathParameter(ctx, "id"));
+  return [
+    keyEndpoint({
+      method: "get",
+      path: PATH,
+      description: {
+        operationId: "listWebhookDeliveries",
+        tag: TAG,
+        summary: "List an endpoint's deliveries",
+        details: "Newest first. They are kept for 30 days.",
+        pathParameters: ENDPOINT_PARAMETER,
+        responseHeaders: {
+          Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page.',
+        },
+        errors: [
+          {
+            code: "request_invalid",
+            when: "A query parameter is unknown, repeated or malformed; the message names it.",
+            example: `state: ${STATE_MUST_BE}`,
+          },
+          KEY_ERROR,
+          NOT_FOUND,
+        ],
+      },
+      schemas: { query: listQuery, response: listResponse },
+      examples: { response: { deliveries: [EXAMPLE], has_more: false } },
+      handle: async ({ ctx, caller, query: { state, limit, starting_after } }) => {
+        const { id } = await find(ctx, caller);
+        const { deliveries, hasMore } = await readDeliveries(db, id, {
+          state: state ?? null,
+          startingAfter: starting_after ?? null,
+          limit: limit ?? DEFAULT_LIMIT,
+        });
+        const presented = deliveries.map(presentDelivery);
+        const last = presented.at(-1);
+        if (hasMore && last) {
+          setNextLink(ctx, publicBaseUrl(), "starting_after", last.id);
+        }
+        return { deliveries: presented, has_more: hasMore };
+      },
+    }),
+    keyEndpoint({
+      method: "get",
+      path: `${PATH}/:delivery_id`,
+      description: {
+        operationId: "readWebhookDelivery",
+        tag: TAG,
+        summary: "Read a delivery with its attempts",
+        pathParameters: DELIVERY_PARAMETERS,
+        errors: [KEY_ERROR, NOT_FOUND],
+      },
+      schemas: { response: deliveryWithAttempts },
+      examples: {
+        response: {
+          ...EXAMPLE,
+          attempts: [
+            {
+              number: 1,
+              started_at: "2025-06-01T12:03:25.000Z",
+              duration_ms: 87,
+              status: 503,
+              error: "status 503",
+              response: "busy",
+            },
+          ],
+        },
+      },
+      handle: async ({ ctx, caller }) => {
+        const { id } = await find(ctx, caller);
+        const read = await readDelivery(db, id, pathParameter(ctx, "delivery_id"));
+        return { ...presentDelivery(read.delivery), attempts: read.attempts.map(presentAttempt) };
+      },
+    }),
+    keyEndpoint({
+      method: "post",
+      path: `${PATH}/:delivery_id/retry`,
+      description: {
+        operationId: "retryWebhookDelivery",
+        tag: TAG,
+        summary: "Make a delivery again",
+        details:
+          "Sends the event again within seconds, also if it was delivered. If that fails, the schedule of retries begins again.",
+        pathParameters: DELIVERY_PARAMETERS,
+        errors: [
+          {
+            code: "request_invalid",
+            when: "The endpoint is disabled.",
+            example: "the webhook endpoint is disabled; enable it first",
+          },
+          KEY_ERROR,
+          NOT_FOUND,
+        ],
+      },
+      schemas: { response: delivery },
+      examples: { response: EXAMPLE },
+      handle: async ({ ctx, caller }) =>
+        presentDelivery(
+          await retryWebhookDelivery(
+            deps,
+            await find(ctx, caller),
+            pathParameter(ctx, "delivery_id"),
+          ),
+        ),
+    }),
+    keyEndpoint({
+      method: "post",
+      path: "/webhook_endpoints/:id/recover",
+      description: {
+        operationId: "recoverWebhookEvents",
+        tag: TAG,
+        summary: "Send what an endpoint has missed",
+        details:
+          `Sends the events since a time of the last ${RECOVERY_DAYS} days that the endpoint wants and has not received: those that ` +
+          "were recorded while it was disabled or did not exist, and those whose delivery failed.",
+        pathParameters: ENDPOINT_PARAMETER,
+        errors: [
+          {
+            code: "request_invalid",
+            when: "The time is missing, malformed, in the future or too long ago, or the endpoint is disabled.",
+            example: `since: ${SINCE_MUST_BE}`,
+          },
+          KEY_ERROR,
+          NOT_FOUND,
+        ],
+      },
+      schemas: { body: recoverBody, response: recoverResponse },
+      examples: {
+        body: { since: "2025-06-01T12:00:00Z" },
+        response: { recovered_count: 12, has_more: false },
+      },
+      handle: async ({ ctx, caller, body: { since } }) => {
+        const { recovered, hasMore } = await recoverWebhookEvents(
+          deps,
+          await find(ctx, caller),
+          new Date(since),
+        );
+        return { recovered_count: recovered, has_more: hasMore };
+      },
+    }),
+  ];
+};

@@ -1,0 +1,192 @@
+import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Command } from "commander";
+import { Option } from "commander";
+import { z } from "zod";
+import type { Mode } from "../../../domain/accounts/accounts.ts";
+import { parseEventId as parsePosition } from "../../../domain/events/events.ts";
+import { WEBHOOK_TYPES, webhookDataOf } from "../../../domain/events/webhookPayloads.ts";
+import type { WebhookType } from "../../../domain/events/webhookPayloads.ts";
+import { formatSecret } from "../../../domain/webhooks/webhookEndpoints.ts";
+import { presentEvent } from "../../../program/exports/presentEvent.ts";
+import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import { readFeed } from "../../../services/events/readFeed.ts";
+import { signWebhook } from "../../../services/webhooks/signWebhook.ts";
+import {
+  parseCount,
+  parseId,
+  parseMode,
+  parseUrl,
+  parseWebhookSecret,
+  parseWebhookTypes,
+} from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import { CommandError, describeError, EXIT } from "../../exitCodes.ts";
+import { say } from "../../io.ts";
+import { printText } from "../../output/print.ts";
+
+const PAGE_EVENTS = 1000;
+const POLL_INTERVAL_MS = 1000;
+const TIMEOUT_MS = 15_000;
+const SECRET_BYTES = 32;
+
+const LISTEN_HELP = `
+Requests are signed as those of webhook endpoints are, and are not repeated if they fail.
+With --key, events are read from the API as a client does; with --org, from the database.
+  impact webhook listen --key impact_test_… --forward-to http://localhost:3000/impact-events`;
+
+type ListenOptions = {
+  readonly forwardTo: string;
+  readonly key?: string;
+  readonly url?: string;
+  readonly org?: string;
+  readonly mode: Mode;
+  readonly types?: readonly WebhookType[];
+  readonly secret?: string;
+  readonly limit?: number;
+};
+
+const event = z.object({
+  id: z.string(),
+  type: z.enum(WEBHOOK_TYPES),
+  timestamp: z.iso.datetime(),
+  data: z.record(z.string(), z.unknown()),
+});
+const page = z.object({ events: z.array(event), has_more: z.boolean() });
+type Page = z.output<typeof page>;
+
+/** Reads what follows an event, or from the beginning. */
+type ReadPage = (startingAfter: string | null) => Promise<Page>;
+
+const readFromApi = async (
+  { connections }: Context,
+  { key = "", url, types = WEBHOOK_TYPES }: ListenOptions,
+): Promise<ReadPage> => {
+  const base = url ?? (await connections.publicBaseUrl());
+  return async (startingAfter) => {
+    const query = new URLSearchParams({ types: types.join(","), limit: String(PAGE_EVENTS) });
+    if (startingAfter !== null) {
+      query.set("starting_after", startingAfter);
+    }
+    const response = await fetch(`${base}/events?${query.toString()}`, {
+      headers: { Authorization: key },
+      redirect: "error",
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+    const body: unknown = await response.json();
+    if (!response.ok) {
+      const { error } = z.object({ error: z.string() }).parse(body);
+      throw new CommandError(EXIT.failed, `${base}/events: ${error}`);
+    }
+    return page.parse(body);
+  };
+};
+
+const readFromDatabase = async (
+  { connections, clock }: Context,
+  { org = "", mode, types = WEBHOOK_TYPES }: ListenOptions,
+): Promise<ReadPage> => {
+  const db = await connections.database();
+  await getOrganization(db, org);
+  return async (startingAfter) => {
+    const feed = await readFeed(
+      { db, clock },
+      { accountId: org, mode },
+      { types, startingAfter, limit: PAGE_EVENTS },
+    );
+    return page.parse({ events: feed.events.map(presentEvent), has_more: feed.hasMore });
+  };
+};
+
+/** Returns the id of the newest event, or null if there is none. */
+const findNewest = async (read: ReadPage): Promise<string | null> => {
+  let newest: string | null = null;
+  for (;;) {
+    const { events, has_more: hasMore }: Page = await read(newest);
+    newest = events.at(-1)?.id ?? newest;
+    if (!hasMore) {
+      return newest;
+    }
+  }
+};
+
+/** Sends an event once. Returns the status, or why there is none. */
+const forward = async (
+  { id, type, timestamp, data }: Page["events"][number],
+  { forwardTo }: ListenOptions,
+  secret: string,
+  now: Date,
+): Promise<string> => {
+  const position = parsePosition(id);
+  if (position === null) {
+    throw new TypeError(`The feed has an event with the id ${id}.`);
+  }
+  const { headers, body } = signWebhook(
+    {
+      ...position,
+      type,
+      occurredAt: new Date(timestamp),
+      data: { ...webhookDataOf({ type, data }) },
+    },
+    [secret],
+    now,
+  );
+  try {
+    const { status } = await fetch(forwardTo, {
+      method: "POST",
+      headers,
+      body,
+      redirect: "manual",
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+    return String(status);
+  } catch (error) {
+    return describeError(error);
+  }
+};
+
+const listen = async (context: Context, options: ListenOptions): Promise<void> => {
+  const { io, clock } = context;
+  if (options.key === undefined && options.org === undefined) {
+    throw new CommandError(EXIT.usage, "Pass --key or --org.");
+  }
+  const read = await (options.key === undefined
+    ? readFromDatabase(context, options)
+    : readFromApi(context, options));
+  const secret = options.secret ?? formatSecret(randomBytes(SECRET_BYTES));
+  let last = await findNewest(read);
+  say(io, `Ready. Requests are signed with ${secret} and sent to ${options.forwardTo}.`);
+  let remaining = options.limit ?? Infinity;
+  while (remaining > 0) {
+    const { events, has_more: hasMore } = await read(last);
+    for (const each of events.slice(0, remaining)) {
+      const outcome = await forward(each, options, secret, clock.now());
+      printText(io, `${each.timestamp} ${each.type} ${each.id}: ${outcome}`);
+      last = each.id;
+      remaining -= 1;
+    }
+    if (!hasMore && remaining > 0) {
+      await sleep(POLL_INTERVAL_MS);
+    }
+  }
+};
+
+export const addListenCommand = (webhook: Command, context: Context): void => {
+  webhook
+    .command("listen")
+    .description("Send new events to a server on a developer's machine, until interrupted")
+    .requiredOption("--forward-to <url>", "where events are sent", parseUrl)
+    .addOption(new Option("--key <key>", "API key of the organization").conflicts("org"))
+    .option(
+      "--url <url>",
+      "base URL of the standalone interface (default: PUBLIC_BASE_URL or the running `npm start`)",
+      parseUrl,
+    )
+    .option("--org <id>", "id of the organization, to read the database", parseId)
+    .option("--mode <live|test>", "mode of the events, with --org", parseMode, "test")
+    .option("--types <list>", "only these types, with commas between them", parseWebhookTypes)
+    .option("--secret <secret>", "secret of signatures (default: a new one)", parseWebhookSecret)
+    .option("--limit <n>", "number of events after which it ends", parseCount)
+    .addHelpText("after", LISTEN_HELP)
+    .action((options: ListenOptions) => listen(context, options));
+};

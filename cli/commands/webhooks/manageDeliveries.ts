@@ -1,0 +1,113 @@
+import type { DeliveryState } from "../../../domain/webhooks/decideDelivery.ts";
+import { getWebhookEndpoint } from "../../../services/webhooks/getWebhookEndpoint.ts";
+import { readDeliveries, readDelivery } from "../../../services/webhooks/readDeliveries.ts";
+import { recoverWebhookEvents } from "../../../services/webhooks/recoverWebhookEvents.ts";
+import { retryWebhookDelivery } from "../../../services/webhooks/retryWebhookDelivery.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+import { printJson, printTable } from "../../output/print.ts";
+import { openWebhooks } from "./manageEndpoints.ts";
+import type { ChangeOptions, JsonOption } from "./manageEndpoints.ts";
+import { DELIVERY_HEADINGS, deliveryRows, presentDelivery } from "./presentWebhook.ts";
+
+export type ListDeliveriesOptions = JsonOption & {
+  readonly state?: DeliveryState;
+  readonly startingAfter?: string;
+  readonly limit: number;
+};
+
+export const listEndpointDeliveries = async (
+  { io, connections }: Context,
+  id: string,
+  { state, startingAfter, limit, json }: ListDeliveriesOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  const endpoint = await getWebhookEndpoint(db, id);
+  const { deliveries, hasMore } = await readDeliveries(db, endpoint.id, {
+    state: state ?? null,
+    startingAfter: startingAfter ?? null,
+    limit,
+  });
+  if (json) {
+    printJson(io, deliveries.map(presentDelivery));
+  } else {
+    printTable(io, DELIVERY_HEADINGS, deliveryRows(deliveries));
+  }
+  if (hasMore) {
+    say(io, "More deliveries exist. Raise --limit, or continue with --starting-after.");
+  }
+};
+
+export const showAttempts = async (
+  { io, connections }: Context,
+  id: string,
+  event: string,
+  { json }: JsonOption,
+): Promise<void> => {
+  const db = await connections.database();
+  const endpoint = await getWebhookEndpoint(db, id);
+  const { delivery, attempts } = await readDelivery(db, endpoint.id, event);
+  if (json) {
+    printJson(io, {
+      ...presentDelivery(delivery),
+      attempts: attempts.map(({ startedAt, durationMs, ...attempt }) => ({
+        ...attempt,
+        started_at: startedAt,
+        duration_ms: durationMs,
+      })),
+    });
+    return;
+  }
+  printTable(io, DELIVERY_HEADINGS, deliveryRows([delivery]));
+  printTable(
+    io,
+    ["attempt", "started", "ms", "status", "error", "response"],
+    attempts.map((attempt) => [
+      attempt.number,
+      attempt.startedAt,
+      attempt.durationMs,
+      attempt.status,
+      attempt.error,
+      attempt.response,
+    ]),
+  );
+};
+
+export const retryDelivery = async (
+  context: Context,
+  id: string,
+  event: string,
+  options: ChangeOptions,
+): Promise<void> => {
+  const deps = await openWebhooks(context, options);
+  const delivery = await retryWebhookDelivery(deps, await getWebhookEndpoint(deps.db, id), event);
+  if (options.json) {
+    printJson(context.io, presentDelivery(delivery));
+  }
+  say(context.io, `${event} is sent again within seconds.`);
+};
+
+export const recoverEvents = async (
+  context: Context,
+  id: string,
+  options: ChangeOptions & { readonly since: Date },
+): Promise<void> => {
+  const { io } = context;
+  const deps = await openWebhooks(context, options);
+  const endpoint = await getWebhookEndpoint(deps.db, id);
+  let total = 0;
+  for (;;) {
+    const { recovered, hasMore } = await recoverWebhookEvents(deps, endpoint, options.since);
+    total += recovered;
+    if (!hasMore) {
+      break;
+    }
+  }
+  if (options.json) {
+    printJson(io, { recovered_count: total });
+  }
+  say(
+    io,
+    total === 0 ? "The endpoint has missed nothing." : `${total} missed events are sent now.`,
+  );
+};

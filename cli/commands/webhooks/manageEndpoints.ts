@@ -1,0 +1,189 @@
+import type { Mode } from "../../../domain/accounts/accounts.ts";
+import type { WebhookEndpoint } from "../../../db/webhooks/endpoints.ts";
+import { listEndpoints } from "../../../db/webhooks/endpoints.ts";
+import { OLD_SECRET_HOURS } from "../../../domain/webhooks/webhookEndpoints.ts";
+import { readWebhookSettings } from "../../../program/readWebhookSettings.ts";
+import { createWebhookEndpoint } from "../../../services/webhooks/createWebhookEndpoint.ts";
+import { deleteWebhookEndpoint } from "../../../services/webhooks/deleteWebhookEndpoint.ts";
+import { getWebhookEndpoint } from "../../../services/webhooks/getWebhookEndpoint.ts";
+import { pingWebhookEndpoint } from "../../../services/webhooks/pingWebhookEndpoint.ts";
+import { rotateWebhookSecret } from "../../../services/webhooks/rotateWebhookSecret.ts";
+import { switchWebhookEndpoint } from "../../../services/webhooks/switchWebhookEndpoint.ts";
+import { updateWebhookEndpoint } from "../../../services/webhooks/updateWebhookEndpoint.ts";
+import type { WebhookDependencies } from "../../../services/webhooks/webhookDependencies.ts";
+import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
+import { printJson, printRecord, printTable } from "../../output/print.ts";
+import {
+  ENDPOINT_HEADINGS,
+  endpointRecord,
+  endpointRows,
+  presentEndpoint,
+} from "./presentWebhook.ts";
+
+export type JsonOption = { readonly json?: true };
+export type ChangeOptions = JsonOption & OperatorOptions;
+
+const SAVE_SECRET = "Save this secret now; it cannot be shown again.";
+
+/** Opens what changes of endpoints need. */
+export const openWebhooks = async (
+  { connections, clock }: Context,
+  options: OperatorOptions,
+): Promise<WebhookDependencies> => ({
+  db: await connections.database(),
+  clock,
+  actor: actorOf(options),
+});
+
+const printEndpoint = (
+  { io }: Context,
+  endpoint: WebhookEndpoint,
+  json: true | undefined,
+): void => {
+  if (json) {
+    printJson(io, presentEndpoint(endpoint));
+  } else {
+    printRecord(io, endpointRecord(endpoint));
+  }
+};
+
+export type CreateOptions = ChangeOptions & {
+  readonly org: string;
+  readonly mode: Mode;
+  readonly url: string;
+  readonly types?: readonly string[];
+  readonly description: string;
+};
+
+export const createEndpoint = async (context: Context, options: CreateOptions): Promise<void> => {
+  const { io, connections } = context;
+  const { org, mode, url, types = null, description, json } = options;
+  const deps = await openWebhooks(context, options);
+  await getOrganization(deps.db, org);
+  const { endpoint, secret } = await createWebhookEndpoint(
+    { ...deps, settings: readWebhookSettings(connections.config()) },
+    { accountId: org, mode },
+    { url, types: types && [...types], description },
+  );
+  if (json) {
+    printJson(io, { ...presentEndpoint(endpoint), secret });
+  } else {
+    printRecord(io, { ...endpointRecord(endpoint), secret });
+  }
+  say(io, SAVE_SECRET);
+};
+
+export type ListOptions = JsonOption & { readonly org: string; readonly mode: Mode };
+
+export const listOrgEndpoints = async (
+  { io, connections }: Context,
+  { org, mode, json }: ListOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  await getOrganization(db, org);
+  const endpoints = await listEndpoints(db, { accountId: org, mode });
+  if (json) {
+    printJson(io, endpoints.map(presentEndpoint));
+  } else {
+    printTable(io, ENDPOINT_HEADINGS, endpointRows(endpoints));
+  }
+};
+
+export const showEndpoint = async (
+  context: Context,
+  id: string,
+  { json }: JsonOption,
+): Promise<void> => {
+  const db = await context.connections.database();
+  printEndpoint(context, await getWebhookEndpoint(db, id), json);
+};
+
+export type UpdateOptions = ChangeOptions & {
+  readonly url?: string;
+  readonly types?: readonly string[];
+  readonly allTypes?: true;
+  readonly description?: string;
+};
+
+export const updateEndpoint = async (
+  context: Context,
+  id: string,
+  options: UpdateOptions,
+): Promise<void> => {
+  const { url, types, allTypes, description, json } = options;
+  const deps = await openWebhooks(context, options);
+  const endpoint = await updateWebhookEndpoint(
+    { ...deps, settings: readWebhookSettings(context.connections.config()) },
+    await getWebhookEndpoint(deps.db, id),
+    { url, types: allTypes ? null : types, description },
+  );
+  printEndpoint(context, endpoint, json);
+};
+
+export const deleteEndpoint = async (
+  context: Context,
+  id: string,
+  options: ChangeOptions,
+): Promise<void> => {
+  const deps = await openWebhooks(context, options);
+  const endpoint = await getWebhookEndpoint(deps.db, id);
+  await deleteWebhookEndpoint(deps, endpoint);
+  if (options.json) {
+    printJson(context.io, { id, deleted: true });
+  }
+  say(context.io, `Deleted the endpoint ${endpoint.url}.`);
+};
+
+export const switchEndpoint = async (
+  context: Context,
+  id: string,
+  state: "enabled" | "disabled",
+  options: ChangeOptions,
+): Promise<void> => {
+  const deps = await openWebhooks(context, options);
+  const endpoint = await getWebhookEndpoint(deps.db, id);
+  printEndpoint(context, await switchWebhookEndpoint(deps, endpoint, state), options.json);
+};
+
+export const rotateSecret = async (
+  context: Context,
+  id: string,
+  options: ChangeOptions & { readonly revokePrevious?: true },
+): Promise<void> => {
+  const { io } = context;
+  const deps = await openWebhooks(context, options);
+  const { secret, previousValidUntil } = await rotateWebhookSecret(
+    deps,
+    await getWebhookEndpoint(deps.db, id),
+    { revokesPrevious: options.revokePrevious ?? false },
+  );
+  if (options.json) {
+    printJson(io, { id, secret, previous_valid_until: previousValidUntil });
+  } else {
+    printRecord(io, { id, secret, "previous valid until": previousValidUntil });
+  }
+  const previous = previousValidUntil
+    ? `The previous one also signs for ${OLD_SECRET_HOURS} hours.`
+    : "The previous ones no longer sign.";
+  say(io, `${SAVE_SECRET} ${previous}`);
+};
+
+export const pingEndpoint = async (
+  context: Context,
+  id: string,
+  options: ChangeOptions,
+): Promise<void> => {
+  const deps = await openWebhooks(context, options);
+  const delivery = await pingWebhookEndpoint(deps, await getWebhookEndpoint(deps.db, id));
+  if (options.json) {
+    printJson(context.io, { id: delivery });
+  }
+  say(
+    context.io,
+    `The ping ${delivery} is sent within seconds. See: impact webhook deliveries ${id}`,
+  );
+};

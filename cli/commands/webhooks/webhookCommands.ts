@@ -1,0 +1,175 @@
+import { Option } from "commander";
+import type { Command } from "commander";
+import { DELIVERY_STATES } from "../../../domain/webhooks/decideDelivery.ts";
+import {
+  parseEventId,
+  parseId,
+  parseLimit,
+  parseMode,
+  parseTimestamp,
+  parseWebhookTypes,
+} from "../../arguments.ts";
+import type { Context } from "../../context.ts";
+import { operatorOption, reasonOption } from "../../operator.ts";
+import { addListenCommand } from "./listen.ts";
+import {
+  listEndpointDeliveries,
+  recoverEvents,
+  retryDelivery,
+  showAttempts,
+} from "./manageDeliveries.ts";
+import type { ListDeliveriesOptions } from "./manageDeliveries.ts";
+import {
+  createEndpoint,
+  deleteEndpoint,
+  listOrgEndpoints,
+  pingEndpoint,
+  rotateSecret,
+  showEndpoint,
+  switchEndpoint,
+  updateEndpoint,
+} from "./manageEndpoints.ts";
+import type {
+  ChangeOptions,
+  CreateOptions,
+  JsonOption,
+  ListOptions,
+  UpdateOptions,
+} from "./manageEndpoints.ts";
+
+const ENDPOINT = ["<endpoint-id>", "id of the endpoint, from `webhook list`", parseId] as const;
+const EVENT = ["<event>", "id of the event, from `webhook deliveries`", parseEventId] as const;
+
+const withAudit = (command: Command): Command =>
+  command.addOption(reasonOption()).addOption(operatorOption()).option("--json", "JSON output");
+
+const addEndpointCommands = (webhook: Command, context: Context): void => {
+  withAudit(
+    webhook
+      .command("create")
+      .description("Add a server that an organization's events are sent to; print its secret, once")
+      .requiredOption("--org <id>", "id of the organization", parseId)
+      .requiredOption("--mode <live|test>", "mode of the events", parseMode)
+      .requiredOption("--url <url>", "where events are sent")
+      .option("--types <list>", "only these types, with commas between them", parseWebhookTypes)
+      .option("--description <text>", "note", ""),
+  ).action((options: CreateOptions) => createEndpoint(context, options));
+  webhook
+    .command("list")
+    .description("List an organization's endpoints")
+    .requiredOption("--org <id>", "id of the organization", parseId)
+    .option("--mode <live|test>", "mode of the events", parseMode, "live")
+    .option("--json", "JSON output")
+    .action((options: ListOptions) => listOrgEndpoints(context, options));
+  webhook
+    .command("show")
+    .description("Show an endpoint")
+    .argument(...ENDPOINT)
+    .option("--json", "JSON output")
+    .action((id: string, options: JsonOption) => showEndpoint(context, id, options));
+  withAudit(
+    webhook
+      .command("update")
+      .description("Change an endpoint's URL, types or description")
+      .argument(...ENDPOINT)
+      .option("--url <url>", "where events are sent")
+      .addOption(
+        new Option("--types <list>", "only these types, with commas between them")
+          .argParser(parseWebhookTypes)
+          .conflicts("allTypes"),
+      )
+      .option("--all-types", "all types, also those of later releases")
+      .option("--description <text>", "note"),
+  ).action((id: string, options: UpdateOptions) => updateEndpoint(context, id, options));
+  withAudit(
+    webhook
+      .command("delete")
+      .description("Delete an endpoint and its deliveries")
+      .argument(...ENDPOINT),
+  ).action((id: string, options: ChangeOptions) => deleteEndpoint(context, id, options));
+};
+
+const addActions = (webhook: Command, context: Context): void => {
+  withAudit(
+    webhook
+      .command("rotate")
+      .description("Replace an endpoint's secret and print the new one, once")
+      .argument(...ENDPOINT)
+      .option("--revoke-previous", "end the previous secrets now, because one has leaked"),
+  ).action((id: string, options: ChangeOptions & { readonly revokePrevious?: true }) =>
+    rotateSecret(context, id, options),
+  );
+  withAudit(
+    webhook
+      .command("enable")
+      .description("Enable an endpoint")
+      .argument(...ENDPOINT),
+  ).action((id: string, options: ChangeOptions) => switchEndpoint(context, id, "enabled", options));
+  withAudit(
+    webhook
+      .command("disable")
+      .description("Disable an endpoint and end its pending deliveries")
+      .argument(...ENDPOINT),
+  ).action((id: string, options: ChangeOptions) =>
+    switchEndpoint(context, id, "disabled", options),
+  );
+  withAudit(
+    webhook
+      .command("ping")
+      .description("Send an endpoint a test event")
+      .argument(...ENDPOINT),
+  ).action((id: string, options: ChangeOptions) => pingEndpoint(context, id, options));
+};
+
+const addDeliveryCommands = (webhook: Command, context: Context): void => {
+  webhook
+    .command("deliveries")
+    .description("List an endpoint's deliveries, newest first")
+    .argument(...ENDPOINT)
+    .addOption(
+      new Option("--state <state>", "only deliveries in this state").choices(DELIVERY_STATES),
+    )
+    .option("--starting-after <event>", "only deliveries before the one with this id", parseEventId)
+    .option("--limit <n>", "maximum rows", parseLimit, 100)
+    .option("--json", "JSON output")
+    .action((id: string, options: ListDeliveriesOptions) =>
+      listEndpointDeliveries(context, id, options),
+    );
+  webhook
+    .command("attempts")
+    .description("Show a delivery with its attempts and their responses")
+    .argument(...ENDPOINT)
+    .argument(...EVENT)
+    .option("--json", "JSON output")
+    .action((id: string, event: string, options: JsonOption) =>
+      showAttempts(context, id, event, options),
+    );
+  withAudit(
+    webhook
+      .command("retry")
+      .description("Make a delivery again, also one that has succeeded")
+      .argument(...ENDPOINT)
+      .argument(...EVENT),
+  ).action((id: string, event: string, options: ChangeOptions) =>
+    retryDelivery(context, id, event, options),
+  );
+  withAudit(
+    webhook
+      .command("recover")
+      .description("Send the events that an endpoint has missed since a time of the last 14 days")
+      .argument(...ENDPOINT)
+      .requiredOption("--since <time>", "a date, its start in UTC, or a time", parseTimestamp),
+  ).action((id: string, options: ChangeOptions & { readonly since: Date }) =>
+    recoverEvents(context, id, options),
+  );
+};
+
+export const addWebhookCommands = (program: Command, context: Context): void => {
+  const webhook = program
+    .command("webhook")
+    .description("Manage the servers that events are sent to, and what was sent");
+  addEndpointCommands(webhook, context);
+  addActions(webhook, context);
+  addDeliveryCommands(webhook, context);
+  addListenCommand(webhook, context);
+};

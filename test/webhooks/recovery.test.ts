@@ -1,0 +1,168 @@
+import { z } from "zod";
+import type { ExecutionContext } from "ava";
+import { recordEndpointSuccess } from "../../db/webhooks/endpoints.ts";
+import { recoverWebhookEvents } from "../../services/webhooks/recoverWebhookEvents.ts";
+import { retryWebhookDelivery } from "../../services/webhooks/retryWebhookDelivery.ts";
+import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndpoint.ts";
+import { issueKey } from "../../services/accounts/issueKey.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { answer } from "./startReceiver.ts";
+import { setUpWebhooks, verify } from "./webhookScene.ts";
+
+const test = testWithDatabase();
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+const setUp = async (t: ExecutionContext<DatabaseContext>) => {
+  const scene = await setUpWebhooks(t);
+  const { receiver, secret } = scene;
+  return {
+    ...scene,
+    names: () =>
+      receiver.received.map((request) => String(verify(request, secret).data["registration_id"])),
+  };
+};
+
+test("what was recorded while an endpoint was disabled and what failed is recovered, once", async (t) => {
+  const { deps, endpoint, record, deliver, receiver, pass, clock, names } = await setUp(t);
+  await record("before");
+  await deliver();
+  pass(1);
+  const since = clock.now();
+  receiver.respond(answer(500));
+  await record("failed");
+  await deliver();
+  await switchWebhookEndpoint(deps, endpoint, "disabled");
+  await record("meanwhile");
+  await t.throwsAsync(
+    async () => recoverWebhookEvents(deps, { ...endpoint, disabledAt: since }, since),
+    {
+      message: /is disabled/u,
+    },
+  );
+  await switchWebhookEndpoint(deps, endpoint, "enabled");
+  receiver.respond(answer(204));
+  await record("after");
+
+  t.deepEqual(await recoverWebhookEvents(deps, endpoint, since), {
+    recovered: 2,
+    hasMore: false,
+  });
+  await deliver();
+  t.deepEqual(names().toSorted(), ["after", "before", "failed", "failed", "meanwhile"]);
+  const ids = receiver.received.map(({ headers }) => headers["webhook-id"]);
+  t.is(new Set(ids).size, 4);
+  t.like(await recoverWebhookEvents(deps, endpoint, since), { recovered: 0 });
+});
+
+test("events are recovered from 14 days back at most", async (t) => {
+  const { deps, endpoint, record, pass, clock } = await setUp(t);
+  await switchWebhookEndpoint(deps, endpoint, "disabled");
+  const since = clock.now();
+  await record("old");
+  await switchWebhookEndpoint(deps, endpoint, "enabled");
+  pass(14 * DAY_MS);
+  t.like(await recoverWebhookEvents(deps, endpoint, since), { recovered: 1 });
+  pass(1);
+  for (const time of [since, new Date(clock.now().getTime() + 1)]) {
+    t.throws(() => recoverWebhookEvents(deps, endpoint, time), {
+      message: "since: must be a time of the last 14 days",
+    });
+  }
+});
+
+test("a recovery is made for the endpoint's account, mode and types only", async (t) => {
+  const first = await setUp(t);
+  const second = await setUp(t);
+  const { deps, endpoint, clock } = first;
+  await switchWebhookEndpoint(deps, endpoint, "disabled");
+  await first.record("test mode", "test");
+  await second.record("another account");
+  await switchWebhookEndpoint(deps, endpoint, "enabled");
+  t.like(await recoverWebhookEvents(deps, endpoint, new Date(clock.now().getTime() - DAY_MS)), {
+    recovered: 0,
+  });
+});
+
+test("deliveries and their attempts can be read, and one can be made again, over HTTP", async (t) => {
+  const { deps, accountId, endpoint, record, deliver, receiver } = await setUp(t);
+  const { db } = deps;
+  const { call } = await startStandaloneApi(t, { db, clock: deps.clock });
+  const account = { id: accountId, type: "organization" as const };
+  const { key } = await issueKey(deps, account, "live");
+  receiver.respond(answer(503, {}, "busy"));
+  await record("first");
+  await deliver();
+  receiver.respond(answer(200));
+  await record("second");
+  await deliver();
+
+  const path = `/webhook_endpoints/${endpoint.id}/deliveries`;
+  const rows = z.object({
+    deliveries: z.array(z.looseObject({ id: z.string(), state: z.string() })),
+    has_more: z.boolean(),
+  });
+  const list = async (query: string) =>
+    rows.parse((await call("GET", `${path}${query}`, { key })).body);
+  const all = await list("");
+  t.deepEqual(all.deliveries.map(({ state }) => state).toSorted(), ["delivered", "pending"]);
+  const { deliveries, has_more: hasMore } = await list("?limit=1");
+  t.deepEqual([deliveries, hasMore], [all.deliveries.slice(0, 1), true]);
+  const rest = await list(`?limit=1&starting_after=${deliveries[0]?.id}`);
+  t.deepEqual(rest, { deliveries: all.deliveries.slice(1), has_more: false });
+  const [failed] = (await list("?state=pending")).deliveries;
+  const one = await call("GET", `${path}/${failed?.id}`, { key });
+  t.like(one.body, {
+    ...failed,
+    attempts: [{ number: 1, status: 503, error: "status 503", response: "busy" }],
+  });
+
+  const [done] = (await list("?state=delivered")).deliveries;
+  const retried = await call("POST", `${path}/${done?.id}/retry`, { key });
+  t.like(retried, { status: 200, body: { state: "pending", attempt_count: 1 } });
+  await deliver();
+  t.is(receiver.received.length, 3);
+  t.like(await call("POST", `/webhook_endpoints/${endpoint.id}/recover`, { key, body: {} }), {
+    status: 400,
+  });
+  const since = deps.clock.now().toISOString();
+  const recovered = await call("POST", `/webhook_endpoints/${endpoint.id}/recover`, {
+    key,
+    body: { since },
+  });
+  t.like(recovered, { status: 200, body: { recovered_count: 0, has_more: false } });
+
+  const other = await createTestOrganization(db);
+  for (const [method, target] of [
+    ["GET", path],
+    ["GET", `${path}/${done?.id}`],
+    ["POST", `${path}/${done?.id}/retry`],
+  ] as const) {
+    t.is((await call(method, target, { key: other.apiKeyProd })).status, 404);
+  }
+  t.is((await call("GET", `${path}/evt_x`, { key })).status, 404);
+  t.is((await call("GET", `${path}?starting_after=evt_x`, { key })).status, 400);
+});
+
+test("a retry begins the schedule again", async (t) => {
+  const { deps, endpoint, record, deliver, receiver, pass, deliveries } = await setUp(t);
+  receiver.respond(answer(500));
+  await record("first");
+  for (let attempt = 0; attempt < 10; attempt += 1) {
+    await deliver();
+    pass(25 * 60 * 60 * 1000);
+    if (attempt === 4) {
+      // Five days of failures would disable it.
+      await recordEndpointSuccess(deps.db, endpoint.id);
+    }
+  }
+  t.like(await deliveries(), [{ state: "failed", attempts: 10 }]);
+  const id = receiver.received[0]?.headers["webhook-id"] ?? "";
+  await recordEndpointSuccess(deps.db, endpoint.id);
+  await retryWebhookDelivery(deps, endpoint, id);
+  t.is(await deliver(), 5000);
+  t.like(await deliveries(), [{ state: "pending", attempts: 11 }]);
+});
