@@ -1,13 +1,14 @@
-import { IntegrityConstraintViolationError, SlonikError } from "slonik";
+import { IntegrityConstraintViolationError, InvalidInputError } from "slonik";
 import { DomainError } from "../domain/errors.ts";
+
+/** Class 22 of SQLSTATE: data exceptions, such as a sum that exceeds the range of its type. */
+const isDataException = (error: unknown): boolean =>
+  // Slonik names a malformed value, and passes the others on as pg's errors.
+  error instanceof InvalidInputError ||
+  (error instanceof Error && "code" in error && String(error.code).startsWith("22"));
 
 /** Returns whether a batch failed because of its content, so that a part of it may succeed. */
 export const isContentError = (error: unknown): boolean =>
   error instanceof DomainError ||
   error instanceof IntegrityConstraintViolationError ||
-  // Class 22 of SQLSTATE: data exceptions, such as a sum that exceeds the range of its type.
-  (error instanceof SlonikError &&
-    typeof error.cause === "object" &&
-    error.cause !== null &&
-    "code" in error.cause &&
-    String(error.cause.code).startsWith("22"));
+  isDataException(error);
