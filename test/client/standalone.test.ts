@@ -94,6 +94,28 @@ test("refunds, bottles, donations, charities, evidence, usage and the dashboard 
   t.is((await impact.readiness()).status, "ok");
 });
 
+test("statistics, certificates and webhook endpoints are read and written", async (t) => {
+  const { impact } = await startWithClient(t);
+  const { tree_details: details } = await impact.registerTrees({ count: 3 });
+  const id = details[0]?.id ?? "";
+
+  const statistics = await impact.readStatistics({ kind: "tree" });
+  const { certificate_url: certificateUrl } = await impact.readCertificateUrl({ id });
+  const refunds = await impact.refundTreesInBatch({ items: [{ id, count: 1 }] });
+  const created = await impact.createWebhookEndpoint({ url: "https://shop.example/events" });
+  const { webhook_endpoints: endpoints } = await impact.listWebhookEndpoints();
+
+  t.is(statistics.kind, "tree");
+  t.regex(certificateUrl, /\/certificate\//u);
+  t.is(refunds.succeeded, 1);
+  t.deepEqual(
+    endpoints.map((endpoint) => endpoint.id),
+    [created.id],
+  );
+  await impact.deleteWebhookEndpoint(created.id);
+  t.is((await impact.listWebhookEndpoints()).webhook_endpoints.length, 0);
+});
+
 test("public calls need no key, and others say that they do", async (t) => {
   const { impact, url } = await startWithClient(t);
   const { dashboard_url: dashboardUrl } = await impact.readDashboardUrl();

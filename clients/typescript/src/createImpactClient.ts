@@ -42,6 +42,12 @@ type ReadList<Id extends keyof operations> = (
   options?: CallOptions,
 ) => ExportableList<Result<Id>>;
 
+/** Names the object by its id. */
+type ActOn<Id extends keyof operations> = (
+  id: string,
+  options?: CallOptions,
+) => Promise<Result<Id>>;
+
 /** The standalone interface. Each method is named as its operation in the API description, which explains it. */
 export type ImpactClient = Pick<Caller<operations>, "call"> & {
   readonly registerTrees: Write<"registerTrees">;
@@ -50,6 +56,8 @@ export type ImpactClient = Pick<Caller<operations>, "call"> & {
   readonly registerBottlesInBatch: WriteBatch<"registerBottlesInBatch">;
   readonly refundTrees: Write<"refundTrees">;
   readonly refundBottles: Write<"refundBottles">;
+  readonly refundTreesInBatch: WriteBatch<"refundTreesInBatch">;
+  readonly refundBottlesInBatch: WriteBatch<"refundBottlesInBatch">;
   readonly donate: Write<"donate">;
   readonly refundDonation: Write<"refundDonation">;
   /** Has no idempotency key: it is repeated only after a response that says that nothing was done. */
@@ -60,10 +68,15 @@ export type ImpactClient = Pick<Caller<operations>, "call"> & {
   readonly listDonations: ReadList<"listDonations">;
   readonly listUsage: ReadList<"listUsage">;
   readonly searchCharities: Read<"searchCharities">;
-  readonly readUsage: (
-    registrationId: string,
+  readonly readUsage: ActOn<"readUsage">;
+  readonly readStatistics: (
+    query: Query<"readStatistics">,
     options?: CallOptions,
-  ) => Promise<Result<"readUsage">>;
+  ) => Promise<Result<"readStatistics">>;
+  readonly readCertificateUrl: (
+    query: Query<"readCertificateUrl">,
+    options?: CallOptions,
+  ) => Promise<Result<"readCertificateUrl">>;
   readonly readTreeEvidence: (
     registrationId: string,
     query?: Query<"readTreeEvidence">,
@@ -82,6 +95,28 @@ export type ImpactClient = Pick<Caller<operations>, "call"> & {
     query?: Query<"listEvents">,
     options?: FollowOptions,
   ) => AsyncGenerator<StandaloneSchemas["Event"], void, void>;
+
+  /** Like all writes of webhook endpoints, repeated only after a response that says that nothing was done. */
+  readonly createWebhookEndpoint: (
+    body: Body<"createWebhookEndpoint">,
+    options?: CallOptions,
+  ) => Promise<Result<"createWebhookEndpoint">>;
+  readonly updateWebhookEndpoint: (
+    id: string,
+    body: Body<"updateWebhookEndpoint">,
+    options?: CallOptions,
+  ) => Promise<Result<"updateWebhookEndpoint">>;
+  readonly rotateWebhookSecret: (
+    id: string,
+    body?: Body<"rotateWebhookSecret">,
+    options?: CallOptions,
+  ) => Promise<Result<"rotateWebhookSecret">>;
+  readonly enableWebhookEndpoint: ActOn<"enableWebhookEndpoint">;
+  readonly disableWebhookEndpoint: ActOn<"disableWebhookEndpoint">;
+  readonly pingWebhookEndpoint: ActOn<"pingWebhookEndpoint">;
+  readonly deleteWebhookEndpoint: ActOn<"deleteWebhookEndpoint">;
+  readonly readWebhookEndpoint: ActOn<"readWebhookEndpoint">;
+  readonly listWebhookEndpoints: (options?: CallOptions) => Promise<Result<"listWebhookEndpoints">>;
 
   /** The numbers of a public dashboard. Needs no key, and works in browsers of any site. */
   readonly readDashboard: (
@@ -122,6 +157,9 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
       call("registerBottlesInBatch", { body, query }, own),
     refundTrees: (body, own) => call("refundTrees", { body }, own),
     refundBottles: (body, own) => call("refundBottles", { body }, own),
+    refundTreesInBatch: (body, query = {}, own) => call("refundTreesInBatch", { body, query }, own),
+    refundBottlesInBatch: (body, query = {}, own) =>
+      call("refundBottlesInBatch", { body, query }, own),
     donate: (body, own) => call("donate", { body }, own),
     refundDonation: (body, own) => call("refundDonation", { body }, own),
     subscribeToDonations: (own) => call("subscribeToDonations", {}, own),
@@ -132,6 +170,8 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
     listUsage: (query, own) => list("listUsage", query, own, PAGE),
     searchCharities: (query = {}, own) => call("searchCharities", { query }, own),
     readUsage: (id, own) => call("readUsage", { path: { registration_id: id } }, own),
+    readStatistics: (query, own) => call("readStatistics", { query }, own),
+    readCertificateUrl: (query, own) => call("readCertificateUrl", { query }, own),
     readTreeEvidence: (id, query = {}, own) =>
       call("readTreeEvidence", { path: { id }, query }, own),
     readEvidenceSummary: (own) => call("readEvidenceSummary", {}, own),
@@ -139,6 +179,18 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
 
     listEvents,
     followEvents: (query, own) => followEvents(listEvents, query, own),
+
+    createWebhookEndpoint: (body, own) => call("createWebhookEndpoint", { body }, own),
+    updateWebhookEndpoint: (id, body, own) =>
+      call("updateWebhookEndpoint", { path: { id }, body }, own),
+    rotateWebhookSecret: (id, body = {}, own) =>
+      call("rotateWebhookSecret", { path: { id }, body }, own),
+    enableWebhookEndpoint: (id, own) => call("enableWebhookEndpoint", { path: { id } }, own),
+    disableWebhookEndpoint: (id, own) => call("disableWebhookEndpoint", { path: { id } }, own),
+    pingWebhookEndpoint: (id, own) => call("pingWebhookEndpoint", { path: { id } }, own),
+    deleteWebhookEndpoint: (id, own) => call("deleteWebhookEndpoint", { path: { id } }, own),
+    readWebhookEndpoint: (id, own) => call("readWebhookEndpoint", { path: { id } }, own),
+    listWebhookEndpoints: (own) => call("listWebhookEndpoints", {}, own),
 
     readDashboard: (slug, own) => readPublic(`/dashboard/${encodeURIComponent(slug)}.json`, own),
     health: (own) => readPublic(OPERATIONS.health.path, own),

@@ -55,6 +55,10 @@ export type StoreClient = Pick<Caller<operations>, "call"> & {
   readonly searchCharities: Read<"searchCharities">;
   readonly impactStats: Read<"impactStats">;
   readonly evidence: Read<"evidence">;
+  readonly readCertificateUrl: (
+    query: Query<"readCertificateUrl">,
+    options?: CallOptions,
+  ) => Promise<Result<"readCertificateUrl">>;
 };
 
 const PAGE = { limit: 100 };
@@ -109,5 +113,6 @@ export const createStoreClient = (options: StoreClientOptions): StoreClient => {
     searchCharities: (query = {}, own) => call("searchCharities", { query }, own),
     impactStats: (query = {}, own) => call("impactStats", { query }, own),
     evidence: (query = {}, own) => call("evidence", { query }, own),
+    readCertificateUrl: (query, own) => call("readCertificateUrl", { query }, own),
   };
 };
