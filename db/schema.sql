@@ -899,7 +899,7 @@ CREATE TABLE webhook_delivery (
 
 CREATE TABLE webhook_endpoint (
   id uuid NOT NULL,
-  account_id uuid,
+  account_id uuid NOT NULL,
   mode text NOT NULL,
   url text NOT NULL,
   description text NOT NULL,
@@ -1082,7 +1082,7 @@ CREATE INDEX webhook_delivery_list ON public.webhook_delivery USING btree (endpo
 
 CREATE INDEX webhook_delivery_pending ON public.webhook_delivery USING btree (endpoint_id, due_at) WHERE (state = 'pending'::text);
 
-CREATE UNIQUE INDEX webhook_endpoint_owner ON public.webhook_endpoint USING btree (account_id, mode, url) NULLS NOT DISTINCT WHERE (deleted_at IS NULL);
+CREATE UNIQUE INDEX webhook_endpoint_owner ON public.webhook_endpoint USING btree (account_id, mode, url) WHERE (deleted_at IS NULL);
 
 CREATE UNIQUE INDEX webhook_secret_current ON public.webhook_secret USING btree (endpoint_id) WHERE (expires_at IS NULL);
 

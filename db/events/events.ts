@@ -29,13 +29,9 @@ export const insertEvents = async (
     )
     INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
     SELECT webhook_endpoint.id, given.id, given.type, ${time}, given.webhook_data, ${time}, ${time}
-    FROM account
-    JOIN webhook_endpoint ON (
-      webhook_endpoint.account_id = account.id
-      OR (webhook_endpoint.account_id IS NULL AND account.type = 'store')
-    )
+    FROM webhook_endpoint
     JOIN given ON (webhook_endpoint.types IS NULL OR given.type = ANY(webhook_endpoint.types))
-    WHERE account.id = ${accountId}
+    WHERE webhook_endpoint.account_id = ${accountId}
       AND webhook_endpoint.mode = ${mode}
       AND webhook_endpoint.deleted_at IS NULL
       AND webhook_endpoint.disabled_at IS NULL

@@ -29,8 +29,7 @@ CREATE TABLE event_day (
 -- Servers that events are sent to, as signed HTTP requests.
 CREATE TABLE webhook_endpoint (
   id uuid PRIMARY KEY,
-  -- Null for an endpoint of the deployment, which receives the events of all stores.
-  account_id uuid REFERENCES account,
+  account_id uuid NOT NULL REFERENCES account,
   mode text NOT NULL CONSTRAINT webhook_endpoint_mode CHECK (mode IN ('live', 'test')),
   url text NOT NULL CONSTRAINT webhook_endpoint_url CHECK (length(url) BETWEEN 1 AND 4096),
   description text NOT NULL CONSTRAINT webhook_endpoint_description CHECK (length(description) <= 200),
@@ -49,7 +48,7 @@ CREATE TABLE webhook_endpoint (
 );
 
 -- Also for what is recorded with every event: the endpoints that receive it. Two with one URL would receive all twice.
-CREATE UNIQUE INDEX webhook_endpoint_owner ON webhook_endpoint (account_id, mode, url) NULLS NOT DISTINCT
+CREATE UNIQUE INDEX webhook_endpoint_owner ON webhook_endpoint (account_id, mode, url)
   WHERE deleted_at IS NULL;
 
 -- What deliveries are signed with. It is needed in plain text; the role of DATABASE_READER_URL may not read it.

@@ -1,15 +1,15 @@
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { DISABLED_REASONS } from "../../domain/webhooks/webhookEndpoints.ts";
-import type { DisabledReason, EndpointOwner } from "../../domain/webhooks/webhookEndpoints.ts";
+import type { DisabledReason } from "../../domain/webhooks/webhookEndpoints.ts";
 import { isUuid } from "../../domain/fields.ts";
 import { modeColumn } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 const endpointRow = z.strictObject({
   id: z.uuid(),
-  /** Null for an endpoint of the deployment. */
-  accountId: z.uuid().nullable(),
+  accountId: z.uuid(),
   mode: modeColumn,
   url: z.string(),
   description: z.string(),
@@ -36,8 +36,8 @@ const columns = sql.fragment`
   webhook_endpoint.disabled_reason AS "disabledReason"
 `;
 
-const ownedBy = ({ accountId, mode }: EndpointOwner) => sql.fragment`
-  webhook_endpoint.account_id IS NOT DISTINCT FROM ${accountId}::uuid
+const ownedBy = ({ accountId, mode }: AccountMode) => sql.fragment`
+  webhook_endpoint.account_id = ${accountId}
   AND webhook_endpoint.mode = ${mode}
   AND webhook_endpoint.deleted_at IS NULL
 `;
@@ -45,11 +45,11 @@ const ownedBy = ({ accountId, mode }: EndpointOwner) => sql.fragment`
 /** Lets one transaction at a time add an endpoint or change a URL of an owner. */
 export const lockEndpointsOf = async (
   transaction: DatabaseTransactionConnection,
-  { accountId, mode }: EndpointOwner,
+  { accountId, mode }: AccountMode,
 ): Promise<void> => {
   await transaction.query(sql.typeAlias("void")`
     SELECT FROM pg_advisory_xact_lock(
-      hashtextextended(${`webhook_endpoint/${accountId ?? "deployment"}/${mode}`}, 0)
+      hashtextextended(${`webhook_endpoint/${accountId}/${mode}`}, 0)
     )
   `);
 };
@@ -57,7 +57,7 @@ export const lockEndpointsOf = async (
 /** Lists the endpoints of an owner, oldest first. */
 export const listEndpoints = (
   db: CommonQueryMethods,
-  owner: EndpointOwner,
+  owner: AccountMode,
 ): Promise<readonly WebhookEndpoint[]> =>
   db.any(sql.type(endpointRow)`
     SELECT ${columns}
@@ -77,7 +77,7 @@ export const findEndpoint = (db: CommonQueryMethods, id: string): Promise<Webhoo
 /** Finds an endpoint of an owner. */
 export const findOwnEndpoint = async (
   db: CommonQueryMethods,
-  owner: EndpointOwner,
+  owner: AccountMode,
   id: string,
 ): Promise<WebhookEndpoint | null> =>
   isUuid(id)

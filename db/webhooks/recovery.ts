@@ -30,12 +30,7 @@ export const listMissedEvents = (
       event.created_at AS "createdAt",
       event.data
     FROM event
-    JOIN account ON account.id = event.account_id
-    WHERE ${
-      accountId === null
-        ? sql.fragment`account.type = 'store'`
-        : sql.fragment`event.account_id = ${accountId}`
-    }
+    WHERE event.account_id = ${accountId}
       AND event.mode = ${mode}
       AND event.type = ANY(${sql.array(types ?? WEBHOOK_TYPES, "text")})
       AND event.created_at >= ${since.toISOString()}::timestamptz

@@ -1,4 +1,3 @@
-import type { Mode } from "../accounts/accounts.ts";
 import { DomainError } from "../errors.ts";
 
 /** How many endpoints an account can have in a mode. */
@@ -19,9 +18,6 @@ export const FAILING_DAYS = 5;
 /** Why an endpoint is disabled: by request, because its server answered 410, or after days of nothing but failures. */
 export const DISABLED_REASONS = ["requested", "gone", "failing"] as const;
 export type DisabledReason = (typeof DISABLED_REASONS)[number];
-
-/** Whose events an endpoint receives. Without an account it is the deployment's, and receives those of all stores. */
-export type EndpointOwner = { readonly accountId: string | null; readonly mode: Mode };
 
 /** Where an operator lets deliveries be sent. */
 export type WebhookSettings = {

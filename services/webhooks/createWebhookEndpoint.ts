@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { v7 as newId } from "uuid";
 import { insertEndpoint, listEndpoints, lockEndpointsOf } from "../../db/webhooks/endpoints.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import { insertSecret } from "../../db/webhooks/secrets.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -9,7 +10,7 @@ import {
   MAXIMUM_ENDPOINTS,
   parseEndpointUrl,
 } from "../../domain/webhooks/webhookEndpoints.ts";
-import type { EndpointOwner, WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
+import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
 import { isAllowedHost } from "../../providers/webhooks/allowedAddresses.ts";
 import { recordWebhookAction } from "./webhookDependencies.ts";
 import type { WebhookDependencies } from "./webhookDependencies.ts";
@@ -56,7 +57,7 @@ export const requireUnusedUrl = (
  */
 export const createWebhookEndpoint = (
   { db, clock, actor, settings }: WebhookDependencies & { readonly settings: WebhookSettings },
-  { accountId, mode }: EndpointOwner,
+  { accountId, mode }: AccountMode,
   { url: given, types, description }: Pick<WebhookEndpoint, "url" | "types" | "description">,
 ): Promise<{ readonly endpoint: WebhookEndpoint; readonly secret: string }> => {
   const url = requireUsableUrl(given, settings);

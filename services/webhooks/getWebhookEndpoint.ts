@@ -1,8 +1,8 @@
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { CommonQueryMethods } from "slonik";
 import { findEndpoint, findOwnEndpoint } from "../../db/webhooks/endpoints.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import { DomainError } from "../../domain/errors.ts";
-import type { EndpointOwner } from "../../domain/webhooks/webhookEndpoints.ts";
 
 export const ENDPOINT_NOT_FOUND = "webhook endpoint not found";
 
@@ -19,7 +19,7 @@ const require = (endpoint: WebhookEndpoint | null): WebhookEndpoint => {
  */
 export const getOwnWebhookEndpoint = async (
   db: CommonQueryMethods,
-  owner: EndpointOwner,
+  owner: AccountMode,
   id: string,
 ): Promise<WebhookEndpoint> => require(await findOwnEndpoint(db, owner, id));
 

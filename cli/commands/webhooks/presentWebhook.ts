@@ -28,7 +28,7 @@ export const presentEndpoint = (endpoint: WebhookEndpoint) => ({
 
 export const endpointRecord = (endpoint: WebhookEndpoint): Readonly<Record<string, Cell>> => ({
   id: endpoint.id,
-  account: endpoint.accountId ?? "all stores",
+  account: endpoint.accountId,
   mode: endpoint.mode,
   url: endpoint.url,
   types: typesOf(endpoint),
