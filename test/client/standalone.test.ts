@@ -112,6 +112,7 @@ test("statistics, certificates and webhook endpoints are read and written", asyn
     endpoints.map((endpoint) => endpoint.id),
     [created.id],
   );
+  t.deepEqual((await impact.listWebhookDeliveries(created.id)).deliveries, []);
   await impact.deleteWebhookEndpoint(created.id);
   t.is((await impact.listWebhookEndpoints()).webhook_endpoints.length, 0);
 });

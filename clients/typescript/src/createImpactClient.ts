@@ -116,6 +116,27 @@ export type ImpactClient = Pick<Caller<operations>, "call"> & {
   readonly pingWebhookEndpoint: ActOn<"pingWebhookEndpoint">;
   readonly deleteWebhookEndpoint: ActOn<"deleteWebhookEndpoint">;
   readonly readWebhookEndpoint: ActOn<"readWebhookEndpoint">;
+  readonly recoverWebhookEvents: (
+    id: string,
+    body: Body<"recoverWebhookEvents">,
+    options?: CallOptions,
+  ) => Promise<Result<"recoverWebhookEvents">>;
+  /** One page of deliveries; `starting_after` continues it. */
+  readonly listWebhookDeliveries: (
+    id: string,
+    query?: Query<"listWebhookDeliveries">,
+    options?: CallOptions,
+  ) => Promise<Result<"listWebhookDeliveries">>;
+  readonly readWebhookDelivery: (
+    id: string,
+    deliveryId: string,
+    options?: CallOptions,
+  ) => Promise<Result<"readWebhookDelivery">>;
+  readonly retryWebhookDelivery: (
+    id: string,
+    deliveryId: string,
+    options?: CallOptions,
+  ) => Promise<Result<"retryWebhookDelivery">>;
   readonly listWebhookEndpoints: (options?: CallOptions) => Promise<Result<"listWebhookEndpoints">>;
 
   /** The numbers of a public dashboard. Needs no key, and works in browsers of any site. */
@@ -190,6 +211,14 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
     pingWebhookEndpoint: (id, own) => call("pingWebhookEndpoint", { path: { id } }, own),
     deleteWebhookEndpoint: (id, own) => call("deleteWebhookEndpoint", { path: { id } }, own),
     readWebhookEndpoint: (id, own) => call("readWebhookEndpoint", { path: { id } }, own),
+    recoverWebhookEvents: (id, body, own) =>
+      call("recoverWebhookEvents", { path: { id }, body }, own),
+    listWebhookDeliveries: (id, query = {}, own) =>
+      call("listWebhookDeliveries", { path: { id }, query }, own),
+    readWebhookDelivery: (id, deliveryId, own) =>
+      call("readWebhookDelivery", { path: { id, delivery_id: deliveryId } }, own),
+    retryWebhookDelivery: (id, deliveryId, own) =>
+      call("retryWebhookDelivery", { path: { id, delivery_id: deliveryId } }, own),
     listWebhookEndpoints: (own) => call("listWebhookEndpoints", {}, own),
 
     readDashboard: (slug, own) => readPublic(`/dashboard/${encodeURIComponent(slug)}.json`, own),
