@@ -342,7 +342,8 @@ const operationOf = (endpoint: Endpoint, info: DocumentInfo, collect: Collect): 
       ? {}
       : {
           requestBody: {
-            required: true,
+            // A request without a body has an empty object.
+            required: !schemas.body.safeParse({}).success,
             content: jsonContent(collect(schemas.body, "input"), examples.body),
           },
         }),

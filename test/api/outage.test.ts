@@ -39,11 +39,11 @@ test("a key that cannot be looked up is a 503, not an invalid key", async (t) =>
   const relay = await startRelay(t, t.context.databaseUrl);
   const interrupted = await openPool(relay.url);
   t.teardown(() => interrupted.end());
-  relay.cut();
   const { call } = await startStandaloneApi(t, {
     db: interrupted,
     copies: await openTestCopies(t, t.context.db),
   });
+  relay.cut();
 
   const { status, headers } = await call("GET", "/evidence", {
     key: `impact_prod_${"x".repeat(32)}`,

@@ -12,7 +12,7 @@ import { createConnections } from "../../cli/connections.ts";
 import { formatTable } from "../../cli/output/formatTable.ts";
 import { parseConfig } from "../../config/config.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { createEmptyDatabase } from "../support/database.ts";
+import { copyDatabase, createEmptyDatabase } from "../support/database.ts";
 import { runImpact } from "./runImpact.ts";
 
 const program = buildProgram({
@@ -128,7 +128,7 @@ test("an unreachable database is reported in one sentence without its password",
 
 test("an unreachable Temporal is reported in one sentence", async (t) => {
   const { exitCode, stderr } = await runImpact(["workflow", "list"], {
-    env: { TEMPORAL_ADDRESS: "127.0.0.1:1" },
+    env: { DATABASE_URL: await copyDatabase(t), TEMPORAL_ADDRESS: "127.0.0.1:1" },
   });
   t.is(exitCode, 4);
   t.regex(stderr, /Temporal does not respond/u);

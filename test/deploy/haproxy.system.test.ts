@@ -133,7 +133,7 @@ test("a rolling restart behind HAProxy loses no request", async (t) => {
   const sendRequests = async (): Promise<void> => {
     while (!ended.signal.aborted) {
       try {
-        const { status } = await call("standalone", "/plant/trees", {
+        const { status, body } = await call("standalone", "/plant/trees", {
           headers: { Authorization: apiKeyProd },
           body: '{"count":1}',
           agent,
@@ -141,7 +141,7 @@ test("a rolling restart behind HAProxy loses no request", async (t) => {
         if (status === 200) {
           succeeded += 1;
         } else {
-          failures.push(status);
+          failures.push(`${status} ${body}`);
         }
       } catch (lost) {
         failures.push(lost);

@@ -110,7 +110,7 @@ test("processed events and reconciliations are deleted after their retention, an
 
   t.is(processorEvents, 1);
   t.is(reconciliations, 2502);
-  t.deepEqual(again, { processorEvents: 0, reconciliations: 0 });
+  t.deepEqual(again, { processorEvents: 0, reconciliations: 0, traceContexts: 0 });
   t.deepEqual(await idsOf(db, "processor_event"), ["evt_failed", "evt_pending", "evt_recent"]);
   t.deepEqual(await idsOf(db, "reconciliation"), [recent]);
   t.is((await idsOf(db, "reconciliation_difference")).length, 2);
