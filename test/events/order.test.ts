@@ -21,7 +21,7 @@ const test = testWithDatabase();
 
 const WRITERS = 64;
 const WRITES = 12;
-const DEADLINE_MS = 40_000;
+const DEADLINE_MS = 150_000;
 
 const read = (
   db: DatabasePool,

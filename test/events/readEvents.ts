@@ -4,7 +4,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { EVENT_TYPES } from "../../domain/events/events.ts";
 import { readFeed } from "../../services/events/readFeed.ts";
 
-const DEADLINE_MS = 60_000;
+const DEADLINE_MS = 150_000;
 
 /** Repeats a read until nothing is held back. Transactions of other test files hold events back, too. */
 export const untilComplete = async <Page>(
