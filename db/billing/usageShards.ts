@@ -8,6 +8,7 @@ import { isLeaseFree } from "../leases.ts";
 import type { Lease } from "../leases.ts";
 import { sql } from "../sql.ts";
 import { UNFINISHED } from "./meterEvents.ts";
+import { unsealedStreams } from "./waitingStreams.ts";
 
 /** The condition that an account belongs to a shard. `shardOf` is the same rule. */
 const isInShard = (accountId: FragmentSqlToken, shard: number): FragmentSqlToken =>
@@ -36,31 +37,11 @@ export const listReadyStreams = (
   },
 ): Promise<readonly UsageStream[]> =>
   db.any(sql.type(streamRow)`
-    WITH RECURSIVE unsealed AS (
-      (
-        SELECT account_id, mode, meter, second
-        FROM usage_fact
-        WHERE meter_event_id IS NULL
-          AND ${
-            after === null
-              ? sql.fragment`true`
-              : sql.fragment`(account_id, mode, meter) > (${after.accountId}::uuid, ${after.mode}, ${after.meter})`
-          }
-        ORDER BY account_id, mode, meter, second
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT following.account_id, following.mode, following.meter, following.second
-      FROM unsealed
-      CROSS JOIN LATERAL (
-        SELECT account_id, mode, meter, second
-        FROM usage_fact
-        WHERE meter_event_id IS NULL
-          AND (account_id, mode, meter) > (unsealed.account_id, unsealed.mode, unsealed.meter)
-        ORDER BY account_id, mode, meter, second
-        LIMIT 1
-      ) AS following
-    )
+    WITH RECURSIVE ${unsealedStreams(
+      after === null
+        ? sql.fragment`true`
+        : sql.fragment`(account_id, mode, meter) > (${after.accountId}::uuid, ${after.mode}, ${after.meter})`,
+    )}
     SELECT account_id AS "accountId", mode, meter
     FROM unsealed
     WHERE second <= ${lastSecond}

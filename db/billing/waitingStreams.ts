@@ -1,4 +1,4 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import { streamColumns } from "../columns.ts";
@@ -11,33 +11,38 @@ const streamRow = z.strictObject({ ...streamColumns, second: z.bigint(), attempt
 export type WaitingStream = UsageStream & { readonly second: number; readonly attempts: number };
 
 /**
- * Lists every stream with unsealed facts or an unfinished event. The query steps through the index from stream to
- * stream, so its cost grows with the number of those streams, not with their facts.
+ * Defines the query `unsealed`: each stream with facts that are not sealed, and the oldest one's second. It steps through
+ * the index from stream to stream, so its cost grows with the number of streams, not with their facts.
+ * @param start a condition that only the first stream has to meet
  */
+export const unsealedStreams = (start: FragmentSqlToken): FragmentSqlToken => sql.fragment`
+  unsealed AS (
+    (
+      SELECT account_id, mode, meter, second
+      FROM usage_fact
+      WHERE meter_event_id IS NULL AND ${start}
+      ORDER BY account_id, mode, meter, second
+      LIMIT 1
+    )
+    UNION ALL
+    SELECT following.account_id, following.mode, following.meter, following.second
+    FROM unsealed
+    CROSS JOIN LATERAL (
+      SELECT account_id, mode, meter, second
+      FROM usage_fact
+      WHERE meter_event_id IS NULL
+        AND (account_id, mode, meter) > (unsealed.account_id, unsealed.mode, unsealed.meter)
+      ORDER BY account_id, mode, meter, second
+      LIMIT 1
+    ) AS following
+  )`;
+
+/** Lists every stream with unsealed facts or an unfinished event. */
 export const listWaitingStreams = async (
   db: CommonQueryMethods,
 ): Promise<readonly WaitingStream[]> => {
   const rows = await db.any(sql.type(streamRow)`
-    WITH RECURSIVE unsealed AS (
-      (
-        SELECT account_id, mode, meter, second
-        FROM usage_fact
-        WHERE meter_event_id IS NULL
-        ORDER BY account_id, mode, meter, second
-        LIMIT 1
-      )
-      UNION ALL
-      SELECT following.account_id, following.mode, following.meter, following.second
-      FROM unsealed
-      CROSS JOIN LATERAL (
-        SELECT account_id, mode, meter, second
-        FROM usage_fact
-        WHERE meter_event_id IS NULL
-          AND (account_id, mode, meter) > (unsealed.account_id, unsealed.mode, unsealed.meter)
-        ORDER BY account_id, mode, meter, second
-        LIMIT 1
-      ) AS following
-    )
+    WITH RECURSIVE ${unsealedStreams(sql.fragment`true`)}
     SELECT account_id AS "accountId", mode, meter, min(second) AS second, max(attempts) AS attempts
     FROM (
       SELECT account_id, mode, meter, second, 0 AS attempts FROM unsealed
