@@ -12,7 +12,7 @@ import {
 } from "../program/openDatabase.ts";
 import { readAccountLimits } from "../program/readAccountLimits.ts";
 import { readCharitySettings } from "../program/readCharitySettings.ts";
-import { readStripeOptions } from "../program/readStripeOptions.ts";
+import { findIgnoredPrice, readStripeOptions } from "../program/readStripeOptions.ts";
 import { readWebhookSettings } from "../program/readWebhookSettings.ts";
 import type { RunningTracing } from "../program/tracing/startTracing.ts";
 import { runProgram } from "../program/runProgram.ts";
@@ -58,6 +58,10 @@ const startApi = async (
   logger: Logger,
   tracing: RunningTracing | undefined,
 ): Promise<RunningPart> => {
+  const ignoredPrice = findIgnoredPrice(config);
+  if (ignoredPrice !== null) {
+    logger.warn(ignoredPrice);
+  }
   const interceptors = tracing === undefined ? [] : [tracing.statementSpans];
   const db = await openDatabase(config, interceptors);
   const copies = openCopies(config);

@@ -247,6 +247,7 @@ CREATE TABLE deployment (
   processor_recorded_at timestamp with time zone,
   processor_recorded_by text,
   original_stripe_account_id text,
+  separated_at timestamp with time zone,
   system_identifier text,
   timeline text,
   database_oid bigint,

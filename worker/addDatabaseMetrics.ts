@@ -9,7 +9,7 @@ import { countFailedProcessorEvents } from "../db/billing/processorEvents.ts";
 import { readReconciliationStatus } from "../db/billing/reconciliations.ts";
 import { listWatchedSubscriptions } from "../db/billing/stripeSubscriptions.ts";
 import { listWaitingStreams } from "../db/billing/waitingStreams.ts";
-import { listShardStatuses } from "../db/billing/usageShards.ts";
+import { listShardAges } from "../db/billing/usageShards.ts";
 import { readFeedHorizon } from "../db/events/feed.ts";
 import { countLowBalances } from "../db/stores/balances.ts";
 import { readWebhookState } from "../db/webhooks/state.ts";
@@ -98,10 +98,10 @@ export const addDatabaseMetrics = (
         },
       },
     ]),
-    createGauges(registry, () => listShardStatuses(db), [
+    createGauges(registry, () => listShardAges(db), [
       {
         name: "impact_usage_shard_last_pass_age_seconds",
-        help: "How long ago the sender of a shard last looked for usage, by PostgreSQL's clock.",
+        help: "How long ago the sender of a shard last looked for usage, by PostgreSQL's clock; since the installation before the first time.",
         labelNames: ["shard"],
         set: (gauge, shards) => {
           for (const { number, ageSeconds } of shards) {

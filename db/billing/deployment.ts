@@ -12,6 +12,7 @@ const deploymentRow = z
     stripeAccountId: z.string().nullable(),
     stripeLivemode: z.boolean().nullable(),
     originalStripeAccountId: z.string().nullable(),
+    separatedAt: z.date().nullable(),
     processorRecordedAt: z.date().nullable(),
     processorRecordedBy: z.string().nullable(),
     systemIdentifier: z.string().nullable(),
@@ -77,6 +78,7 @@ const columns = sql.fragment`
   stripe_account_id AS "stripeAccountId",
   stripe_livemode AS "stripeLivemode",
   original_stripe_account_id AS "originalStripeAccountId",
+  separated_at AS "separatedAt",
   processor_recorded_at AS "processorRecordedAt",
   processor_recorded_by AS "processorRecordedBy",
   system_identifier AS "systemIdentifier",
@@ -134,6 +136,17 @@ export const renewDeploymentId = (transaction: DatabaseTransactionConnection): P
     SET id = gen_random_uuid()
     RETURNING id
   `);
+
+/** Records when a copy became a deployment of its own. */
+export const recordSeparation = async (
+  transaction: DatabaseTransactionConnection,
+  at: Date,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE deployment
+    SET separated_at = ${at.toISOString()}
+  `);
+};
 
 /** Forgets the processor. If that was a Stripe account in live mode, it becomes the original deployment's. */
 export const forgetProcessor = async (

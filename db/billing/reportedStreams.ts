@@ -37,11 +37,14 @@ const totalsRow = reportedStreamRow.extend({ delivered: sum, pending: sum, faile
 /** The units of a stream's meter events in a span. */
 export type StreamTotals = Readonly<z.output<typeof totalsRow>>;
 
-/** Sums the streams with meter events in a span that were sent or are still to be sent. */
+/**
+ * Sums the streams with meter events in a span that were sent or are still to be sent.
+ * @param atStripe the span of the streams at Stripe
+ */
 export const sumReportedStreams = (
   db: CommonQueryMethods,
   span: Span,
-  accountId: string | null,
+  { atStripe, accountId }: { readonly atStripe: Span; readonly accountId: string | null },
 ): Promise<readonly StreamTotals[]> =>
   db.any(sql.type(totalsRow)`
     WITH account_stream AS (
@@ -57,6 +60,7 @@ export const sumReportedStreams = (
       FROM meter_event
       WHERE second >= ${span.start}
         AND second < ${span.end}
+        AND (processor <> 'stripe' OR second >= ${atStripe.start})
         AND state NOT IN ('void', 'held', 'superseded', 'waived')
         AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
       GROUP BY processor, mode, meter, customer_id, account_id

@@ -128,3 +128,17 @@ export const listShardStatuses = (db: CommonQueryMethods): Promise<readonly Shar
     WHERE number < ${SHARDS}
     ORDER BY number
   `);
+
+/** Returns how long ago the sender of each shard last looked for usage; before it ever has, the age of the installation. */
+export const listShardAges = (
+  db: CommonQueryMethods,
+): Promise<readonly Pick<ShardStatus, "number" | "ageSeconds">[]> =>
+  db.any(sql.type(shardRow.pick({ number: true, ageSeconds: true }))`
+    SELECT
+      number,
+      extract(epoch FROM now() - coalesce(last_pass_at, deployment.created_at))::double precision AS "ageSeconds"
+    FROM deployment
+    CROSS JOIN generate_series(0, ${SHARDS - 1}) AS number
+    LEFT JOIN usage_shard USING (number)
+    ORDER BY number
+  `);

@@ -15,6 +15,8 @@ CREATE TABLE deployment (
   processor_recorded_by text,
   -- The Stripe account, in live mode, of the deployment from which this one was copied. This one never bills through it.
   original_stripe_account_id text,
+  -- When this copy became a deployment of its own. What Stripe has from before is the original's usage.
+  separated_at timestamptz,
   -- Which server, history and database hold this row. They differ after a restore, a promotion or a copy.
   system_identifier text,
   timeline text,

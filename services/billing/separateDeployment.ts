@@ -3,6 +3,7 @@ import {
   forgetProcessor,
   lockDeployment,
   recordHold,
+  recordSeparation,
   recordServer,
   renewDeploymentId,
 } from "../../db/billing/deployment.ts";
@@ -57,6 +58,7 @@ export const separateDeployment = (
     const now = clock.now();
     const hold = { at: now, reason: `the database is a copy of ${originalName}`, by };
     await recordHold(transaction, hold);
+    await recordSeparation(transaction, now);
     await recordAction(
       transaction,
       actor,

@@ -191,6 +191,17 @@ export const printReconciliation = (io: Io, streams: readonly ComparedStream[]):
   }
 };
 
-export const sayCompared = (io: Io, start: number, end: number): void => {
+/** @param separatedAt when this copy of a database became a deployment of its own; null if it is no copy */
+export const sayCompared = (
+  io: Io,
+  { start, end }: { readonly start: number; readonly end: number },
+  separatedAt: Date | null,
+): void => {
   say(io, `Compared from ${formatTime(timeOf(start))} to ${formatTime(timeOf(end))}.`);
+  if (separatedAt !== null && separatedAt > timeOf(start)) {
+    say(
+      io,
+      `Usage at Stripe was compared only after ${formatTime(separatedAt)}: earlier usage was sent by the deployment from which this one was separated.`,
+    );
+  }
 };

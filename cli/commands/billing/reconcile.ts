@@ -1,3 +1,4 @@
+import { readDeployment } from "../../../db/billing/deployment.ts";
 import { listUnnamedRejections } from "../../../db/billing/usageRejections.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
@@ -128,7 +129,8 @@ export const reconcile = async (context: Context, options: ReconcileOptions): Pr
   } else {
     printReconciliation(io, streams);
   }
-  sayCompared(io, span.start, span.end);
+  const { separatedAt } = await readDeployment(await connections.database());
+  sayCompared(io, span, separatedAt);
   if (span.end > defaultSpan(now).end) {
     say(io, "The processor's sums of the last 15 minutes may be incomplete.");
   }

@@ -1,5 +1,6 @@
 import { listAccounts } from "../../../db/accounts/accounts.ts";
 import type { Context } from "../../context.ts";
+import { findIgnoredPrice } from "../../../program/readStripeOptions.ts";
 import { missingCharitySettings } from "../../missingCharitySettings.ts";
 import { check, checkWithDatabase, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
@@ -32,17 +33,19 @@ const checkPrices = ({ connections }: Context): Promise<Finding> =>
       STRIPE_DONATION_FLAT_PRICE: flat,
       STRIPE_DONATION_METERED_PRICE: metered,
     } = connections.config();
-    if (flat !== undefined && metered !== undefined) {
-      return Promise.resolve(ok("both are set"));
+    const ignored = findIgnoredPrice(connections.config());
+    if (ignored !== null) {
+      return Promise.resolve(wrong(ignored));
     }
-    const detail =
-      "STRIPE_DONATION_FLAT_PRICE and STRIPE_DONATION_METERED_PRICE are not both set here; POST /charities/subscribe fails without them for live keys";
+    if (STRIPE_SECRET_KEY === undefined) {
+      return Promise.resolve(skipped("STRIPE_SECRET_KEY is not set here"));
+    }
     return Promise.resolve(
-      STRIPE_SECRET_KEY === undefined
-        ? skipped("STRIPE_SECRET_KEY is not set here")
-        : flat === metered
-          ? skipped(detail)
-          : wrong(detail),
+      flat === undefined || metered === undefined
+        ? skipped(
+            "STRIPE_DONATION_FLAT_PRICE and STRIPE_DONATION_METERED_PRICE are not set here; POST /charities/subscribe fails without them for live keys",
+          )
+        : ok("both are set"),
     );
   });
 

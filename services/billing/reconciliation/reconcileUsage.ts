@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { AcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
 import { customerOf, listAcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
+import { readDeployment } from "../../../db/billing/deployment.ts";
 import type {
   MinuteEvent,
   MinuteSums,
@@ -13,7 +14,7 @@ import {
   sumReportedStreams,
 } from "../../../db/billing/reportedStreams.ts";
 import { sumUnsealedUsage } from "../../../db/billing/usageFacts.ts";
-import { minuteOf } from "../../../domain/billing/usage.ts";
+import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import {
@@ -96,13 +97,29 @@ const streamOf = ({
   accountName,
 });
 
+/**
+ * Returns the part of a span from which this deployment's usage is at a processor. What a copy's Stripe streams have from
+ * before its separation was sent by the original, through the original's account.
+ */
+const ownSpanOf = (
+  { processor }: Pick<ReportedStream, "processor">,
+  { start, end }: Span,
+  separatedAt: Date | null,
+): Span => {
+  if (processor !== "stripe" || separatedAt === null) {
+    return { start, end };
+  }
+  const firstMinute = minuteOf(secondOf(separatedAt)).end;
+  return { start: Math.min(end, Math.max(start, firstMinute)), end };
+};
+
 const createUsageReader = (
   processor: BillingProcessor | null,
   stream: ReportedStream,
   signal: AbortSignal,
 ): ((part: Span) => Promise<number>) => {
   if (!processor) {
-    throw new Error(`Usage was reported to ${stream.processor}, which is not configured.`);
+    throw new Error("its usage is Stripe's, and STRIPE_SECRET_KEY is not set here");
   }
   const customer = {
     accountId: stream.accountIds[0],
@@ -237,10 +254,13 @@ export const reconcileUsage = async (
 ): Promise<{ readonly streams: readonly StreamReport[] }> => {
   const unsealed = await sumUnsealedUsage(deps.db, span, accountId);
   const acknowledged = await listAcknowledgedDrift(deps.db, span);
-  const totals = among === null ? await sumReportedStreams(deps.db, span, accountId) : null;
+  const { separatedAt } = await readDeployment(deps.db);
+  const atStripe = ownSpanOf({ processor: "stripe" }, span, separatedAt);
+  const totals =
+    among === null ? await sumReportedStreams(deps.db, span, { atStripe, accountId }) : null;
   const comparisons = (among ?? totals ?? []).map((stream, index): Comparison => ({
     stream,
-    span,
+    span: ownSpanOf(stream, span, separatedAt),
     // Those of one account lack what the customer used in other accounts.
     totals: accountId === null ? (totals?.[index] ?? null) : null,
     unsealed: unsealed

@@ -66,12 +66,24 @@ const refuse = (message: string): never => {
   throw new DomainError("request_invalid", message);
 };
 
+/**
+ * Returns how long the sums of live usage may lag. The built-in ledger was restored with the database. It billed all of
+ * the lost history, too, if neither this history nor this process knows another processor.
+ */
+const readUsageLagMs = async ({ db, billing }: Dependencies): Promise<number> => {
+  const { processor } = await readDeployment(db);
+  return processor?.name === "ledger" && billing.liveProcessor === "ledger"
+    ? 0
+    : LONGEST_USAGE_LAG_MS;
+};
+
 /** @throws DomainError request_invalid if usage is not held, or something that was sent may not be visible yet */
-const requireRest = async ({ db, clock }: Dependencies): Promise<Date> => {
+const requireRest = async (deps: Dependencies): Promise<Date> => {
+  const { db, clock } = deps;
   const hold: Hold | null = await guardUsage({ db, clock });
   const heldAt = hold?.at ?? refuse("usage is not held; hold it with `impact usage hold` first");
   const now = clock.now();
-  const visibleAt = new Date(heldAt.getTime() + LONGEST_USAGE_LAG_MS);
+  const visibleAt = new Date(heldAt.getTime() + (await readUsageLagMs(deps)));
   if (now < visibleAt) {
     refuse(
       `the processor's sums may lag until ${visibleAt.toISOString()}; repeat the command then`,

@@ -310,7 +310,7 @@ test("a reconciliation fails if the processor is not configured, and succeeds if
   const refused = await run(deps.billing);
 
   t.like(unconfigured, { unreadable: 1, drifting: 0 });
-  t.regex(unconfigured.error ?? "", /could not be read.*not configured/u);
+  t.regex(unconfigured.error ?? "", /could not be read.*STRIPE_SECRET_KEY is not set/u);
   t.like(refused, { unreadable: 1, drifting: 0, error: null });
 });
 
