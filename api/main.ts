@@ -138,6 +138,7 @@ const startApi = async (
   const publicBaseUrl = (): string =>
     config.PUBLIC_BASE_URL ??
     browsableUrl(running[0]?.url ?? `http://${config.HOST}:${config.PORT}`);
+  const webhookSettings = readWebhookSettings(config);
   const standalone = createStandaloneApp({
     ...shared,
     authenticator: createAuthenticator({ db, clock, keyUses, accountType: "organization" }),
@@ -149,7 +150,7 @@ const startApi = async (
       config.STRIPE_WEBHOOK_SECRET === undefined
         ? null
         : createWebhookReader(config.STRIPE_WEBHOOK_SECRET.split(",")),
-    webhookSettings: readWebhookSettings(config),
+    webhookSettings,
     wakeOrder: async (orderId) => {
       await wakePlantingOrder(temporal, getDeployment, orderId, WAKE_TIMEOUT_MS);
     },
@@ -173,6 +174,7 @@ const startApi = async (
     validateCharity,
     planting,
     publicBaseUrl,
+    webhookSettings,
     storeWriter,
   });
 

@@ -5,7 +5,7 @@ import type { Mode } from "../domain/accounts/accounts.ts";
 import type { Period } from "../domain/billing/billingCycle.ts";
 import { monthlyCycle } from "../domain/billing/billingCycle.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
-import { WEBHOOK_TYPES } from "../domain/events/webhookPayloads.ts";
+import { WEBHOOK_TYPES, WEBHOOK_TYPES_OF } from "../domain/events/webhookPayloads.ts";
 import { text } from "../domain/fields.ts";
 import { isTimeZone } from "../domain/timeZones.ts";
 import { importedId } from "../domain/recordIds.ts";
@@ -83,6 +83,15 @@ export const parseEventTypes = parserOf(
     .transform((given) => given.split(","))
     .pipe(z.array(z.enum(EVENT_TYPES))),
   `one or more of ${EVENT_TYPES.join(", ")}, with commas between them`,
+);
+
+/** Names of types of events that `webhook listen` sends, with commas between them. */
+export const parseListenTypes = parserOf(
+  z
+    .string()
+    .transform((given) => given.split(","))
+    .pipe(z.array(z.enum(WEBHOOK_TYPES_OF.organization))),
+  `one or more of ${WEBHOOK_TYPES_OF.organization.join(", ")}, with commas between them`,
 );
 
 /** Names of types of events that webhooks send, with commas between them. */

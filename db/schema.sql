@@ -779,6 +779,7 @@ CREATE TABLE store (
 CREATE TABLE store_balance (
   account_id uuid NOT NULL,
   balance_cents bigint NOT NULL DEFAULT 0,
+  depleted_at timestamp with time zone,
   CONSTRAINT store_balance_pkey PRIMARY KEY (account_id),
   CONSTRAINT store_balance_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT store_balance_safe CHECK (balance_cents >= 0 AND balance_cents <= '9007199254740991'::bigint)

@@ -61,7 +61,7 @@ const CAPABILITIES: Readonly<Record<string, readonly string[]>> = {
   planting: ["events"],
   registrations: ["billing", "events", "planting"],
   charities: ["billing", "events", "registrations"],
-  stores: ["charities", "planting", "registrations"],
+  stores: ["charities", "events", "planting", "registrations"],
   dashboard: ["charities", "planting", "registrations"],
   /** Moving in from another system, with all kinds of records. */
   history: ["billing", "charities", "dashboard", "planting", "registrations", "stores"],

@@ -27,6 +27,7 @@ import { certificateEndpoint } from "./dashboard/certificateEndpoint.ts";
 import { dashboardEndpoints } from "./dashboard/dashboardEndpoints.ts";
 import { dashboardFallback, dashboardPages } from "./dashboard/dashboardPages.ts";
 import { errorBody, presentError } from "./errorBody.ts";
+import { KEY_ERROR } from "./errorResponses.ts";
 import { statsEndpoint } from "./dashboard/statsEndpoint.ts";
 import { eventEndpoints } from "./events/eventEndpoints.ts";
 import { evidenceEndpoints } from "./planting/evidenceEndpoints.ts";
@@ -34,9 +35,10 @@ import { callbackEndpoint } from "./planting/callbackEndpoint.ts";
 import { batchEndpoints } from "./registrations/batchEndpoints.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
 import { usageEndpoints } from "./registrations/usageEndpoints.ts";
-import { MESSAGE_DESCRIPTION } from "./webhooks/schemas.ts";
-import { deliveryEndpoints } from "./webhooks/deliveryEndpoints.ts";
-import { webhookEndpoints } from "./webhooks/webhookEndpoints.ts";
+import { describeMessages } from "../webhooks/schemas.ts";
+import { deliveryEndpoints } from "../webhooks/deliveryEndpoints.ts";
+import { webhookEndpoints } from "../webhooks/webhookEndpoints.ts";
+import type { WebhookInterface } from "../webhooks/webhookInterface.ts";
 
 const DESCRIPTION = `Records trees planted, ocean-bound plastic bottles rescued and charity donations for an
 organization. Trees and bottles are billed and can be refunded. Each organization has a production key and a test key;
@@ -72,6 +74,8 @@ type StandaloneDependencies = AppDependencies & {
   readonly readStripeWebhook: ReadWebhook | null;
 };
 
+const WEBHOOKS: WebhookInterface = { owner: "organization", prefix: "", keyError: KEY_ERROR };
+
 /** Creates the app of the organizations' interface. */
 export const createStandaloneApp = ({
   readReadiness,
@@ -95,8 +99,8 @@ export const createStandaloneApp = ({
     ...evidenceEndpoints(reading),
     ...usageEndpoints(reading),
     ...eventEndpoints(reading),
-    ...webhookEndpoints(dependencies),
-    ...deliveryEndpoints(dependencies),
+    ...webhookEndpoints(dependencies, WEBHOOKS),
+    ...deliveryEndpoints(dependencies, WEBHOOKS),
     statsEndpoint(reading),
     ...dashboardEndpoints(dependencies),
     certificateEndpoint(dependencies),
@@ -119,7 +123,7 @@ export const createStandaloneApp = ({
     security: [["apiKey"]],
     errorBody,
     presentError,
-    message: MESSAGE_DESCRIPTION,
+    message: describeMessages(WEBHOOKS.owner),
   });
   return createApp({
     logger,

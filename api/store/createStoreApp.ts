@@ -1,6 +1,7 @@
 import type Koa from "koa";
 import type { DatabasePool } from "slonik";
 import { KINDS } from "../../domain/accounts/accounts.ts";
+import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
 import type { EvidenceDependencies } from "../../services/planting/cacheEvidence.ts";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
 import { createAccountQueue } from "../../services/createAccountQueue.ts";
@@ -14,13 +15,17 @@ import type { AppDependencies } from "../http/createApp.ts";
 import type { Streaming } from "../http/endpoint.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
+import { deliveryEndpoints } from "../webhooks/deliveryEndpoints.ts";
+import { describeMessages } from "../webhooks/schemas.ts";
+import { webhookEndpoints } from "../webhooks/webhookEndpoints.ts";
+import type { WebhookInterface } from "../webhooks/webhookInterface.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./accounts/authenticateStore.ts";
 import { certificateEndpoint } from "./dashboard/certificateEndpoint.ts";
 import { balanceEndpoint } from "./stores/balanceEndpoint.ts";
 import { donateEndpoint } from "./charities/donateEndpoint.ts";
 import { donationListEndpoint } from "./charities/donationListEndpoint.ts";
 import { searchEndpoint } from "./charities/searchEndpoint.ts";
-import { errorBody, presentStoreError } from "./errors.ts";
+import { errorBody, KEY_ERROR, presentStoreError } from "./errors.ts";
 import { evidenceEndpoint } from "./planting/evidenceEndpoint.ts";
 import { listEndpoint } from "./registrations/listEndpoint.ts";
 import { platformWebhook } from "./privacy/platformWebhook.ts";
@@ -44,9 +49,13 @@ type StoreAppDependencies = AppDependencies &
     readonly streaming: Streaming;
     readonly authenticator: AuthenticateStore;
     readonly takePermit: TakePermit;
+    /** Where deliveries to webhook endpoints may be sent. */
+    readonly webhookSettings: WebhookSettings;
     /** With which the platform signs its privacy requests; empty rejects the path as unknown. */
     readonly platformSecrets: readonly string[];
   };
+
+const WEBHOOKS: WebhookInterface = { owner: "store", prefix: "/app/api", keyError: KEY_ERROR };
 
 /** Creates the app of the store-platform interface. */
 export const createStoreApp = ({
@@ -75,6 +84,8 @@ export const createStoreApp = ({
     evidenceEndpoint(reading),
     balanceEndpoint(reading),
     certificateEndpoint(dependencies),
+    ...webhookEndpoints(dependencies, WEBHOOKS),
+    ...deliveryEndpoints({ ...dependencies, publicBaseUrl: null }, WEBHOOKS),
     ...healthEndpoints(readReadiness),
   ];
   const document = createDocument(endpoints, {
@@ -102,6 +113,7 @@ export const createStoreApp = ({
     ],
     errorBody,
     presentError: presentStoreError,
+    message: describeMessages(WEBHOOKS.owner),
   });
   return createApp({
     logger,

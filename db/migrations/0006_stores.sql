@@ -24,7 +24,9 @@ CREATE TABLE store (
 CREATE TABLE store_balance (
   account_id uuid PRIMARY KEY REFERENCES account,
   balance_cents bigint NOT NULL DEFAULT 0
-    CONSTRAINT store_balance_safe CHECK (balance_cents BETWEEN 0 AND 9007199254740991)
+    CONSTRAINT store_balance_safe CHECK (balance_cents BETWEEN 0 AND 9007199254740991),
+  -- When a write was first rejected because the balance did not cover it. Null again once the balance rises.
+  depleted_at timestamptz
 ) WITH (fillfactor = 50);
 
 -- The prepaid ledger. The ids of one store ascend in the order in which its balance changed.

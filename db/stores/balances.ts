@@ -9,6 +9,8 @@ const lockedRow = z
   .strictObject({
     accountId: z.uuid(),
     balanceCents: safeInteger,
+    lowBalanceCents: safeInteger,
+    isDepleted: z.boolean(),
     treePriceCents: safeInteger,
     bottlePriceCents: safeInteger,
   })
@@ -23,6 +25,8 @@ export type LockedBalance = Readonly<z.output<typeof lockedRow>>;
 const lockedColumns = sql.fragment`
   store_balance.account_id AS "accountId",
   store_balance.balance_cents AS "balanceCents",
+  store.low_balance_cents AS "lowBalanceCents",
+  store_balance.depleted_at IS NOT NULL AS "isDepleted",
   store.tree_price_cents AS "treePriceCents",
   store.bottle_price_cents AS "bottlePriceCents"
 `;
@@ -117,7 +121,11 @@ export const insertBalanceEntries = async (
   await transaction.query(sql.typeAlias("void")`
     WITH balance AS (
       UPDATE store_balance
-      SET balance_cents = latest.balance_cents
+      SET
+        balance_cents = latest.balance_cents,
+        depleted_at = CASE
+          WHEN latest.balance_cents <= store_balance.balance_cents THEN store_balance.depleted_at
+        END
       FROM json_to_recordset(${JSON.stringify(
         [...last].map(([account_id, balance_cents]) => ({ account_id, balance_cents })),
       )}) AS latest (account_id uuid, balance_cents bigint)
@@ -148,6 +156,19 @@ export const insertBalanceEntries = async (
   if (first !== undefined && first.note !== "") {
     await insertNote(transaction, first);
   }
+};
+
+/** Marks a locked balance as one that did not cover a write. */
+export const markBalanceDepleted = async (
+  transaction: DatabaseTransactionConnection,
+  accountId: string,
+  depletedAt: Date,
+): Promise<void> => {
+  await transaction.query(sql.typeAlias("void")`
+    UPDATE store_balance
+    SET depleted_at = ${depletedAt.toISOString()}
+    WHERE account_id = ${accountId}
+  `);
 };
 
 const entryRow = z.strictObject({

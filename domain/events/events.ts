@@ -60,6 +60,19 @@ export const EVENT_DATA = {
   }),
 } as const;
 
+const balance = {
+  shop_domain: z.string(),
+  balance_cents: z.int().min(0),
+  currency: z.literal("USD"),
+};
+
+/** The data of the events of a store's balance. Stores have webhook endpoints and no feed. */
+export const BALANCE_EVENT_DATA = {
+  "balance.low": z.strictObject({ ...balance, threshold_cents: z.int().min(0) }),
+  "balance.depleted": z.strictObject({ ...balance, needed_cents: z.int().min(1) }),
+} as const;
+
+/** The types of the feed. */
 export type EventType = keyof typeof EVENT_DATA;
 
 // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- Object.keys has no better type.
@@ -76,8 +89,20 @@ export type EventContent = {
   };
 }[EventType];
 
+type BalanceEventType = keyof typeof BALANCE_EVENT_DATA;
+
+/** An event of a store's balance. */
+type BalanceEventContent = {
+  readonly [Type in BalanceEventType]: {
+    readonly type: Type;
+    readonly data: z.output<(typeof BALANCE_EVENT_DATA)[Type]>;
+  };
+}[BalanceEventType];
+
 /** The events that are stored. A new registration is an event by itself. */
-export type StoredEventContent = Exclude<EventContent, { readonly type: "registration.created" }>;
+export type StoredEventContent =
+  | Exclude<EventContent, { readonly type: "registration.created" }>
+  | BalanceEventContent;
 
 /** The place of an event in the feed: by the transaction that recorded it, then by its id. */
 export type FeedPosition = {

@@ -1,6 +1,7 @@
 import { z } from "zod";
-import type { EventContent, FeedPosition, StoredEventContent } from "./events.ts";
-import { EVENT_DATA, EVENT_TYPES } from "./events.ts";
+import type { AccountType } from "../accounts/accounts.ts";
+import type { FeedPosition, StoredEventContent } from "./events.ts";
+import { BALANCE_EVENT_DATA, EVENT_DATA } from "./events.ts";
 
 /**
  * What receivers get of an event's data. It is a selection: text that a client or an operator wrote, such as metadata,
@@ -17,20 +18,33 @@ export const WEBHOOK_DATA = {
   "usage.failed": EVENT_DATA["usage.failed"],
   "usage.recovered": EVENT_DATA["usage.recovered"],
   "evidence.milestone_reached": EVENT_DATA["evidence.milestone_reached"],
+  ...BALANCE_EVENT_DATA,
 } as const satisfies Record<StoredEventContent["type"], z.ZodType>;
 
 /** Says to a new or silent receiver that it works. It is no event of the feed. */
 export const PING_DATA = z.strictObject({ endpoint_id: z.string() });
 
-/** The types that an endpoint can choose. */
+/** The types of events that are sent. */
 export type WebhookType = keyof typeof WEBHOOK_DATA;
+
+/** The types that the endpoints of an account can choose. */
+export const WEBHOOK_TYPES_OF = {
+  organization: [
+    "registration.refunded",
+    "donation.created",
+    "donation.refunded",
+    "usage.failed",
+    "usage.recovered",
+    "evidence.milestone_reached",
+  ],
+  store: ["balance.low", "balance.depleted", "evidence.milestone_reached"],
+} as const satisfies Record<AccountType, readonly WebhookType[]>;
 
 /** The types that are delivered. */
 export type DeliveredType = WebhookType | "ping";
 
-const isWebhookType = (type: EventContent["type"]): type is WebhookType => type in WEBHOOK_DATA;
-
-export const WEBHOOK_TYPES: readonly WebhookType[] = EVENT_TYPES.filter(isWebhookType);
+// oxlint-disable-next-line typescript/no-unsafe-type-assertion -- Object.keys has no better type.
+export const WEBHOOK_TYPES = Object.keys(WEBHOOK_DATA) as readonly WebhookType[];
 
 export const DELIVERED_TYPES: readonly DeliveredType[] = [...WEBHOOK_TYPES, "ping"];
 

@@ -68,8 +68,21 @@ export type StoreRegistrationWrite = StoreWrite & {
 
 export type StoreBalance = { readonly balanceCents: number; readonly prices: Prices };
 
+/** A write that the balance did not cover. */
+export type BalanceRefusal = {
+  readonly accountId: string;
+  readonly neededCents: number;
+  /** The balance at that time. */
+  readonly balanceCents: number;
+};
+
 export type StoreWriteDecision<Write> =
-  | { readonly kind: "rejected"; readonly error: DomainError }
+  | {
+      readonly kind: "rejected";
+      readonly error: DomainError;
+      /** Null if the balance is not the reason. */
+      readonly refusal: BalanceRefusal | null;
+    }
   | { readonly kind: "replayed"; readonly response: StoreResponse }
   | {
       readonly kind: "accepted";
@@ -95,7 +108,11 @@ const decideNewWrite = <Write extends StoreRegistrationWrite>(
         costCents,
         balanceCents: balanceCents - costCents,
       }
-    : { kind: "rejected", error: balanceInsufficient(costCents, balanceCents) };
+    : {
+        kind: "rejected",
+        error: balanceInsufficient(costCents, balanceCents),
+        refusal: { accountId: write.accountId, neededCents: costCents, balanceCents },
+      };
 };
 
 const decideRepeatedWrite = <Write extends StoreRegistrationWrite>(
@@ -106,7 +123,7 @@ const decideRepeatedWrite = <Write extends StoreRegistrationWrite>(
     return { kind: "replayed", response: replayResponse(write, stored) };
   } catch (error) {
     if (error instanceof DomainError) {
-      return { kind: "rejected", error };
+      return { kind: "rejected", error, refusal: null };
     }
     throw error;
   }

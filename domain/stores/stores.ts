@@ -63,6 +63,13 @@ export const isBalanceLow = ({
   readonly lowBalanceCents: number;
 }): boolean => balanceCents < lowBalanceCents;
 
+/** Returns whether a change of the balance makes it low. */
+export const becomesLow = (
+  before: { readonly balanceCents: number; readonly lowBalanceCents: number },
+  balanceCents: number,
+): boolean =>
+  balanceCents < before.lowBalanceCents && before.balanceCents >= before.lowBalanceCents;
+
 /** Returns the error of a write that costs too much. It names both amounts, so that the reader knows what to top up. */
 export const balanceInsufficient = (neededCents: number, balanceCents: number): DomainError =>
   new DomainError(

@@ -1,4 +1,6 @@
+import type { AccountType } from "../accounts/accounts.ts";
 import { DomainError } from "../errors.ts";
+import { WEBHOOK_TYPES_OF } from "../events/webhookPayloads.ts";
 
 /** How many endpoints an account can have in a mode. */
 export const MAXIMUM_ENDPOINTS = 16;
@@ -54,6 +56,20 @@ export const parseEndpointUrl = (
     throw invalid("url: must not have a fragment");
   }
   return url.href;
+};
+
+/**
+ * Checks the types of an endpoint.
+ * @param types null for all
+ * @throws DomainError request_invalid if an account of this type has no such events
+ */
+export const requireTypesOf = (owner: AccountType, types: readonly string[] | null): void => {
+  const own: readonly string[] = WEBHOOK_TYPES_OF[owner];
+  const unknown = types?.find((type) => !own.includes(type));
+  if (unknown !== undefined) {
+    const noun = owner === "store" ? "a store" : "an organization";
+    throw invalid(`types: ${noun} has no events ${unknown}, only ${own.join(", ")}`);
+  }
 };
 
 const SECRET_PREFIX = "whsec_";

@@ -26,6 +26,7 @@ import type { BatchObserver } from "../createGroupCommit.ts";
 import { createGroupCommit } from "../createGroupCommit.ts";
 import { linkBatch, traceBatches, traceOfRequest } from "../traceBatches.ts";
 import type { TracedEntry } from "../traceBatches.ts";
+import { reportDecisions } from "./balance/reportBalance.ts";
 import { createBusyStores } from "./createBusyStores.ts";
 
 type NewStoreRegistration = Omit<StoreRegistrationWrite, "id"> & CustomerDetails;
@@ -97,6 +98,7 @@ const writeLocked = async (
   );
   const accepted = decisions.filter((decision) => decision.kind === "accepted");
   await recordAccepted(transaction, accepted, now);
+  await reportDecisions(transaction, balances, decisions, now);
   return decisions;
 };
 

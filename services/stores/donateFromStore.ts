@@ -4,11 +4,11 @@ import { setDonationCustomer } from "../../db/stores/storeDonations.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { parseEin } from "../../domain/charities/charities.ts";
 import type { CustomerDetails } from "../../domain/stores/customers.ts";
-import { balanceInsufficient } from "../../domain/stores/stores.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
 import type { ConfirmCharityDependencies } from "../charities/confirmCharity.ts";
 import { confirmCharity } from "../charities/confirmCharity.ts";
 import { recordDonation } from "../charities/recordDonation.ts";
+import { reportLowBalance } from "./balance/reportBalance.ts";
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { findEarlierResponse, runIdempotentWrite } from "./runIdempotentWrite.ts";
 
@@ -52,47 +52,51 @@ export const donateFromStore = async (
         })
       : error;
   });
-  return runIdempotentWrite(deps, write, id, async (transaction, { balanceCents }, now) => {
-    const isPaid = write.mode === "live";
-    if (isPaid && amountCents > balanceCents) {
-      throw balanceInsufficient(amountCents, balanceCents);
-    }
-    const donation = await recordDonation(
-      transaction,
-      write,
-      {
-        id,
-        amountCents,
-        charityName: null,
-        idempotencyKey: null,
-        attribution: "",
-        metadata: {},
-      },
-      confirmed,
-      now,
-    );
-    if (!donation) {
-      throw new Error(`Donation ${id} is new, yet it exists.`);
-    }
-    await setDonationCustomer(transaction, id, customer);
-    if (isPaid) {
-      await insertBalanceEntries(
+  const costCents = write.mode === "live" ? amountCents : 0;
+  return runIdempotentWrite(
+    deps,
+    write,
+    { recordId: id, costCents },
+    async (transaction, before, now) => {
+      const donation = await recordDonation(
         transaction,
-        [
-          {
-            accountId: write.accountId,
-            kind: "donation",
-            amountCents: -amountCents,
-            balanceCents: balanceCents - amountCents,
-            quantity: null,
-            registrationId: null,
-            donationId: id,
-            reference: null,
-            note: donation.charityName,
-          },
-        ],
+        write,
+        {
+          id,
+          amountCents,
+          charityName: null,
+          idempotencyKey: null,
+          attribution: "",
+          metadata: {},
+        },
+        confirmed,
         now,
       );
-    }
-  });
+      if (!donation) {
+        throw new Error(`Donation ${id} is new, yet it exists.`);
+      }
+      await setDonationCustomer(transaction, id, customer);
+      if (costCents > 0) {
+        const balanceCents = before.balanceCents - costCents;
+        await insertBalanceEntries(
+          transaction,
+          [
+            {
+              accountId: write.accountId,
+              kind: "donation",
+              amountCents: -costCents,
+              balanceCents,
+              quantity: null,
+              registrationId: null,
+              donationId: id,
+              reference: null,
+              note: donation.charityName,
+            },
+          ],
+          now,
+        );
+        await reportLowBalance(transaction, before, balanceCents, now);
+      }
+    },
+  );
 };

@@ -22,28 +22,33 @@ export const reverseStoreDonations = (
     readonly reason: string | null;
   },
 ): Promise<StoreResponse> =>
-  runIdempotentWrite(deps, write, null, async (transaction, _balance, now) => {
-    const { quantity, filter, reason } = reversal;
-    const owner = { accountId: write.accountId, mode: write.mode };
-    if (quantity > MAXIMUM_DONATIONS) {
-      throw new DomainError(
-        "request_invalid",
-        `quantity: at most ${MAXIMUM_DONATIONS} donations can be reversed in one call`,
-      );
-    }
-    const found = await lockNewestDonations(transaction, owner, filter, quantity);
-    if (found.length < quantity) {
-      throw new DomainError(
-        "request_invalid",
-        `quantity: only ${found.length} of the matching donations remain to be reversed`,
-      );
-    }
-    for (const donation of found) {
-      await recordDonationRefund(transaction, owner, donation, {
-        reason,
-        idempotencyKey: null,
-        metadata: {},
-        createdAt: now,
-      });
-    }
-  });
+  runIdempotentWrite(
+    deps,
+    write,
+    { recordId: null, costCents: 0 },
+    async (transaction, _balance, now) => {
+      const { quantity, filter, reason } = reversal;
+      const owner = { accountId: write.accountId, mode: write.mode };
+      if (quantity > MAXIMUM_DONATIONS) {
+        throw new DomainError(
+          "request_invalid",
+          `quantity: at most ${MAXIMUM_DONATIONS} donations can be reversed in one call`,
+        );
+      }
+      const found = await lockNewestDonations(transaction, owner, filter, quantity);
+      if (found.length < quantity) {
+        throw new DomainError(
+          "request_invalid",
+          `quantity: only ${found.length} of the matching donations remain to be reversed`,
+        );
+      }
+      for (const donation of found) {
+        await recordDonationRefund(transaction, owner, donation, {
+          reason,
+          idempotencyKey: null,
+          metadata: {},
+          createdAt: now,
+        });
+      }
+    },
+  );

@@ -78,67 +78,72 @@ export const reverseStoreRegistrations = (
     readonly reason: string | null;
   },
 ): Promise<StoreResponse> =>
-  runIdempotentWrite(deps, write, null, async (transaction, { balanceCents }, now) => {
-    const { accountId, mode } = write;
-    const { kind, quantity, filter, reason } = reversal;
-    const owner = { accountId, mode, kind };
-    const reversals = await selectNewestUnits(transaction, owner, filter, quantity);
-    await insertReversals(
-      transaction,
-      reversals.map(({ record, count }) => ({
-        refundId: newId(),
-        registrationId: record.id,
-        count,
-      })),
-      { reason, reversedAt: now },
-    );
-    await subtractFromTotals(
-      transaction,
-      owner,
-      reversals.map(({ record, count }) => ({ registeredAt: record.createdAt, count })),
-    );
-    const ordered = reversals.filter(({ record }) => record.isOrdered);
-    if (ordered.length > 0) {
-      await releaseRefundedTrees(
+  runIdempotentWrite(
+    deps,
+    write,
+    { recordId: null, costCents: 0 },
+    async (transaction, { balanceCents }, now) => {
+      const { accountId, mode } = write;
+      const { kind, quantity, filter, reason } = reversal;
+      const owner = { accountId, mode, kind };
+      const reversals = await selectNewestUnits(transaction, owner, filter, quantity);
+      await insertReversals(
+        transaction,
+        reversals.map(({ record, count }) => ({
+          refundId: newId(),
+          registrationId: record.id,
+          count,
+        })),
+        { reason, reversedAt: now },
+      );
+      await subtractFromTotals(
         transaction,
         owner,
-        ordered.map(({ record, count }) => ({ registrationId: record.id, count })),
+        reversals.map(({ record, count }) => ({ registeredAt: record.createdAt, count })),
       );
-    }
-    if (deps.actor) {
-      await recordAction(
-        transaction,
-        deps.actor,
-        {
-          action: "refund.registration",
-          accountId,
-          subject: filter.registrationId ?? null,
-          details: { count: quantity },
-        },
-        now,
-      );
-    }
-    const amountCents = reversals.reduce(
-      (sum, { record, count }) => sum + count * record.unitPriceCents,
-      0,
-    );
-    if (amountCents > 0) {
-      await insertBalanceEntries(
-        transaction,
-        [
+      const ordered = reversals.filter(({ record }) => record.isOrdered);
+      if (ordered.length > 0) {
+        await releaseRefundedTrees(
+          transaction,
+          owner,
+          ordered.map(({ record, count }) => ({ registrationId: record.id, count })),
+        );
+      }
+      if (deps.actor) {
+        await recordAction(
+          transaction,
+          deps.actor,
           {
+            action: "refund.registration",
             accountId,
-            kind: "refund",
-            amountCents,
-            balanceCents: balanceCents + amountCents,
-            quantity,
-            registrationId: null,
-            donationId: null,
-            reference: null,
-            note: reason ?? "",
+            subject: filter.registrationId ?? null,
+            details: { count: quantity },
           },
-        ],
-        now,
+          now,
+        );
+      }
+      const amountCents = reversals.reduce(
+        (sum, { record, count }) => sum + count * record.unitPriceCents,
+        0,
       );
-    }
-  });
+      if (amountCents > 0) {
+        await insertBalanceEntries(
+          transaction,
+          [
+            {
+              accountId,
+              kind: "refund",
+              amountCents,
+              balanceCents: balanceCents + amountCents,
+              quantity,
+              registrationId: null,
+              donationId: null,
+              reference: null,
+              note: reason ?? "",
+            },
+          ],
+          now,
+        );
+      }
+    },
+  );

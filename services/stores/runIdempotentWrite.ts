@@ -6,9 +6,12 @@ import {
 import { lockBalances } from "../../db/stores/balances.ts";
 import type { LockedBalance } from "../../db/stores/balances.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
 import { replayResponse } from "../../domain/stores/storeWrites.ts";
+import { balanceInsufficient } from "../../domain/stores/stores.ts";
 import type { AccountQueue } from "../createAccountQueue.ts";
+import { reportRefusal } from "./balance/reportBalance.ts";
 
 /** What a write does while the store's balance is locked. If it throws, nothing is recorded. */
 export type StoreWriteEffect = (
@@ -42,20 +45,22 @@ export const findEarlierResponse = async (
  * Runs one write of a store: its effect, the balance and the response for its key in one transaction. The lock of the
  * balance lets one write of a store run at a time, in all processes.
  * @param recordId the record that the effect inserts; null if it inserts none
- * @throws DomainError request_invalid if the key was used for another request, queue_full if too many writes of the
- *   store are waiting, and what the effect throws
+ * @param costCents what the effect takes from the balance
+ * @throws DomainError request_invalid if the key was used for another request, balance_insufficient, queue_full if too
+ *   many writes of the store are waiting, and what the effect throws
  */
-export const runIdempotentWrite = (
+export const runIdempotentWrite = async (
   { db, clock, writeQueue }: StoreWriteDependencies,
   write: StoreWrite,
-  recordId: string | null,
+  { recordId, costCents }: { readonly recordId: string | null; readonly costCents: number },
   effect: StoreWriteEffect,
-): Promise<StoreResponse> =>
-  writeQueue(write.accountId, () =>
+): Promise<StoreResponse> => {
+  const response = await writeQueue(write.accountId, () =>
     db.transaction(async (transaction) => {
-      const [balance] = await lockBalances(transaction, [write.accountId]);
+      const { accountId } = write;
+      const [balance] = await lockBalances(transaction, [accountId]);
       if (!balance) {
-        throw new Error(`Account ${write.accountId} has no balance.`);
+        throw new Error(`Account ${accountId} has no balance.`);
       }
       // Under the lock: an earlier request with the key has committed.
       const earlier = await findEarlierResponse(transaction, write);
@@ -63,6 +68,13 @@ export const runIdempotentWrite = (
         return earlier;
       }
       const now = clock.now();
+      const { balanceCents } = balance;
+      if (costCents > balanceCents) {
+        const refusal = { accountId, neededCents: costCents, balanceCents };
+        await reportRefusal(transaction, balance, refusal, now);
+        // Returned, so that the event is committed.
+        return balanceInsufficient(costCents, balanceCents);
+      }
       await effect(transaction, balance, now);
       if (write.idempotency !== null) {
         await insertIdempotentResponses(
@@ -74,3 +86,8 @@ export const runIdempotentWrite = (
       return { responseBody: write.responseBody, recordId, replayed: false };
     }),
   );
+  if (response instanceof DomainError) {
+    throw response;
+  }
+  return response;
+};

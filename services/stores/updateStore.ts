@@ -1,20 +1,36 @@
-import type { DatabasePool } from "slonik";
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { updateAccountLimits } from "../../db/accounts/accountLimits.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
+import { lockBalances } from "../../db/stores/balances.ts";
 import { updateStore as writeStore } from "../../db/stores/stores.ts";
 import type { Store, StoreChanges } from "../../db/stores/stores.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { NewLimits } from "../../domain/accounts/limits.ts";
 import type { CharityProviderName } from "../../domain/charities/charities.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { isBalanceLow } from "../../domain/stores/stores.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { recordLowBalance } from "./balance/reportBalance.ts";
 import { getStore } from "./getStore.ts";
 
 /** Absent settings stay unchanged. */
 export type StoreUpdate = StoreChanges & {
   readonly charityProvider?: CharityProviderName | undefined;
   readonly limits?: NewLimits | undefined;
+};
+
+/** Records it if a new threshold makes the balance low. */
+const reportThreshold = async (
+  transaction: DatabaseTransactionConnection,
+  id: string,
+  lowBalanceCents: number,
+  now: Date,
+): Promise<void> => {
+  const [balance] = await lockBalances(transaction, [id]);
+  if (balance && !isBalanceLow(balance) && isBalanceLow({ ...balance, lowBalanceCents })) {
+    await recordLowBalance(transaction, { ...balance, lowBalanceCents }, now);
+  }
 };
 
 /**
@@ -37,13 +53,17 @@ export const updateStore = (
     if (limits !== undefined) {
       await updateAccountLimits(transaction, id, limits);
     }
+    const now = clock.now();
+    if (changes.lowBalanceCents !== undefined) {
+      await reportThreshold(transaction, id, changes.lowBalanceCents, now);
+    }
     await writeStore(transaction, id, changes);
     const store = await getStore(transaction, id);
     await recordAction(
       transaction,
       actor,
       { action: "store.update", accountId: id, details: { ...changes, charityProvider, limits } },
-      clock.now(),
+      now,
     );
     return store;
   });

@@ -8,6 +8,7 @@ import { createStoreApp } from "../../api/store/createStoreApp.ts";
 import { takePermit } from "../../db/rateLimits.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
+import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import { createCharities } from "../../providers/charities/createCharities.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
@@ -80,6 +81,7 @@ type StoreApiOptions = {
   /** The window of the rate limits, one second in production. The default is too short for a test to reach a limit. */
   readonly rateWindowMs?: number;
   readonly platformSecrets?: readonly string[];
+  readonly webhookSettings?: WebhookSettings;
 };
 
 /** Serves the store-platform interface as one process would, until the test ends. Every response is checked. */
@@ -101,6 +103,7 @@ export const startStoreApi = async (
     planting = createTestPlanting(),
     rateWindowMs = 1,
     platformSecrets = [],
+    webhookSettings = { allowsHttp: true, allowedNetworks: [] },
   }: StoreApiOptions,
 ): Promise<StoreApi> => {
   const app = createStoreApp({
@@ -114,6 +117,7 @@ export const startStoreApi = async (
     publicBaseUrl: () => "https://impact.example",
     authenticator,
     platformSecrets,
+    webhookSettings,
     takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
     readReadiness: () => READY,
     streaming: {

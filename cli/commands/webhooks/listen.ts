@@ -5,8 +5,7 @@ import { Option } from "commander";
 import { z } from "zod";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { parseEventId as parsePosition } from "../../../domain/events/events.ts";
-import { WEBHOOK_TYPES, webhookDataOf } from "../../../domain/events/webhookPayloads.ts";
-import type { WebhookType } from "../../../domain/events/webhookPayloads.ts";
+import { webhookDataOf, WEBHOOK_TYPES_OF } from "../../../domain/events/webhookPayloads.ts";
 import { formatSecret } from "../../../domain/webhooks/webhookEndpoints.ts";
 import { presentEvent } from "../../../program/exports/presentEvent.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
@@ -16,15 +15,16 @@ import {
   parseCount,
   parseId,
   parseMode,
+  parseListenTypes,
   parseUrl,
   parseWebhookSecret,
-  parseWebhookTypes,
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, describeError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { printText } from "../../output/print.ts";
 
+const TYPES = WEBHOOK_TYPES_OF.organization;
 const PAGE_EVENTS = 1000;
 const POLL_INTERVAL_MS = 1000;
 const TIMEOUT_MS = 15_000;
@@ -41,14 +41,14 @@ type ListenOptions = {
   readonly url?: string;
   readonly org?: string;
   readonly mode: Mode;
-  readonly types?: readonly WebhookType[];
+  readonly types?: readonly (typeof TYPES)[number][];
   readonly secret?: string;
   readonly limit?: number;
 };
 
 const event = z.object({
   id: z.string(),
-  type: z.enum(WEBHOOK_TYPES),
+  type: z.enum(TYPES),
   timestamp: z.iso.datetime(),
   data: z.record(z.string(), z.unknown()),
 });
@@ -60,7 +60,7 @@ type ReadPage = (startingAfter: string | null) => Promise<Page>;
 
 const readFromApi = async (
   { connections }: Context,
-  { key = "", url, types = WEBHOOK_TYPES }: ListenOptions,
+  { key = "", url, types = TYPES }: ListenOptions,
 ): Promise<ReadPage> => {
   const base = url ?? (await connections.publicBaseUrl());
   return async (startingAfter) => {
@@ -84,7 +84,7 @@ const readFromApi = async (
 
 const readFromDatabase = async (
   { connections, clock }: Context,
-  { org = "", mode, types = WEBHOOK_TYPES }: ListenOptions,
+  { org = "", mode, types = TYPES }: ListenOptions,
 ): Promise<ReadPage> => {
   const db = await connections.database();
   await getOrganization(db, org);
@@ -184,7 +184,7 @@ export const addListenCommand = (webhook: Command, context: Context): void => {
     )
     .option("--org <id>", "id of the organization, to read the database", parseId)
     .option("--mode <live|test>", "mode of the events, with --org", parseMode, "test")
-    .option("--types <list>", "only these types, with commas between them", parseWebhookTypes)
+    .option("--types <list>", "only these types, with commas between them", parseListenTypes)
     .option("--secret <secret>", "secret of signatures (default: a new one)", parseWebhookSecret)
     .option("--limit <n>", "number of events after which it ends", parseCount)
     .addHelpText("after", LISTEN_HELP)

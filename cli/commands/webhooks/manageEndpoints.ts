@@ -1,7 +1,7 @@
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { WebhookEndpoint } from "../../../db/webhooks/endpoints.ts";
 import { listEndpoints } from "../../../db/webhooks/endpoints.ts";
-import { OLD_SECRET_HOURS } from "../../../domain/webhooks/webhookEndpoints.ts";
+import { OLD_SECRET_HOURS, requireTypesOf } from "../../../domain/webhooks/webhookEndpoints.ts";
 import { readWebhookSettings } from "../../../program/readWebhookSettings.ts";
 import { createWebhookEndpoint } from "../../../services/webhooks/createWebhookEndpoint.ts";
 import { deleteWebhookEndpoint } from "../../../services/webhooks/deleteWebhookEndpoint.ts";
@@ -11,12 +11,14 @@ import { rotateWebhookSecret } from "../../../services/webhooks/rotateWebhookSec
 import { switchWebhookEndpoint } from "../../../services/webhooks/switchWebhookEndpoint.ts";
 import { updateWebhookEndpoint } from "../../../services/webhooks/updateWebhookEndpoint.ts";
 import type { WebhookDependencies } from "../../../services/webhooks/webhookDependencies.ts";
-import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import { getAccount } from "../../../services/accounts/getAccount.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
+import { openAccount } from "../accounts/accountOptions.ts";
+import type { AccountOptions } from "../accounts/accountOptions.ts";
 import {
   ENDPOINT_HEADINGS,
   endpointRecord,
@@ -51,22 +53,23 @@ const printEndpoint = (
   }
 };
 
-export type CreateOptions = ChangeOptions & {
-  readonly org: string;
-  readonly mode: Mode;
-  readonly url: string;
-  readonly types?: readonly string[];
-  readonly description: string;
-};
+export type CreateOptions = ChangeOptions &
+  AccountOptions & {
+    readonly mode: Mode;
+    readonly url: string;
+    readonly types?: readonly string[];
+    readonly description: string;
+  };
 
 export const createEndpoint = async (context: Context, options: CreateOptions): Promise<void> => {
   const { io, connections } = context;
-  const { org, mode, url, types = null, description, json } = options;
+  const { mode, url, types = null, description, json } = options;
+  const { account } = await openAccount(context, options);
+  requireTypesOf(account.type, types);
   const deps = await openWebhooks(context, options);
-  await getOrganization(deps.db, org);
   const { endpoint, secret } = await createWebhookEndpoint(
     { ...deps, settings: readWebhookSettings(connections.config()) },
-    { accountId: org, mode },
+    { accountId: account.id, mode },
     { url, types: types && [...types], description },
   );
   if (json) {
@@ -77,15 +80,15 @@ export const createEndpoint = async (context: Context, options: CreateOptions): 
   say(io, SAVE_SECRET);
 };
 
-export type ListOptions = JsonOption & { readonly org: string; readonly mode: Mode };
+export type ListOptions = JsonOption & AccountOptions & { readonly mode: Mode };
 
-export const listOrgEndpoints = async (
-  { io, connections }: Context,
-  { org, mode, json }: ListOptions,
+export const listAccountEndpoints = async (
+  context: Context,
+  { mode, json, ...named }: ListOptions,
 ): Promise<void> => {
-  const db = await connections.database();
-  await getOrganization(db, org);
-  const endpoints = await listEndpoints(db, { accountId: org, mode });
+  const { io } = context;
+  const { db, account } = await openAccount(context, named);
+  const endpoints = await listEndpoints(db, { accountId: account.id, mode });
   if (json) {
     printJson(io, endpoints.map(presentEndpoint));
   } else {
@@ -116,9 +119,11 @@ export const updateEndpoint = async (
 ): Promise<void> => {
   const { url, types, allTypes, description, json } = options;
   const deps = await openWebhooks(context, options);
+  const current = await getWebhookEndpoint(deps.db, id);
+  requireTypesOf((await getAccount(deps.db, current.accountId)).type, types ?? null);
   const endpoint = await updateWebhookEndpoint(
     { ...deps, settings: readWebhookSettings(context.connections.config()) },
-    await getWebhookEndpoint(deps.db, id),
+    current,
     { url, types: allTypes ? null : types, description },
   );
   printEndpoint(context, endpoint, json);

@@ -11,6 +11,7 @@ import {
 } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { operatorOption, reasonOption } from "../../operator.ts";
+import { withAccount } from "../accounts/accountOptions.ts";
 import { addListenCommand } from "./listen.ts";
 import {
   listEndpointDeliveries,
@@ -22,7 +23,7 @@ import type { ListDeliveriesOptions } from "./manageDeliveries.ts";
 import {
   createEndpoint,
   deleteEndpoint,
-  listOrgEndpoints,
+  listAccountEndpoints,
   pingEndpoint,
   rotateSecret,
   showEndpoint,
@@ -45,22 +46,24 @@ const withAudit = (command: Command): Command =>
 
 const addEndpointCommands = (webhook: Command, context: Context): void => {
   withAudit(
-    webhook
-      .command("create")
-      .description("Add a server that an organization's events are sent to; print its secret, once")
-      .requiredOption("--org <id>", "id of the organization", parseId)
+    withAccount(
+      webhook
+        .command("create")
+        .description(
+          "Add a server that the events of an organization or a store are sent to; print its secret, once",
+        ),
+    )
       .requiredOption("--mode <live|test>", "mode of the events", parseMode)
       .requiredOption("--url <url>", "where events are sent")
       .option("--types <list>", "only these types, with commas between them", parseWebhookTypes)
       .option("--description <text>", "note", ""),
   ).action((options: CreateOptions) => createEndpoint(context, options));
-  webhook
-    .command("list")
-    .description("List an organization's endpoints")
-    .requiredOption("--org <id>", "id of the organization", parseId)
+  withAccount(
+    webhook.command("list").description("List the endpoints of an organization or a store"),
+  )
     .option("--mode <live|test>", "mode of the events", parseMode, "live")
     .option("--json", "JSON output")
-    .action((options: ListOptions) => listOrgEndpoints(context, options));
+    .action((options: ListOptions) => listAccountEndpoints(context, options));
   webhook
     .command("show")
     .description("Show an endpoint")

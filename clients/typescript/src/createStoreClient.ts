@@ -38,6 +38,23 @@ type ReadList<Id extends keyof operations> = (
   options?: CallOptions,
 ) => ExportableList<Result<Id>>;
 
+type ActOn<Id extends keyof operations> = (
+  id: string,
+  options?: CallOptions,
+) => Promise<Result<Id>>;
+
+type ChangeEndpoint<Id extends keyof operations> = (
+  id: string,
+  body: BodyOf<operations[Id]>,
+  options?: CallOptions,
+) => Promise<Result<Id>>;
+
+type ActOnDelivery<Id extends keyof operations> = (
+  id: string,
+  deliveryId: string,
+  options?: CallOptions,
+) => Promise<Result<Id>>;
+
 /** The store-platform interface. Each method is named as its operation in the API description, which explains it. */
 export type StoreClient = Pick<Caller<operations>, "call"> & {
   readonly verifyKey: (options?: CallOptions) => Promise<Result<"verifyKey">>;
@@ -59,6 +76,32 @@ export type StoreClient = Pick<Caller<operations>, "call"> & {
     query: Query<"readCertificateUrl">,
     options?: CallOptions,
   ) => Promise<Result<"readCertificateUrl">>;
+  /** Like all writes of webhook endpoints, repeated only after a response that says that nothing was done. */
+  readonly createWebhookEndpoint: (
+    body: BodyOf<operations["createWebhookEndpoint"]>,
+    options?: CallOptions,
+  ) => Promise<Result<"createWebhookEndpoint">>;
+  readonly updateWebhookEndpoint: ChangeEndpoint<"updateWebhookEndpoint">;
+  readonly rotateWebhookSecret: (
+    id: string,
+    body?: BodyOf<operations["rotateWebhookSecret"]>,
+    options?: CallOptions,
+  ) => Promise<Result<"rotateWebhookSecret">>;
+  readonly recoverWebhookEvents: ChangeEndpoint<"recoverWebhookEvents">;
+  readonly enableWebhookEndpoint: ActOn<"enableWebhookEndpoint">;
+  readonly disableWebhookEndpoint: ActOn<"disableWebhookEndpoint">;
+  readonly pingWebhookEndpoint: ActOn<"pingWebhookEndpoint">;
+  readonly deleteWebhookEndpoint: ActOn<"deleteWebhookEndpoint">;
+  readonly readWebhookEndpoint: ActOn<"readWebhookEndpoint">;
+  readonly listWebhookEndpoints: (options?: CallOptions) => Promise<Result<"listWebhookEndpoints">>;
+  /** One page. `starting_after` is the id of the last delivery of the page before. */
+  readonly listWebhookDeliveries: (
+    id: string,
+    query?: Query<"listWebhookDeliveries">,
+    options?: CallOptions,
+  ) => Promise<Result<"listWebhookDeliveries">>;
+  readonly readWebhookDelivery: ActOnDelivery<"readWebhookDelivery">;
+  readonly retryWebhookDelivery: ActOnDelivery<"retryWebhookDelivery">;
 };
 
 const PAGE = { limit: 100 };
@@ -114,5 +157,24 @@ export const createStoreClient = (options: StoreClientOptions): StoreClient => {
     impactStats: (query = {}, own) => call("impactStats", { query }, own),
     evidence: (query = {}, own) => call("evidence", { query }, own),
     readCertificateUrl: (query, own) => call("readCertificateUrl", { query }, own),
+    createWebhookEndpoint: (body, own) => call("createWebhookEndpoint", { body }, own),
+    updateWebhookEndpoint: (id, body, own) =>
+      call("updateWebhookEndpoint", { path: { id }, body }, own),
+    rotateWebhookSecret: (id, body = {}, own) =>
+      call("rotateWebhookSecret", { path: { id }, body }, own),
+    recoverWebhookEvents: (id, body, own) =>
+      call("recoverWebhookEvents", { path: { id }, body }, own),
+    enableWebhookEndpoint: (id, own) => call("enableWebhookEndpoint", { path: { id } }, own),
+    disableWebhookEndpoint: (id, own) => call("disableWebhookEndpoint", { path: { id } }, own),
+    pingWebhookEndpoint: (id, own) => call("pingWebhookEndpoint", { path: { id } }, own),
+    deleteWebhookEndpoint: (id, own) => call("deleteWebhookEndpoint", { path: { id } }, own),
+    readWebhookEndpoint: (id, own) => call("readWebhookEndpoint", { path: { id } }, own),
+    listWebhookEndpoints: (own) => call("listWebhookEndpoints", {}, own),
+    listWebhookDeliveries: (id, query = {}, own) =>
+      call("listWebhookDeliveries", { path: { id }, query }, own),
+    readWebhookDelivery: (id, deliveryId, own) =>
+      call("readWebhookDelivery", { path: { id, delivery_id: deliveryId } }, own),
+    retryWebhookDelivery: (id, deliveryId, own) =>
+      call("retryWebhookDelivery", { path: { id, delivery_id: deliveryId } }, own),
   };
 };

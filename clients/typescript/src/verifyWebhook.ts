@@ -1,4 +1,6 @@
 import { ImpactError, WebhookVerificationError } from "./errors.ts";
+import type { components as StandaloneComponents } from "./generated/standalone.ts";
+import type { components as StoreComponents } from "./generated/store.ts";
 
 /** The headers of a request, as `Headers` or as Node's `request.headers`. */
 export type WebhookHeaders =
@@ -17,13 +19,17 @@ export type WebhookRequest = {
   readonly nowMs?: number;
 };
 
-/** What a webhook says. */
-export type Webhook = {
+type Message =
+  | StandaloneComponents["schemas"]["WebhookMessage"]
+  | StoreComponents["schemas"]["WebhookMessage"];
+
+/**
+ * What a webhook says: `type` tells which fields `data` has. Later releases of the service may send other types and more
+ * fields, so a receiver should ignore a type that it does not know.
+ */
+export type Webhook = Message & {
   /** The same in every attempt to deliver it: process each id once. */
   readonly id: string;
-  readonly type: string;
-  readonly timestamp: string;
-  readonly data: Readonly<Record<string, unknown>>;
 };
 
 const DEFAULT_TOLERANCE_SECONDS = 300;
@@ -117,5 +123,5 @@ export const verifyWebhook = async ({
   if (!matches.includes(true)) {
     throw new WebhookVerificationError("no signature matches the secret");
   }
-  return { ...(JSON.parse(new TextDecoder().decode(bytes)) as Omit<Webhook, "id">), id };
+  return { ...(JSON.parse(new TextDecoder().decode(bytes)) as Message), id };
 };

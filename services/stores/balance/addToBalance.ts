@@ -1,7 +1,9 @@
 import type { DatabaseTransactionConnection } from "slonik";
+import type { LockedBalance } from "../../../db/stores/balances.ts";
 import { insertBalanceEntries } from "../../../db/stores/balances.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { formatCents } from "../../../domain/money.ts";
+import { reportLowBalance } from "./reportBalance.ts";
 
 /**
  * Adds an operator's entry to the ledger of a store whose balance is locked.
@@ -10,7 +12,7 @@ import { formatCents } from "../../../domain/money.ts";
  */
 export const addToBalance = async (
   transaction: DatabaseTransactionConnection,
-  balance: { readonly accountId: string; readonly balanceCents: number },
+  balance: LockedBalance,
   entry: {
     readonly kind: "topup" | "adjustment";
     readonly amountCents: number;
@@ -40,5 +42,6 @@ export const addToBalance = async (
     ],
     now,
   );
+  await reportLowBalance(transaction, balance, balanceCents, now);
   return balanceCents;
 };

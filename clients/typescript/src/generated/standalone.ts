@@ -867,7 +867,7 @@ export interface components {
              */
             readonly timestamp: string;
             /** @enum {string} */
-            readonly type: "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached" | "ping";
+            readonly type: "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached" | "balance.low" | "balance.depleted" | "ping";
         };
         readonly WebhookDeliveryList: {
             readonly deliveries: readonly components["schemas"]["WebhookDelivery"][];
@@ -897,7 +897,7 @@ export interface components {
              */
             readonly timestamp: string;
             /** @enum {string} */
-            readonly type: "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached" | "ping";
+            readonly type: "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached" | "balance.low" | "balance.depleted" | "ping";
         };
         readonly WebhookEndpoint: {
             /** Format: date-time */

@@ -79,6 +79,11 @@ export interface components {
              */
             readonly total_pages: number;
         };
+        readonly DeletedWebhookEndpoint: {
+            /** @constant */
+            readonly deleted: true;
+            readonly id: string;
+        };
         readonly DonationRecord: {
             /** @description US dollars. */
             readonly amount: number;
@@ -313,6 +318,31 @@ export interface components {
              */
             readonly trees: number;
         };
+        readonly NewWebhookEndpoint: {
+            /** Format: date-time */
+            readonly created_at: string;
+            readonly description: string;
+            /** Format: date-time */
+            readonly disabled_at: string | null;
+            /**
+             * @description `requested`: by you or the operator. `gone`: the server answered 410. `failing`: every attempt of five days failed. Null if the endpoint is enabled.
+             * @enum {string|null}
+             */
+            readonly disabled_reason: "requested" | "gone" | "failing" | null;
+            /**
+             * Format: date-time
+             * @description The first failed attempt since the last one that succeeded. Null if the last one succeeded.
+             */
+            readonly failing_since: string | null;
+            /** @example 0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e */
+            readonly id: string;
+            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. It is shown only here. */
+            readonly secret: string;
+            /** @enum {string} */
+            readonly status: "enabled" | "disabled";
+            readonly types: readonly string[];
+            readonly url: string;
+        };
         readonly PlasticReceipt: {
             readonly bottles_rescued: number;
             readonly customer_name: string;
@@ -417,6 +447,171 @@ export interface components {
             /** @description Empty on the last page. */
             readonly next_cursor: string;
             readonly trees: readonly components["schemas"]["ImpactRecord"][];
+        };
+        readonly WebhookAttempt: {
+            readonly duration_ms: number;
+            /** @description Why it failed; null if it succeeded. */
+            readonly error: string | null;
+            readonly number: number;
+            /** @description The first KiB of the response's body. */
+            readonly response: string | null;
+            /** Format: date-time */
+            readonly started_at: string;
+            /** @description Of the response; null if none arrived. */
+            readonly status: number | null;
+        };
+        readonly WebhookDelivery: {
+            readonly attempt_count: number;
+            /** Format: date-time */
+            readonly created_at: string;
+            /**
+             * @description The id of the event, also in the feed.
+             * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
+             */
+            readonly id: string;
+            /** Format: date-time */
+            readonly next_attempt_at: string | null;
+            /**
+             * @description `pending`: another attempt follows. `delivered`: the server has accepted it. `failed`: no attempt follows.
+             * @enum {string}
+             */
+            readonly state: "pending" | "delivered" | "failed";
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            readonly timestamp: string;
+            /** @enum {string} */
+            readonly type: "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached" | "balance.low" | "balance.depleted" | "ping";
+        };
+        readonly WebhookDeliveryList: {
+            readonly deliveries: readonly components["schemas"]["WebhookDelivery"][];
+            readonly has_more: boolean;
+        };
+        readonly WebhookDeliveryWithAttempts: {
+            readonly attempt_count: number;
+            /** @description The last 100, oldest first. */
+            readonly attempts: readonly components["schemas"]["WebhookAttempt"][];
+            /** Format: date-time */
+            readonly created_at: string;
+            /**
+             * @description The id of the event, also in the feed.
+             * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
+             */
+            readonly id: string;
+            /** Format: date-time */
+            readonly next_attempt_at: string | null;
+            /**
+             * @description `pending`: another attempt follows. `delivered`: the server has accepted it. `failed`: no attempt follows.
+             * @enum {string}
+             */
+            readonly state: "pending" | "delivered" | "failed";
+            /**
+             * Format: date-time
+             * @description When it happened.
+             */
+            readonly timestamp: string;
+            /** @enum {string} */
+            readonly type: "registration.refunded" | "donation.created" | "donation.refunded" | "usage.failed" | "usage.recovered" | "evidence.milestone_reached" | "balance.low" | "balance.depleted" | "ping";
+        };
+        readonly WebhookEndpoint: {
+            /** Format: date-time */
+            readonly created_at: string;
+            readonly description: string;
+            /** Format: date-time */
+            readonly disabled_at: string | null;
+            /**
+             * @description `requested`: by you or the operator. `gone`: the server answered 410. `failing`: every attempt of five days failed. Null if the endpoint is enabled.
+             * @enum {string|null}
+             */
+            readonly disabled_reason: "requested" | "gone" | "failing" | null;
+            /**
+             * Format: date-time
+             * @description The first failed attempt since the last one that succeeded. Null if the last one succeeded.
+             */
+            readonly failing_since: string | null;
+            /** @example 0198c5e9-1d55-7f6e-9a0b-5d3c2b1a0f9e */
+            readonly id: string;
+            /** @enum {string} */
+            readonly status: "enabled" | "disabled";
+            readonly types: readonly string[];
+            readonly url: string;
+        };
+        readonly WebhookEndpointList: {
+            readonly webhook_endpoints: readonly components["schemas"]["WebhookEndpoint"][];
+        };
+        readonly WebhookMessage: {
+            readonly data: {
+                readonly endpoint_id: string;
+                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
+                readonly sequence: number;
+            };
+            /** Format: date-time */
+            readonly timestamp: string;
+            /** @constant */
+            readonly type: "ping";
+        } | {
+            readonly data: {
+                readonly balance_cents: number;
+                /** @constant */
+                readonly currency: "USD";
+                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
+                readonly sequence: number;
+                readonly shop_domain: string;
+                readonly threshold_cents: number;
+            };
+            /** Format: date-time */
+            readonly timestamp: string;
+            /** @constant */
+            readonly type: "balance.low";
+        } | {
+            readonly data: {
+                readonly balance_cents: number;
+                /** @constant */
+                readonly currency: "USD";
+                readonly needed_cents: number;
+                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
+                readonly sequence: number;
+                readonly shop_domain: string;
+            };
+            /** Format: date-time */
+            readonly timestamp: string;
+            /** @constant */
+            readonly type: "balance.depleted";
+        } | {
+            readonly data: {
+                /** @enum {string} */
+                readonly milestone: "funds_distributed" | "allocated" | "planted" | "planted_and_verified";
+                readonly order_id: number;
+                readonly public_id: string;
+                /** @description Events with a higher number happened later. Deliveries may arrive in another order, and two events of one transaction have the same number. */
+                readonly sequence: number;
+                readonly tree_count: number;
+            };
+            /** Format: date-time */
+            readonly timestamp: string;
+            /** @constant */
+            readonly type: "evidence.milestone_reached";
+        };
+        readonly WebhookPing: {
+            /** @description The id of the delivery, which the receiver gets in the header `webhook-id`. */
+            readonly id: string;
+        };
+        readonly WebhookRecovery: {
+            /** @description Whether more events can be recovered; repeat the request with the same time. */
+            readonly has_more: boolean;
+            readonly recovered_count: number;
+        };
+        readonly WebhookSecret: {
+            /** @description The id of the endpoint. */
+            readonly id: string;
+            /**
+             * Format: date-time
+             * @description Until when the previous secret signs as well. Null if the previous one was revoked.
+             */
+            readonly previous_valid_until: string | null;
+            /** @description The secret that verifies signatures, as the libraries of Standard Webhooks take it. It is shown only here. */
+            readonly secret: string;
         };
     };
     responses: never;
@@ -812,6 +1007,377 @@ export interface operations {
             };
         };
     };
+    readonly listWebhookEndpoints: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookEndpointList"];
+                };
+            };
+        };
+    };
+    readonly createWebhookEndpoint: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": {
+                    /**
+                     * @description Your own note.
+                     * @example checkout
+                     */
+                    readonly description?: string | null;
+                    /**
+                     * @description The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.
+                     * @example [
+                     *       "balance.low",
+                     *       "balance.depleted"
+                     *     ]
+                     */
+                    readonly types?: readonly ("*" | "balance.low" | "balance.depleted" | "evidence.milestone_reached")[] | null;
+                    /**
+                     * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
+                     * @example https://shop.example/impact-events
+                     */
+                    readonly url: string;
+                };
+            };
+        };
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["NewWebhookEndpoint"];
+                };
+            };
+        };
+    };
+    readonly readWebhookEndpoint: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookEndpoint"];
+                };
+            };
+        };
+    };
+    readonly updateWebhookEndpoint: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": {
+                    /**
+                     * @description Your own note.
+                     * @example checkout
+                     */
+                    readonly description?: string | null;
+                    /**
+                     * @description The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.
+                     * @example [
+                     *       "balance.low",
+                     *       "balance.depleted"
+                     *     ]
+                     */
+                    readonly types?: readonly ("*" | "balance.low" | "balance.depleted" | "evidence.milestone_reached")[] | null;
+                    /**
+                     * @description Where events are sent by POST: an `https://` URL of a host with a public address, without user name, password and fragment.
+                     * @example https://shop.example/impact-events
+                     */
+                    readonly url?: string | null;
+                };
+            };
+        };
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookEndpoint"];
+                };
+            };
+        };
+    };
+    readonly deleteWebhookEndpoint: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["DeletedWebhookEndpoint"];
+                };
+            };
+        };
+    };
+    readonly listWebhookDeliveries: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description The most deliveries of the response, 100 if it is omitted. More than 1000 is read as 1000. */
+                readonly limit?: number;
+                /** @description The id of the last delivery of the previous page. */
+                readonly starting_after?: string;
+                /** @description Only deliveries in this state. */
+                readonly state?: "pending" | "delivered" | "failed";
+            };
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookDeliveryList"];
+                };
+            };
+        };
+    };
+    readonly readWebhookDelivery: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the delivery, which is the event's. */
+                readonly delivery_id: string;
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookDeliveryWithAttempts"];
+                };
+            };
+        };
+    };
+    readonly retryWebhookDelivery: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the delivery, which is the event's. */
+                readonly delivery_id: string;
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookDelivery"];
+                };
+            };
+        };
+    };
+    readonly disableWebhookEndpoint: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookEndpoint"];
+                };
+            };
+        };
+    };
+    readonly enableWebhookEndpoint: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookEndpoint"];
+                };
+            };
+        };
+    };
+    readonly pingWebhookEndpoint: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookPing"];
+                };
+            };
+        };
+    };
+    readonly recoverWebhookEvents: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": {
+                    /**
+                     * Format: date-time
+                     * @description Events from this time on.
+                     * @example 2025-06-01T12:00:00Z
+                     */
+                    readonly since: string;
+                };
+            };
+        };
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookRecovery"];
+                };
+            };
+        };
+    };
+    readonly rotateWebhookSecret: {
+        readonly parameters: {
+            readonly query?: never;
+            readonly header?: never;
+            readonly path: {
+                /** @description The id of the endpoint. */
+                readonly id: string;
+            };
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": {
+                    /**
+                     * @description True if the previous secret must not sign any longer, because it has leaked. False if it is omitted.
+                     * @example false
+                     */
+                    readonly revoke_previous?: boolean | null;
+                };
+            };
+        };
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["WebhookSecret"];
+                };
+            };
+        };
+    };
     readonly health: {
         readonly parameters: {
             readonly query?: never;
@@ -856,18 +1422,31 @@ export interface operations {
 
 export const OPERATIONS = {
   balance: {"method":"GET","path":"/app/api/balance","key":null},
+  createWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints","key":null},
+  deleteWebhookEndpoint: {"method":"DELETE","path":"/app/api/webhook_endpoints/{id}","key":null},
+  disableWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/disable","key":null},
   donate: {"method":"POST","path":"/app/api/charity/donate","key":"request"},
+  enableWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/enable","key":null},
   evidence: {"method":"GET","path":"/app/api/evidence","key":null},
   health: {"method":"GET","path":"/healthz","key":null},
   impactStats: {"method":"GET","path":"/app/api/impact/stats","key":null},
   listDonations: {"method":"GET","path":"/app/api/charity/donations","key":null},
   listPlastics: {"method":"GET","path":"/app/api/plastic","key":null},
   listTrees: {"method":"GET","path":"/app/api/plant","key":null},
+  listWebhookDeliveries: {"method":"GET","path":"/app/api/webhook_endpoints/{id}/deliveries","key":null},
+  listWebhookEndpoints: {"method":"GET","path":"/app/api/webhook_endpoints","key":null},
+  pingWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/ping","key":null},
   plantTrees: {"method":"POST","path":"/app/api/plant","key":"request"},
   readCertificateUrl: {"method":"GET","path":"/app/api/certificate_url","key":null},
+  readWebhookDelivery: {"method":"GET","path":"/app/api/webhook_endpoints/{id}/deliveries/{delivery_id}","key":null},
+  readWebhookEndpoint: {"method":"GET","path":"/app/api/webhook_endpoints/{id}","key":null},
   readiness: {"method":"GET","path":"/readyz","key":null},
+  recoverWebhookEvents: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/recover","key":null},
   refund: {"method":"POST","path":"/app/api/refund","key":"request"},
   rescuePlastics: {"method":"POST","path":"/app/api/plastic","key":"request"},
+  retryWebhookDelivery: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/deliveries/{delivery_id}/retry","key":null},
+  rotateWebhookSecret: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/rotate","key":null},
   searchCharities: {"method":"GET","path":"/app/api/charity/search","key":null},
+  updateWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints/{id}","key":null},
   verifyKey: {"method":"GET","path":"/app/api/verify","key":null},
 } as const;

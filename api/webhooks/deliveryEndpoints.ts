@@ -1,38 +1,38 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { Caller } from "../../../db/accounts/apiKeys.ts";
-import type { Delivery, DeliveryAttempt } from "../../../db/webhooks/deliveryLists.ts";
-import type { WebhookEndpoint } from "../../../db/webhooks/endpoints.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import { eventIdOf } from "../../../domain/events/events.ts";
-import { DELIVERED_TYPES } from "../../../domain/events/webhookPayloads.ts";
-import { DELIVERY_STATES } from "../../../domain/webhooks/decideDelivery.ts";
-import { RECOVERY_DAYS } from "../../../domain/webhooks/webhookEndpoints.ts";
+import type { Caller } from "../../db/accounts/apiKeys.ts";
+import type { Delivery, DeliveryAttempt } from "../../db/webhooks/deliveryLists.ts";
+import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { eventIdOf } from "../../domain/events/events.ts";
+import { DELIVERED_TYPES } from "../../domain/events/webhookPayloads.ts";
+import { DELIVERY_STATES } from "../../domain/webhooks/decideDelivery.ts";
+import { RECOVERY_DAYS } from "../../domain/webhooks/webhookEndpoints.ts";
 import {
   ENDPOINT_NOT_FOUND,
   getOwnWebhookEndpoint,
-} from "../../../services/webhooks/getWebhookEndpoint.ts";
-import { readDeliveries, readDelivery } from "../../../services/webhooks/readDeliveries.ts";
-import { recoverWebhookEvents } from "../../../services/webhooks/recoverWebhookEvents.ts";
-import { retryWebhookDelivery } from "../../../services/webhooks/retryWebhookDelivery.ts";
-import { pathParameter } from "../../http/apiContext.ts";
-import type { ApiContext } from "../../http/apiContext.ts";
-import { keyEndpoint } from "../../http/endpoint.ts";
-import type { Endpoint, ErrorResponse } from "../../http/endpoint.ts";
-import { pageLimit, setNextLink } from "../../http/listPages.ts";
-import { bodyObject, queryObject } from "../../http/parseRequest.ts";
-import { KEY_ERROR } from "../errorResponses.ts";
+} from "../../services/webhooks/getWebhookEndpoint.ts";
+import { readDeliveries, readDelivery } from "../../services/webhooks/readDeliveries.ts";
+import { recoverWebhookEvents } from "../../services/webhooks/recoverWebhookEvents.ts";
+import { retryWebhookDelivery } from "../../services/webhooks/retryWebhookDelivery.ts";
+import { pathParameter } from "../http/apiContext.ts";
+import type { ApiContext } from "../http/apiContext.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
+import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import { pageLimit, setNextLink } from "../http/listPages.ts";
+import { bodyObject, queryObject } from "../http/parseRequest.ts";
+import { TYPES_EXAMPLE } from "./schemas.ts";
+import type { WebhookInterface } from "./webhookInterface.ts";
 
 type Dependencies = {
   readonly db: CommonQueryMethods;
   readonly clock: Clock;
-  /** The base URL of links. */
-  readonly publicBaseUrl: () => string;
+  /** The base URL of links; null if the interface has none. */
+  readonly publicBaseUrl: (() => string) | null;
 };
 
 const TAG = "webhooks";
 const DEFAULT_LIMIT = 100;
-const PATH = "/webhook_endpoints/:id/deliveries";
 
 const STATE_MUST_BE = `must be one of ${DELIVERY_STATES.join(", ")}`;
 const SINCE_MUST_BE = `must be a time of the last ${RECOVERY_DAYS} days, such as 2025-06-01T12:00:00Z`;
@@ -41,12 +41,6 @@ const ENDPOINT_PARAMETER = { id: "The id of the endpoint." };
 const DELIVERY_PARAMETERS = {
   ...ENDPOINT_PARAMETER,
   delivery_id: "The id of the delivery, which is the event's.",
-};
-
-const NOT_FOUND: ErrorResponse = {
-  code: "record_not_found",
-  when: "The organization has no such endpoint or delivery in the key's mode.",
-  example: ENDPOINT_NOT_FOUND,
 };
 
 const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
@@ -149,39 +143,49 @@ const recoverBody = bodyObject({
 });
 
 /** The endpoints of what was sent, and of sending it again. */
-export const deliveryEndpoints = ({
-  db,
-  clock,
-  publicBaseUrl,
-}: Dependencies): readonly Endpoint[] => {
+export const deliveryEndpoints = (
+  { db, clock, publicBaseUrl }: Dependencies,
+  { owner, prefix, keyError }: WebhookInterface,
+): readonly Endpoint[] => {
+  const path = `${prefix}/webhook_endpoints/:id`;
+  const notFoundError: ErrorResponse = {
+    code: "record_not_found",
+    when: `The ${owner} has no such endpoint or delivery in the key's mode.`,
+    example: ENDPOINT_NOT_FOUND,
+  };
+  const example = { ...EXAMPLE, type: TYPES_EXAMPLE[owner][0] };
   const deps = { db, clock, actor: null };
   const find = (ctx: ApiContext, { accountId, mode }: Caller): Promise<WebhookEndpoint> =>
     getOwnWebhookEndpoint(db, { accountId, mode }, pathParameter(ctx, "id"));
   return [
     keyEndpoint({
       method: "get",
-      path: PATH,
+      path: `${path}/deliveries`,
       description: {
         operationId: "listWebhookDeliveries",
         tag: TAG,
         summary: "List an endpoint's deliveries",
         details: "Newest first. They are kept for 30 days.",
         pathParameters: ENDPOINT_PARAMETER,
-        responseHeaders: {
-          Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page.',
-        },
+        ...(publicBaseUrl === null
+          ? {}
+          : {
+              responseHeaders: {
+                Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page.',
+              },
+            }),
         errors: [
           {
             code: "request_invalid",
             when: "A query parameter is unknown, repeated or malformed; the message names it.",
             example: `state: ${STATE_MUST_BE}`,
           },
-          KEY_ERROR,
-          NOT_FOUND,
+          keyError,
+          notFoundError,
         ],
       },
       schemas: { query: listQuery, response: listResponse },
-      examples: { response: { deliveries: [EXAMPLE], has_more: false } },
+      examples: { response: { deliveries: [example], has_more: false } },
       handle: async ({ ctx, caller, query: { state, limit, starting_after } }) => {
         const { id } = await find(ctx, caller);
         const { deliveries, hasMore } = await readDeliveries(db, id, {
@@ -191,7 +195,7 @@ export const deliveryEndpoints = ({
         });
         const presented = deliveries.map(presentDelivery);
         const last = presented.at(-1);
-        if (hasMore && last) {
+        if (hasMore && last && publicBaseUrl !== null) {
           setNextLink(ctx, publicBaseUrl(), "starting_after", last.id);
         }
         return { deliveries: presented, has_more: hasMore };
@@ -199,18 +203,18 @@ export const deliveryEndpoints = ({
     }),
     keyEndpoint({
       method: "get",
-      path: `${PATH}/:delivery_id`,
+      path: `${path}/deliveries/:delivery_id`,
       description: {
         operationId: "readWebhookDelivery",
         tag: TAG,
         summary: "Read a delivery with its attempts",
         pathParameters: DELIVERY_PARAMETERS,
-        errors: [KEY_ERROR, NOT_FOUND],
+        errors: [keyError, notFoundError],
       },
       schemas: { response: deliveryWithAttempts },
       examples: {
         response: {
-          ...EXAMPLE,
+          ...example,
           attempts: [
             {
               number: 1,
@@ -231,7 +235,7 @@ export const deliveryEndpoints = ({
     }),
     keyEndpoint({
       method: "post",
-      path: `${PATH}/:delivery_id/retry`,
+      path: `${path}/deliveries/:delivery_id/retry`,
       description: {
         operationId: "retryWebhookDelivery",
         tag: TAG,
@@ -245,12 +249,12 @@ export const deliveryEndpoints = ({
             when: "The endpoint is disabled.",
             example: "the webhook endpoint is disabled; enable it first",
           },
-          KEY_ERROR,
-          NOT_FOUND,
+          keyError,
+          notFoundError,
         ],
       },
       schemas: { response: delivery },
-      examples: { response: EXAMPLE },
+      examples: { response: example },
       handle: async ({ ctx, caller }) =>
         presentDelivery(
           await retryWebhookDelivery(
@@ -262,7 +266,7 @@ export const deliveryEndpoints = ({
     }),
     keyEndpoint({
       method: "post",
-      path: "/webhook_endpoints/:id/recover",
+      path: `${path}/recover`,
       description: {
         operationId: "recoverWebhookEvents",
         tag: TAG,
@@ -277,8 +281,8 @@ export const deliveryEndpoints = ({
             when: "The time is missing, malformed, in the future or too long ago, or the endpoint is disabled.",
             example: `since: ${SINCE_MUST_BE}`,
           },
-          KEY_ERROR,
-          NOT_FOUND,
+          keyError,
+          notFoundError,
         ],
       },
       schemas: { body: recoverBody, response: recoverResponse },

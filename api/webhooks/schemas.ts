@@ -1,27 +1,42 @@
 import { z } from "zod";
-import { text } from "../../../domain/fields.ts";
-import { PING_DATA, WEBHOOK_DATA, WEBHOOK_TYPES } from "../../../domain/events/webhookPayloads.ts";
-import type { DeliveredType } from "../../../domain/events/webhookPayloads.ts";
-import { DISABLED_REASONS } from "../../../domain/webhooks/webhookEndpoints.ts";
-import { bodyObject } from "../../http/parseRequest.ts";
+import { text } from "../../domain/fields.ts";
+import type { AccountType } from "../../domain/accounts/accounts.ts";
+import { PING_DATA, WEBHOOK_DATA, WEBHOOK_TYPES_OF } from "../../domain/events/webhookPayloads.ts";
+import type { DeliveredType } from "../../domain/events/webhookPayloads.ts";
+import { DISABLED_REASONS } from "../../domain/webhooks/webhookEndpoints.ts";
+import { bodyObject } from "../http/parseRequest.ts";
 
 /** Stands for all types, also those of later releases. */
 export const ALL_TYPES = "*";
 
-const chosenType = z.enum([ALL_TYPES, ...WEBHOOK_TYPES]);
+export const typesMustBe = (owner: AccountType): string =>
+  `must be a list of ${WEBHOOK_TYPES_OF[owner].join(", ")}, or ["${ALL_TYPES}"] for all`;
 
-export const TYPES_MUST_BE = `must be a list of ${WEBHOOK_TYPES.join(", ")}, or ["${ALL_TYPES}"] for all`;
+/** Types that a client may choose, for examples. */
+export const TYPES_EXAMPLE = {
+  organization: ["donation.refunded", "registration.refunded"],
+  store: ["balance.low", "balance.depleted"],
+} as const satisfies {
+  readonly [Owner in AccountType]: readonly (typeof WEBHOOK_TYPES_OF)[Owner][number][];
+};
 
-const types = () =>
-  z
-    .array(chosenType, { error: TYPES_MUST_BE })
-    .min(1, TYPES_MUST_BE)
-    .max(20, TYPES_MUST_BE)
+const types = (owner: AccountType) => {
+  const error = typesMustBe(owner);
+  return z
+    .array(
+      z.enum([ALL_TYPES, ...WEBHOOK_TYPES_OF[owner]], {
+        error: `must be one of ${WEBHOOK_TYPES_OF[owner].join(", ")}, or "${ALL_TYPES}" for all`,
+      }),
+      { error },
+    )
+    .min(1, error)
+    .max(20, error)
     .meta({
       description:
         'The types of events to receive. `["*"]` stands for all, also those of later releases. A `ping` is always received.',
-      examples: [["donation.refunded", "registration.refunded"]],
+      examples: [TYPES_EXAMPLE[owner]],
     });
+};
 
 const url = () =>
   z
@@ -35,17 +50,19 @@ const url = () =>
 
 const description = () => text(200).meta({ description: "Your own note.", examples: ["checkout"] });
 
-export const createBody = bodyObject({
-  url: url(),
-  types: types().optional(),
-  description: description().optional(),
-});
+export const createBody = (owner: AccountType) =>
+  bodyObject({
+    url: url(),
+    types: types(owner).optional(),
+    description: description().optional(),
+  });
 
-export const updateBody = bodyObject({
-  url: url().optional(),
-  types: types().optional(),
-  description: description().optional(),
-});
+export const updateBody = (owner: AccountType) =>
+  bodyObject({
+    url: url().optional(),
+    types: types(owner).optional(),
+    description: description().optional(),
+  });
 
 export const rotateBody = bodyObject({
   revoke_previous: z
@@ -144,32 +161,61 @@ const MEANINGS = {
     "Usage of one second could not be reported to the payment processor. It is not billed until the operator acts.",
   "usage.recovered": "Usage that had failed is reported again, or the processor has it.",
   "evidence.milestone_reached": "A planting order has reached a milestone, and so have its trees.",
+  "balance.low": "The balance has passed below the store's low-balance threshold.",
+  "balance.depleted":
+    "A write was rejected, because the balance does not cover it. Further ones are not reported until the balance has risen.",
 } as const satisfies Record<keyof typeof WEBHOOK_DATA, string>;
 
 /** The body of every request to an endpoint. */
-const messageSchema = z
-  .discriminatedUnion("type", [
-    messageOf("ping", PING_DATA, "You or the operator tested the endpoint."),
-    ...WEBHOOK_TYPES.map((type) => messageOf(type, WEBHOOK_DATA[type], MEANINGS[type])),
-  ])
-  .meta({ id: "WebhookMessage" });
+const messageSchema = (owner: AccountType) =>
+  z
+    .discriminatedUnion("type", [
+      messageOf("ping", PING_DATA, "You or the operator tested the endpoint."),
+      ...WEBHOOK_TYPES_OF[owner].map((type) => messageOf(type, WEBHOOK_DATA[type], MEANINGS[type])),
+    ])
+    .meta({ id: "WebhookMessage" });
 
-export const ENDPOINT_EXAMPLE: z.output<typeof endpointSchema> = {
+export const endpointExample = (owner: AccountType): z.output<typeof endpointSchema> => ({
   id: ID,
   url: "https://shop.example/impact-events",
-  types: ["donation.refunded", "registration.refunded"],
+  types: [...TYPES_EXAMPLE[owner]],
   description: "checkout",
   status: "enabled",
   disabled_reason: null,
   disabled_at: null,
   failing_since: null,
   created_at: "2025-06-01T12:00:00.000Z",
-};
+});
 
 export const SECRET_EXAMPLE = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDGDBvZsTuNW4=";
 
+const EXAMPLES = {
+  organization: {
+    type: "registration.refunded",
+    timestamp: "2025-06-01T12:03:24.000Z",
+    data: {
+      registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
+      kind: "tree",
+      count: 1,
+      remaining_count: 2,
+      sequence: 1010,
+    },
+  },
+  store: {
+    type: "balance.low",
+    timestamp: "2025-06-01T12:03:24.000Z",
+    data: {
+      shop_domain: "example.myshopify.com",
+      balance_cents: 4850,
+      currency: "USD",
+      threshold_cents: 5000,
+      sequence: 1010,
+    },
+  },
+} as const satisfies Record<AccountType, object>;
+
 /** What the API description says about the requests to endpoints. */
-export const MESSAGE_DESCRIPTION = {
+export const describeMessages = (owner: AccountType) => ({
   name: "event",
   summary: "An event, sent to a webhook endpoint",
   description:
@@ -183,16 +229,6 @@ export const MESSAGE_DESCRIPTION = {
       "Signatures with spaces between them, one for each secret that is valid: `v1,` and the Base64 of the HMAC-SHA256 of " +
       "`{webhook-id}.{webhook-timestamp}.{body}`.",
   },
-  schema: messageSchema,
-  example: {
-    type: "registration.refunded",
-    timestamp: "2025-06-01T12:03:24.000Z",
-    data: {
-      registration_id: "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11",
-      kind: "tree",
-      count: 1,
-      remaining_count: 2,
-      sequence: 1010,
-    },
-  },
-} as const;
+  schema: messageSchema(owner),
+  example: EXAMPLES[owner],
+});

@@ -1,31 +1,31 @@
 import type { DatabasePool } from "slonik";
 import type { z } from "zod";
-import type { WebhookEndpoint } from "../../../db/webhooks/endpoints.ts";
-import { listEndpoints } from "../../../db/webhooks/endpoints.ts";
-import type { Clock } from "../../../domain/clock.ts";
-import { MAXIMUM_ENDPOINTS, OLD_SECRET_HOURS } from "../../../domain/webhooks/webhookEndpoints.ts";
-import type { WebhookSettings } from "../../../domain/webhooks/webhookEndpoints.ts";
-import { createWebhookEndpoint } from "../../../services/webhooks/createWebhookEndpoint.ts";
-import { deleteWebhookEndpoint } from "../../../services/webhooks/deleteWebhookEndpoint.ts";
+import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
+import { listEndpoints } from "../../db/webhooks/endpoints.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { MAXIMUM_ENDPOINTS, OLD_SECRET_HOURS } from "../../domain/webhooks/webhookEndpoints.ts";
+import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
+import { createWebhookEndpoint } from "../../services/webhooks/createWebhookEndpoint.ts";
+import { deleteWebhookEndpoint } from "../../services/webhooks/deleteWebhookEndpoint.ts";
 import {
   ENDPOINT_NOT_FOUND,
   getOwnWebhookEndpoint,
-} from "../../../services/webhooks/getWebhookEndpoint.ts";
-import { pingWebhookEndpoint } from "../../../services/webhooks/pingWebhookEndpoint.ts";
-import { rotateWebhookSecret } from "../../../services/webhooks/rotateWebhookSecret.ts";
-import { switchWebhookEndpoint } from "../../../services/webhooks/switchWebhookEndpoint.ts";
-import { updateWebhookEndpoint } from "../../../services/webhooks/updateWebhookEndpoint.ts";
-import type { Caller } from "../../../db/accounts/apiKeys.ts";
-import { pathParameter } from "../../http/apiContext.ts";
-import type { ApiContext } from "../../http/apiContext.ts";
-import { keyEndpoint } from "../../http/endpoint.ts";
-import type { Endpoint, ErrorResponse } from "../../http/endpoint.ts";
-import { KEY_ERROR } from "../errorResponses.ts";
+} from "../../services/webhooks/getWebhookEndpoint.ts";
+import { pingWebhookEndpoint } from "../../services/webhooks/pingWebhookEndpoint.ts";
+import { rotateWebhookSecret } from "../../services/webhooks/rotateWebhookSecret.ts";
+import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndpoint.ts";
+import { updateWebhookEndpoint } from "../../services/webhooks/updateWebhookEndpoint.ts";
+import type { AccountType } from "../../domain/accounts/accounts.ts";
+import type { Caller } from "../../db/accounts/apiKeys.ts";
+import { pathParameter } from "../http/apiContext.ts";
+import type { ApiContext } from "../http/apiContext.ts";
+import { keyEndpoint } from "../http/endpoint.ts";
+import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import {
   ALL_TYPES,
   createBody,
   deletedEndpointSchema,
-  ENDPOINT_EXAMPLE,
+  endpointExample,
   endpointListSchema,
   endpointSchema,
   newEndpointSchema,
@@ -33,9 +33,11 @@ import {
   rotateBody,
   SECRET_EXAMPLE,
   secretSchema,
-  TYPES_MUST_BE,
+  TYPES_EXAMPLE,
+  typesMustBe,
   updateBody,
 } from "./schemas.ts";
+import type { WebhookInterface } from "./webhookInterface.ts";
 
 type Dependencies = {
   readonly db: DatabasePool;
@@ -50,17 +52,17 @@ const PINGS_PER_SECOND = 1;
 
 const ID_PARAMETER = { id: "The id of the endpoint." };
 
-const NOT_FOUND: ErrorResponse = {
+const notFound = (owner: AccountType): ErrorResponse => ({
   code: "record_not_found",
-  when: "The organization has no such endpoint in the key's mode.",
+  when: `The ${owner} has no such endpoint in the key's mode.`,
   example: ENDPOINT_NOT_FOUND,
-};
+});
 
-const INVALID: ErrorResponse = {
+const invalid = (owner: AccountType): ErrorResponse => ({
   code: "request_invalid",
   when: "The body has a missing, unknown or malformed field; the message names it.",
-  example: `types: ${TYPES_MUST_BE}`,
-};
+  example: `types: ${typesMustBe(owner)}`,
+});
 
 const presentEndpoint = (endpoint: WebhookEndpoint): z.output<typeof endpointSchema> => ({
   id: endpoint.id,
@@ -80,41 +82,42 @@ const storedTypes = (given: readonly string[]): string[] | null =>
 
 const ownerOf = ({ accountId, mode }: Caller) => ({ accountId, mode });
 
-const createManagement = ({
-  db,
-  clock,
-  webhookSettings: settings,
-}: Dependencies): readonly Endpoint[] => {
+const createManagement = (
+  { db, clock, webhookSettings: settings }: Dependencies,
+  { owner, prefix, keyError }: WebhookInterface,
+): readonly Endpoint[] => {
+  const [invalidError, notFoundError] = [invalid(owner), notFound(owner)];
+  const example = endpointExample(owner);
   const deps = { db, clock, settings, actor: null };
   const find = (ctx: ApiContext, caller: Caller): Promise<WebhookEndpoint> =>
     getOwnWebhookEndpoint(db, ownerOf(caller), pathParameter(ctx, "id"));
   return [
     keyEndpoint({
       method: "post",
-      path: "/webhook_endpoints",
+      path: `${prefix}/webhook_endpoints`,
       description: {
         operationId: "createWebhookEndpoint",
         tag: TAG,
         summary: "Add a server that events are sent to",
         details:
-          "From now on, the events of the organization in the key's mode are sent to the URL as signed requests " +
-          `(Standard Webhooks). An organization can have ${MAXIMUM_ENDPOINTS} endpoints in each mode, with different URLs, so a repeated request does not add another.`,
+          `From now on, the events of the ${owner} in the key's mode are sent to the URL as signed requests ` +
+          `(Standard Webhooks). It can have ${MAXIMUM_ENDPOINTS} endpoints in each mode, with different URLs, so a repeated request does not add another.`,
         errors: [
           {
-            ...INVALID,
-            when: `${INVALID.when} Or the organization has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
+            ...invalidError,
+            when: `${invalidError.when} Or the ${owner} has an endpoint with this URL, or ${MAXIMUM_ENDPOINTS} endpoints.`,
           },
-          KEY_ERROR,
+          keyError,
         ],
       },
-      schemas: { body: createBody, response: newEndpointSchema },
+      schemas: { body: createBody(owner), response: newEndpointSchema },
       examples: {
         body: {
-          url: ENDPOINT_EXAMPLE.url,
-          types: ["donation.refunded", "registration.refunded"],
+          url: example.url,
+          types: [...TYPES_EXAMPLE[owner]],
           description: "checkout",
         },
-        response: { ...ENDPOINT_EXAMPLE, secret: SECRET_EXAMPLE },
+        response: { ...example, secret: SECRET_EXAMPLE },
       },
       handle: async ({ caller, body: { url, types = [ALL_TYPES], description = "" } }) => {
         const { endpoint, secret } = await createWebhookEndpoint(deps, ownerOf(caller), {
@@ -127,36 +130,36 @@ const createManagement = ({
     }),
     keyEndpoint({
       method: "get",
-      path: "/webhook_endpoints",
+      path: `${prefix}/webhook_endpoints`,
       description: {
         operationId: "listWebhookEndpoints",
         tag: TAG,
         summary: "List the servers that events are sent to",
-        errors: [KEY_ERROR],
+        errors: [keyError],
       },
       schemas: { response: endpointListSchema },
-      examples: { response: { webhook_endpoints: [ENDPOINT_EXAMPLE] } },
+      examples: { response: { webhook_endpoints: [example] } },
       handle: async ({ caller }) => ({
         webhook_endpoints: (await listEndpoints(db, ownerOf(caller))).map(presentEndpoint),
       }),
     }),
     keyEndpoint({
       method: "get",
-      path: "/webhook_endpoints/:id",
+      path: `${prefix}/webhook_endpoints/:id`,
       description: {
         operationId: "readWebhookEndpoint",
         tag: TAG,
         summary: "Read an endpoint",
         pathParameters: ID_PARAMETER,
-        errors: [KEY_ERROR, NOT_FOUND],
+        errors: [keyError, notFoundError],
       },
       schemas: { response: endpointSchema },
-      examples: { response: ENDPOINT_EXAMPLE },
+      examples: { response: example },
       handle: async ({ ctx, caller }) => presentEndpoint(await find(ctx, caller)),
     }),
     keyEndpoint({
       method: "post",
-      path: "/webhook_endpoints/:id",
+      path: `${prefix}/webhook_endpoints/:id`,
       description: {
         operationId: "updateWebhookEndpoint",
         tag: TAG,
@@ -164,10 +167,10 @@ const createManagement = ({
         details:
           "Changes the fields that are given, and leaves the others. Pending deliveries go to the new URL.",
         pathParameters: ID_PARAMETER,
-        errors: [INVALID, KEY_ERROR, NOT_FOUND],
+        errors: [invalidError, keyError, notFoundError],
       },
-      schemas: { body: updateBody, response: endpointSchema },
-      examples: { body: { types: ["registration.refunded"] }, response: ENDPOINT_EXAMPLE },
+      schemas: { body: updateBody(owner), response: endpointSchema },
+      examples: { body: { types: [TYPES_EXAMPLE[owner][0]] }, response: example },
       handle: async ({ ctx, caller, body: { url, types, description } }) =>
         presentEndpoint(
           await updateWebhookEndpoint(deps, await find(ctx, caller), {
@@ -179,17 +182,17 @@ const createManagement = ({
     }),
     keyEndpoint({
       method: "delete",
-      path: "/webhook_endpoints/:id",
+      path: `${prefix}/webhook_endpoints/:id`,
       description: {
         operationId: "deleteWebhookEndpoint",
         tag: TAG,
         summary: "Delete an endpoint",
         details: "Its pending deliveries are not made any more, and its deliveries cannot be read.",
         pathParameters: ID_PARAMETER,
-        errors: [KEY_ERROR, NOT_FOUND],
+        errors: [keyError, notFoundError],
       },
       schemas: { response: deletedEndpointSchema },
-      examples: { response: { id: ENDPOINT_EXAMPLE.id, deleted: true } },
+      examples: { response: { id: example.id, deleted: true } },
       handle: async ({ ctx, caller }) => {
         const endpoint = await find(ctx, caller);
         await deleteWebhookEndpoint(deps, endpoint);
@@ -199,18 +202,19 @@ const createManagement = ({
   ];
 };
 
-const createActions = ({
-  db,
-  clock,
-  webhookSettings: settings,
-}: Dependencies): readonly Endpoint[] => {
+const createActions = (
+  { db, clock, webhookSettings: settings }: Dependencies,
+  { owner, prefix, keyError }: WebhookInterface,
+): readonly Endpoint[] => {
+  const [invalidError, notFoundError] = [invalid(owner), notFound(owner)];
+  const example = endpointExample(owner);
   const deps = { db, clock, settings, actor: null };
   const find = (ctx: ApiContext, caller: Caller): Promise<WebhookEndpoint> =>
     getOwnWebhookEndpoint(db, ownerOf(caller), pathParameter(ctx, "id"));
   return [
     keyEndpoint({
       method: "post",
-      path: "/webhook_endpoints/:id/rotate",
+      path: `${prefix}/webhook_endpoints/:id/rotate`,
       description: {
         operationId: "rotateWebhookSecret",
         tag: TAG,
@@ -218,16 +222,16 @@ const createActions = ({
         details: `The previous secret signs as well for ${OLD_SECRET_HOURS} hours, so that a server accepts the requests whichever it knows.`,
         pathParameters: ID_PARAMETER,
         errors: [
-          { ...INVALID, when: `${INVALID.when} Or the secret was replaced too often.` },
-          KEY_ERROR,
-          NOT_FOUND,
+          { ...invalidError, when: `${invalidError.when} Or the secret was replaced too often.` },
+          keyError,
+          notFoundError,
         ],
       },
       schemas: { body: rotateBody, response: secretSchema },
       examples: {
         body: { revoke_previous: false },
         response: {
-          id: ENDPOINT_EXAMPLE.id,
+          id: example.id,
           secret: SECRET_EXAMPLE,
           previous_valid_until: "2025-06-02T12:00:00.000Z",
         },
@@ -247,7 +251,7 @@ const createActions = ({
     ...(["enable", "disable"] as const).map((action) =>
       keyEndpoint({
         method: "post",
-        path: `/webhook_endpoints/:id/${action}`,
+        path: `${prefix}/webhook_endpoints/:id/${action}`,
         description: {
           operationId: `${action}WebhookEndpoint`,
           tag: TAG,
@@ -257,10 +261,10 @@ const createActions = ({
               ? "Events from now on are sent. Those that it missed can be recovered."
               : "Ends its pending deliveries. No events are recorded for it until it is enabled.",
           pathParameters: ID_PARAMETER,
-          errors: [KEY_ERROR, NOT_FOUND],
+          errors: [keyError, notFoundError],
         },
         schemas: { response: endpointSchema },
-        examples: { response: ENDPOINT_EXAMPLE },
+        examples: { response: example },
         handle: async ({ ctx, caller }) =>
           presentEndpoint(
             await switchWebhookEndpoint(
@@ -273,7 +277,7 @@ const createActions = ({
     ),
     keyEndpoint({
       method: "post",
-      path: "/webhook_endpoints/:id/ping",
+      path: `${prefix}/webhook_endpoints/:id/ping`,
       requestsPerSecond: PINGS_PER_SECOND,
       description: {
         operationId: "pingWebhookEndpoint",
@@ -288,8 +292,8 @@ const createActions = ({
             when: "The endpoint is disabled.",
             example: "the webhook endpoint is disabled; enable it first",
           },
-          KEY_ERROR,
-          NOT_FOUND,
+          keyError,
+          notFoundError,
         ],
       },
       schemas: { response: pingSchema },
@@ -301,8 +305,11 @@ const createActions = ({
   ];
 };
 
-/** The endpoints that manage where an organization's events are sent. */
-export const webhookEndpoints = (dependencies: Dependencies): readonly Endpoint[] => [
-  ...createManagement(dependencies),
-  ...createActions(dependencies),
+/** The endpoints that manage where the events of an organization or a store are sent. */
+export const webhookEndpoints = (
+  dependencies: Dependencies,
+  on: WebhookInterface,
+): readonly Endpoint[] => [
+  ...createManagement(dependencies, on),
+  ...createActions(dependencies, on),
 ];

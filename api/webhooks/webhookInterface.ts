@@ -1,0 +1,11 @@
+import type { AccountType } from "../../domain/accounts/accounts.ts";
+import type { ErrorResponse } from "../http/endpoint.ts";
+
+/** The HTTP interface that webhook endpoints are managed on. */
+export type WebhookInterface = {
+  /** Whose events are sent. */
+  readonly owner: AccountType;
+  /** What its paths begin with. */
+  readonly prefix: string;
+  readonly keyError: ErrorResponse;
+};
