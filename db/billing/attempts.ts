@@ -1,6 +1,8 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
+import type { UsageStream } from "../../domain/billing/usage.ts";
+import { streamColumns } from "../columns.ts";
 import { isLeaseFree } from "../leases.ts";
 import type { Lease } from "../leases.ts";
 import { sql } from "../sql.ts";
@@ -103,6 +105,37 @@ export const recordDelays = async (
     WHERE meter_event.id = current.id
   `);
 };
+
+const streamRow = z.strictObject(streamColumns);
+
+/**
+ * Makes the next attempt of delayed meter events due at a time. Those of streams with a sender of their own become due
+ * for their shard's sender, too.
+ * @param accountId null: of all accounts
+ * @returns the streams of the events that were delayed
+ */
+export const endDelays = (
+  db: CommonQueryMethods,
+  accountId: string | null,
+  due: Date,
+): Promise<readonly UsageStream[]> =>
+  db.any(sql.type(streamRow)`
+    WITH delayed AS (
+      SELECT id
+      FROM meter_event
+      WHERE state = 'sending'
+        AND leased_until IS NULL
+        AND (retry_at IS NULL OR retry_at > ${due.toISOString()})
+        AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
+      ORDER BY id
+      FOR UPDATE
+    )
+    UPDATE meter_event
+    SET retry_at = ${due.toISOString()}
+    FROM delayed
+    WHERE meter_event.id = delayed.id
+    RETURNING account_id AS "accountId", mode, meter
+  `);
 
 /**
  * Extends an attempt's lease.

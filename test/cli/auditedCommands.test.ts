@@ -186,11 +186,7 @@ const WRITING: Readonly<Record<string, SetUp>> = {
   "usage send-now": async (t) => {
     const scene = await setUpUsage(t);
     await scene.register(3, "test");
-    const { namespace } = await openNamespace(t);
-    return {
-      args: ["--org", scene.id],
-      env: { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE: namespace },
-    };
+    return { args: ["--org", scene.id] };
   },
   "usage waive": async (t) => {
     const { event, env } = await failUsage(t);

@@ -1,94 +1,145 @@
-import { ApplicationFailure } from "@temporalio/common";
 import { z } from "zod";
+import { listTroubledStreams } from "../../db/billing/usageShards.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { findSender } from "../../program/usageSenders.ts";
-import { getDeploymentName } from "../../services/billing/deploymentName.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import { usageSender, usageSenderWorkflowId } from "../../workflows/usageSender.ts";
+import { setUpShards } from "../billing/sending/shardSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
-import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
-import { startWorker } from "../workflows/startWorker.ts";
 import { readJson, runImpact } from "./runImpact.ts";
 
-// Serial, because some tests wake the senders of all accounts.
+// Serial, because the command and a shard's sender serve everything that waits in the database of the file.
 const test = testWithDatabase();
 
 const results = z.array(
   z.strictObject({
     account_id: z.uuid(),
-    mode: z.literal("test"),
+    mode: z.enum(["live", "test"]),
     meter: z.literal("tree"),
     oldest: z.iso.datetime(),
-    sender: z.string(),
+    attempts: z.int(),
+    was_delayed: z.boolean(),
   }),
 );
 
 test.serial(
-  "usage send-now wakes the senders of pending usage, and restarts one that waits",
+  "usage send-now ends the delays of an organization's usage, and of all, and the shards send it without Temporal",
   async (t) => {
-    const { db, databaseUrl } = t.context;
-    const deployment = await getDeploymentName({ db, clock: systemClock });
-    const temporal = await startWorker(t, {
-      drainUsage: () => {
-        throw ApplicationFailure.create({ message: "later", nextRetryDelay: "10 minutes" });
-      },
-    });
-    const writer = createRegistrationWriter({ db, clock: systemClock });
-    const register = async () => {
-      const { id: accountId } = await createTestOrganization(db);
-      await writer.register(registrationOf(accountId, { mode: "test" }));
-      return { accountId, mode: "test", meter: "tree" } as const;
-    };
-    const waiting = await register();
-    const unstarted = await register();
-    const { firstExecutionRunId } = await temporal.workflow.start(usageSender, {
-      workflowId: usageSenderWorkflowId(deployment, waiting),
-      taskQueue: "test",
-      args: [waiting],
-    });
-    await eventually(
-      async () =>
-        (await findSender(temporal, usageSenderWorkflowId(deployment, waiting), new Date()))
-          ?.state === "delayed",
-    );
-    const impact = (...args: readonly string[]) =>
-      runImpact(["usage", "send-now", ...args], {
-        env: {
-          DATABASE_URL: databaseUrl,
-          TEMPORAL_ADDRESS,
-          TEMPORAL_NAMESPACE: temporal.options.namespace,
-        },
+    const { databaseUrl } = t.context;
+    const setup = await setUpShards(t, 3);
+    const { organizations, deps, pass, reportOnce, double } = setup;
+    const [troubled, delayed, ready] = organizations;
+    if (!troubled || !delayed || !ready) {
+      throw new Error("There are fewer than three organizations.");
+    }
+    const sendNow = async (...args: readonly string[]) => {
+      const run = await runImpact(["usage", "send-now", "--json", ...args], {
+        env: { DATABASE_URL: databaseUrl },
+        clock: deps.clock,
       });
-    const senders = async (...args: readonly string[]) => {
-      const run = await impact("--json", ...args);
       t.is(run.exitCode, 0, run.stderr);
       return Object.fromEntries(
-        results.parse(readJson(run)).map(({ account_id: id, sender }) => [id, sender]),
+        results
+          .parse(readJson(run))
+          .map(({ account_id: id, attempts, was_delayed: wasDelayed }) => [
+            id,
+            { attempts, wasDelayed },
+          ]),
       );
     };
+    const fail = ({ customerId }: typeof troubled) =>
+      double.control.addFault({ kind: "server_error", mentioning: customerId, times: 1000 });
 
-    t.deepEqual(await senders("--org", waiting.accountId), { [waiting.accountId]: "restarted" });
-    t.is(
-      await findSender(temporal, usageSenderWorkflowId(deployment, unstarted), new Date()),
-      null,
+    await troubled.register(2);
+    fail(troubled);
+    pass(5);
+    for (let attempt = 0; attempt < 3; attempt += 1) {
+      await reportOnce();
+      pass(10);
+    }
+    t.is((await listTroubledStreams(deps.db)).length, 1);
+    await delayed.register(3);
+    fail(delayed);
+    pass(5);
+    await reportOnce();
+    await ready.register(4);
+    double.control.clearFaults();
+    await reportOnce();
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [0, 0, 0],
     );
-    t.deepEqual(await senders(), { [waiting.accountId]: "woken", [unstarted.accountId]: "woken" });
 
-    const sender = await findSender(
-      temporal,
-      usageSenderWorkflowId(deployment, waiting),
-      new Date(),
+    t.deepEqual(await sendNow("--org", troubled.stream.accountId), {
+      [troubled.stream.accountId]: { attempts: 3, wasDelayed: true },
+    });
+    await reportOnce();
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [2, 0, 0],
     );
-    t.not(sender?.runId, firstExecutionRunId);
-    t.truthy(await findSender(temporal, usageSenderWorkflowId(deployment, unstarted), new Date()));
-    const table = await impact();
-    t.regex(table.stdout, /woken/u);
-    t.regex(table.stderr, /usage of 2 stream\(s\)/u);
-    const unknown = await impact("--org", "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11");
-    t.is(unknown.exitCode, 3);
+
+    t.deepEqual(await sendNow(), {
+      [delayed.stream.accountId]: { attempts: 1, wasDelayed: true },
+      [ready.stream.accountId]: { attempts: 0, wasDelayed: false },
+    });
+    await reportOnce();
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [2, 3, 0],
+    );
+    pass(5);
+    await reportOnce();
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [2, 3, 4],
+    );
+    t.deepEqual(await sendNow(), {});
   },
 );
+
+test.serial(
+  "a stream in trouble that send-now attempts in vain goes back to its own sender",
+  async (t) => {
+    const { databaseUrl } = t.context;
+    const { organizations, deps, pass, reportOnce, reportAll, double } = await setUpShards(t, 1);
+    const [failing] = organizations;
+    double.control.addFault({ kind: "server_error", times: 1000 });
+    await failing?.register(2);
+    pass(5);
+    for (let attempt = 0; attempt < 3; attempt += 1) {
+      await reportOnce();
+      pass(10);
+    }
+
+    await runImpact(["usage", "send-now"], {
+      env: { DATABASE_URL: databaseUrl },
+      clock: deps.clock,
+    });
+    t.deepEqual(await listTroubledStreams(deps.db), []);
+    await reportOnce();
+
+    t.like(await listTroubledStreams(deps.db), [{ ...failing?.stream, attempts: 4 }]);
+    double.control.clearFaults();
+    await reportAll();
+    t.is(failing?.billed(), 2);
+  },
+);
+
+test.serial("usage send-now lists the oldest fifty streams, and counts all", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  for (let number = 0; number < 51; number += 1) {
+    const { id } = await createTestOrganization(db);
+    await writer.register(registrationOf(id, { mode: "test" }));
+  }
+
+  const run = await runImpact(["usage", "send-now"], { env: { DATABASE_URL: databaseUrl } });
+
+  t.is(run.exitCode, 0, run.stderr);
+  t.is(run.stdout.trim().split("\n").length, 51);
+  t.regex(run.stderr, /Only the oldest 50 streams are listed/u);
+  t.regex(run.stderr, /send the usage of 51 stream\(s\) within seconds; 0 of them/u);
+});
 
 test.serial("usage send-now without pending usage says so", async (t) => {
   const { db, databaseUrl } = t.context;
@@ -98,4 +149,9 @@ test.serial("usage send-now without pending usage says so", async (t) => {
   });
   t.is(run.exitCode, 0);
   t.regex(run.stderr, /No usage is pending/u);
+  const unknown = await runImpact(
+    ["usage", "send-now", "--org", "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"],
+    { env: { DATABASE_URL: databaseUrl } },
+  );
+  t.is(unknown.exitCode, 3);
 });

@@ -20,6 +20,7 @@ import type { BillingSetup } from "../billingSetup.ts";
 export type BilledOrganization = {
   readonly stream: UsageStream;
   readonly customerId: string;
+  readonly subscriptionId: string;
   readonly register: (count: number) => Promise<string>;
   readonly refund: (id: string) => Promise<void>;
   /** Returns Stripe's units over all seconds. */
@@ -72,6 +73,7 @@ export const setUpShards = async (
       organizations.push({
         stream: { accountId, mode: "live", meter: "tree" },
         customerId,
+        subscriptionId,
         register: async (units) =>
           (await writer.register(registrationOf(accountId, { count: units }))).registration.id,
         refund: async (id) => {

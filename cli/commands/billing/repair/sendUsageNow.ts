@@ -1,10 +1,5 @@
-import { listWaitingStreams } from "../../../../db/billing/waitingStreams.ts";
-import type { WaitingStream } from "../../../../db/billing/waitingStreams.ts";
-import { findSender, terminateSender, wakeSender } from "../../../../program/usageSenders.ts";
-import { recordAction } from "../../../../services/accounts/recordAction.ts";
-import { getOrganization } from "../../../../services/accounts/getOrganization.ts";
-import { usageSenderWorkflowId } from "../../../../workflows/usageSender.ts";
-import { callTemporal } from "../../../callTemporal.ts";
+import { streamKey } from "../../../../domain/billing/usage.ts";
+import { sendUsageNow as send } from "../../../../services/billing/sending/sendUsageNow.ts";
 import type { Context } from "../../../context.ts";
 import { say } from "../../../io.ts";
 import { actorOf } from "../../../operator.ts";
@@ -14,71 +9,54 @@ import { timeOf } from "../presentEvent.ts";
 
 export type SendNowOptions = OperatorOptions & { readonly org?: string; readonly json?: true };
 
-/** Wakes a sender. If it waits for its next attempt, a wake would not shorten the wait, so it is restarted. */
-const sendStreamNow = async (
-  { connections, clock }: Context,
-  deployment: string,
-  stream: WaitingStream,
-): Promise<"woken" | "restarted"> => {
-  const temporal = await connections.temporal();
-  return callTemporal(temporal, async () => {
-    const workflowId = usageSenderWorkflowId(deployment, stream);
-    const sender = await findSender(temporal, workflowId, clock.now());
-    const isDelayed = sender?.state === "delayed";
-    if (isDelayed) {
-      const { runId } = sender;
-      await terminateSender(temporal, workflowId, { runId, reason: "impact usage send-now" });
-    }
-    await wakeSender(temporal, deployment, stream);
-    return isDelayed ? "restarted" : "woken";
-  });
-};
+/** A longer list would hide what it says. */
+const LISTED_STREAMS = 50;
 
 export const sendUsageNow = async (
-  context: Context,
+  { io, connections, clock }: Context,
   { org, json, ...operator }: SendNowOptions,
 ): Promise<void> => {
-  const { io, connections, clock } = context;
   const db = await connections.database();
-  if (org !== undefined) {
-    await getOrganization(db, org);
-  }
-  const streams = (await listWaitingStreams(db)).filter(
-    ({ accountId }) => org === undefined || accountId === org,
-  );
-  const deployment = await connections.decidedDeploymentName();
-  if (streams.length > 0) {
-    await recordAction(
-      db,
-      actorOf(operator),
-      { action: "usage.send_now", accountId: org ?? null, details: { streams: streams.length } },
-      clock.now(),
-    );
-  }
-  const results = [];
-  for (const stream of streams) {
-    const { accountId, mode, meter, second } = stream;
-    const sender = await sendStreamNow(context, deployment, stream);
-    results.push({ account_id: accountId, mode, meter, oldest: timeOf(second), sender });
-  }
+  // A copy of the database that nobody has decided about must not send usage.
+  await connections.decidedDeploymentName();
+  const { streams, delayedKeys } = await send({ db, clock, actor: actorOf(operator) }, org ?? null);
   if (json) {
-    printJson(io, results);
+    printJson(
+      io,
+      streams.map((stream) => ({
+        account_id: stream.accountId,
+        mode: stream.mode,
+        meter: stream.meter,
+        oldest: timeOf(stream.second),
+        attempts: stream.attempts,
+        was_delayed: delayedKeys.has(streamKey(stream)),
+      })),
+    );
     return;
   }
-  if (results.length === 0) {
+  if (streams.length === 0) {
     say(io, "No usage is pending.");
     return;
   }
   printTable(
     io,
-    ["account", "mode", "meter", "oldest", "sender"],
-    results.map((result) => [
-      result.account_id,
-      result.mode,
-      result.meter,
-      result.oldest,
-      result.sender,
-    ]),
+    ["account", "mode", "meter", "oldest", "attempts", "was delayed"],
+    streams
+      .slice(0, LISTED_STREAMS)
+      .map((stream) => [
+        stream.accountId,
+        stream.mode,
+        stream.meter,
+        timeOf(stream.second),
+        String(stream.attempts),
+        delayedKeys.has(streamKey(stream)) ? "yes" : "no",
+      ]),
   );
-  say(io, `A worker sends the usage of ${results.length} stream(s) now.`);
+  if (streams.length > LISTED_STREAMS) {
+    say(io, `Only the oldest ${LISTED_STREAMS} streams are listed. See all with --json.`);
+  }
+  say(
+    io,
+    `Workers send the usage of ${streams.length} stream(s) within seconds; ${delayedKeys.size} of them waited for another attempt.`,
+  );
 };

@@ -1,0 +1,41 @@
+import type { DatabasePool } from "slonik";
+import { endDelays } from "../../../db/billing/attempts.ts";
+import { listWaitingStreams } from "../../../db/billing/waitingStreams.ts";
+import type { WaitingStream } from "../../../db/billing/waitingStreams.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
+import { streamKey } from "../../../domain/billing/usage.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { getOrganization } from "../../accounts/getOrganization.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
+
+/** Streams with pending usage, and the keys of those whose next attempt was delayed until now. */
+export type HurriedUsage = {
+  readonly streams: readonly WaitingStream[];
+  readonly delayedKeys: ReadonlySet<string>;
+};
+
+/**
+ * Ends the delays of pending usage, so that the senders of the shards attempt it within seconds. That is one statement
+ * however many streams wait. A stream in trouble keeps its own sender, which goes on if the attempt fails.
+ * @param accountId null: of all organizations
+ * @throws DomainError record_not_found if there is no such organization
+ */
+export const sendUsageNow = (
+  { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  accountId: string | null,
+): Promise<HurriedUsage> =>
+  db.transaction(async (transaction) => {
+    if (accountId !== null) {
+      await getOrganization(transaction, accountId);
+    }
+    const now = clock.now();
+    const delayedKeys = new Set((await endDelays(transaction, accountId, now)).map(streamKey));
+    const streams = (await listWaitingStreams(transaction)).filter(
+      (stream) => accountId === null || stream.accountId === accountId,
+    );
+    if (streams.length > 0) {
+      const details = { streams: streams.length, delayed: delayedKeys.size };
+      await recordAction(transaction, actor, { action: "usage.send_now", accountId, details }, now);
+    }
+    return { streams, delayedKeys };
+  });

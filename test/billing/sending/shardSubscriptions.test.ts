@@ -1,0 +1,131 @@
+import { updateAccount } from "../../../db/accounts/accounts.ts";
+import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscriptions.ts";
+import { listTroubledStreams } from "../../../db/billing/usageShards.ts";
+import { listWaitingStreams } from "../../../db/billing/waitingStreams.ts";
+import { SUBSCRIPTION_POLICIES } from "../../../domain/accounts/accounts.ts";
+import { streamKey } from "../../../domain/billing/usage.ts";
+import { sweepSubscriptions } from "../../../services/billing/processorEvents/sweepSubscriptions.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { setUpShards } from "./shardSetup.ts";
+import type { ShardSetup } from "./shardSetup.ts";
+
+// Serial, because a shard's sender serves everything that waits in the database of the file.
+const test = testWithDatabase();
+
+const sweep = ({ deps }: ShardSetup) =>
+  sweepSubscriptions(deps, deps.clock.now(), {
+    signal: new AbortController().signal,
+    onFailure: (_, error) => {
+      throw error;
+    },
+    intervalMs: 0,
+  });
+
+test.serial(
+  "the usage and the refunds of canceled subscriptions are reported in their shard under every policy, and delay no other",
+  async (t) => {
+    const setup = await setUpShards(t, SUBSCRIPTION_POLICIES.length + 1);
+    const { organizations, deps, pass, reportOnce, double, sends } = setup;
+    const canceled = organizations.slice(1);
+    const refundable = [];
+    for (const [index, { stream, register, refund }] of canceled.entries()) {
+      const subscriptionPolicy = SUBSCRIPTION_POLICIES[index] ?? "alert";
+      await updateAccount(deps.db, stream.accountId, { subscriptionPolicy });
+      const id = await register(10);
+      refundable.push(() => refund(id));
+    }
+    pass(5);
+    await reportOnce();
+    for (const { subscriptionId } of canceled) {
+      double.control.changeSubscription({ subscriptionId, status: "canceled" });
+    }
+    await sweep(setup);
+    const watched = await listWatchedSubscriptions(deps.db, null);
+    t.deepEqual(
+      canceled.map(
+        ({ stream }) => watched.find(({ accountId }) => accountId === stream.accountId)?.status,
+      ),
+      ["canceled", "canceled", "canceled"],
+    );
+
+    await Promise.all(organizations.map(({ register }) => register(2)));
+    await refundable[0]?.();
+    pass(5);
+    const before = sends();
+    await reportOnce();
+
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [2, 2, 12, 12],
+    );
+    t.is(sends() - before, 5);
+    t.deepEqual(await listWaitingStreams(deps.db), []);
+    t.deepEqual(await listTroubledStreams(deps.db), []);
+  },
+);
+
+test.serial(
+  "if the calls for the customer of a canceled subscription fail, only its stream gets a sender of its own, which bills it",
+  async (t) => {
+    const setup = await setUpShards(t, 4);
+    const { organizations, deps, pass, reportOnce, reportAll, double } = setup;
+    const [failing, ...others] = organizations;
+    if (!failing) {
+      throw new Error("There is no organization.");
+    }
+    double.control.changeSubscription({
+      subscriptionId: failing.subscriptionId,
+      status: "canceled",
+    });
+    await sweep(setup);
+    double.control.addFault({
+      kind: "server_error",
+      mentioning: failing.customerId,
+      times: 1000,
+    });
+    for (let second = 0; second < 3; second += 1) {
+      await Promise.all(organizations.map(({ register }) => register(2)));
+      pass(10);
+      await reportOnce();
+      t.deepEqual(
+        others.map(({ billed }) => billed()),
+        others.map(() => 2 * (second + 1)),
+      );
+    }
+
+    t.like(await listTroubledStreams(deps.db), [{ ...failing.stream, attempts: 3 }]);
+    t.is(failing.billed(), 0);
+    double.control.clearFaults();
+    await reportAll();
+    t.is(failing.billed(), 6);
+    t.is(double.control.overlaps(), 0);
+  },
+);
+
+test.serial(
+  "if Stripe rejects only one customer's calls as too many, only its stream waits, and it stays in the shard",
+  async (t) => {
+    const { organizations, deps, pass, reportOnce, double, results } = await setUpShards(t, 4);
+    const [limited, ...others] = organizations;
+    if (!limited) {
+      throw new Error("There is no organization.");
+    }
+    double.control.addFault({ kind: "rate_limit", mentioning: limited.customerId, times: 5 });
+    await Promise.all(organizations.map(({ register }) => register(2)));
+    pass(5);
+    for (let attempt = 0; attempt < 5; attempt += 1) {
+      await reportOnce();
+      t.deepEqual(await listTroubledStreams(deps.db), []);
+      pass(60);
+    }
+    t.deepEqual(
+      organizations.map(({ billed }) => billed()),
+      [0, 2, 2, 2],
+    );
+    t.is(results.filter(({ key }) => others.some((o) => streamKey(o.stream) === key)).length, 3);
+
+    await reportOnce();
+
+    t.is(limited.billed(), 2);
+  },
+);
