@@ -94,6 +94,9 @@ const connectAndRun = async (
       workflowBundle,
       activities,
       maxConcurrentActivityTaskExecutions: MAX_CONCURRENT_ACTIVITIES,
+      // A local activity runs within a workflow task.
+      maxConcurrentLocalActivityExecutions: MAX_CONCURRENT_ACTIVITIES,
+      maxConcurrentWorkflowTaskExecutions: MAX_CONCURRENT_ACTIVITIES,
       shutdownGraceTime: "10 seconds",
       shutdownForceTime: "14 seconds",
     });

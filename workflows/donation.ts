@@ -1,4 +1,4 @@
-import { proxyActivities } from "@temporalio/workflow";
+import { proxyLocalActivities } from "@temporalio/workflow";
 import type { DonationActivities } from "../activities/createDonationActivities.ts";
 import type { TraceParent } from "../domain/tracing.ts";
 import type { CharityLookup, CharityValidation } from "../domain/charities/charities.ts";
@@ -7,8 +7,9 @@ import { inDeployment } from "./inDeployment.ts";
 export const donationWorkflowId = (deployment: string, donationId: string): string =>
   inDeployment(deployment, `donation-${donationId}`);
 
-const { validateCharity } = proxyActivities<DonationActivities>({
-  // Calls of the provider have shorter timeouts; this limit and the second attempt cover a lost worker.
+// A client waits, and the call is short: run within the workflow's only task, it needs no task of its own.
+const { validateCharity } = proxyLocalActivities<DonationActivities>({
+  // Calls of the provider have shorter timeouts.
   startToCloseTimeout: "5 seconds",
   retry: { initialInterval: "100 milliseconds", maximumAttempts: 2 },
 });

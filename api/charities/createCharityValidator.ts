@@ -8,6 +8,9 @@ import { interactiveQueue } from "../../workflows/taskQueues.ts";
 /** Longer than the provider's own timeouts, so that their errors reach the client. */
 const TIMEOUT_MS = 6000;
 
+/** The provider is called within the workflow's task. If its worker is lost, another one gets the task after this time. */
+const TASK_TIMEOUT_MS = 5000;
+
 /**
  * Returns a function that runs the workflow of a donation and waits for its result.
  * @param getDeployment returns the deployment's name in Temporal
@@ -26,6 +29,7 @@ export const createCharityValidator =
         temporal.workflow.execute(donation, {
           workflowId: donationWorkflowId(deployment, donationId),
           taskQueue: interactiveQueue(deployment),
+          workflowTaskTimeout: TASK_TIMEOUT_MS,
           args,
         }),
       );
