@@ -115,8 +115,7 @@ const appStatements = (
   const role = escapeIdentifier(name);
   const schema = escapeIdentifier(session.schema);
   return [
-    // Imports use temporary tables.
-    `GRANT CONNECT, TEMPORARY ON DATABASE ${escapeIdentifier(session.database)} TO ${role}`,
+    `GRANT CONNECT ON DATABASE ${escapeIdentifier(session.database)} TO ${role}`,
     `GRANT USAGE ON SCHEMA ${schema} TO ${role}`,
     ...grantTables(session, role, tables, appPrivileges),
     `GRANT USAGE ON ALL SEQUENCES IN SCHEMA ${schema} TO ${role}`,

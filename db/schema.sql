@@ -406,6 +406,42 @@ CREATE TABLE impact_total (
   CONSTRAINT impact_total_safe CHECK (total >= 0 AND total <= '9007199254740991'::bigint)
 ) WITH (fillfactor=50);
 
+CREATE UNLOGGED TABLE import_file_total (
+  run_id uuid NOT NULL,
+  kind text NOT NULL,
+  month text NOT NULL,
+  attribution text NOT NULL,
+  records bigint NOT NULL,
+  quantity numeric NOT NULL,
+  refunded numeric NOT NULL,
+  CONSTRAINT import_file_total_pkey PRIMARY KEY (run_id, kind, month, attribution),
+  CONSTRAINT import_file_total_run_id_fkey FOREIGN KEY (run_id) REFERENCES import_run(id) ON DELETE CASCADE
+) WITH ();
+
+CREATE UNLOGGED TABLE import_identity (
+  run_id uuid NOT NULL,
+  identity uuid NOT NULL,
+  content uuid NOT NULL,
+  refunded bigint NOT NULL,
+  holder bigint NOT NULL,
+  CONSTRAINT import_identity_pkey PRIMARY KEY (run_id, identity),
+  CONSTRAINT import_identity_run_id_fkey FOREIGN KEY (run_id) REFERENCES import_run(id) ON DELETE CASCADE
+) WITH ();
+
+CREATE UNLOGGED TABLE import_occurrence (
+  run_id uuid NOT NULL,
+  content uuid NOT NULL,
+  count integer NOT NULL,
+  CONSTRAINT import_occurrence_pkey PRIMARY KEY (run_id, content),
+  CONSTRAINT import_occurrence_run_id_fkey FOREIGN KEY (run_id) REFERENCES import_run(id) ON DELETE CASCADE
+) WITH ();
+
+CREATE UNLOGGED TABLE import_run (
+  id uuid NOT NULL,
+  started_at timestamp with time zone NOT NULL,
+  CONSTRAINT import_run_pkey PRIMARY KEY (id)
+) WITH ();
+
 CREATE TABLE ledger_usage (
   identifier text NOT NULL,
   account_id uuid NOT NULL,

@@ -55,6 +55,8 @@ const entries = (batch: readonly DonationEntry[]): FragmentSqlToken => sql.fragm
  * Records a batch and its totals in one statement, all or nothing. An entry whose id, imported id or idempotency key
  * exists is skipped.
  *
+ * An own id is looked up by itself; see `insertImportedRegistrations`.
+ *
  * Totals change in the order in which a new donation changes them, so that the two cannot deadlock.
  * @param provider the charity provider that knows the charities' ids
  * @returns the ids of the new donations
@@ -79,11 +81,11 @@ export const insertImportedDonations = async (
           created_at, refunded_at, idempotency_key, attribution, metadata, customer_name, customer_email, customer_id,
           order_id
         FROM entry
-        WHERE NOT EXISTS (
-          SELECT
+        WHERE (
+          SELECT (account_id, mode) IS NOT DISTINCT FROM (${accountId}::uuid, ${mode})
           FROM donation
-          WHERE donation.id = entry.own_id AND donation.account_id = ${accountId} AND donation.mode = ${mode}
-        )
+          WHERE donation.id = entry.own_id
+        ) IS NOT TRUE
         ORDER BY idempotency_key, id, place
         ON CONFLICT DO NOTHING
         RETURNING id, amount_cents, created_at, refunded_at

@@ -1,7 +1,6 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import { isUuid } from "../../domain/fields.ts";
-import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
 /** A record to import, with the id derived from its identity or content. */
@@ -112,85 +111,3 @@ export const listKnown = (
 /** Returns the imported id if it can be the id of a record of this service. */
 export const uuidOrNull = (importedId: string | null): string | null =>
   importedId !== null && isUuid(importedId) ? importedId : null;
-
-/**
- * Creates temporary tables of what an import has seen, which may be too much for memory. They last until `dropSeen` ends
- * the transaction that this begins: behind a pooler, another transaction may be on another connection. The lines of a
- * slow source may be far apart.
- */
-export const createSeen = async (connection: CommonQueryMethods): Promise<void> => {
-  await connection.query(sql.typeAlias("void")`BEGIN`);
-  await connection.query(sql.typeAlias("void")`SET LOCAL idle_in_transaction_session_timeout = 0`);
-  await connection.query(sql.typeAlias("void")`
-    CREATE TEMPORARY TABLE import_occurrence (content uuid PRIMARY KEY, count integer NOT NULL) ON COMMIT DROP
-  `);
-  await connection.query(sql.typeAlias("void")`
-    CREATE TEMPORARY TABLE import_identity (
-      identity uuid PRIMARY KEY,
-      content uuid NOT NULL,
-      refunded bigint NOT NULL,
-      holder bigint NOT NULL
-    ) ON COMMIT DROP
-  `);
-};
-
-export const dropSeen = async (connection: CommonQueryMethods): Promise<void> => {
-  await connection.query(sql.typeAlias("void")`COMMIT`);
-};
-
-const occurrenceRow = z.strictObject({ content: z.string(), count: z.int() });
-
-/** Adds occurrences of distinct contents and returns how often each has occurred in total. */
-export const addOccurrences = async (
-  connection: CommonQueryMethods,
-  occurrences: ReadonlyMap<string, number>,
-): Promise<ReadonlyMap<string, number>> => {
-  const rows = await connection.any(sql.type(occurrenceRow)`
-    INSERT INTO import_occurrence AS known (content, count)
-    SELECT content, count
-    FROM unnest(
-      ${sql.array([...occurrences.keys()], "uuid")},
-      ${sql.array([...occurrences.values()], "int4")}
-    ) AS further (content, count)
-    ON CONFLICT (content) DO UPDATE SET count = known.count + excluded.count
-    RETURNING content, count
-  `);
-  return new Map(rows.map(({ content, count }) => [content, count]));
-};
-
-const identityRow = z.strictObject({
-  identity: z.string(),
-  content: z.string(),
-  refunded: safeInteger,
-  holder: safeInteger,
-});
-
-/** An id or a key of a line, the content of its record without refunds, what is refunded, and the line. */
-export type LineIdentity = Readonly<z.output<typeof identityRow>>;
-
-/** Lists those of the identities that an earlier line has. */
-export const listIdentities = (
-  connection: CommonQueryMethods,
-  identities: readonly string[],
-): Promise<readonly string[]> =>
-  connection.anyFirst(sql.type(z.strictObject({ identity: z.string() }))`
-    SELECT identity
-    FROM import_identity
-    WHERE identity = ANY(${sql.array(identities, "uuid")})
-  `);
-
-/** Stores identities that no earlier line has, and returns each with the line that had it first. */
-export const rememberIdentities = (
-  connection: CommonQueryMethods,
-  identities: readonly LineIdentity[],
-): Promise<readonly LineIdentity[]> =>
-  connection.any(sql.type(identityRow)`
-    INSERT INTO import_identity AS known (identity, content, refunded, holder)
-    SELECT DISTINCT ON (identity) identity, content, refunded, holder
-    FROM json_to_recordset(${JSON.stringify(identities)})
-      AS given (identity uuid, content uuid, refunded bigint, holder bigint)
-    ORDER BY identity, holder
-    -- The update changes nothing: RETURNING needs it.
-    ON CONFLICT (identity) DO UPDATE SET content = known.content
-    RETURNING identity, content, refunded, holder
-  `);

@@ -59,6 +59,9 @@ const entries = (batch: readonly RegistrationEntry[]): FragmentSqlToken => sql.f
  * Records a batch and its totals in one statement, all or nothing. There is no usage, since another system billed it. An
  * entry whose id, imported id or idempotency key exists is skipped.
  *
+ * An own id is looked up by nothing else, entry by entry. While the planner has no statistics of what was just imported,
+ * with a join or a condition on the account it may read all registrations of the account.
+ *
  * Rows and totals are inserted in the same order as those of new registrations, so that the two cannot deadlock.
  * @param isOrderedElsewhere whether another system has arranged the planting
  * @returns the ids of the new registrations
@@ -84,14 +87,11 @@ export const insertImportedRegistrations = async (
           idempotency_key, attribution, metadata, customer_name, customer_email, customer_id, order_id, notes,
           unit_price_cents, ${isOrderedElsewhere}, json_bytes
         FROM entry
-        WHERE NOT EXISTS (
-          SELECT
+        WHERE (
+          SELECT (account_id, mode, registration.kind) IS NOT DISTINCT FROM (${accountId}::uuid, ${mode}, entry.kind)
           FROM registration
           WHERE registration.id = entry.own_id
-            AND registration.account_id = ${accountId}
-            AND registration.mode = ${mode}
-            AND registration.kind = entry.kind
-        )
+        ) IS NOT TRUE
         ORDER BY kind, idempotency_key, id, place
         ON CONFLICT DO NOTHING
         RETURNING id, kind, count - refunded_count AS count, created_at

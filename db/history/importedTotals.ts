@@ -7,27 +7,6 @@ import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { isImported } from "./importedEntries.ts";
 
-/** A temporary table of the sums of files, which may have as many attributions as records. */
-export const createFileTotals = async (connection: CommonQueryMethods): Promise<void> => {
-  await connection.query(sql.typeAlias("void")`
-    CREATE TEMPORARY TABLE file_total (
-      kind text,
-      month text,
-      attribution text,
-      records bigint NOT NULL,
-      quantity numeric NOT NULL,
-      refunded numeric NOT NULL,
-      PRIMARY KEY (kind, month, attribution)
-    )
-  `);
-};
-
-export const dropFileTotals = async (connection: CommonQueryMethods): Promise<void> => {
-  await connection.query(sql.typeAlias("void")`
-    DROP TABLE file_total
-  `);
-};
-
 /** What a record adds to the sums: units of a registration, cents of a donation. */
 export type Addend = {
   readonly kind: ImportKind;
@@ -37,17 +16,19 @@ export type Addend = {
   readonly refunded: number;
 };
 
+/** Adds to the sums of the files that a run reads. */
 export const addToFileTotals = async (
   connection: CommonQueryMethods,
+  runId: string,
   addends: readonly Addend[],
 ): Promise<void> => {
   await connection.query(sql.typeAlias("void")`
-    INSERT INTO file_total AS known (kind, month, attribution, records, quantity, refunded)
-    SELECT kind, month, attribution, count(*), sum(quantity), sum(refunded)
+    INSERT INTO import_file_total AS known (run_id, kind, month, attribution, records, quantity, refunded)
+    SELECT ${runId}::uuid, kind, month, attribution, count(*), sum(quantity), sum(refunded)
     FROM json_to_recordset(${JSON.stringify(addends)})
       AS given (kind text, month text, attribution text, quantity bigint, refunded bigint)
     GROUP BY kind, month, attribution
-    ON CONFLICT (kind, month, attribution) DO UPDATE
+    ON CONFLICT (run_id, kind, month, attribution) DO UPDATE
     SET
       records = known.records + excluded.records,
       quantity = known.quantity + excluded.quantity,
@@ -96,6 +77,7 @@ const databaseTotals = ({ accountId, mode }: AccountMode): FragmentSqlToken => s
 /** Lists the sums in which the files differ from the imported records. */
 export const listTotalDifferences = (
   connection: CommonQueryMethods,
+  runId: string,
   owner: AccountMode,
   limit: number,
 ): Promise<readonly TotalDifference[]> =>
@@ -114,7 +96,7 @@ export const listTotalDifferences = (
         'quantity', coalesce(database.quantity, 0)::text,
         'refunded', coalesce(database.refunded, 0)::text
       ) AS database
-    FROM file_total AS file
+    FROM (SELECT * FROM import_file_total WHERE run_id = ${runId}) AS file
     FULL JOIN (${databaseTotals(owner)}) AS database USING (kind, month, attribution)
     WHERE (file.records, file.quantity, file.refunded)
       IS DISTINCT FROM (database.records, database.quantity, database.refunded)
@@ -127,10 +109,14 @@ const kindRow = z.strictObject({ kind: z.enum(IMPORT_KINDS), ...sums });
 /** The sums of one kind. */
 export type KindTotals = Readonly<z.output<typeof kindRow>>;
 
-export const listFileTotals = (connection: CommonQueryMethods): Promise<readonly KindTotals[]> =>
+export const listFileTotals = (
+  connection: CommonQueryMethods,
+  runId: string,
+): Promise<readonly KindTotals[]> =>
   connection.any(sql.type(kindRow)`
     SELECT kind, sum(records)::bigint AS records, sum(quantity)::text AS quantity, sum(refunded)::text AS refunded
-    FROM file_total
+    FROM import_file_total
+    WHERE run_id = ${runId}
     GROUP BY kind
     ORDER BY kind
   `);

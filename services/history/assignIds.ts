@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import type { CommonQueryMethods } from "slonik";
-import { addOccurrences } from "../../db/history/importedEntries.ts";
+import { addOccurrences } from "../../db/history/importRuns.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { identitiesOf, lastingContentOf } from "../../domain/history/importedRecords.ts";
 import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
@@ -29,7 +29,8 @@ const idOf = ({ createdAt }: ImportedRecord, identity: string): string => {
  * same id whenever the files are imported. Lines with the same id or key are one record.
  */
 export const assignIds = async <Line extends { readonly record: ImportedRecord }>(
-  connection: CommonQueryMethods,
+  db: CommonQueryMethods,
+  runId: string,
   { accountId, mode }: AccountMode,
   lines: readonly Line[],
 ): Promise<
@@ -54,7 +55,7 @@ export const assignIds = async <Line extends { readonly record: ImportedRecord }
   }
   const left = new Map(inBatch);
   const totals =
-    inBatch.size === 0 ? new Map<string, number>() : await addOccurrences(connection, inBatch);
+    inBatch.size === 0 ? new Map<string, number>() : await addOccurrences(db, runId, inBatch);
   return lines.map((line, index) => {
     const { record } = line;
     const identities = identitiesOfLines[index] ?? [];

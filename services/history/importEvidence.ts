@@ -10,7 +10,7 @@ import {
   updateOrderSize,
 } from "../../db/history/importedEvidence.ts";
 import type { ImportedTree } from "../../db/history/importedEvidence.ts";
-import { listIdentities } from "../../db/history/importedEntries.ts";
+import { listIdentities } from "../../db/history/importRuns.ts";
 import { isContentError } from "../../db/isContentError.ts";
 import { deleteCachedResponses, treeKey } from "../../db/planting/cachedResponses.ts";
 import { lockPlantingOrder } from "../../db/planting/orders.ts";
@@ -240,6 +240,7 @@ const identityOf = (treeId: string): string => uuidOf(treeIdentity(treeId));
 /** Decides what an import would do. The trees of a line may be new in the same files, which the database does not know. */
 const decideWithoutLocks = async <Line>(
   connection: CommonQueryMethods,
+  runId: string,
   owner: AccountMode,
   placed: readonly Placed<Line>[],
 ): Promise<readonly (readonly [Line, EvidenceOutcome])[]> => {
@@ -247,7 +248,7 @@ const decideWithoutLocks = async <Line>(
   const trees = new Map(
     (await listImportedTrees(connection, owner, ids)).map((tree) => [tree.treeId, tree]),
   );
-  const inFiles = new Set(await listIdentities(connection, ids.map(identityOf)));
+  const inFiles = new Set(await listIdentities(connection, runId, ids.map(identityOf)));
   return placed.map(({ line, evidence }) => {
     const tree = trees.get(evidence.treeId);
     if (tree) {
@@ -263,7 +264,11 @@ const decideWithoutLocks = async <Line>(
  * @returns the outcome of each line
  */
 export const importEvidence = async <Line extends { readonly evidence: ImportedEvidence }>(
-  { clock, isDryRun }: { readonly clock: Clock; readonly isDryRun: boolean },
+  {
+    clock,
+    runId,
+    isDryRun,
+  }: { readonly clock: Clock; readonly runId: string; readonly isDryRun: boolean },
   connection: CommonQueryMethods,
   owner: AccountMode,
   lines: readonly Line[],
@@ -274,7 +279,7 @@ export const importEvidence = async <Line extends { readonly evidence: ImportedE
   );
   const placed = placedOf(lines);
   if (isDryRun) {
-    const decided = await decideWithoutLocks(connection, owner, placed);
+    const decided = await decideWithoutLocks(connection, runId, owner, placed);
     for (const [line, outcome] of decided) {
       outcomes.set(line, outcome);
     }

@@ -1,7 +1,7 @@
-import type { ImportLine } from "./importHistory.ts";
+import type { ImportLine } from "./importLine.ts";
 
-/** One statement of about 50 ms, which is how long the totals of a busy account stay locked. */
-const BATCH = 1000;
+/** Two statements of about 50 ms, which are written at the same time. */
+const BATCH = 2000;
 
 /** Groups lines, so that one statement handles many. If the lines end with an error, those before it are yielded first. */
 export async function* inBatches(

@@ -1,10 +1,8 @@
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { listKnownBalanceEntries, readImportedLedger } from "../../db/history/importedBalance.ts";
-import { createSeen, dropSeen, rememberIdentities } from "../../db/history/importedEntries.ts";
+import { rememberIdentities } from "../../db/history/importRuns.ts";
 import {
   addToFileTotals,
-  createFileTotals,
-  dropFileTotals,
   listCounterDifferences,
   listFileTotals,
   listTotalDifferences,
@@ -24,9 +22,10 @@ import { identitiesOf } from "../../domain/history/importedRecords.ts";
 import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
 import { monthOf } from "../../domain/registrations/registrations.ts";
 import { uuidOf } from "./assignIds.ts";
-import type { ImportLine } from "./importHistory.ts";
+import type { ImportLine } from "./importLine.ts";
 import { importEvidence } from "./importEvidence.ts";
 import { inBatches } from "./inBatches.ts";
+import { withImportRun } from "./withImportRun.ts";
 
 export type Verification = {
   readonly lines: number;
@@ -67,12 +66,12 @@ const addendOf = (record: ImportedRecord): Addend => {
 };
 
 const countDifferentEvidence = async (
-  { clock }: { readonly clock: Clock },
+  deps: { readonly clock: Clock; readonly runId: string },
   connection: CommonQueryMethods,
   owner: AccountMode,
   lines: readonly Extract<ImportLine, { readonly evidence: ImportedEvidence }>[],
 ): Promise<number> => {
-  const outcomes = await importEvidence({ clock, isDryRun: true }, connection, owner, lines);
+  const outcomes = await importEvidence({ ...deps, isDryRun: true }, connection, owner, lines);
   return [...outcomes.values()].filter(({ outcome }) => outcome !== "known").length;
 };
 
@@ -95,10 +94,12 @@ const identityOf = ({ importedId }: ImportedBalanceEntry): string =>
 /** Returns the entries whose ids no earlier line has. */
 const withoutRepeatedEntries = async (
   connection: CommonQueryMethods,
+  runId: string,
   entries: readonly { readonly entry: ImportedBalanceEntry; readonly holder: number }[],
 ): Promise<readonly ImportedBalanceEntry[]> => {
   const remembered = await rememberIdentities(
     connection,
+    runId,
     entries.map(({ entry, holder }) => {
       const identity = identityOf(entry);
       return { identity, content: identity, refunded: 0, holder };
@@ -119,8 +120,7 @@ export const isLedgerEqual = ({ ledger }: Pick<Verification, "ledger">): boolean
 
 /**
  * Compares the sums of files with the imported records of an owner: records, quantities and refunds by kind, UTC month
- * and attribution. Also compares the totals that the API returns with the records. Changes nothing; memory use is
- * constant.
+ * and attribution. Also compares the totals that the API returns with the records. Changes no record; memory use is constant.
  * @param onProgress called with the lines read so far
  */
 export const verifyImport = (
@@ -129,13 +129,12 @@ export const verifyImport = (
   lines: AsyncIterable<ImportLine>,
   onProgress: (lines: number) => void,
 ): Promise<Verification> =>
-  deps.db.connect(async (connection) => {
+  withImportRun(deps, async (runId) => {
+    const { db, clock } = deps;
     let [read, bad, repeated] = [0, 0, 0];
     let [evidenceLines, evidenceDifferences] = [0, 0];
     let [ledgerLines, ledgerDifferences] = [0, 0];
     let statedCents: number | null = null;
-    await createSeen(connection);
-    await createFileTotals(connection);
     for await (const batch of inBatches(lines)) {
       const balanceEntries: { readonly entry: ImportedBalanceEntry; readonly holder: number }[] =
         [];
@@ -154,7 +153,8 @@ export const verifyImport = (
         }
       }
       const holders = await rememberIdentities(
-        connection,
+        db,
+        runId,
         records.flatMap(({ record, holder }) =>
           identitiesOf(record).map((identity) => {
             const hashed = uuidOf(identity);
@@ -168,19 +168,20 @@ export const verifyImport = (
       );
       repeated += records.length - counted.length;
       await addToFileTotals(
-        connection,
+        db,
+        runId,
         counted.map(({ record }) => addendOf(record)),
       );
       evidenceLines += evidence.length;
-      evidenceDifferences += await countDifferentEvidence(deps, connection, owner, evidence);
-      const entries = await withoutRepeatedEntries(connection, balanceEntries);
+      evidenceDifferences += await countDifferentEvidence({ clock, runId }, db, owner, evidence);
+      const entries = await withoutRepeatedEntries(db, runId, balanceEntries);
       ledgerLines += entries.length;
-      ledgerDifferences += await countDifferentEntries(connection, owner, entries);
+      ledgerDifferences += await countDifferentEntries(db, owner, entries);
       statedCents =
         entries.findLast((entry) => entry.balanceCents !== null)?.balanceCents ?? statedCents;
       onProgress(read);
     }
-    const differences = await listTotalDifferences(connection, owner, MAXIMUM_DIFFERENCES + 1);
+    const differences = await listTotalDifferences(db, runId, owner, MAXIMUM_DIFFERENCES + 1);
     const verification = {
       lines: read,
       bad,
@@ -190,14 +191,12 @@ export const verifyImport = (
         lines: ledgerLines,
         different: ledgerDifferences,
         statedCents,
-        ...(await readImportedLedger(connection, owner)),
+        ...(await readImportedLedger(db, owner)),
       },
-      files: await listFileTotals(connection),
+      files: await listFileTotals(db, runId),
       differences: differences.slice(0, MAXIMUM_DIFFERENCES),
       hasMoreDifferences: differences.length > MAXIMUM_DIFFERENCES,
-      counters: await listCounterDifferences(connection, owner),
+      counters: await listCounterDifferences(db, owner),
     };
-    await dropFileTotals(connection);
-    await dropSeen(connection);
     return verification;
   });

@@ -99,7 +99,6 @@ test("a migration creates the roles with the passwords of their URLs; the reader
 
   const app = await connect(t, appUrl);
   await app.query(insertEntry);
-  await app.query("CREATE TEMPORARY TABLE seen (id integer)");
   const reader = await connect(t, readerUrl);
   t.is((await reader.query("SELECT FROM audit_entry")).rowCount, 1);
   for (const statement of [

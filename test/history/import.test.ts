@@ -6,10 +6,9 @@ import { sql } from "../../db/sql.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
-import type { ImportedRegistration } from "../../domain/history/importedRecords.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { importHistory } from "../../services/history/importHistory.ts";
-import type { ImportLine } from "../../services/history/importHistory.ts";
+import type { ImportLine } from "../../services/history/importLine.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { readAccountSums } from "../support/accountSums.ts";
@@ -19,6 +18,7 @@ import { createTestOrganization, registrationOf } from "../support/factories.ts"
 import { lineOf } from "./importLine.ts";
 import type { Fields } from "./importLine.ts";
 import { runImpact } from "../cli/runImpact.ts";
+import { importedTree } from "./importedTree.ts";
 import { linesOf, setUpImport, summaryOf } from "./importScene.ts";
 
 const test = testWithDatabase();
@@ -282,27 +282,9 @@ test("two concurrent imports of one file import each registration once", async (
   t.is(sums.total, sums.registered);
 });
 
-const registration: ImportedRegistration = {
-  kind: "tree",
-  importedId: null,
-  count: 1,
-  refundedCount: 0,
-  fractionalCount: 0,
-  createdAt: new Date("2024-05-01T09:30:00Z"),
-  idempotencyKey: null,
-  attribution: "",
-  metadata: {},
-  customerName: null,
-  customerEmail: null,
-  customerId: null,
-  orderId: null,
-  notes: null,
-  unitPriceCents: null,
-};
-
 // oxlint-disable-next-line typescript/require-await -- the import reads an asynchronous stream.
 async function* oneLine(count: number, failure?: Error): AsyncGenerator<ImportLine> {
-  yield { file: "history", number: 1, text: "", record: { ...registration, count } };
+  yield { file: "history", number: 1, text: "", record: { ...importedTree, count } };
   if (failure) {
     throw failure;
   }

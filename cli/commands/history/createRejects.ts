@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { createWriteStream } from "node:fs";
-import type { Rejection } from "../../../services/history/importHistory.ts";
+import type { Rejection } from "../../../services/history/importLine.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { CommandError, describeError, EXIT } from "../../exitCodes.ts";

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { LINE_KINDS } from "../../../domain/history/importedRecords.ts";
 import { recordAction } from "../../../services/accounts/recordAction.ts";
-import type { ImportSummary } from "../../../services/history/importHistory.ts";
+import type { ImportSummary } from "../../../services/history/createReport.ts";
 import { importHistory } from "../../../services/history/importHistory.ts";
 import { parseId, parseSlug } from "../../arguments.ts";
 import type { Context } from "../../context.ts";

@@ -1,7 +1,7 @@
 import type { Account } from "../../../db/accounts/accounts.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { LineKind } from "../../../domain/history/importedRecords.ts";
-import type { ImportLine } from "../../../services/history/importHistory.ts";
+import type { ImportLine } from "../../../services/history/importLine.ts";
 import type { Context } from "../../context.ts";
 import type { Input } from "../../input/openInput.ts";
 import { openInput } from "../../input/openInput.ts";

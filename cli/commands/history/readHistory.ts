@@ -1,4 +1,4 @@
-import type { ImportLine } from "../../../services/history/importHistory.ts";
+import type { ImportLine } from "../../../services/history/importLine.ts";
 import type { Input } from "../../input/openInput.ts";
 import { readLines } from "../../input/readLines.ts";
 import type { ParseOptions } from "./parseRecord.ts";

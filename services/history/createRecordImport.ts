@@ -1,0 +1,235 @@
+import type { DatabasePool } from "slonik";
+import type { ImportedEntry } from "../../db/history/importedEntries.ts";
+import { rememberIdentities } from "../../db/history/importRuns.ts";
+import { isContentError } from "../../db/isContentError.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { lastingContentOf, refundedOf } from "../../domain/history/importedRecords.ts";
+import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
+import { applyFurtherRefunds } from "./applyFurtherRefunds.ts";
+import { uuidOf } from "./assignIds.ts";
+import type { Report } from "./createReport.ts";
+import type { Writer } from "./createWriters.ts";
+import type { RecordLine } from "./importLine.ts";
+
+type Entry = ImportedEntry<ImportedRecord> & {
+  readonly identities: readonly string[];
+  readonly line: RecordLine;
+};
+
+/** Returns why an entry conflicts with the records that have its id or key; null if it is one of them. */
+const conflictOf = (differences: readonly (readonly string[])[]): string | null => {
+  const [first = [], ...others] = differences;
+  if (others.length > 0) {
+    return "its id and its idempotency_key belong to two different records";
+  }
+  return first.length === 0
+    ? null
+    : `a record with this id or idempotency_key is there with another ${first.join(", ")}`;
+};
+
+/** Returns the entries without those that repeat the id or key of an earlier one: the first line has it. */
+const withoutRepetitions = (entries: readonly Entry[]): readonly Entry[] => {
+  const names = new Set<string>();
+  return entries.filter(({ id, identities }) => {
+    const own = [id, ...identities];
+    const isFirst = own.every((name) => !names.has(name));
+    if (isFirst) {
+      for (const name of own) {
+        names.add(name);
+      }
+    }
+    return isFirst;
+  });
+};
+
+const namesOf = ({ id, identities }: Entry): readonly string[] => [id, ...identities];
+
+/**
+ * Imports records, or decides about them in a dry run.
+ * @returns a function that imports entries of a writer's kinds
+ */
+export const createRecordImport = (
+  deps: {
+    readonly db: DatabasePool;
+    readonly clock: Clock;
+    readonly actor: Actor;
+    readonly runId: string;
+    readonly isDryRun: boolean;
+  },
+  owner: AccountMode,
+  report: Report,
+): ((writer: Writer, entries: readonly Entry[]) => Promise<void>) => {
+  const { db, runId, isDryRun } = deps;
+
+  /** Applies what was refunded further. Of several states of a record, the latest counts. */
+  const refundFurther = async (
+    entries: readonly { readonly id: string; readonly entry: Entry }[],
+  ): Promise<void> => {
+    const latest = new Map<string, Entry>();
+    for (const { id, entry } of entries) {
+      const { kind } = entry.record;
+      const earlier = latest.get(id);
+      if (earlier) {
+        report.add(kind, "known");
+      }
+      if (!earlier || refundedOf(earlier.record) < refundedOf(entry.record)) {
+        latest.set(id, entry);
+      }
+    }
+    const changed = isDryRun
+      ? latest
+      : await applyFurtherRefunds(
+          deps,
+          db,
+          owner,
+          [...latest].map(([id, { record }]) => ({ id, record })),
+        );
+    for (const [id, entry] of latest) {
+      if (changed.has(id)) {
+        report.add(entry.record.kind, "refunded");
+      } else {
+        await report.reject(
+          entry.line,
+          "conflict",
+          "the record changed meanwhile; import the line again",
+        );
+      }
+    }
+  };
+
+  /** Decides about the entries whose ids or keys are known. Returns those that are not. */
+  const settleKnown = async (
+    { listKnown }: Writer,
+    entries: readonly Entry[],
+  ): Promise<readonly Entry[]> => {
+    const known = Map.groupBy(await listKnown(db, entries), ({ place }) => place);
+    const unknown: Entry[] = [];
+    const further: { readonly id: string; readonly entry: Entry }[] = [];
+    for (const [place, entry] of entries.entries()) {
+      const matches = known.get(place);
+      const [match, ...others] = matches ?? [];
+      const conflict = matches && conflictOf(matches.map(({ differences }) => differences));
+      if (match?.hasFurtherRefund === true && others.length === 0) {
+        further.push({ id: match.id, entry });
+      } else if (conflict === undefined) {
+        unknown.push(entry);
+      } else if (conflict === null) {
+        report.add(entry.record.kind, "known");
+      } else {
+        await report.reject(entry.line, "conflict", conflict);
+      }
+    }
+    await refundFurther(further);
+    return unknown;
+  };
+
+  /** If the database rejects a batch, its halves are tried, until a bad line fails alone. */
+  const write = async (writer: Writer, entries: readonly Entry[]): Promise<void> => {
+    const [first] = entries;
+    if (first === undefined) {
+      return;
+    }
+    let inserted: Set<string>;
+    try {
+      inserted = new Set(await writer.insert(db, withoutRepetitions(entries)));
+    } catch (error) {
+      if (!isContentError(error)) {
+        throw error;
+      }
+      if (entries.length === 1) {
+        const reason =
+          error instanceof DomainError ? error.message : "the database cannot store it";
+        await report.reject(first.line, "bad", reason);
+        return;
+      }
+      const middle = Math.ceil(entries.length / 2);
+      await write(writer, entries.slice(0, middle));
+      await write(writer, entries.slice(middle));
+      return;
+    }
+    const skipped: Entry[] = [];
+    for (const entry of entries) {
+      // Of several lines with one id or key, only the first was inserted.
+      if (inserted.delete(entry.id)) {
+        report.add(entry.record.kind, "new");
+      } else {
+        skipped.push(entry);
+      }
+    }
+    if (skipped.length > 0) {
+      const unknown = await settleKnown(writer, skipped);
+      if (unknown.length < entries.length) {
+        // The earlier line with the same id or key was not inserted either.
+        await write(writer, unknown);
+        return;
+      }
+      // The other record was deleted in between, which nothing does.
+      for (const { line } of unknown) {
+        await report.reject(line, "bad", "it was not recorded, and no record has its id or key");
+      }
+    }
+  };
+
+  /** Counts what `write` would do. What is new is remembered, to find its repetitions in the files. */
+  const check = async (writer: Writer, entries: readonly Entry[]): Promise<void> => {
+    const unknown = (await settleKnown(writer, entries)).map((entry) => ({
+      entry,
+      content: uuidOf(lastingContentOf(entry.record)),
+      refunded: refundedOf(entry.record),
+      identities: entry.identities.map(uuidOf),
+    }));
+    const held = await rememberIdentities(
+      db,
+      runId,
+      unknown.flatMap(({ entry, content, refunded, identities }) =>
+        identities.map((identity) => ({ identity, content, refunded, holder: entry.line.ordinal })),
+      ),
+    );
+    const holders = new Map(held.map((each) => [each.identity, each]));
+    for (const { entry, content, refunded, identities } of unknown) {
+      const earlier = identities
+        .map((identity) => holders.get(identity))
+        .filter((each) => each !== undefined)
+        .filter(({ holder }) => holder !== entry.line.ordinal);
+      const { kind } = entry.record;
+      if (earlier.length === 0) {
+        report.add(kind, "new");
+      } else if (earlier.every((each) => each.content === content && each.refunded === refunded)) {
+        report.add(kind, "known");
+      } else if (earlier.every((each) => each.content === content && each.refunded < refunded)) {
+        report.add(kind, "refunded");
+      } else {
+        await report.reject(
+          entry.line,
+          "conflict",
+          "an earlier line has this id or idempotency_key with other content",
+        );
+      }
+    }
+  };
+
+  /**
+   * Writes two halves at the same time, because one process of PostgreSQL would take most of the time of an import. Of
+   * lines with the same id or key the first one counts, so halves that share one are written in order.
+   */
+  const writeHalves = async (writer: Writer, entries: readonly Entry[]): Promise<void> => {
+    const middle = Math.ceil(entries.length / 2);
+    const [first, second] = [entries.slice(0, middle), entries.slice(middle)];
+    const names = new Set(first.flatMap(namesOf));
+    if (second.some((entry) => namesOf(entry).some((name) => names.has(name)))) {
+      await write(writer, first);
+      await write(writer, second);
+      return;
+    }
+    const results = await Promise.allSettled([write(writer, first), write(writer, second)]);
+    const failure = results.find((result) => result.status === "rejected");
+    if (failure) {
+      throw failure.reason;
+    }
+  };
+
+  return isDryRun ? check : writeHalves;
+};

@@ -1,0 +1,39 @@
+import type { DatabasePool } from "slonik";
+import { v7 as newId } from "uuid";
+import {
+  deleteImportRun,
+  deleteImportRunsBefore,
+  insertImportRun,
+  isRunLost,
+} from "../../db/history/importRuns.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { OutageError } from "../../domain/errors.ts";
+
+/** Longer than any import takes. */
+const MAXIMUM_AGE_MS = 7 * 24 * 60 * 60 * 1000;
+
+/**
+ * Runs a function that remembers in the database what it reads, and forgets it afterwards. Also forgets what killed runs
+ * have left.
+ * @throws OutageError if the database has lost it in between
+ */
+export const withImportRun = async <Result>(
+  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  work: (runId: string) => Promise<Result>,
+): Promise<Result> => {
+  const startedAt = clock.now();
+  await deleteImportRunsBefore(db, new Date(startedAt.getTime() - MAXIMUM_AGE_MS));
+  const id = newId();
+  await insertImportRun(db, { id, startedAt });
+  try {
+    const result = await work(id);
+    await deleteImportRun(db, id);
+    return result;
+  } catch (error) {
+    throw isRunLost(error)
+      ? new OutageError("the database was restarted in between; run the command again", {
+          cause: error,
+        })
+      : error;
+  }
+};

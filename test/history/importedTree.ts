@@ -1,0 +1,20 @@
+import type { ImportedRegistration } from "../../domain/history/importedRecords.ts";
+
+/** A line of one tree, as it is read from a file. */
+export const importedTree: ImportedRegistration = {
+  kind: "tree",
+  importedId: null,
+  count: 1,
+  refundedCount: 0,
+  fractionalCount: 0,
+  createdAt: new Date("2024-05-01T09:30:00Z"),
+  idempotencyKey: null,
+  attribution: "",
+  metadata: {},
+  customerName: null,
+  customerEmail: null,
+  customerId: null,
+  orderId: null,
+  notes: null,
+  unitPriceCents: null,
+};
