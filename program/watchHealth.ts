@@ -31,7 +31,14 @@ const TOLERATED_SKEW_MS = 2000;
 
 type DatabaseHealth = Pick<Readiness, "database" | "clock"> & { readonly skewMs: number | null };
 
-const checkDatabase = async (db: DatabasePool, clock: Clock): Promise<DatabaseHealth> => {
+/** A timer that is later than this shows that the process did not run, so that the check proves nothing. */
+const LATE_MS = 100;
+
+const checkDatabase = async (
+  db: DatabasePool,
+  clock: Clock,
+  isRepeated = false,
+): Promise<DatabaseHealth> => {
   const sentAtMs = clock.now().getTime();
   const startedAtMs = performance.now();
   try {
@@ -42,6 +49,9 @@ const checkDatabase = async (db: DatabasePool, clock: Clock): Promise<DatabaseHe
     const isClockRight = Math.abs(skewMs) <= TOLERATED_SKEW_MS + tookMs / 2;
     return { database: "ok", clock: isClockRight ? "ok" : "off", skewMs };
   } catch {
+    if (!isRepeated && performance.now() - startedAtMs > TIMEOUT_MS + LATE_MS) {
+      return checkDatabase(db, clock, true);
+    }
     // The result says so; requests that need the database report the error.
     return { database: "unreachable", clock: "unknown", skewMs: null };
   }
