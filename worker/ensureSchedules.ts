@@ -14,8 +14,8 @@ import { createOutageLog } from "./createOutageLog.ts";
 
 const CALL_TIMEOUT_MS = 4000;
 const RETRY_INTERVAL_MS = 5000;
-/** Schedules disappear with a Temporal server that keeps its state in memory, or when an operator deletes them. */
-const CHECK_INTERVAL_MS = 10 * 60 * 1000;
+/** Schedules disappear with Temporal's database, or when an operator deletes them. Three calls a minute cost nothing. */
+const CHECK_INTERVAL_MS = 60 * 1000;
 
 const schedulesOf = (
   deployment: string,
