@@ -69,15 +69,16 @@ const runLoad = async (options: LoadOptions): Promise<LoadReport> => {
   const compose = (): string => {
     const number = String(sent).padStart(10, "0");
     const key = options.keys[sent % options.keys.length] ?? "";
+    const shopName = options.shopNames?.[sent % options.keys.length];
     const [body, headers] =
-      options.shopName === undefined
+      shopName === undefined
         ? [
             `{"count":1,"attribution":"bench","metadata":{"order":"${number}"},"idempotency_key":"${runId}-${number}"}`,
             `Authorization: ${key}\r\n`,
           ]
         : [
             `{"trees":1,"customer_name":"Ann Lee","customer_email":"ann@example.com","order_id":"#${number}"}`,
-            `api_key: ${key}\r\nshop_name: ${options.shopName}\r\nIdempotency-Key: ${runId}-${number}\r\n`,
+            `api_key: ${key}\r\nshop_name: ${shopName}\r\nIdempotency-Key: ${runId}-${number}\r\n`,
           ];
     sent += 1;
     return (

@@ -28,7 +28,7 @@ table of results to stdout.
                   --rounds 3  --seconds 4  --connections 64
   batches         POST /plant/trees/batch, compared with POST /plant/trees
                   --rounds 3  --seconds 4  --connections 64
-  store           POST /app/api/plant of one store, compared with POST /plant/trees
+  store           POST /app/api/plant of one store and of 1,000, compared with POST /plant/trees
                   --rounds 3  --seconds 4  --connections 64
   list            GET of many registrations: memory, and speed compared with psql's COPY
                   --listed 1000000  --rounds 3

@@ -112,7 +112,6 @@ CREATE TABLE balance_entry (
   CONSTRAINT balance_entry_pkey PRIMARY KEY (id),
   CONSTRAINT balance_entry_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT balance_entry_donation_id_fkey FOREIGN KEY (donation_id) REFERENCES donation(id),
-  CONSTRAINT balance_entry_registration_id_fkey FOREIGN KEY (registration_id) REFERENCES registration(id),
   CONSTRAINT balance_entry_amount CHECK (amount_cents <> 0),
   CONSTRAINT balance_entry_balance CHECK (balance_cents >= 0),
   CONSTRAINT balance_entry_imported_id_length CHECK (length(imported_id) >= 1 AND length(imported_id) <= 64),
@@ -386,7 +385,6 @@ CREATE TABLE idempotent_response (
   record_id uuid,
   created_at timestamp with time zone NOT NULL,
   CONSTRAINT idempotent_response_pkey PRIMARY KEY (account_id, mode, operation, key_hash),
-  CONSTRAINT idempotent_response_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
   CONSTRAINT idempotent_response_erased CHECK (response_body IS NOT NULL OR (operation = ANY (ARRAY['plant'::text, 'plastic'::text]))),
   CONSTRAINT idempotent_response_hash CHECK (length(request_hash) = 32),
   CONSTRAINT idempotent_response_key_hash CHECK (length(key_hash) = 32),
@@ -985,8 +983,6 @@ CREATE UNIQUE INDEX balance_entry_imported_id ON public.balance_entry USING btre
 CREATE INDEX balance_entry_listing ON public.balance_entry USING btree (account_id, id);
 
 CREATE UNIQUE INDEX balance_entry_reference ON public.balance_entry USING btree (account_id, reference) WHERE (reference IS NOT NULL);
-
-CREATE INDEX balance_entry_registration ON public.balance_entry USING btree (registration_id) WHERE (registration_id IS NOT NULL);
 
 CREATE INDEX cached_response_expiry ON public.cached_response USING btree (expires_at);
 

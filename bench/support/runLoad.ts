@@ -6,8 +6,8 @@ export type LoadOptions = {
   readonly url: string;
   /** Used in rotation. */
   readonly keys: readonly string[];
-  /** Domain of a store. If absent, the requests are for the standalone interface. */
-  readonly shopName?: string;
+  /** The domain of each key's store. If absent, the requests are for the standalone interface. */
+  readonly shopNames?: readonly string[];
   readonly connections: number;
   /** If absent, each connection sends its next request as soon as it has a response. */
   readonly requestsPerSecond?: number;

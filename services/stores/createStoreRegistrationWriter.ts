@@ -2,12 +2,14 @@ import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { v7 as newId } from "uuid";
 import { addToTotals } from "../../db/registrations/totals.ts";
 import type { LockedBalance } from "../../db/stores/balances.ts";
+import { isContentError } from "../../db/isContentError.ts";
 import {
   insertBalanceEntries,
   limitLockWait,
   lockBalances,
   lockFreeBalances,
 } from "../../db/stores/balances.ts";
+import { recordCoveredWrites } from "../../db/stores/coveredWrites.ts";
 import {
   insertIdempotentResponses,
   listIdempotentResponses,
@@ -45,6 +47,8 @@ export type StoreRegistrationWriter = {
 
 type Entry = StoreRegistrationWrite & CustomerDetails & TracedEntry;
 type Accepted = Extract<StoreWriteDecision<Entry>, { readonly kind: "accepted" }>;
+/** What became of a write. */
+type Outcome = Exclude<StoreWriteDecision<Entry>, Accepted> | Pick<Accepted, "kind" | "write">;
 
 const keysOf = (batch: readonly Entry[]) =>
   batch.flatMap(({ accountId, mode, operation, idempotency }) =>
@@ -102,6 +106,47 @@ const writeLocked = async (
   return decisions;
 };
 
+/** Returns the stores that use a key twice in the batch. */
+const storesThatRepeatKeys = (batch: readonly Entry[]): ReadonlySet<string> => {
+  const keys = new Set<string>();
+  const stores = new Set<string>();
+  for (const write of batch) {
+    if (write.idempotency !== null) {
+      const key = responseKey({ ...write, key: write.idempotency.key });
+      if (keys.has(key)) {
+        stores.add(write.accountId);
+      }
+      keys.add(key);
+    }
+  }
+  return stores;
+};
+
+/**
+ * Records the writes of stores that need no decision.
+ * @returns the ids of these stores; none if the database rejects the statement, because a decision finds the cause
+ */
+const recordCovered = async (
+  db: DatabasePool,
+  batch: readonly Entry[],
+  now: Date,
+): Promise<readonly string[]> => {
+  const repeating = storesThatRepeatKeys(batch);
+  const writes =
+    repeating.size === 0 ? batch : batch.filter(({ accountId }) => !repeating.has(accountId));
+  if (writes.length === 0) {
+    return [];
+  }
+  try {
+    return await recordCoveredWrites(db, writes, now);
+  } catch (error) {
+    if (isContentError(error)) {
+      return [];
+    }
+    throw error;
+  }
+};
+
 /**
  * Records registrations of stores by group commit. A write that the balance does not cover is rejected alone. The writes
  * of a store whose balance another write has locked, such as a large refund, leave their batch and wait apart.
@@ -128,33 +173,44 @@ export const createStoreRegistrationWriter = ({
       }),
   );
 
-  const writeBatch = async (
+  /** Decides writes one by one, in a transaction of several statements. */
+  const decideBatch = async (
     batch: readonly Entry[],
-  ): Promise<readonly (StoreWriteDecision<Entry> | Promise<StoreWriteDecision<Entry>>)[]> => {
+  ): Promise<readonly (Outcome | Promise<Outcome>)[]> => {
     const decided = await db.transaction(async (transaction) => {
       const accountIds = [...new Set(batch.map(({ accountId }) => accountId))];
       const balances = await lockFreeBalances(transaction, accountIds);
       const free = new Set(balances.map(({ accountId }) => accountId));
       const writes = batch.filter(({ accountId }) => free.has(accountId));
       if (writes.length === 0) {
-        return new Map<Entry, StoreWriteDecision<Entry>>();
+        return new Map<Entry, Outcome>();
       }
       const decisions = await writeLocked(transaction, writes, balances, clock.now());
-      return new Map(decisions.map((decision, index) => [writes[index], decision]));
+      return new Map<Entry | undefined, Outcome>(
+        decisions.map((decision, index) => [writes[index], decision]),
+      );
     });
     return batch.map((write) => decided.get(write) ?? busyStores.write(write.accountId, write));
   };
 
-  const queue = createGroupCommit({
+  /** Writes what needs no decision in one statement, and then the rest. All writes of a store are in one of the two. */
+  const writeBatch = async (
+    batch: readonly Entry[],
+  ): Promise<readonly (Outcome | Promise<Outcome>)[]> => {
+    const covered = new Set(await recordCovered(db, batch, clock.now()));
+    const others = batch.filter(({ accountId }) => !covered.has(accountId));
+    const decisions = others.length === 0 ? [] : await decideBatch(others);
+    const decided = new Map(others.map((write, index) => [write, decisions[index]]));
+    return batch.map((write) => decided.get(write) ?? { kind: "accepted", write });
+  };
+
+  const queue = createGroupCommit<Entry, Outcome>({
     write: tracing === undefined ? writeBatch : traceBatches(tracing, writeBatch),
     accountOf: ({ accountId }) => accountId,
     observeBatch,
     maximumWaiting,
   });
-  const submitTraced = (
-    registration: NewStoreRegistration,
-    to: Tracing,
-  ): Promise<StoreWriteDecision<Entry>> => {
+  const submitTraced = (registration: NewStoreRegistration, to: Tracing): Promise<Outcome> => {
     const traced = { ...registration, id: newId(), ...traceOfRequest(to) };
     return linkBatch(to, traced, queue.submit(traced));
   };

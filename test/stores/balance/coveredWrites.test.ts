@@ -1,0 +1,230 @@
+import { Client } from "pg";
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { sql } from "../../../db/sql.ts";
+import { hashKey } from "../../../db/stores/idempotentResponses.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import type { StoreResponse } from "../../../domain/stores/storeWrites.ts";
+import { createStoreRegistrationWriter } from "../../../services/stores/createStoreRegistrationWriter.ts";
+import type { StoreRegistrationWriter } from "../../../services/stores/createStoreRegistrationWriter.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { eventually } from "../../support/programs.ts";
+import { createTestStore } from "../startStoreApi.ts";
+import type { TestStore } from "../startStoreApi.ts";
+import { readStoreState } from "../storeState.ts";
+
+const test = testWithDatabase();
+
+const REQUEST_HASH = "ab".repeat(32);
+const RESPONSE = '{"status":"success"}';
+
+const createWriter = (db: DatabasePool): StoreRegistrationWriter =>
+  createStoreRegistrationWriter({ db, clock: systemClock });
+
+/** Plants trees at 50 cents each. */
+const plant = (
+  writer: StoreRegistrationWriter,
+  { id }: TestStore,
+  {
+    count = 1,
+    key,
+    mode = "live",
+  }: { readonly count?: number; readonly key?: string; readonly mode?: "live" | "test" } = {},
+): Promise<StoreResponse> =>
+  writer.register({
+    accountId: id,
+    mode,
+    kind: "tree",
+    count,
+    operation: "plant",
+    idempotency: key === undefined ? null : { key, requestHash: REQUEST_HASH },
+    responseBody: RESPONSE,
+    customerName: "Ann Lee",
+    customerEmail: null,
+    customerId: null,
+    orderId: null,
+    notes: null,
+  });
+
+/** Returns whether each write was recorded now, replayed or rejected, and why. */
+const describeAll = async (writes: readonly Promise<StoreResponse>[]): Promise<readonly string[]> =>
+  (await Promise.allSettled(writes)).map((settled) =>
+    settled.status === "fulfilled"
+      ? settled.value.replayed
+        ? "replayed"
+        : "recorded"
+      : settled.reason instanceof DomainError
+        ? settled.reason.code
+        : String(settled.reason),
+  );
+
+test("of the stores in a batch, only the one that its balance does not cover has writes rejected, in their order", async (t) => {
+  const { db } = t.context;
+  const writer = createWriter(db);
+  const [poor, rich, other] = [
+    await createTestStore(db, { balanceCents: 120 }),
+    await createTestStore(db, { balanceCents: 10_000 }),
+    await createTestStore(db, { balanceCents: 100 }),
+  ];
+
+  const results = await describeAll([
+    plant(writer, poor),
+    plant(writer, rich, { count: 7 }),
+    plant(writer, poor, { count: 100 }),
+    plant(writer, other, { count: 2 }),
+    plant(writer, poor),
+    plant(writer, rich),
+    plant(writer, poor),
+    plant(writer, poor, { mode: "test" }),
+  ]);
+
+  t.deepEqual(results, [
+    "recorded",
+    "recorded",
+    "balance_insufficient",
+    "recorded",
+    "recorded",
+    "recorded",
+    "balance_insufficient",
+    "recorded",
+  ]);
+  t.like(await readStoreState(db, poor.id), { balance: 20, registrations: 3, brokenLinks: 0 });
+  t.like(await readStoreState(db, rich.id), {
+    balance: 9600,
+    registrations: 2,
+    totals: 8,
+    entries: 3,
+    brokenLinks: 0,
+  });
+  t.like(await readStoreState(db, other.id), { balance: 0, registrations: 1, brokenLinks: 0 });
+});
+
+test("the entries of a batch carry the balance after each write", async (t) => {
+  const { db } = t.context;
+  const writer = createWriter(db);
+  const store = await createTestStore(db, { balanceCents: 1000 });
+
+  await Promise.all([1, 2, 3].map((count) => plant(writer, store, { count })));
+
+  const entries = await db.any(sql.type(
+    z.strictObject({ amount: z.int(), balance: z.int(), quantity: z.int().nullable() }),
+  )`
+    SELECT
+      amount_cents::integer AS amount, balance_cents::integer AS balance, quantity::integer AS quantity
+    FROM balance_entry
+    WHERE account_id = ${store.id}
+    ORDER BY id
+  `);
+  t.deepEqual(entries.slice(1), [
+    { amount: -50, balance: 950, quantity: 1 },
+    { amount: -100, balance: 850, quantity: 2 },
+    { amount: -150, balance: 700, quantity: 3 },
+  ]);
+});
+
+test("a key that another process commits while a batch is written is replayed, and the other stores are recorded", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const writer = createWriter(db);
+  const [store, other] = [
+    await createTestStore(db, { balanceCents: 1000 }),
+    await createTestStore(db, { balanceCents: 1000 }),
+  ];
+  const recordId = crypto.randomUUID();
+  const client = new Client({ connectionString: databaseUrl });
+  await client.connect();
+  t.teardown(() => client.end());
+  await client.query("BEGIN");
+  await client.query(
+    `INSERT INTO idempotent_response (
+      account_id, mode, operation, key_hash, request_hash, response_body, record_id, created_at
+    )
+    VALUES ($1, 'live', 'plant', decode($2, 'hex'), decode($3, 'hex'), 'first', $4, now())`,
+    [store.id, hashKey("a"), REQUEST_HASH, recordId],
+  );
+
+  const writes = [
+    plant(writer, store, { key: "a" }),
+    plant(writer, store, { key: "b" }),
+    plant(writer, other, { key: "a" }),
+  ];
+  // The statement has not seen the key, and waits for the transaction that inserts it.
+  await eventually(() =>
+    db.oneFirst(sql.type(z.strictObject({ waits: z.boolean() }))`
+      SELECT EXISTS (
+        SELECT
+        FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock'
+      ) AS waits
+    `),
+  );
+  await client.query("COMMIT");
+
+  t.deepEqual(await describeAll(writes), ["replayed", "recorded", "recorded"]);
+  t.deepEqual(await writes[0], { responseBody: "first", recordId, replayed: true });
+  t.like(await readStoreState(db, store.id), {
+    balance: 950,
+    registrations: 1,
+    totals: 1,
+    responses: 2,
+    brokenLinks: 0,
+  });
+  t.like(await readStoreState(db, other.id), { balance: 950, registrations: 1 });
+});
+
+test("two processes that write the same keys of the same stores pay each key once", async (t) => {
+  const { db } = t.context;
+  const writers = [createWriter(db), createWriter(db)];
+  const stores = await Promise.all(
+    // The last one can pay for a third of its keys.
+    [100_000, 100_000, 2000].map((balanceCents) => createTestStore(db, { balanceCents })),
+  );
+  const keys = Array.from({ length: 120 }, (_, index) => `key-${index}`);
+
+  const results = await Promise.all(
+    stores.map((store) =>
+      Promise.all(
+        keys.map((key) =>
+          describeAll(writers.map((writer) => plant(writer, store, { key }))).then((pair) =>
+            pair.toSorted(),
+          ),
+        ),
+      ),
+    ),
+  );
+
+  for (const [index, store] of stores.entries()) {
+    const recorded = (results[index] ?? []).filter((pair) => pair.includes("recorded"));
+    t.true(recorded.every((pair) => pair.filter((one) => one === "recorded").length === 1));
+    const paid = index === 2 ? 40 : keys.length;
+    t.is(recorded.length, paid);
+    t.like(await readStoreState(db, store.id), {
+      balance: (index === 2 ? 2000 : 100_000) - paid * 50,
+      registrations: paid,
+      remaining: paid,
+      totals: paid,
+      responses: paid,
+      entries: paid + 1,
+      brokenLinks: 0,
+    });
+  }
+});
+
+test("a total that cannot grow rejects only its own store's writes", async (t) => {
+  const { db } = t.context;
+  const writer = createWriter(db);
+  const [full, other] = [
+    await createTestStore(db, { treePriceCents: 0 }),
+    await createTestStore(db, { balanceCents: 1000 }),
+  ];
+  await plant(writer, full, { count: Number.MAX_SAFE_INTEGER });
+
+  const results = await describeAll([
+    plant(writer, full),
+    plant(writer, other),
+    plant(writer, full, { mode: "test" }),
+  ]);
+
+  t.deepEqual(results, ["request_invalid", "recorded", "recorded"]);
+  t.like(await readStoreState(db, other.id), { balance: 950, registrations: 1, brokenLinks: 0 });
+});
