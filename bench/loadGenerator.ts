@@ -5,7 +5,7 @@ import type { LoadOptions, LoadReport } from "./support/runLoad.ts";
 import { percentile } from "./support/statistics.ts";
 
 /*
- * Sends POST requests in a closed loop over keep-alive connections, in a separate process. It writes and parses HTTP
+ * Sends requests in a closed loop over keep-alive connections, in a separate process. It writes and parses HTTP
  * itself, because a general-purpose client would be the bottleneck.
  */
 
@@ -42,7 +42,7 @@ const openConnection = async (host: string, port: number): Promise<Connection> =
     onread: {
       buffer: Buffer.allocUnsafe(16_384),
       callback: (bytes, buffer) => {
-        // Responses are ASCII, so one character is one byte.
+        // In latin1, one character is one byte.
         onChunk?.(Buffer.from(buffer.buffer, buffer.byteOffset, bytes).toString("latin1"));
         return true;
       },
@@ -70,6 +70,11 @@ const runLoad = async (options: LoadOptions): Promise<LoadReport> => {
     const number = String(sent).padStart(10, "0");
     const key = options.keys[sent % options.keys.length] ?? "";
     const shopName = options.shopNames?.[sent % options.keys.length];
+    if (options.method === "GET") {
+      sent += 1;
+      const authorization = key === "" ? "" : `Authorization: ${key}\r\n`;
+      return `GET ${pathname} HTTP/1.1\r\nHost: ${hostname}:${port}\r\n${authorization}\r\n`;
+    }
     const [body, headers] =
       shopName === undefined
         ? [

@@ -4,6 +4,7 @@ import { Client } from "pg";
 import { StartupError } from "../program/startupError.ts";
 import { measureBatches } from "./measureBatches.ts";
 import { measureEvidence } from "./measureEvidence.ts";
+import { measureCached } from "./measureCached.ts";
 import { measureCharitySearch } from "./measureCharitySearch.ts";
 import { measureFind } from "./measureFind.ts";
 import { measureGrowth } from "./measureGrowth.ts";
@@ -38,6 +39,8 @@ table of results to stdout.
                   --failing-seconds 120
   evidence        evidence and dashboard of an account with many trees
                   --listed 1000000  --rounds 3  --seconds 4
+  cached          cached dashboard and evidence, compared with the same bytes from a bare Koa app
+                  --rounds 3  --seconds 4  --connections 64
   charities       GET /charities/search, compared with plain SQL, on generated charities or real files
                   --charities 260000  --charity-files eo1.csv,eo2.csv  --searches 600
   neighbor        POST and /readyz while another account floods the process, compared with before
@@ -153,6 +156,7 @@ const createBenchmarks = ({
           report,
         ),
     ],
+    ["cached", (services, report) => measureCached(services, repeated, report)],
     ["charities", (services, report) => measureCharitySearch(services, charities, report)],
     ["neighbor", (services, report) => measureNeighbor(services, repeated, report)],
     ["restarts", (services, report) => measureRestarts(services, restarts, report)],

@@ -1,15 +1,12 @@
-import { createServer } from "node:http";
-import { once } from "node:events";
 import { Client } from "pg";
 import { openPool } from "../db/pool.ts";
 import { systemClock } from "../domain/clock.ts";
-import { createPlanting } from "../providers/planting/createPlanting.ts";
-import { pollPlantingOrder, placePlantingOrder } from "../services/planting/pollPlantingOrder.ts";
 import { createPlantingOrders } from "../services/planting/createPlantingOrders.ts";
 import { getDashboardSlug } from "../services/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../services/dashboard/readDashboard.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";
+import { createPlantedPlanting, plantOrders } from "./support/plantOrders.ts";
 import { readRepeatedly } from "./support/readRepeatedly.ts";
 import type { Result } from "./support/result.ts";
 import type { Services } from "./support/startServices.ts";
@@ -60,27 +57,6 @@ const timeCalls = async (
   );
 };
 
-/** Serves one text from memory, without a framework. */
-const serveText = async (body: string) => {
-  const server = createServer((_request, response) => {
-    response.writeHead(200, {
-      "Content-Type": "text/html; charset=utf-8",
-      "Content-Length": Buffer.byteLength(body),
-    });
-    response.end(body);
-  }).listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  const port = typeof address === "object" ? (address?.port ?? 0) : 0;
-  return {
-    url: `http://127.0.0.1:${port}/`,
-    close: () => {
-      server.closeAllConnections();
-      server.close();
-    },
-  };
-};
-
 /** Measures evidence and the dashboard of an account with many registrations. */
 export const measureEvidence = async (
   services: Services,
@@ -99,25 +75,12 @@ export const measureEvidence = async (
     });
   }
   const db = await openPool(databaseUrl);
-  const planting = createPlanting({
-    partner: "simulated",
-    partnerName: null,
-    treeMapper: null,
-    manual: { timeline: "allocations" },
-    simulated: {
-      timeline: "allocations",
-      durations: { allocationMs: 0, plantingMs: 0, verificationMs: 0 },
-    },
-  });
-  const deps = { db, clock: systemClock, planting };
+  const deps = { db, clock: systemClock, planting: createPlantedPlanting() };
   const startedAtMs = performance.now();
   const orders = await createPlantingOrders(deps, NEVER_ABORTED);
   const creationMs = performance.now() - startedAtMs;
   report(`${orders} orders created in ${(creationMs / 1000).toFixed(0)} s`);
-  for (let id = 1; id <= orders; id += 1) {
-    await placePlantingOrder(deps, id, NEVER_ABORTED);
-    await pollPlantingOrder(deps, id, NEVER_ABORTED);
-  }
+  await plantOrders(deps, orders);
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
   await client.query("VACUUM (ANALYZE) registration");
@@ -153,22 +116,12 @@ export const measureEvidence = async (
     large: await timeCalls(DASHBOARD_READS, () => readDashboard(deps, slugs.large)),
     small: await timeCalls(DASHBOARD_READS, () => readDashboard(deps, slugs.small)),
   }));
-  const page = `${api.url}/dashboard/${slugs.large}`;
-  const plain = await serveText(await (await fetch(page)).text());
-  const pages = await repeat(rounds, async () => {
-    const load = { connections, warmUpMs: WARM_UP_MS, durationMs: roundMs };
-    const rendered = await readRepeatedly({ ...load, urls: [page] });
-    const plainText = await readRepeatedly({ ...load, urls: [plain.url] });
-    return { page: rendered.requestsPerSecond, text: plainText.requestsPerSecond };
-  });
-  plain.close();
   await api.stop();
   await client.end();
   await db.end();
   await services.dropDatabase("evidence");
 
   const flatness = median(dashboards.map(({ large: many, small: few }) => many / few));
-  const share = median(pages.map(({ page: ours, text }) => ours / text));
   return [
     {
       what: `evidence of one tree of ${registrations}, cached, over HTTP: ms compared with a primary-key read`,
@@ -193,14 +146,6 @@ export const measureEvidence = async (
       ratio: flatness.toFixed(2),
       goal: `flat: at most ${FLAT}`,
       isReached: flatness <= FLAT,
-    },
-    {
-      what: "dashboard page, cached: requests/s compared with the same text from memory",
-      measured: describeSpread(pages.map((rates) => rates.page)),
-      baseline: describeSpread(pages.map((rates) => rates.text)),
-      ratio: share.toFixed(2),
-      goal: "-",
-      isReached: null,
     },
     {
       what: `creating ${orders} planting orders from ${registrations} registrations: seconds`,

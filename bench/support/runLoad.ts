@@ -3,6 +3,8 @@ import { fileURLToPath } from "node:url";
 import { z } from "zod";
 
 export type LoadOptions = {
+  /** `GET` reads; absent registers. */
+  readonly method?: "GET";
   readonly url: string;
   /** Used in rotation. */
   readonly keys: readonly string[];
@@ -30,7 +32,7 @@ export type LoadReport = z.output<typeof loadReport>;
 const GENERATOR = fileURLToPath(new URL("../loadGenerator.ts", import.meta.url));
 
 /**
- * Sends registrations from a separate process.
+ * Sends registrations, or reads one URL, from a separate process.
  * @throws Error when a request failed, because error responses say nothing about speed
  */
 export const runLoad = async (options: LoadOptions): Promise<LoadReport> => {

@@ -112,10 +112,11 @@ const SUFFIXES: Readonly<Record<keyof typeof RENDERINGS, string>> = {
 };
 
 /** The ETag leaves out the time of reading, so it changes only with the numbers; therefore it is weak. */
-const renderTagged = (render: Rendering, dashboard: Dashboard, links: PageLinks): Tagged => ({
-  ...render(dashboard, links),
-  etag: `W/"${hashOf(render({ ...dashboard, updatedAt: new Date(0) }, links))}"`,
-});
+const renderTagged = (render: Rendering, dashboard: Dashboard, links: PageLinks): Tagged =>
+  tag(
+    render(dashboard, links),
+    `W/"${hashOf(render({ ...dashboard, updatedAt: new Date(0) }, links))}"`,
+  );
 
 /** The custom element that shows a card on other sites. A later version that is not compatible gets its own path. */
 const CARD_ELEMENT = tag({

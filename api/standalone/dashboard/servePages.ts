@@ -26,13 +26,15 @@ export type Rendered = {
   readonly headers: Readonly<Record<string, string>>;
 };
 
-export type Tagged = Rendered & { readonly etag: string };
+/** The body is encoded once, although it is sent many times. */
+export type Tagged = Omit<Rendered, "body"> & { readonly body: Buffer; readonly etag: string };
 
 export const hashOf = ({ body }: Rendered): string => hash("sha256", body, "base64url");
 
-export const tag = (rendered: Rendered): Tagged => ({
+export const tag = (rendered: Rendered, etag = `"${hashOf(rendered)}"`): Tagged => ({
   ...rendered,
-  etag: `"${hashOf(rendered)}"`,
+  body: typeof rendered.body === "string" ? Buffer.from(rendered.body) : rendered.body,
+  etag,
 });
 
 /** Sends a page or picture, or a 304 to a client that has it. */

@@ -1,0 +1,122 @@
+import { once } from "node:events";
+import Koa from "koa";
+import { z } from "zod";
+import { openPool } from "../db/pool.ts";
+import { sql } from "../db/sql.ts";
+import { systemClock } from "../domain/clock.ts";
+import { getDashboardSlug } from "../services/dashboard/getDashboardSlug.ts";
+import { createPlantingOrders } from "../services/planting/createPlantingOrders.ts";
+import type { RegistrationSizes } from "./measureRegistrations.ts";
+import { createAccounts } from "./support/createAccounts.ts";
+import { fillRegistrations } from "./support/fillRegistrations.ts";
+import { createPlantedPlanting, plantOrders } from "./support/plantOrders.ts";
+import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
+import type { Result } from "./support/result.ts";
+import { runLoad } from "./support/runLoad.ts";
+import type { Services } from "./support/startServices.ts";
+import { describeSpread, median } from "./support/statistics.ts";
+
+const REGISTRATIONS = 1000;
+const SPAN_SECONDS = 30 * 24 * 3600;
+const WARM_UP_MS = 1500;
+const NEVER_ABORTED = new AbortController().signal;
+
+/** Serves texts from memory with the API's framework and nothing else. */
+const serveTexts = async (texts: ReadonlyMap<string, { type: string; body: Buffer }>) => {
+  const app = new Koa();
+  app.use((ctx) => {
+    const text = texts.get(ctx.path);
+    if (text) {
+      ctx.type = text.type;
+      ctx.body = text.body;
+    }
+  });
+  const server = app.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  const port = typeof address === "object" ? (address?.port ?? 0) : 0;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    close: () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+};
+
+/** Compares answers that the service has cached with the same bytes, served from memory by a bare Koa app. */
+export const measureCached = async (
+  services: Services,
+  { connections, rounds, roundMs }: RegistrationSizes,
+  report: (line: string) => void,
+): Promise<readonly Result[]> => {
+  const databaseUrl = await services.createDatabase("cached");
+  const accountId = crypto.randomUUID();
+  const [key = ""] = await createAccounts(databaseUrl, [accountId]);
+  await fillRegistrations(databaseUrl, {
+    accountId,
+    count: REGISTRATIONS,
+    spanSeconds: SPAN_SECONDS,
+    reported: true,
+  });
+  const db = await openPool(databaseUrl);
+  const deps = { db, clock: systemClock, planting: createPlantedPlanting() };
+  await plantOrders(deps, await createPlantingOrders(deps, NEVER_ABORTED));
+  const slug = await getDashboardSlug(deps, accountId);
+  // A fast machine exceeds the default limit.
+  const settings = { DATABASE_URL: databaseUrl, LIVE_REQUESTS_PER_SECOND: "1000000" };
+  const api = await services.startProgram("api/main.ts", settings);
+  const headers = { Authorization: key };
+  const id = await db.oneFirst(sql.type(z.strictObject({ id: z.uuid() }))`
+    SELECT id FROM registration WHERE account_id = ${accountId} LIMIT 1
+  `);
+  const answers = [
+    { what: "dashboard page", path: `/dashboard/${slug}`, keys: [""] },
+    { what: "dashboard as JSON", path: `/dashboard/${slug}.json`, keys: [""] },
+    { what: "evidence of one tree", path: `/evidence/tree/${id}`, keys: [key] },
+  ];
+  const texts = new Map<string, { type: string; body: Buffer }>();
+  for (const { path, keys } of answers) {
+    const response = await fetch(`${api.url}${path}`, {
+      headers: keys[0] === "" ? {} : headers,
+    });
+    texts.set(path, {
+      type: response.headers.get("content-type") ?? "",
+      body: Buffer.from(await response.arrayBuffer()),
+    });
+  }
+  const memory = await serveTexts(texts);
+  const results: Result[] = [];
+  for (const { what, path, keys } of answers) {
+    const bytes = texts.get(path)?.body.length ?? 0;
+    const load = { method: "GET", keys, connections, warmUpMs: WARM_UP_MS } as const;
+    const measured = await repeatUndisturbed(
+      rounds,
+      async () => ({
+        memory: await runLoad({ ...load, durationMs: roundMs, url: `${memory.url}${path}` }),
+        cached: await runLoad({ ...load, durationMs: roundMs, url: `${api.url}${path}` }),
+      }),
+      ({ memory: bare, cached }) =>
+        report(
+          `${what} (${bytes} bytes): ${cached.requestsPerSecond.toFixed(0)}/s, ` +
+            `bare Koa ${bare.requestsPerSecond.toFixed(0)}/s`,
+        ),
+    );
+    const ratio = median(
+      measured.map(({ memory: bare, cached }) => cached.requestsPerSecond / bare.requestsPerSecond),
+    );
+    results.push({
+      what: `${what} (${bytes} bytes), cached: requests/s compared with bare Koa`,
+      measured: describeSpread(measured.map(({ cached }) => cached.requestsPerSecond)),
+      baseline: describeSpread(measured.map(({ memory: bare }) => bare.requestsPerSecond)),
+      ratio: ratio.toFixed(2),
+      goal: "at least 0.80",
+      isReached: ratio >= 0.8,
+    });
+  }
+  memory.close();
+  await api.stop();
+  await db.end();
+  await services.dropDatabase("cached");
+  return results;
+};
