@@ -777,7 +777,7 @@ CREATE TABLE registration (
   CONSTRAINT registration_mode CHECK (mode = ANY (ARRAY['live'::text, 'test'::text])),
   CONSTRAINT registration_refunded_count CHECK (refunded_count >= 0 AND refunded_count <= count),
   CONSTRAINT registration_unit_price CHECK (unit_price_cents >= 0)
-) WITH ();
+) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_insert_scale_factor=0.05);
 
 CREATE TABLE schema_migration (
   number integer NOT NULL,
