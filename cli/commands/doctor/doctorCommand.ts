@@ -14,6 +14,7 @@ import { checkKeys } from "./checkKeys.ts";
 import { checkStripe } from "./checkStripe.ts";
 import { checkWatchedSubscriptions } from "./checkWatchedSubscriptions.ts";
 import { checkTemporal } from "./checkTemporal.ts";
+import { checkWebhooks } from "./checkWebhooks.ts";
 
 /** The release that the service is tested with. */
 const NODE_MAJOR = 24;
@@ -64,6 +65,7 @@ const diagnose = async (context: Context, { json }: { readonly json?: true }): P
             checkWatchedSubscriptions(context),
             checkDonations(context),
             checkFeed(context),
+            checkWebhooks(context),
             checkKeys(context),
             checkApi(context),
           ])

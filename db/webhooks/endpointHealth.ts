@@ -1,0 +1,65 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+
+/** What the operator is told of; there may be many endpoints of one broken server. */
+const MAXIMUM_ROWS = 1000;
+
+const disabledRow = z.strictObject({ id: z.uuid(), url: z.string(), disabledAt: z.date() });
+
+/** Lists endpoints that were disabled because of their responses, and not by request, the latest first. */
+export const listEndpointsDisabledByFailure = (
+  db: CommonQueryMethods,
+): Promise<readonly Readonly<z.output<typeof disabledRow>>[]> =>
+  db.any(sql.type(disabledRow)`
+    SELECT id, url, disabled_at AS "disabledAt"
+    FROM webhook_endpoint
+    WHERE disabled_reason IN ('gone', 'failing') AND deleted_at IS NULL
+    ORDER BY disabled_at DESC, id
+    LIMIT ${MAXIMUM_ROWS}
+  `);
+
+const backlogRow = z.strictObject({
+  id: z.uuid(),
+  url: z.string(),
+  pending: safeInteger,
+  oldestAt: z.date(),
+  /** Deliveries that were recorded since the given time, and those of them that are pending. */
+  recent: safeInteger,
+  recentPending: safeInteger,
+});
+
+/** The pending deliveries of an endpoint. */
+export type EndpointBacklog = Readonly<z.output<typeof backlogRow>>;
+
+/** Lists enabled endpoints that have pending deliveries, the one with the oldest delivery first. */
+export const listEndpointBacklogs = (
+  db: CommonQueryMethods,
+  since: Date,
+): Promise<readonly EndpointBacklog[]> =>
+  db.any(sql.type(backlogRow)`
+    SELECT
+      webhook_endpoint.id,
+      webhook_endpoint.url,
+      backlog.pending,
+      backlog.oldest_at AS "oldestAt",
+      recent.recorded AS recent,
+      recent.pending AS "recentPending"
+    FROM webhook_endpoint
+    CROSS JOIN LATERAL (
+      SELECT count(*) AS pending, min(created_at) AS oldest_at
+      FROM webhook_delivery
+      WHERE endpoint_id = webhook_endpoint.id AND state = 'pending'
+    ) AS backlog
+    CROSS JOIN LATERAL (
+      SELECT count(*) AS recorded, count(*) FILTER (WHERE state = 'pending') AS pending
+      FROM webhook_delivery
+      WHERE endpoint_id = webhook_endpoint.id AND created_at >= ${since.toISOString()}::timestamptz
+    ) AS recent
+    WHERE webhook_endpoint.deleted_at IS NULL
+      AND webhook_endpoint.disabled_at IS NULL
+      AND backlog.pending > 0
+    ORDER BY backlog.oldest_at, webhook_endpoint.id
+    LIMIT ${MAXIMUM_ROWS}
+  `);
