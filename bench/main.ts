@@ -3,6 +3,7 @@ import { parseArgs } from "node:util";
 import { Client } from "pg";
 import { StartupError } from "../program/startupError.ts";
 import { measureBatches } from "./measureBatches.ts";
+import { measureDonationBatches } from "./measureDonationBatches.ts";
 import { measureEvidence } from "./measureEvidence.ts";
 import { measureCached } from "./measureCached.ts";
 import { measureCharitySearch } from "./measureCharitySearch.ts";
@@ -27,7 +28,7 @@ table of results to stdout.
 
   registrations   POST /plant/trees, compared with an echo handler and with pgbench
                   --rounds 3  --seconds 4  --connections 64
-  batches         POST /plant/trees/batch, compared with POST /plant/trees
+  batches         POST /plant/trees/batch and /charities/donate/batch, compared with single requests
                   --rounds 3  --seconds 4  --connections 64
   store           POST /app/api/plant of one store and of 1,000, compared with POST /plant/trees
                   --rounds 3  --seconds 4  --connections 64
@@ -136,7 +137,13 @@ const createBenchmarks = ({
 > =>
   new Map([
     ["registrations", (services, report) => measureRegistrations(services, repeated, report)],
-    ["batches", (services, report) => measureBatches(services, repeated, report)],
+    [
+      "batches",
+      async (services, report) => [
+        ...(await measureBatches(services, repeated, report)),
+        ...(await measureDonationBatches(services, repeated, report)),
+      ],
+    ],
     ["store", (services, report) => measureStore(services, repeated, report)],
     ["list", (services, report) => measureList(services, list, report)],
     [

@@ -43,6 +43,7 @@ const EXIT_CODE_OF = {
   queue_full: EXIT.failed,
   query_timeout: EXIT.failed,
   charity_not_found: EXIT.notFound,
+  charity_unconfirmed: EXIT.failed,
   donations_not_subscribed: EXIT.failed,
   subscription_inactive: EXIT.failed,
   rate_limited: EXIT.failed,

@@ -9,6 +9,7 @@ export type ErrorCode =
   | "queue_full"
   | "query_timeout"
   | "charity_not_found"
+  | "charity_unconfirmed"
   | "donations_not_subscribed"
   | "subscription_inactive"
   | "rate_limited"

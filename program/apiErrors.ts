@@ -50,6 +50,7 @@ export const ERROR_STATUS = {
   rate_limited: 429,
   headers_too_large: 431,
   internal_error: 500,
+  charity_unconfirmed: 503,
   queue_full: 503,
   query_timeout: 503,
   service_unavailable: 503,

@@ -35,6 +35,7 @@ import { callbackEndpoint } from "./planting/callbackEndpoint.ts";
 import { batchEndpoints } from "./registrations/batchEndpoints.ts";
 import { registrationEndpoints } from "./registrations/registrationEndpoints.ts";
 import { usageEndpoints } from "./registrations/usageEndpoints.ts";
+import { donationBatchEndpoints } from "./charities/donationBatchEndpoints.ts";
 import { describeMessages } from "../webhooks/schemas.ts";
 import { deliveryEndpoints } from "../webhooks/deliveryEndpoints.ts";
 import { webhookEndpoints } from "../webhooks/webhookEndpoints.ts";
@@ -96,6 +97,7 @@ export const createStandaloneApp = ({
     ...registrationEndpoints({ ...dependencies, tracing }),
     ...batchEndpoints(dependencies),
     ...charityEndpoints(dependencies),
+    ...donationBatchEndpoints(dependencies),
     ...evidenceEndpoints(reading),
     ...usageEndpoints(reading),
     ...eventEndpoints(reading),

@@ -55,6 +55,7 @@ const STORE_CODES = {
   method_not_allowed: "METHOD_NOT_ALLOWED",
   body_too_large: "PAYLOAD_TOO_LARGE",
   rate_limited: "OVERLOADED",
+  charity_unconfirmed: "OVERLOADED",
   queue_full: "OVERLOADED",
   query_timeout: "OVERLOADED",
   service_unavailable: "OVERLOADED",

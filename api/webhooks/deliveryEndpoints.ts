@@ -46,9 +46,10 @@ const DELIVERY_PARAMETERS = {
 const EVENT_ID = "evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d";
 
 const deliveryFields = {
-  id: z
-    .string()
-    .meta({ description: "The id of the event, also in the feed.", examples: [EVENT_ID] }),
+  id: z.string().meta({
+    description: "The id of the event, which the feed of an organization has, too.",
+    examples: [EVENT_ID],
+  }),
   type: z.enum(DELIVERED_TYPES),
   timestamp: z.iso.datetime().meta({ description: "When it happened." }),
   state: z.enum(DELIVERY_STATES).meta({

@@ -223,7 +223,8 @@ export const describeMessages = (owner: AccountType) => ({
     "within 15 seconds; everything else is tried again for three days. The same event may arrive more than once, with " +
     "the same `webhook-id`, and events may arrive in any order.",
   headers: {
-    "webhook-id": "The id of the event, also in the feed and at every attempt.",
+    "webhook-id":
+      "The id of the event, the same at every attempt. The feed of an organization has it, too.",
     "webhook-timestamp": "The time of this attempt, in seconds of the Unix epoch.",
     "webhook-signature":
       "Signatures with spaces between them, one for each secret that is valid: `v1,` and the Base64 of the HMAC-SHA256 of " +

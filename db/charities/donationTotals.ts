@@ -34,26 +34,42 @@ export const readDonationTotals = async (
   };
 };
 
+type TotaledDonation = { readonly createdAt: Date; readonly amountCents: number };
+
+/** Returns what donations change: each month in which they were recorded, and then the all-time total. */
+const sumByPeriod = (
+  donations: readonly TotaledDonation[],
+): readonly (DonationTotals & { readonly period: string })[] => {
+  const sums = new Map<string, DonationTotals>();
+  for (const { createdAt, amountCents } of donations) {
+    for (const period of [monthOf(createdAt), "all"]) {
+      const { count, amountCents: sum } = sums.get(period) ?? { count: 0, amountCents: 0 };
+      sums.set(period, { count: count + 1, amountCents: sum + amountCents });
+    }
+  }
+  // Always in this order, so that concurrent changes cannot deadlock. Months begin with a digit.
+  return [...sums]
+    .toSorted(([one], [two]) => (one < two ? -1 : 1))
+    .map(([period, { count, amountCents }]) => ({ period, count, amountCents }));
+};
+
 /**
- * Adds a donation to the all-time total and to that of the month in which it was recorded, or subtracts it.
+ * Adds donations to the all-time total and to those of the months in which they were recorded, or subtracts them.
  * @throws DomainError request_invalid if a total would exceed 2^53 - 1
  */
 export const changeDonationTotals = async (
   transaction: DatabaseTransactionConnection,
   owner: AccountMode,
-  donation: { readonly createdAt: Date; readonly amountCents: number },
+  donations: readonly TotaledDonation[],
   change: "add" | "subtract",
 ): Promise<void> => {
-  const sign = change === "add" ? 1 : -1;
-  const amountCents = sign * donation.amountCents;
   try {
-    // Always in this order, so that concurrent changes cannot deadlock.
-    for (const period of [monthOf(donation.createdAt), "all"]) {
+    for (const { period, count, amountCents } of sumByPeriod(donations)) {
       await transaction.query(
         change === "add"
           ? sql.typeAlias("void")`
             INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
-            VALUES (${owner.accountId}, ${owner.mode}, ${period}, 1, ${amountCents})
+            VALUES (${owner.accountId}, ${owner.mode}, ${period}, ${count}, ${amountCents})
             ON CONFLICT (account_id, mode, period) DO UPDATE
             SET
               count = donation_total.count + excluded.count,
@@ -61,7 +77,7 @@ export const changeDonationTotals = async (
           `
           : sql.typeAlias("void")`
             UPDATE donation_total
-            SET count = count + ${sign}, amount_cents = amount_cents + ${amountCents}
+            SET count = count - ${count}, amount_cents = amount_cents - ${amountCents}
             WHERE account_id = ${owner.accountId} AND mode = ${owner.mode} AND period = ${period}
           `,
       );

@@ -9,7 +9,7 @@ import { donationWithId } from "../ownedWithId.ts";
 import { modeColumn, safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
-const donationRow = z.strictObject({
+export const donationRow = z.strictObject({
   id: z.uuid(),
   importedId: z.string().nullable(),
   amountCents: safeInteger,
@@ -24,7 +24,7 @@ const donationRow = z.strictObject({
   refunded: z.boolean(),
 });
 
-const donationColumns = sql.fragment`
+export const donationColumns = sql.fragment`
   donation.id,
   donation.imported_id AS "importedId",
   donation.amount_cents AS "amountCents",

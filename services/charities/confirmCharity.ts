@@ -11,6 +11,7 @@ import { formatEin } from "../../domain/charities/charities.ts";
 import { DomainError, OutageError } from "../../domain/errors.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import { CharityProviderError } from "../../providers/charities/provider.ts";
+import type { CharityProvider } from "../../providers/charities/provider.ts";
 import { providerOf } from "./providerOf.ts";
 
 /**
@@ -63,8 +64,51 @@ const searchFailed = (cause: unknown): OutageError =>
   new OutageError("charity search failed", { cause });
 
 /**
- * Confirms the charity of a donation with the account's provider. The built-in catalogue and stored details need only the
- * database; a remote provider's charity without stored details is validated by a workflow.
+ * Finds a charity in the built-in catalogue or among the stored details; that needs only the database.
+ * @returns null if only the provider can tell
+ * @throws DomainError charity_not_found, or request_invalid if the ids disagree
+ * @throws OutageError
+ */
+export const findLocalCharity = async (
+  { local, name }: Pick<CharityProvider, "local" | "name">,
+  ids: CharityIds,
+): Promise<ConfirmedCharity | null> => {
+  try {
+    const charity = await find(local, ids);
+    return charity || local.isComplete
+      ? { charity: requireMatch(charity, ids), provider: name }
+      : null;
+  } catch (error) {
+    throw error instanceof CharityProviderError ? searchFailed(error) : error;
+  }
+};
+
+/**
+ * Validates a charity with its remote provider, by a workflow.
+ * @throws DomainError charity_not_found, or request_invalid if the ids disagree
+ * @throws OutageError if the provider, or the workflow that calls it, fails
+ */
+export const confirmRemotely = async (
+  deps: Pick<ConfirmCharityDependencies, "validateCharity">,
+  donationId: string,
+  lookup: CharityLookup,
+): Promise<ConfirmedCharity> => {
+  const validation = await deps.validateCharity(donationId, lookup).catch((error: unknown) => {
+    throw new OutageError("the charity could not be validated in time; nothing was recorded", {
+      cause: error,
+    });
+  });
+  if (validation.kind === "rejected") {
+    throw new DomainError(validation.code, validation.message);
+  }
+  if (validation.kind === "unavailable") {
+    throw searchFailed(new Error(validation.reason));
+  }
+  return validation;
+};
+
+/**
+ * Confirms the charity of a donation with the account's provider.
  * @throws DomainError charity_not_found, or request_invalid if the ids disagree
  * @throws OutageError if the provider, or the workflow that calls it, fails
  */
@@ -75,28 +119,10 @@ export const confirmCharity = async (
   ids: CharityIds,
 ): Promise<ConfirmedCharity> => {
   const provider = await providerOf(deps, accountId);
-  try {
-    const charity = await find(provider.local, ids);
-    if (charity || provider.local.isComplete) {
-      return { charity: requireMatch(charity, ids), provider: provider.name };
-    }
-  } catch (error) {
-    throw error instanceof CharityProviderError ? searchFailed(error) : error;
-  }
-  const validation = await deps
-    .validateCharity(donationId, { ...ids, provider: provider.name })
-    .catch((error: unknown) => {
-      throw new OutageError("the charity could not be validated in time; nothing was recorded", {
-        cause: error,
-      });
-    });
-  if (validation.kind === "rejected") {
-    throw new DomainError(validation.code, validation.message);
-  }
-  if (validation.kind === "unavailable") {
-    throw searchFailed(new Error(validation.reason));
-  }
-  return validation;
+  return (
+    (await findLocalCharity(provider, ids)) ??
+    (await confirmRemotely(deps, donationId, { ...ids, provider: provider.name }))
+  );
 };
 
 /** Validates a charity by calling its provider; the activity of the workflow `donation-<id>`. */

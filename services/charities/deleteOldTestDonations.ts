@@ -15,7 +15,12 @@ const deleteBatch = (db: DatabasePool, accountId: string, before: Date): Promise
     const donations = await lockOldTestDonations(transaction, accountId, before, BATCH_DONATIONS);
     for (const donation of donations) {
       if (!donation.refunded) {
-        await changeDonationTotals(transaction, { accountId, mode: "test" }, donation, "subtract");
+        await changeDonationTotals(
+          transaction,
+          { accountId, mode: "test" },
+          [donation],
+          "subtract",
+        );
       }
     }
     await deleteDonations(

@@ -8,7 +8,7 @@ import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { ConfirmCharityDependencies } from "./confirmCharity.ts";
 import { confirmCharity } from "./confirmCharity.ts";
 import { recordEvent } from "../events/recordEvent.ts";
-import { donationData } from "./donationData.ts";
+import { donationCreated } from "./donationData.ts";
 import { recordDonation } from "./recordDonation.ts";
 import { requireDonationSubscription } from "./requireDonationSubscription.ts";
 
@@ -42,21 +42,7 @@ const record = async (
     const entry = { ...request, id };
     const donation = await recordDonation(transaction, request, entry, confirmed, now);
     if (donation) {
-      const { idempotencyKey, attribution, metadata } = donation;
-      await recordEvent(
-        transaction,
-        request,
-        {
-          type: "donation.created",
-          data: {
-            ...donationData(donation),
-            idempotency_key: idempotencyKey ?? "",
-            attribution,
-            metadata,
-          },
-        },
-        now,
-      );
+      await recordEvent(transaction, request, donationCreated(donation), now);
     }
     return donation;
   });

@@ -20,6 +20,16 @@ export type RefundedDonation = {
   readonly replayed: boolean;
 };
 
+export type DonationRefundRequest = Omit<NewDonationRefund, "donationId" | "createdAt"> & {
+  readonly id: string;
+};
+
+export const donationNotFound = (): DomainError =>
+  new DomainError("record_not_found", "donation not found");
+
+export const refundKeyIsTaken = (): DomainError =>
+  new DomainError("request_invalid", "idempotency_key: belongs to the refund of another donation");
+
 /** Records the refund of a locked donation that is not refunded yet, and subtracts the donation from the totals. */
 export const recordDonationRefund = async (
   transaction: DatabaseTransactionConnection,
@@ -35,7 +45,7 @@ export const recordDonationRefund = async (
     throw new Error(`Donation ${donation.id} is not refunded, yet a refund of it exists.`);
   }
   await markDonationRefunded(transaction, donation.id, refund.createdAt);
-  await changeDonationTotals(transaction, owner, donation, "subtract");
+  await changeDonationTotals(transaction, owner, [donation], "subtract");
 };
 
 /**
@@ -55,23 +65,20 @@ export const refundDonation = (
     readonly actor?: Actor;
   },
   owner: AccountMode,
-  { id, ...request }: Omit<NewDonationRefund, "donationId" | "createdAt"> & { readonly id: string },
+  { id, ...request }: DonationRefundRequest,
 ): Promise<RefundedDonation> =>
   db.transaction(async (transaction) => {
     const now = clock.now();
     const { idempotencyKey } = request;
     const donation = await lockDonation(transaction, owner, id);
     if (!donation) {
-      throw new DomainError("record_not_found", "donation not found");
+      throw donationNotFound();
     }
     if (
       idempotencyKey !== null &&
       (await claimRefundKey(transaction, owner, idempotencyKey, donation.id)) !== donation.id
     ) {
-      throw new DomainError(
-        "request_invalid",
-        "idempotency_key: belongs to the refund of another donation",
-      );
+      throw refundKeyIsTaken();
     }
     if (!donation.refunded) {
       await recordDonationRefund(transaction, owner, donation, { ...request, createdAt: now });

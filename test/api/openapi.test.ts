@@ -55,6 +55,8 @@ test("the API description has every endpoint and status of the contract", async 
     "get /charities/search": "200 400 403 408 417 429 431 500 503",
     "post /charities/donate": "200 400 403 408 413 417 429 431 500 503",
     "get /charities/donations": "200 400 403 408 417 429 431 500 503",
+    "post /charities/donate/batch": "200 400 403 408 413 417 429 431 500 503",
+    "post /refund/donations/batch": register,
     "post /charities/subscribe": "200 400 403 408 413 417 429 431 500 503",
     "post /refund/donations": "200 400 403 404 408 413 417 429 431 500 503",
     "get /events": "200 400 403 408 410 417 429 431 500 503",

@@ -82,7 +82,7 @@ export const fillYear = async (
       await changeDonationTotals(
         transaction,
         { accountId: organization.id, mode: "live" },
-        { createdAt: clock.now(), amountCents },
+        [{ createdAt: clock.now(), amountCents }],
         "add",
       );
     }

@@ -1,12 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { z } from "zod";
-import type { Caller } from "../../../db/accounts/apiKeys.ts";
-import { shownIdOf } from "../../../domain/recordIds.ts";
 import { countDonations, listDonations } from "../../../db/charities/donations.ts";
-import type { AccountMode } from "../../../domain/accounts/accounts.ts";
-import type { CharityIds } from "../../../domain/charities/charities.ts";
 import type { Donation, DonationFilter } from "../../../domain/charities/donations.ts";
-import { donationRefundId } from "../../../domain/charities/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import type { DonateDependencies } from "../../../services/charities/donate.ts";
 import { donate, findOriginalDonation } from "../../../services/charities/donate.ts";
@@ -26,6 +21,15 @@ import { isBlankId } from "../isBlankId.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
+import {
+  CHARITY_REQUIRED,
+  DONATION_ID_REQUIRED,
+  donationRequestOf,
+  ownerOf,
+  presentDonated,
+  presentDonationRefund,
+  refundRequestOf,
+} from "./donationRequest.ts";
 import { EXAMPLES, TAG } from "./examples.ts";
 import {
   donateBody,
@@ -45,25 +49,8 @@ export type DonationDependencies = DonateDependencies & {
   readonly guard: SpendingGuard;
 };
 
-const ownerOf = ({ accountId, mode }: Caller): AccountMode => ({ accountId, mode });
-
 const REPLAY_HEADER = {
   "Idempotent-Replayed": "`true` if an earlier request created the record.",
-};
-
-const CHARITY_REQUIRED = "one of ein and nonprofit_id is required";
-
-const charityOf = ({
-  ein = null,
-  nonprofit_id = null,
-}: z.output<typeof donateBody>): CharityIds => {
-  if (nonprofit_id !== null) {
-    return { ein, nonprofitId: nonprofit_id };
-  }
-  if (ein !== null) {
-    return { ein, nonprofitId: null };
-  }
-  throw new DomainError("request_invalid", CHARITY_REQUIRED);
 };
 
 const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
@@ -100,15 +87,7 @@ const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
     schemas: { body: donateBody, response: donateResponse },
     examples: EXAMPLES.donate,
     handle: async ({ ctx, caller, body }) => {
-      const request = {
-        ...ownerOf(caller),
-        amountCents: body.amount_cents,
-        charity: charityOf(body),
-        charityName: body.charity_name ?? null,
-        idempotencyKey: body.idempotency_key ?? null,
-        attribution: body.attribution ?? "",
-        metadata: body.metadata ?? {},
-      };
+      const request = donationRequestOf(caller, body);
       const { donation, totalDonations, replayed } = await dependencies.guard.write(caller, {
         write: () => donate(dependencies, request),
         findOriginal: () => findOriginalDonation(dependencies, request),
@@ -116,16 +95,7 @@ const donateEndpoint = (dependencies: DonationDependencies): Endpoint =>
       if (replayed) {
         ctx.set("Idempotent-Replayed", "true");
       }
-      const details = presentDonation(donation);
-      return {
-        donation_id: details.id,
-        amount_cents: details.amount_cents,
-        charity_name: details.charity_name,
-        ein: details.ein,
-        nonprofit_id: details.nonprofit_id,
-        total_donations: totalDonations,
-        donation_details: [details],
-      };
+      return presentDonated(donation, totalDonations);
     },
   });
 
@@ -211,8 +181,6 @@ const listEndpoint = ({ reads, streaming, publicBaseUrl }: DonationDependencies)
     streaming,
   );
 
-const ID_REQUIRED = "donation id is required";
-
 const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
   keyEndpoint({
     method: "post",
@@ -229,7 +197,7 @@ const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
         {
           code: "request_invalid",
           when: "The request is invalid, or the idempotency_key was used for another donation.",
-          example: ID_REQUIRED,
+          example: DONATION_ID_REQUIRED,
         },
         KEY_ERROR,
         {
@@ -241,27 +209,17 @@ const refundEndpoint = ({ db, clock }: DonateDependencies): Endpoint =>
     },
     schemas: { body: refundBody, response: refundResponse },
     examples: EXAMPLES.refund,
-    checkBody: (body) => (isBlankId(body) ? ID_REQUIRED : null),
+    checkBody: (body) => (isBlankId(body) ? DONATION_ID_REQUIRED : null),
     handle: async ({ ctx, caller, body }) => {
       const { donation, totalDonations, replayed } = await refundDonation(
         { db, clock },
         ownerOf(caller),
-        {
-          id: body.id,
-          reason: body.reason ?? null,
-          idempotencyKey: body.idempotency_key ?? null,
-          metadata: body.metadata ?? {},
-        },
+        refundRequestOf(body),
       );
       if (replayed) {
         ctx.set("Idempotent-Replayed", "true");
       }
-      return {
-        refunded_amount_cents: donation.amountCents,
-        total_donations: totalDonations,
-        refund_details: [presentDonation(donation)],
-        refund_id: donationRefundId(shownIdOf(donation)),
-      };
+      return presentDonationRefund(donation, totalDonations);
     },
   });
 

@@ -58,6 +58,8 @@ export type ImpactClient = Pick<Caller<operations>, "call"> & {
   readonly refundBottles: Write<"refundBottles">;
   readonly refundTreesInBatch: WriteBatch<"refundTreesInBatch">;
   readonly refundBottlesInBatch: WriteBatch<"refundBottlesInBatch">;
+  readonly donateInBatch: WriteBatch<"donateInBatch">;
+  readonly refundDonationsInBatch: WriteBatch<"refundDonationsInBatch">;
   readonly donate: Write<"donate">;
   readonly refundDonation: Write<"refundDonation">;
   /** Has no idempotency key: it is repeated only after a response that says that nothing was done. */
@@ -181,6 +183,9 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
     refundTreesInBatch: (body, query = {}, own) => call("refundTreesInBatch", { body, query }, own),
     refundBottlesInBatch: (body, query = {}, own) =>
       call("refundBottlesInBatch", { body, query }, own),
+    donateInBatch: (body, query = {}, own) => call("donateInBatch", { body, query }, own),
+    refundDonationsInBatch: (body, query = {}, own) =>
+      call("refundDonationsInBatch", { body, query }, own),
     donate: (body, own) => call("donate", { body }, own),
     refundDonation: (body, own) => call("refundDonation", { body }, own),
     subscribeToDonations: (own) => call("subscribeToDonations", {}, own),

@@ -209,6 +209,24 @@ export interface components {
              */
             readonly total_donations: number;
         };
+        readonly DonationRefundBatch: {
+            /** @description How many items were rejected; 0 unless `atomic` is `false`. */
+            readonly failed: number;
+            /** @description One for each item, in the order of the items. */
+            readonly results: readonly ({
+                readonly body: components["schemas"]["DonationRefund"];
+                /** @description Whether an earlier request or item created the record. */
+                readonly idempotent_replayed: boolean;
+                /** @constant */
+                readonly status: 200;
+            } | {
+                readonly body: components["schemas"]["Error"];
+                /** @description The status that the item alone would have had. */
+                readonly status: number;
+            })[];
+            /** @description How many items were recorded, or had been recorded before. */
+            readonly succeeded: number;
+        };
         readonly DonationSubscription: {
             readonly message: string;
             readonly success: boolean;
@@ -528,6 +546,14 @@ export interface components {
              */
             readonly reason?: string | null;
         };
+        readonly NewDonationRefundBatch: {
+            /** @description The bodies of single requests, in the order in which to record them. */
+            readonly items: readonly components["schemas"]["NewDonationRefund"][];
+        };
+        readonly NewRecordedDonationBatch: {
+            /** @description The bodies of single requests, in the order in which to record them. */
+            readonly items: readonly components["schemas"]["NewDonation"][];
+        };
         readonly NewTreeRefund: {
             /** @description Number of trees to refund; all remaining ones if omitted. */
             readonly count?: number | null;
@@ -625,6 +651,24 @@ export interface components {
              * @example 1
              */
             readonly total_donations: number;
+        };
+        readonly RecordedDonationBatch: {
+            /** @description How many items were rejected; 0 unless `atomic` is `false`. */
+            readonly failed: number;
+            /** @description One for each item, in the order of the items. */
+            readonly results: readonly ({
+                readonly body: components["schemas"]["RecordedDonation"];
+                /** @description Whether an earlier request or item created the record. */
+                readonly idempotent_replayed: boolean;
+                /** @constant */
+                readonly status: 200;
+            } | {
+                readonly body: components["schemas"]["Error"];
+                /** @description The status that the item alone would have had. */
+                readonly status: number;
+            })[];
+            /** @description How many items were recorded, or had been recorded before. */
+            readonly succeeded: number;
         };
         readonly Registration: {
             /** @example newsletter */
@@ -850,7 +894,7 @@ export interface components {
             /** Format: date-time */
             readonly created_at: string;
             /**
-             * @description The id of the event, also in the feed.
+             * @description The id of the event, which the feed of an organization has, too.
              * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
              */
             readonly id: string;
@@ -880,7 +924,7 @@ export interface components {
             /** Format: date-time */
             readonly created_at: string;
             /**
-             * @description The id of the event, also in the feed.
+             * @description The id of the event, which the feed of an organization has, too.
              * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
              */
             readonly id: string;
@@ -1097,6 +1141,33 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["RecordedDonation"];
+                };
+            };
+        };
+    };
+    readonly donateInBatch: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description `true` records all items or none. `false` records every item that is not rejected. */
+                readonly atomic?: boolean;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["NewRecordedDonationBatch"];
+            };
+        };
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["RecordedDonationBatch"];
                 };
             };
         };
@@ -1430,6 +1501,33 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["DonationRefund"];
+                };
+            };
+        };
+    };
+    readonly refundDonationsInBatch: {
+        readonly parameters: {
+            readonly query?: {
+                /** @description `true` records all items or none. `false` records every item that is not rejected. */
+                readonly atomic?: boolean;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody: {
+            readonly content: {
+                readonly "application/json": components["schemas"]["NewDonationRefundBatch"];
+            };
+        };
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["DonationRefundBatch"];
                 };
             };
         };
@@ -2096,6 +2194,7 @@ export const OPERATIONS = {
   deleteWebhookEndpoint: {"method":"DELETE","path":"/webhook_endpoints/{id}","key":null},
   disableWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/disable","key":null},
   donate: {"method":"POST","path":"/charities/donate","key":"request"},
+  donateInBatch: {"method":"POST","path":"/charities/donate/batch","key":"items"},
   enableWebhookEndpoint: {"method":"POST","path":"/webhook_endpoints/{id}/enable","key":null},
   health: {"method":"GET","path":"/healthz","key":null},
   listBottles: {"method":"GET","path":"/rescue/plastic_bottles","key":null},
@@ -2119,6 +2218,7 @@ export const OPERATIONS = {
   refundBottles: {"method":"POST","path":"/refund/plastic_bottles","key":"request"},
   refundBottlesInBatch: {"method":"POST","path":"/refund/plastic_bottles/batch","key":"items"},
   refundDonation: {"method":"POST","path":"/refund/donations","key":"request"},
+  refundDonationsInBatch: {"method":"POST","path":"/refund/donations/batch","key":"items"},
   refundTrees: {"method":"POST","path":"/refund/trees","key":"request"},
   refundTreesInBatch: {"method":"POST","path":"/refund/trees/batch","key":"items"},
   registerBottles: {"method":"POST","path":"/rescue/plastic_bottles","key":"request"},

@@ -465,7 +465,7 @@ export interface components {
             /** Format: date-time */
             readonly created_at: string;
             /**
-             * @description The id of the event, also in the feed.
+             * @description The id of the event, which the feed of an organization has, too.
              * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
              */
             readonly id: string;
@@ -495,7 +495,7 @@ export interface components {
             /** Format: date-time */
             readonly created_at: string;
             /**
-             * @description The id of the event, also in the feed.
+             * @description The id of the event, which the feed of an organization has, too.
              * @example evt_00000000000003f20198c5e17a107c33b4c25e6f7a8b9c0d
              */
             readonly id: string;

@@ -1,0 +1,115 @@
+import { listDonationsByIds, listDonationsByKeys } from "../../../db/charities/donationBatches.ts";
+import { donateBatch } from "../../../services/charities/donateBatch.ts";
+import type { DonateBatchDependencies } from "../../../services/charities/donateBatch.ts";
+import { refundDonationBatch } from "../../../services/charities/refundDonationBatch.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
+import { batchEndpoint } from "../batchEndpoint.ts";
+import { KEY_ERROR } from "../errorResponses.ts";
+import { isBlankId } from "../isBlankId.ts";
+import {
+  CHARITY_REQUIRED,
+  DONATION_ID_REQUIRED,
+  donationRequestOf,
+  ownerOf,
+  presentDonated,
+  presentDonationRefund,
+  refundRequestOf,
+} from "./donationRequest.ts";
+import { EXAMPLES, TAG } from "./examples.ts";
+import { donateBody, donateResponse, refundBody, refundResponse } from "./schemas.ts";
+
+/** Each may validate as many charities as single donations may in a second. */
+const BATCHES_PER_SECOND = 1;
+
+const donateBatchEndpoint = (dependencies: DonateBatchDependencies): Endpoint =>
+  batchEndpoint({
+    path: "/charities/donate/batch",
+    requestsPerSecond: BATCHES_PER_SECOND,
+    description: {
+      operationId: "donateInBatch",
+      tag: TAG,
+      title: "RecordedDonation",
+      summary: "Record donations with up to 1,000 requests in one",
+      details:
+        "Validates each charity once, and then records the items in one transaction and in their order. Each item is the " +
+        "body of a single request, with an idempotency_key of its own: a known one, or that of an earlier item, returns " +
+        "the original record. A batch validates at most 20 charities with a remote provider. Items of others have the " +
+        "status 503; repeat the batch, which then knows those that it has validated.",
+      errors: [
+        KEY_ERROR,
+        {
+          code: "rate_limited",
+          when: "The key sent more than one such batch within a second.",
+          example: "rate limit exceeded",
+          headers: { "Retry-After": "Seconds to wait before the next request." },
+        },
+        {
+          code: "internal_error",
+          when: "The catalogue of charities failed, and nothing was recorded. After the message `internal server error` the items may be recorded: repeat the batch with the same keys.",
+          example: "charity search failed",
+        },
+      ],
+      exampleRejection: CHARITY_REQUIRED,
+    },
+    schemas: { item: donateBody, result: donateResponse },
+    examples: EXAMPLES.donate,
+    accept: (item, caller) => donationRequestOf(caller, item),
+    write: (caller, items, isAtomic) => donateBatch(dependencies, caller, items, isAtomic),
+    present: async (caller, done) => {
+      const keys = done.flatMap(({ donation, idempotencyKey }) =>
+        donation === null ? (idempotencyKey ?? []) : [],
+      );
+      const originals =
+        keys.length === 0 ? [] : await listDonationsByKeys(dependencies.db, ownerOf(caller), keys);
+      const byKey = new Map(originals.map((original) => [original.idempotencyKey, original]));
+      return done.map(({ donation, idempotencyKey, totalDonations }) => {
+        const recorded = donation ?? byKey.get(idempotencyKey);
+        if (!recorded) {
+          throw new Error("An item was not recorded, and its idempotency key is unknown.");
+        }
+        return presentDonated(recorded, totalDonations);
+      });
+    },
+  });
+
+const refundBatchEndpoint = (dependencies: DonateBatchDependencies): Endpoint =>
+  batchEndpoint({
+    path: "/refund/donations/batch",
+    description: {
+      operationId: "refundDonationsInBatch",
+      tag: TAG,
+      title: "DonationRefund",
+      summary: "Refund donations with up to 1,000 requests in one",
+      details:
+        "Refunds the items in one transaction and in their order. Each item is the body of a single request, with an " +
+        "idempotency_key of its own. Refunding a donation again returns the first refund.",
+      errors: [KEY_ERROR],
+      exampleRejection: "donation not found",
+    },
+    schemas: { item: refundBody, result: refundResponse },
+    examples: EXAMPLES.refund,
+    checkItem: (item) => (isBlankId(item) ? DONATION_ID_REQUIRED : null),
+    accept: refundRequestOf,
+    write: (caller, items, isAtomic) =>
+      refundDonationBatch(dependencies, ownerOf(caller), items, isAtomic),
+    present: async (caller, done) => {
+      const donations = await listDonationsByIds(
+        dependencies.db,
+        ownerOf(caller),
+        done.map(({ donationId }) => donationId),
+      );
+      const byId = new Map(donations.map((donation) => [donation.id, donation]));
+      return done.map(({ donationId, totalDonations }) => {
+        const donation = byId.get(donationId);
+        if (!donation) {
+          throw new Error(`Donation ${donationId} was deleted meanwhile.`);
+        }
+        return presentDonationRefund(donation, totalDonations);
+      });
+    },
+  });
+
+/** The endpoints that take many donations or refunds of donations in one request. */
+export const donationBatchEndpoints = (
+  dependencies: DonateBatchDependencies,
+): readonly Endpoint[] => [donateBatchEndpoint(dependencies), refundBatchEndpoint(dependencies)];

@@ -1,0 +1,215 @@
+import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import type { Donation } from "../../domain/charities/donations.ts";
+import { isUuid } from "../../domain/fields.ts";
+import { isRecordId } from "../../domain/recordIds.ts";
+import { safeInteger } from "../columns.ts";
+import { sql } from "../sql.ts";
+import { donationColumns, donationRow } from "./donations.ts";
+import type { NewDonationRefund } from "./donationRefunds.ts";
+
+const idRow = z.strictObject({ id: z.uuid() });
+
+/**
+ * Inserts donations without their totals. Waits for concurrent calls with their idempotency keys.
+ * @returns the ids of those that were inserted; the keys of the others exist
+ */
+export const insertDonations = async (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode }: AccountMode,
+  donations: readonly Donation[],
+  createdAt: Date,
+): Promise<ReadonlySet<string>> =>
+  new Set(
+    await transaction.anyFirst(sql.type(idRow)`
+      INSERT INTO donation (
+        id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, created_at,
+        idempotency_key, attribution, metadata
+      )
+      SELECT
+        (value ->> 0)::uuid, ${accountId}, ${mode}, (value ->> 1)::bigint, value ->> 2, value ->> 3, value ->> 4,
+        value ->> 5, ${createdAt.toISOString()}::timestamptz, value ->> 6, value ->> 7, (value -> 8)::jsonb
+      FROM json_array_elements(${JSON.stringify(
+        donations.map((donation) => [
+          donation.id,
+          donation.amountCents,
+          donation.ein,
+          donation.nonprofitId,
+          donation.charityProvider,
+          donation.charityName,
+          donation.idempotencyKey,
+          donation.attribution,
+          donation.metadata,
+        ]),
+      )}) AS value
+      -- By key, so that two batches with the same keys cannot deadlock.
+      ORDER BY value ->> 6, value ->> 0
+      ON CONFLICT DO NOTHING
+      RETURNING id
+    `),
+  );
+
+const keyRow = z.strictObject({ idempotencyKey: z.string() });
+
+/** Returns those of the keys that belong to donations. */
+export const listKnownDonationKeys = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  keys: readonly string[],
+): Promise<readonly string[]> =>
+  db.anyFirst(sql.type(keyRow)`
+    SELECT donation.idempotency_key AS "idempotencyKey"
+    FROM donation
+    WHERE donation.account_id = ${accountId}
+      AND donation.mode = ${mode}
+      AND donation.idempotency_key = ANY(${sql.array([...keys], "text")})
+  `);
+
+export const listDonationsByKeys = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  keys: readonly string[],
+): Promise<readonly Donation[]> =>
+  db.any(sql.type(donationRow)`
+    SELECT ${donationColumns}
+    FROM donation
+    WHERE donation.account_id = ${accountId}
+      AND donation.mode = ${mode}
+      AND donation.idempotency_key = ANY(${sql.array([...keys], "text")})
+  `);
+
+export const listDonationsByIds = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  ids: readonly string[],
+): Promise<readonly Donation[]> =>
+  db.any(sql.type(donationRow)`
+    SELECT ${donationColumns}
+    FROM donation
+    WHERE donation.account_id = ${accountId}
+      AND donation.mode = ${mode}
+      AND donation.id = ANY(${sql.array([...ids], "uuid")})
+  `);
+
+const namedRow = z.strictObject({ given: z.string(), id: z.uuid() });
+
+/** Returns the ids of the owner's donations, by the ids that a client gave: their own, or those of an import. */
+export const listOwnDonationIds = async (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  given: readonly string[],
+): Promise<ReadonlyMap<string, string>> => {
+  const possible = given.filter(isRecordId);
+  const owned = sql.fragment`donation.account_id = ${accountId} AND donation.mode = ${mode}`;
+  const rows = await db.any(sql.type(namedRow)`
+    SELECT given, donation.id
+    FROM unnest(${sql.array(possible.filter(isUuid), "text")}) AS given
+    JOIN donation ON donation.id = given::uuid
+    WHERE ${owned}
+    UNION ALL
+    SELECT donation.imported_id, donation.id
+    FROM donation
+    WHERE ${owned}
+      AND donation.imported_id IS NOT NULL
+      AND donation.imported_id = ANY(${sql.array([...possible], "text")})
+  `);
+  return new Map(rows.map(({ given: name, id }) => [name, id]));
+};
+
+const lockedRow = z.strictObject({
+  id: z.uuid(),
+  importedId: z.string().nullable(),
+  amountCents: safeInteger,
+  ein: z.string().nullable(),
+  nonprofitId: z.string(),
+  charityName: z.string(),
+  createdAt: z.date(),
+  refunded: z.boolean(),
+});
+
+/** A donation that is locked, without what a client attached to it. */
+export type LockedDonation = Readonly<z.output<typeof lockedRow>>;
+
+/** Locks donations until the transaction ends. */
+export const lockDonations = (
+  transaction: DatabaseTransactionConnection,
+  ids: readonly string[],
+): Promise<readonly LockedDonation[]> =>
+  transaction.any(sql.type(lockedRow)`
+    SELECT
+      id,
+      imported_id AS "importedId",
+      amount_cents AS "amountCents",
+      ein,
+      nonprofit_id AS "nonprofitId",
+      charity_name AS "charityName",
+      created_at AS "createdAt",
+      refunded_at IS NOT NULL AS refunded
+    FROM donation
+    WHERE id = ANY(${sql.array([...ids], "uuid")})
+    ORDER BY id
+    FOR UPDATE
+  `);
+
+const claimRow = z.strictObject({ idempotencyKey: z.string(), donationId: z.uuid() });
+
+/**
+ * Assigns idempotency keys of refunds to donations unless they already belong to some. Waits for concurrent calls with the
+ * keys.
+ * @param claims each key once
+ * @returns the id of the donation that each key belongs to
+ */
+export const claimRefundKeys = async (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode }: AccountMode,
+  claims: ReadonlyMap<string, string>,
+): Promise<ReadonlyMap<string, string>> => {
+  const rows = await transaction.any(sql.type(claimRow)`
+    INSERT INTO donation_refund_key AS known (account_id, mode, idempotency_key, donation_id)
+    SELECT ${accountId}, ${mode}, value ->> 0, (value ->> 1)::uuid
+    FROM json_array_elements(${JSON.stringify([...claims])}) AS value
+    ORDER BY value ->> 0
+    -- The update changes nothing: it locks the row, and RETURNING needs it.
+    ON CONFLICT (account_id, mode, idempotency_key) DO UPDATE SET donation_id = known.donation_id
+    RETURNING known.idempotency_key AS "idempotencyKey", known.donation_id AS "donationId"
+  `);
+  return new Map(rows.map(({ idempotencyKey, donationId }) => [idempotencyKey, donationId]));
+};
+
+/**
+ * Inserts the refunds of locked donations, and marks these as refunded.
+ * @returns how many were inserted; the others' donations or idempotency keys already have a refund
+ */
+export const insertDonationRefunds = (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode }: AccountMode,
+  refunds: readonly Omit<NewDonationRefund, "createdAt">[],
+  createdAt: Date,
+): Promise<number> =>
+  transaction.oneFirst(sql.type(z.strictObject({ refunds: z.int() }))`
+    WITH inserted AS (
+      INSERT INTO donation_refund (donation_id, account_id, mode, reason, idempotency_key, metadata, created_at)
+      SELECT
+        (value ->> 0)::uuid, ${accountId}, ${mode}, value ->> 1, value ->> 2, (value -> 3)::jsonb,
+        ${createdAt.toISOString()}::timestamptz
+      FROM json_array_elements(${JSON.stringify(
+        refunds.map(({ donationId, reason, idempotencyKey, metadata }) => [
+          donationId,
+          reason,
+          idempotencyKey,
+          metadata,
+        ]),
+      )}) AS value
+      ORDER BY value ->> 2
+      ON CONFLICT DO NOTHING
+      RETURNING donation_id
+    ),
+    updated AS (
+      UPDATE donation
+      SET refunded_at = ${createdAt.toISOString()}::timestamptz
+      FROM inserted
+      WHERE donation.id = inserted.donation_id
+    )
+    SELECT count(*)::integer AS refunds FROM inserted
+  `);

@@ -1,0 +1,102 @@
+import { v7 as newId } from "uuid";
+import type { CharityIds, ConfirmedCharity } from "../../domain/charities/charities.ts";
+import { DomainError, OutageError } from "../../domain/errors.ts";
+import type { Outcome } from "../../domain/batches.ts";
+import type { ConfirmCharityDependencies } from "./confirmCharity.ts";
+import { confirmRemotely, findLocalCharity } from "./confirmCharity.ts";
+import { providerOf } from "./providerOf.ts";
+
+/** As many calls of a remote provider as single donations of a key may cause in a second. */
+const MAXIMUM_VALIDATIONS = 20;
+
+/** How many are open at a time. */
+const PARALLEL_VALIDATIONS = 5;
+
+const PARALLEL_LOOKUPS = 4;
+
+const unconfirmed = (why: string): DomainError =>
+  new DomainError("charity_unconfirmed", `the charity is not confirmed: ${why}; try again`);
+
+const NOT_REACHED = `a batch validates at most ${MAXIMUM_VALIDATIONS} new charities`;
+const FAILED = "its provider could not validate it";
+
+/** Calls a function for each item, with a few calls at a time. */
+const forEachInParallel = async <Item>(
+  items: readonly Item[],
+  parallel: number,
+  run: (item: Item) => Promise<void>,
+): Promise<void> => {
+  const waiting = items.values();
+  const runNext = async (): Promise<void> => {
+    for (const item of waiting) {
+      await run(item);
+    }
+  };
+  await Promise.all(Array.from({ length: parallel }, runNext));
+};
+
+const asOutcome = (error: unknown): DomainError => {
+  if (error instanceof DomainError) {
+    return error;
+  }
+  throw error;
+};
+
+/** Returns a string that is the same for the same charity, named in the same way. */
+export const charityKey = ({ ein, nonprofitId }: CharityIds): string =>
+  JSON.stringify([ein, nonprofitId]);
+
+/**
+ * Confirms the charities of a batch, each once. Those that need a remote provider are validated in their order, up to a
+ * maximum; what is found is stored, so that a repeated batch gets further. After a failure of the provider no more calls
+ * of it begin.
+ * @returns by `charityKey`
+ * @throws OutageError if the catalogue fails
+ */
+export const confirmCharities = async (
+  deps: ConfirmCharityDependencies,
+  accountId: string,
+  charities: readonly CharityIds[],
+): Promise<ReadonlyMap<string, Outcome<ConfirmedCharity>>> => {
+  const provider = await providerOf(deps, accountId);
+  const outcomes = new Map<string, Outcome<ConfirmedCharity>>();
+  const named = [...new Map(charities.map((ids) => [charityKey(ids), ids]))];
+  const unknown = new Set<string>();
+  await forEachInParallel(named, PARALLEL_LOOKUPS, async ([key, ids]) => {
+    const found = await findLocalCharity(provider, ids).catch(asOutcome);
+    if (found) {
+      outcomes.set(key, found);
+    } else {
+      unknown.add(key);
+    }
+  });
+  const remote = named.filter(([key]) => unknown.has(key));
+  let hasFailed = false;
+  await forEachInParallel(
+    remote.slice(0, MAXIMUM_VALIDATIONS),
+    PARALLEL_VALIDATIONS,
+    async ([key, ids]) => {
+      if (hasFailed) {
+        outcomes.set(key, unconfirmed(FAILED));
+        return;
+      }
+      try {
+        outcomes.set(
+          key,
+          await confirmRemotely(deps, newId(), { ...ids, provider: provider.name }),
+        );
+      } catch (error) {
+        if (error instanceof OutageError) {
+          hasFailed = true;
+          outcomes.set(key, unconfirmed(FAILED));
+        } else {
+          outcomes.set(key, asOutcome(error));
+        }
+      }
+    },
+  );
+  for (const [key] of remote.slice(MAXIMUM_VALIDATIONS)) {
+    outcomes.set(key, unconfirmed(hasFailed ? FAILED : NOT_REACHED));
+  }
+  return outcomes;
+};
