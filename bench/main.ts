@@ -4,6 +4,7 @@ import { Client } from "pg";
 import { StartupError } from "../program/startupError.ts";
 import { measureBatches } from "./measureBatches.ts";
 import { measureDonationBatches } from "./measureDonationBatches.ts";
+import { measureDonations } from "./measureDonations.ts";
 import { measureEvidence } from "./measureEvidence.ts";
 import { measureCached } from "./measureCached.ts";
 import { measureCharitySearch } from "./measureCharitySearch.ts";
@@ -13,7 +14,8 @@ import { measureList } from "./measureList.ts";
 import { measureNeighbor } from "./measureNeighbor.ts";
 import { measureRegistrations } from "./measureRegistrations.ts";
 import { measureRestarts } from "./measureRestarts.ts";
-import { measureReporting } from "./measureReporting.ts";
+import { measureBacklog, measureTraffic, TARGETS } from "./measureReporting.ts";
+import type { Target } from "./measureReporting.ts";
 import { measureRetries, measureSender } from "./measureSender.ts";
 import { measureStore } from "./measureStore.ts";
 import type { Result } from "./support/result.ts";
@@ -34,10 +36,16 @@ table of results to stdout.
                   --rounds 3  --seconds 4  --connections 64
   list            GET of many registrations: memory, and speed compared with psql's COPY
                   --listed 1000000  --rounds 3
-  sender          usage of one busy account, and of many accounts: CPU time of an event, and whether it keeps up
-                  --facts 100000  --accounts 1000  --traffic-seconds 60
+  sender          usage of one busy account: into how few events it is summed
+                  --facts 100000
+  backlog         usage of many accounts that waits: CPU time of an event, to the ledger and to a Stripe double
+                  --accounts 1000  --events 20  --targets ledger,stripe  --workers 1
+  traffic         usage of many accounts that the API receives at the same time: whether reporting keeps up
+                  --accounts 1000  --every-seconds 1  --traffic-seconds 60  --targets ledger,stripe
   retries         usage of one account while 15 % of Stripe's responses are a 500
                   --failing-seconds 120
+  donations       one donation at a time, alone and while usage is reported, compared with a registration
+                  --donations 40  --reported 200
   evidence        evidence and dashboard of an account with many trees
                   --listed 1000000  --rounds 3  --seconds 4
   cached          cached dashboard and evidence, compared with the same bytes from a bare Koa app
@@ -61,6 +69,14 @@ const parseInteger = (name: string, text: string): number => {
   return number;
 };
 
+const parseTarget = (text: string): Target => {
+  const target = TARGETS.find((name) => name === text);
+  if (target === undefined) {
+    throw new RangeError(`--targets must be of ${TARGETS.join(" and ")}, not ${text}.`);
+  }
+  return target;
+};
+
 const readArguments = () => {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
@@ -72,7 +88,13 @@ const readArguments = () => {
       listed: { type: "string", default: "1000000" },
       facts: { type: "string", default: "100000" },
       accounts: { type: "string", default: "1000" },
+      events: { type: "string", default: "20" },
+      workers: { type: "string", default: "1" },
+      "every-seconds": { type: "string", default: "1" },
+      targets: { type: "string", default: TARGETS.join(",") },
       "traffic-seconds": { type: "string", default: "60" },
+      donations: { type: "string", default: "40" },
+      reported: { type: "string", default: "200" },
       "failing-seconds": { type: "string", default: "120" },
       charities: { type: "string", default: "260000" },
       "charity-files": { type: "string", default: "" },
@@ -87,6 +109,14 @@ const readArguments = () => {
     rounds: parseInteger("rounds", values.rounds),
     roundMs: parseInteger("seconds", values.seconds) * 1000,
     connections: parseInteger("connections", values.connections),
+  };
+  const accounts = parseInteger("accounts", values.accounts);
+  const targets = values.targets.split(",").map(parseTarget);
+  const backlog = {
+    accounts,
+    events: parseInteger("events", values.events),
+    workers: parseInteger("workers", values.workers),
+    targets,
   };
   return {
     help: values.help,
@@ -107,10 +137,17 @@ const readArguments = () => {
       registrations: parseInteger("listed", values.listed),
       rounds: repeated.rounds,
     },
-    sender: {
-      facts: parseInteger("facts", values.facts),
-      accounts: parseInteger("accounts", values.accounts),
-      trafficSeconds: parseInteger("traffic-seconds", values["traffic-seconds"]),
+    facts: parseInteger("facts", values.facts),
+    backlog,
+    traffic: {
+      accounts,
+      everySeconds: parseInteger("every-seconds", values["every-seconds"]),
+      seconds: parseInteger("traffic-seconds", values["traffic-seconds"]),
+      targets,
+    },
+    donations: {
+      donations: parseInteger("donations", values.donations),
+      reportedPerSecond: parseInteger("reported", values.reported),
     },
     failingSeconds: parseInteger("failing-seconds", values["failing-seconds"]),
     growth: {
@@ -125,7 +162,10 @@ type Report = (line: string) => void;
 const createBenchmarks = ({
   repeated,
   list,
-  sender,
+  facts,
+  backlog,
+  traffic,
+  donations,
   failingSeconds,
   charities,
   restarts,
@@ -146,13 +186,10 @@ const createBenchmarks = ({
     ],
     ["store", (services, report) => measureStore(services, repeated, report)],
     ["list", (services, report) => measureList(services, list, report)],
-    [
-      "sender",
-      async (services, report) => [
-        ...(await measureSender(services, sender, report)),
-        ...(await measureReporting(services, sender, report)),
-      ],
-    ],
+    ["sender", (services, report) => measureSender(services, facts, report)],
+    ["backlog", (services, report) => measureBacklog(services, backlog, report)],
+    ["traffic", (services, report) => measureTraffic(services, traffic, report)],
+    ["donations", (services, report) => measureDonations(services, donations, report)],
     ["retries", (services, report) => measureRetries(services, failingSeconds, report)],
     [
       "evidence",

@@ -10,12 +10,6 @@ import type { Services } from "./support/startServices.ts";
 import { median } from "./support/statistics.ts";
 import { accountIds, requireUnits, waitUntilDrained } from "./support/waitUntilDrained.ts";
 
-export type SenderSizes = {
-  readonly facts: number;
-  readonly accounts: number;
-  readonly trafficSeconds: number;
-};
-
 const FACTS_SPAN_SECONDS = 60;
 /** Typical duration of a call to Stripe from another continent. */
 const STRIPE_LATENCY_MS = 100;
@@ -139,6 +133,6 @@ export const measureRetries = async (
 /** Measures into how few events the usage of a busy account is summed, with a real worker and Temporal server. */
 export const measureSender = async (
   services: Services,
-  sizes: SenderSizes,
+  facts: number,
   report: (line: string) => void,
-): Promise<readonly Result[]> => [await measureBusyAccount(services, sizes.facts, report)];
+): Promise<readonly Result[]> => [await measureBusyAccount(services, facts, report)];

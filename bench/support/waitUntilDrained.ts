@@ -66,6 +66,26 @@ export const waitUntilDrained = async (
   }
 };
 
+/** Waits until the first events are delivered and returns how many are. */
+export const waitUntilDelivering = async (databaseUrl: string): Promise<number> => {
+  const client = new Client({ connectionString: databaseUrl });
+  await client.connect();
+  try {
+    for (;;) {
+      const { rows } = await client.query<{ count: number }>(
+        "SELECT count(*)::integer AS count FROM meter_event WHERE state = 'delivered'",
+      );
+      const count = rows[0]?.count ?? 0;
+      if (count > 0) {
+        return count;
+      }
+      await sleep(POLL_MS);
+    }
+  } finally {
+    await client.end();
+  }
+};
+
 export const countRegistrations = async (databaseUrl: string): Promise<number> => {
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();

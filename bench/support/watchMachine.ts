@@ -82,20 +82,20 @@ export const watchMachine = async (): Promise<() => Promise<number | null>> => {
 
 /**
  * Starts to measure the CPU time of groups of this process's descendants.
- * @param groups the names of the groups, with their process's id or the beginning of their processes' name
+ * @param groups the names of the groups, with their processes' ids or the beginning of their processes' name
  * @returns a function that returns each group's CPU time since then, in milliseconds
  */
 export const watchGroups = async <Group extends string>(
-  groups: Readonly<Record<Group, number | string>>,
+  groups: Readonly<Record<Group, readonly number[] | string>>,
 ): Promise<() => Promise<Readonly<Record<Group, number>>>> => {
   const read = async (): Promise<Readonly<Record<string, number>>> => {
     const processes = await readOwnProcesses();
     return Object.fromEntries(
-      Object.entries<number | string>(groups).map(([group, of]) => [
+      Object.entries<readonly number[] | string>(groups).map(([group, of]) => [
         group,
         sumTicks(
           processes.filter(({ pid, name }) =>
-            typeof of === "number" ? pid === of : name.startsWith(of),
+            typeof of === "string" ? name.startsWith(of) : of.includes(pid),
           ),
         ) * TICK_MS,
       ]),
