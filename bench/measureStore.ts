@@ -134,7 +134,7 @@ export const measureStore = async (
   const api = await services.startProgram("api/main.ts", settings);
   const load = { connections, warmUpMs: WARM_UP_MS, durationMs: roundMs };
   const measure = async (options: Parameters<typeof runLoad>[0]): Promise<Measured> => {
-    const readCpuMs = await watchGroups({ api: api.pid, postgres: "postgres" });
+    const readCpuMs = await watchGroups({ api: [api.pid], postgres: "postgres" });
     const measured = await runLoad(options);
     const cpuMs = await readCpuMs();
     // The CPU time includes the warm-up.
