@@ -17,6 +17,7 @@ import { measureRestarts } from "./measureRestarts.ts";
 import { measureBacklog, measureTraffic, TARGETS } from "./measureReporting.ts";
 import type { Target } from "./measureReporting.ts";
 import { measureRetries, measureSender } from "./measureSender.ts";
+import { measureStalled } from "./measureStalled.ts";
 import { measureStore } from "./measureStore.ts";
 import type { Result } from "./support/result.ts";
 import { formatTable } from "./support/result.ts";
@@ -42,6 +43,9 @@ table of results to stdout.
                   --accounts 1000  --events 20  --targets ledger,stripe  --workers 1
   traffic         usage of many accounts that the API receives at the same time: whether reporting keeps up
                   --accounts 1000  --every-seconds 1  --traffic-seconds 60  --targets ledger,stripe
+  stalled         memory of 50 lists whose clients stop reading
+  sender          usage of one busy account, and of many accounts: CPU time of an event, and whether it keeps up
+                  --facts 100000  --accounts 1000  --traffic-seconds 60
   retries         usage of one account while 15 % of Stripe's responses are a 500
                   --failing-seconds 120
   donations       one donation at a time, alone and while usage is reported, compared with a registration
@@ -177,6 +181,10 @@ const createBenchmarks = ({
 > =>
   new Map([
     ["registrations", (services, report) => measureRegistrations(services, repeated, report)],
+    ["batches", (services, report) => measureBatches(services, repeated, report)],
+    ["store", (services, report) => measureStore(services, repeated, report)],
+    ["list", (services, report) => measureList(services, list, report)],
+    ["stalled", measureStalled],
     [
       "batches",
       async (services, report) => [

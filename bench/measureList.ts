@@ -1,11 +1,11 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { request } from "node:http";
 import type { IncomingMessage } from "node:http";
 import { findCommand } from "./support/findCommand.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";
+import { readResidentBytes } from "./support/readResidentBytes.ts";
 import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
 import type { Result } from "./support/result.ts";
 import type { Services } from "./support/startServices.ts";
@@ -34,15 +34,6 @@ const copyStatement = (accountId: string): string => `
     WHERE account_id = '${accountId}' AND mode = 'live' AND kind = 'tree'
     ORDER BY created_at DESC, id DESC
   ) TO STDOUT`;
-
-/** Returns the resident memory of a process in bytes, NaN if the system does not report it. */
-const readResidentBytes = (pid: number): number => {
-  if (process.platform !== "linux") {
-    return Number.NaN;
-  }
-  const status = readFileSync(`/proc/${pid}/status`, "utf8");
-  return Number(/^VmRSS:\s+(?<kib>\d+) kB/mu.exec(status)?.groups?.["kib"]) * 1024;
-};
 
 type Fetched = {
   readonly seconds: number;
