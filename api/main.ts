@@ -27,7 +27,7 @@ import { openTemporalClient } from "../program/temporalClient.ts";
 import { watchHealth } from "../program/watchHealth.ts";
 import { wakePlantingOrder } from "../program/wakePlantingOrder.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
-import { createWebhookReader } from "../providers/billing/stripe/createWebhookReader.ts";
+import { loadStripe, loadWebhookReader } from "../providers/billing/loadStripe.ts";
 import { createCharities } from "../providers/charities/createCharities.ts";
 import { readPlantingSettings } from "../program/readPlantingSettings.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
@@ -98,7 +98,7 @@ const startApi = async (
     maximumPerAccount: config.MAXIMUM_OPEN_LISTS_PER_ACCOUNT,
   });
   metrics.watchLists(openLists.count);
-  const billing = createBilling({ db, stripe: readStripeOptions(config) });
+  const billing = createBilling({ db, stripe: await loadStripe(readStripeOptions(config)) });
   const charities = createCharities({ db, searches, clock, settings: readCharitySettings(config) });
   const getDeployment = await createDeploymentName({ db, clock });
   const validateCharity = createCharityValidator(temporal, getDeployment, undefined, tracing);
@@ -146,10 +146,7 @@ const startApi = async (
     documentBaseUrl: config.PUBLIC_BASE_URL ?? ".",
     planting,
     plantingCallbackSecrets: config.PLANTING_CALLBACK_SECRET?.split(",") ?? [],
-    readStripeWebhook:
-      config.STRIPE_WEBHOOK_SECRET === undefined
-        ? null
-        : createWebhookReader(config.STRIPE_WEBHOOK_SECRET.split(",")),
+    readStripeWebhook: await loadWebhookReader(config.STRIPE_WEBHOOK_SECRET),
     webhookSettings,
     wakeOrder: async (orderId) => {
       await wakePlantingOrder(temporal, getDeployment, orderId, WAKE_TIMEOUT_MS);

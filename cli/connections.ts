@@ -17,7 +17,7 @@ import { StartupError } from "../program/startupError.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
-import { createStripeInspector } from "../providers/billing/stripe/inspectStripe.ts";
+import { loadStripe, loadStripeInspector } from "../providers/billing/loadStripe.ts";
 import type { StripeInspector } from "../providers/billing/stripe/inspectStripe.ts";
 
 /** One for a long transfer, the others for concurrent queries. */
@@ -50,7 +50,7 @@ export type Connections = {
   readonly copies: () => Promise<CopyPool>;
   readonly billing: () => Promise<Billing>;
   /** Null if STRIPE_SECRET_KEY is not set. */
-  readonly stripe: () => StripeInspector | null;
+  readonly stripe: () => Promise<StripeInspector | null>;
   /** Connects on the first call; call it with `callTemporal`. */
   readonly temporal: () => Promise<Client>;
   readonly close: () => Promise<void>;
@@ -135,13 +135,13 @@ export const createConnections = (readConfig: () => Config): Connections => {
   });
 
   const billing = once(async () => {
-    return createBilling({ db: await database(), stripe: readStripeOptions(config()) });
+    return createBilling({
+      db: await database(),
+      stripe: await loadStripe(readStripeOptions(config())),
+    });
   });
 
-  const stripe = once(() => {
-    const options = readStripeOptions(config());
-    return options && createStripeInspector(options);
-  });
+  const stripe = once(() => loadStripeInspector(readStripeOptions(config())));
 
   const openTemporal = async (): Promise<Client> => {
     const { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, DATABASE_URL } = config();

@@ -18,6 +18,7 @@ import { addPoolMetrics } from "../program/addPoolMetrics.ts";
 import { openTemporalClient } from "../program/temporalClient.ts";
 import { watchHealth } from "../program/watchHealth.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
+import { loadStripe } from "../providers/billing/loadStripe.ts";
 import { createCharities } from "../providers/charities/createCharities.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
 import { createWebhookSender } from "../providers/webhooks/createWebhookSender.ts";
@@ -63,7 +64,7 @@ const startWorker = async (
   const temporal = openTemporalClient();
   const metrics = createWorkerMetrics({ db, clock, logger });
   const shutdown = new AbortController();
-  const billing = createBilling({ db, stripe: readStripeOptions(config) });
+  const billing = createBilling({ db, stripe: await loadStripe(readStripeOptions(config)) });
   const guard = await watchHold({ db, clock, logger }, shutdown.signal);
   const { readMetrics } = await installTemporalRuntime(logger);
   const healthConnection = await openHealthConnection(config);

@@ -5,10 +5,16 @@ import type { ProcessorName } from "../../domain/billing/usage.ts";
 import type { BillingProcessor } from "./processor.ts";
 import type { StripeAccount } from "../../domain/billing/deployment.ts";
 import { requireProcessor } from "./requireProcessor.ts";
-import { createStripeClient } from "./stripe/createStripeClient.ts";
-import { readStripeAccount } from "./stripe/readStripeAccount.ts";
-import { createStripeProcessor } from "./stripe/createStripeProcessor.ts";
-import type { StripeOptions } from "./stripe/createStripeProcessor.ts";
+
+/** What `loadStripe` returns. Nothing here imports Stripe's library, so that only programs that call Stripe load it. */
+export type StripeConnection = {
+  /** @param requireAccount called with the key's account before the first call that depends on it, until it resolves */
+  readonly createProcessor: (
+    requireAccount: (account: StripeAccount) => Promise<void>,
+  ) => BillingProcessor;
+  /** Returns the account of the key. */
+  readonly readAccount: () => Promise<StripeAccount>;
+};
 
 /** The processors of this deployment. */
 export type Billing = {
@@ -40,23 +46,18 @@ export const createBilling = ({
 }: {
   readonly db: DatabasePool;
   /** Null: live usage goes to the built-in ledger. */
-  readonly stripe: StripeOptions | null;
+  readonly stripe: StripeConnection | null;
 }): Billing => {
   const ledgers = {
     live: createLedgerProcessor({ db, mode: "live" }),
     test: createLedgerProcessor({ db, mode: "test" }),
   };
   const stripeProcessor = stripe
-    ? createStripeProcessor(stripe, {
-        requireAccount: (account) => requireProcessor(db, { name: "stripe", account }),
-      })
+    ? stripe.createProcessor((account) => requireProcessor(db, { name: "stripe", account }))
     : null;
   return {
     liveProcessor: stripe ? "stripe" : "ledger",
-    findStripeAccount: () =>
-      stripe
-        ? readStripeAccount(createStripeClient(stripe).stripe, stripe.secretKey)
-        : Promise.resolve(null),
+    findStripeAccount: () => (stripe ? stripe.readAccount() : Promise.resolve(null)),
     processorFor: ({ stripeCustomerId }, mode) =>
       mode === "live" && (stripeProcessor !== null || stripeCustomerId !== null)
         ? "stripe"

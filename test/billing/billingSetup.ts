@@ -11,6 +11,7 @@ import type { Clock } from "../../domain/clock.ts";
 import type { AssumedOutcome } from "../../domain/billing/decideRetry.ts";
 import type { UsageStream } from "../../domain/billing/usage.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import type { DrainResult } from "../../services/billing/sending/drainUsage.ts";
 import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
@@ -83,7 +84,7 @@ export const setUpBilling = async (
   const clock: Clock = { now: () => new Date(control.now() * 1000) };
   const billing = createBilling({
     db,
-    stripe: { secretKey: double.secretKey, apiBase: double.url, timeoutMs },
+    stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url, timeoutMs }),
   });
   const billingWithoutKey = createBilling({ db, stripe: null });
   await billing.prepare();

@@ -9,6 +9,7 @@ import {
 import { systemClock } from "../../domain/clock.ts";
 import { OutageError } from "../../domain/errors.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
 import { refreshSubscription } from "../../services/billing/processorEvents/refreshSubscription.ts";
 import { requireDonationSubscription } from "../../services/charities/requireDonationSubscription.ts";
 import { subscribeToDonations } from "../../services/charities/subscribeToDonations.ts";
@@ -68,13 +69,13 @@ const stage = async (
   });
   const billing = createBilling({
     db,
-    stripe: {
+    stripe: connectStripe({
       secretKey: double.secretKey,
       apiBase: double.url,
       // A busy machine must not look like a silent processor.
       timeoutMs: 3000,
       donationPrices: withPrices ? { flat, metered } : null,
-    },
+    }),
   });
   const { call } = await startStandaloneApi(t, {
     db,

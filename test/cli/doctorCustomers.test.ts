@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { systemClock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
@@ -17,7 +18,7 @@ test("an organization without a Stripe customer is a warning until it has live u
   t.teardown(double.close);
   await createBilling({
     db,
-    stripe: { secretKey: double.secretKey, apiBase: double.url },
+    stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
   }).prepare();
   const { id } = await createTestOrganization(db, { name: "Demo organization" });
   const register = (mode: "live" | "test") =>

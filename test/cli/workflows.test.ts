@@ -8,6 +8,7 @@ import { systemClock } from "../../domain/clock.ts";
 import { identifyProcess } from "../../embedded/processIdentity.ts";
 import { writeRunFile } from "../../embedded/runFile.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
 import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
@@ -222,7 +223,7 @@ test.serial(
     t.teardown(double.close);
     await createBilling({
       db,
-      stripe: { secretKey: double.secretKey, apiBase: double.url },
+      stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
     }).prepare();
     await createTestOrganization(db, { name: "Unknown", stripeCustomerId: "cus_nobody" });
     const { id } = await createTestOrganization(db, { name: "Bare" });

@@ -1,6 +1,7 @@
 import { pino } from "pino";
 import { StartupError } from "../../program/startupError.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
 import { prepareProcessor } from "../../worker/prepareProcessor.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
@@ -25,7 +26,7 @@ test("the worker fails when a retry finds a meter with another aggregation", asy
     path: "/v1/billing/meters",
     times: 3,
   });
-  const billing = createBilling({ db: t.context.db, stripe });
+  const billing = createBilling({ db: t.context.db, stripe: connectStripe(stripe) });
   const shutdown = new AbortController();
 
   const { failed } = await prepareProcessor(

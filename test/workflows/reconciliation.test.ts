@@ -10,6 +10,7 @@ import {
 } from "../../db/billing/reconciliations.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
 import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
@@ -51,7 +52,7 @@ test.serial("only a stream that drifts in every poll is reported", async (t) => 
   control.holdClock({ second: Date.UTC(2026, 4, 15, 12) / 1000 });
   const clock: Clock = { now: () => new Date(control.now() * 1000) };
   const stripe = { apiBase: double.url, secretKey: double.secretKey };
-  const billing = createBilling({ db, stripe });
+  const billing = createBilling({ db, stripe: connectStripe(stripe) });
   const writer = createRegistrationWriter({ db, clock });
   const deliverUsage = async (name: string): Promise<string> => {
     const { customerId, subscriptionId } = control.addSubscriber({});

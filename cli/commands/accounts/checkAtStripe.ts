@@ -35,7 +35,7 @@ export const checkAtStripe = async (
 ): Promise<void> => {
   const { io, connections } = context;
   const { id, stripeCustomerId: customerId, stripeSubscriptionId: subscriptionId } = organization;
-  const stripe = connections.stripe();
+  const stripe = await connections.stripe();
   if (stripe === null) {
     return;
   }

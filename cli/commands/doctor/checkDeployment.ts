@@ -18,7 +18,7 @@ import { checkWithDatabase, ok, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";
 
 const readConfigured = async ({ connections }: Context): Promise<LiveProcessor> => {
-  const stripe = connections.stripe();
+  const stripe = await connections.stripe();
   return stripe ? { name: "stripe", account: await stripe.readAccount() } : { name: "ledger" };
 };
 

@@ -23,7 +23,7 @@ const describeWithoutCustomer = (organizations: WithoutCustomer, which: string):
 
 const checkCustomers = ({ connections }: Context): Promise<Finding> =>
   check("Stripe customers", async () => {
-    const stripe = connections.stripe();
+    const stripe = await connections.stripe();
     const db = await connections.database();
     const organizations = await listAccounts(db, "organization");
     if (stripe === null || organizations.length === 0) {
@@ -59,7 +59,7 @@ const checkCustomers = ({ connections }: Context): Promise<Finding> =>
 
 const checkSubscriptions = ({ connections }: Context): Promise<Finding> =>
   check("Stripe subscriptions", async () => {
-    const stripe = connections.stripe();
+    const stripe = await connections.stripe();
     const db = await connections.database();
     const organizations = await listAccounts(db, "organization");
     const subscribed = organizations.flatMap(
@@ -104,7 +104,7 @@ const checkWithoutKey = async ({ connections }: Context): Promise<Result> => {
 export const checkStripe = async (context: Context): Promise<readonly Finding[]> => {
   const hasDatabase = await isDatabaseReachable(context);
   const reachable = await check("Stripe", async () => {
-    const stripe = context.connections.stripe();
+    const stripe = await context.connections.stripe();
     if (stripe === null) {
       return hasDatabase
         ? checkWithoutKey(context)

@@ -4,6 +4,7 @@ import { readDeployment } from "../../../db/billing/deployment.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { ProcessorMismatchError } from "../../../providers/billing/processor.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
@@ -39,7 +40,7 @@ const startDouble = async (t: T, options: StripeDoubleOptions = {}): Promise<Str
 const billingOf = (t: T, double: StripeDouble | null): Billing =>
   createBilling({
     db: t.context.db,
-    stripe: double && { secretKey: double.secretKey, apiBase: double.url },
+    stripe: double && connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
   });
 
 const impactWith = (t: T, double: StripeDouble | null, ...args: readonly string[]): Promise<Run> =>

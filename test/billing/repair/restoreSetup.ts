@@ -3,6 +3,7 @@ import type { DatabasePool } from "slonik";
 import { openPool } from "../../../db/pool.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
 import type { DrainResult } from "../../../services/billing/sending/drainUsage.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { guardUsage } from "../../../services/billing/holdUsage.ts";
@@ -40,7 +41,12 @@ export const setUpRestore = async (
       }
     };
     t.teardown(close);
-    const deps = { db, clock, billing: createBilling({ db, stripe }), actor: SERVICE };
+    const deps = {
+      db,
+      clock,
+      billing: createBilling({ db, stripe: connectStripe(stripe) }),
+      actor: SERVICE,
+    };
     await deps.billing.prepare();
     return { url, db, deps, close };
   };

@@ -4,6 +4,7 @@ import { systemClock } from "../../../domain/clock.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
@@ -43,7 +44,7 @@ export const setUpUsage = async (t: ExecutionContext<DatabaseContext>): Promise<
   const double = await startStripeDouble();
   t.teardown(double.close);
   const stripe = { secretKey: double.secretKey, apiBase: double.url };
-  const billing = createBilling({ db, stripe });
+  const billing = createBilling({ db, stripe: connectStripe(stripe) });
   await billing.prepare();
   const { id } = await createTestOrganization(db, {
     stripeCustomerId: `cus_${crypto.randomUUID().replaceAll("-", "")}`,
