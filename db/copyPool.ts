@@ -7,8 +7,8 @@ import { requireWritableClient } from "./connections/connectClient.ts";
 import { isPooled } from "./connections/inspectPooler.ts";
 import { connectTimeoutOf, readDatabaseServers } from "./connections/databaseServers.ts";
 import type { Server } from "./connections/databaseServers.ts";
-import { createConnectionShares, sharesOfOneKind } from "./connectionShares.ts";
-import { noConnectionError } from "./noConnectionError.ts";
+import { createConnectionShares, sharesOfOneKind } from "./connections/connectionShares.ts";
+import { noConnectionError } from "./connections/noConnectionError.ts";
 import { asQueryTimeout } from "./queryTimeout.ts";
 
 /**

@@ -1,10 +1,14 @@
 import { createBigintTypeParser, createPool, SchemaValidationError } from "slonik";
 import type { DatabasePool, DriverTypeParser, Interceptor, QueryResultRow } from "slonik";
 import { readDatabaseServers } from "./connections/databaseServers.ts";
-import { createDriver } from "./driver.ts";
-import { createConnectionShares, sharesOfMixedPool, sharesOfOneKind } from "./connectionShares.ts";
+import { createDriver } from "./connections/driver.ts";
+import {
+  createConnectionShares,
+  sharesOfMixedPool,
+  sharesOfOneKind,
+} from "./connections/connectionShares.ts";
 import { asQueryTimeout } from "./queryTimeout.ts";
-import { sharePool } from "./sharePool.ts";
+import { sharePool } from "./connections/sharePool.ts";
 
 const asIs = (name: string): DriverTypeParser => ({ name, parse: (value) => value });
 

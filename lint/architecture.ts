@@ -82,7 +82,7 @@ const EXCEPTIONS: readonly {
   },
   {
     file: "api/middleware/shareConnections.ts",
-    imports: ["db/connectionShares.ts"],
+    imports: ["db/connections/connectionShares.ts"],
     reason: "names the account that a request's connections are for",
   },
   {

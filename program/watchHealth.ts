@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
-import { readServerStatus } from "../db/serverStatus.ts";
+import { readServerStatus } from "../db/connections/serverStatus.ts";
 import type { Clock } from "../domain/clock.ts";
 import { withTimeout } from "../domain/withTimeout.ts";
 import { withTemporalDeadline } from "./temporalClient.ts";

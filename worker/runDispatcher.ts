@@ -3,12 +3,15 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Client } from "@temporalio/client";
 import type { Logger } from "pino";
 import type { DatabasePool } from "slonik";
-import { readDispatcherStatus, recordDispatcherPass } from "../db/billing/dispatcherLease.ts";
-import type { DispatcherLease } from "../db/billing/dispatcherLease.ts";
-import { listDueProcessorEvents } from "../db/billing/processorEvents.ts";
+import {
+  readDispatcherStatus,
+  recordDispatcherPass,
+} from "../db/billing/sending/dispatcherLease.ts";
+import type { DispatcherLease } from "../db/billing/sending/dispatcherLease.ts";
+import { listDueProcessorEvents } from "../db/billing/processorEvents/processorEvents.ts";
 import { listWaitingRefunds, markRefundDispatched } from "../db/registrations/refunds.ts";
-import type { TroubledStream } from "../db/billing/usageShards.ts";
-import { listShardStatuses, listTroubledStreams } from "../db/billing/usageShards.ts";
+import type { TroubledStream } from "../db/billing/sending/usageShards.ts";
+import { listShardStatuses, listTroubledStreams } from "../db/billing/sending/usageShards.ts";
 import { listDueEndpoints } from "../db/webhooks/deliveries.ts";
 import type { Clock } from "../domain/clock.ts";
 import { secondOf, SHARD_NUMBERS, streamKey } from "../domain/billing/usage.ts";

@@ -4,8 +4,8 @@ import {
   acquireDispatcherLease,
   releaseDispatcherLease,
   renewDispatcherLease,
-} from "../db/billing/dispatcherLease.ts";
-import type { DispatcherLease } from "../db/billing/dispatcherLease.ts";
+} from "../db/billing/sending/dispatcherLease.ts";
+import type { DispatcherLease } from "../db/billing/sending/dispatcherLease.ts";
 import { withTimeout } from "../domain/withTimeout.ts";
 
 /** A killed leader's successor waits this long. */

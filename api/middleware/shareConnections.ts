@@ -1,5 +1,5 @@
 import type { Middleware } from "koa";
-import { runForAccount } from "../../db/connectionShares.ts";
+import { runForAccount } from "../../db/connections/connectionShares.ts";
 import type { ApiState } from "../http/apiContext.ts";
 
 /** Unauthenticated requests share one account's part. */

@@ -1,8 +1,8 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../../domain/registrations/registrations.ts";
-import { heldDispatcherLease } from "../billing/dispatcherLease.ts";
-import type { DispatcherLease } from "../billing/dispatcherLease.ts";
+import { heldDispatcherLease } from "../billing/sending/dispatcherLease.ts";
+import type { DispatcherLease } from "../billing/sending/dispatcherLease.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 

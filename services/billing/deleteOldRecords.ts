@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
-import { deleteProcessedEvents } from "../../db/billing/processorEvents.ts";
-import { deleteOldTraceContexts } from "../../db/billing/traceContexts.ts";
-import { deleteOldReconciliations } from "../../db/billing/reconciliations.ts";
+import { deleteProcessedEvents } from "../../db/billing/processorEvents/processorEvents.ts";
+import { deleteOldTraceContexts } from "../../db/billing/sending/traceContexts.ts";
+import { deleteOldReconciliations } from "../../db/billing/reconciliation/reconciliations.ts";
 import type { Clock } from "../../domain/clock.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;

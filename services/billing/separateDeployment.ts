@@ -8,7 +8,7 @@ import {
   renewDeploymentId,
 } from "../../db/billing/deployment.ts";
 import type { Deployment } from "../../db/billing/deployment.ts";
-import { readDispatcherStatus } from "../../db/billing/dispatcherLease.ts";
+import { readDispatcherStatus } from "../../db/billing/sending/dispatcherLease.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import { deploymentNameOf } from "../../domain/billing/deployment.ts";
 import type { Hold } from "../../domain/billing/deployment.ts";

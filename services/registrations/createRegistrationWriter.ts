@@ -5,7 +5,7 @@ import type {
   RegistrationEntry,
 } from "../../db/registrations/registrations.ts";
 import { findByIdempotencyKey, insertRegistrations } from "../../db/registrations/registrations.ts";
-import { runForAccount } from "../../db/connectionShares.ts";
+import { runForAccount } from "../../db/connections/connectionShares.ts";
 import { readTotals } from "../../db/registrations/totals.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type {

@@ -7,7 +7,7 @@ import {
   lockRegistration,
 } from "../../db/registrations/registrations.ts";
 import { readTotals, subtractFromTotals } from "../../db/registrations/totals.ts";
-import { insertTraceContexts } from "../../db/billing/traceContexts.ts";
+import { insertTraceContexts } from "../../db/billing/sending/traceContexts.ts";
 import { insertRefundFacts } from "../../db/billing/usageFacts.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";

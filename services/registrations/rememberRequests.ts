@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { insertTraceContexts } from "../../db/billing/traceContexts.ts";
+import { insertTraceContexts } from "../../db/billing/sending/traceContexts.ts";
 import type { Tracing } from "../../domain/tracing.ts";
 import type { TracedEntry } from "../traceBatches.ts";
 

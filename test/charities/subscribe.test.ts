@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { updateAccount } from "../../db/accounts/accounts.ts";
-import { listWatchedSubscriptions } from "../../db/billing/stripeSubscriptions.ts";
+import { listWatchedSubscriptions } from "../../db/billing/processorEvents/stripeSubscriptions.ts";
 import {
   findDonationSubscription,
   leaseDonationSubscription,

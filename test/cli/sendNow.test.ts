@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { listTroubledStreams } from "../../db/billing/usageShards.ts";
+import { listTroubledStreams } from "../../db/billing/sending/usageShards.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { setUpShards } from "../billing/sending/shardSetup.ts";

@@ -4,8 +4,8 @@ import {
   runForAccount,
   runForAll,
   sharesOfMixedPool,
-} from "../../db/connectionShares.ts";
-import type { Claim } from "../../db/connectionShares.ts";
+} from "../../db/connections/connectionShares.ts";
+import type { Claim } from "../../db/connections/connectionShares.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { testWithDatabase } from "../support/database.ts";

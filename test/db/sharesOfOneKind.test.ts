@@ -1,5 +1,5 @@
 import test from "ava";
-import { createConnectionShares, sharesOfOneKind } from "../../db/connectionShares.ts";
+import { createConnectionShares, sharesOfOneKind } from "../../db/connections/connectionShares.ts";
 import { DomainError } from "../../domain/errors.ts";
 
 const createTurns = (

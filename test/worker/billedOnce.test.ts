@@ -2,7 +2,7 @@ import type { ExecutionContext } from "ava";
 import { WorkflowNotFoundError } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import { z } from "zod";
-import { listWaitingStreams } from "../../db/billing/waitingStreams.ts";
+import { listWaitingStreams } from "../../db/billing/sending/waitingStreams.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { getDeploymentName } from "../../services/billing/deploymentName.ts";

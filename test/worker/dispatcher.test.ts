@@ -2,13 +2,16 @@ import type { ExecutionContext } from "ava";
 import { ApplicationFailure } from "@temporalio/common";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
-import { readDispatcherStatus, releaseDispatcherLease } from "../../db/billing/dispatcherLease.ts";
+import {
+  readDispatcherStatus,
+  releaseDispatcherLease,
+} from "../../db/billing/sending/dispatcherLease.ts";
 import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { beginAttempts, recordDelays } from "../../db/billing/attempts.ts";
-import { listShardStatuses } from "../../db/billing/usageShards.ts";
+import { beginAttempts, recordDelays } from "../../db/billing/sending/attempts.ts";
+import { listShardStatuses } from "../../db/billing/sending/usageShards.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { SHARDS } from "../../domain/billing/usage.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";

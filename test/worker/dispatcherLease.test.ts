@@ -5,7 +5,7 @@ import {
   recordDispatcherPass,
   releaseDispatcherLease,
   renewDispatcherLease,
-} from "../../db/billing/dispatcherLease.ts";
+} from "../../db/billing/sending/dispatcherLease.ts";
 import { listWaitingRefunds, markRefundDispatched } from "../../db/registrations/refunds.ts";
 import { sql } from "../../db/sql.ts";
 import { testWithDatabase } from "../support/database.ts";

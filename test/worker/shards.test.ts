@@ -1,4 +1,4 @@
-import { listWaitingStreams } from "../../db/billing/waitingStreams.ts";
+import { listWaitingStreams } from "../../db/billing/sending/waitingStreams.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";

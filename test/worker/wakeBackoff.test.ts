@@ -1,5 +1,5 @@
 import test from "ava";
-import type { WaitingStream } from "../../db/billing/waitingStreams.ts";
+import type { WaitingStream } from "../../db/billing/sending/waitingStreams.ts";
 import { streamKey } from "../../domain/billing/usage.ts";
 import { createWakeBackoff } from "../../worker/wakeBackoff.ts";
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { listWatchedSubscriptions } from "../../db/billing/stripeSubscriptions.ts";
+import { listWatchedSubscriptions } from "../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { sql } from "../../db/sql.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";

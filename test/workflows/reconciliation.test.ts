@@ -7,7 +7,7 @@ import { createBillingActivities } from "../../activities/createBillingActivitie
 import {
   findLastReconciliation,
   readReconciliationStatus,
-} from "../../db/billing/reconciliations.ts";
+} from "../../db/billing/reconciliation/reconciliations.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";

@@ -1,6 +1,6 @@
 import type { Account } from "../../../db/accounts/accounts.ts";
 import { listAccounts } from "../../../db/accounts/accounts.ts";
-import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscriptions.ts";
+import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { listSubscriptionProblems } from "../../../domain/billing/subscriptions.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printTable } from "../../output/print.ts";

@@ -4,7 +4,7 @@ import { listUnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import { describeHold, findHold, HOLD_ADVICE } from "../../../domain/billing/deployment.ts";
 import type { UsageState } from "../../../domain/billing/meterEvents.ts";
-import { listUnnamedRejections } from "../../../db/billing/usageRejections.ts";
+import { listUnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { defaultSpan } from "../../../services/billing/reconciliation/reconcileUsage.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { Context } from "../../context.ts";

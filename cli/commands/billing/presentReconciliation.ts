@@ -1,4 +1,7 @@
-import type { MinuteEvent, ReportedStream } from "../../../db/billing/reportedStreams.ts";
+import type {
+  MinuteEvent,
+  ReportedStream,
+} from "../../../db/billing/reconciliation/reportedStreams.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";

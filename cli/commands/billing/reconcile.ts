@@ -1,5 +1,5 @@
 import { readDeployment } from "../../../db/billing/deployment.ts";
-import { listUnnamedRejections } from "../../../db/billing/usageRejections.ts";
+import { listUnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
 import type { DriftingStream } from "../../../services/billing/reconciliation/readReconciliation.ts";

@@ -1,8 +1,8 @@
-import type { StoredReconciliation } from "../../../db/billing/reconciliations.ts";
+import type { StoredReconciliation } from "../../../db/billing/reconciliation/reconciliations.ts";
 import {
   findLastReconciliation,
   readReconciliationStatus,
-} from "../../../db/billing/reconciliations.ts";
+} from "../../../db/billing/reconciliation/reconciliations.ts";
 import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";

@@ -1,4 +1,4 @@
-import type { UnnamedRejections } from "../../../db/billing/usageRejections.ts";
+import type { UnnamedRejections } from "../../../db/billing/processorEvents/usageRejections.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { formatTime } from "../../output/formatTable.ts";

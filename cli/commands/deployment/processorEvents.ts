@@ -1,4 +1,4 @@
-import { listProcessorEvents } from "../../../db/billing/processorEvents.ts";
+import { listProcessorEvents } from "../../../db/billing/processorEvents/processorEvents.ts";
 import type { ProcessorEventState } from "../../../domain/billing/processorEvents.ts";
 import { resolveProcessorEvent } from "../../../services/billing/processorEvents/resolveProcessorEvent.ts";
 import type { Context } from "../../context.ts";

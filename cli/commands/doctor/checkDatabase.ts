@@ -1,8 +1,8 @@
 import { readPooler } from "../../../db/connections/inspectPooler.ts";
 import { readEncryption } from "../../../db/connections/readEncryption.ts";
-import { readRole, readServerStatus } from "../../../db/serverStatus.ts";
+import { readRole, readServerStatus } from "../../../db/connections/serverStatus.ts";
 import { findOldestUnreportedSecond } from "../../../db/billing/usageFacts.ts";
-import { readReconciliationStatus } from "../../../db/billing/reconciliations.ts";
+import { readReconciliationStatus } from "../../../db/billing/reconciliation/reconciliations.ts";
 import { countFailedMeterEvents } from "../../../db/billing/meterEventReports.ts";
 import type { Context } from "../../context.ts";
 import { formatTime } from "../../output/formatTable.ts";

@@ -1,7 +1,7 @@
-import { readDispatcherStatus } from "../../../db/billing/dispatcherLease.ts";
-import { countFailedProcessorEvents } from "../../../db/billing/processorEvents.ts";
+import { readDispatcherStatus } from "../../../db/billing/sending/dispatcherLease.ts";
+import { countFailedProcessorEvents } from "../../../db/billing/processorEvents/processorEvents.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
-import { listShardStatuses } from "../../../db/billing/usageShards.ts";
+import { listShardStatuses } from "../../../db/billing/sending/usageShards.ts";
 import {
   decideProcessor,
   deploymentNameOf,

@@ -2,7 +2,7 @@ import { listAccounts } from "../../../db/accounts/accounts.ts";
 import {
   listOrganizationsWithoutCustomer,
   listUsedKinds,
-} from "../../../db/billing/stripeSubscriptions.ts";
+} from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import type { Context } from "../../context.ts";
 import { check, isDatabaseReachable, ok, skipped, warning, wrong } from "./check.ts";
 import type { Finding, Result } from "./check.ts";

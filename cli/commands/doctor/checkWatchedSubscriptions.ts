@@ -1,4 +1,4 @@
-import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscriptions.ts";
+import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { listSubscriptionProblems } from "../../../domain/billing/subscriptions.ts";
 import type { Context } from "../../context.ts";
 import { checkWithDatabase, ok, skipped, wrong } from "./check.ts";

@@ -7,7 +7,7 @@ import {
   moveSettledEvent,
 } from "../../../db/billing/meterEvents.ts";
 import { hasFacts } from "../../../db/billing/usageFacts.ts";
-import { insertUsageRejection } from "../../../db/billing/usageRejections.ts";
+import { insertUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { decideLateRejection, identifierOf } from "../../../domain/billing/processorEvents.ts";
 import type { RejectionReport } from "../../../domain/billing/processorEvents.ts";
 import type { Clock } from "../../../domain/clock.ts";

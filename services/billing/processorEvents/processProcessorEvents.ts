@@ -1,12 +1,12 @@
 import type { DatabasePool } from "slonik";
-import type { ProcessorEventAttempt } from "../../../db/billing/processorEvents.ts";
+import type { ProcessorEventAttempt } from "../../../db/billing/processorEvents/processorEvents.ts";
 import {
   beginProcessing,
   listDueProcessorEvents,
   recordProcessingError,
   settleProcessorEvent,
-} from "../../../db/billing/processorEvents.ts";
-import { listAccountsOfStripeObject } from "../../../db/billing/stripeSubscriptions.ts";
+} from "../../../db/billing/processorEvents/processorEvents.ts";
+import { listAccountsOfStripeObject } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import {
   isGivenUp,
   isSubscriptionChange,

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { readDeployment } from "../../../db/billing/deployment.ts";
-import { insertProcessorEvent } from "../../../db/billing/processorEvents.ts";
+import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
 import { findForeignMode, isProcessed } from "../../../domain/billing/processorEvents.ts";
 import type { ProcessorEvent } from "../../../domain/billing/processorEvents.ts";
 import type { Clock } from "../../../domain/clock.ts";

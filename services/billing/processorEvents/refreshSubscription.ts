@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { saveBillingPeriod } from "../../../db/billing/billingPeriods.ts";
-import { saveSubscriptionState } from "../../../db/billing/stripeSubscriptions.ts";
+import { saveSubscriptionState } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";

@@ -1,5 +1,8 @@
 import type { DatabasePool } from "slonik";
-import { lockProcessorEvent, resolveFailedEvent } from "../../../db/billing/processorEvents.ts";
+import {
+  lockProcessorEvent,
+  resolveFailedEvent,
+} from "../../../db/billing/processorEvents/processorEvents.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";

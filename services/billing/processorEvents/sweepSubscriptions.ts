@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { DatabasePool } from "slonik";
-import { listSubscriptionsToRead } from "../../../db/billing/stripeSubscriptions.ts";
+import { listSubscriptionsToRead } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { refreshSubscription } from "./refreshSubscription.ts";

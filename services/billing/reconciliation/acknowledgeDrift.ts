@@ -1,7 +1,10 @@
 import type { DatabasePool } from "slonik";
-import type { AcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
-import { customerOf, saveAcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
-import { findReconciliationDifference } from "../../../db/billing/reconciliations.ts";
+import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
+import {
+  customerOf,
+  saveAcknowledgedDrift,
+} from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
+import { findReconciliationDifference } from "../../../db/billing/reconciliation/reconciliations.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import { DomainError } from "../../../domain/errors.ts";

@@ -1,5 +1,5 @@
-import type { AcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
-import type { MinuteSums } from "../../../db/billing/reportedStreams.ts";
+import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
+import type { MinuteSums } from "../../../db/billing/reconciliation/reportedStreams.ts";
 
 export const MINUTE = 60;
 export const HOUR = 60 * MINUTE;

@@ -1,11 +1,14 @@
 import type { DatabasePool } from "slonik";
-import type { StoredDifference, StoredStream } from "../../../db/billing/reconciliations.ts";
+import type {
+  StoredDifference,
+  StoredStream,
+} from "../../../db/billing/reconciliation/reconciliations.ts";
 import {
   listReconciliationDifferences,
   listReconciliationStreams,
-} from "../../../db/billing/reconciliations.ts";
-import type { MinuteEvent } from "../../../db/billing/reportedStreams.ts";
-import { listMinuteEvents } from "../../../db/billing/reportedStreams.ts";
+} from "../../../db/billing/reconciliation/reconciliations.ts";
+import type { MinuteEvent } from "../../../db/billing/reconciliation/reportedStreams.ts";
+import { listMinuteEvents } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import { minuteOf } from "../../../domain/billing/usage.ts";
 
 /** A stream that drifted or could not be read, with the meter events and registrations of its differing minutes. */

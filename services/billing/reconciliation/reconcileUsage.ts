@@ -1,18 +1,21 @@
 import type { DatabasePool } from "slonik";
-import type { AcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
-import { customerOf, listAcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
+import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
+import {
+  customerOf,
+  listAcknowledgedDrift,
+} from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import type {
   MinuteEvent,
   MinuteSums,
   ReportedStream,
   StreamTotals,
-} from "../../../db/billing/reportedStreams.ts";
+} from "../../../db/billing/reconciliation/reportedStreams.ts";
 import {
   listMinuteEvents,
   sumMeterEventsByMinute,
   sumReportedStreams,
-} from "../../../db/billing/reportedStreams.ts";
+} from "../../../db/billing/reconciliation/reportedStreams.ts";
 import { sumUnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";

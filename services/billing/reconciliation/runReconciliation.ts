@@ -5,7 +5,7 @@ import {
   listReconciliationStreams,
   replaceReconciliationStreams,
   updateReconciliation,
-} from "../../../db/billing/reconciliations.ts";
+} from "../../../db/billing/reconciliation/reconciliations.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { defaultSpan, listStreamsNeedingAttention, reconcileUsage } from "./reconcileUsage.ts";

@@ -17,7 +17,7 @@ import {
   releaseFacts,
   sumFactsBySign,
 } from "../../../db/billing/usageFacts.ts";
-import { listWaitingStreams } from "../../../db/billing/waitingStreams.ts";
+import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import type { BillingTarget } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { allotShares } from "../../../domain/billing/compareUsage.ts";

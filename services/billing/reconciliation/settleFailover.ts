@@ -1,12 +1,21 @@
 import type { DatabasePool } from "slonik";
-import { customerOf, listAcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
-import type { AcknowledgedDrift } from "../../../db/billing/acknowledgedDrift.ts";
+import {
+  customerOf,
+  listAcknowledgedDrift,
+} from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
+import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { hasPeriodEnded } from "../../../db/billing/billingPeriods.ts";
 import { lockDeployment, readDeployment } from "../../../db/billing/deployment.ts";
 import { lockStream } from "../../../db/billing/meterEvents.ts";
-import type { ReportedStream } from "../../../db/billing/reportedStreams.ts";
-import { listStripeStreams, sumMeterEventsByMinute } from "../../../db/billing/reportedStreams.ts";
-import { insertUsageCorrection, readMinuteUsage } from "../../../db/billing/usageCorrections.ts";
+import type { ReportedStream } from "../../../db/billing/reconciliation/reportedStreams.ts";
+import {
+  listStripeStreams,
+  sumMeterEventsByMinute,
+} from "../../../db/billing/reconciliation/reportedStreams.ts";
+import {
+  insertUsageCorrection,
+  readMinuteUsage,
+} from "../../../db/billing/reconciliation/usageCorrections.ts";
 import type { CorrectionAction } from "../../../domain/billing/decideCorrection.ts";
 import { decideCorrection } from "../../../domain/billing/decideCorrection.ts";
 import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";

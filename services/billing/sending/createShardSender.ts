@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import { listReadyStreams, listResumableStreams } from "../../../db/billing/usageShards.ts";
+import { listReadyStreams, listResumableStreams } from "../../../db/billing/sending/usageShards.ts";
 import { isContentError } from "../../../db/isContentError.ts";
 import { joinCalls } from "../../../db/joinCalls.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";

@@ -1,4 +1,4 @@
-import { recordShardPass } from "../../../db/billing/usageShards.ts";
+import { recordShardPass } from "../../../db/billing/sending/usageShards.ts";
 import { secondOf } from "../../../domain/billing/usage.ts";
 import { createShardSender } from "./createShardSender.ts";
 import type { ShardObservers } from "./createShardSender.ts";

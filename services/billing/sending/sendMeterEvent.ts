@@ -7,8 +7,8 @@ import {
   recordDelays,
   renewLease,
   settleAttempts,
-} from "../../../db/billing/attempts.ts";
-import type { AttemptDelay, AttemptSettlement } from "../../../db/billing/attempts.ts";
+} from "../../../db/billing/sending/attempts.ts";
+import type { AttemptDelay, AttemptSettlement } from "../../../db/billing/sending/attempts.ts";
 import { releaseFacts } from "../../../db/billing/usageFacts.ts";
 import { joinCalls } from "../../../db/joinCalls.ts";
 import {

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
-import { endDelays } from "../../../db/billing/attempts.ts";
-import { listWaitingStreams } from "../../../db/billing/waitingStreams.ts";
-import type { WaitingStream } from "../../../db/billing/waitingStreams.ts";
+import { endDelays } from "../../../db/billing/sending/attempts.ts";
+import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
+import type { WaitingStream } from "../../../db/billing/sending/waitingStreams.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";
 import { streamKey } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";

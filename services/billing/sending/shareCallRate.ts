@@ -1,5 +1,9 @@
 import type { DatabasePool } from "slonik";
-import { lockCallRate, recordCallRate, recordReservation } from "../../../db/billing/callRate.ts";
+import {
+  lockCallRate,
+  recordCallRate,
+  recordReservation,
+} from "../../../db/billing/sending/callRate.ts";
 import type { Reservation } from "../../../domain/billing/callRate.ts";
 import { lowerCallRate, reserveCalls } from "../../../domain/billing/callRate.ts";
 

@@ -1,5 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
-import { listTraceParents } from "../../../db/billing/traceContexts.ts";
+import { listTraceParents } from "../../../db/billing/sending/traceContexts.ts";
 import type { Tracing } from "../../../domain/tracing.ts";
 
 /** A busy account has thousands of registrations in an event. */

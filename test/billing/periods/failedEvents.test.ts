@@ -2,7 +2,7 @@ import { z } from "zod";
 import {
   countFailedProcessorEvents,
   insertProcessorEvent,
-} from "../../../db/billing/processorEvents.ts";
+} from "../../../db/billing/processorEvents/processorEvents.ts";
 import { sql } from "../../../db/sql.ts";
 import { processProcessorEvents } from "../../../services/billing/processorEvents/processProcessorEvents.ts";
 import { runImpact } from "../../cli/runImpact.ts";

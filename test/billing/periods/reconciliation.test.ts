@@ -2,7 +2,7 @@ import {
   listStreamsNeedingAttention,
   reconcileUsage,
 } from "../../../services/billing/reconciliation/reconcileUsage.ts";
-import { insertReconciliation } from "../../../db/billing/reconciliations.ts";
+import { insertReconciliation } from "../../../db/billing/reconciliation/reconciliations.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { acknowledgeDrift } from "../../../services/billing/reconciliation/acknowledgeDrift.ts";
 import { readReconciliation } from "../../../services/billing/reconciliation/readReconciliation.ts";

@@ -1,12 +1,15 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { insertProcessorEvent, settleProcessorEvent } from "../../../db/billing/processorEvents.ts";
+import {
+  insertProcessorEvent,
+  settleProcessorEvent,
+} from "../../../db/billing/processorEvents/processorEvents.ts";
 import {
   insertReconciliation,
   replaceReconciliationStreams,
   updateReconciliation,
-} from "../../../db/billing/reconciliations.ts";
-import { insertUsageRejection } from "../../../db/billing/usageRejections.ts";
+} from "../../../db/billing/reconciliation/reconciliations.ts";
+import { insertUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { sql } from "../../../db/sql.ts";
 import { deleteOldRecords } from "../../../services/billing/deleteOldRecords.ts";
 import { testWithDatabase } from "../../support/database.ts";

@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import { z } from "zod";
-import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscriptions.ts";
+import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
 import { updateAccount } from "../../../db/accounts/accounts.ts";
 import type { SubscriptionPolicy } from "../../../domain/accounts/accounts.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";

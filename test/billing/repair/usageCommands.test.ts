@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { insertProcessorEvent } from "../../../db/billing/processorEvents.ts";
-import { insertUsageRejection } from "../../../db/billing/usageRejections.ts";
+import { insertProcessorEvent } from "../../../db/billing/processorEvents/processorEvents.ts";
+import { insertUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { shardOf } from "../../../domain/billing/usage.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { getDeploymentName } from "../../../services/billing/deploymentName.ts";

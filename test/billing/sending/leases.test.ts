@@ -4,7 +4,7 @@ import {
   recordDelays,
   renewLease,
   settleAttempts,
-} from "../../../db/billing/attempts.ts";
+} from "../../../db/billing/sending/attempts.ts";
 import { findUnfinishedMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { until } from "../stripe/stripeSetup.ts";
 import { sendMeterEvent } from "../../../services/billing/sending/sendMeterEvent.ts";

@@ -1,6 +1,6 @@
 import { updateAccount } from "../../../db/accounts/accounts.ts";
 import { listFailedMeterEventIds } from "../../../db/billing/meterEventReports.ts";
-import { beginAttempts } from "../../../db/billing/attempts.ts";
+import { beginAttempts } from "../../../db/billing/sending/attempts.ts";
 import { findMeterEvent } from "../../../db/billing/meterEvents.ts";
 import { checkRefund } from "../../../services/registrations/checkRefund.ts";
 import { DomainError } from "../../../domain/errors.ts";

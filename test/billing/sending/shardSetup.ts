@@ -1,6 +1,9 @@
 import type { ExecutionContext } from "ava";
-import { listResumableStreams, listTroubledStreams } from "../../../db/billing/usageShards.ts";
-import { listWaitingStreams } from "../../../db/billing/waitingStreams.ts";
+import {
+  listResumableStreams,
+  listTroubledStreams,
+} from "../../../db/billing/sending/usageShards.ts";
+import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { SHARD_NUMBERS, shardOf, streamKey } from "../../../domain/billing/usage.ts";

@@ -1,7 +1,7 @@
 import { updateAccount } from "../../../db/accounts/accounts.ts";
-import { listWatchedSubscriptions } from "../../../db/billing/stripeSubscriptions.ts";
-import { listTroubledStreams } from "../../../db/billing/usageShards.ts";
-import { listWaitingStreams } from "../../../db/billing/waitingStreams.ts";
+import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
+import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
+import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import { SUBSCRIPTION_POLICIES } from "../../../domain/accounts/accounts.ts";
 import { streamKey } from "../../../domain/billing/usage.ts";
 import { sweepSubscriptions } from "../../../services/billing/processorEvents/sweepSubscriptions.ts";

@@ -1,7 +1,7 @@
-import { readCallRate } from "../../../db/billing/callRate.ts";
+import { readCallRate } from "../../../db/billing/sending/callRate.ts";
 import { lockStream } from "../../../db/billing/meterEvents.ts";
-import { listTroubledStreams } from "../../../db/billing/usageShards.ts";
-import { listWaitingStreams } from "../../../db/billing/waitingStreams.ts";
+import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
+import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import { sql } from "../../../db/sql.ts";
 import { shardOf, streamKey } from "../../../domain/billing/usage.ts";
 import { holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";

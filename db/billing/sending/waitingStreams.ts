@@ -1,9 +1,9 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { UsageStream } from "../../domain/billing/usage.ts";
-import { streamColumns } from "../columns.ts";
-import { sql } from "../sql.ts";
-import { UNFINISHED } from "./meterEvents.ts";
+import type { UsageStream } from "../../../domain/billing/usage.ts";
+import { streamColumns } from "../../columns.ts";
+import { sql } from "../../sql.ts";
+import { UNFINISHED } from "../meterEvents.ts";
 
 const streamRow = z.strictObject({ ...streamColumns, second: z.bigint(), attempts: z.int() });
 

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { CallRate } from "../../domain/billing/callRate.ts";
-import { nothing, sql } from "../sql.ts";
+import type { CallRate } from "../../../domain/billing/callRate.ts";
+import { nothing, sql } from "../../sql.ts";
 
 const callRateRow = z.strictObject({
   callsPerSecond: z.number(),

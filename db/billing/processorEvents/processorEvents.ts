@@ -1,8 +1,11 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { PROCESSOR_EVENT_STATES } from "../../domain/billing/processorEvents.ts";
-import type { ProcessorEvent, ProcessorEventState } from "../../domain/billing/processorEvents.ts";
-import { sql } from "../sql.ts";
+import { PROCESSOR_EVENT_STATES } from "../../../domain/billing/processorEvents.ts";
+import type {
+  ProcessorEvent,
+  ProcessorEventState,
+} from "../../../domain/billing/processorEvents.ts";
+import { sql } from "../../sql.ts";
 
 /**
  * Stores an event that a webhook has announced.

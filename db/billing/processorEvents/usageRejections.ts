@@ -1,8 +1,8 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { RejectionReport } from "../../domain/billing/processorEvents.ts";
-import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import type { RejectionReport } from "../../../domain/billing/processorEvents.ts";
+import { safeInteger } from "../../columns.ts";
+import { sql } from "../../sql.ts";
 
 /** Stores what a report says about one error code. A repeated call changes nothing. */
 export const insertUsageRejection = async (

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { kindColumn, modeColumn, processorColumn, safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { kindColumn, modeColumn, processorColumn, safeInteger } from "../../columns.ts";
+import { sql } from "../../sql.ts";
 import type { ReportedStream } from "./reportedStreams.ts";
 
 const acknowledgedRow = z.strictObject({

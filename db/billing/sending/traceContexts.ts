@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import type { TraceParent } from "../../domain/tracing.ts";
-import { sql } from "../sql.ts";
+import type { TraceParent } from "../../../domain/tracing.ts";
+import { sql } from "../../sql.ts";
 
 /** Records which request made a registration or a refund. */
 export const insertTraceContexts = async (

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { safeInteger } from "../../columns.ts";
+import { sql } from "../../sql.ts";
 import { reportedStreamColumns } from "./reportedStreams.ts";
 import type { ReportedStream } from "./reportedStreams.ts";
 

@@ -1,13 +1,13 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { UsageStream } from "../../domain/billing/usage.ts";
-import { MAXIMUM_RETRY_DELAY_MS } from "../../domain/billing/decideNextStep.ts";
-import { SHARDS } from "../../domain/billing/usage.ts";
-import { safeInteger, streamColumns } from "../columns.ts";
-import { isLeaseFree } from "../leases.ts";
-import type { Lease } from "../leases.ts";
-import { sql } from "../sql.ts";
-import { UNFINISHED } from "./meterEvents.ts";
+import type { UsageStream } from "../../../domain/billing/usage.ts";
+import { MAXIMUM_RETRY_DELAY_MS } from "../../../domain/billing/decideNextStep.ts";
+import { SHARDS } from "../../../domain/billing/usage.ts";
+import { safeInteger, streamColumns } from "../../columns.ts";
+import { isLeaseFree } from "../../leases.ts";
+import type { Lease } from "../../leases.ts";
+import { sql } from "../../sql.ts";
+import { UNFINISHED } from "../meterEvents.ts";
 import { unsealedStreams } from "./waitingStreams.ts";
 
 /** The condition that an account belongs to a shard. `shardOf` is the same rule. */

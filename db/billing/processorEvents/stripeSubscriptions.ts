@@ -1,10 +1,10 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { SUBSCRIPTION_POLICIES } from "../../domain/accounts/accounts.ts";
-import { KINDS } from "../../domain/accounts/accounts.ts";
-import type { SubscriptionState } from "../../domain/billing/subscriptions.ts";
-import { kindColumn } from "../columns.ts";
-import { sql } from "../sql.ts";
+import { SUBSCRIPTION_POLICIES } from "../../../domain/accounts/accounts.ts";
+import { KINDS } from "../../../domain/accounts/accounts.ts";
+import type { SubscriptionState } from "../../../domain/billing/subscriptions.ts";
+import { kindColumn } from "../../columns.ts";
+import { sql } from "../../sql.ts";
 
 /**
  * Stores what Stripe returned of an account's subscription; it replaces an earlier state. A program that does not know the

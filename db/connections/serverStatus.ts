@@ -1,6 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { sql } from "./sql.ts";
+import { sql } from "../sql.ts";
 
 const statusRow = z.strictObject({ version: z.string(), now: z.date() });
 

@@ -1,11 +1,11 @@
 import { createPgDriverFactory } from "@slonik/pg-driver";
 import { BackendTerminatedError } from "slonik";
 import type { Driver, DriverClient, DriverConfiguration, DriverFactory } from "slonik";
-import { behindPooler } from "./connections/behindPooler.ts";
-import { inspectPooler } from "./connections/inspectPooler.ts";
-import type { Pooler } from "./connections/inspectPooler.ts";
-import { connectTimeoutOf, requireWritable } from "./connections/databaseServers.ts";
-import type { DatabaseServers, Server } from "./connections/databaseServers.ts";
+import { behindPooler } from "./behindPooler.ts";
+import { inspectPooler } from "./inspectPooler.ts";
+import type { Pooler } from "./inspectPooler.ts";
+import { connectTimeoutOf, requireWritable } from "./databaseServers.ts";
+import type { DatabaseServers, Server } from "./databaseServers.ts";
 
 /** PostgreSQL's code for a write in a session that accepts none. */
 const READ_ONLY = "25006";

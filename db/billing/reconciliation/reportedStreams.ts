@@ -6,9 +6,9 @@ import {
   modeColumn,
   processorColumn,
   safeInteger,
-} from "../columns.ts";
-import { sql } from "../sql.ts";
-import { FAILED, UNFINISHED } from "./meterEvents.ts";
+} from "../../columns.ts";
+import { sql } from "../../sql.ts";
+import { FAILED, UNFINISHED } from "../meterEvents.ts";
 
 /** A half-open span of unix seconds. */
 type Span = { readonly start: number; readonly end: number };

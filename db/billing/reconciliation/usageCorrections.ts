@@ -1,9 +1,9 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
-import type { HandSettlement } from "../../domain/billing/decideHandSettlement.ts";
-import { safeInteger } from "../columns.ts";
-import { sql } from "../sql.ts";
-import { FAILED, UNFINISHED } from "./meterEvents.ts";
+import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
+import { safeInteger } from "../../columns.ts";
+import { sql } from "../../sql.ts";
+import { FAILED, UNFINISHED } from "../meterEvents.ts";
 import type { ReportedStream } from "./reportedStreams.ts";
 import { isOfStream } from "./reportedStreams.ts";
 

@@ -1,6 +1,6 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import { sql } from "../sql.ts";
+import { sql } from "../../sql.ts";
 
 /** What identifies one leadership. After a failover a number may be assigned again, but not to the same holder. */
 export type DispatcherLease = { readonly holder: string; readonly fencingNumber: bigint };

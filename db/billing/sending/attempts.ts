@@ -1,14 +1,14 @@
 import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import { z } from "zod";
-import type { MeterEventState } from "../../domain/billing/meterEvents.ts";
-import type { UsageStream } from "../../domain/billing/usage.ts";
-import { streamColumns } from "../columns.ts";
-import { isLeaseFree } from "../leases.ts";
-import type { Lease } from "../leases.ts";
-import { sql } from "../sql.ts";
-import { isUsageFlowing } from "./deployment.ts";
-import { meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
-import type { StoredMeterEvent } from "./meterEvents.ts";
+import type { MeterEventState } from "../../../domain/billing/meterEvents.ts";
+import type { UsageStream } from "../../../domain/billing/usage.ts";
+import { streamColumns } from "../../columns.ts";
+import { isLeaseFree } from "../../leases.ts";
+import type { Lease } from "../../leases.ts";
+import { sql } from "../../sql.ts";
+import { isUsageFlowing } from "../deployment.ts";
+import { meterEventColumns, meterEventRow, UNFINISHED } from "../meterEvents.ts";
+import type { StoredMeterEvent } from "../meterEvents.ts";
 
 /*
  * The attempts to send meter events. Each statement is about many events, which costs little more than about one. Rows are
