@@ -7,7 +7,8 @@ import { FAILED_STATES, UNFINISHED_STATES } from "../../domain/billing/meterEven
 import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
 import { meterEventIdentifierStem } from "../../domain/billing/usage.ts";
 import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "../columns.ts";
-import { nothing, sql } from "../sql.ts";
+import { sql } from "../sql.ts";
+import { streamsTable } from "./streams.ts";
 
 export const meterEventRow = z.strictObject({
   id: z.bigint(),
@@ -71,66 +72,6 @@ const constants = (states: readonly MeterEventState[]): FragmentSqlToken =>
 export const UNFINISHED = constants(UNFINISHED_STATES);
 
 export const FAILED = constants(FAILED_STATES);
-
-/** The key of a stream's lock. */
-const lockKey = (accountId: FragmentSqlToken, mode: FragmentSqlToken, meter: FragmentSqlToken) =>
-  sql.fragment`hashtextextended('usage/' || ${accountId} || '/' || ${mode} || '/' || ${meter}, 0)`;
-
-/** Locks a stream until the transaction ends. Sealing, retrying and waiving need the lock. */
-export const lockStream = async (
-  transaction: DatabaseTransactionConnection,
-  { accountId, mode, meter }: UsageStream,
-): Promise<void> => {
-  const key = lockKey(
-    sql.fragment`${accountId}::text`,
-    sql.fragment`${mode}::text`,
-    sql.fragment`${meter}::text`,
-  );
-  await transaction.query(sql.prepared("lock_stream", nothing)`
-    SELECT FROM (SELECT pg_advisory_xact_lock(${key})) AS locked
-  `);
-};
-
-/** Parameters that have the values of each stream, and its place among them, counted from 1. */
-const streamsTable = (streams: readonly UsageStream[]): FragmentSqlToken => sql.fragment`
-  unnest(
-    ${sql.array(
-      streams.map(({ accountId }) => accountId),
-      "uuid",
-    )},
-    ${sql.array(
-      streams.map(({ mode }) => mode),
-      "text",
-    )},
-    ${sql.array(
-      streams.map(({ meter }) => meter),
-      "text",
-    )}
-  ) WITH ORDINALITY AS stream (account_id, mode, meter, place)
-`;
-
-/**
- * Locks those of the streams that nobody else has locked, until the transaction ends. It never waits, so it cannot be
- * part of a deadlock, and an operator's work on one stream does not delay the others.
- * @returns the streams that were locked
- */
-export const tryLockStreams = async (
-  transaction: DatabaseTransactionConnection,
-  streams: readonly UsageStream[],
-): Promise<ReadonlySet<UsageStream>> => {
-  const key = lockKey(
-    sql.fragment`stream.account_id`,
-    sql.fragment`stream.mode`,
-    sql.fragment`stream.meter`,
-  );
-  const places = await transaction.anyFirst(sql.type(z.strictObject({ place: safeInteger }))`
-    SELECT place
-    FROM ${streamsTable(streams)}
-    WHERE pg_try_advisory_xact_lock(${key})
-  `);
-  const locked = new Set(places);
-  return new Set(streams.filter((_, index) => locked.has(index + 1)));
-};
 
 export const findUnfinishedMeterEvent = (
   db: CommonQueryMethods,

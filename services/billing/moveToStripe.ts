@@ -3,11 +3,8 @@ import { listAccounts } from "../../db/accounts/accounts.ts";
 import type { Account } from "../../db/accounts/accounts.ts";
 import { lockDeployment, readDeployment, recordProcessor } from "../../db/billing/deployment.ts";
 import { revokeLedgerUsage } from "../../db/billing/ledgerUsage.ts";
-import {
-  listLiveLedgerEvents,
-  lockStream,
-  moveSettledEvent,
-} from "../../db/billing/meterEvents.ts";
+import { listLiveLedgerEvents, moveSettledEvent } from "../../db/billing/meterEvents.ts";
+import { lockStream } from "../../db/billing/streams.ts";
 import { releaseFacts } from "../../db/billing/usageFacts.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import { KINDS } from "../../domain/accounts/accounts.ts";

@@ -1,6 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { sumOtherEvents } from "../../db/billing/meterEventReports.ts";
-import { findMeterEvent, lockStream, moveSettledEvent } from "../../db/billing/meterEvents.ts";
+import { findMeterEvent, moveSettledEvent } from "../../db/billing/meterEvents.ts";
+import { lockStream } from "../../db/billing/streams.ts";
 import { hasFacts, releaseFacts } from "../../db/billing/usageFacts.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import { requireNoHandSettlement } from "../../domain/billing/decideHandSettlement.ts";

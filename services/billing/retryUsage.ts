@@ -1,7 +1,8 @@
 import type { DatabasePool } from "slonik";
 import { sumOtherEvents } from "../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../db/billing/meterEvents.ts";
-import { findMeterEvent, lockStream, moveSettledEvent } from "../../db/billing/meterEvents.ts";
+import { findMeterEvent, moveSettledEvent } from "../../db/billing/meterEvents.ts";
+import { lockStream } from "../../db/billing/streams.ts";
 import {
   redispatchRefunds,
   releaseFacts,

@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
-import { findMeterEvent, lockStream, recordHandSettlement } from "../../db/billing/meterEvents.ts";
+import { findMeterEvent, recordHandSettlement } from "../../db/billing/meterEvents.ts";
+import { lockStream } from "../../db/billing/streams.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { HandSettlement } from "../../domain/billing/decideHandSettlement.ts";
 import { decideHandSettlement } from "../../domain/billing/decideHandSettlement.ts";

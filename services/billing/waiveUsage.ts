@@ -1,5 +1,6 @@
 import type { DatabasePool } from "slonik";
-import { findMeterEvent, lockStream, moveSettledEvent } from "../../db/billing/meterEvents.ts";
+import { findMeterEvent, moveSettledEvent } from "../../db/billing/meterEvents.ts";
+import { lockStream } from "../../db/billing/streams.ts";
 import { sumSentRefunds } from "../../db/billing/refundUsage.ts";
 import { redispatchRefunds } from "../../db/billing/usageFacts.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";

@@ -1,6 +1,6 @@
 import type { DatabasePool } from "slonik";
 import { deleteUsage, listUnsettledSeconds } from "../../db/billing/oldTestUsage.ts";
-import { lockStream } from "../../db/billing/meterEvents.ts";
+import { lockStream } from "../../db/billing/streams.ts";
 import { deleteCachedResponses, treeKey } from "../../db/planting/cachedResponses.ts";
 import { deleteEmptyTestOrders } from "../../db/planting/oldTestOrders.ts";
 import type { Span } from "../../db/registrations/oldTestRegistrations.ts";

@@ -3,9 +3,9 @@ import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import {
   findMeterEvent,
   listMeterEventsByIdentifier,
-  lockStream,
   moveSettledEvent,
 } from "../../../db/billing/meterEvents.ts";
+import { lockStream } from "../../../db/billing/streams.ts";
 import { hasFacts } from "../../../db/billing/usageFacts.ts";
 import { insertUsageRejection } from "../../../db/billing/processorEvents/usageRejections.ts";
 import { decideLateRejection, identifierOf } from "../../../domain/billing/processorEvents.ts";

@@ -8,9 +8,9 @@ import {
   findUnfinishedMeterEvent,
   insertMeterEvents,
   listBlockedEventsSettledAt,
-  lockStream,
   moveSettledEvent,
 } from "../../../db/billing/meterEvents.ts";
+import { lockStream } from "../../../db/billing/streams.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
 import {
   listOldestUnsealedFacts,

@@ -6,7 +6,7 @@ import {
 import type { AcknowledgedDrift } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { hasPeriodEnded } from "../../../db/billing/billingPeriods.ts";
 import { lockDeployment, readDeployment } from "../../../db/billing/deployment.ts";
-import { lockStream } from "../../../db/billing/meterEvents.ts";
+import { lockStream } from "../../../db/billing/streams.ts";
 import type { ReportedStream } from "../../../db/billing/reconciliation/reportedStreams.ts";
 import {
   listStripeStreams,

@@ -1,12 +1,8 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
 import { listStripeCustomerIds } from "../../../db/accounts/accounts.ts";
 import type { SealedEvent, StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import {
-  insertMeterEvents,
-  listUnfinishedMeterEvents,
-  lockStream,
-  tryLockStreams,
-} from "../../../db/billing/meterEvents.ts";
+import { insertMeterEvents, listUnfinishedMeterEvents } from "../../../db/billing/meterEvents.ts";
+import { lockStream, tryLockStreams } from "../../../db/billing/streams.ts";
 import type { Deployment } from "../../../db/billing/deployment.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
 import type { UnsealedPart } from "../../../db/billing/usageFacts.ts";

@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { listMeterEventIdsOfEndedPeriods } from "../../../db/billing/meterEventReports.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import { lockStream } from "../../../db/billing/meterEvents.ts";
+import { lockStream } from "../../../db/billing/streams.ts";
 import {
   beginAttempts,
   recordDelays,

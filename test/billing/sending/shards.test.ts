@@ -1,5 +1,5 @@
 import { readCallRate } from "../../../db/billing/sending/callRate.ts";
-import { lockStream } from "../../../db/billing/meterEvents.ts";
+import { lockStream } from "../../../db/billing/streams.ts";
 import { listTroubledStreams } from "../../../db/billing/sending/usageShards.ts";
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import { sql } from "../../../db/sql.ts";

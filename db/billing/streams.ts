@@ -1,0 +1,65 @@
+import type { DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
+import { z } from "zod";
+import type { UsageStream } from "../../domain/billing/usage.ts";
+import { safeInteger } from "../columns.ts";
+import { nothing, sql } from "../sql.ts";
+
+/** The key of a stream's lock. */
+const lockKey = (accountId: FragmentSqlToken, mode: FragmentSqlToken, meter: FragmentSqlToken) =>
+  sql.fragment`hashtextextended('usage/' || ${accountId} || '/' || ${mode} || '/' || ${meter}, 0)`;
+
+/** Locks a stream until the transaction ends. Sealing, retrying and waiving need the lock. */
+export const lockStream = async (
+  transaction: DatabaseTransactionConnection,
+  { accountId, mode, meter }: UsageStream,
+): Promise<void> => {
+  const key = lockKey(
+    sql.fragment`${accountId}::text`,
+    sql.fragment`${mode}::text`,
+    sql.fragment`${meter}::text`,
+  );
+  await transaction.query(sql.prepared("lock_stream", nothing)`
+    SELECT FROM (SELECT pg_advisory_xact_lock(${key})) AS locked
+  `);
+};
+
+/** Parameters that have the values of each stream, and its place among them, counted from 1. */
+export const streamsTable = (streams: readonly UsageStream[]): FragmentSqlToken => sql.fragment`
+  unnest(
+    ${sql.array(
+      streams.map(({ accountId }) => accountId),
+      "uuid",
+    )},
+    ${sql.array(
+      streams.map(({ mode }) => mode),
+      "text",
+    )},
+    ${sql.array(
+      streams.map(({ meter }) => meter),
+      "text",
+    )}
+  ) WITH ORDINALITY AS stream (account_id, mode, meter, place)
+`;
+
+/**
+ * Locks those of the streams that nobody else has locked, until the transaction ends. It never waits, so it cannot be
+ * part of a deadlock, and an operator's work on one stream does not delay the others.
+ * @returns the streams that were locked
+ */
+export const tryLockStreams = async (
+  transaction: DatabaseTransactionConnection,
+  streams: readonly UsageStream[],
+): Promise<ReadonlySet<UsageStream>> => {
+  const key = lockKey(
+    sql.fragment`stream.account_id`,
+    sql.fragment`stream.mode`,
+    sql.fragment`stream.meter`,
+  );
+  const places = await transaction.anyFirst(sql.type(z.strictObject({ place: safeInteger }))`
+    SELECT place
+    FROM ${streamsTable(streams)}
+    WHERE pg_try_advisory_xact_lock(${key})
+  `);
+  const locked = new Set(places);
+  return new Set(streams.filter((_, index) => locked.has(index + 1)));
+};
