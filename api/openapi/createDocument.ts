@@ -4,13 +4,13 @@ import type { PresentError } from "../../program/apiErrors.ts";
 import { BATCH_BODY_KIB, BODY_KIB } from "../middleware/readBody.ts";
 import { READ_ONLY_MESSAGE } from "../middleware/requireWriteScope.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
+import { createSchemaCollector } from "./createSchemaCollector.ts";
+import type { Collect, Json } from "./createSchemaCollector.ts";
 import { describeExports } from "./describeExports.ts";
 import { describeMessage } from "./describeMessage.ts";
 import type { MessageDescription } from "./describeMessage.ts";
 import { describeParameter } from "./describeParameter.ts";
 import { hasIdempotencyKeyField } from "../http/idempotencyKey.ts";
-
-type Json = { readonly [name: string]: unknown };
 
 /** The parts of an API description that do not come from endpoints. */
 export type DocumentInfo = {
@@ -31,64 +31,6 @@ export type DocumentInfo = {
   /** What the service itself sends to clients' servers. */
   readonly message?: MessageDescription;
 };
-
-const COMPONENTS = "#/components/schemas/";
-
-/** Writes an alternative of a type and null as one schema: `{"type": ["string", "null"]}`. */
-const mergeNull = (schema: z.core.JSONSchema.BaseSchema): void => {
-  const [given, alternative, ...rest] = schema.anyOf ?? [];
-  if (
-    given !== undefined &&
-    given.type !== undefined &&
-    alternative?.type === "null" &&
-    rest.length === 0
-  ) {
-    delete schema.anyOf;
-    Object.assign(schema, given, {
-      type: [given.type, "null"],
-      ...(given.enum === undefined ? {} : { enum: [...given.enum, null] }),
-    });
-  }
-};
-
-const convert = (schema: z.ZodType, io: "input" | "output"): Json => {
-  const json = z.toJSONSchema(schema, {
-    io,
-    // zod adds a pattern to each format, which can be a screen long.
-    override: ({ jsonSchema }) => {
-      if (jsonSchema.format !== undefined) {
-        delete jsonSchema.pattern;
-      }
-      mergeNull(jsonSchema);
-    },
-  });
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what JSON.stringify wrote of an object is one.
-  return JSON.parse(JSON.stringify(json).replaceAll('"#/$defs/', `"${COMPONENTS}`)) as Json;
-};
-
-const converted = { input: new WeakMap<z.ZodType, Json>(), output: new WeakMap<z.ZodType, Json>() };
-
-/** Converts each schema once, because operations share most of them. */
-const toJsonSchema = (schema: z.ZodType, io: "input" | "output"): Json => {
-  const json = converted[io].get(schema) ?? convert(schema, io);
-  converted[io].set(schema, json);
-  return json;
-};
-
-/** Converts schemas and collects the named ones, which OpenAPI lists under `components`. */
-const createSchemaCollector = () => {
-  const components: Record<string, unknown> = {};
-  return {
-    components,
-    collect: (schema: z.ZodType, io: "input" | "output"): Json => {
-      const { $schema: _dialect, $defs, ...own } = toJsonSchema(schema, io);
-      Object.assign(components, $defs);
-      return own;
-    },
-  };
-};
-
-type Collect = ReturnType<typeof createSchemaCollector>["collect"];
 
 const parametersOf = (query: z.ZodType | undefined, collect: Collect): readonly Json[] => {
   if (query === undefined) {
