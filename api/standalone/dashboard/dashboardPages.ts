@@ -35,7 +35,7 @@ import {
 import type { Rendered, Tagged } from "./servePages.ts";
 import { drawSimulatedPhoto } from "./views/drawSimulatedPhoto.ts";
 import { brandStyle, CARD_STYLE, PAGE_STYLE } from "./views/styles.ts";
-import { WORLD_SVG } from "./views/worldMap.ts";
+import { renderWorld } from "./views/worldMap.ts";
 
 /** A page under load reads the database once in this time. */
 const CACHED_MS = 5000;
@@ -235,7 +235,7 @@ export const dashboardPages = ({
   };
 
   return [
-    { path: "/dashboard/world.svg", run: (ctx) => sendPicture(ctx, SVG, WORLD_SVG, ONE_DAY) },
+    { path: "/dashboard/world.svg", run: (ctx) => sendPicture(ctx, SVG, renderWorld(), ONE_DAY) },
     { path: "/dashboard/icon.svg", run: (ctx) => sendPicture(ctx, SVG, ICON, ONE_DAY) },
     {
       path: "/media/simulated/:seed.svg",
