@@ -1,11 +1,7 @@
 import { freshEin } from "../support/factories.ts";
 import { batchIn, rejectionIn } from "../api/batches.ts";
-import {
-  addEveryOrgCharity,
-  NOTHING_RECORDED,
-  startEveryOrgApi,
-  testWithWorkflows,
-} from "./donationSetup.ts";
+import { addEveryOrgCharity, NOTHING_RECORDED } from "./donationSetup.ts";
+import { startEveryOrgApi, testWithWorkflows } from "./validationSetup.ts";
 
 const test = testWithWorkflows();
 

@@ -8,14 +8,9 @@ import { readStoreState } from "../stores/storeState.ts";
 import { freshEin } from "../support/factories.ts";
 import { eventually } from "../support/programs.ts";
 import { unreachableTemporal } from "../support/unreachableTemporal.ts";
-import type { WorkflowContext } from "./donationSetup.ts";
-import {
-  addEveryOrgCharity,
-  NOTHING_RECORDED,
-  readDonationLedger,
-  startEveryOrgApi,
-  testWithWorkflows,
-} from "./donationSetup.ts";
+import type { WorkflowContext } from "./validationSetup.ts";
+import { addEveryOrgCharity, NOTHING_RECORDED, readDonationLedger } from "./donationSetup.ts";
+import { startEveryOrgApi, testWithWorkflows } from "./validationSetup.ts";
 
 const test = testWithWorkflows();
 
