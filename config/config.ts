@@ -251,13 +251,17 @@ export const parseConfig = (env: Readonly<Record<string, string | undefined>>): 
   return Object.freeze(result.data);
 };
 
-/** Returns the environment of a child process: ours without the variables that match `without`, and with these settings. */
+/**
+ * Returns the environment of a child process: ours without the variables that match `without`, and with these settings.
+ * @param defaults of settings that ours does not have
+ */
 export const buildChildEnvironment = (
   without: RegExp | null,
   childSettings: Readonly<Record<string, string>>,
+  defaults: Readonly<Record<string, string>> = {},
 ): NodeJS.ProcessEnv => {
   const inherited = Object.entries(process.env).filter(([name]) => without?.test(name) !== true);
-  return { ...Object.fromEntries(inherited), ...childSettings };
+  return { ...defaults, ...Object.fromEntries(inherited), ...childSettings };
 };
 
 /** Parses the environment of this process. */

@@ -1,13 +1,14 @@
 import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
 import { ConfigError, readConfig } from "../config/config.ts";
 import { StartupError } from "../program/startupError.ts";
 import { start } from "./start.ts";
 import type { Start } from "./start.ts";
 
 /*
- * npm start: everything on one machine. `--stop-with-parent` stops it when its parent process is gone: if npm is killed
- * with SIGKILL, its child would otherwise keep running.
+ * npm start: everything on one machine. `--demo` fills a new database with a year of history. `--stop-with-parent` stops
+ * it when its parent process is gone: if npm is killed with SIGKILL, its child would otherwise keep running.
  */
 
 const PARENT_POLL_MS = 250;
@@ -18,15 +19,35 @@ const roles = {
   api: { name: "API", module: fileURLToPath(new URL("../api/main.ts", import.meta.url)) },
 };
 
+type Arguments = { readonly isDemo: boolean; readonly stopsWithParent: boolean };
+
+/** @throws StartupError for unknown arguments */
+const readArguments = (): Arguments => {
+  try {
+    const { values } = parseArgs({
+      options: { demo: { type: "boolean" }, "stop-with-parent": { type: "boolean" } },
+    });
+    return {
+      isDemo: values.demo === true,
+      stopsWithParent: values["stop-with-parent"] === true,
+    };
+  } catch (error) {
+    throw new StartupError(
+      `Unknown argument: ${process.argv.slice(2).join(" ")}. The only option is --demo, as in: npm start -- --demo`,
+      { cause: error },
+    );
+  }
+};
+
 const say = (line: string): void => console.error(line);
 
 /** Resolves when a signal arrives or the parent process is gone. */
-const shutdownRequested = (): Promise<void> =>
+const shutdownRequested = ({ stopsWithParent }: Arguments): Promise<void> =>
   new Promise((resolve) => {
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
       process.on(signal, () => resolve());
     }
-    if (process.argv.includes("--stop-with-parent")) {
+    if (stopsWithParent) {
       const parent = process.ppid;
       setInterval(() => {
         if (process.ppid !== parent) {
@@ -57,12 +78,10 @@ const describe = (error: unknown): string =>
     : `Unexpected error: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`;
 
 const main = async (): Promise<void> => {
-  const shutdown = shutdownRequested();
-  const running = await start(readConfig(), roles, {
-    print: console.log,
-    isTerminal: process.stdout.isTTY,
-    onProgress: say,
-  });
+  const given = readArguments();
+  const shutdown = shutdownRequested(given);
+  const output = { print: console.log, isTerminal: process.stdout.isTTY, onProgress: say };
+  const running = await start(readConfig(), roles, output, given);
   const failure = await Promise.race([
     shutdown.then(() => null),
     running.ready.then(

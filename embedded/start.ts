@@ -6,16 +6,17 @@ import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { buildChildEnvironment } from "../config/config.ts";
 import type { Config } from "../config/config.ts";
-import type { DatabaseRoles } from "../db/grantPrivileges.ts";
-import { migrate } from "../db/migrate.ts";
 import { withoutPassword } from "../domain/databaseUrl.ts";
 import { browsableUrl, serverUrl } from "../program/startServer.ts";
 import { StartupError } from "../program/startupError.ts";
-import { createDemoOrganization } from "./createDemoOrganization.ts";
+import { requireHarmlessSettings } from "./demo/demoData.ts";
+import { DEMO_SETTINGS } from "./demo/demoPace.ts";
 import { lockFolder } from "./lockFolder.ts";
 import type { StartContext } from "./managedProcess.ts";
+import { prepareDatabase, startDatabase } from "./prepareDatabase.ts";
 import { requireFreePort } from "./requireFreePort.ts";
-import { startPostgres } from "./postgres/startPostgres.ts";
+import { printDemo, printFirstRequest } from "./printFirstSteps.ts";
+import type { Output } from "./printFirstSteps.ts";
 import { identifyProcess } from "./processIdentity.ts";
 import { errorDetails } from "./errorDetails.ts";
 import { startRole } from "./startRole.ts";
@@ -42,14 +43,6 @@ export type Start = {
   readonly supervisor: Supervisor;
   /** Releases the data folder; to be called after the supervisor has stopped everything. */
   readonly release: () => Promise<void>;
-};
-
-type Output = {
-  /** Prints a line of the result, such as a URL or a key. */
-  readonly print: (line: string) => void;
-  /** Whether a person sees what is printed, and no file or log gets it. */
-  readonly isTerminal: boolean;
-  readonly onProgress: StartContext["onProgress"];
 };
 
 const printPart = ({ print }: Output, name: string, where: string): void =>
@@ -100,45 +93,6 @@ const requireFreePorts = async (config: Config): Promise<void> => {
     if (port !== "off") {
       await requireFreePort(host, port, setting, purpose);
     }
-  }
-};
-
-type Database = DatabaseRoles & { readonly appUrl: string; readonly ownerUrl: string };
-
-const startDatabase = async (
-  config: Config,
-  dataDir: string,
-  context: StartContext,
-): Promise<Database> => {
-  if (config.DATABASE_URL !== undefined) {
-    return {
-      ownerUrl: config.DATABASE_OWNER_URL ?? config.DATABASE_URL,
-      appUrl: config.DATABASE_URL,
-      readerUrl: config.DATABASE_READER_URL ?? null,
-    };
-  }
-  const { url, appUrl, readerUrl } = await startPostgres({
-    folder: join(dataDir, "postgres"),
-    port: config.EMBEDDED_POSTGRES_PORT,
-    disposable: false,
-    context,
-  });
-  return { ownerUrl: url, appUrl, readerUrl };
-};
-
-const migrateDatabase = async ({ ownerUrl, ...roles }: Database): Promise<readonly string[]> => {
-  try {
-    return (await migrate(ownerUrl, roles)).applied;
-  } catch (error) {
-    const { message, code } = errorDetails(error);
-    const cause =
-      error instanceof Error && error.cause !== undefined ? errorDetails(error.cause) : {};
-    const reason = [message || code, "message" in cause ? cause.message : ""].filter(Boolean);
-    throw new StartupError(
-      `The database ${withoutPassword(ownerUrl)} cannot be used: ${reason.join(" ")}\n` +
-        "Start it or correct DATABASE_URL. Without DATABASE_URL, an embedded database is used.",
-      { cause: error },
-    );
   }
 };
 
@@ -229,6 +183,7 @@ const buildRoleEnvironment = async (
   dataDir: string,
   databaseUrl: string,
   { address, namespace }: Temporal,
+  defaults: Readonly<Record<string, string>>,
 ): Promise<NodeJS.ProcessEnv> => {
   const settings = {
     DATABASE_URL: databaseUrl,
@@ -236,47 +191,23 @@ const buildRoleEnvironment = async (
     ...(config.DATABASE_URL === undefined ? EMBEDDED_DATABASE_SETTINGS : {}),
   };
   if (config.TEMPORAL_ADDRESS !== undefined) {
-    return buildChildEnvironment(null, settings);
+    return buildChildEnvironment(null, settings, defaults);
   }
   const profile = join(dataDir, "temporal/client.toml");
   await writeFile(
     profile,
     `[profile.default]\naddress = "${address}"\nnamespace = "${namespace}"\n`,
   );
-  return buildChildEnvironment(/^TEMPORAL_/u, {
-    ...settings,
-    TEMPORAL_ADDRESS: address,
-    TEMPORAL_NAMESPACE: namespace,
-    TEMPORAL_CONFIG_FILE: profile,
-  });
-};
-
-const printFirstRequest = async (
-  databaseUrl: string,
-  apiUrl: string,
-  isOnStripe: boolean,
-  { print, isTerminal }: Output,
-): Promise<void> => {
-  const organization = await createDemoOrganization(databaseUrl);
-  if (organization === null) {
-    return;
-  }
-  print(`
-This is the first start, so a demo organization was created (${organization.id}).
-${isTerminal ? "Save these keys now; they cannot" : "Save this key now; it cannot"} be shown again.
-  production key  ${
-    isTerminal
-      ? organization.apiKeyProd
-      : `printed only on a terminal; to get another one: npm run -s impact -- key issue --org ${organization.id} --mode live`
-  }
-  test key        ${organization.apiKeyTest}${
-    isOnStripe
-      ? `\nTo bill usage of the production key, create a customer and a subscription in Stripe, then:\n  npm run -s impact -- org update ${organization.id} --stripe-customer cus_… --stripe-subscription sub_…`
-      : ""
-  }
-Register a first tree with the test key:
-  curl -sS -X POST ${apiUrl}/plant/trees -H 'Authorization: ${organization.apiKeyTest}' -H 'Content-Type: application/json' -d '{"count": 1}'
-`);
+  return buildChildEnvironment(
+    /^TEMPORAL_/u,
+    {
+      ...settings,
+      TEMPORAL_ADDRESS: address,
+      TEMPORAL_NAMESPACE: namespace,
+      TEMPORAL_CONFIG_FILE: profile,
+    },
+    defaults,
+  );
 };
 
 type ApiUrls = Pick<RunFile, "apiUrl" | "storeUrl">;
@@ -287,19 +218,33 @@ const expectedUrls = ({ HOST, PORT, STORE_PORT }: Config): ApiUrls | null =>
     ? null
     : { apiUrl: serverUrl(HOST, PORT), storeUrl: serverUrl(HOST, STORE_PORT) };
 
+type StartOptions = {
+  /** Whether a new database is filled with demo data. */
+  readonly isDemo: boolean;
+};
+
 const startAll = async (
   config: Config,
   roles: Roles,
   dataDir: string,
   context: StartContext,
   output: Output,
+  options: StartOptions,
 ): Promise<void> => {
+  if (options.isDemo) {
+    requireHarmlessSettings(config);
+  }
   await stopLeftovers(dataDir, context.onProgress);
   await requireFreePorts(config);
   const temporalCli = await findTemporal(config, context);
   const database = await startDatabase(config, dataDir, context);
   const { appUrl: databaseUrl } = database;
-  const applied = await migrateDatabase(database);
+  const { applied, demo } = await prepareDatabase(
+    config,
+    database,
+    options.isDemo,
+    context.onProgress,
+  );
   printPart(
     output,
     "database",
@@ -317,7 +262,13 @@ const startAll = async (
     printPart(output, "Temporal web UI", temporal.uiUrl);
   }
 
-  const environment = await buildRoleEnvironment(config, dataDir, databaseUrl, temporal);
+  const environment = await buildRoleEnvironment(
+    config,
+    dataDir,
+    databaseUrl,
+    temporal,
+    options.isDemo ? DEMO_SETTINGS : {},
+  );
   const identity = identifyProcess(process.pid);
   if (identity === null) {
     throw new TypeError("This process has no identity.");
@@ -357,6 +308,10 @@ const startAll = async (
   printPart(output, "standalone API", `${apiUrl} (described at ${browsableUrl(apiUrl)}/docs)`);
   printPart(output, "store API", `${storeUrl} (described at ${browsableUrl(storeUrl)}/docs)`);
   printMetrics(output, "API metrics", api);
+  if (demo !== null) {
+    const publicUrl = config.PUBLIC_BASE_URL ?? browsableUrl(apiUrl);
+    await printDemo(databaseUrl, { apiUrl, publicUrl }, demo, output);
+  }
   // Only in a database of its own: another one belongs to a deployment, which must not get an account by itself.
   if (config.DATABASE_URL === undefined) {
     await printFirstRequest(databaseUrl, apiUrl, config.STRIPE_SECRET_KEY !== undefined, output);
@@ -370,13 +325,18 @@ const startAll = async (
  * @returns as soon as the data folder is locked, so that the caller can cancel the start
  * @throws StartupError if the data folder cannot be used
  */
-export const start = async (config: Config, roles: Roles, output: Output): Promise<Start> => {
+export const start = async (
+  config: Config,
+  roles: Roles,
+  output: Output,
+  options: StartOptions,
+): Promise<Start> => {
   const dataDir = await makeDataFolder(config.DATA_DIR);
   const unlock = await lockFolder(dataDir, LOCK_WAIT_MS, () =>
     output.onProgress(`Waiting for another \`npm start\` to release ${dataDir} …`),
   );
   const supervisor = createSupervisor(dataDir, output.onProgress);
-  const ready = startAll(config, roles, dataDir, supervisor.context, output);
+  const ready = startAll(config, roles, dataDir, supervisor.context, output, options);
   return {
     ready,
     supervisor,

@@ -91,6 +91,11 @@ const EXCEPTIONS: readonly {
     reason: "the command line's composition root",
   },
   {
+    file: "embedded/demo/",
+    imports: ["providers/"],
+    reason: "fills a new database with history, by the services and with simulated providers",
+  },
+  {
     file: "cli/",
     imports: ["embedded/runFile.ts"],
     reason: "the URLs of a running `npm start`",
@@ -196,6 +201,7 @@ const PACKAGES: readonly {
       activities: "types",
       api: "types",
       cli: "types",
+      embedded: "types",
       program: "types",
       providers: "all",
       services: "types",

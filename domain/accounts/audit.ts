@@ -35,6 +35,7 @@ export const AUDIT_ACTIONS = [
   "import.history",
   "import.key",
   "import.slug",
+  "demo.fill",
   "deployment.move_to_stripe",
   "deployment.take_over",
   "deployment.separate",

@@ -80,11 +80,12 @@ export const runStart = (
   t: ExecutionContext,
   dataDir: string,
   settings: Settings = {},
+  args: readonly string[] = [],
 ): StartedProcess =>
   watch(
     t,
     // It also stops if the test run is interrupted.
-    spawn(process.execPath, [START, "--stop-with-parent"], {
+    spawn(process.execPath, [START, "--stop-with-parent", ...args], {
       env: buildEnvironment(dataDir, settings),
     }),
   );

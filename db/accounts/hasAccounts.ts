@@ -1,0 +1,12 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import { sql } from "../sql.ts";
+
+/** Returns whether a database has accounts. One that was never migrated has none. */
+export const hasAccounts = async (db: CommonQueryMethods): Promise<boolean> =>
+  (await db.oneFirst(sql.type(z.strictObject({ isMigrated: z.boolean() }))`
+    SELECT to_regclass('account') IS NOT NULL AS "isMigrated"
+  `)) &&
+  db.oneFirst(sql.type(z.strictObject({ exists: z.boolean() }))`
+    SELECT EXISTS (SELECT FROM account) AS "exists"
+  `);

@@ -1,0 +1,21 @@
+import type { DatabasePool } from "slonik";
+import type { Clock } from "../../domain/clock.ts";
+import { createCharities } from "../../providers/charities/createCharities.ts";
+import type { ConfirmCharityDependencies } from "../../services/charities/confirmCharity.ts";
+
+/** Only a remote provider's charities are validated. */
+const validateCharity = (): Promise<never> =>
+  Promise.reject(new Error("The charities of the demo are in the built-in catalogue."));
+
+/** Returns the built-in catalogue, whatever providers are configured. */
+export const createDemoCharities = (
+  db: DatabasePool,
+  clock: Clock,
+): Pick<ConfirmCharityDependencies, "charities" | "validateCharity"> => ({
+  charities: createCharities({
+    db,
+    clock,
+    settings: { everyorg: null, change: null, pledge: null },
+  }),
+  validateCharity,
+});

@@ -1,0 +1,99 @@
+import type { DatabasePool } from "slonik";
+import type { Billing } from "../../providers/billing/createBilling.ts";
+import { donate } from "../../services/charities/donate.ts";
+import { refundDonation } from "../../services/charities/refundDonation.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
+import { createDemoCharities } from "./createDemoCharities.ts";
+import type { CertifiedRecord } from "./demoData.ts";
+import type { HistoryClock } from "./historyClock.ts";
+import type { OrganizationStep } from "./planDemo.ts";
+
+/** Writes the planned history of an organization. */
+export const createOrganizationHistory = (
+  {
+    db,
+    billing,
+    clock,
+  }: { readonly db: DatabasePool; readonly billing: Billing; readonly clock: HistoryClock },
+  accountId: string,
+) => {
+  const deps = { db, billing, clock, ...createDemoCharities(db, clock) };
+  const live = { accountId, mode: "live" } as const;
+  const writer = createRegistrationWriter(deps);
+  const ids = new Map<number, string>();
+  const records: CertifiedRecord[] = [];
+
+  const idOf = (orderNumber: number): string => {
+    const id = ids.get(orderNumber);
+    if (id === undefined) {
+      throw new Error(`The plan names order ${orderNumber} before it is recorded.`);
+    }
+    return id;
+  };
+
+  const run = async (step: OrganizationStep): Promise<void> => {
+    switch (step.kind) {
+      case "register": {
+        const { orderNumber, campaign, country, certificate } = step;
+        const { registration } = await writer.register({
+          accountId,
+          mode: step.mode,
+          kind: step.unit,
+          count: step.count,
+          fractionalCount: 0,
+          idempotencyKey: `order-${orderNumber}`,
+          attribution: step.attribution,
+          metadata: { campaign, country, order: `NS-${orderNumber}` },
+        });
+        ids.set(orderNumber, registration.id);
+        if (certificate !== null) {
+          records.push({ label: certificate, id: registration.id });
+        }
+        return;
+      }
+      case "refund":
+        await refundRegistration(
+          deps,
+          { ...live, kind: "tree" },
+          {
+            id: idOf(step.orderNumber),
+            count: step.count,
+            reason: "order returned",
+            idempotencyKey: null,
+          },
+        );
+        return;
+      case "donate": {
+        const { donation } = await donate(deps, {
+          ...live,
+          charity: { ein: step.ein, nonprofitId: null },
+          amountCents: step.amountCents,
+          charityName: null,
+          idempotencyKey: `donation-${step.orderNumber}`,
+          attribution: step.attribution,
+          metadata: { order: `NS-${step.orderNumber}` },
+        });
+        ids.set(step.orderNumber, donation.id);
+        return;
+      }
+      case "refund_donation":
+        await refundDonation(deps, live, {
+          id: idOf(step.orderNumber),
+          reason: "given twice",
+          idempotencyKey: null,
+          metadata: {},
+        });
+    }
+  };
+
+  return {
+    write: async (steps: readonly OrganizationStep[]): Promise<void> => {
+      for (const step of steps) {
+        clock.moveTo(step.at);
+        await run(step);
+      }
+    },
+    records,
+  };
+};

@@ -1,0 +1,58 @@
+import type { DatabasePool } from "slonik";
+import { listPlantingOrders } from "../../db/planting/orders.ts";
+import type { Planting } from "../../providers/planting/createPlanting.ts";
+import { createPlantingOrders } from "../../services/planting/createPlantingOrders.ts";
+import {
+  placePlantingOrder,
+  pollPlantingOrder,
+} from "../../services/planting/pollPlantingOrder.ts";
+import type { HistoryClock } from "./historyClock.ts";
+
+const NEVER = new AbortController().signal;
+const MAXIMUM_ORDERS = 1000;
+
+/** Takes planting orders through their stages when each is due, as their workflows do. */
+export const createPlantingHistory = (deps: {
+  readonly db: DatabasePool;
+  readonly planting: Planting;
+  readonly clock: HistoryClock;
+}) => {
+  const { db, clock } = deps;
+  const seen = new Set<number>();
+  const polls: { readonly at: Date; readonly orderId: number }[] = [];
+
+  const poll = async (orderId: number): Promise<void> => {
+    const { isFinished, nextPollMs } = await pollPlantingOrder(deps, orderId, NEVER);
+    if (!isFinished && nextPollMs !== null) {
+      polls.push({ at: new Date(clock.now().getTime() + nextPollMs), orderId });
+    }
+  };
+
+  return {
+    /** Orders the trees that are in no order. */
+    order: async (at: Date): Promise<void> => {
+      clock.moveTo(at);
+      await createPlantingOrders(deps, NEVER);
+      for (const { id } of await listPlantingOrders(db, { limit: MAXIMUM_ORDERS })) {
+        if (!seen.has(id)) {
+          seen.add(id);
+          await placePlantingOrder(deps, id, NEVER);
+          await poll(id);
+        }
+      }
+    },
+    /** Makes the polls that are due by a time, in their order. */
+    advance: async (to: Date): Promise<void> => {
+      for (;;) {
+        polls.sort((one, other) => one.at.getTime() - other.at.getTime());
+        const [next] = polls;
+        if (next === undefined || next.at > to) {
+          return;
+        }
+        polls.shift();
+        clock.moveTo(next.at);
+        await poll(next.orderId);
+      }
+    },
+  };
+};

@@ -1,0 +1,93 @@
+import type { DatabasePool } from "slonik";
+import { SERVICE } from "../../domain/accounts/audit.ts";
+import type { CustomerDetails } from "../../domain/stores/customers.ts";
+import type { StoreOperation } from "../../domain/stores/stores.ts";
+import type { StoreWrite } from "../../domain/stores/storeWrites.ts";
+import { createAccountQueue } from "../../services/createAccountQueue.ts";
+import { topUpStore } from "../../services/stores/balance/topUpStore.ts";
+import { createStoreRegistrationWriter } from "../../services/stores/createStoreRegistrationWriter.ts";
+import { donateFromStore } from "../../services/stores/donateFromStore.ts";
+import { reverseStoreRegistrations } from "../../services/stores/reverseStoreRegistrations.ts";
+import { createDemoCharities } from "./createDemoCharities.ts";
+import type { HistoryClock } from "./historyClock.ts";
+import type { StoreStep } from "./planDemo.ts";
+
+const customerOf = ({
+  customer,
+  orderNumber,
+}: {
+  readonly customer: string;
+  readonly orderNumber: number;
+}): CustomerDetails => ({
+  customerName: customer,
+  customerEmail: `${customer.toLowerCase().replaceAll(" ", ".")}@example.com`,
+  customerId: null,
+  orderId: `#${orderNumber}`,
+  notes: null,
+});
+
+/** Writes the planned history of a store. */
+export const createStoreHistory = (
+  { db, clock }: { readonly db: DatabasePool; readonly clock: HistoryClock },
+  accountId: string,
+) => {
+  const deps = {
+    db,
+    clock,
+    actor: SERVICE,
+    writeQueue: createAccountQueue(),
+    ...createDemoCharities(db, clock),
+  };
+  const writer = createStoreRegistrationWriter(deps);
+  const writeOf = (operation: StoreOperation): StoreWrite => ({
+    accountId,
+    mode: "live",
+    operation,
+    idempotency: null,
+    responseBody: "",
+  });
+
+  const run = async (step: StoreStep): Promise<void> => {
+    switch (step.kind) {
+      case "register":
+        await writer.register({
+          ...writeOf(step.unit === "tree" ? "plant" : "plastic"),
+          ...customerOf(step),
+          kind: step.unit,
+          count: step.count,
+        });
+        return;
+      case "donate":
+        await donateFromStore(deps, writeOf("donate"), {
+          ...customerOf(step),
+          charityId: step.ein,
+          amountCents: step.amountCents,
+        });
+        return;
+      case "refund":
+        await reverseStoreRegistrations(deps, writeOf("refund"), {
+          kind: "tree",
+          quantity: step.quantity,
+          filter: {},
+          reason: "order returned",
+        });
+        return;
+      case "topup":
+        await topUpStore(deps, {
+          storeId: accountId,
+          amountCents: step.amountCents,
+          reference: `invoice-${step.at.toISOString().slice(0, 10)}`,
+          note: "",
+        });
+    }
+  };
+
+  return {
+    write: async (steps: readonly StoreStep[]): Promise<void> => {
+      for (const step of steps) {
+        clock.moveTo(step.at);
+        await run(step);
+      }
+    },
+  };
+};

@@ -1,0 +1,75 @@
+import { z } from "zod";
+import type { Config } from "../../config/config.ts";
+import { listAuditEntries } from "../../db/accounts/auditEntries.ts";
+import { hasAccounts } from "../../db/accounts/hasAccounts.ts";
+import { openPool } from "../../db/pool.ts";
+import { StartupError } from "../../program/startupError.ts";
+
+const demoData = z.strictObject({
+  organization_id: z.uuid(),
+  store_id: z.uuid(),
+  records: z.array(z.strictObject({ label: z.string(), id: z.uuid() })),
+});
+
+/** A record of the demo organization whose certificate is worth a look. */
+export type CertifiedRecord = { readonly label: string; readonly id: string };
+
+/** What the demo has made, as its entry in the audit log names it. */
+export type DemoData = {
+  readonly organizationId: string;
+  readonly storeId: string;
+  readonly records: readonly CertifiedRecord[];
+};
+
+/** @throws StartupError for settings with which demo data would cost money or plant trees */
+export const requireHarmlessSettings = ({ STRIPE_SECRET_KEY, PLANTING_PARTNER }: Config): void => {
+  if (STRIPE_SECRET_KEY !== undefined) {
+    throw new StartupError(
+      "STRIPE_SECRET_KEY is set, and demo data must never be billed; unset it, or start without --demo.",
+    );
+  }
+  if (PLANTING_PARTNER !== "simulated") {
+    throw new StartupError(
+      `PLANTING_PARTNER is ${PLANTING_PARTNER}, and nobody plants the trees of a demo; set it to simulated, or start without --demo.`,
+    );
+  }
+};
+
+/**
+ * Returns the demo data of a database; null if it is new, so that they can be added.
+ * @param databaseUrl may be that of a database that was never migrated
+ * @throws StartupError if the database belongs to something else
+ */
+export const findDemoData = async (databaseUrl: string): Promise<DemoData | null> => {
+  const db = await openPool(databaseUrl, 1);
+  try {
+    if (!(await hasAccounts(db))) {
+      return null;
+    }
+    const [entry] = await listAuditEntries(
+      db,
+      {
+        accountId: null,
+        action: "demo.fill",
+        operator: null,
+        since: null,
+        until: null,
+        before: null,
+      },
+      1,
+    );
+    if (entry === undefined) {
+      throw new StartupError(
+        "--demo fills a new database only, and this one has accounts already; set DATA_DIR to a new folder, or start without --demo.",
+      );
+    }
+    const {
+      organization_id: organizationId,
+      store_id: storeId,
+      records,
+    } = demoData.parse(entry.details);
+    return { organizationId, storeId, records };
+  } finally {
+    await db.end();
+  }
+};

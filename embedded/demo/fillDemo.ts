@@ -1,0 +1,97 @@
+import type { DatabasePool } from "slonik";
+import { SERVICE } from "../../domain/accounts/audit.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import type { Planting } from "../../providers/planting/createPlanting.ts";
+import { createOrganization } from "../../services/accounts/createOrganization.ts";
+import type { CreatedOrganization } from "../../services/accounts/createOrganization.ts";
+import { recordAction } from "../../services/accounts/recordAction.ts";
+import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
+import { subscribeToDonations } from "../../services/charities/subscribeToDonations.ts";
+import { createStore } from "../../services/stores/createStore.ts";
+import { createOrganizationHistory } from "./createOrganizationHistory.ts";
+import { createPlantingHistory } from "./createPlantingHistory.ts";
+import { createStoreHistory } from "./createStoreHistory.ts";
+import type { DemoData } from "./demoData.ts";
+import { drawDemoProfile } from "./demoProfile.ts";
+import { createHistoryClock } from "./historyClock.ts";
+import { DEMO_STORE, demoStartOf, planDemo } from "./planDemo.ts";
+
+type Keys = Pick<CreatedOrganization, "apiKeyProd" | "apiKeyTest">;
+
+/** The demo data, and their keys, which are stored nowhere. */
+export type FilledDemo = {
+  readonly data: DemoData;
+  readonly organizationKeys: Keys;
+  readonly storeKeys: Keys;
+};
+
+/**
+ * Fills a new database with an organization, its store and a year of history. It calls the services of the API and the
+ * worker with clocks that move through the year. Nothing else may use the database meanwhile.
+ */
+export const fillDemo = async ({
+  db,
+  planting,
+  now,
+}: {
+  readonly db: DatabasePool;
+  readonly planting: Planting;
+  readonly now: Date;
+}): Promise<FilledDemo> => {
+  const start = demoStartOf(now);
+  const deps = {
+    db,
+    clock: createHistoryClock(start),
+    actor: SERVICE,
+    // Never Stripe, whatever is configured.
+    billing: createBilling({ db, stripe: null }),
+  };
+  const organization = await createOrganization(deps, {
+    name: "Demo: North Sea Outfitters",
+    fractionalCounting: false,
+    billingDay: 1,
+    stripeCustomerId: null,
+    stripeSubscriptionId: null,
+  });
+  await updateOrganization(
+    deps,
+    organization.id,
+    { timeZone: "Europe/Copenhagen" },
+    { profile: await drawDemoProfile() },
+  );
+  await subscribeToDonations(deps, { accountId: organization.id, mode: "live" });
+  const store = await createStore(deps, {
+    ...DEMO_STORE,
+    organizationId: organization.id,
+    userId: null,
+  });
+
+  // Each has a clock of its own, so that they can write at the same time.
+  const ofOrganization = createOrganizationHistory(
+    { ...deps, clock: createHistoryClock(start) },
+    organization.id,
+  );
+  const ofStore = createStoreHistory({ db, clock: createHistoryClock(start) }, store.id);
+  const ofPlanting = createPlantingHistory({ db, planting, clock: createHistoryClock(start) });
+  for (const { organization: steps, store: storeSteps, orderedAt } of planDemo(now)) {
+    await Promise.all([
+      ofOrganization.write(steps),
+      ofStore.write(storeSteps),
+      ofPlanting.advance(orderedAt ?? now),
+    ]);
+    if (orderedAt !== null) {
+      await ofPlanting.order(orderedAt);
+    }
+  }
+
+  const { records } = ofOrganization;
+  const data: DemoData = { organizationId: organization.id, storeId: store.id, records };
+  // Last, so that a database with this entry has everything.
+  await recordAction(
+    db,
+    SERVICE,
+    { action: "demo.fill", accountId: organization.id, details: data },
+    now,
+  );
+  return { data, organizationKeys: organization, storeKeys: store };
+};

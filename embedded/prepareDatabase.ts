@@ -1,0 +1,79 @@
+import { join } from "node:path";
+import type { Config } from "../config/config.ts";
+import type { DatabaseRoles } from "../db/grantPrivileges.ts";
+import { migrate } from "../db/migrate.ts";
+import { withoutPassword } from "../domain/databaseUrl.ts";
+import { StartupError } from "../program/startupError.ts";
+import { findDemoData } from "./demo/demoData.ts";
+import type { DemoData } from "./demo/demoData.ts";
+import type { FilledDemo } from "./demo/fillDemo.ts";
+import { fillNewDemo } from "./demo/fillNewDemo.ts";
+import { errorDetails } from "./errorDetails.ts";
+import type { StartContext } from "./managedProcess.ts";
+import { startPostgres } from "./postgres/startPostgres.ts";
+
+export type Database = DatabaseRoles & { readonly appUrl: string; readonly ownerUrl: string };
+
+/** Starts the embedded PostgreSQL, unless the configuration names a database. */
+export const startDatabase = async (
+  config: Config,
+  dataDir: string,
+  context: StartContext,
+): Promise<Database> => {
+  if (config.DATABASE_URL !== undefined) {
+    return {
+      ownerUrl: config.DATABASE_OWNER_URL ?? config.DATABASE_URL,
+      appUrl: config.DATABASE_URL,
+      readerUrl: config.DATABASE_READER_URL ?? null,
+    };
+  }
+  const { url, appUrl, readerUrl } = await startPostgres({
+    folder: join(dataDir, "postgres"),
+    port: config.EMBEDDED_POSTGRES_PORT,
+    disposable: false,
+    context,
+  });
+  return { ownerUrl: url, appUrl, readerUrl };
+};
+
+/** Runs the first work in the database; its errors name the setting. */
+const useDatabase = async <Result>(
+  ownerUrl: string,
+  work: () => Promise<Result>,
+): Promise<Result> => {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof StartupError) {
+      throw error;
+    }
+    const { message, code } = errorDetails(error);
+    const cause =
+      error instanceof Error && error.cause !== undefined ? errorDetails(error.cause) : {};
+    const reason = [message || code, "message" in cause ? cause.message : ""].filter(Boolean);
+    throw new StartupError(
+      `The database ${withoutPassword(ownerUrl)} cannot be used: ${reason.join(" ")}\n` +
+        "Start it or correct DATABASE_URL. Without DATABASE_URL, an embedded database is used.",
+      { cause: error },
+    );
+  }
+};
+
+type Demo = { readonly data: DemoData } | FilledDemo;
+
+/** Migrates the database and, for a demo, fills a new one before anything else uses it. */
+export const prepareDatabase = async (
+  config: Config,
+  { ownerUrl, ...databaseRoles }: Database,
+  isDemo: boolean,
+  onProgress: StartContext["onProgress"],
+): Promise<{ readonly applied: readonly string[]; readonly demo: Demo | null }> => {
+  // Before anything is written.
+  const known = isDemo ? await useDatabase(ownerUrl, () => findDemoData(ownerUrl)) : null;
+  const { applied } = await useDatabase(ownerUrl, () => migrate(ownerUrl, databaseRoles));
+  if (!isDemo || known !== null) {
+    return { applied, demo: known && { data: known } };
+  }
+  onProgress("Adding a year of demo data …");
+  return { applied, demo: await fillNewDemo(config, databaseRoles.appUrl) };
+};

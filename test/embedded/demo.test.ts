@@ -1,0 +1,181 @@
+import { access } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import { z } from "zod";
+import { openPool } from "../../db/pool.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { planDemo } from "../../embedded/demo/planDemo.ts";
+import type { RunFile } from "../../embedded/runFile.ts";
+import { issueKey } from "../../services/accounts/issueKey.ts";
+import { makeDataDir, runStart, waitUntilReady } from "./runStart.ts";
+import type { StartedProcess } from "./runStart.ts";
+
+const DEMO = ["--demo"];
+
+const find = ({ output }: StartedProcess, pattern: RegExp): string => {
+  const found = pattern.exec(output())?.groups?.["found"];
+  if (found === undefined) {
+    throw new Error(`${pattern} is not in the output:\n${output()}`);
+  }
+  return found;
+};
+
+const issueLiveKey = async (
+  { databaseUrl }: RunFile,
+  id: string,
+  type: "organization" | "store",
+): Promise<string> => {
+  const db = await openPool(databaseUrl, 1);
+  try {
+    const deps = { db, clock: systemClock, actor: SERVICE };
+    return (await issueKey(deps, { id, type }, "live")).key;
+  } finally {
+    await db.end();
+  }
+};
+
+const anything = z.looseObject({});
+const readJson = async (url: string, headers: Record<string, string> = {}) => {
+  const response = await fetch(url, { headers });
+  return anything.parse(await response.json());
+};
+
+const stats = z.object({ stats: z.array(z.object({ registered: z.int() })) });
+const evidence = z.object({ timeline: z.array(z.object({ status: z.string() })) });
+const trees = z.object({ tree_details: z.array(z.object({ id: z.string() })) });
+
+test.serial("a demo has something to show everywhere, and is added once", async (t) => {
+  const dataDir = await makeDataDir(t);
+  const first = runStart(t, dataDir, {}, DEMO);
+  const run = await waitUntilReady(first, dataDir);
+  const { apiUrl, storeUrl } = run;
+  t.notRegex(first.output(), /impact_prod_|PROD-/u, "the output may be a log");
+  const organization = find(first, /organization +(?<found>[0-9a-f-]{36})/u);
+  const page = find(first, /public page +(?<found>\S+)/u);
+  t.like(await readJson(`${page}.json`), { name: "North Sea Outfitters" });
+  const html = await (await fetch(page)).text();
+  for (const section of ["months", "projects", "evidence", "method"]) {
+    t.regex(html, new RegExp(`id="${section}"`, "u"));
+  }
+
+  const Authorization = await issueLiveKey(run, organization, "organization");
+  for (const kind of ["tree", "bottle", "donation"]) {
+    const counted = await readJson(`${apiUrl}/stats?kind=${kind}&interval=month`, {
+      Authorization,
+    });
+    const months = stats.parse(counted).stats;
+    t.is(months.length, 12);
+    t.true(
+      months.every(({ registered }) => registered > 0),
+      kind,
+    );
+  }
+  for (const path of ["/rescue/plastic_bottles", "/charities/donations"]) {
+    t.regex(
+      JSON.stringify(await readJson(apiUrl + path, { Authorization })),
+      /"refunded":true|"id"/u,
+    );
+  }
+  const { tree_details: listed } = trees.parse(
+    await readJson(`${apiUrl}/plant/trees`, { Authorization }),
+  );
+  const completed = new Set<number>();
+  for (const { id } of listed.filter((_, index) => index % 20 === 0)) {
+    const { timeline } = evidence.parse(
+      await readJson(`${apiUrl}/evidence/tree/${id}`, { Authorization }),
+    );
+    completed.add(timeline.filter(({ status }) => status === "completed").length);
+  }
+  t.true(completed.size >= 3, "trees are at several stages");
+  const events = await readJson(`${apiUrl}/events?types=registration.refunded`, { Authorization });
+  t.regex(JSON.stringify(events), /order returned/u);
+
+  const certificates = [
+    ...first.output().matchAll(/(?<label>\w+) +(?<url>http\S+\/certificate\/\S+)/gu),
+  ];
+  const states = await Promise.all(
+    certificates.map(async ({ groups }) => [
+      groups?.["label"],
+      (await readJson(`${groups?.["url"]}.json`))["state"],
+    ]),
+  );
+  t.like(Object.fromEntries(states), {
+    verified: "planted_and_verified",
+    recent: "registered",
+    refunded: "refunded",
+    bottles: "registered",
+  });
+
+  const store = find(first, /store +shop\.northsea\.example \((?<found>[0-9a-f-]{36})\)/u);
+  const key = await issueLiveKey(run, store, "store");
+  const impact = await readJson(`${storeUrl}/app/api/impact/stats`, {
+    api_key: key,
+    shop_name: "shop.northsea.example",
+  });
+  t.true(Number(impact["trees"]) > 100 && Number(impact["donations"]) > 10);
+
+  first.child.kill("SIGTERM");
+  t.is(await first.exitCode, 0);
+  const second = runStart(t, dataDir, {}, DEMO);
+  const again = await waitUntilReady(second, dataDir);
+  t.regex(second.output(), /The demo data are there already; nothing was added\./u);
+  t.is(
+    trees.parse(await readJson(`${again.apiUrl}/plant/trees`, { Authorization })).tree_details
+      .length,
+    listed.length,
+  );
+});
+
+test.serial("a demo is not added beside other accounts", async (t) => {
+  const dataDir = await makeDataDir(t);
+  const first = runStart(t, dataDir);
+  await waitUntilReady(first, dataDir);
+  first.child.kill("SIGTERM");
+  t.is(await first.exitCode, 0);
+  const refused = runStart(t, dataDir, {}, DEMO);
+  t.is(await refused.exitCode, 1);
+  t.regex(refused.output(), /--demo fills a new database only, and this one has accounts already/u);
+});
+
+for (const [name, settings, message] of [
+  ["with a Stripe key", { STRIPE_SECRET_KEY: "sk_test_1" }, /demo data must never be billed/u],
+  [
+    "with another planting partner",
+    { PLANTING_PARTNER: "manual" },
+    /nobody plants the trees of a demo/u,
+  ],
+] as const) {
+  test(`a demo is refused ${name}, before anything is written`, async (t) => {
+    const dataDir = await makeDataDir(t);
+    const refused = runStart(t, dataDir, settings, DEMO);
+    t.is(await refused.exitCode, 1);
+    t.regex(refused.output(), message);
+    await t.throwsAsync(access(join(dataDir, "postgres")));
+  });
+}
+
+test("an unknown argument of npm start is an error", async (t) => {
+  const refused = runStart(t, await makeDataDir(t), {}, ["--dmeo"]);
+  t.is(await refused.exitCode, 1);
+  t.regex(refused.output(), /Unknown argument: .*--dmeo.*npm start -- --demo/u);
+});
+
+test("the same time has the same plan, in order and without a step in the future", (t) => {
+  for (const text of ["2026-11-22T14:00:00Z", "2028-02-29T00:00:00Z", "2027-01-01T23:59:59Z"]) {
+    const now = new Date(text);
+    const plan = planDemo(now);
+    t.deepEqual(plan, planDemo(now));
+    const steps = plan.flatMap(({ organization, store }) => [...organization, ...store]);
+    t.true(steps.every(({ at }) => at < now));
+    t.true(steps.length > 1000 && steps.length < 4000);
+    for (const { organization, store } of plan) {
+      for (const times of [organization, store].map((own) => own.map(({ at }) => at.getTime()))) {
+        t.deepEqual(
+          times,
+          times.toSorted((one, other) => one - other),
+        );
+      }
+    }
+  }
+});
