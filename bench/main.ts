@@ -18,6 +18,7 @@ import { measureBacklog, measureTraffic, TARGETS } from "./measureReporting.ts";
 import type { Target } from "./measureReporting.ts";
 import { measureRetries, measureSender } from "./measureSender.ts";
 import { measureStalled } from "./measureStalled.ts";
+import { measureStatistics } from "./measureStatistics.ts";
 import { measureStore } from "./measureStore.ts";
 import type { Result } from "./support/result.ts";
 import { formatTable } from "./support/result.ts";
@@ -52,6 +53,8 @@ table of results to stdout.
                   --listed 1000000  --rounds 3  --seconds 4
   cached          cached dashboard and evidence, compared with the same bytes from a bare Koa app
                   --rounds 3  --seconds 4  --connections 64
+  statistics      GET /stats of an account with many registrations in a year, compared with one that has few
+                  --listed 1000000  --rounds 3
   charities       GET /charities/search, compared with plain SQL, on generated charities or real files
                   --charities 260000  --charity-files eo1.csv,eo2.csv  --searches 600
   neighbor        POST and /readyz while another account floods the process, compared with before
@@ -204,6 +207,7 @@ const createBenchmarks = ({
         ),
     ],
     ["cached", (services, report) => measureCached(services, repeated, report)],
+    ["statistics", (services, report) => measureStatistics(services, list, report)],
     ["charities", (services, report) => measureCharitySearch(services, charities, report)],
     ["neighbor", (services, report) => measureNeighbor(services, repeated, report)],
     ["restarts", (services, report) => measureRestarts(services, restarts, report)],
