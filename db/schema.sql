@@ -160,12 +160,24 @@ CREATE TABLE call_rate (
 CREATE TABLE certificate (
   token text NOT NULL,
   account_id uuid NOT NULL,
-  registration_id uuid NOT NULL,
+  record_id uuid NOT NULL,
+  kind text NOT NULL,
+  is_of_order boolean NOT NULL,
   created_at timestamp with time zone NOT NULL,
   revoked_at timestamp with time zone,
   CONSTRAINT certificate_pkey PRIMARY KEY (token),
   CONSTRAINT certificate_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT certificate_kind CHECK (kind = ANY (ARRAY['tree'::text, 'bottle'::text, 'donation'::text])),
   CONSTRAINT certificate_token CHECK (token ~ '^[A-Za-z0-9_-]{22}$'::text)
+) WITH ();
+
+CREATE TABLE certificate_item (
+  token text NOT NULL,
+  record_id uuid NOT NULL,
+  kind text NOT NULL,
+  CONSTRAINT certificate_item_pkey PRIMARY KEY (token, record_id),
+  CONSTRAINT certificate_item_token_fkey FOREIGN KEY (token) REFERENCES certificate(token) ON DELETE CASCADE,
+  CONSTRAINT certificate_item_kind CHECK (kind = ANY (ARRAY['tree'::text, 'bottle'::text, 'donation'::text]))
 ) WITH ();
 
 CREATE TABLE charity (
@@ -986,9 +998,11 @@ CREATE UNIQUE INDEX balance_entry_reference ON public.balance_entry USING btree 
 
 CREATE INDEX cached_response_expiry ON public.cached_response USING btree (expires_at);
 
-CREATE UNIQUE INDEX certificate_current ON public.certificate USING btree (registration_id) WHERE (revoked_at IS NULL);
+CREATE UNIQUE INDEX certificate_current ON public.certificate USING btree (record_id, is_of_order) WHERE (revoked_at IS NULL);
 
-CREATE INDEX certificate_registration ON public.certificate USING btree (registration_id);
+CREATE INDEX certificate_record_id ON public.certificate USING btree (record_id);
+
+CREATE INDEX certificate_item_record_id ON public.certificate_item USING btree (record_id);
 
 CREATE INDEX charity_listing ON public.charity USING btree (((known_as = ''::text)), ein) WHERE eligible;
 

@@ -1,17 +1,33 @@
 import { z } from "zod";
 import { recordId } from "../../domain/fields.ts";
 
-export const certificateParameters = {
-  id: recordId().meta({
-    description: "The id of a tree or bottle registration.",
-    examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"],
-  }),
-};
+export const certifiedId = recordId().meta({
+  description: "The id of a registration or a donation.",
+  examples: ["0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11"],
+});
 
-export const certificateUrlResponse = z
+const certificateUrlResponse = z
   .strictObject({
     certificate_url: z.url().meta({
       description: "Stable until the operator revokes it; the next request returns another one.",
     }),
   })
   .meta({ id: "CertificateUrl" });
+
+/** Returns the URL of the certificate with a token. */
+export const presentCertificateUrl = (
+  baseUrl: string,
+  token: string,
+): z.output<typeof certificateUrlResponse> => ({
+  certificate_url: `${baseUrl}/certificate/${token}`,
+});
+
+/** What all endpoints that return the URL of a certificate have in common. */
+export const CERTIFICATE_URL = {
+  details:
+    "The page needs no key. It tells apart what is registered and what is proven, and says if it was refunded. It " +
+    "names no customer and no order. Its URL cannot be guessed, and stays the same until the operator revokes it. The " +
+    "same data are available as JSON (`<certificate_url>.json`).",
+  response: certificateUrlResponse,
+  example: presentCertificateUrl("https://impact.example", "3q2-7wQvS1mTzv9bX0aPdA"),
+} as const;

@@ -20,7 +20,7 @@ import { describeMessages } from "../webhooks/schemas.ts";
 import { webhookEndpoints } from "../webhooks/webhookEndpoints.ts";
 import type { WebhookInterface } from "../webhooks/webhookInterface.ts";
 import { authenticateStore, STORE_KEY_HEADERS } from "./accounts/authenticateStore.ts";
-import { certificateEndpoint } from "./dashboard/certificateEndpoint.ts";
+import { certificateEndpoints } from "./dashboard/certificateEndpoints.ts";
 import { balanceEndpoint } from "./stores/balanceEndpoint.ts";
 import { donateEndpoint } from "./charities/donateEndpoint.ts";
 import { donationListEndpoint } from "./charities/donationListEndpoint.ts";
@@ -83,7 +83,7 @@ export const createStoreApp = ({
     refundEndpoint({ ...dependencies, writeQueue }),
     evidenceEndpoint(reading),
     balanceEndpoint(reading),
-    certificateEndpoint(dependencies),
+    ...certificateEndpoints(dependencies),
     ...webhookEndpoints(dependencies, WEBHOOKS),
     ...deliveryEndpoints({ ...dependencies, publicBaseUrl: null }, WEBHOOKS),
     ...healthEndpoints(readReadiness),

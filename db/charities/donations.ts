@@ -101,6 +101,18 @@ export const listDonationIds = (
     }
   `);
 
+/** Returns a donation, by an id that it may have been imported with; null if the owner has none. */
+export const findOwnDonation = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  id: string,
+): Promise<Donation | null> =>
+  db.maybeOne(sql.type(donationRow)`
+    SELECT ${donationColumns}
+    FROM donation
+    WHERE ${donationWithId(owner, id)}
+  `);
+
 /** Returns a donation, by an id that it may have been imported with, and locks it until the transaction ends. */
 export const lockDonation = (
   transaction: DatabaseTransactionConnection,

@@ -1,6 +1,7 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import { safeInteger } from "../columns.ts";
+import { deleteCertificatesOf } from "../deleteCertificatesOf.ts";
 import { sql } from "../sql.ts";
 
 /** Lists the accounts that have ever made a donation in test mode. */
@@ -50,6 +51,7 @@ export const deleteDonations = async (
       DELETE FROM ${sql.identifier([table])} WHERE donation_id = ANY(${sql.array(ids, "uuid")})
     `);
   }
+  await deleteCertificatesOf(transaction, ids);
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM donation WHERE id = ANY(${sql.array(ids, "uuid")})
   `);

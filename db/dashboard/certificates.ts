@@ -1,53 +1,114 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
+import { CERTIFIED_KINDS } from "../../domain/dashboard/certificate.ts";
+import type { CertifiedKind } from "../../domain/dashboard/certificate.ts";
 import { kindColumn, modeColumn, orderStageColumn, safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 
+const certifiedKindColumn = z.enum(CERTIFIED_KINDS);
+
+/** What a certificate is of. */
+export type CertifiedRecord = { readonly id: string; readonly kind: CertifiedKind };
+
 const tokenRow = z.strictObject({ token: z.string() });
 
-/** Returns the token of a registration's certificate, which is an existing one unless it was revoked. */
+/** Returns the token of a record's or an order's certificate, which is an existing one unless it was revoked. */
 export const getOrInsertCertificate = (
   db: CommonQueryMethods,
   certificate: {
     readonly token: string;
     readonly accountId: string;
-    readonly registrationId: string;
+    /** The record, or the first of the order. */
+    readonly record: CertifiedRecord;
+    readonly isOfOrder: boolean;
     readonly createdAt: Date;
   },
 ): Promise<string> =>
   db.oneFirst(sql.type(tokenRow)`
-    INSERT INTO certificate (token, account_id, registration_id, created_at)
+    INSERT INTO certificate (token, account_id, record_id, kind, is_of_order, created_at)
     VALUES (
-      ${certificate.token}, ${certificate.accountId}, ${certificate.registrationId}, ${sql.timestamp(certificate.createdAt)}
+      ${certificate.token}, ${certificate.accountId}, ${certificate.record.id}, ${certificate.record.kind},
+      ${certificate.isOfOrder}, ${sql.timestamp(certificate.createdAt)}
     )
-    ON CONFLICT (registration_id) WHERE revoked_at IS NULL DO UPDATE SET registration_id = excluded.registration_id
+    ON CONFLICT (record_id, is_of_order) WHERE revoked_at IS NULL DO UPDATE SET record_id = excluded.record_id
     RETURNING token
   `);
 
-const revokedRow = z.strictObject({ accountId: z.uuid(), registrationId: z.uuid() });
+/** Adds the further records of an order to its certificate. Those that it has already stay. */
+export const insertCertificateItems = async (
+  db: CommonQueryMethods,
+  token: string,
+  records: readonly CertifiedRecord[],
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO certificate_item (token, record_id, kind)
+    SELECT ${token}, record.id, record.kind
+    FROM ${sql.unnest(
+      records.map(({ id, kind }) => [id, kind]),
+      ["uuid", "text"],
+    )} AS record (id, kind)
+    ON CONFLICT (token, record_id) DO NOTHING
+  `);
+};
 
-/** @returns whose certificate it was; null if there is none with the token, or it was revoked before */
+const orderRecordRow = z.strictObject({ id: z.uuid(), kind: certifiedKindColumn });
+
+/** Lists the first records of a store's order, with or without the leading `#`. */
+export const listOrderRecords = (
+  db: CommonQueryMethods,
+  { accountId, mode }: AccountMode,
+  orderId: string,
+  limit: number,
+): Promise<readonly CertifiedRecord[]> =>
+  db.any(sql.type(orderRecordRow)`
+    WITH found AS (
+      SELECT id, kind, created_at
+      FROM registration
+      WHERE account_id = ${accountId} AND mode = ${mode} AND kind IN ('tree', 'bottle')
+        AND ltrim(order_id, '#') = ltrim(${orderId}, '#') AND order_id IS NOT NULL
+      UNION ALL
+      SELECT id, 'donation', created_at
+      FROM donation
+      WHERE account_id = ${accountId} AND mode = ${mode}
+        AND ltrim(order_id, '#') = ltrim(${orderId}, '#') AND order_id IS NOT NULL
+    )
+    SELECT id, kind FROM found ORDER BY created_at, id LIMIT ${limit}
+  `);
+
+const revokedRow = z.strictObject({
+  accountId: z.uuid(),
+  recordId: z.uuid(),
+  isOfOrder: z.boolean(),
+});
+
+/** @returns what it was of; null if there is none with the token, or it was revoked before */
 export const revokeCertificate = (
   transaction: DatabaseTransactionConnection,
   token: string,
   revokedAt: Date,
-): Promise<z.output<typeof revokedRow> | null> =>
+): Promise<Readonly<z.output<typeof revokedRow>> | null> =>
   transaction.maybeOne(sql.type(revokedRow)`
     UPDATE certificate
     SET revoked_at = ${sql.timestamp(revokedAt)}
     WHERE token = ${token} AND revoked_at IS NULL
-    RETURNING account_id AS "accountId", registration_id AS "registrationId"
+    RETURNING account_id AS "accountId", record_id AS "recordId", is_of_order AS "isOfOrder"
   `);
 
-const certifiedRow = z.strictObject({
+const certificateRow = z.strictObject({
   token: z.string(),
+  isOfOrder: z.boolean(),
   /** The organization whose brand the page has: of a store, the one that owns it. */
   ownerId: z.uuid(),
   ownerName: z.string(),
   /** The slug of the owner's public page; null if it has none. */
   slug: z.string().nullable(),
-  mode: modeColumn,
+});
+
+const registrationRow = z.strictObject({
+  token: z.string(),
   kind: kindColumn,
+  mode: modeColumn,
   count: safeInteger,
   refundedCount: safeInteger,
   createdAt: z.date(),
@@ -61,22 +122,62 @@ const certifiedRow = z.strictObject({
   country: z.string().nullable(),
 });
 
+const donationRow = z.strictObject({
+  token: z.string(),
+  kind: z.literal("donation"),
+  mode: modeColumn,
+  amountCents: safeInteger,
+  charityName: z.string(),
+  ein: z.string().nullable(),
+  createdAt: z.date(),
+  refundedAt: z.date().nullable(),
+});
+
 /** A registration with what is known of its planting. It has nothing about customers. */
-export type CertifiedRegistration = Readonly<z.output<typeof certifiedRow>>;
+export type CertifiedRegistration = Readonly<z.output<typeof registrationRow>>;
+export type CertifiedDonation = Readonly<z.output<typeof donationRow>>;
+export type CertifiedItem = CertifiedRegistration | CertifiedDonation;
+
+export type Certified = Readonly<z.output<typeof certificateRow>> & {
+  /** At least one, oldest first. */
+  readonly items: readonly CertifiedItem[];
+};
 
 /** Returns what certificates certify, by their tokens. Unknown and revoked ones are absent. */
 export const findCertified = async (
   db: CommonQueryMethods,
   tokens: readonly string[],
-): Promise<ReadonlyMap<string, CertifiedRegistration>> => {
-  const rows = await db.any(sql.type(certifiedRow)`
+): Promise<ReadonlyMap<string, Certified>> => {
+  const certificates = await db.any(sql.type(certificateRow)`
     SELECT
       certificate.token,
+      certificate.is_of_order AS "isOfOrder",
       owner.id AS "ownerId",
       owner.name AS "ownerName",
-      dashboard.slug,
-      registration.mode,
+      dashboard.slug
+    FROM certificate
+    LEFT JOIN store ON store.account_id = certificate.account_id
+    JOIN account AS owner ON owner.id = coalesce(store.organization_id, certificate.account_id)
+    LEFT JOIN dashboard ON dashboard.account_id = owner.id
+    WHERE certificate.token = ANY(${sql.array(tokens, "text")}) AND certificate.revoked_at IS NULL
+  `);
+  if (certificates.length === 0) {
+    return new Map();
+  }
+  const known = sql.array(
+    certificates.map(({ token }) => token),
+    "text",
+  );
+  const items = sql.fragment`(
+    SELECT token, record_id, kind FROM certificate WHERE token = ANY(${known})
+    UNION ALL
+    SELECT token, record_id, kind FROM certificate_item WHERE token = ANY(${known})
+  ) AS item`;
+  const registrations = await db.any(sql.type(registrationRow)`
+    SELECT
+      item.token,
       registration.kind,
+      registration.mode,
       registration.count,
       registration.refunded_count AS "refundedCount",
       registration.created_at AS "createdAt",
@@ -88,14 +189,34 @@ export const findCertified = async (
       planting_order.partner_name AS "partnerName",
       planting_site.name AS "siteName",
       planting_site.country
-    FROM certificate
-    JOIN registration ON registration.id = certificate.registration_id
-    LEFT JOIN store ON store.account_id = certificate.account_id
-    JOIN account AS owner ON owner.id = coalesce(store.organization_id, certificate.account_id)
-    LEFT JOIN dashboard ON dashboard.account_id = owner.id
+    FROM ${items}
+    JOIN registration ON registration.id = item.record_id
     LEFT JOIN planting_order ON planting_order.id = registration.planting_order_id
     LEFT JOIN planting_site ON planting_site.id = (planting_order.site_shares -> 0 ->> 'siteId')::integer
-    WHERE certificate.token = ANY(${sql.array(tokens, "text")}) AND certificate.revoked_at IS NULL
+    WHERE item.kind <> 'donation'
   `);
-  return new Map(rows.map((row) => [row.token, row]));
+  const donations = await db.any(sql.type(donationRow)`
+    SELECT
+      item.token,
+      'donation' AS kind,
+      donation.mode,
+      donation.amount_cents AS "amountCents",
+      donation.charity_name AS "charityName",
+      donation.ein,
+      donation.created_at AS "createdAt",
+      donation.refunded_at AS "refundedAt"
+    FROM ${items}
+    JOIN donation ON donation.id = item.record_id
+    WHERE item.kind = 'donation'
+  `);
+  const byToken = Map.groupBy([...registrations, ...donations], ({ token }) => token);
+  return new Map(
+    certificates.flatMap((certificate) => {
+      const own = byToken.get(certificate.token);
+      const oldestFirst = own?.toSorted(
+        (one, other) => one.createdAt.getTime() - other.createdAt.getTime(),
+      );
+      return oldestFirst ? [[certificate.token, { ...certificate, items: oldestFirst }]] : [];
+    }),
+  );
 };

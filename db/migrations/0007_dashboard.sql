@@ -39,16 +39,30 @@ CREATE TABLE profile (
 
 CREATE INDEX profile_logo ON profile (logo_hash) WHERE logo_hash IS NOT NULL;
 
--- A public page that certifies one registration. Its token cannot be guessed: whoever has the URL may read the page.
+-- A public page that certifies one record, or the records of a store's order. Its token cannot be guessed: whoever has the
+-- URL may read the page. It has no id of an order, so forgetting a customer need not touch it.
 CREATE TABLE certificate (
   token text PRIMARY KEY CONSTRAINT certificate_token CHECK (token ~ '^[A-Za-z0-9_-]{22}$'),
   account_id uuid NOT NULL REFERENCES account,
-  -- Without a foreign key, because deleting old registrations of test mode would look for certificates one by one.
-  registration_id uuid NOT NULL,
+  -- The record, or the first of an order. Without a foreign key, because deleting old records of test mode would look for
+  -- certificates one by one.
+  record_id uuid NOT NULL,
+  kind text NOT NULL CONSTRAINT certificate_kind CHECK (kind IN ('tree', 'bottle', 'donation')),
+  is_of_order boolean NOT NULL,
   created_at timestamptz NOT NULL,
   -- From then on the page does not exist. The next request for the URL creates another one.
   revoked_at timestamptz
 );
 
-CREATE INDEX certificate_registration ON certificate (registration_id);
-CREATE UNIQUE INDEX certificate_current ON certificate (registration_id) WHERE revoked_at IS NULL;
+CREATE INDEX certificate_record_id ON certificate (record_id);
+CREATE UNIQUE INDEX certificate_current ON certificate (record_id, is_of_order) WHERE revoked_at IS NULL;
+
+-- The further records of a certified order.
+CREATE TABLE certificate_item (
+  token text NOT NULL REFERENCES certificate ON DELETE CASCADE,
+  record_id uuid NOT NULL,
+  kind text NOT NULL CONSTRAINT certificate_item_kind CHECK (kind IN ('tree', 'bottle', 'donation')),
+  PRIMARY KEY (token, record_id)
+);
+
+CREATE INDEX certificate_item_record_id ON certificate_item (record_id);

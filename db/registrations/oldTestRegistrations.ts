@@ -2,6 +2,7 @@ import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
 import { z } from "zod";
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
+import { deleteCertificatesOf } from "../deleteCertificatesOf.ts";
 import { sql } from "../sql.ts";
 
 /** Lists the accounts that have ever registered something in test mode. */
@@ -96,9 +97,7 @@ export const deleteRegistrations = async (
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM refund_key WHERE refund_id IN (SELECT id FROM refund WHERE ${ofRegistrations})
   `);
-  await transaction.query(sql.typeAlias("void")`
-    DELETE FROM certificate WHERE ${ofRegistrations}
-  `);
+  await deleteCertificatesOf(transaction, ids);
   await transaction.query(sql.typeAlias("void")`
     DELETE FROM refund WHERE ${ofRegistrations}
   `);

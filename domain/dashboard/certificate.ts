@@ -1,6 +1,14 @@
 import type { Mode } from "../accounts/accounts.ts";
+import { KINDS } from "../accounts/accounts.ts";
 import type { OrderStage } from "../planting/order.ts";
 import { isSimulated } from "../planting/order.ts";
+
+/** What can be certified. */
+export const CERTIFIED_KINDS = [...KINDS, "donation"] as const;
+export type CertifiedKind = (typeof CERTIFIED_KINDS)[number];
+
+/** The most records that the certificate of an order has. */
+export const MAXIMUM_CERTIFIED_RECORDS = 100;
 
 export const CERTIFICATE_STATES = [
   "registered",
@@ -8,8 +16,8 @@ export const CERTIFICATE_STATES = [
   "planted_and_verified",
   "refunded",
 ] as const;
-/** How far a certified registration has come; `refunded` once nothing of it remains. */
-type CertificateState = (typeof CERTIFICATE_STATES)[number];
+/** How far a certified record has come; `refunded` once nothing of it remains. */
+export type CertificateState = (typeof CERTIFICATE_STATES)[number];
 
 /** What a certificate says is registered, and what it says is proven: never one number. */
 export type CertifiedCounts = {
@@ -52,4 +60,21 @@ export const certify = ({
     isTest: mode === "test",
     isSimulated: isPlanted && isSimulated(partner ?? ""),
   };
+};
+
+/**
+ * Returns the state of an order: that of its trees which has come least far. Without trees it is registered, because
+ * bottles and donations have no evidence of their own.
+ */
+export const stateOfOrder = (
+  items: readonly { readonly kind: CertifiedKind; readonly state: CertificateState }[],
+): CertificateState => {
+  const remaining = items.filter(({ state }) => state !== "refunded");
+  if (remaining.length === 0) {
+    return "refunded";
+  }
+  const trees = remaining.filter(({ kind }) => kind === "tree").map(({ state }) => state);
+  return trees.length === 0
+    ? "registered"
+    : (CERTIFICATE_STATES.find((state) => trees.includes(state)) ?? "registered");
 };

@@ -32,6 +32,12 @@ export const createOrganizationHistory = (
     return id;
   };
 
+  const certify = (label: string | null, id: string): void => {
+    if (label !== null) {
+      records.push({ label, id });
+    }
+  };
+
   const run = async (step: OrganizationStep): Promise<void> => {
     switch (step.kind) {
       case "register": {
@@ -47,9 +53,7 @@ export const createOrganizationHistory = (
           metadata: { campaign, country, order: `NS-${orderNumber}` },
         });
         ids.set(orderNumber, registration.id);
-        if (certificate !== null) {
-          records.push({ label: certificate, id: registration.id });
-        }
+        certify(certificate, registration.id);
         return;
       }
       case "refund":
@@ -75,6 +79,7 @@ export const createOrganizationHistory = (
           metadata: { order: `NS-${step.orderNumber}` },
         });
         ids.set(step.orderNumber, donation.id);
+        certify(step.certificate, donation.id);
         return;
       }
       case "refund_donation":

@@ -8,6 +8,7 @@ import { StartupError } from "../../program/startupError.ts";
 const demoData = z.strictObject({
   organization_id: z.uuid(),
   store_id: z.uuid(),
+  store_order: z.string(),
   records: z.array(z.strictObject({ label: z.string(), id: z.uuid() })),
 });
 
@@ -18,6 +19,8 @@ export type CertifiedRecord = { readonly label: string; readonly id: string };
 export type DemoData = {
   readonly organizationId: string;
   readonly storeId: string;
+  /** The id of an order of the store. */
+  readonly storeOrder: string;
   readonly records: readonly CertifiedRecord[];
 };
 
@@ -66,9 +69,10 @@ export const findDemoData = async (databaseUrl: string): Promise<DemoData | null
     const {
       organization_id: organizationId,
       store_id: storeId,
+      store_order: storeOrder,
       records,
     } = demoData.parse(entry.details);
-    return { organizationId, storeId, records };
+    return { organizationId, storeId, storeOrder, records };
   } finally {
     await db.end();
   }

@@ -1,6 +1,9 @@
 import { openPool } from "../../db/pool.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { getCertificateToken } from "../../services/dashboard/getCertificateToken.ts";
+import {
+  getCertificateToken,
+  getOrderCertificateToken,
+} from "../../services/dashboard/getCertificateToken.ts";
 import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
 import type { DemoData } from "./demoData.ts";
 import { DEMO_STORE } from "./planDemo.ts";
@@ -8,25 +11,27 @@ import { DEMO_STORE } from "./planDemo.ts";
 /** Returns lines that say where the demo data can be seen. */
 export const describeDemo = async (
   databaseUrl: string,
-  { organizationId, storeId, records }: DemoData,
+  { organizationId, storeId, storeOrder, records }: DemoData,
   publicUrl: string,
 ): Promise<readonly string[]> => {
   const db = await openPool(databaseUrl, 1);
   const deps = { db, clock: systemClock };
   try {
     const slug = await getDashboardSlug(deps, organizationId);
-    const certificates: string[] = [];
+    const live = { mode: "live" } as const;
+    const tokens: (readonly [string, string])[] = [];
     for (const { label, id } of records) {
-      const owner = { accountId: organizationId, mode: "live" } as const;
-      const token = await getCertificateToken(deps, owner, id, null);
-      certificates.push(`${label.padEnd(14)}  ${publicUrl}/certificate/${token}`);
+      const owner = { ...live, accountId: organizationId };
+      tokens.push([label, await getCertificateToken(deps, owner, id, null)]);
     }
+    const store = { ...live, accountId: storeId };
+    tokens.push(["order", await getOrderCertificateToken(deps, store, storeOrder)]);
     return [
       `organization    ${organizationId}`,
       `store           ${DEMO_STORE.domain} (${storeId})`,
       `public page     ${publicUrl}/dashboard/${slug}`,
       "certificates",
-      ...certificates.map((line) => `  ${line}`),
+      ...tokens.map(([label, token]) => `  ${label.padEnd(14)}${publicUrl}/certificate/${token}`),
     ];
   } finally {
     await db.end();

@@ -14,7 +14,7 @@ import { createStoreHistory } from "./createStoreHistory.ts";
 import type { DemoData } from "./demoData.ts";
 import { drawDemoProfile } from "./demoProfile.ts";
 import { createHistoryClock } from "./historyClock.ts";
-import { DEMO_STORE, demoStartOf, planDemo } from "./planDemo.ts";
+import { certifiedOrderOf, DEMO_STORE, demoStartOf, planDemo } from "./planDemo.ts";
 
 type Keys = Pick<CreatedOrganization, "apiKeyProd" | "apiKeyTest">;
 
@@ -73,7 +73,8 @@ export const fillDemo = async ({
   );
   const ofStore = createStoreHistory({ db, clock: createHistoryClock(start) }, store.id);
   const ofPlanting = createPlantingHistory({ db, planting, clock: createHistoryClock(start) });
-  for (const { organization: steps, store: storeSteps, orderedAt } of planDemo(now)) {
+  const periods = planDemo(now);
+  for (const { organization: steps, store: storeSteps, orderedAt } of periods) {
     await Promise.all([
       ofOrganization.write(steps),
       ofStore.write(storeSteps),
@@ -85,7 +86,12 @@ export const fillDemo = async ({
   }
 
   const { records } = ofOrganization;
-  const data: DemoData = { organizationId: organization.id, storeId: store.id, records };
+  const data: DemoData = {
+    organizationId: organization.id,
+    storeId: store.id,
+    storeOrder: certifiedOrderOf(periods),
+    records,
+  };
   // Last, so that a database with this entry has everything.
   await recordAction(
     db,

@@ -1,20 +1,22 @@
 import type { Config } from "../../config/config.ts";
 import { openPool } from "../../db/pool.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { readPlantingSettings } from "../../program/readPlantingSettings.ts";
-import { createPlanting } from "../../providers/planting/createPlanting.ts";
-import { DEMO_DURATIONS } from "./demoPace.ts";
+import { createDemoPlanting } from "./createDemoPlanting.ts";
 import { fillDemo } from "./fillDemo.ts";
 import type { FilledDemo } from "./fillDemo.ts";
 
+const CONNECTIONS = 4;
+
 /** Fills a migrated database that has no accounts. */
-export const fillNewDemo = async (config: Config, databaseUrl: string): Promise<FilledDemo> => {
-  const db = await openPool(databaseUrl, 4);
+export const fillNewDemo = async (
+  { PLANTING_PARTNER_NAME, SIMULATED_PLANTING_TIMELINE }: Config,
+  databaseUrl: string,
+): Promise<FilledDemo> => {
+  const db = await openPool(databaseUrl, CONNECTIONS);
   try {
-    const settings = readPlantingSettings(config);
-    const planting = createPlanting({
-      ...settings,
-      simulated: { ...settings.simulated, durations: DEMO_DURATIONS },
+    const planting = createDemoPlanting({
+      partnerName: PLANTING_PARTNER_NAME ?? null,
+      timeline: SIMULATED_PLANTING_TIMELINE,
     });
     return await fillDemo({ db, planting, now: systemClock.now() });
   } finally {

@@ -4,7 +4,7 @@ import { chooseBySeed } from "../../domain/planting/seededChoice.ts";
 import type { SeededChoice } from "../../domain/planting/seededChoice.ts";
 
 /** What a record's certificate shows. */
-type CertificateLabel = "verified" | "recent" | "refunded" | "bottles";
+type CertificateLabel = "verified" | "recent" | "refunded" | "bottles" | "donation";
 
 /** A write of the demo's organization. */
 export type OrganizationStep = { readonly at: Date } & (
@@ -28,6 +28,8 @@ export type OrganizationStep = { readonly at: Date } & (
       readonly amountCents: number;
       readonly attribution: string;
       readonly orderNumber: number;
+      /** Null if it has no certificate. */
+      readonly certificate: CertificateLabel | null;
     }
   | { readonly kind: "refund_donation"; readonly orderNumber: number }
 );
@@ -163,7 +165,8 @@ const planOrganization = (
       steps.push({ at: refundedAt, kind: "refund", orderNumber, count: isPartial ? 2 : null });
     }
   }
-  if (chance(choice, 30)) {
+  const isCertifiedDonation = day === 310;
+  if (chance(choice, 30) || isCertifiedDonation) {
     const orderNumber = nextOrder();
     const at = timeOf(8, 20);
     steps.push({
@@ -173,8 +176,9 @@ const planOrganization = (
       amountCents: choice.pick(DONATIONS_CENTS),
       attribution: choice.pick(ATTRIBUTIONS),
       orderNumber,
+      certificate: isCertifiedDonation ? "donation" : null,
     });
-    if (chance(choice, 6)) {
+    if (chance(choice, 6) && !isCertifiedDonation) {
       const refundedAt = new Date(at.getTime() + choice.between(1, 3) * DAY_MS);
       steps.push({ at: refundedAt, kind: "refund_donation", orderNumber });
     }
@@ -242,6 +246,17 @@ const withTopUps = (steps: readonly StoreStep[]): readonly StoreStep[] => {
       ? [{ at: step.at, kind: "topup" as const, amountCents: TOPUP_CENTS }, step]
       : [step];
   });
+};
+
+/** Returns the id of the store's order whose certificate is shown: the newest one of trees and plastic. */
+export const certifiedOrderOf = (periods: readonly DemoPeriod[]): string => {
+  const bottles = periods
+    .flatMap(({ store }) => store)
+    .findLast((step) => step.kind === "register" && step.unit === "bottle");
+  if (bottles?.kind !== "register") {
+    throw new Error("The plan has no order with plastic.");
+  }
+  return `#${bottles.orderNumber}`;
 };
 
 /** Returns the time of the demo's first records. */

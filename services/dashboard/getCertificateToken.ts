@@ -1,37 +1,90 @@
 import { randomBytes } from "node:crypto";
-import type { CommonQueryMethods } from "slonik";
-import { getOrInsertCertificate } from "../../db/dashboard/certificates.ts";
+import type { CommonQueryMethods, DatabasePool } from "slonik";
+import { findOwnDonation } from "../../db/charities/donations.ts";
+import {
+  getOrInsertCertificate,
+  insertCertificateItems,
+  listOrderRecords,
+} from "../../db/dashboard/certificates.ts";
+import type { CertifiedRecord } from "../../db/dashboard/certificates.ts";
 import { findOwnRegistration } from "../../db/registrations/registrations.ts";
-import { KINDS } from "../../domain/accounts/accounts.ts";
-import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
+import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Clock } from "../../domain/clock.ts";
+import { CERTIFIED_KINDS, MAXIMUM_CERTIFIED_RECORDS } from "../../domain/dashboard/certificate.ts";
+import type { CertifiedKind } from "../../domain/dashboard/certificate.ts";
 import { DomainError } from "../../domain/errors.ts";
 
 /** 128 random bits, which nobody can guess. */
 const TOKEN_BYTES = 16;
 
+const newToken = (): string => randomBytes(TOKEN_BYTES).toString("base64url");
+
+const findRecord = async (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  id: string,
+  kind: CertifiedKind,
+): Promise<CertifiedRecord | null> => {
+  const found = await (kind === "donation"
+    ? findOwnDonation(db, owner, id)
+    : findOwnRegistration(db, { ...owner, kind }, id));
+  return found && { id: found.id, kind };
+};
+
 /**
- * Returns the token of a registration's public certificate, creating it on first use. It stays the same until it is
- * revoked.
- * @param kind of a tree and a bottle registration that were imported with the same id, the one that is meant
+ * Returns the token of a record's public certificate, creating it on first use. It stays the same until it is revoked.
+ * @param kind of records that were imported with the same id, the one that is meant
  * @throws DomainError record_not_found
  */
 export const getCertificateToken = async (
   { db, clock }: { readonly db: CommonQueryMethods; readonly clock: Clock },
-  owner: AccountMode,
+  { accountId, mode }: AccountMode,
   id: string,
-  kind: Kind | null,
+  kind: CertifiedKind | null,
 ): Promise<string> => {
-  for (const candidate of kind === null ? KINDS : [kind]) {
-    const registration = await findOwnRegistration(db, { ...owner, kind: candidate }, id);
-    if (registration) {
-      return getOrInsertCertificate(db, {
-        token: randomBytes(TOKEN_BYTES).toString("base64url"),
-        accountId: owner.accountId,
-        registrationId: registration.id,
-        createdAt: clock.now(),
-      });
+  for (const candidate of kind === null ? CERTIFIED_KINDS : [kind]) {
+    const record = await findRecord(db, { accountId, mode }, id, candidate);
+    if (record) {
+      const certificate = { token: newToken(), accountId, record, isOfOrder: false };
+      return getOrInsertCertificate(db, { ...certificate, createdAt: clock.now() });
     }
   }
-  throw new DomainError("record_not_found", "failed to find registration");
+  throw new DomainError("record_not_found", "failed to find registration or donation");
+};
+
+/**
+ * Returns the token of the public certificate of a store's order, creating it on first use. Records that the order has got
+ * since are added to it.
+ * @throws DomainError record_not_found, or request_invalid if the order has too many records
+ */
+export const getOrderCertificateToken = async (
+  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  { accountId, mode }: AccountMode,
+  orderId: string,
+): Promise<string> => {
+  const isNamed = /[^#]/u.test(orderId);
+  const records = isNamed
+    ? await listOrderRecords(db, { accountId, mode }, orderId, MAXIMUM_CERTIFIED_RECORDS + 1)
+    : [];
+  const [record, ...further] = records;
+  if (!record) {
+    throw new DomainError("record_not_found", "failed to find order");
+  }
+  if (records.length > MAXIMUM_CERTIFIED_RECORDS) {
+    throw new DomainError(
+      "request_invalid",
+      `order_id: has more than ${MAXIMUM_CERTIFIED_RECORDS} records; request the certificates of its records`,
+    );
+  }
+  return db.transaction(async (transaction) => {
+    const certificate = { token: newToken(), accountId, record, isOfOrder: true };
+    const token = await getOrInsertCertificate(transaction, {
+      ...certificate,
+      createdAt: clock.now(),
+    });
+    if (further.length > 0) {
+      await insertCertificateItems(transaction, token, further);
+    }
+    return token;
+  });
 };

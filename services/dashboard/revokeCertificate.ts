@@ -7,13 +7,13 @@ import { recordAction } from "../accounts/recordAction.ts";
 
 /**
  * Revokes a certificate's URL. Its page is gone in every process within seconds.
- * @returns the id of the registration
+ * @returns the record that it was of; of an order, its first one
  * @throws DomainError record_not_found if there is none with the token, or it was revoked before
  */
 export const revokeCertificate = (
   { db, clock, actor }: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
   token: string,
-): Promise<string> =>
+): Promise<{ readonly recordId: string; readonly isOfOrder: boolean }> =>
   db.transaction(async (transaction) => {
     const now = clock.now();
     const revoked = await revoke(transaction, token, now);
@@ -23,12 +23,12 @@ export const revokeCertificate = (
         "there is no certificate with this URL, or it is revoked",
       );
     }
-    const { accountId, registrationId } = revoked;
+    const { accountId, recordId, isOfOrder } = revoked;
     await recordAction(
       transaction,
       actor,
-      { action: "certificate.revoke", accountId, subject: registrationId },
+      { action: "certificate.revoke", accountId, subject: recordId, details: { isOfOrder } },
       now,
     );
-    return registrationId;
+    return { recordId, isOfOrder };
   });

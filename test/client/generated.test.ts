@@ -1,6 +1,7 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { z } from "zod";
 import { dashboardResponse } from "../../api/standalone/dashboard/presentDashboard.ts";
+import { certificateResponse } from "../../api/standalone/dashboard/views/presentCertificate.ts";
 import { generateTypes } from "../../clients/typescript/generate.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { startStoreApi } from "../stores/startStoreApi.ts";
@@ -11,7 +12,10 @@ const test = testWithDatabase();
 const GENERATED = new URL("../../clients/typescript/src/generated/", import.meta.url);
 
 /** The schemas of public JSON, which the API description does not have, by their names. */
-const publicSchemas = z.toJSONSchema(dashboardResponse).$defs ?? {};
+const publicSchemas = {
+  ...z.toJSONSchema(dashboardResponse).$defs,
+  ...z.toJSONSchema(certificateResponse).$defs,
+};
 
 const read = async (url: string): Promise<string> => (await fetch(`${url}/openapi.json`)).text();
 

@@ -107,6 +107,11 @@ test("statistics, certificates and webhook endpoints are read and written", asyn
 
   t.is(statistics.kind, "tree");
   t.regex(certificateUrl, /\/certificate\//u);
+  t.like(await impact.readCertificate(certificateUrl), {
+    type: "trees",
+    registered: 3,
+    refunded: 1,
+  });
   t.is(refunds.succeeded, 1);
   t.deepEqual(
     endpoints.map((endpoint) => endpoint.id),

@@ -105,6 +105,8 @@ test.serial("a demo has something to show everywhere, and is added once", async 
     recent: "registered",
     refunded: "refunded",
     bottles: "registered",
+    donation: "registered",
+    order: "registered",
   });
 
   const store = find(first, /store +shop\.northsea\.example \((?<found>[0-9a-f-]{36})\)/u);

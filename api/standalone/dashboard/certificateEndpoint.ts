@@ -1,24 +1,24 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { KINDS } from "../../../domain/accounts/accounts.ts";
 import type { Clock } from "../../../domain/clock.ts";
+import { CERTIFIED_KINDS } from "../../../domain/dashboard/certificate.ts";
 import { getCertificateToken } from "../../../services/dashboard/getCertificateToken.ts";
 import {
-  certificateParameters,
-  certificateUrlResponse,
+  CERTIFICATE_URL,
+  certifiedId,
+  presentCertificateUrl,
 } from "../../dashboard/certificateSchemas.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
 
-const KIND_MUST_BE = `must be one of ${KINDS.join(", ")}`;
+const KIND_MUST_BE = `must be one of ${CERTIFIED_KINDS.join(", ")}`;
 
 const query = queryObject({
-  ...certificateParameters,
-  kind: z.enum(KINDS, { error: KIND_MUST_BE }).optional().meta({
-    description:
-      "Of a tree and a bottle registration that were imported with the same id, this one.",
+  id: certifiedId,
+  kind: z.enum(CERTIFIED_KINDS, { error: KIND_MUST_BE }).optional().meta({
+    description: "Of records that were imported with the same id, this one.",
   }),
 });
 
@@ -37,11 +37,8 @@ export const certificateEndpoint = ({
     description: {
       operationId: "readCertificateUrl",
       tag: "dashboard",
-      summary: "Read the URL of a registration's public certificate",
-      details:
-        "The page needs no key. It tells apart what is registered and what is proven, and says if it was refunded. It " +
-        "names no customer. Its URL cannot be guessed, and stays the same until the operator revokes it. The same data " +
-        "are available as JSON (`<certificate_url>.json`).",
+      summary: "Read the URL of a record's public certificate",
+      details: CERTIFICATE_URL.details,
       errors: [
         {
           code: "request_invalid",
@@ -51,16 +48,16 @@ export const certificateEndpoint = ({
         KEY_ERROR,
         {
           code: "record_not_found",
-          when: "The organization has no such registration in the key's mode.",
-          example: "failed to find registration",
+          when: "The organization has no such record in the key's mode.",
+          example: "failed to find registration or donation",
         },
       ],
     },
-    schemas: { query, response: certificateUrlResponse },
-    examples: {
-      response: { certificate_url: "https://impact.example/certificate/3q2-7wQvS1mTzv9bX0aPdA" },
-    },
-    handle: async ({ caller: { accountId, mode }, query: { id, kind } }) => ({
-      certificate_url: `${publicBaseUrl()}/certificate/${await getCertificateToken({ db, clock }, { accountId, mode }, id, kind ?? null)}`,
-    }),
+    schemas: { query, response: CERTIFICATE_URL.response },
+    examples: { response: CERTIFICATE_URL.example },
+    handle: async ({ caller: { accountId, mode }, query: { id, kind } }) =>
+      presentCertificateUrl(
+        publicBaseUrl(),
+        await getCertificateToken({ db, clock }, { accountId, mode }, id, kind ?? null),
+      ),
   });

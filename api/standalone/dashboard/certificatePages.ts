@@ -1,9 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findCertified } from "../../../db/dashboard/certificates.ts";
-import type { CertifiedRegistration } from "../../../db/dashboard/certificates.ts";
 import { findProfile } from "../../../db/dashboard/profiles.ts";
-import type { Profile } from "../../../domain/dashboard/profile.ts";
 import { createBatchedLookup } from "../../../services/dashboard/createBatchedLookup.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
@@ -11,7 +9,9 @@ import type { Page } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";
 import { allowStyles, OPEN_TO_ALL, policy, send, tag } from "./servePages.ts";
 import type { Tagged } from "./servePages.ts";
-import { presentCertificate, renderCertificate } from "./views/renderCertificate.ts";
+import { presentCertificate } from "./views/presentCertificate.ts";
+import type { Certificate } from "./views/presentCertificate.ts";
+import { renderCertificate } from "./views/renderCertificate.ts";
 import { brandStyle, PAGE_STYLE } from "./views/styles.ts";
 
 const TOKEN = /^[\w-]{22}$/u;
@@ -21,8 +21,6 @@ const CACHED_MS = 5000;
 const CACHE_CONTROL = "public, max-age=10";
 /** The URL is for whom it was given to, not for search engines. */
 const NOT_INDEXED = { "X-Robots-Tag": "noindex, nofollow" };
-
-type Certificate = { readonly certified: CertifiedRegistration; readonly profile: Profile };
 
 const renderPage = (certificate: Certificate, baseUrl: string): Tagged =>
   tag({
@@ -45,7 +43,7 @@ const renderJson = (certificate: Certificate, baseUrl: string): Tagged =>
     headers: { ...NOT_INDEXED, ...OPEN_TO_ALL },
   });
 
-/** Serves the certificates of single registrations, of both interfaces. */
+/** Serves the certificates of records and orders, of both interfaces. */
 export const certificatePages = ({
   db,
   publicBaseUrl,

@@ -19,7 +19,7 @@ const parseCertificate = parserOf(
 export const addCertificateCommands = (program: Command, context: Context): void => {
   const certificate = program
     .command("certificate")
-    .description("Manage public certificates of registrations");
+    .description("Manage public certificates of registrations, donations and orders");
   certificate
     .command("revoke")
     .description("Revoke the URL of a certificate, so that its page does not exist any more")
@@ -28,13 +28,13 @@ export const addCertificateCommands = (program: Command, context: Context): void
     .addOption(operatorOption())
     .action(async (token: string, options: OperatorOptions) => {
       const { io, connections, clock } = context;
-      const id = await revokeCertificate(
+      const { recordId, isOfOrder } = await revokeCertificate(
         { db: await connections.database(), clock, actor: actorOf(options) },
         token,
       );
       say(
         io,
-        `Revoked the certificate of registration ${id}. The next request for its URL creates another one.`,
+        `Revoked the certificate of ${isOfOrder ? "the order with record" : "record"} ${recordId}. The next request for its URL creates another one.`,
       );
     });
 };

@@ -146,6 +146,14 @@ export type ImpactClient = Pick<Caller<operations>, "call"> & {
     slug: string,
     options?: CallOptions,
   ) => Promise<StandaloneSchemas["Dashboard"]>;
+  /**
+   * What a public certificate says. Needs no key, and works in browsers of any site.
+   * @param urlOrToken its URL, of which the last part counts, or that part
+   */
+  readonly readCertificate: (
+    urlOrToken: string,
+    options?: CallOptions,
+  ) => Promise<StandaloneSchemas["Certificate"]>;
   /** Whether the process responds. Needs no key. */
   readonly health: (options?: CallOptions) => Promise<Result<"health">>;
   /** Whether the process can serve requests; an `ImpactApiError` with status 503 if not. Needs no key. */
@@ -154,6 +162,9 @@ export type ImpactClient = Pick<Caller<operations>, "call"> & {
 
 const PAGE = { limit: 1000 };
 const DONATION_PAGE = { page_size: 100 };
+
+const certificatePath = (urlOrToken: string): string =>
+  `/certificate/${encodeURIComponent(urlOrToken.split("/").at(-1) ?? "")}.json`;
 
 /** Creates a client of the standalone interface. */
 export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions): ImpactClient => {
@@ -227,6 +238,7 @@ export const createImpactClient = ({ apiKey, ...options }: ImpactClientOptions):
     listWebhookEndpoints: (own) => call("listWebhookEndpoints", {}, own),
 
     readDashboard: (slug, own) => readPublic(`/dashboard/${encodeURIComponent(slug)}.json`, own),
+    readCertificate: (urlOrToken, own) => readPublic(certificatePath(urlOrToken), own),
     health: (own) => readPublic(OPERATIONS.health.path, own),
     readiness: (own) => readPublic(OPERATIONS.readiness.path, own),
   };

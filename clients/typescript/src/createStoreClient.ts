@@ -76,6 +76,10 @@ export type StoreClient = Pick<Caller<operations>, "call"> & {
     query: Query<"readCertificateUrl">,
     options?: CallOptions,
   ) => Promise<Result<"readCertificateUrl">>;
+  readonly readOrderCertificateUrl: (
+    query: Query<"readOrderCertificateUrl">,
+    options?: CallOptions,
+  ) => Promise<Result<"readOrderCertificateUrl">>;
   /** Like all writes of webhook endpoints, repeated only after a response that says that nothing was done. */
   readonly createWebhookEndpoint: (
     body: BodyOf<operations["createWebhookEndpoint"]>,
@@ -157,6 +161,7 @@ export const createStoreClient = (options: StoreClientOptions): StoreClient => {
     impactStats: (query = {}, own) => call("impactStats", { query }, own),
     evidence: (query = {}, own) => call("evidence", { query }, own),
     readCertificateUrl: (query, own) => call("readCertificateUrl", { query }, own),
+    readOrderCertificateUrl: (query, own) => call("readOrderCertificateUrl", { query }, own),
     createWebhookEndpoint: (body, own) => call("createWebhookEndpoint", { body }, own),
     updateWebhookEndpoint: (id, body, own) =>
       call("updateWebhookEndpoint", { path: { id }, body }, own),

@@ -53,6 +53,7 @@ test("every endpoint is served and described with its statuses", async (t) => {
       "get /app/api/charity/search": "200 400 401 408 417 429 431 500 503",
       "get /app/api/evidence": "200 304 400 401 404 408 417 429 431 500 503",
       "get /app/api/certificate_url": "200 400 401 404 408 417 429 431 500 503",
+      "get /app/api/order_certificate_url": "200 400 401 404 408 417 429 431 500 503",
       "get /app/api/balance": "200 400 401 408 417 429 431 500 503",
       "post /app/api/webhook_endpoints": "200 400 401 403 408 413 417 429 431 500 503",
       "get /app/api/webhook_endpoints": "200 400 401 408 417 429 431 500 503",

@@ -1,85 +1,45 @@
-import { z } from "zod";
-import type { CertifiedRegistration } from "../../../../db/dashboard/certificates.ts";
+import type {
+  Certified,
+  CertifiedDonation,
+  CertifiedItem,
+  CertifiedRegistration,
+} from "../../../../db/dashboard/certificates.ts";
 import type { CertifiedCounts } from "../../../../domain/dashboard/certificate.ts";
-import { CERTIFICATE_STATES, certify } from "../../../../domain/dashboard/certificate.ts";
-import type { Profile } from "../../../../domain/dashboard/profile.ts";
+import { certify } from "../../../../domain/dashboard/certificate.ts";
+import { formatCents } from "../../../../domain/money.ts";
 import { formatDay, formatNumber, renderNumber } from "./format.ts";
 import type { Markup } from "./html.ts";
 import { html, styleElement } from "./html.ts";
+import {
+  isOfTestMode,
+  nameOf,
+  projectOf,
+  stateOfAll,
+  stateOfDonation,
+} from "./presentCertificate.ts";
+import type { Certificate } from "./presentCertificate.ts";
 import { renderBrand } from "./renderBrand.ts";
 import { brandStyle, PAGE_STYLE } from "./styles.ts";
-
-type Certificate = { readonly certified: CertifiedRegistration; readonly profile: Profile };
 
 const UNITS = {
   tree: { one: "tree", many: "trees" },
   bottle: { one: "ocean-bound bottle", many: "ocean-bound bottles" },
 } as const;
 
-const wholeNumber = z.int().min(0);
-
-/** Public: needs no key. It has no ids and nothing about customers. */
-const certificateResponse = z.strictObject({
-  name: z.string(),
-  url: z.url(),
-  type: z.enum(["trees", "bottles"]),
-  state: z.enum(CERTIFICATE_STATES),
-  test: z.boolean(),
-  simulated: z.boolean(),
-  registered: wholeNumber,
-  registered_at: z.iso.datetime(),
-  refunded: wholeNumber,
-  planted: wholeNumber,
-  planted_at: z.iso.datetime().nullable(),
-  planted_and_verified: wholeNumber,
-  verified_at: z.iso.datetime().nullable(),
-  partner: z.string().nullable(),
-  project: z.strictObject({ name: z.string(), country: z.string() }).nullable(),
-});
-
-const nameOf = ({ certified, profile }: Certificate): string =>
-  profile.displayName ?? certified.ownerName;
-
-const urlOf = ({ certified }: Certificate, baseUrl: string): string =>
-  `${baseUrl}/certificate/${certified.token}`;
-
-/** Returns the partner and project; null before the trees are planted. */
-const projectOf = ({ siteName, country }: CertifiedRegistration, { planted }: CertifiedCounts) =>
-  planted === 0 || siteName === null || country === null ? null : { name: siteName, country };
-
-export const presentCertificate = (
-  certificate: Certificate,
-  baseUrl: string,
-): z.output<typeof certificateResponse> => {
-  const { certified } = certificate;
-  const counts = certify(certified);
-  return {
-    name: nameOf(certificate),
-    url: urlOf(certificate, baseUrl),
-    type: certified.kind === "tree" ? "trees" : "bottles",
-    state: counts.state,
-    test: counts.isTest,
-    simulated: counts.isSimulated,
-    registered: counts.registered,
-    registered_at: certified.createdAt.toISOString(),
-    refunded: counts.refunded,
-    planted: counts.planted,
-    planted_at: counts.planted === 0 ? null : (certified.plantedAt?.toISOString() ?? null),
-    planted_and_verified: counts.verified,
-    verified_at: counts.verified === 0 ? null : (certified.verifiedAt?.toISOString() ?? null),
-    partner: certified.partnerName,
-    project: projectOf(certified, counts),
-  };
-};
+const nameUnits = (kind: keyof typeof UNITS, count: number): string =>
+  count === 1 ? UNITS[kind].one : UNITS[kind].many;
 
 const renderNotice = (title: string, text: string): Markup =>
   html`<p class="notice" role="note"><strong>${title}</strong> ${text}</p>`;
 
-const renderNotices = (counts: CertifiedCounts): readonly Markup[] => [
-  ...(counts.isTest
-    ? [renderNotice("Test data.", "Nothing was billed, planted or rescued for this certificate.")]
+const isSimulated = (item: CertifiedItem): boolean =>
+  item.kind !== "donation" && certify(item).isSimulated;
+
+const renderNotices = (certified: Certified): readonly Markup[] => [
+  ...(isOfTestMode(certified)
+    ? [renderNotice("Test data.", "Nothing was billed, planted, rescued or given for it.")]
     : []),
-  ...(counts.isSimulated
+  ...(certified.items.some(isSimulated)
     ? [
         renderNotice(
           "Simulation.",
@@ -115,15 +75,105 @@ const explainRefund = ({ refunded, remaining }: CertifiedCounts): string =>
     ? `All ${formatNumber(refunded)} were refunded. This certificate no longer counts.`
     : `${formatNumber(refunded)} were refunded. ${formatNumber(remaining)} remain.`;
 
-/** Renders a page that certifies one registration: what is registered, and apart from it what is proven. */
+const renderRegistration = (item: CertifiedRegistration): Markup => {
+  const counts = certify(item);
+  const project = projectOf(item, counts);
+  return html`<dl class="sheet">
+    <dt>Registered</dt>
+    <dd>
+      ${formatNumber(counts.registered)} ${nameUnits(item.kind, counts.registered)} on
+      ${formatDay(item.createdAt)}
+    </dd>
+    ${
+      counts.refunded === 0
+        ? null
+        : html`<dt>Refunded</dt>
+            <dd>${explainRefund(counts)}</dd>`
+    }
+    <dt>Proven</dt>
+    <dd>${explainProof(item, counts)}</dd>
+    ${
+      project === null
+        ? null
+        : html`<dt>Project</dt>
+            <dd>${project.name}, ${project.country}</dd>`
+    }
+    ${
+      item.partnerName === null || item.kind === "bottle"
+        ? null
+        : html`<dt>Planting partner</dt>
+            <dd>${item.partnerName}</dd>`
+    }
+  </dl>`;
+};
+
+const renderDonation = (item: CertifiedDonation): Markup =>
+  html`<dl class="sheet">
+    <dt>Registered</dt>
+    <dd>${formatCents(item.amountCents)} to ${item.charityName} on ${formatDay(item.createdAt)}</dd>
+    ${
+      item.refundedAt === null
+        ? null
+        : html`<dt>Refunded</dt>
+            <dd>On ${formatDay(item.refundedAt)}. This certificate no longer counts.</dd>`
+    }
+    <dt>Proven</dt>
+    <dd>
+      ${
+        stateOfDonation(item) === "refunded"
+          ? "Nothing: all of it was refunded."
+          : "The charity was looked up when the donation was recorded. There is no evidence of the payment here."
+      }
+    </dd>
+  </dl>`;
+
+/** A sum by itself, and within a sentence. */
+type Sum = { readonly number: string; readonly what: string; readonly inSentence: string };
+
+const sumUnits = (items: readonly CertifiedItem[], kind: keyof typeof UNITS): readonly Sum[] => {
+  const counts = items.flatMap((item) => (item.kind === kind ? [item.count] : []));
+  const count = counts.reduce((sum, each) => sum + each, 0);
+  const [number, what] = [formatNumber(count), nameUnits(kind, count)];
+  return counts.length === 0 ? [] : [{ number, what, inSentence: `${number} ${what}` }];
+};
+
+const sumDonations = (items: readonly CertifiedItem[]): readonly Sum[] => {
+  const donations = items.filter((item) => item.kind === "donation");
+  const [first, ...others] = new Set(donations.map(({ charityName }) => charityName));
+  if (first === undefined) {
+    return [];
+  }
+  const number = formatCents(donations.reduce((sum, { amountCents }) => sum + amountCents, 0));
+  const to = others.length === 0 ? first : `${others.length + 1} charities`;
+  const isOne = donations.length === 1;
+  return [
+    {
+      number,
+      what: `${isOne ? "donation" : "donations"} to ${to}`,
+      inSentence: `${isOne ? "a donation" : "donations"} of ${number} to ${to}`,
+    },
+  ];
+};
+
+const conjunction = new Intl.ListFormat("en-US", { type: "conjunction" });
+
+/** Renders what was registered in all, the trees first. */
+const renderHeadline = (certified: Certified): Markup => {
+  const { items } = certified;
+  const sums = [...sumUnits(items, "tree"), ...sumUnits(items, "bottle"), ...sumDonations(items)];
+  const whats = sums.map(({ what, inSentence }, index) => (index === 0 ? what : inSentence));
+  const refunded = stateOfAll(certified) === "refunded" ? " and refunded" : "";
+  return html`<h2 id="what" class="headline">
+    ${renderNumber(sums[0]?.number ?? "")}
+    <span class="what">${conjunction.format(whats)} registered${refunded}</span>
+  </h2>`;
+};
+
+/** Renders a page that certifies a record or an order: what is registered, and apart from it what is proven. */
 export const renderCertificate = (certificate: Certificate, baseUrl: string): string => {
   const { certified, profile } = certificate;
   const root = new URL(baseUrl).pathname.replace(/\/+$/u, "");
-  const counts = certify(certified);
   const name = nameOf(certificate);
-  const unit = UNITS[certified.kind];
-  const what = counts.registered === 1 ? unit.one : unit.many;
-  const project = projectOf(certified, counts);
   return html`<!doctype html>
     <html lang="en">
       <head>
@@ -144,47 +194,18 @@ export const renderCertificate = (certificate: Certificate, baseUrl: string): st
         <header>
           ${renderBrand(profile, name, root)}
           <p class="kicker">
-            ${counts.state === "refunded" ? "Refunded certificate" : "Certificate"}
+            ${stateOfAll(certified) === "refunded" ? "Refunded certificate" : "Certificate"}
           </p>
           <h1>${name}</h1>
         </header>
         <main>
           <section class="hero" aria-labelledby="what">
-            <h2 id="what" class="headline">
-              ${renderNumber(formatNumber(counts.registered))}
-              <span class="what"
-                >${what} registered${counts.state === "refunded" ? " and refunded" : null}</span
-              >
-            </h2>
-            ${renderNotices(counts)}
+            ${renderHeadline(certified)} ${renderNotices(certified)}
           </section>
-          <section aria-label="Details">
-            <dl class="sheet">
-              <dt>Registered</dt>
-              <dd>
-                ${formatNumber(counts.registered)} ${what} on ${formatDay(certified.createdAt)}
-              </dd>
-              ${
-                counts.refunded === 0
-                  ? null
-                  : html`<dt>Refunded</dt>
-                      <dd>${explainRefund(counts)}</dd>`
-              }
-              <dt>Proven</dt>
-              <dd>${explainProof(certified, counts)}</dd>
-              ${
-                project === null
-                  ? null
-                  : html`<dt>Project</dt>
-                      <dd>${project.name}, ${project.country}</dd>`
-              }
-              ${
-                certified.partnerName === null || certified.kind === "bottle"
-                  ? null
-                  : html`<dt>Planting partner</dt>
-                      <dd>${certified.partnerName}</dd>`
-              }
-            </dl>
+          <section class="certified" aria-label="Details">
+            ${certified.items.map((item) =>
+              item.kind === "donation" ? renderDonation(item) : renderRegistration(item),
+            )}
           </section>
         </main>
         <footer>

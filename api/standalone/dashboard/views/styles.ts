@@ -73,6 +73,7 @@ h3{margin:0;font-size:1.0625rem;line-height:1.35}
 section{margin-top:clamp(2.25rem,5vw,3.5rem)}
 .lead{margin:.5rem 0 0;color:var(--soft);font-size:1.0625rem}
 .small{font-size:.875rem;color:var(--soft)}
+.certified{display:grid;gap:1rem}
 .sheet{background:var(--sheet);border:1px solid var(--line);border-radius:14px;box-shadow:var(--shadow);padding:clamp(1.1rem,3vw,1.75rem)}
 .notice{border-left:4px solid var(--accent);padding:.85rem 1.1rem;margin:1.5rem 0 0;background:var(--sheet);border-radius:0 10px 10px 0;font-size:.9375rem}
 dl{margin:0}

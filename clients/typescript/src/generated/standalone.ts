@@ -66,6 +66,91 @@ export interface components {
              */
             readonly total_rescued_bottles_month: number;
         };
+        readonly Certificate: {
+            readonly name: string;
+            readonly partner: string | null;
+            readonly planted: number;
+            readonly planted_and_verified: number;
+            readonly planted_at: string | null;
+            readonly project: {
+                readonly country: string;
+                readonly name: string;
+            } | null;
+            readonly refunded: number;
+            readonly registered: number;
+            /** Format: date-time */
+            readonly registered_at: string;
+            readonly simulated: boolean;
+            /** @enum {string} */
+            readonly state: "registered" | "planted" | "planted_and_verified" | "refunded";
+            readonly test: boolean;
+            /** @enum {string} */
+            readonly type: "trees" | "bottles";
+            /** Format: uri */
+            readonly url: string;
+            readonly verified_at: string | null;
+        } | {
+            readonly amount_cents: number;
+            readonly charity: {
+                readonly ein: string | null;
+                readonly name: string;
+            };
+            /** @constant */
+            readonly currency: "USD";
+            readonly name: string;
+            /** Format: date-time */
+            readonly registered_at: string;
+            /** @enum {string} */
+            readonly state: "registered" | "refunded";
+            readonly test: boolean;
+            /** @constant */
+            readonly type: "donation";
+            /** Format: uri */
+            readonly url: string;
+        } | {
+            readonly items: readonly ({
+                readonly partner: string | null;
+                readonly planted: number;
+                readonly planted_and_verified: number;
+                readonly planted_at: string | null;
+                readonly project: {
+                    readonly country: string;
+                    readonly name: string;
+                } | null;
+                readonly refunded: number;
+                readonly registered: number;
+                /** Format: date-time */
+                readonly registered_at: string;
+                readonly simulated: boolean;
+                /** @enum {string} */
+                readonly state: "registered" | "planted" | "planted_and_verified" | "refunded";
+                /** @enum {string} */
+                readonly type: "trees" | "bottles";
+                readonly verified_at: string | null;
+            } | {
+                readonly amount_cents: number;
+                readonly charity: {
+                    readonly ein: string | null;
+                    readonly name: string;
+                };
+                /** @constant */
+                readonly currency: "USD";
+                /** Format: date-time */
+                readonly registered_at: string;
+                /** @enum {string} */
+                readonly state: "registered" | "refunded";
+                /** @constant */
+                readonly type: "donation";
+            })[];
+            readonly name: string;
+            /** @enum {string} */
+            readonly state: "registered" | "planted" | "planted_and_verified" | "refunded";
+            readonly test: boolean;
+            /** @constant */
+            readonly type: "order";
+            /** Format: uri */
+            readonly url: string;
+        };
         readonly CertificateUrl: {
             /**
              * Format: uri
@@ -1099,10 +1184,10 @@ export interface operations {
     readonly readCertificateUrl: {
         readonly parameters: {
             readonly query: {
-                /** @description The id of a tree or bottle registration. */
+                /** @description The id of a registration or a donation. */
                 readonly id: string;
-                /** @description Of a tree and a bottle registration that were imported with the same id, this one. */
-                readonly kind?: "tree" | "bottle";
+                /** @description Of records that were imported with the same id, this one. */
+                readonly kind?: "tree" | "bottle" | "donation";
             };
             readonly header?: never;
             readonly path?: never;

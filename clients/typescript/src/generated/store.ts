@@ -649,7 +649,7 @@ export interface operations {
     readonly readCertificateUrl: {
         readonly parameters: {
             readonly query: {
-                /** @description The id of a tree or bottle registration. */
+                /** @description The id of a registration or a donation. */
                 readonly id: string;
             };
             readonly header?: never;
@@ -829,6 +829,29 @@ export interface operations {
                 };
                 content: {
                     readonly "application/json": components["schemas"]["ImpactStats"];
+                };
+            };
+        };
+    };
+    readonly readOrderCertificateUrl: {
+        readonly parameters: {
+            readonly query: {
+                /** @description With or without the leading `#`. */
+                readonly order_id: string;
+            };
+            readonly header?: never;
+            readonly path?: never;
+            readonly cookie?: never;
+        };
+        readonly requestBody?: never;
+        readonly responses: {
+            /** @description Success. */
+            readonly 200: {
+                headers: {
+                    readonly [name: string]: unknown;
+                };
+                content: {
+                    readonly "application/json": components["schemas"]["CertificateUrl"];
                 };
             };
         };
@@ -1438,6 +1461,7 @@ export const OPERATIONS = {
   pingWebhookEndpoint: {"method":"POST","path":"/app/api/webhook_endpoints/{id}/ping","key":null},
   plantTrees: {"method":"POST","path":"/app/api/plant","key":"request"},
   readCertificateUrl: {"method":"GET","path":"/app/api/certificate_url","key":null},
+  readOrderCertificateUrl: {"method":"GET","path":"/app/api/order_certificate_url","key":null},
   readWebhookDelivery: {"method":"GET","path":"/app/api/webhook_endpoints/{id}/deliveries/{delivery_id}","key":null},
   readWebhookEndpoint: {"method":"GET","path":"/app/api/webhook_endpoints/{id}","key":null},
   readiness: {"method":"GET","path":"/readyz","key":null},

@@ -1,0 +1,92 @@
+import type { DatabasePool } from "slonik";
+import type { Clock } from "../../../domain/clock.ts";
+import { MAXIMUM_CERTIFIED_RECORDS } from "../../../domain/dashboard/certificate.ts";
+import { orderId } from "../../../domain/stores/customers.ts";
+import {
+  getCertificateToken,
+  getOrderCertificateToken,
+} from "../../../services/dashboard/getCertificateToken.ts";
+import {
+  CERTIFICATE_URL,
+  certifiedId,
+  presentCertificateUrl,
+} from "../../dashboard/certificateSchemas.ts";
+import { keyEndpoint } from "../../http/endpoint.ts";
+import type { Endpoint } from "../../http/endpoint.ts";
+import { queryObject } from "../../http/parseRequest.ts";
+import { KEY_ERROR, QUERY_ERROR } from "../errors.ts";
+
+const BRAND = "It has the brand of the organization that owns the store.";
+
+export const certificateEndpoints = ({
+  db,
+  clock,
+  publicBaseUrl,
+}: {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly publicBaseUrl: () => string;
+}): readonly Endpoint[] => [
+  keyEndpoint({
+    method: "get",
+    path: "/app/api/certificate_url",
+    description: {
+      operationId: "readCertificateUrl",
+      tag: "impact",
+      summary: "Read the URL of a record's public certificate",
+      details: `${CERTIFICATE_URL.details} ${BRAND}`,
+      errors: [
+        QUERY_ERROR,
+        KEY_ERROR,
+        {
+          code: "record_not_found",
+          when: "The store has no such record in the key's mode.",
+          example: "failed to find registration or donation",
+        },
+      ],
+    },
+    schemas: { query: queryObject({ id: certifiedId }), response: CERTIFICATE_URL.response },
+    examples: { response: CERTIFICATE_URL.example },
+    handle: async ({ caller: { accountId, mode }, query: { id } }) =>
+      presentCertificateUrl(
+        publicBaseUrl(),
+        await getCertificateToken({ db, clock }, { accountId, mode }, id, null),
+      ),
+  }),
+  keyEndpoint({
+    method: "get",
+    path: "/app/api/order_certificate_url",
+    description: {
+      operationId: "readOrderCertificateUrl",
+      tag: "impact",
+      summary: "Read the URL of an order's public certificate",
+      details:
+        `${CERTIFICATE_URL.details} ${BRAND} It has the trees, plastic and donations that the order has when the URL is ` +
+        `requested, at most ${MAXIMUM_CERTIFIED_RECORDS} records; request it again after the order has got more.`,
+      errors: [
+        QUERY_ERROR,
+        KEY_ERROR,
+        {
+          code: "record_not_found",
+          when: "The store has no record of the order in the key's mode.",
+          example: "failed to find order",
+        },
+      ],
+    },
+    schemas: {
+      query: queryObject({
+        order_id: orderId().meta({
+          description: "With or without the leading `#`.",
+          examples: ["#1001"],
+        }),
+      }),
+      response: CERTIFICATE_URL.response,
+    },
+    examples: { response: CERTIFICATE_URL.example },
+    handle: async ({ caller: { accountId, mode }, query: { order_id: order } }) =>
+      presentCertificateUrl(
+        publicBaseUrl(),
+        await getOrderCertificateToken({ db, clock }, { accountId, mode }, order),
+      ),
+  }),
+];

@@ -1,0 +1,20 @@
+import type { TimelineShape } from "../../domain/planting/order.ts";
+import { createPlanting } from "../../providers/planting/createPlanting.ts";
+import type { Planting } from "../../providers/planting/createPlanting.ts";
+import { DEMO_DURATIONS } from "./demoPace.ts";
+
+/** Returns the simulated partner, which takes as long as real planting. */
+export const createDemoPlanting = ({
+  partnerName = null,
+  timeline = "allocations",
+}: {
+  readonly partnerName?: string | null;
+  readonly timeline?: TimelineShape;
+} = {}): Planting =>
+  createPlanting({
+    partner: "simulated",
+    partnerName,
+    treeMapper: null,
+    manual: { timeline },
+    simulated: { timeline, durations: DEMO_DURATIONS },
+  });
