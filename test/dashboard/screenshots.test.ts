@@ -1,33 +1,61 @@
 import { readdir, stat } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
-import { rasterize } from "../../services/dashboard/pictures/rasterize.ts";
-import { normalizeLogo } from "../../services/dashboard/normalizeLogo.ts";
+import { fillDemo } from "../../embedded/demo/fillDemo.ts";
+import { createDemoPlanting } from "../../embedded/demo/createDemoPlanting.ts";
+import {
+  getCertificateToken,
+  getOrderCertificateToken,
+} from "../../services/dashboard/getCertificateToken.ts";
+import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
+import { createMovableClock } from "../support/movableClock.ts";
 import { openBrowser, visit } from "./browser.ts";
-import { fillYear, openDashboard, setProfile } from "./dashboardScene.ts";
 
 /*
- * The pictures of the public page in docs/images. `npm run screenshots` takes them again; look at them before you commit
+ * The pictures of the public pages in docs/images, with the data of `npm start -- --demo`. `npm run screenshots` takes them again; look at them before you commit
  * them.
  */
 
 const test = testWithDatabase();
 
 const FOLDER = fileURLToPath(new URL("../../docs/images/", import.meta.url));
+const NOW = "2026-06-05T10:00:00.000Z";
 const MAXIMUM_BYTES = 1.5 * 1024 * 1024;
 
-const SHOTS = [
-  { name: "page-desktop-light", width: 1280, colorScheme: "light" },
-  { name: "page-desktop-dark", width: 1280, colorScheme: "dark" },
-  { name: "page-phone-light", width: 360, colorScheme: "light" },
-  { name: "page-phone-dark", width: 360, colorScheme: "dark" },
-  // The width of A4 at 96 pixels an inch.
-  { name: "page-printed", width: 794, colorScheme: "dark", media: "print" },
-  { name: "page-top", width: 1280, colorScheme: "light", height: 860 },
-] as const;
+type Shot = {
+  readonly name: string;
+  readonly of: "page" | "certificate" | "order" | "card";
+  readonly width: number;
+  readonly colorScheme: "light" | "dark";
+  readonly media?: "print";
+  readonly height?: number;
+};
 
-const LOGO = `<svg xmlns="http://www.w3.org/2000/svg" width="480" height="160"><path fill="#0b5d8a" d="M80 20c40 30 40 90 0 120c-40-30-40-90 0-120z"/><path stroke="#fff" stroke-width="6" d="M80 40v92M80 70l18-14M80 92l22-16M80 92l-22-16M80 70l-18-14" fill="none"/><text x="150" y="104" font-family="Source Serif 4" font-weight="600" font-size="68" fill="#0b5d8a">North Sea</text></svg>`;
+/** The width of A4 at 96 pixels an inch. */
+const PAPER = 794;
+
+const SHOTS: readonly Shot[] = [
+  { name: "page-desktop-light", of: "page", width: 1280, colorScheme: "light" },
+  { name: "page-desktop-dark", of: "page", width: 1280, colorScheme: "dark" },
+  { name: "page-phone-light", of: "page", width: 360, colorScheme: "light" },
+  { name: "page-phone-dark", of: "page", width: 360, colorScheme: "dark" },
+  { name: "page-printed", of: "page", width: PAPER, colorScheme: "dark", media: "print" },
+  { name: "page-top", of: "page", width: 1280, colorScheme: "light", height: 860 },
+  { name: "certificate-desktop-light", of: "certificate", width: 1280, colorScheme: "light" },
+  { name: "certificate-phone-dark", of: "certificate", width: 360, colorScheme: "dark" },
+  {
+    name: "certificate-printed",
+    of: "certificate",
+    width: PAPER,
+    colorScheme: "light",
+    media: "print",
+  },
+  { name: "certificate-order", of: "order", width: 360, colorScheme: "light" },
+  { name: "card-light", of: "card", width: 320, colorScheme: "light", height: 200 },
+  { name: "card-dark", of: "card", width: 320, colorScheme: "dark", height: 200 },
+];
 
 if (process.env["WRITE_SCREENSHOTS"] === undefined) {
   test("docs/images has every screenshot, and all pictures take less than 1.5 MB", async (t) => {
@@ -40,23 +68,31 @@ if (process.env["WRITE_SCREENSHOTS"] === undefined) {
   test("screenshots are taken", async (t) => {
     const browser = await openBrowser();
     t.teardown(() => browser.close());
-    const scene = await openDashboard(t, { name: "North Sea Outfitters" });
-    await fillYear(t, scene);
-    const { png } = await rasterize(LOGO);
-    await setProfile(t, scene, {
-      color: "#0b5d8a",
-      homeUrl: "https://northsea.example/",
-      story:
-        "We make clothes for bad weather, in two small factories on the coast.\n\nEach jacket plants ten trees and rescues four bottles. This page shows what has been registered, and what has been verified since.",
-      logo: await normalizeLogo(png),
-    });
-    for (const { name, width, colorScheme, ...shot } of SHOTS) {
-      const { page } = await visit(t, browser, scene.page, { width, height: 900, colorScheme });
-      if ("media" in shot) {
+    const { db } = t.context;
+    const clock = createMovableClock(NOW);
+    const planting = createDemoPlanting();
+    const { data } = await fillDemo({ db, planting, now: clock.now() });
+    const { url } = await startStandaloneApi(t, { db, clock, planting });
+    const slug = await getDashboardSlug({ db, clock }, data.organizationId);
+    const owner = { accountId: data.organizationId, mode: "live" } as const;
+    const { id } = data.records.find(({ label }) => label === "verified") ?? { id: "" };
+    const verified = await getCertificateToken({ db, clock }, owner, id, null);
+    const store = { accountId: data.storeId, mode: "live" } as const;
+    const order = await getOrderCertificateToken({ db, clock }, store, data.storeOrder);
+    const paths = {
+      page: `/dashboard/${slug}`,
+      card: `/dashboard/${slug}/card`,
+      certificate: `/certificate/${verified}`,
+      order: `/certificate/${order}`,
+    };
+    for (const { name, of, width, colorScheme, ...shot } of SHOTS) {
+      const view = { width, height: shot.height ?? 900, colorScheme };
+      const { page } = await visit(t, browser, url + paths[of], view);
+      if (shot.media !== undefined) {
         await page.emulateMedia({ media: shot.media });
       }
       const size: unknown = await page.evaluate("document.documentElement.scrollHeight");
-      const height = "height" in shot ? shot.height : z.number().parse(size);
+      const height = shot.height ?? z.number().parse(size);
       await page.screenshot({
         path: `${FOLDER}${name}.jpg`,
         type: "jpeg",
