@@ -99,17 +99,17 @@ export const listStatistics = async (
           AND local.time::date BETWEEN ${range.from}::date AND ${range.to}::date
         GROUP BY 1, 2, 3
       ),
+      -- Only those that are listed: the join compares every row with each of them.
       ranked AS (
         SELECT name, row_number() OVER (ORDER BY sum(registered) DESC, name) AS place
         FROM counted
         WHERE NOT is_long
         GROUP BY name
+        ORDER BY place
+        LIMIT ${MAXIMUM_GROUPS}
       ),
       placed AS (
-        SELECT
-          counted.*,
-          coalesce(ranked.place > ${MAXIMUM_GROUPS}, true) AS is_rest,
-          CASE WHEN ranked.place <= ${MAXIMUM_GROUPS} THEN ranked.place END AS place
+        SELECT counted.*, ranked.place IS NULL AS is_rest, ranked.place
         FROM counted
         LEFT JOIN ranked ON NOT counted.is_long AND ranked.name IS NOT DISTINCT FROM counted.name
       )
