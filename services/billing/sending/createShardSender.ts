@@ -23,14 +23,21 @@ const MAXIMUM_RUNNING = 500;
 /** So that a busy shard does not look for usage after each single event. */
 const ROOM_FOR_MORE = MAXIMUM_RUNNING / 4;
 
-/** Outcomes are recorded together with those of the same time. */
-const COLLECT_OUTCOMES_MS = 10;
+/** Outcomes are recorded together with those of the same time. A statement costs more than what it says of one event. */
+const COLLECT_OUTCOMES_MS = 50;
+
+/** Streams that are behind are sealed together with those whose events settle at about the same time. */
+const GATHER_STREAMS_MS = 50;
 
 /** How long a stream whose usage cannot be sealed is left alone: by its content, or by the configuration. */
 const REST_MS = 60_000;
 
 /** How soon reserving calls is tried again when all of the near future is reserved. */
 const RESERVE_AGAIN_MS = 50;
+
+/** Waits, but not after the signal is aborted. */
+const pause = (durationMs: number, signal: AbortSignal): Promise<void> =>
+  sleep(durationMs, undefined, { signal }).catch(() => undefined);
 
 export type ShardObservers = {
   /** Called after each attempt. The id is null if nothing was sealed. */
@@ -93,7 +100,7 @@ export const createShardSender = (
     const stream = { accountId, mode, meter };
     const startsInMs = startsAtMs - performance.now();
     if (startsInMs > 0) {
-      await sleep(startsInMs, undefined, { signal }).catch(() => undefined);
+      await pause(startsInMs, signal);
     }
     let result: SendResult;
     try {
@@ -290,18 +297,15 @@ export const createShardSender = (
       await beginSealed();
     },
     waitForWork: async (atMostMs) => {
-      const timer = new AbortController();
-      const pauseMs = sealed.length > 0 ? Math.min(RESERVE_AGAIN_MS, atMostMs) : atMostMs;
-      if (isReady() && sealed.length === 0) {
-        return;
+      if (sealed.length > 0 || !isReady()) {
+        const timer = new AbortController();
+        const pauseMs = sealed.length > 0 ? Math.min(RESERVE_AGAIN_MS, atMostMs) : atMostMs;
+        await Promise.race([wake.promise, pause(pauseMs, AbortSignal.any([timer.signal, signal]))]);
+        timer.abort();
       }
-      await Promise.race([
-        wake.promise,
-        sleep(pauseMs, undefined, { signal: AbortSignal.any([timer.signal, signal]) }).catch(
-          () => undefined,
-        ),
-      ]);
-      timer.abort();
+      if (scan === null && behind.size > 0 && running.size > 0) {
+        await pause(Math.min(GATHER_STREAMS_MS, atMostMs), signal);
+      }
     },
     settled: async () => {
       while (running.size > 0) {
