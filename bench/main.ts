@@ -12,6 +12,7 @@ import { measureFind } from "./measureFind.ts";
 import { measureGrowth } from "./measureGrowth.ts";
 import { measureList } from "./measureList.ts";
 import { measureNeighbor } from "./measureNeighbor.ts";
+import { measureProcesses } from "./measureProcesses.ts";
 import { measureRegistrations } from "./measureRegistrations.ts";
 import { measureRestarts } from "./measureRestarts.ts";
 import { measureBacklog, measureTraffic, TARGETS } from "./measureReporting.ts";
@@ -47,6 +48,8 @@ table of results to stdout.
                   --accounts 1000  --every-seconds 1  --traffic-seconds 60  --targets ledger,stripe
   retries         usage of one account while 15 % of Stripe's responses are a 500
                   --failing-seconds 120
+  processes       POST of many accounts with several APIs, and a backlog with several workers, on one database
+                  --processes 1,2,4  --seconds 4  --connections 64  --accounts 1000  --events 20  --targets ledger,stripe
   donations       one donation at a time, alone and while usage is reported, compared with a registration
                   --donations 40  --reported 200
   evidence        evidence and dashboard of an account with many trees
@@ -95,6 +98,7 @@ const readArguments = () => {
       accounts: { type: "string", default: "1000" },
       events: { type: "string", default: "20" },
       workers: { type: "string", default: "1" },
+      processes: { type: "string", default: "1,2,4" },
       "every-seconds": { type: "string", default: "1" },
       targets: { type: "string", default: TARGETS.join(",") },
       "traffic-seconds": { type: "string", default: "60" },
@@ -144,6 +148,11 @@ const readArguments = () => {
     },
     facts: parseInteger("facts", values.facts),
     backlog,
+    processes: {
+      ...repeated,
+      backlog,
+      counts: values.processes.split(",").map((count) => parseInteger("processes", count)),
+    },
     traffic: {
       accounts,
       everySeconds: parseInteger("every-seconds", values["every-seconds"]),
@@ -170,6 +179,7 @@ const createBenchmarks = ({
   facts,
   backlog,
   traffic,
+  processes,
   donations,
   failingSeconds,
   charities,
@@ -195,6 +205,7 @@ const createBenchmarks = ({
     ["sender", (services, report) => measureSender(services, facts, report)],
     ["backlog", (services, report) => measureBacklog(services, backlog, report)],
     ["traffic", (services, report) => measureTraffic(services, traffic, report)],
+    ["processes", (services, report) => measureProcesses(services, processes, report)],
     ["donations", (services, report) => measureDonations(services, donations, report)],
     ["retries", (services, report) => measureRetries(services, failingSeconds, report)],
     [
