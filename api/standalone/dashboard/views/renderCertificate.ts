@@ -60,9 +60,11 @@ const explainProof = (certified: CertifiedRegistration, counts: CertifiedCounts)
     case "refunded":
       return "Nothing: all of it was refunded.";
     case "planted_and_verified":
-      return `All ${formatNumber(counts.verified)} planted, and independently verified${onDay(certified.verifiedAt)}.`;
+      return counts.isSimulated
+        ? `All ${formatNumber(counts.verified)} planted and verified in a simulation${onDay(certified.verifiedAt)}.`
+        : `All ${formatNumber(counts.verified)} planted, and independently verified${onDay(certified.verifiedAt)}.`;
     case "planted":
-      return `All ${formatNumber(counts.planted)} planted${onDay(certified.plantedAt)}, not verified yet.`;
+      return `All ${formatNumber(counts.planted)} planted${counts.isSimulated ? " in a simulation" : ""}${onDay(certified.plantedAt)}, not verified yet.`;
     case "registered":
       return certified.isOrderedElsewhere && certified.stage === null
         ? "An earlier system arranged the planting. There is no evidence here."
@@ -90,7 +92,7 @@ const renderRegistration = (item: CertifiedRegistration): Markup => {
         : html`<dt>Refunded</dt>
             <dd>${explainRefund(counts)}</dd>`
     }
-    <dt>Proven</dt>
+    <dt>${counts.isSimulated ? "Simulated" : "Proven"}</dt>
     <dd>${explainProof(item, counts)}</dd>
     ${
       project === null

@@ -138,6 +138,13 @@ table{width:100%;border-collapse:collapse;margin-top:.75rem;font-size:.9375rem}
 caption{text-align:left;color:var(--soft);padding-bottom:.4rem}
 th,td{padding:.45rem .6rem .45rem 0;min-width:4.5rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
 td.count,th.count{text-align:right;padding:.45rem 0 .45rem .8rem;white-space:nowrap;font-variant-numeric:tabular-nums}
+@media (max-width:32rem){
+.factors thead{position:absolute;clip-path:inset(50%)}
+.factors tr{display:block;padding:.45rem 0;border-bottom:1px solid var(--line)}
+.factors th{display:block;border:0}
+.factors td.count{display:flex;justify-content:space-between;padding:.1rem 0;border:0}
+.factors td::before{content:attr(data-label);color:var(--soft)}
+}
 .scroll{overflow-x:auto}
 .scroll th:first-child{min-width:9rem}
 .map{width:100%;height:auto}

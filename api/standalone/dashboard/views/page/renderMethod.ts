@@ -6,36 +6,34 @@ import { html } from "../html.ts";
 
 const renderFactors = (sites: Dashboard["sites"]): Markup => {
   const used = new Set(sites.map(({ factorId }) => factorId));
-  return html`<div class="scroll" tabindex="0" role="region" aria-label="Impact factors">
-    <table>
-      <caption>
-        Impact factors in use
-      </caption>
-      <thead>
-        <tr>
-          <th scope="col">Forest</th>
-          <th scope="col" class="count">kg CO<sub>2</sub> per tree</th>
-          <th scope="col" class="count">Trees per ha</th>
-          <th scope="col" class="count">Years</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${IMPACT_FACTORS.filter(({ id }) => used.has(id)).map(
-          (factor) =>
-            html`<tr>
-              <th scope="row">
-                ${factor.forestType} (<a href="${factor.source.url}" rel="noopener noreferrer"
-                  >${factor.source.title}</a
-                >)
-              </th>
-              <td class="count">${formatNumber(factor.kgCo2PerTree)}</td>
-              <td class="count">${formatNumber(factor.treesPerHectare)}</td>
-              <td class="count">${factor.horizonYears}</td>
-            </tr>`,
-        )}
-      </tbody>
-    </table>
-  </div>`;
+  return html`<table class="factors">
+    <caption>
+      Impact factors in use
+    </caption>
+    <thead>
+      <tr>
+        <th scope="col">Forest</th>
+        <th scope="col" class="count">kg CO<sub>2</sub> per tree</th>
+        <th scope="col" class="count">Trees per ha</th>
+        <th scope="col" class="count">Years</th>
+      </tr>
+    </thead>
+    <tbody>
+      ${IMPACT_FACTORS.filter(({ id }) => used.has(id)).map(
+        (factor) =>
+          html`<tr>
+            <th scope="row">
+              ${factor.forestType} (<a href="${factor.source.url}" rel="noopener noreferrer"
+                >${factor.source.title}</a
+              >)
+            </th>
+            <td class="count" data-label="kg CO₂ per tree">${formatNumber(factor.kgCo2PerTree)}</td>
+            <td class="count" data-label="Trees per ha">${formatNumber(factor.treesPerHectare)}</td>
+            <td class="count" data-label="Years">${factor.horizonYears}</td>
+          </tr>`,
+      )}
+    </tbody>
+  </table>`;
 };
 
 /** Says what each number means, and only of numbers that the page has. */
