@@ -1,5 +1,6 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
+import { MODES } from "../../domain/accounts/accounts.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type {
   AllocatedEvidence,
@@ -96,6 +97,78 @@ export const findEvidenceTree = (
       AND cached_response.base_url = ${baseUrl}
       AND cached_response.expires_at > ${now.toISOString()}::timestamptz
     WHERE ${registrationWithId({ ...owner, kind: "tree" }, id)}
+  `);
+
+const cachedTreeRow = z.strictObject({
+  accountId: z.uuid(),
+  mode: z.enum(MODES),
+  id: z.uuid(),
+  body: z.string(),
+  storedAt: z.date(),
+  isFinished: z.boolean(),
+  partner: z.string(),
+});
+
+/** A valid cached response, and what its order says about it. */
+export type CachedTree = Readonly<z.output<typeof cachedTreeRow>>;
+
+/**
+ * Lists the valid cached responses of trees, which are named by their own ids. Each is found by primary keys only, however
+ * many there are.
+ */
+export const listCachedTrees = (
+  db: CommonQueryMethods,
+  trees: readonly (AccountMode & { readonly id: string })[],
+  baseUrl: string,
+  now: Date,
+): Promise<readonly CachedTree[]> =>
+  db.any(sql.type(cachedTreeRow)`
+    SELECT
+      given.account_id AS "accountId",
+      given.mode,
+      given.id,
+      cached_response.body,
+      cached_response.stored_at AS "storedAt",
+      planting_order.finished_at IS NOT NULL AS "isFinished",
+      planting_order.partner
+    FROM unnest(
+      ${sql.array(
+        trees.map(({ accountId }) => accountId),
+        "uuid",
+      )},
+      ${sql.array(
+        trees.map(({ mode }) => mode),
+        "text",
+      )},
+      ${sql.array(
+        trees.map(({ id }) => id),
+        "uuid",
+      )}
+    ) AS given (account_id, mode, id)
+    CROSS JOIN LATERAL (
+      SELECT id, account_id, mode, kind, planting_order_id, refunded_count
+      FROM registration
+      WHERE registration.id = given.id
+      LIMIT 1
+    ) AS registration
+    CROSS JOIN LATERAL (
+      SELECT partner, finished_at, revision
+      FROM planting_order
+      WHERE planting_order.id = registration.planting_order_id
+      LIMIT 1
+    ) AS planting_order
+    CROSS JOIN LATERAL (
+      SELECT body, stored_at
+      FROM cached_response
+      WHERE cached_response.key = ${treeKeyColumn}
+        AND cached_response.revision = ${revision}
+        AND cached_response.base_url = ${baseUrl}
+        AND cached_response.expires_at > ${now.toISOString()}::timestamptz
+      LIMIT 1
+    ) AS cached_response
+    WHERE registration.account_id = given.account_id
+      AND registration.mode = given.mode
+      AND registration.kind = 'tree'
   `);
 
 const allocated = z.strictObject({

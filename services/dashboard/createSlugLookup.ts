@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { findDashboardSlugs } from "../../db/dashboard/dashboards.ts";
-import type { BatchedLookup } from "./createBatchedLookup.ts";
-import { createBatchedLookup } from "./createBatchedLookup.ts";
+import type { BatchedLookup } from "../createBatchedLookup.ts";
+import { createBatchedLookup } from "../createBatchedLookup.ts";
 
 /**
  * Creates the lookup of dashboards: of the slug that a slug belongs to, which differs if it is an alias. An imported alias

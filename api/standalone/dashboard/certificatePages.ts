@@ -2,7 +2,7 @@ import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findCertified } from "../../../db/dashboard/certificates.ts";
 import { findProfile } from "../../../db/dashboard/profiles.ts";
-import { createBatchedLookup } from "../../../services/dashboard/createBatchedLookup.ts";
+import { createBatchedLookup } from "../../../services/createBatchedLookup.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";

@@ -1,7 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findLogoFiles } from "../../../db/dashboard/profiles.ts";
-import { createBatchedLookup } from "../../../services/dashboard/createBatchedLookup.ts";
+import { createBatchedLookup } from "../../../services/createBatchedLookup.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
 import { HttpError } from "../../http/httpError.ts";

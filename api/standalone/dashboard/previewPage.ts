@@ -1,7 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { CommonQueryMethods } from "slonik";
 import { findLogoFiles } from "../../../db/dashboard/profiles.ts";
-import type { BatchedLookup } from "../../../services/dashboard/createBatchedLookup.ts";
+import type { BatchedLookup } from "../../../services/createBatchedLookup.ts";
 import { createRasterizer } from "../../../services/dashboard/pictures/createRasterizer.ts";
 import type { Dashboard } from "../../../services/dashboard/readDashboard.ts";
 import { pathParameter } from "../../http/apiContext.ts";

@@ -1,4 +1,5 @@
 import type { EvidenceDependencies } from "../../../services/planting/cacheEvidence.ts";
+import { createCachedTreeLookup } from "../../../services/planting/createCachedTreeLookup.ts";
 import { readEvidenceSummary } from "../../../services/planting/readEvidenceSummary.ts";
 import {
   readTreeEvidence,
@@ -55,8 +56,9 @@ const treeQuery = queryObject({
   }),
 });
 
-const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
-  textKeyEndpoint({
+const treeEndpoint = (deps: EvidenceDependencies): Endpoint => {
+  const findCached = createCachedTreeLookup(deps);
+  return textKeyEndpoint({
     method: "get",
     path: "/evidence/tree/:id",
     description: {
@@ -96,7 +98,9 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
         setStageHeaders(ctx);
         return renderTreeEvidence(evidence, deps.publicBaseUrl());
       }
-      const response = await readTreeEvidence(deps, selection, renderTreeEvidence);
+      const response =
+        (await findCached(selection)) ??
+        (await readTreeEvidence(deps, selection, renderTreeEvidence));
       setCacheHeaders(ctx, response, {
         isLasting: response.isComplete,
         now: deps.clock.now(),
@@ -104,6 +108,7 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint =>
       return response.body;
     },
   });
+};
 
 export const evidenceEndpoints = (deps: EvidenceDependencies): readonly Endpoint[] => [
   summaryEndpoint(deps),

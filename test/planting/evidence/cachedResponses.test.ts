@@ -4,6 +4,7 @@ import { addRefundedCount } from "../../../db/registrations/registrations.ts";
 import { readEvidenceSummary } from "../../../services/planting/readEvidenceSummary.ts";
 import { readTreeEvidence } from "../../../services/planting/readTreeEvidence.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
 import { STAGE_MS } from "../../support/planting.ts";
 import { createAndPlace, startEvidenceApi } from "./evidenceApi.ts";
 
@@ -72,3 +73,56 @@ test.serial("refunds before and after the order change the cached evidence", asy
   }
   t.deepEqual(refundedCounts, [0, 1, 3]);
 });
+
+test.serial(
+  "concurrent reads of cached evidence return each tree's own, and nothing to others",
+  async (t) => {
+    const { setup, url, read } = await startEvidenceApi(t);
+    const other = await createTestOrganization(t.context.db);
+    const ids: string[] = [];
+    for (const count of [1, 2, 3, 4, 5]) {
+      ids.push(await setup.register(count));
+    }
+    await createAndPlace(setup);
+    const texts = new Map<string, string>();
+    for (const id of ids) {
+      texts.set(id, (await read(`/evidence/tree/${id}`)).text);
+    }
+    t.is(new Set(texts.values()).size, ids.length);
+
+    const reads = Array.from({ length: 40 }, async (_, index) => {
+      const id = ids[index % ids.length] ?? "";
+      const [own, inTest, ofOther] = await Promise.all([
+        read(`/evidence/tree/${index % 2 === 0 ? id : id.toUpperCase()}`),
+        read(`/evidence/tree/${id}`, { mode: "test" }),
+        fetch(`${url}/evidence/tree/${id}`, { headers: { Authorization: other.apiKeyProd } }),
+      ]);
+      return [own.text === texts.get(id), inTest.status, ofOther.status];
+    });
+
+    for (const outcome of await Promise.all(reads)) {
+      t.deepEqual(outcome, [true, 404, 404]);
+    }
+  },
+);
+
+test.serial(
+  "evidence that is requested after a refund says so, whatever is being read meanwhile",
+  async (t) => {
+    const { setup, read } = await startEvidenceApi(t);
+    const id = await setup.register(2);
+    await createAndPlace(setup);
+    await setup.pass(3 * STAGE_MS);
+    const path = `/evidence/tree/${id}`;
+    t.is((await read(path)).json.status, "planted_and_verified");
+    await setup.pass(STAGE_MS);
+
+    // A read whose query is running meanwhile must not answer the later one.
+    const earlier = Array.from({ length: 20 }, () => read(path));
+    await t.context.db.transaction((transaction) => addRefundedCount(transaction, id, 1));
+    const later = await read(path);
+    await Promise.all(earlier);
+
+    t.is(later.json.refunded_count, 1);
+  },
+);

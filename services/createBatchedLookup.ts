@@ -11,10 +11,12 @@ const REMEMBERED_MS = 5000;
  * Creates a lookup that runs one query at a time, for all keys that were requested meanwhile, and remembers unknown keys
  * for some seconds. So a flood of made-up keys costs few queries.
  * @param find returns the values of the keys that exist
+ * @param isFresh whether every query must begin after its request, so that a client reads what it has just changed; then
+ *   unknown keys are not remembered either
  */
 export const createBatchedLookup = <Value>(
   find: (keys: readonly string[]) => Promise<ReadonlyMap<string, Value>>,
-  { rememberedMs = REMEMBERED_MS } = {},
+  { rememberedMs = REMEMBERED_MS, isFresh = false } = {},
 ): BatchedLookup<Value> => {
   type Lookup = PromiseWithResolvers<Value | null>;
   const unknown = new LRUCache<string, true>({ max: MAXIMUM_REMEMBERED, ttl: rememberedMs });
@@ -25,7 +27,7 @@ export const createBatchedLookup = <Value>(
     const found = await find([...running.keys()]);
     for (const [key, { resolve }] of running) {
       const value = found.get(key) ?? null;
-      if (value === null) {
+      if (value === null && !isFresh) {
         unknown.set(key, true);
       }
       resolve(value);
@@ -50,7 +52,7 @@ export const createBatchedLookup = <Value>(
     if (unknown.has(key)) {
       return Promise.resolve(null);
     }
-    const known = running.get(key) ?? waiting.get(key);
+    const known = (isFresh ? undefined : running.get(key)) ?? waiting.get(key);
     if (known) {
       return known.promise;
     }
