@@ -24,7 +24,7 @@ EXCEPTIONS = {
     "names of one value must agree": r"[\w, :-]+ are aliases; their values must match",
     "a header and a field must agree": r"idempotency_key: must equal the header Idempotency-Key if both are given",
     "a key belongs to its first request": r"Idempotency-Key: was used before with another request body|idempotency_key: belongs to the refund of another \w+",
-    "an item of a batch may name no record": r"failed to find (tree|bottle) registration",
+    "an item of a batch may name no record": r"failed to find (tree|bottle) registration|donation not found",
     "what is left of a record limits a refund": r"count: only \d+ can still be refunded|\w+ registration is already fully refunded",
     "what is left of a customer's records limits a reversal": r"quantity: only \d+ of the matching \w+ remain to be reversed",
     "a reversal is limited in records": r"quantity: (one call can reverse units of at most|at most \d+ donations can be reversed in one call).*",

@@ -76,6 +76,8 @@ export const certificateEndpoints = ({
     schemas: {
       query: queryObject({
         order_id: orderId().meta({
+          // An empty parameter is one that is not given.
+          minLength: 1,
           description: "With or without the leading `#`.",
           examples: ["#1001"],
         }),
