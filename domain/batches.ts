@@ -51,3 +51,27 @@ export const requireAll = (outcomes: readonly unknown[]): void => {
     throw new BatchRejectedError(rejections, outcomes.length);
   }
 };
+
+/**
+ * Presents the decisions of a batch of refunds with the total after each, counted back from the last one.
+ * @param amountOf what a decision has subtracted from the total
+ */
+export const countBack = <Decision, Item>(
+  outcomes: readonly Outcome<Decision>[],
+  finalTotal: number,
+  amountOf: (decision: Decision) => number,
+  present: (decision: Decision, total: number) => Item,
+): readonly Outcome<Item>[] => {
+  let total = finalTotal;
+  return outcomes
+    .toReversed()
+    .map((outcome) => {
+      if (outcome instanceof DomainError) {
+        return outcome;
+      }
+      const item = present(outcome, total);
+      total += amountOf(outcome);
+      return item;
+    })
+    .toReversed();
+};

@@ -10,7 +10,7 @@ import type { LockedDonation } from "../../db/charities/donationBatches.ts";
 import { changeDonationTotals, readDonationTotals } from "../../db/charities/donationTotals.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../domain/batches.ts";
-import { requireAll } from "../../domain/batches.ts";
+import { countBack, requireAll } from "../../domain/batches.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { recordEvents } from "../events/recordEvent.ts";
@@ -136,26 +136,6 @@ const recordRefunds = async (
   );
 };
 
-/** Returns the totals after each refund, counted back from the last one. */
-const withTotals = (
-  outcomes: readonly Outcome<Decision>[],
-  finalTotal: number,
-): readonly Outcome<RefundedDonationItem>[] => {
-  let totalDonations = finalTotal;
-  return outcomes
-    .toReversed()
-    .map((outcome) => {
-      if (outcome instanceof DomainError) {
-        return outcome;
-      }
-      const { donation, replayed } = outcome;
-      const item = { donationId: donation.id, totalDonations, replayed };
-      totalDonations += replayed ? 0 : 1;
-      return item;
-    })
-    .toReversed();
-};
-
 /**
  * Refunds donations in one transaction, in their order, each as `refundDonation` would.
  * @param items each refund, or why it is rejected already
@@ -187,6 +167,15 @@ export const refundDonationBatch = async (
       await recordRefunds(transaction, owner, decisions, now);
     }
     const { all } = await readDonationTotals(transaction, owner, now);
-    return withTotals(outcomes, all.count);
+    return countBack(
+      outcomes,
+      all.count,
+      ({ replayed }) => (replayed ? 0 : 1),
+      ({ donation, replayed }, totalDonations): RefundedDonationItem => ({
+        donationId: donation.id,
+        totalDonations,
+        replayed,
+      }),
+    );
   });
 };

@@ -14,7 +14,7 @@ import type {
 } from "../../db/registrations/refundBatches.ts";
 import { readTotals, subtractFromTotals } from "../../db/registrations/totals.ts";
 import type { Outcome } from "../../domain/batches.ts";
-import { requireAll } from "../../domain/batches.ts";
+import { countBack, requireAll } from "../../domain/batches.ts";
 import { ACCEPTED_AGE_MS, secondOf } from "../../domain/billing/usage.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -191,26 +191,6 @@ const recordRefunds = async (
   );
 };
 
-/** Returns the totals after each refund, counted back from the last one. */
-const withTotals = (
-  outcomes: readonly Outcome<Decision>[],
-  finalTotal: number,
-): readonly Outcome<RefundedItem>[] => {
-  let total = finalTotal;
-  return outcomes
-    .toReversed()
-    .map((outcome) => {
-      if (outcome instanceof DomainError) {
-        return outcome;
-      }
-      const { registrationId, refundedCount, refundedSoFar, replayed } = outcome;
-      const item = { registrationId, refundedCount, refundedSoFar, replayed, total };
-      total += replayed ? 0 : refundedCount;
-      return item;
-    })
-    .toReversed();
-};
-
 const retryConflicts = async <Result>(run: () => Promise<Result>): Promise<Result> => {
   for (let attempt = 1; ; attempt += 1) {
     try {
@@ -266,7 +246,21 @@ const refundAll = (
       await recordRefunds(transaction, owner, decisions, now);
     }
     const { all } = await readTotals(transaction, owner, now);
-    return { outcomes: withTotals(outcomes, all), newRecords: decisions.length };
+    return {
+      outcomes: countBack(
+        outcomes,
+        all,
+        ({ replayed, refundedCount }) => (replayed ? 0 : refundedCount),
+        ({ registrationId, refundedCount, refundedSoFar, replayed }, total): RefundedItem => ({
+          registrationId,
+          refundedCount,
+          refundedSoFar,
+          replayed,
+          total,
+        }),
+      ),
+      newRecords: decisions.length,
+    };
   });
 
 /**
