@@ -53,13 +53,13 @@ export const requireAll = (outcomes: readonly unknown[]): void => {
 };
 
 /**
- * Presents the decisions of a batch of refunds with the total after each, counted back from the last one.
- * @param amountOf what a decision has subtracted from the total
+ * Presents the decisions of a batch with the total after each, counted back from the last one.
+ * @param changeOf what a decision has added to the total; negative for a refund
  */
 export const countBack = <Decision, Item>(
   outcomes: readonly Outcome<Decision>[],
   finalTotal: number,
-  amountOf: (decision: Decision) => number,
+  changeOf: (decision: Decision) => number,
   present: (decision: Decision, total: number) => Item,
 ): readonly Outcome<Item>[] => {
   let total = finalTotal;
@@ -70,7 +70,7 @@ export const countBack = <Decision, Item>(
         return outcome;
       }
       const item = present(outcome, total);
-      total += amountOf(outcome);
+      total -= changeOf(outcome);
       return item;
     })
     .toReversed();

@@ -4,7 +4,7 @@ import { insertDonations, listKnownDonationKeys } from "../../db/charities/donat
 import { changeDonationTotals, readDonationTotals } from "../../db/charities/donationTotals.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Outcome } from "../../domain/batches.ts";
-import { requireAll } from "../../domain/batches.ts";
+import { countBack, requireAll } from "../../domain/batches.ts";
 import type { ConfirmedCharity } from "../../domain/charities/charities.ts";
 import type { Donation, DonationRequest } from "../../domain/charities/donations.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -90,32 +90,23 @@ const recordAll = (
     };
   });
 
-/** Returns each item's result, with the totals counted back from the last one. */
+/** Returns each item's result. */
 const withTotals = (
   rejected: readonly (DomainError | null)[],
   items: ReadonlyMap<number, Item>,
   { recorded, total }: Awaited<ReturnType<typeof recordAll>>,
-): readonly Outcome<DonatedItem>[] => {
-  let totalDonations = total;
-  return rejected
-    .map((error, index) => ({ error, index }))
-    .toReversed()
-    .map(({ error, index }): Outcome<DonatedItem> => {
-      if (error) {
-        return error;
-      }
-      const donation = recorded.get(index) ?? null;
-      const item = {
-        idempotencyKey: items.get(index)?.request.idempotencyKey ?? null,
-        donation,
-        totalDonations,
-        replayed: donation === null,
-      };
-      totalDonations -= donation === null ? 0 : 1;
-      return item;
-    })
-    .toReversed();
-};
+): readonly Outcome<DonatedItem>[] =>
+  countBack(
+    rejected.map((error, index) => error ?? { index, donation: recorded.get(index) ?? null }),
+    total,
+    ({ donation }) => (donation === null ? 0 : 1),
+    ({ index, donation }, totalDonations) => ({
+      idempotencyKey: items.get(index)?.request.idempotencyKey ?? null,
+      donation,
+      totalDonations,
+      replayed: donation === null,
+    }),
+  );
 
 /**
  * Records an organization's donations in one transaction, in their order, once their charities are confirmed. An item with

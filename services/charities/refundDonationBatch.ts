@@ -170,7 +170,7 @@ export const refundDonationBatch = async (
     return countBack(
       outcomes,
       all.count,
-      ({ replayed }) => (replayed ? 0 : 1),
+      ({ replayed }) => (replayed ? 0 : -1),
       ({ donation, replayed }, totalDonations): RefundedDonationItem => ({
         donationId: donation.id,
         totalDonations,

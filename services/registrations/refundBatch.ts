@@ -250,7 +250,7 @@ const refundAll = (
       outcomes: countBack(
         outcomes,
         all,
-        ({ replayed, refundedCount }) => (replayed ? 0 : refundedCount),
+        ({ replayed, refundedCount }) => (replayed ? 0 : -refundedCount),
         ({ registrationId, refundedCount, refundedSoFar, replayed }, total): RefundedItem => ({
           registrationId,
           refundedCount,
