@@ -25,7 +25,7 @@ export const presentCertificateUrl = (
 /** What all endpoints that return the URL of a certificate have in common. */
 export const CERTIFICATE_URL = {
   details:
-    "The page needs no key. It tells apart what is registered and what is proven, and says if it was refunded. It " +
+    "The page needs no key. It distinguishes what is registered from what is proven, and says if it was refunded. It " +
     "names no customer and no order. Its URL cannot be guessed, and stays the same until the operator revokes it. The " +
     "same data are available as JSON (`<certificate_url>.json`).",
   response: certificateUrlResponse,

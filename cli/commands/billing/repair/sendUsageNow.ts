@@ -17,7 +17,7 @@ export const sendUsageNow = async (
   { org, json, ...operator }: SendNowOptions,
 ): Promise<void> => {
   const db = await connections.database();
-  // A copy of the database that nobody has decided about must not send usage.
+  // An undecided copy of the database must not send usage.
   await connections.decidedDeploymentName();
   const { streams, delayedKeys } = await send({ db, clock, actor: actorOf(operator) }, org ?? null);
   if (json) {
