@@ -54,6 +54,8 @@ const runFlood = async (options: FloodOptions): Promise<FloodReport> => {
   return { statuses };
 };
 
+// The benchmark has ended before the flood.
+process.once("disconnect", () => process.exit());
 const [options] = await once(process, "message");
 // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the message that runFlood sends.
 const report = await runFlood(options as FloodOptions);

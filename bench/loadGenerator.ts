@@ -176,8 +176,9 @@ const runLoad = async (options: LoadOptions): Promise<LoadReport> => {
 };
 
 const run = async (options: LoadOptions): Promise<void> => {
-  process.send?.(await runLoad(options));
-  process.disconnect();
+  process.send?.(await runLoad(options), () => process.disconnect());
 };
 
+// The benchmark has ended before the load.
+process.once("disconnect", () => process.exit());
 process.once("message", (options: LoadOptions) => void run(options));

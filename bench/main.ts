@@ -254,9 +254,6 @@ const main = async (): Promise<number> => {
     return unknown.length > 0 ? 2 : 0;
   }
   const services = await startServices();
-  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-    process.once(signal, () => void services.stop().finally(() => process.exit(130)));
-  }
   const results: Result[] = [];
   try {
     for (const [name, measure] of benchmarks) {

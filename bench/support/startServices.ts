@@ -54,15 +54,48 @@ const SETTINGS = {
   DRAIN_SECONDS: "0",
 };
 
+/** Under npm, one Ctrl-C arrives twice: from the terminal, and forwarded by npm. */
+const REPEATED_SIGNAL_MS = 1000;
+
+/** Runs `stop` and exits after a signal or an error that nothing handles. Another signal, a second later, runs `kill`. */
+const stopAtEnd = (stop: () => Promise<void>, kill: () => Promise<void>): void => {
+  let stoppedAtMs: number | null = null;
+  const exit = (code: number): void => {
+    stoppedAtMs = performance.now();
+    void stop().finally(() => process.exit(code));
+  };
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+    process.on(signal, () => {
+      if (stoppedAtMs === null) {
+        console.error("Stopping …");
+        exit(130);
+      } else if (performance.now() - stoppedAtMs > REPEATED_SIGNAL_MS) {
+        void kill();
+      }
+    });
+  }
+  process.on("uncaughtException", (error) => {
+    // Requests of a benchmark that is being stopped fail.
+    if (stoppedAtMs === null) {
+      console.error(error);
+      exit(1);
+    }
+  });
+};
+
+/** Starts PostgreSQL. It and everything that is started later ends with this process, also when a signal ends that. */
 export const startServices = async (): Promise<Services> => {
   const folder = await mkdtemp(join(tmpdir(), "impact-bench-"));
-  // The database server may run as another user, which must be able to enter the folder.
-  await chmod(folder, 0o755);
-  const { context, stopAll } = createSupervisor(folder, console.error);
-  const stop = async (): Promise<void> => {
+  const { context, stopAll, killAll } = createSupervisor(folder, console.error);
+  let stopped: Promise<void> | null = null;
+  const stopOnce = async (): Promise<void> => {
     await stopAll();
     await rm(folder, { recursive: true, force: true });
   };
+  const stop = (): Promise<void> => (stopped ??= stopOnce());
+  stopAtEnd(stop, killAll);
+  // The database server may run as another user, which must be able to enter the folder.
+  await chmod(folder, 0o755);
   let temporal: Promise<string> | null = null;
   const startTemporal = async (): Promise<string> => {
     const { address } = await startTemporalServer({
@@ -104,6 +137,7 @@ export const startServices = async (): Promise<Services> => {
       },
       dropDatabase: (name) => admin(`DROP DATABASE ${name} WITH (FORCE)`),
       startProgram: async (module, settings) => {
+        context.signal.throwIfAborted();
         const child = fork(fileURLToPath(new URL(`../../${module}`, import.meta.url)), {
           env: buildChildEnvironment(/^(STRIPE|TEMPORAL|DATABASE)_/u, {
             ...SETTINGS,
