@@ -314,7 +314,14 @@ test("a batch whose API is killed during its transaction is not recorded, and it
     t.is((await sending)[0]?.status, "rejected");
   });
   t.deepEqual(await readDonationLedger(db, accountId), NOTHING_RECORDED);
-  t.is(await send(await startApi()), 200);
+  const second = await startApi();
+  let status = 429;
+  await eventually(async () => {
+    // The key's last batch may be less than a second ago.
+    status = await send(second);
+    return status !== 429;
+  });
+  t.is(status, 200);
 
   t.deepEqual(await readDonationLedger(db, accountId), { donations: 500, count: 500, cents: 1000 });
 });
