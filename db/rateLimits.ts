@@ -20,7 +20,7 @@ const waitForPermit = (
   bucket: string,
   { requests, windowMs }: RateLimit,
 ): Promise<number> =>
-  db.oneFirst(sql.type(z.strictObject({ waitMs: z.int() }))`
+  db.oneFirst(sql.prepared("wait_for_permit", z.strictObject({ waitMs: z.int() }))`
     WITH permitted AS (
       INSERT INTO rate_limit AS known (bucket, permitted_at)
       VALUES (${bucket}, ARRAY[clock_timestamp()])

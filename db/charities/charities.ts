@@ -39,7 +39,7 @@ export const findEligibleCharity = (
   db: CommonQueryMethods,
   ein: Ein,
 ): Promise<CatalogueCharity | null> =>
-  db.maybeOne(sql.type(charityRow)`
+  db.maybeOne(sql.prepared("find_eligible_charity", charityRow)`
     SELECT ${columns}
     FROM charity
     WHERE charity.ein = ${ein} AND charity.eligible

@@ -19,7 +19,10 @@ export const findCharityDetail = async (
   lookup: string,
   since: Date,
 ): Promise<Charity | null> => {
-  const row = await db.maybeOne(sql.type(z.strictObject({ charity: charityJson }))`
+  const row = await db.maybeOne(sql.prepared(
+    "find_charity_detail",
+    z.strictObject({ charity: charityJson }),
+  )`
     SELECT charity
     FROM charity_detail
     WHERE provider = ${provider} AND lookup = ${lookup} AND fetched_at >= ${since.toISOString()}

@@ -29,7 +29,7 @@ export const findDonationSubscription = (
   db: CommonQueryMethods,
   { accountId, mode }: AccountMode,
 ): Promise<Readonly<z.output<typeof watchedRow>> | null> =>
-  db.maybeOne(sql.type(watchedRow)`
+  db.maybeOne(sql.prepared("find_donation_subscription", watchedRow)`
     SELECT
       subscription.processor,
       subscription.subscription_id AS "subscriptionId",

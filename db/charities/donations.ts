@@ -5,8 +5,12 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { CHARITY_PROVIDERS } from "../../domain/charities/charities.ts";
 import type { Donation, DonationFilter } from "../../domain/charities/donations.ts";
 import { isUuid, metadata } from "../../domain/fields.ts";
+import { monthOf } from "../../domain/registrations/registrations.ts";
 import { donationWithId } from "../ownedWithId.ts";
 import { modeColumn, safeInteger } from "../columns.ts";
+import { eventInserts } from "../events/events.ts";
+import type { NewEvent } from "../events/events.ts";
+import { asTotalError } from "../registrations/totals.ts";
 import { sql } from "../sql.ts";
 
 export const donationRow = z.strictObject({
@@ -39,29 +43,56 @@ export const donationColumns = sql.fragment`
   donation.refunded_at IS NOT NULL AS refunded
 `;
 
+const recordedRow = z.strictObject({ totalCount: z.bigint().transform(Number).nullable() });
+
 /**
- * Inserts a donation without its totals; see `recordDonation`.
- * @returns false, with nothing inserted, if its id or idempotency key already exists
+ * Inserts a donation with its totals and events, in one statement. Waits for a concurrent call with its idempotency key.
+ * @returns how many donations the owner has then, or null, with nothing inserted, if its id or idempotency key exists
+ * @throws DomainError request_invalid if a total would exceed 2^53 - 1
  */
 export const insertDonation = async (
-  transaction: DatabaseTransactionConnection,
+  db: CommonQueryMethods,
   owner: AccountMode,
   donation: Donation,
-): Promise<boolean> => {
-  const { rowCount } = await transaction.query(sql.typeAlias("void")`
-    INSERT INTO donation (
-      id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, created_at,
-      idempotency_key, attribution, metadata
-    )
-    VALUES (
-      ${donation.id}, ${owner.accountId}, ${owner.mode}, ${donation.amountCents}, ${donation.ein},
-      ${donation.nonprofitId}, ${donation.charityProvider}, ${donation.charityName},
-      ${donation.createdAt.toISOString()}, ${donation.idempotencyKey}, ${donation.attribution},
-      ${JSON.stringify(donation.metadata)}::jsonb
-    )
-    ON CONFLICT DO NOTHING
-  `);
-  return rowCount === 1;
+  events: readonly NewEvent[],
+): Promise<number | null> => {
+  const { createdAt } = donation;
+  const isInserted = sql.fragment`EXISTS (SELECT FROM inserted)`;
+  try {
+    return await db.oneFirst(sql.prepared("insert_donation", recordedRow)`
+      WITH inserted AS (
+        INSERT INTO donation (
+          id, account_id, mode, amount_cents, ein, nonprofit_id, charity_provider, charity_name, created_at,
+          idempotency_key, attribution, metadata
+        )
+        VALUES (
+          ${donation.id}, ${owner.accountId}, ${owner.mode}, ${donation.amountCents}, ${donation.ein},
+          ${donation.nonprofitId}, ${donation.charityProvider}, ${donation.charityName},
+          ${createdAt.toISOString()}, ${donation.idempotencyKey}, ${donation.attribution},
+          ${JSON.stringify(donation.metadata)}::jsonb
+        )
+        ON CONFLICT DO NOTHING
+        RETURNING account_id, mode, amount_cents
+      ),
+      new_total AS (
+        INSERT INTO donation_total (account_id, mode, period, count, amount_cents)
+        SELECT account_id, mode, period, 1, amount_cents
+        FROM inserted
+        CROSS JOIN (VALUES (${monthOf(createdAt)}), ('all')) AS span (period)
+        -- As every change of totals, so that concurrent ones cannot deadlock.
+        ORDER BY period = 'all'
+        ON CONFLICT (account_id, mode, period) DO UPDATE
+        SET
+          count = donation_total.count + excluded.count,
+          amount_cents = donation_total.amount_cents + excluded.amount_cents
+        RETURNING period, count
+      ),
+      ${eventInserts(owner, events, createdAt, isInserted)}
+      SELECT (SELECT count FROM new_total WHERE period = 'all') AS "totalCount"
+    `);
+  } catch (error) {
+    throw asTotalError(error, "donation_total_safe", "amount_cents");
+  }
 };
 
 export const findDonationByKey = (
@@ -69,7 +100,7 @@ export const findDonationByKey = (
   owner: AccountMode,
   idempotencyKey: string,
 ): Promise<Donation | null> =>
-  db.maybeOne(sql.type(donationRow)`
+  db.maybeOne(sql.prepared("find_donation_by_key", donationRow)`
     SELECT ${donationColumns}
     FROM donation
     WHERE donation.account_id = ${owner.accountId}

@@ -1,7 +1,49 @@
-import type { CommonQueryMethods } from "slonik";
+import type { CommonQueryMethods, FragmentSqlToken } from "slonik";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
 import { sql } from "../sql.ts";
+
+/** An event to insert. The webhook of it has data of its own. */
+export type NewEvent = StoredEventContent & { readonly id: string; readonly webhookData: object };
+
+/**
+ * Defines queries that insert events, and their deliveries to the endpoints that want them, as parts of a statement that
+ * makes the changes which they describe.
+ * @param condition whether the changes are made
+ */
+export const eventInserts = (
+  { accountId, mode }: AccountMode,
+  events: readonly NewEvent[],
+  createdAt: Date,
+  condition: FragmentSqlToken,
+): FragmentSqlToken => {
+  const input = JSON.stringify(
+    events.map(({ id, type, data, webhookData }) => [id, type, data, webhookData]),
+  );
+  const time = sql.fragment`${createdAt.toISOString()}::timestamptz`;
+  return sql.fragment`
+    given_event AS (
+      SELECT (value ->> 0)::uuid AS id, value ->> 1 AS type, value -> 2 AS data, value -> 3 AS webhook_data
+      FROM json_array_elements(${input}::json) AS value
+      WHERE ${condition}
+    ),
+    inserted_event AS (
+      INSERT INTO event (id, account_id, mode, type, created_at, data)
+      SELECT id, ${accountId}, ${mode}, type, ${time}, data
+      FROM given_event
+    ),
+    inserted_delivery AS (
+      INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
+      SELECT webhook_endpoint.id, given_event.id, given_event.type, ${time}, webhook_data, ${time}, ${time}
+      FROM webhook_endpoint
+      JOIN given_event ON (webhook_endpoint.types IS NULL OR given_event.type = ANY(webhook_endpoint.types))
+      WHERE webhook_endpoint.account_id = ${accountId}
+        AND webhook_endpoint.mode = ${mode}
+        AND webhook_endpoint.deleted_at IS NULL
+        AND webhook_endpoint.disabled_at IS NULL
+    )
+  `;
+};
 
 /**
  * Inserts events, and their deliveries to the endpoints that want them. The caller's transaction must also make the changes
@@ -9,32 +51,13 @@ import { sql } from "../sql.ts";
  */
 export const insertEvents = async (
   transaction: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
-  events: readonly (StoredEventContent & { readonly id: string; readonly webhookData: object })[],
+  owner: AccountMode,
+  events: readonly NewEvent[],
   createdAt: Date,
 ): Promise<void> => {
-  const input = JSON.stringify(
-    events.map(({ id, type, data, webhookData }) => [id, type, data, webhookData]),
-  );
-  const time = sql.fragment`${createdAt.toISOString()}::timestamptz`;
   await transaction.query(sql.typeAlias("void")`
-    WITH given AS (
-      SELECT (value ->> 0)::uuid AS id, value ->> 1 AS type, value -> 2 AS data, value -> 3 AS webhook_data
-      FROM json_array_elements(${input}::json) AS value
-    ),
-    inserted AS (
-      INSERT INTO event (id, account_id, mode, type, created_at, data)
-      SELECT given.id, ${accountId}, ${mode}, given.type, ${time}, given.data
-      FROM given
-    )
-    INSERT INTO webhook_delivery (endpoint_id, event_id, type, occurred_at, data, created_at, due_at)
-    SELECT webhook_endpoint.id, given.id, given.type, ${time}, given.webhook_data, ${time}, ${time}
-    FROM webhook_endpoint
-    JOIN given ON (webhook_endpoint.types IS NULL OR given.type = ANY(webhook_endpoint.types))
-    WHERE webhook_endpoint.account_id = ${accountId}
-      AND webhook_endpoint.mode = ${mode}
-      AND webhook_endpoint.deleted_at IS NULL
-      AND webhook_endpoint.disabled_at IS NULL
+    WITH ${eventInserts(owner, events, createdAt, sql.fragment`true`)}
+    SELECT
   `);
 };
 

@@ -12,7 +12,6 @@ import { DomainError, OutageError } from "../../domain/errors.ts";
 import type { Charities } from "../../providers/charities/createCharities.ts";
 import { CharityProviderError } from "../../providers/charities/provider.ts";
 import type { CharityProvider } from "../../providers/charities/provider.ts";
-import { providerOf } from "./providerOf.ts";
 
 /**
  * Validates the charity of a donation with its remote provider, durably, in the workflow `donation-<id>`.
@@ -108,22 +107,19 @@ export const confirmRemotely = async (
 };
 
 /**
- * Confirms the charity of a donation with the account's provider.
+ * Confirms the charity of a donation.
+ * @param provider the account's
  * @throws DomainError charity_not_found, or request_invalid if the ids disagree
  * @throws OutageError if the provider, or the workflow that calls it, fails
  */
 export const confirmCharity = async (
-  deps: ConfirmCharityDependencies,
-  accountId: string,
+  deps: Pick<ConfirmCharityDependencies, "validateCharity">,
+  provider: CharityProvider,
   donationId: string,
   ids: CharityIds,
-): Promise<ConfirmedCharity> => {
-  const provider = await providerOf(deps, accountId);
-  return (
-    (await findLocalCharity(provider, ids)) ??
-    (await confirmRemotely(deps, donationId, { ...ids, provider: provider.name }))
-  );
-};
+): Promise<ConfirmedCharity> =>
+  (await findLocalCharity(provider, ids)) ??
+  confirmRemotely(deps, donationId, { ...ids, provider: provider.name });
 
 /** Validates a charity by calling its provider; the activity of the workflow `donation-<id>`. */
 export const validateCharity = async (

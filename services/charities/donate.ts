@@ -1,15 +1,16 @@
 import type { DatabasePool } from "slonik";
 import { v7 as newId } from "uuid";
+import type { Account } from "../../db/accounts/accounts.ts";
 import { findDonationByKey } from "../../db/charities/donations.ts";
 import { readDonationTotals } from "../../db/charities/donationTotals.ts";
 import type { Donation, DonationRequest } from "../../domain/charities/donations.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
+import { getAccount } from "../accounts/getAccount.ts";
 import type { ConfirmCharityDependencies } from "./confirmCharity.ts";
 import { confirmCharity } from "./confirmCharity.ts";
-import { recordEvent } from "../events/recordEvent.ts";
 import { donationCreated } from "./donationData.ts";
-import { recordDonation } from "./recordDonation.ts";
+import { createDonation, recordDonation } from "./recordDonation.ts";
 import { requireDonationSubscription } from "./requireDonationSubscription.ts";
 
 export type DonateDependencies = ConfirmCharityDependencies & {
@@ -24,28 +25,22 @@ export type Donated = {
   readonly replayed: boolean;
 };
 
-const findReplay = async (db: DatabasePool, request: DonationRequest): Promise<Donation | null> =>
-  request.idempotencyKey === null ? null : findDonationByKey(db, request, request.idempotencyKey);
-
 /** Returns the new donation, or null if a concurrent request with the same idempotency key was first. */
 const record = async (
   deps: DonateDependencies,
+  account: Account,
   request: DonationRequest,
-): Promise<Donation | null> => {
+): Promise<Donated | null> => {
+  const { db, clock, charities } = deps;
   if (request.mode === "live") {
-    await requireDonationSubscription(deps, request.accountId);
+    await requireDonationSubscription(deps, account);
   }
   const id = newId();
-  const confirmed = await confirmCharity(deps, request.accountId, id, request.charity);
-  return deps.db.transaction(async (transaction) => {
-    const now = deps.clock.now();
-    const entry = { ...request, id };
-    const donation = await recordDonation(transaction, request, entry, confirmed, now);
-    if (donation) {
-      await recordEvent(transaction, request, donationCreated(donation), now);
-    }
-    return donation;
-  });
+  const provider = charities.named(account.charityProvider);
+  const confirmed = await confirmCharity(deps, provider, id, request.charity);
+  const donation = createDonation({ ...request, id }, confirmed, clock.now());
+  const totalDonations = await recordDonation(db, request, donation, [donationCreated(donation)]);
+  return totalDonations === null ? null : { donation, totalDonations, replayed: false };
 };
 
 /** Returns what the first request with the idempotency key recorded, or null. */
@@ -53,7 +48,9 @@ export const findOriginalDonation = async (
   { db, clock }: Pick<DonateDependencies, "db" | "clock">,
   request: DonationRequest,
 ): Promise<Donated | null> => {
-  const donation = await findReplay(db, request);
+  const { idempotencyKey } = request;
+  const donation =
+    idempotencyKey === null ? null : await findDonationByKey(db, request, idempotencyKey);
   if (!donation) {
     return null;
   }
@@ -71,13 +68,16 @@ export const donate = async (
   deps: DonateDependencies,
   request: DonationRequest,
 ): Promise<Donated> => {
-  const { db, clock } = deps;
-  const known = await findReplay(db, request);
-  const recorded = known ? null : await record(deps, request);
-  const donation = known ?? recorded ?? (await findReplay(db, request));
-  if (!donation) {
+  const [original, account] = await Promise.all([
+    findOriginalDonation(deps, request),
+    getAccount(deps.db, request.accountId),
+  ]);
+  const donated =
+    original ??
+    (await record(deps, account, request)) ??
+    (await findOriginalDonation(deps, request));
+  if (!donated) {
     throw new Error("The donation is neither new nor known under its idempotency key.");
   }
-  const { all } = await readDonationTotals(db, request, clock.now());
-  return { donation, totalDonations: all.count, replayed: recorded === null };
+  return donated;
 };

@@ -8,6 +8,7 @@ import { countBack, requireAll } from "../../domain/batches.ts";
 import type { ConfirmedCharity } from "../../domain/charities/charities.ts";
 import type { Donation, DonationRequest } from "../../domain/charities/donations.ts";
 import { DomainError } from "../../domain/errors.ts";
+import { getAccount } from "../accounts/getAccount.ts";
 import { recordEvents } from "../events/recordEvent.ts";
 import type { SpendingGuard } from "../registrations/createSpendingGuard.ts";
 import { charityKey, confirmCharities } from "./confirmCharities.ts";
@@ -147,7 +148,7 @@ export const donateBatch = async (
       return;
     }
     try {
-      await requireDonationSubscription(deps, owner.accountId);
+      await requireDonationSubscription(deps, await getAccount(deps.db, owner.accountId));
     } catch (error) {
       if (!(error instanceof DomainError)) {
         throw error;

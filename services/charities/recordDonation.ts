@@ -1,9 +1,10 @@
-import type { DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { insertDonation } from "../../db/charities/donations.ts";
-import { changeDonationTotals } from "../../db/charities/donationTotals.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { ConfirmedCharity } from "../../domain/charities/charities.ts";
 import type { Donation, NewDonation } from "../../domain/charities/donations.ts";
+import type { StoredEventContent } from "../../domain/events/events.ts";
+import { createEvent } from "../events/recordEvent.ts";
 
 /** Returns the record of a donation whose charity is confirmed. */
 export const createDonation = (
@@ -26,21 +27,14 @@ export const createDonation = (
 });
 
 /**
- * Records a donation and adds it to the totals.
- * @returns null, with nothing recorded, if the owner already has a donation under the idempotency key
+ * Records a donation with its totals and events.
+ * @returns how many donations the owner has then; null, with nothing recorded, if the owner already has a donation under
+ *   the idempotency key
  * @throws DomainError request_invalid if a total would leave its range
  */
-export const recordDonation = async (
-  transaction: DatabaseTransactionConnection,
+export const recordDonation = (
+  db: CommonQueryMethods,
   owner: AccountMode,
-  entry: NewDonation,
-  confirmed: ConfirmedCharity,
-  now: Date,
-): Promise<Donation | null> => {
-  const donation = createDonation(entry, confirmed, now);
-  if (!(await insertDonation(transaction, owner, donation))) {
-    return null;
-  }
-  await changeDonationTotals(transaction, owner, [donation], "add");
-  return donation;
-};
+  donation: Donation,
+  events: readonly StoredEventContent[],
+): Promise<number | null> => insertDonation(db, owner, donation, events.map(createEvent));

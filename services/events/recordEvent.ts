@@ -1,9 +1,17 @@
 import type { CommonQueryMethods } from "slonik";
 import { v7 as newId } from "uuid";
 import { insertEvents } from "../../db/events/events.ts";
+import type { NewEvent } from "../../db/events/events.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
 import { webhookDataOf } from "../../domain/events/webhookPayloads.ts";
+
+/** Gives an event its id, and what its webhooks say. */
+export const createEvent = (content: StoredEventContent): NewEvent => ({
+  id: newId(),
+  ...content,
+  webhookData: webhookDataOf(content),
+});
 
 /**
  * Records events, in their order, and their deliveries to the endpoints that want them. Call it in the transaction that
@@ -16,12 +24,7 @@ export const recordEvents = async (
   now: Date,
 ): Promise<void> => {
   if (contents.length > 0) {
-    const events = contents.map((content) => ({
-      id: newId(),
-      ...content,
-      webhookData: webhookDataOf(content),
-    }));
-    await insertEvents(transaction, owner, events, now);
+    await insertEvents(transaction, owner, contents.map(createEvent), now);
   }
 };
 

@@ -7,7 +7,8 @@ import type { CustomerDetails } from "../../domain/stores/customers.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
 import type { ConfirmCharityDependencies } from "../charities/confirmCharity.ts";
 import { confirmCharity } from "../charities/confirmCharity.ts";
-import { recordDonation } from "../charities/recordDonation.ts";
+import { providerOf } from "../charities/providerOf.ts";
+import { createDonation, recordDonation } from "../charities/recordDonation.ts";
 import { reportLowBalance } from "./balance/reportBalance.ts";
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { findEarlierResponse, runIdempotentWrite } from "./runIdempotentWrite.ts";
@@ -42,7 +43,7 @@ export const donateFromStore = async (
   const ein = parseEin(charityId);
   const confirmed = await confirmCharity(
     deps,
-    write.accountId,
+    await providerOf(deps, write.accountId),
     id,
     ein === null ? { ein, nonprofitId: charityId } : { ein, nonprofitId: null },
   ).catch((error: unknown) => {
@@ -58,9 +59,7 @@ export const donateFromStore = async (
     write,
     { recordId: id, costCents },
     async (transaction, before, now) => {
-      const donation = await recordDonation(
-        transaction,
-        write,
+      const donation = createDonation(
         {
           id,
           amountCents,
@@ -72,7 +71,7 @@ export const donateFromStore = async (
         confirmed,
         now,
       );
-      if (!donation) {
+      if ((await recordDonation(transaction, write, donation, [])) === null) {
         throw new Error(`Donation ${id} is new, yet it exists.`);
       }
       await setDonationCustomer(transaction, id, customer);

@@ -11,6 +11,7 @@ import { OutageError } from "../../domain/errors.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
 import { refreshSubscription } from "../../services/billing/processorEvents/refreshSubscription.ts";
+import { getAccount } from "../../services/accounts/getAccount.ts";
 import { requireDonationSubscription } from "../../services/charities/requireDonationSubscription.ts";
 import { subscribeToDonations } from "../../services/charities/subscribeToDonations.ts";
 import type { ApiResponse } from "../api/startStandaloneApi.ts";
@@ -317,7 +318,7 @@ test("without Stripe in the settings an organization with a Stripe customer does
   await t.throwsAsync(subscribeToDonations(deps, owner), { instanceOf: OutageError });
 
   t.deepEqual(await findDonationSubscription(db, owner), before);
-  await t.notThrowsAsync(requireDonationSubscription(deps, accountId));
+  await t.notThrowsAsync(requireDonationSubscription(deps, await getAccount(db, accountId)));
   t.is((await donate()).status, 200);
 });
 
