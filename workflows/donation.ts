@@ -1,4 +1,10 @@
-import { proxyLocalActivities } from "@temporalio/workflow";
+import {
+  allHandlersFinished,
+  condition,
+  defineUpdate,
+  proxyLocalActivities,
+  setHandler,
+} from "@temporalio/workflow";
 import type { DonationActivities } from "../activities/createDonationActivities.ts";
 import type { TraceParent } from "../domain/tracing.ts";
 import type { CharityLookup, CharityValidation } from "../domain/charities/charities.ts";
@@ -14,19 +20,26 @@ const { validateCharity } = proxyLocalActivities<DonationActivities>({
   retry: { initialInterval: "100 milliseconds", maximumAttempts: 2 },
 });
 
+/** Returns the result of the validation as soon as there is one. */
+export const validationUpdate = defineUpdate<CharityValidation>("validation");
+
 /**
  * Validates a donation's charity with its remote provider. The details found are stored, for the retry and later donations.
+ * The API asks for the result by the request that starts the workflow, which saves it a request and the server a search.
  * @param traceParent the span that waits for it, if tracing is on
  */
 export const donation = async (
   lookup: CharityLookup,
   traceParent?: TraceParent,
 ): Promise<CharityValidation> => {
-  try {
-    return await (traceParent === undefined
-      ? validateCharity(lookup)
-      : validateCharity(lookup, traceParent));
-  } catch {
-    return { kind: "unavailable", reason: "the validation did not finish" };
-  }
+  const validated = (
+    traceParent === undefined ? validateCharity(lookup) : validateCharity(lookup, traceParent)
+  ).catch((): CharityValidation => ({
+    kind: "unavailable",
+    reason: "the validation did not finish",
+  }));
+  setHandler(validationUpdate, () => validated);
+  const validation = await validated;
+  await condition(allHandlersFinished);
+  return validation;
 };

@@ -1,8 +1,9 @@
+import { WithStartWorkflowOperation } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import type { Tracing } from "../../domain/tracing.ts";
 import { withTemporalDeadline } from "../../program/temporalClient.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
-import { donation, donationWorkflowId } from "../../workflows/donation.ts";
+import { donation, donationWorkflowId, validationUpdate } from "../../workflows/donation.ts";
 import { interactiveQueue } from "../../workflows/taskQueues.ts";
 
 /** Longer than the provider's own timeouts, so that their errors reach the client. */
@@ -26,11 +27,16 @@ export const createCharityValidator =
     const deployment = await getDeployment();
     const run = (args: Parameters<typeof donation>) =>
       withTemporalDeadline(temporal, timeoutMs, () =>
-        temporal.workflow.execute(donation, {
-          workflowId: donationWorkflowId(deployment, donationId),
-          taskQueue: interactiveQueue(deployment),
-          workflowTaskTimeout: TASK_TIMEOUT_MS,
-          args,
+        temporal.workflow.executeUpdateWithStart(validationUpdate, {
+          updateId: donationId,
+          startWorkflowOperation: new WithStartWorkflowOperation(donation, {
+            workflowId: donationWorkflowId(deployment, donationId),
+            // The client repeats a request that was interrupted.
+            workflowIdConflictPolicy: "USE_EXISTING",
+            taskQueue: interactiveQueue(deployment),
+            workflowTaskTimeout: TASK_TIMEOUT_MS,
+            args,
+          }),
         }),
       );
     return tracing === undefined

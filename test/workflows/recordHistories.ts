@@ -2,7 +2,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { Client, Connection } from "@temporalio/client";
+import { Client, Connection, WithStartWorkflowOperation } from "@temporalio/client";
 import type { WorkflowHandle } from "@temporalio/client";
 import { ApplicationFailure } from "@temporalio/common";
 import { historyToJSON } from "@temporalio/common/lib/proto-utils.js";
@@ -20,7 +20,7 @@ import { startTemporalServer } from "../../embedded/temporal/startTemporalServer
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import { factsRecordedSignal, plantingOrder } from "../../workflows/plantingOrder.ts";
 import { plantingOrderCreation } from "../../workflows/plantingOrderCreation.ts";
-import { donation, donationWorkflowId } from "../../workflows/donation.ts";
+import { donation, donationWorkflowId, validationUpdate } from "../../workflows/donation.ts";
 import { processorEvents } from "../../workflows/processorEvents.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
 import { refund, refundedSignal } from "../../workflows/refund.ts";
@@ -68,10 +68,13 @@ type Recording = {
 };
 
 const runDonation = async (client: Client): Promise<WorkflowHandle> => {
-  const handle = await client.workflow.start(donation, {
+  const startWorkflowOperation = new WithStartWorkflowOperation(donation, {
     ...options(donationWorkflowId(DEPLOYMENT, REGISTRATION)),
+    workflowIdConflictPolicy: "USE_EXISTING",
     args: [{ provider: "everyorg", ein: "000000000", nonprofitId: null }],
   });
+  await client.workflow.executeUpdateWithStart(validationUpdate, { startWorkflowOperation });
+  const handle = await startWorkflowOperation.workflowHandle();
   await handle.result();
   return handle;
 };
