@@ -28,8 +28,7 @@ export const createKeyLookups = (db: CommonQueryMethods, accountType: AccountTyp
 
   const read = async (batch: ReadonlyMap<string, Waiting>): Promise<void> => {
     try {
-      const hashes = [...batch.keys()].map((digest) => Buffer.from(digest, "hex"));
-      const callers = await listCallers(db, hashes, accountType);
+      const callers = await listCallers(db, [...batch.keys()], accountType);
       for (const [digest, { resolve }] of batch) {
         resolve(callers.get(digest) ?? null);
       }

@@ -27,7 +27,7 @@ const UNKNOWN = "0198c5de-7c1f-7b52-a3a1-3f1f9a0c9e11";
 const digest = (key: string): Buffer => hash("sha256", key, "buffer");
 
 const findCaller = async (db: DatabasePool, keyHash: Buffer, type: AccountType) =>
-  (await listCallers(db, [keyHash], type)).get(keyHash.toString("hex")) ?? null;
+  (await listCallers(db, [keyHash.toString("hex")], type)).get(keyHash.toString("hex")) ?? null;
 
 test("org create prints the id, the name and two working keys, and nothing else", async (t) => {
   const env = { DATABASE_URL: t.context.databaseUrl };
