@@ -196,16 +196,25 @@ export const insertMeterEvents = async (
       ORDER BY place
       RETURNING *
     ),
-    assigned AS (
-      UPDATE usage_fact
-      SET meter_event_id = inserted.id
+    assignment AS MATERIALIZED (
+      SELECT fact.id AS fact_id, inserted.id AS meter_event_id
       FROM ${sql.unnest(
         events.flatMap(({ factIds }, index) => factIds.map((id) => [index, id])),
         ["int8", "int8"],
       )} AS fact (place, id)
       JOIN sealing ON sealing.place = fact.place
       JOIN inserted ON inserted.identifier = sealing.stem || sealing.sequence
-      WHERE usage_fact.id = fact.id
+    ),
+    assigned AS (
+      UPDATE usage_fact
+      SET meter_event_id = assignment.meter_event_id
+      FROM assignment
+      WHERE usage_fact.id = assignment.fact_id
+        -- Without it the planner reads all facts to find hundreds of them.
+        AND usage_fact.id = ANY(${sql.array(
+          events.flatMap(({ factIds }) => factIds),
+          "int8",
+        )})
     )
     SELECT ${meterEventColumns}
     FROM inserted AS meter_event
