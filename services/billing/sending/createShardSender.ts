@@ -26,8 +26,13 @@ const ROOM_FOR_MORE = MAXIMUM_RUNNING / 4;
 /** Outcomes are recorded together with those of the same time. A statement costs more than what it says of one event. */
 const COLLECT_OUTCOMES_MS = 50;
 
-/** Streams that are behind are sealed together with those whose events settle at about the same time. */
-const GATHER_STREAMS_MS = 50;
+/**
+ * How long streams that are behind are gathered, to be sealed together: the longer, the more attempts are running. A
+ * statement costs more than what it says of one event, and a stream that is alone should not wait for others.
+ */
+const MINIMUM_GATHER_MS = 50;
+const MAXIMUM_GATHER_MS = 200;
+const GATHER_MS_PER_ATTEMPT = 1;
 
 /** How long a stream whose usage cannot be sealed is left alone: by its content, or by the configuration. */
 const REST_MS = 60_000;
@@ -304,7 +309,8 @@ export const createShardSender = (
         timer.abort();
       }
       if (scan === null && behind.size > 0 && running.size > 0) {
-        await pause(Math.min(GATHER_STREAMS_MS, atMostMs), signal);
+        const gatherMs = Math.max(MINIMUM_GATHER_MS, running.size * GATHER_MS_PER_ATTEMPT);
+        await pause(Math.min(gatherMs, MAXIMUM_GATHER_MS, atMostMs), signal);
       }
     },
     settled: async () => {
