@@ -1,4 +1,4 @@
-import { v7 as newId } from "uuid";
+import { newId } from "../services/newId.ts";
 import { createOpenLists } from "../api/http/openLists.ts";
 import { createApp } from "../api/http/createApp.ts";
 import { authenticate } from "../api/middleware/authenticate.ts";

@@ -1,5 +1,4 @@
 import type { DatabasePool } from "slonik";
-import { v7 as newId } from "uuid";
 import type { Account, NewAccount } from "../../db/accounts/accounts.ts";
 import { insertAccount, updateAccount } from "../../db/accounts/accounts.ts";
 import { requireCustomerOfSubscription } from "../../domain/accounts/accounts.ts";
@@ -7,6 +6,7 @@ import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { issueKey } from "./issueKey.ts";
 import { recordAction } from "./recordAction.ts";
+import { newId } from "../newId.ts";
 
 export type NewOrganization = Pick<
   Account,

@@ -1,6 +1,5 @@
 import { hash, randomBytes } from "node:crypto";
 import type { CommonQueryMethods } from "slonik";
-import { v7 as newId } from "uuid";
 import type { Account } from "../../db/accounts/accounts.ts";
 import { insertApiKey } from "../../db/accounts/apiKeys.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
@@ -9,6 +8,7 @@ import type { KeySettings } from "../../domain/accounts/apiKeys.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { recordAction } from "./recordAction.ts";
+import { newId } from "../newId.ts";
 
 /** The settings of the keys that an account is created with. */
 const INITIAL: KeySettings = { name: "initial", scope: "write", expiresAt: null };

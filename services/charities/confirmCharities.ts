@@ -1,10 +1,10 @@
-import { v7 as newId } from "uuid";
 import type { CharityIds, ConfirmedCharity } from "../../domain/charities/charities.ts";
 import { DomainError, OutageError } from "../../domain/errors.ts";
 import type { Outcome } from "../../domain/batches.ts";
 import type { ConfirmCharityDependencies } from "./confirmCharity.ts";
 import { confirmRemotely, findLocalCharity } from "./confirmCharity.ts";
 import { providerOf } from "./providerOf.ts";
+import { newId } from "../newId.ts";
 
 /** As many calls of a remote provider as single donations of a key may cause in a second. */
 const MAXIMUM_VALIDATIONS = 20;

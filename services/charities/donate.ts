@@ -1,5 +1,4 @@
 import type { DatabasePool } from "slonik";
-import { v7 as newId } from "uuid";
 import type { Account } from "../../db/accounts/accounts.ts";
 import { findDonationByKey } from "../../db/charities/donations.ts";
 import { readDonationTotals } from "../../db/charities/donationTotals.ts";
@@ -12,6 +11,7 @@ import { confirmCharity } from "./confirmCharity.ts";
 import { donationCreated } from "./donationData.ts";
 import { createDonation, recordDonation } from "./recordDonation.ts";
 import { requireDonationSubscription } from "./requireDonationSubscription.ts";
+import { newId } from "../newId.ts";
 
 export type DonateDependencies = ConfirmCharityDependencies & {
   readonly db: DatabasePool;

@@ -1,4 +1,3 @@
-import { v7 as newId } from "uuid";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { insertDonations, listKnownDonationKeys } from "../../db/charities/donationBatches.ts";
 import { changeDonationTotals, readDonationTotals } from "../../db/charities/donationTotals.ts";
@@ -16,6 +15,7 @@ import type { DonateDependencies } from "./donate.ts";
 import { donationCreated } from "./donationData.ts";
 import { createDonation } from "./recordDonation.ts";
 import { requireDonationSubscription } from "./requireDonationSubscription.ts";
+import { newId } from "../newId.ts";
 
 export type DonateBatchDependencies = DonateDependencies & { readonly guard: SpendingGuard };
 

@@ -1,10 +1,10 @@
 import type { CommonQueryMethods } from "slonik";
-import { v7 as newId } from "uuid";
 import { insertEvents } from "../../db/events/events.ts";
 import type { NewEvent } from "../../db/events/events.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
 import { webhookDataOf } from "../../domain/events/webhookPayloads.ts";
+import { newId } from "../newId.ts";
 
 /** Gives an event its id, and what its webhooks say. */
 export const createEvent = (content: StoredEventContent): NewEvent => ({

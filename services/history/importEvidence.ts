@@ -1,5 +1,4 @@
 import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
-import { v7 as newId } from "uuid";
 import {
   assignToOrder,
   deleteImportedOrder,
@@ -24,6 +23,7 @@ import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { tallyChange } from "../../domain/planting/tally.ts";
 import { digestOf, recordFact, storeProgress } from "../planting/settleFacts.ts";
 import { uuidOf } from "./assignIds.ts";
+import { newId } from "../newId.ts";
 
 /** What becomes of a line of evidence. */
 export type EvidenceOutcome =

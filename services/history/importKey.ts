@@ -1,6 +1,5 @@
 import { hash } from "node:crypto";
 import type { DatabasePool } from "slonik";
-import { v7 as newId } from "uuid";
 import { findApiKeyByHash, insertApiKey } from "../../db/accounts/apiKeys.ts";
 import type { AccountType, Mode } from "../../domain/accounts/accounts.ts";
 import {
@@ -14,6 +13,7 @@ import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { newId } from "../newId.ts";
 
 export type ImportedKey = {
   readonly id: string;

@@ -1,5 +1,4 @@
 import type { DatabasePool } from "slonik";
-import { v7 as newId } from "uuid";
 import {
   deleteImportRun,
   deleteImportRunsBefore,
@@ -8,6 +7,7 @@ import {
 } from "../../db/history/importRuns.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { OutageError } from "../../domain/errors.ts";
+import { newId } from "../newId.ts";
 
 /** Longer than any import takes. */
 const MAXIMUM_AGE_MS = 7 * 24 * 60 * 60 * 1000;

@@ -1,5 +1,4 @@
 import type { DatabasePool } from "slonik";
-import { v7 as newId } from "uuid";
 import type {
   InsertedRegistrations,
   RegistrationEntry,
@@ -20,6 +19,7 @@ import { createGroupCommit } from "../createGroupCommit.ts";
 import { linkBatch, traceBatches, traceJob, traceOfRequest } from "../traceBatches.ts";
 import type { TracedEntry } from "../traceBatches.ts";
 import { rememberRequests } from "./rememberRequests.ts";
+import { newId } from "../newId.ts";
 
 /** A registration with its owner's totals, as if registrations were recorded one by one in their order of arrival. */
 export type Registered = {

@@ -1,5 +1,4 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
-import { v7 as newId } from "uuid";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import {
   insertRefunds,
@@ -30,6 +29,7 @@ import type { RegistrationWriter } from "./createRegistrationWriter.ts";
 import type { SpendingGuard } from "./createSpendingGuard.ts";
 import { refundKeyIsTaken, refundNotFound } from "./refundRegistration.ts";
 import type { RefundRequest } from "./refundRegistration.ts";
+import { newId } from "../newId.ts";
 
 export type RefundBatchDependencies = {
   readonly db: DatabasePool;

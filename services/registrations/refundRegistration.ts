@@ -1,5 +1,4 @@
 import type { CommonQueryMethods, DatabasePool } from "slonik";
-import { v7 as newId } from "uuid";
 import { findRefundByKey, insertRefund, insertRefundKey } from "../../db/registrations/refunds.ts";
 import {
   addRefundedCount,
@@ -22,6 +21,7 @@ import { recordAction } from "../accounts/recordAction.ts";
 import { recordEvent } from "../events/recordEvent.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
+import { newId } from "../newId.ts";
 
 export type Refunded = {
   /** The registration after the refund; in a replay, as it is now. */

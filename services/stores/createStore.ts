@@ -1,5 +1,4 @@
 import type { DatabasePool } from "slonik";
-import { v7 as newId } from "uuid";
 import { insertAccount } from "../../db/accounts/accounts.ts";
 import type { Store } from "../../db/stores/stores.ts";
 import { insertStore } from "../../db/stores/stores.ts";
@@ -10,6 +9,7 @@ import { normalizeDomain } from "../../domain/stores/stores.ts";
 import { getOrganization } from "../accounts/getOrganization.ts";
 import { issueKey } from "../accounts/issueKey.ts";
 import { recordAction } from "../accounts/recordAction.ts";
+import { newId } from "../newId.ts";
 
 export type NewStore = Pick<
   Store,

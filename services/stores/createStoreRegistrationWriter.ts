@@ -1,5 +1,4 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
-import { v7 as newId } from "uuid";
 import { addToTotals } from "../../db/registrations/totals.ts";
 import type { LockedBalance } from "../../db/stores/balances.ts";
 import { isContentError } from "../../db/isContentError.ts";
@@ -30,6 +29,7 @@ import { linkBatch, traceBatches, traceOfRequest } from "../traceBatches.ts";
 import type { TracedEntry } from "../traceBatches.ts";
 import { reportDecisions } from "./balance/reportBalance.ts";
 import { createBusyStores } from "./createBusyStores.ts";
+import { newId } from "../newId.ts";
 
 type NewStoreRegistration = Omit<StoreRegistrationWrite, "id"> & CustomerDetails;
 

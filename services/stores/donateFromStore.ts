@@ -1,4 +1,3 @@
-import { v7 as newId } from "uuid";
 import { insertBalanceEntries } from "../../db/stores/balances.ts";
 import { setDonationCustomer } from "../../db/stores/storeDonations.ts";
 import { DomainError } from "../../domain/errors.ts";
@@ -12,6 +11,7 @@ import { createDonation, recordDonation } from "../charities/recordDonation.ts";
 import { reportLowBalance } from "./balance/reportBalance.ts";
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { findEarlierResponse, runIdempotentWrite } from "./runIdempotentWrite.ts";
+import { newId } from "../newId.ts";
 
 export type DonateFromStoreDependencies = StoreWriteDependencies & ConfirmCharityDependencies;
 

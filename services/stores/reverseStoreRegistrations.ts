@@ -1,5 +1,4 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { v7 as newId } from "uuid";
 import { subtractFromTotals } from "../../db/registrations/totals.ts";
 import { insertBalanceEntries } from "../../db/stores/balances.ts";
 import type { ReversibleRecord } from "../../db/registrations/storeRegistrations.ts";
@@ -14,6 +13,7 @@ import { recordAction } from "../accounts/recordAction.ts";
 import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { runIdempotentWrite } from "./runIdempotentWrite.ts";
+import { newId } from "../newId.ts";
 
 const PAGE_RECORDS = 500;
 /** Limits the size of the transaction; larger reversals need several calls. */

@@ -1,5 +1,4 @@
 import { randomBytes } from "node:crypto";
-import { v7 as newId } from "uuid";
 import { insertEndpoint, listEndpoints, lockEndpointsOf } from "../../db/webhooks/endpoints.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
@@ -14,6 +13,7 @@ import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts"
 import { isAllowedHost } from "../../providers/webhooks/allowedAddresses.ts";
 import { recordWebhookAction } from "./webhookDependencies.ts";
 import type { WebhookDependencies } from "./webhookDependencies.ts";
+import { newId } from "../newId.ts";
 
 const SECRET_BYTES = 32;
 

@@ -1,10 +1,10 @@
-import { v7 as newId } from "uuid";
 import { insertDelivery } from "../../db/webhooks/deliveries.ts";
 import type { WebhookEndpoint } from "../../db/webhooks/endpoints.ts";
 import { DomainError } from "../../domain/errors.ts";
 import { eventIdOf } from "../../domain/events/events.ts";
 import { recordWebhookAction } from "./webhookDependencies.ts";
 import type { WebhookDependencies } from "./webhookDependencies.ts";
+import { newId } from "../newId.ts";
 
 /** @throws DomainError request_invalid */
 export const requireEnabled = ({ disabledAt }: WebhookEndpoint): void => {
