@@ -2,6 +2,7 @@ import { destination, pino } from "pino";
 import type { DestinationStream, Logger } from "pino";
 import { build as buildPretty } from "pino-pretty";
 import type { Config } from "../config/config.ts";
+import { batchLines } from "./batchLines.ts";
 
 /** The parts of an error that are logged. Other properties may contain keys or personal data. */
 type LoggedError = {
@@ -29,7 +30,7 @@ const serializeError = (error: unknown): LoggedError => {
 const openDestination = (format: "json" | "pretty"): DestinationStream =>
   format === "pretty"
     ? buildPretty({ sync: true, ignore: "pid,hostname", translateTime: "HH:MM:ss.l" })
-    : destination({ sync: false, minLength: 4096, periodicFlush: 100 });
+    : batchLines(destination({ sync: false, minLength: 8192, periodicFlush: 100 }));
 
 /**
  * Creates the logger of a process: JSON on stdout, or readable lines if stdout is a terminal.
