@@ -29,18 +29,31 @@ export const setStageHeaders = (ctx: ApiContext): void => {
   ctx.set("Cache-Control", "no-store");
 };
 
+/** By response, because a process returns the same one many times. */
+const etags = new WeakMap<CachedResponse, string>();
+
+const etagOf = (response: CachedResponse): string => {
+  const known = etags.get(response);
+  if (known !== undefined) {
+    return known;
+  }
+  const etag = hash("sha256", response.body, "base64url");
+  etags.set(response, etag);
+  return etag;
+};
+
 /**
  * Sets the headers by which clients cache evidence, and the mark of simulated evidence.
  * @param options.isLasting clients may cache the response for 30 days, less its age; otherwise they must revalidate it
  */
 export const setCacheHeaders = (
   ctx: ApiContext,
-  { body, storedAt, isSimulated }: CachedResponse & { readonly isSimulated: boolean },
+  response: CachedResponse & { readonly isSimulated: boolean },
   { isLasting, now }: { readonly isLasting: boolean; readonly now: Date },
 ): void => {
   ctx.status = 200;
-  ctx.etag = hash("sha256", body, "base64url");
-  if (isSimulated) {
+  ctx.etag = etagOf(response);
+  if (response.isSimulated) {
     ctx.set("Evidence-Simulated", "true");
   }
   if (!isLasting) {
@@ -48,6 +61,6 @@ export const setCacheHeaders = (
     return;
   }
   ctx.set("Cache-Control", `private, max-age=${EVIDENCE_CACHE_SECONDS}`);
-  const ageMs = Math.max(0, now.getTime() - storedAt.getTime());
+  const ageMs = Math.max(0, now.getTime() - response.storedAt.getTime());
   ctx.set("Age", String(Math.floor(ageMs / 1000)));
 };

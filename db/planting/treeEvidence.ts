@@ -103,7 +103,10 @@ const cachedTreeRow = z.strictObject({
   accountId: z.uuid(),
   mode: z.enum(MODES),
   id: z.uuid(),
-  body: z.string(),
+  /** Differs whenever the row has been written anew. */
+  version: z.string(),
+  /** Null if the caller knows this version. */
+  body: z.string().nullable(),
   storedAt: z.date(),
   isFinished: z.boolean(),
   partner: z.string(),
@@ -115,10 +118,11 @@ export type CachedTree = Readonly<z.output<typeof cachedTreeRow>>;
 /**
  * Lists the valid cached responses of trees, which are named by their own ids. Each is found by primary keys only, however
  * many there are.
+ * @param trees with the version of the response that the caller has, or null
  */
 export const listCachedTrees = (
   db: CommonQueryMethods,
-  trees: readonly (AccountMode & { readonly id: string })[],
+  trees: readonly (AccountMode & { readonly id: string; readonly knownVersion: string | null })[],
   baseUrl: string,
   now: Date,
 ): Promise<readonly CachedTree[]> =>
@@ -127,7 +131,8 @@ export const listCachedTrees = (
       given.account_id AS "accountId",
       given.mode,
       given.id,
-      cached_response.body,
+      cached_response.version,
+      CASE WHEN cached_response.version IS DISTINCT FROM given.known_version THEN cached_response.body END AS body,
       cached_response.stored_at AS "storedAt",
       planting_order.finished_at IS NOT NULL AS "isFinished",
       planting_order.partner
@@ -143,8 +148,12 @@ export const listCachedTrees = (
       ${sql.array(
         trees.map(({ id }) => id),
         "uuid",
+      )},
+      ${sql.array(
+        trees.map(({ knownVersion }) => knownVersion),
+        "text",
       )}
-    ) AS given (account_id, mode, id)
+    ) AS given (account_id, mode, id, known_version)
     CROSS JOIN LATERAL (
       SELECT id, account_id, mode, kind, planting_order_id, refunded_count
       FROM registration
@@ -158,7 +167,8 @@ export const listCachedTrees = (
       LIMIT 1
     ) AS planting_order
     CROSS JOIN LATERAL (
-      SELECT body, stored_at
+      -- The transaction that wrote this version of the row.
+      SELECT body, stored_at, cached_response.xmin::text AS version
       FROM cached_response
       WHERE cached_response.key = ${treeKeyColumn}
         AND cached_response.revision = ${revision}

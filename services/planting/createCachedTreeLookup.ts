@@ -1,3 +1,4 @@
+import { LRUCache } from "lru-cache";
 import { listCachedTrees } from "../../db/planting/treeEvidence.ts";
 import type { CachedTree } from "../../db/planting/treeEvidence.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
@@ -12,38 +13,73 @@ export type FindCachedTree = (
   selection: AccountMode & { readonly id: string },
 ) => Promise<TreeEvidenceResponse | null>;
 
+type KnownTree = {
+  readonly version: string;
+  readonly isFinished: boolean;
+  readonly response: TreeEvidenceResponse;
+};
+
+/** Of the texts that a process has in memory; most have a few thousand characters. */
+const MAXIMUM_CHARACTERS = 8 * 1024 * 1024;
+
 const keyOf = ({ accountId, mode, id }: Pick<CachedTree, "accountId" | "mode" | "id">): string =>
   `${accountId} ${mode} ${id.toLowerCase()}`;
 
 /**
- * Creates a lookup that runs one query at a time, for all trees that were requested meanwhile. Every process reads the
- * database, so that all return the same text, and none returns one that has just become stale.
+ * Creates a lookup that runs one query at a time, for all trees that were requested meanwhile. Every process asks the
+ * database, so that all return the same text, and none returns one that has just become stale. The text itself is read
+ * only if this process does not have it.
  */
 export const createCachedTreeLookup = ({
   db,
   clock,
   publicBaseUrl,
 }: Pick<EvidenceDependencies, "db" | "clock" | "publicBaseUrl">): FindCachedTree => {
+  const known = new LRUCache<string, KnownTree>({
+    maxSize: MAXIMUM_CHARACTERS,
+    sizeCalculation: ({ response }) => response.body.length + 1,
+  });
+
+  /** Returns null if the text has been evicted meanwhile. */
+  const resolve = (key: string, tree: CachedTree): TreeEvidenceResponse | null => {
+    const { version, isFinished } = tree;
+    const earlier = known.get(key);
+    if (earlier?.version === version && earlier.isFinished === isFinished) {
+      return earlier.response;
+    }
+    const body = tree.body ?? earlier?.response.body;
+    if (body === undefined) {
+      return null;
+    }
+    const response = {
+      body,
+      storedAt: tree.storedAt,
+      isComplete: isFinished,
+      isSimulated: isSimulated(tree.partner),
+    };
+    known.set(key, { version, isFinished, response });
+    return response;
+  };
+
   const lookUp = createBatchedLookup(
     async (keys) => {
       const trees = keys.map((key) => {
         const [accountId = "", mode, id = ""] = key.split(" ");
-        return { accountId, mode: mode === "live" ? "live" : "test", id } as const;
+        const knownVersion = known.get(key)?.version ?? null;
+        return { accountId, mode: mode === "live" ? "live" : "test", id, knownVersion } as const;
       });
       const cached = await listCachedTrees(db, trees, publicBaseUrl(), clock.now());
-      return new Map(cached.map((tree) => [keyOf(tree), tree]));
+      const found = new Map<string, TreeEvidenceResponse>();
+      for (const tree of cached) {
+        const key = keyOf(tree);
+        const response = resolve(key, tree);
+        if (response) {
+          found.set(key, response);
+        }
+      }
+      return found;
     },
     { isFresh: true },
   );
-  return async (selection) => {
-    const tree = isUuid(selection.id) ? await lookUp(keyOf(selection)) : null;
-    return (
-      tree && {
-        body: tree.body,
-        storedAt: tree.storedAt,
-        isComplete: tree.isFinished,
-        isSimulated: isSimulated(tree.partner),
-      }
-    );
-  };
+  return (selection) => (isUuid(selection.id) ? lookUp(keyOf(selection)) : Promise.resolve(null));
 };
