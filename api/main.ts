@@ -215,6 +215,7 @@ const startApi = async (
     const urls = {
       standalone: await serve(standalone.callback(), {
         ...forClients,
+        answer: standalone.answer,
         port: config.PORT,
         setting: "PORT",
       }),

@@ -173,7 +173,7 @@ const PACKAGES: readonly {
   readonly message: string;
 }[] = [
   {
-    package: /^(?:koa|koa-bodyparser|@koa\/.*)$/u,
+    package: /^(?:koa|koa-bodyparser|koa-compose|@koa\/.*)$/u,
     layers: { api: "all", test: "all", bench: "all" },
     message: "only api/ speaks HTTP to clients",
   },

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { ERROR_STATUS } from "./apiErrors.ts";
 import type { HttpErrorCode, PresentError } from "./apiErrors.ts";
 import { limitConcurrency } from "./limitConcurrency.ts";
-import type { Listener } from "./limitConcurrency.ts";
+import type { Answer, Listener } from "./limitConcurrency.ts";
 import { StartupError } from "./startupError.ts";
 
 export type RunningServer = {
@@ -17,7 +17,7 @@ export type RunningServer = {
 };
 
 /** Headers of every response. Responses that may be cached, such as dashboards, replace the first one. */
-const DEFAULT_HEADERS: ReadonlyMap<string, string> = new Map([
+export const DEFAULT_HEADERS: ReadonlyMap<string, string> = new Map([
   ["Cache-Control", "no-store"],
   ["X-Content-Type-Options", "nosniff"],
 ]);
@@ -44,6 +44,8 @@ export type ServerOptions = {
   readonly setting: string;
   readonly hostSetting?: "HOST" | "METRICS_HOST";
   readonly presentError?: PresentError;
+  /** Sets the default headers itself. */
+  readonly answer?: Answer | undefined;
   /** Further connections are closed immediately. */
   readonly maximumConnections?: number;
   readonly onRejectedConnection?: () => void;
@@ -157,23 +159,23 @@ export const startServer = async (
       keepAliveTimeout: 65_000,
       maxHeaderSize: 16 * 1024,
     },
-    withDefaultHeaders(
-      limitConcurrency(listener, {
-        isClosing: () => isClosing,
-        reject: (response) => {
-          response
-            .writeHead(ERROR_STATUS.queue_full, {
-              "Content-Type": "application/json; charset=utf-8",
-              "Retry-After": "1",
-            })
-            .end(
-              JSON.stringify(
-                presentError("queue_full", "too many requests at the same time, try again"),
-              ),
-            );
-        },
-      }),
-    ),
+    limitConcurrency(withDefaultHeaders(listener), {
+      isClosing: () => isClosing,
+      answer: options.answer,
+      reject: (response) => {
+        response
+          .writeHead(ERROR_STATUS.queue_full, {
+            ...Object.fromEntries(DEFAULT_HEADERS),
+            "Content-Type": "application/json; charset=utf-8",
+            "Retry-After": "1",
+          })
+          .end(
+            JSON.stringify(
+              presentError("queue_full", "too many requests at the same time, try again"),
+            ),
+          );
+      },
+    }),
   );
   // Node starts this time anew whenever the client accepts a part of what is written.
   server.timeout = options.writeTimeoutMs ?? WRITE_TIMEOUT_MS;

@@ -1,9 +1,11 @@
 import Router from "@koa/router";
 import Koa from "koa";
 import type { Middleware } from "koa";
+import compose from "koa-compose";
 import type { Logger } from "pino";
 import type { Tracing } from "../../domain/tracing.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
+import type { Answer, Listener } from "../../program/limitConcurrency.ts";
 import { browserFallback } from "../middleware/browserFallback.ts";
 import type { BrowserFallback } from "../middleware/browserFallback.ts";
 import { chargeBatch } from "../middleware/chargeBatch.ts";
@@ -25,6 +27,8 @@ import { shareConnections } from "../middleware/shareConnections.ts";
 import type { ApiContext, ApiState } from "./apiContext.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { HttpError } from "./httpError.ts";
+import { answerFromMemory } from "./readyResponses.ts";
+import type { FindReadyResponse } from "./readyResponses.ts";
 
 /** What the app of either interface needs from its process. */
 export type AppDependencies = {
@@ -72,6 +76,41 @@ const requireKey =
     return next();
   };
 
+/** The app of one interface. */
+export type App = {
+  readonly callback: () => Listener;
+  /** Answers requests that need no app. Absent if there are none. */
+  readonly answer?: Answer | undefined;
+};
+
+type Dispatcher = ReturnType<Router<ApiState>["routes"]>;
+
+/** Returns the part of a path that all its requests begin with. */
+const firstSegmentOf = (path: string): string => path.split("/", 2)[1] ?? "";
+
+/**
+ * Creates routers for the first segments of paths, because a router compares a path with all of its routes.
+ * @throws TypeError if the first segment of a route is not fixed
+ */
+const createRouters = (options: { readonly sensitive: boolean; readonly strict: boolean }) => {
+  const routers = new Map<string, Router<ApiState>>();
+  const dispatchers = new Map<string, Dispatcher>();
+  return {
+    routerOf: (path: string): Router<ApiState> => {
+      const segment = firstSegmentOf(path);
+      if (!/^[\w.-]*$/u.test(segment)) {
+        throw new TypeError(`The first segment of ${path} has a parameter.`);
+      }
+      const router = routers.get(segment) ?? new Router<ApiState>(options);
+      routers.set(segment, router);
+      dispatchers.set(segment, router.routes());
+      return router;
+    },
+    routes: (): Dispatcher => (ctx, next) =>
+      dispatchers.get(firstSegmentOf(ctx.path))?.(ctx, next) ?? next(),
+  };
+};
+
 /** Creates the app of one interface: every request passes the middleware below in its order. */
 export const createApp = ({
   logger,
@@ -85,6 +124,7 @@ export const createApp = ({
   presentError,
   endpoints,
   pages = [],
+  findReadyResponse,
   webhooks = [],
   browserFallbacks = [],
 }: AppDependencies & {
@@ -97,9 +137,11 @@ export const createApp = ({
   readonly presentError: PresentError;
   readonly endpoints: readonly Endpoint[];
   readonly pages?: readonly Page[];
+  /** Finds pages that are in memory. */
+  readonly findReadyResponse?: FindReadyResponse;
   readonly webhooks?: readonly Webhook[];
   readonly browserFallbacks?: readonly BrowserFallback[];
-}): Koa<ApiState> => {
+}): App => {
   const app = new Koa<ApiState>();
   // Koa reports responses that it cannot write; errors of handlers never get here.
   app.on("error", (error: NodeJS.ErrnoException) => {
@@ -113,37 +155,48 @@ export const createApp = ({
   app.use(handleErrors({ logger, presentError }));
   app.use(requireValidTarget);
 
-  const router = new Router<ApiState>({ sensitive: true, strict: false });
+  const routers = createRouters({ sensitive: true, strict: false });
   const parseBody = readBody(BODY_KIB);
   const parseBatch = [limitBatches(), readBody(BATCH_BODY_KIB), chargeBatch(limiter)];
   const vary = keyHeaders.join(", ");
   for (const endpoint of endpoints) {
     const { method, path, access, missingKey, requestsPerSecond, isBatch, run } = endpoint;
+    const router = routers.routerOf(path);
     router[method](
       path,
       setRoute(path, access === "public" ? null : vary),
-      ...(missingKey === undefined ? [] : [requireKey(missingKey)]),
-      ...(access === "public" ? [] : [checkKey, limitRequests(limiter)]),
-      ...(access === "write" ? [requireWriteScope] : []),
-      shareConnections(`${method} ${path}`),
-      ...(requestsPerSecond === undefined
-        ? []
-        : [limitRate({ takePermit, endpoint: `${method} ${path}`, requestsPerSecond })]),
-      ...(isBatch === true ? parseBatch : method === "post" ? [parseBody] : []),
-      run,
+      // Composed once: the router composes what it is given for each request.
+      compose<ApiContext>([
+        ...(missingKey === undefined ? [] : [requireKey(missingKey)]),
+        ...(access === "public" ? [] : [checkKey, limitRequests(limiter)]),
+        ...(access === "write" ? [requireWriteScope] : []),
+        shareConnections(`${method} ${path}`),
+        ...(requestsPerSecond === undefined
+          ? []
+          : [limitRate({ takePermit, endpoint: `${method} ${path}`, requestsPerSecond })]),
+        ...(isBatch === true ? parseBatch : method === "post" ? [parseBody] : []),
+        run,
+      ]),
     );
   }
   for (const { path, run } of webhooks) {
-    router.post(path, setRoute(path, null), shareConnections(path), run);
+    routers.routerOf(path).post(path, setRoute(path, null), shareConnections(path), run);
   }
-  app.use(router.routes());
+  app.use(routers.routes());
   // The links of a page are relative, so a trailing slash would change what they mean.
-  const pageRouter = new Router<ApiState>({ sensitive: true, strict: true });
+  const pageRouters = createRouters({ sensitive: true, strict: true });
   for (const { path, run } of pages) {
-    pageRouter.get(path, setRoute(path, null), shareConnections(path), run);
+    pageRouters.routerOf(path).get(path, setRoute(path, null), shareConnections(path), run);
   }
-  app.use(pageRouter.routes());
+  app.use(pageRouters.routes());
   app.use(browserFallback(browserFallbacks));
   app.use(rejectUnmatched);
-  return app;
+  return {
+    callback: () => app.callback(),
+    // Spans are recorded by the app's middleware.
+    answer:
+      findReadyResponse === undefined || tracing !== undefined
+        ? undefined
+        : answerFromMemory(findReadyResponse, { logger, observe, trustedProxies }),
+  };
 };

@@ -8,6 +8,7 @@ import type { ApiContext } from "./apiContext.ts";
 import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./exports.ts";
 import type { ListExport } from "./exports.ts";
 import { HttpError } from "./httpError.ts";
+import { isFresh } from "./isFresh.ts";
 import { hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
 import { parseQueryString } from "./parseQueryString.ts";
 import { bodyObject, parseQuery, parseRequest, rejectMisplacedFields } from "./parseRequest.ts";
@@ -218,7 +219,7 @@ export const textKeyEndpoint = <
   buildKeyEndpoint(definition, async (ctx, handle) => {
     ctx.body = await handle();
     ctx.type = "application/json";
-    if (ctx.fresh) {
+    if (isFresh(ctx)) {
       ctx.status = 304;
     }
   });

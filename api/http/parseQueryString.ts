@@ -5,6 +5,9 @@ import type { ParsedUrlQuery } from "node:querystring";
  * `ctx.query`, which searches all pairs again for each pair.
  */
 export const parseQueryString = (querystring: string): ParsedUrlQuery => {
+  if (querystring === "") {
+    return {};
+  }
   const values = new Map<string, string | string[]>();
   for (const [name, value] of new URLSearchParams(querystring)) {
     const earlier = values.get(name);

@@ -1,5 +1,7 @@
+import type { ServerResponse } from "node:http";
 import type { Middleware } from "koa";
 import type { Logger } from "pino";
+import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { PROBES } from "../../program/limitConcurrency.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import { clientAddress } from "../http/clientAddress.ts";
@@ -9,44 +11,77 @@ export type RequestObserver = (
   durationSeconds: number,
 ) => void;
 
+/** Where requests are logged and counted. */
+export type RequestLog = {
+  readonly logger: Logger;
+  readonly observe: RequestObserver;
+};
+
 /**
- * Logs each request once, successful probes at the level debug, and reports it to the metrics. The log has the route's
- * pattern, the key's id and the client's address, and nothing that the client sent, because paths, queries and bodies may
- * contain keys and personal data.
+ * Logs a request, successful probes at the level debug, and reports it to the metrics. The log has the route's pattern,
+ * the key's id and the client's address, and nothing that the client sent, because paths, queries and bodies may contain
+ * keys and personal data.
  */
+export const logRequest = (
+  { logger, observe }: RequestLog,
+  response: Pick<ServerResponse, "destroyed" | "statusCode" | "writableEnded">,
+  {
+    requestId,
+    method,
+    route,
+    startedAtMs,
+    caller,
+    address,
+  }: {
+    readonly requestId: string;
+    readonly method: string;
+    readonly route: string;
+    /** Of `performance.now()`. */
+    readonly startedAtMs: number;
+    readonly caller: Caller | undefined;
+    readonly address: string | undefined;
+  },
+): void => {
+  const durationMs = performance.now() - startedAtMs;
+  const status = response.statusCode;
+  observe({ method, route, status }, durationMs / 1000);
+  // Balancers probe every second or two.
+  const level = PROBES.has(route) && status < 500 ? "debug" : "info";
+  logger[level](
+    {
+      requestId,
+      method,
+      route,
+      status,
+      durationMs: Math.round(durationMs * 100) / 100,
+      accountId: caller?.accountId,
+      keyId: caller?.keyId,
+      clientAddress: address,
+      aborted: response.writableEnded || !response.destroyed ? undefined : true,
+    },
+    "request",
+  );
+};
+
+/** Logs each request once, and reports it to the metrics. */
 export const observeRequest =
   ({
-    logger,
-    observe,
     trustedProxies,
-  }: {
-    readonly logger: Logger;
-    readonly observe: RequestObserver;
-    readonly trustedProxies: number;
-  }): Middleware<ApiState> =>
+    ...log
+  }: RequestLog & { readonly trustedProxies: number }): Middleware<ApiState> =>
   async (ctx, next) => {
-    const start = performance.now();
+    const startedAtMs = performance.now();
+    const { req, res, state } = ctx;
     // A request whose body was not read to its end has no socket any more.
-    const address = clientAddress(ctx.req, trustedProxies);
+    const address = clientAddress(req, trustedProxies);
     await next();
-    const durationMs = performance.now() - start;
-    const { method, status } = ctx;
-    const { route = "unknown", requestId, caller } = ctx.state;
-    observe({ method, route, status }, durationMs / 1000);
-    // Balancers probe every second or two.
-    const level = PROBES.has(route) && status < 500 ? "debug" : "info";
-    logger[level](
-      {
-        requestId,
-        method,
-        route,
-        status,
-        durationMs: Math.round(durationMs * 100) / 100,
-        accountId: caller?.accountId,
-        keyId: caller?.keyId,
-        clientAddress: address,
-        aborted: ctx.res.writableEnded || !ctx.res.destroyed ? undefined : true,
-      },
-      "request",
-    );
+    const { route = "unknown", requestId, caller } = state;
+    logRequest(log, res, {
+      requestId,
+      method: req.method ?? "",
+      route,
+      startedAtMs,
+      caller,
+      address,
+    });
   };

@@ -1,6 +1,7 @@
 import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
 import type { ApiContext } from "../http/apiContext.ts";
+import { isFresh } from "../http/isFresh.ts";
 import type { Page } from "../http/createApp.ts";
 import type { BrowserFallback } from "../middleware/browserFallback.ts";
 
@@ -60,7 +61,7 @@ const sendFile = async (ctx: ApiContext, name: string, url: string): Promise<voi
   ctx.type = name;
   ctx.set("Cache-Control", "no-cache");
   ctx.etag = `${size}-${mtime.getTime()}`;
-  if (ctx.fresh) {
+  if (isFresh(ctx)) {
     ctx.status = 304;
     return;
   }

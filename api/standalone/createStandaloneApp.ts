@@ -1,4 +1,3 @@
-import type Koa from "koa";
 import type { DatabasePool } from "slonik";
 import type { CopyPool } from "../../db/copyPool.ts";
 import type { Clock } from "../../domain/clock.ts";
@@ -8,9 +7,8 @@ import type { Charities } from "../../providers/charities/createCharities.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
 import type { SpendingGuard } from "../../services/registrations/createSpendingGuard.ts";
 import type { RegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
-import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
-import type { AppDependencies } from "../http/createApp.ts";
+import type { App, AppDependencies } from "../http/createApp.ts";
 import type { Streaming } from "../http/endpoint.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { Readiness } from "../../program/watchHealth.ts";
@@ -91,7 +89,7 @@ export const createStandaloneApp = ({
   readStripeWebhook,
   takePermit,
   ...dependencies
-}: StandaloneDependencies): Koa<ApiState> => {
+}: StandaloneDependencies): App => {
   const reading = { ...dependencies, db: dependencies.reads };
   const endpoints = [
     ...registrationEndpoints({ ...dependencies, tracing }),
@@ -111,6 +109,7 @@ export const createStandaloneApp = ({
       : [callbackEndpoint({ ...dependencies, secrets: plantingCallbackSecrets })]),
     ...healthEndpoints(readReadiness),
   ];
+  const dashboards = dashboardPages(reading);
   const document = createDocument(endpoints, {
     title: "Impact tracking service: standalone API",
     version: "2.0.0",
@@ -138,7 +137,8 @@ export const createStandaloneApp = ({
     takePermit,
     presentError,
     endpoints,
-    pages: [...documentPages(document), ...dashboardPages(reading)],
+    pages: [...documentPages(document), ...dashboards.pages],
+    findReadyResponse: dashboards.findReady,
     webhooks:
       readStripeWebhook === null
         ? []

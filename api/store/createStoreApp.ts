@@ -1,4 +1,3 @@
-import type Koa from "koa";
 import type { DatabasePool } from "slonik";
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
@@ -9,9 +8,8 @@ import type { DonateFromStoreDependencies } from "../../services/stores/donateFr
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { TakePermit } from "../../db/rateLimits.ts";
 import type { Readiness } from "../../program/watchHealth.ts";
-import type { ApiState } from "../http/apiContext.ts";
 import { createApp } from "../http/createApp.ts";
-import type { AppDependencies } from "../http/createApp.ts";
+import type { App, AppDependencies } from "../http/createApp.ts";
 import type { Streaming } from "../http/endpoint.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
@@ -70,7 +68,7 @@ export const createStoreApp = ({
   trustedProxies = 0,
   reads,
   ...dependencies
-}: StoreAppDependencies): Koa<ApiState> => {
+}: StoreAppDependencies): App => {
   const writeQueue = createAccountQueue();
   const reading = { ...dependencies, db: reads };
   const endpoints = [

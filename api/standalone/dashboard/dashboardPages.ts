@@ -10,6 +10,7 @@ import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
+import type { FindReadyResponse, ReadyResponse } from "../../http/readyResponses.ts";
 import { HttpError } from "../../http/httpError.ts";
 import type { BrowserFallback } from "../../middleware/browserFallback.ts";
 import { html, styleElement } from "./views/html.ts";
@@ -24,6 +25,7 @@ import { logoPage } from "./logoPage.ts";
 import { previewPage } from "./previewPage.ts";
 import {
   allowStyles,
+  asReadyResponse,
   hashOf,
   IMMUTABLE,
   OPEN_TO_ALL,
@@ -43,6 +45,8 @@ const MAXIMUM_CACHED = 500;
 const CACHE_CONTROL = "public, max-age=10";
 const ONE_DAY = "public, max-age=86400";
 const SVG = "image/svg+xml";
+const HTML = "text/html; charset=utf-8";
+const JSON_TYPE = "application/json; charset=utf-8";
 
 const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#1c6b47"/><path fill="#e9f4ec" d="M15 26v-8c-5 0-8-3-8-8 5 0 8 2 9 6 1-5 4-8 9-9 0 6-3 10-8 10.500V26z"/></svg>`;
 
@@ -64,7 +68,7 @@ type Rendering = (dashboard: Dashboard, links: PageLinks) => Rendered;
 
 const RENDERINGS = {
   page: (dashboard, links) => ({
-    type: "text/html",
+    type: HTML,
     body: renderPage(dashboard, links),
     headers: {
       "Content-Security-Policy": policy(
@@ -75,22 +79,22 @@ const RENDERINGS = {
     },
   }),
   json: (dashboard, links) => ({
-    type: "application/json",
+    type: JSON_TYPE,
     body: JSON.stringify(presentDashboard(dashboard, links)),
     headers: OPEN_TO_ALL,
   }),
   shields: (dashboard) => ({
-    type: "application/json",
+    type: JSON_TYPE,
     body: JSON.stringify(presentShield(dashboard)),
     headers: OPEN_TO_ALL,
   }),
   badge: (dashboard) => ({
-    type: "image/svg+xml",
+    type: SVG,
     body: renderBadge(dashboard),
     headers: { ...OPEN_TO_ALL, "Content-Security-Policy": policy("sandbox") },
   }),
   card: (dashboard, { root }) => ({
-    type: "text/html",
+    type: HTML,
     body: renderCard(dashboard, root),
     headers: {
       ...OPEN_TO_ALL,
@@ -165,7 +169,13 @@ const linksOf = (publicBaseUrl: string, slug: string): PageLinks => ({
   pageUrl: `${publicBaseUrl}/dashboard/${slug}`,
 });
 
-/** The public pages and pictures. Each process caches rendered pages for some seconds. */
+/** A rendered page, and the response that it is sent in if the client does not have it. */
+type CachedPage = { readonly tagged: Tagged; readonly ready: ReadyResponse };
+
+/**
+ * The public pages and pictures. Each process caches rendered pages for some seconds, and finds them by the path that is
+ * usual for them.
+ */
 export const dashboardPages = ({
   db,
   clock,
@@ -176,21 +186,32 @@ export const dashboardPages = ({
   readonly clock: Clock;
   readonly planting: Planting;
   readonly publicBaseUrl: () => string;
-}): readonly Page[] => {
-  const rendered = new LRUCache<string, Tagged>({
+}): { readonly pages: readonly Page[]; readonly findReady: FindReadyResponse } => {
+  const rendered = new LRUCache<string, CachedPage>({
     max: MAXIMUM_CACHED,
     ttl: CACHED_MS,
     // Concurrent readers of a page share one rendering.
     fetchMethod: async (key) => {
-      const [kind, slug] = key.split("/");
+      const [given, slug] = key.split("/");
       const dashboard = await readDashboard({ db, clock, planting }, slug ?? "");
+      if (!dashboard) {
+        return undefined;
+      }
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys are made below.
-      const render: Rendering = RENDERINGS[kind as keyof typeof RENDERINGS];
-      return dashboard
-        ? renderTagged(render, dashboard, linksOf(publicBaseUrl(), dashboard.slug))
-        : undefined;
+      const kind = given as keyof typeof RENDERINGS;
+      const links = linksOf(publicBaseUrl(), dashboard.slug);
+      const tagged = renderTagged(RENDERINGS[kind], dashboard, links);
+      const route = `/dashboard/:slug${SUFFIXES[kind]}`;
+      return { tagged, ready: asReadyResponse(tagged, CACHE_CONTROL, route) };
     },
   });
+  /** The keys of rendered pages by their paths. */
+  const keys = new LRUCache<string, string>({ max: MAXIMUM_CACHED });
+
+  const findReady: FindReadyResponse = (target) => {
+    const key = keys.get(target);
+    return key === undefined ? undefined : rendered.get(key)?.ready;
+  };
 
   const lookUpSlug = createSlugLookup(db);
 
@@ -204,16 +225,21 @@ export const dashboardPages = ({
     (kind: keyof typeof RENDERINGS) =>
     async (ctx: ApiContext): Promise<void> => {
       const slug = pathParameter(ctx, "slug");
-      const cached = rendered.get(`${kind}/${slug}`);
+      const key = `${kind}/${slug}`;
+      const cached = rendered.get(key);
       if (cached) {
-        send(ctx, cached, CACHE_CONTROL);
+        // A path can be encoded in many ways. One is enough, so that the others evict nothing.
+        if (ctx.path === `/dashboard/${encodeURIComponent(slug)}${SUFFIXES[kind]}`) {
+          keys.set(ctx.path, key);
+        }
+        send(ctx, cached.tagged, CACHE_CONTROL);
         return;
       }
       // Only pages that exist get into the cache, so made-up slugs evict none.
       const dashboardSlug = SLUG.safeParse(slug).success ? await lookUpSlug(slug) : null;
-      const page = dashboardSlug === slug ? await rendered.fetch(`${kind}/${slug}`) : undefined;
+      const page = dashboardSlug === slug ? await rendered.fetch(key) : undefined;
       if (page) {
-        send(ctx, page, CACHE_CONTROL);
+        send(ctx, page.tagged, CACHE_CONTROL);
       } else if (dashboardSlug !== null && dashboardSlug !== slug) {
         redirect(ctx, dashboardSlug, kind);
       } else if (kind === "page" || kind === "card") {
@@ -234,7 +260,7 @@ export const dashboardPages = ({
     }
   };
 
-  return [
+  const pages: readonly Page[] = [
     { path: "/dashboard/world.svg", run: (ctx) => sendPicture(ctx, SVG, renderWorld(), ONE_DAY) },
     { path: "/dashboard/icon.svg", run: (ctx) => sendPicture(ctx, SVG, ICON, ONE_DAY) },
     {
@@ -263,4 +289,5 @@ export const dashboardPages = ({
     { path: "/dashboard/:slug", run: serve("page") },
     { path: "/dashboard/:slug/{*rest}", run: redirectImported },
   ];
+  return { pages, findReady };
 };

@@ -1,5 +1,8 @@
 import { hash } from "node:crypto";
+import { DEFAULT_HEADERS } from "../../../program/startServer.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
+import { isFresh } from "../../http/isFresh.ts";
+import type { ReadyResponse } from "../../http/readyResponses.ts";
 
 /** For pictures that depend on their URL alone. */
 export const IMMUTABLE = "public, max-age=31536000, immutable";
@@ -29,6 +32,8 @@ export type Rendered = {
 /** The body is encoded once, although it is sent many times. */
 export type Tagged = Omit<Rendered, "body"> & { readonly body: Buffer; readonly etag: string };
 
+const REFERRER_POLICY = { "Referrer-Policy": "no-referrer" };
+
 export const hashOf = ({ body }: Rendered): string => hash("sha256", body, "base64url");
 
 export const tag = (rendered: Rendered, etag = `"${hashOf(rendered)}"`): Tagged => ({
@@ -45,16 +50,35 @@ export const send = (
 ): void => {
   ctx.status = 200;
   ctx.type = type;
-  ctx.set("Referrer-Policy", "no-referrer");
+  ctx.set(REFERRER_POLICY);
   ctx.set("Cache-Control", cacheControl);
   ctx.set(headers);
   ctx.etag = etag;
-  if (ctx.fresh) {
+  if (isFresh(ctx)) {
     ctx.status = 304;
     return;
   }
   ctx.body = body;
 };
+
+/** Returns what `send` sends to a client that does not have it. The type must be complete, with its charset. */
+export const asReadyResponse = (
+  { type, body, headers, etag }: Tagged,
+  cacheControl: string,
+  route: string,
+): ReadyResponse => ({
+  route,
+  headers: Object.entries({
+    ...Object.fromEntries(DEFAULT_HEADERS),
+    "Content-Type": type,
+    ...REFERRER_POLICY,
+    "Cache-Control": cacheControl,
+    ...headers,
+    ETag: etag,
+    "Content-Length": String(body.length),
+  }).flat(),
+  body,
+});
 
 /** Serves a picture that is drawn or read anew for each request. */
 export const sendPicture = (
