@@ -387,6 +387,27 @@ CREATE TABLE event_day (
   CONSTRAINT event_day_pkey PRIMARY KEY (day)
 ) WITH ();
 
+CREATE TABLE folded_usage (
+  account_id uuid NOT NULL,
+  mode text NOT NULL,
+  meter text NOT NULL,
+  hour bigint NOT NULL,
+  processor text NOT NULL,
+  customer_id text NOT NULL,
+  last_sequence integer NOT NULL,
+  registered bigint NOT NULL,
+  refunded bigint NOT NULL,
+  seconds smallint[] NOT NULL,
+  registered_units bigint[] NOT NULL,
+  refunded_units bigint[] NOT NULL,
+  folded_at timestamp with time zone NOT NULL,
+  CONSTRAINT folded_usage_pkey PRIMARY KEY (account_id, mode, meter, hour, processor, customer_id),
+  CONSTRAINT folded_usage_account_id_fkey FOREIGN KEY (account_id) REFERENCES account(id),
+  CONSTRAINT folded_usage_hour_start CHECK ((hour % 3600::bigint) = 0),
+  CONSTRAINT folded_usage_processor CHECK (processor = ANY (ARRAY['stripe'::text, 'ledger'::text])),
+  CONSTRAINT folded_usage_units CHECK (cardinality(seconds) > 0 AND cardinality(registered_units) = cardinality(seconds) AND cardinality(refunded_units) = cardinality(seconds))
+) WITH ();
+
 CREATE TABLE idempotent_response (
   account_id uuid NOT NULL,
   mode text NOT NULL,
@@ -1033,6 +1054,10 @@ CREATE INDEX donation_refund_key_donation ON public.donation_refund_key USING bt
 CREATE INDEX event_age ON public.event USING btree (created_at);
 
 CREATE INDEX event_feed ON public.event USING btree (account_id, mode, type, transaction_id, id);
+
+CREATE INDEX folded_usage_customer ON public.folded_usage USING btree (customer_id, meter, hour) WHERE (customer_id <> ''::text);
+
+CREATE INDEX folded_usage_hour ON public.folded_usage USING btree (hour);
 
 CREATE INDEX idempotent_response_personal ON public.idempotent_response USING btree (created_at) WHERE ((response_body IS NOT NULL) AND (operation = ANY (ARRAY['plant'::text, 'plastic'::text])));
 

@@ -4,6 +4,7 @@ import type { UsageStream } from "../../domain/billing/usage.ts";
 import { DELIVERED_LATE } from "../../domain/billing/meterEvents.ts";
 import type { UsageState } from "../../domain/billing/meterEvents.ts";
 import { sql } from "../sql.ts";
+import { foldedSeconds } from "./folding/foldedUsage.ts";
 import { FAILED, meterEventColumns, meterEventRow, UNFINISHED } from "./meterEvents.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
 
@@ -170,8 +171,8 @@ const otherEventsRow = z.strictObject({
 
 /**
  * The other events of an event's customer in a span, whichever account it belonged to: the units delivered, the time of
- * the last delivery, whether one is being sent, and a version that changes whenever one of them does. Without a customer,
- * they are those of the event's account.
+ * the last delivery, whether one is being sent, and a version that changes whenever one of them does. Folded events count
+ * as delivered long ago. Without a customer, they are those of the event's account.
  */
 export type OtherEvents = Readonly<z.output<typeof otherEventsRow>>;
 
@@ -182,12 +183,29 @@ export const sumOtherEvents = (
 ): Promise<OtherEvents> =>
   db.one(sql.type(otherEventsRow)`
     SELECT
-      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS delivered,
+      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint + folded.units AS delivered,
       max(settled_at) FILTER (WHERE state = 'delivered') AS "lastDeliveredAt",
       coalesce(bool_or(state = 'sending'), false) AS "isSending",
-      coalesce(string_agg(id || state || attempts, ' ' ORDER BY id), '') AS version
-    FROM meter_event
-    WHERE ${
+      concat(string_agg(id || state || attempts, ' ' ORDER BY id), ' folded: ', folded.units) AS version
+    FROM (
+      SELECT coalesce(sum(registered - refunded), 0)::bigint AS units
+      FROM (
+        ${foldedSeconds(
+          sql.fragment`
+            ${
+              customerId === null
+                ? sql.fragment`folded_usage.account_id = ${accountId} AND folded_usage.customer_id = ''`
+                : sql.fragment`folded_usage.customer_id = ${customerId}`
+            }
+            AND folded_usage.mode = ${mode}
+            AND folded_usage.meter = ${meter}
+            AND folded_usage.processor = ${processor}
+          `,
+          span,
+        )}
+      ) AS folded
+    ) AS folded
+    LEFT JOIN meter_event ON ${
       customerId === null
         ? sql.fragment`account_id = ${accountId} AND customer_id IS NULL`
         : sql.fragment`customer_id = ${customerId}`
@@ -198,4 +216,5 @@ export const sumOtherEvents = (
       AND second >= ${span.start}
       AND second < ${span.end}
       AND id <> ${id}
+    GROUP BY folded.units
   `);

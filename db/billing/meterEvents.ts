@@ -8,6 +8,7 @@ import type { ProcessorName, UsageStream } from "../../domain/billing/usage.ts";
 import { meterEventIdentifierStem } from "../../domain/billing/usage.ts";
 import { meterEventStateColumn, processorColumn, safeInteger, streamColumns } from "../columns.ts";
 import { sql } from "../sql.ts";
+import { lastSequenceOf } from "./folding/foldedUsage.ts";
 import { streamsTable } from "./streams.ts";
 
 export const meterEventRow = z.strictObject({
@@ -155,14 +156,12 @@ export const insertMeterEvents = async (
     WITH sealing AS (
       SELECT
         place::integer, account_id, mode, meter, second, quantity, already_reported, stem, processor, customer_id, state,
-        (
-          SELECT coalesce(max(sequence), 0)
-          FROM meter_event
-          WHERE account_id = event.account_id
-            AND mode = event.mode
-            AND meter = event.meter
-            AND second = event.second
-        ) + row_number() OVER (PARTITION BY account_id, mode, meter, second ORDER BY place) AS sequence
+        ${lastSequenceOf({
+          accountId: sql.fragment`event.account_id`,
+          mode: sql.fragment`event.mode`,
+          meter: sql.fragment`event.meter`,
+          second: sql.fragment`event.second`,
+        })} + row_number() OVER (PARTITION BY account_id, mode, meter, second ORDER BY place) AS sequence
       FROM ${sql.unnest(
         events.map(({ stream, second, quantity, ...event }, index) => [
           index,

@@ -7,6 +7,7 @@ import type { UsageStream } from "../../domain/billing/usage.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
+import { foldedHours, foldedOfRegistration, foldedOfStream } from "./folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";
 
 const sum = z.bigint().transform(Number);
@@ -66,25 +67,52 @@ export const listUsageDays = (
         AND second >= ${secondOf(start)}
         AND second < ${secondOf(end)}
         AND meter_event_id IS NULL
+    ),
+    remaining AS (
+      SELECT
+        to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
+        coalesce(sum(quantity) FILTER (WHERE quantity > 0 AND registration_id IS NOT NULL), 0)::bigint AS registered,
+        coalesce(-sum(quantity) FILTER (WHERE quantity < 0 AND registration_id IS NOT NULL), 0)::bigint AS refunded,
+        coalesce(sum(already_reported), 0)::bigint + coalesce(sum(rest) FILTER (
+          WHERE state = 'delivered' AND NOT is_settled AND last_error IS DISTINCT FROM ${DELIVERED_LATE}
+        ), 0)::bigint AS reported,
+        coalesce(sum(rest) FILTER (
+          WHERE state = 'delivered' AND NOT is_settled AND last_error = ${DELIVERED_LATE}
+        ), 0)::bigint AS late,
+        coalesce(sum(rest) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed,
+        coalesce(sum(rest) FILTER (WHERE state = 'waived' AND NOT is_settled), 0)::bigint AS waived,
+        coalesce(sum(rest) FILTER (WHERE is_settled), 0)::bigint AS settled,
+        coalesce(sum(rest) FILTER (WHERE state = 'held'), 0)::bigint AS held,
+        coalesce(sum(rest) FILTER (WHERE state IS NULL OR state IN (${UNFINISHED})), 0)::bigint AS pending
+      FROM fact
+      GROUP BY 1
     )
     SELECT
-      to_char(to_timestamp(second) AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day,
-      coalesce(sum(quantity) FILTER (WHERE quantity > 0 AND registration_id IS NOT NULL), 0)::bigint AS registered,
-      coalesce(-sum(quantity) FILTER (WHERE quantity < 0 AND registration_id IS NOT NULL), 0)::bigint AS refunded,
-      coalesce(sum(already_reported), 0)::bigint + coalesce(sum(rest) FILTER (
-        WHERE state = 'delivered' AND NOT is_settled AND last_error IS DISTINCT FROM ${DELIVERED_LATE}
-      ), 0)::bigint AS reported,
-      coalesce(sum(rest) FILTER (
-        WHERE state = 'delivered' AND NOT is_settled AND last_error = ${DELIVERED_LATE}
-      ), 0)::bigint AS late,
-      coalesce(sum(rest) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed,
-      coalesce(sum(rest) FILTER (WHERE state = 'waived' AND NOT is_settled), 0)::bigint AS waived,
-      coalesce(sum(rest) FILTER (WHERE is_settled), 0)::bigint AS settled,
-      coalesce(sum(rest) FILTER (WHERE state = 'held'), 0)::bigint AS held,
-      coalesce(sum(rest) FILTER (WHERE state IS NULL OR state IN (${UNFINISHED})), 0)::bigint AS pending
-    FROM fact
-    GROUP BY 1
-    ORDER BY 1
+      day,
+      sum(registered)::bigint AS registered,
+      sum(refunded)::bigint AS refunded,
+      sum(reported)::bigint AS reported,
+      sum(late)::bigint AS late,
+      sum(failed)::bigint AS failed,
+      sum(waived)::bigint AS waived,
+      sum(settled)::bigint AS settled,
+      sum(held)::bigint AS held,
+      sum(pending)::bigint AS pending
+    FROM (
+      SELECT * FROM remaining
+      UNION ALL
+      SELECT
+        to_char(to_timestamp(hour) AT TIME ZONE 'UTC', 'YYYY-MM-DD'), registered, refunded, registered - refunded,
+        0, 0, 0, 0, 0, 0
+      FROM (
+        ${foldedHours(foldedOfStream({ accountId, mode, meter }), {
+          start: secondOf(start),
+          end: secondOf(end),
+        })}
+      ) AS folded
+    ) AS usage
+    GROUP BY day
+    ORDER BY day
   `);
 
 const prepaidDayRow = z.strictObject({
@@ -155,10 +183,15 @@ export const listStatementDetails = (
       registration.refunded_count AS "refundedCount",
       coalesce(
         (
-          SELECT string_agg(DISTINCT coalesce(meter_event.state, 'unsealed'), ' ')
-          FROM usage_fact
-          LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
-          WHERE usage_fact.registration_id = registration.id
+          SELECT string_agg(DISTINCT state, ' ')
+          FROM (
+            SELECT coalesce(meter_event.state, 'unsealed') AS state
+            FROM usage_fact
+            LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
+            WHERE usage_fact.registration_id = registration.id
+            UNION ALL
+            SELECT 'delivered' ${foldedOfRegistration}
+          ) AS usage
         ),
         ''
       ) AS "usageStates",

@@ -4,6 +4,7 @@ import type { UsageStream } from "../../domain/billing/usage.ts";
 import { MAXIMUM_QUANTITY } from "../../domain/billing/usage.ts";
 import { processorColumn, safeInteger, streamColumns } from "../columns.ts";
 import { sql } from "../sql.ts";
+import { foldedWithSecond } from "./folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "./meterEvents.ts";
 import type { StoredMeterEvent } from "./meterEvents.ts";
 
@@ -71,11 +72,12 @@ export const listOldestUnsealedFacts = async (
         fact.quantity - coalesce(fact.already_reported, 0) AS quantity,
         coalesce(fact.already_reported, 0) AS already_reported,
         failed.registration_id IS NOT NULL AS held,
-        coalesce(correction.processor, billed.processor, stream.processor) AS processor,
+        coalesce(correction.processor, billed.processor, folded.processor, stream.processor) AS processor,
         CASE
           WHEN correction.id IS NOT NULL THEN correction.customer_id
-          WHEN billed.processor IS NULL THEN stream.customer_id
-          ELSE billed.customer_id
+          WHEN billed.processor IS NOT NULL THEN billed.customer_id
+          WHEN folded.processor IS NOT NULL THEN folded.customer_id
+          ELSE stream.customer_id
         END AS customer_id
       FROM ${sql.unnest(
         streams.map(({ accountId, mode, meter, current }, place) => [
@@ -133,6 +135,19 @@ export const listOldestUnsealedFacts = async (
         ORDER BY original.id
         LIMIT 1
       ) AS billed ON true
+      LEFT JOIN LATERAL (
+        SELECT folded_usage.processor, nullif(folded_usage.customer_id, '') AS customer_id
+        FROM folded_usage
+        WHERE fact.quantity < 0
+          AND fact.registration_id IS NOT NULL
+          AND billed.processor IS NULL
+          AND ${foldedWithSecond({
+            accountId: sql.fragment`stream.account_id`,
+            mode: sql.fragment`stream.mode`,
+            meter: sql.fragment`stream.meter`,
+            second: sql.fragment`fact.second`,
+          })}
+      ) AS folded ON true
     ),
     summed AS (
       SELECT *, sum(quantity) OVER (PARTITION BY place, held, processor, customer_id ORDER BY id) AS running

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { isUuid } from "../../domain/fields.ts";
 import { isRecordId } from "../../domain/recordIds.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
+import { hasUsage } from "../billing/folding/foldedUsage.ts";
 import { maximumQuantity } from "../billing/usageFacts.ts";
 import { safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
@@ -45,7 +46,7 @@ export const lockRegistrations = (
   transaction.any(sql.type(lockedRow)`
     SELECT
       ${coreColumns},
-      EXISTS (SELECT FROM usage_fact WHERE usage_fact.registration_id = registration.id) AS "hasUsage"
+      ${hasUsage} AS "hasUsage"
     FROM registration
     WHERE registration.id = ANY(${sql.array([...ids], "uuid")})
     ORDER BY registration.id

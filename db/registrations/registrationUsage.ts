@@ -4,6 +4,7 @@ import { DELIVERED_LATE, METER_EVENT_STATES } from "../../domain/billing/meterEv
 import type { Owner } from "../../domain/registrations/registrations.ts";
 import { processorColumn } from "../columns.ts";
 import { registrationWithId } from "../ownedWithId.ts";
+import { foldedOfRegistration } from "../billing/folding/foldedUsage.ts";
 import { sql } from "../sql.ts";
 import { coreColumns, coreRow, ownedBy } from "./registrations.ts";
 import type { ListPosition } from "./registrationPages.ts";
@@ -32,18 +33,23 @@ const selectUsage = (registrations: FragmentSqlToken) => sql.type(usageRow)`
     usage.is_late AS "isLate",
     usage.processor
   FROM (
-    SELECT id, imported_id, count, refunded_count, created_at, unit_price_cents
+    SELECT id, imported_id, account_id, mode, kind, count, refunded_count, created_at, unit_price_cents
     FROM registration
     ${registrations}
   ) AS registration
   CROSS JOIN LATERAL (
     SELECT
-      coalesce(array_agg(DISTINCT coalesce(meter_event.state, 'unsealed')), '{}') AS states,
-      coalesce(bool_or(meter_event.state = 'delivered' AND meter_event.last_error = ${DELIVERED_LATE}), false) AS is_late,
-      min(meter_event.processor) AS processor
-    FROM usage_fact
-    LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
-    WHERE usage_fact.registration_id = registration.id
+      coalesce(array_agg(DISTINCT state), '{}') AS states,
+      coalesce(bool_or(state = 'delivered' AND last_error = ${DELIVERED_LATE}), false) AS is_late,
+      min(processor) AS processor
+    FROM (
+      SELECT coalesce(meter_event.state, 'unsealed') AS state, meter_event.last_error, meter_event.processor
+      FROM usage_fact
+      LEFT JOIN meter_event ON meter_event.id = usage_fact.meter_event_id
+      WHERE usage_fact.registration_id = registration.id
+      UNION ALL
+      SELECT 'delivered', NULL, folded_usage.processor ${foldedOfRegistration}
+    ) AS fact
   ) AS usage
   ORDER BY registration.created_at DESC, registration.id DESC
 `;

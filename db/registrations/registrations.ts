@@ -14,6 +14,7 @@ import { kindColumn, modeColumn, safeInteger } from "../columns.ts";
 import { sql } from "../sql.ts";
 import { maximumJsonBytes } from "./maximumJsonBytes.ts";
 import { asTotalError } from "./totals.ts";
+import { hasUsage } from "../billing/folding/foldedUsage.ts";
 import { maximumQuantity } from "../billing/usageFacts.ts";
 
 /** The columns that every reader of a registration needs. */
@@ -300,7 +301,7 @@ export const lockRegistration = async (
   )`
     SELECT
       ${registrationColumns},
-      EXISTS (SELECT FROM usage_fact WHERE usage_fact.registration_id = registration.id) AS "hasUsage"
+      ${hasUsage} AS "hasUsage"
     FROM registration
     WHERE ${registrationWithId(owner, id)}
     FOR UPDATE OF registration
@@ -308,8 +309,8 @@ export const lockRegistration = async (
   if (!row) {
     return null;
   }
-  const { hasUsage, ...registration } = row;
-  return { registration, hasUsage };
+  const { hasUsage: found, ...registration } = row;
+  return { registration, hasUsage: found };
 };
 
 export const addRefundedCount = async (

@@ -22,6 +22,7 @@ export const AUDIT_ACTIONS = [
   "usage.settle",
   "usage.reopen",
   "usage.acknowledge_drift",
+  "usage.fold",
   "usage.hold",
   "usage.release",
   "usage.reconcile_after_restore",

@@ -1,10 +1,12 @@
 import type { CommonQueryMethods } from "slonik";
 import type { ListedMeterEvent } from "../../db/billing/meterEventReports.ts";
 import { listSealingsOfSecond } from "../../db/billing/meterEventReports.ts";
+import type { FoldedUsage } from "../../db/billing/folding/foldedUsage.ts";
+import { findFoldedUsage } from "../../db/billing/folding/foldedUsage.ts";
 import type { UsageFact } from "../../db/billing/usageFacts.ts";
 import { listFactsOfRegistration } from "../../db/billing/usageFacts.ts";
 import type { AccountMode, Kind } from "../../domain/accounts/accounts.ts";
-import type { BillingStatus } from "../../domain/billing/billingStatus.ts";
+import type { BillingStatus, FactEvent } from "../../domain/billing/billingStatus.ts";
 import { billingStatusOf } from "../../domain/billing/billingStatus.ts";
 import { isFailed } from "../../domain/billing/meterEvents.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
@@ -14,9 +16,14 @@ export type RegistrationUsage = {
   readonly facts: readonly UsageFact[];
   /** Every sealing of the registration's second, also those without its facts. */
   readonly events: readonly ListedMeterEvent[];
+  /** Where its usage was folded to; null if it was not. Its facts are then those of later refunds. */
+  readonly folded: FoldedUsage | null;
   /** The failed events that have facts of the registration. */
   readonly failedEventIds: readonly bigint[];
 };
+
+/** Only events that were delivered without a note are folded. */
+const FOLDED_EVENT: FactEvent = { state: "delivered", lastError: null };
 
 /** Reads how far the usage of a registration has come. */
 export const readUsage = async (
@@ -29,6 +36,7 @@ export const readUsage = async (
   },
 ): Promise<RegistrationUsage> => {
   const facts = await listFactsOfRegistration(db, registration.id);
+  const folded = await findFoldedUsage(db, registration.id);
   const events =
     facts.length === 0
       ? []
@@ -40,9 +48,13 @@ export const readUsage = async (
   const eventOf = ({ meterEventId }: UsageFact): ListedMeterEvent | null =>
     events.find(({ id }) => Number(id) === meterEventId) ?? null;
   return {
-    status: billingStatusOf(registration, facts.map(eventOf)),
+    status: billingStatusOf(registration, [
+      ...facts.map(eventOf),
+      ...(folded === null ? [] : [FOLDED_EVENT]),
+    ]),
     facts,
     events,
+    folded,
     failedEventIds: events
       .filter(({ state }) => isFailed(state))
       .map(({ id }) => id)

@@ -14,6 +14,7 @@ import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
+import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printRecord, printTable } from "../../output/print.ts";
 import { timeOf, presentEvent } from "./presentEvent.ts";
 
@@ -118,7 +119,7 @@ export const showUsage = async (
   const { accountId, mode, kind: meter, refundedCount } = registration;
   const stream = { accountId, mode, meter };
   const usage = await readUsage(db, registration);
-  const { facts, events } = usage;
+  const { facts, events, folded } = usage;
   const deployment = await connections.deploymentName();
   const senderId = isInTrouble(events)
     ? usageSenderWorkflowId(deployment, stream)
@@ -131,6 +132,15 @@ export const showUsage = async (
     printJson(io, {
       ...presentRegistration(registration),
       billing: usage.status,
+      folded:
+        folded === null
+          ? null
+          : {
+              hour: timeOf(folded.hour),
+              processor: folded.processor,
+              customer_id: folded.customerId,
+              folded_at: folded.foldedAt,
+            },
       facts: facts.map(presentFact),
       meter_events: events.map(presentEvent),
       workflows,
@@ -146,6 +156,13 @@ export const showUsage = async (
     refunded: refundedCount,
     created: registration.createdAt,
     billing: usage.status,
+    ...(folded === null
+      ? {}
+      : {
+          "folded into": `the hour from ${formatTime(timeOf(folded.hour))}`,
+          processor: folded.processor,
+          customer: folded.customerId,
+        }),
     "sender workflow": workflows.sender,
     "refund workflow": workflows.refund,
   });

@@ -16,6 +16,8 @@ import type { AcknowledgeOptions } from "./acknowledgeDrift.ts";
 import { acknowledge, parseDifferenceId } from "./acknowledgeDrift.ts";
 import type { HoldOptions } from "./repair/holdUsage.ts";
 import { holdAllUsage, releaseAllUsage } from "./repair/holdUsage.ts";
+import type { FoldOptions } from "./foldUsage.ts";
+import { foldUsage } from "./foldUsage.ts";
 import type { ListOptions } from "./listUsage.ts";
 import { listUsage } from "./listUsage.ts";
 import type { ReconcileOptions } from "./reconcile.ts";
@@ -73,6 +75,13 @@ invoice is final or they are older than the processor corrects, create a credit 
 name it, for one --org at a time. Minutes in which the processor has less are listed only:
 --include-lost-refunds bills what lost refunds had taken back, in the last 35 days.
 Repeating the command corrects only what is left.`;
+
+const FOLD_HELP = `
+Usage that was delivered, and whose billing period has ended for 36 days, is folded: its
+usage facts and meter events are deleted, and their units are kept by hour and second.
+Registrations, refunds, statements, reconciliations and what clients see do not change.
+Usage that failed, was delivered late, was corrected or has a note stays as it is.
+Make a backup first. The command may be stopped at any time and repeated.`;
 
 export const addUsageCommands = (program: Command, context: Context): void => {
   const usage = program
@@ -223,6 +232,17 @@ export const addUsageCommands = (program: Command, context: Context): void => {
     .action((ids: readonly bigint[], options: AcknowledgeOptions) =>
       acknowledge(context, ids, options),
     );
+  usage
+    .command("fold")
+    .description("Fold settled usage of past billing periods into sums, to save space")
+    .requiredOption("--before <time>", "usage of registrations before this time", parseTimestamp)
+    .option("--org <id>", "id of the organization", parseId)
+    .addOption(reasonOption())
+    .addOption(operatorOption())
+    .option("--dry-run", "count only")
+    .option("--json", "JSON output")
+    .addHelpText("after", FOLD_HELP)
+    .action((options: FoldOptions) => foldUsage(context, options));
   usage
     .command("hold")
     .description("Hold all usage: nothing is sealed or sent")

@@ -56,6 +56,11 @@ const usedKinds = sql.fragment`
           AND usage_fact.meter = kind
           AND usage_fact.meter_event_id IS NULL
       )
+      OR EXISTS (
+        SELECT
+        FROM folded_usage
+        WHERE folded_usage.account_id = account.id AND folded_usage.mode = 'live' AND folded_usage.meter = kind
+      )
   )
 `;
 

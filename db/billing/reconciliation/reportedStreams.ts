@@ -8,6 +8,7 @@ import {
   safeInteger,
 } from "../../columns.ts";
 import { sql } from "../../sql.ts";
+import { foldedHours, foldedSeconds } from "../folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "../meterEvents.ts";
 
 /** A half-open span of unix seconds. */
@@ -38,15 +39,22 @@ const totalsRow = reportedStreamRow.extend({ delivered: sum, pending: sum, faile
 export type StreamTotals = Readonly<z.output<typeof totalsRow>>;
 
 /**
- * Sums the streams with meter events in a span that were sent or are still to be sent.
+ * Sums the streams with meter events in a span that were sent or are still to be sent. Folded ones were delivered.
  * @param atStripe the span of the streams at Stripe
  */
 export const sumReportedStreams = (
   db: CommonQueryMethods,
   span: Span,
   { atStripe, accountId }: { readonly atStripe: Span; readonly accountId: string | null },
-): Promise<readonly StreamTotals[]> =>
-  db.any(sql.type(totalsRow)`
+): Promise<readonly StreamTotals[]> => {
+  const folded = (processor: FragmentSqlToken, within: Span): FragmentSqlToken =>
+    foldedHours(
+      accountId === null
+        ? processor
+        : sql.fragment`${processor} AND folded_usage.account_id = ${accountId}`,
+      within,
+    );
+  return db.any(sql.type(totalsRow)`
     WITH account_stream AS (
       SELECT
         processor,
@@ -64,6 +72,21 @@ export const sumReportedStreams = (
         AND state NOT IN ('void', 'held', 'superseded', 'waived')
         AND ${accountId === null ? sql.fragment`true` : sql.fragment`account_id = ${accountId}`}
       GROUP BY processor, mode, meter, customer_id, account_id
+      UNION ALL
+      SELECT processor, mode, meter, customer_id, account_id, sum(registered - refunded), 0, 0
+      FROM (
+        ${folded(sql.fragment`folded_usage.processor <> 'stripe'`, span)}
+        UNION ALL
+        ${folded(sql.fragment`folded_usage.processor = 'stripe'`, atStripe)}
+      ) AS folded
+      GROUP BY processor, mode, meter, customer_id, account_id
+    ),
+    summed AS (
+      SELECT
+        processor, mode, meter, customer_id, account_id,
+        sum(delivered) AS delivered, sum(pending) AS pending, sum(failed) AS failed
+      FROM account_stream
+      GROUP BY processor, mode, meter, customer_id, account_id
     )
     SELECT
       processor,
@@ -75,11 +98,12 @@ export const sumReportedStreams = (
       sum(delivered)::bigint AS delivered,
       sum(pending)::bigint AS pending,
       sum(failed)::bigint AS failed
-    FROM account_stream
-    JOIN account ON account.id = account_stream.account_id
+    FROM summed
+    JOIN account ON account.id = summed.account_id
     GROUP BY processor, mode, meter, customer_id, CASE WHEN customer_id IS NULL THEN account_id END
     ORDER BY "accountName", "accountIds", mode, meter, processor, customer_id
   `);
+};
 
 /**
  * Lists the live streams at Stripe: of the customers that accounts have, and of those with meter events in a span. The
@@ -104,6 +128,17 @@ export const listStripeStreams = (
         AND mode = 'live'
         AND processor = 'stripe'
         AND customer_id IS NOT NULL
+      GROUP BY account_id, customer_id, meter
+      UNION ALL
+      SELECT account_id, customer_id, meter, false, max(hour)
+      FROM (
+        ${foldedHours(
+          sql.fragment`
+            folded_usage.mode = 'live' AND folded_usage.processor = 'stripe' AND folded_usage.customer_id <> ''
+          `,
+          span,
+        )}
+      ) AS folded
       GROUP BY account_id, customer_id, meter
     ),
     ranked AS (
@@ -143,6 +178,24 @@ export const isOfStream = ({
   }
 `;
 
+/** The same condition for rows of `folded_usage`. */
+export const foldedOfReportedStream = ({
+  processor,
+  mode,
+  meter,
+  customerId,
+  accountIds,
+}: ReportedStream): FragmentSqlToken => sql.fragment`
+  folded_usage.processor = ${processor}
+  AND folded_usage.mode = ${mode}
+  AND folded_usage.meter = ${meter}
+  AND ${
+    customerId === null
+      ? sql.fragment`folded_usage.account_id = ${accountIds[0]} AND folded_usage.customer_id = ''`
+      : sql.fragment`folded_usage.customer_id = ${customerId}`
+  }
+`;
+
 const minuteSumsRow = z.strictObject({
   minute: sum,
   delivered: sum,
@@ -173,11 +226,14 @@ export const sumMeterEventsByMinute = (
       coalesce(sum(quantity) FILTER (WHERE state IN (${FAILED})), 0)::bigint AS failed,
       coalesce(sum(greatest(quantity, 0)) FILTER (WHERE recent), 0)::bigint AS "recentlyAdded",
       coalesce(sum(least(quantity, 0)) FILTER (WHERE recent), 0)::bigint AS "recentlyRefunded"
-    FROM meter_event
-    CROSS JOIN LATERAL (
-      SELECT state = 'delivered' AND settled_at > ${recentAfter.toISOString()} AS recent
-    ) AS delivery
-    WHERE ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end}
+    FROM (
+      SELECT second, quantity, state, state = 'delivered' AND settled_at > ${recentAfter.toISOString()} AS recent
+      FROM meter_event
+      WHERE ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end}
+      UNION ALL
+      SELECT second, registered - refunded, 'delivered', false
+      FROM (${foldedSeconds(foldedOfReportedStream(stream), span)}) AS folded
+    ) AS reported
     GROUP BY 1
     ORDER BY 1
   `);

@@ -3,9 +3,10 @@ import { z } from "zod";
 import type { HandSettlement } from "../../../domain/billing/decideHandSettlement.ts";
 import { safeInteger } from "../../columns.ts";
 import { sql } from "../../sql.ts";
+import { foldedSeconds, lastSequenceOf } from "../folding/foldedUsage.ts";
 import { FAILED, UNFINISHED } from "../meterEvents.ts";
 import type { ReportedStream } from "./reportedStreams.ts";
-import { isOfStream } from "./reportedStreams.ts";
+import { foldedOfReportedStream, isOfStream } from "./reportedStreams.ts";
 
 const minuteRow = z.strictObject({
   delivered: safeInteger,
@@ -28,7 +29,7 @@ export const readMinuteUsage = (
 ): Promise<MinuteUsage> =>
   db.one(sql.type(minuteRow)`
     SELECT
-      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint AS delivered,
+      coalesce(sum(quantity) FILTER (WHERE state = 'delivered'), 0)::bigint + folded.units AS delivered,
       max(settled_at) FILTER (WHERE state = 'delivered') AS "lastDeliveredAt",
       coalesce(
         bool_or(
@@ -45,9 +46,13 @@ export const readMinuteUsage = (
           AND second >= ${span.start}
           AND second < ${span.end}
       ) AS "isUnsettled",
-      coalesce(string_agg(id || state || attempts, ' ' ORDER BY id), '') AS version
-    FROM meter_event
-    WHERE ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end}
+      concat(string_agg(id || state || attempts, ' ' ORDER BY id), ' folded: ', folded.units) AS version
+    FROM (
+      SELECT coalesce(sum(registered - refunded), 0)::bigint AS units
+      FROM (${foldedSeconds(foldedOfReportedStream(stream), span)}) AS folded
+    ) AS folded
+    LEFT JOIN meter_event ON ${isOfStream(stream)} AND second >= ${span.start} AND second < ${span.end}
+    GROUP BY folded.units
   `);
 
 /** Units that the processor has and that no registration or refund explains. */
@@ -103,11 +108,12 @@ export const insertUsageCorrection = async (
       )
     SELECT
       ${accountId}, ${mode}, ${meter}, ${second},
-      (
-        SELECT coalesce(max(sequence), 0)
-        FROM meter_event
-        WHERE account_id = ${accountId} AND mode = ${mode} AND meter = ${meter} AND second = ${second}
-      ) + ${LOST_SEQUENCES},
+      ${lastSequenceOf({
+        accountId: sql.fragment`${accountId}::uuid`,
+        mode: sql.fragment`${mode}`,
+        meter: sql.fragment`${meter}`,
+        second: sql.fragment`${second}::bigint`,
+      })} + ${LOST_SEQUENCES},
       ${quantity}, 'lost:' || correction.id, ${processor}, ${customerId}, 'delivered',
       'lost in a failover; correction ' || correction.id || ' by ' || ${operator}::text || ': ' || ${reason}::text,
       ${correctedAt},

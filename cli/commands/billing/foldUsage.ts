@@ -1,0 +1,87 @@
+import { getOrganization } from "../../../services/accounts/getOrganization.ts";
+import { foldUsage as fold } from "../../../services/billing/foldUsage.ts";
+import type { FoldedStream } from "../../../services/billing/foldUsage.ts";
+import type { Context } from "../../context.ts";
+import { say } from "../../io.ts";
+import { actorOf } from "../../operator.ts";
+import type { OperatorOptions } from "../../operator.ts";
+import { createProgressBar } from "../../output/createProgressBar.ts";
+import { formatTime } from "../../output/formatTable.ts";
+import { printJson, printTable } from "../../output/print.ts";
+
+export type FoldOptions = OperatorOptions & {
+  readonly before: Date;
+  readonly org?: string;
+  readonly dryRun?: true;
+  readonly json?: true;
+};
+
+const count = (number: number): string => number.toLocaleString("en-US");
+
+const sumOf = (streams: readonly FoldedStream[], name: "facts" | "events" | "kept"): number =>
+  streams.reduce((sum, stream) => sum + stream[name], 0);
+
+/** Folds settled usage into sums by hour. */
+export const foldUsage = async (
+  { io, connections, clock }: Context,
+  { before, org, dryRun, json, ...operator }: FoldOptions,
+): Promise<void> => {
+  const db = await connections.database();
+  if (org !== undefined) {
+    await getOrganization(db, org);
+  }
+  const bar = createProgressBar(io);
+  const streams = await fold(
+    { db, clock, actor: actorOf(operator) },
+    { before, accountId: org ?? null, isDryRun: dryRun === true },
+    ({ streams: done, allStreams, facts }) =>
+      bar.update(done / allStreams, `${count(facts)} usage facts`),
+  ).catch((error: unknown) => {
+    bar.clear();
+    throw error;
+  });
+  bar.clear();
+  if (json) {
+    printJson(
+      io,
+      streams.map((stream) => ({
+        account_id: stream.accountId,
+        account_name: stream.accountName,
+        meter: stream.meter,
+        before: stream.until,
+        facts: stream.facts,
+        meter_events: stream.events,
+        units: Number(stream.units),
+        kept_meter_events: stream.kept,
+      })),
+    );
+  } else if (streams.length > 0) {
+    printTable(
+      io,
+      ["organization", "meter", "before", "facts", "meter events", "units", "kept meter events"],
+      streams.map(({ accountName, meter, until, facts, events, units, kept }) => [
+        accountName,
+        meter,
+        until,
+        facts,
+        events,
+        Number(units),
+        kept,
+      ]),
+    );
+  }
+  const folded = `${count(sumOf(streams, "facts"))} usage facts and ${count(sumOf(streams, "events"))} meter events`;
+  const kept = `${count(sumOf(streams, "kept"))} other meter events`;
+  say(
+    io,
+    dryRun
+      ? `${folded} would be folded, and ${kept} would stay. Nothing was changed.`
+      : `Folded ${folded}; ${kept} stay. Statements and reconciliations have the same sums as before.`,
+  );
+  if (streams.some(({ until }) => until < before)) {
+    say(
+      io,
+      `A column "before" earlier than ${formatTime(before)} is the start of a billing period that has not ended for 36 days.`,
+    );
+  }
+};

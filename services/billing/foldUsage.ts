@@ -1,0 +1,159 @@
+import type { CommonQueryMethods, DatabasePool } from "slonik";
+import { listBillingPeriods } from "../../db/billing/billingPeriods.ts";
+import { readDeployment } from "../../db/billing/deployment.ts";
+import {
+  findPart,
+  foldSeconds,
+  listStreamsWithEvents,
+  sumFoldable,
+  sumFoldedHours,
+} from "../../db/billing/folding/foldUsage.ts";
+import type { FoldedPart, StreamWithEvents } from "../../db/billing/folding/foldUsage.ts";
+import { lockStream } from "../../db/billing/streams.ts";
+import type { Actor } from "../../domain/accounts/audit.ts";
+import { describeHold, findHold } from "../../domain/billing/deployment.ts";
+import {
+  FIRST_SECONDS,
+  foldableUntil,
+  nextSeconds,
+  requireSameUnits,
+  requireSettledAge,
+} from "../../domain/billing/foldUsage.ts";
+import { secondOf } from "../../domain/billing/usage.ts";
+import type { UsageStream } from "../../domain/billing/usage.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { DomainError } from "../../domain/errors.ts";
+import { recordAction } from "../accounts/recordAction.ts";
+
+type Dependencies = { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor };
+
+export type FoldOptions = {
+  readonly before: Date;
+  /** Null: of all organizations. */
+  readonly accountId: string | null;
+  /** Counts only. */
+  readonly isDryRun: boolean;
+};
+
+/** What was folded of a stream, or would be. */
+export type FoldedStream = Pick<StreamWithEvents, "accountId" | "accountName" | "meter"> & {
+  /** Usage of this time and later stays: it is too young for its billing period. */
+  readonly until: Date;
+  readonly facts: number;
+  readonly events: number;
+  readonly units: bigint;
+  /** Meter events before that time that stay, because something about their second is not plain. */
+  readonly kept: number;
+};
+
+export type FoldProgress = {
+  /** Streams that are done. */
+  readonly streams: number;
+  readonly allStreams: number;
+  readonly facts: number;
+};
+
+/** A half-open span of unix seconds. */
+type Span = { readonly start: number; readonly end: number };
+
+/**
+ * After a restore or failover, events that count as delivered may be missing at the processor.
+ * @throws DomainError request_invalid if usage is held
+ */
+const requireFlowing = async (db: CommonQueryMethods): Promise<void> => {
+  const hold = findHold(await readDeployment(db));
+  if (hold) {
+    throw new DomainError("request_invalid", `${describeHold(hold)}; nothing more was folded`);
+  }
+};
+
+/** Folds a part of a stream in one transaction, under the stream's lock, and compares the sums before it commits. */
+const foldPart = (
+  { db, clock, actor }: Dependencies,
+  stream: UsageStream,
+  part: Span,
+  { before, accountId, isFirst }: Omit<FoldOptions, "isDryRun"> & { readonly isFirst: boolean },
+): Promise<FoldedPart> =>
+  db.transaction(async (transaction) => {
+    await lockStream(transaction, stream);
+    await requireFlowing(transaction);
+    const now = clock.now();
+    const sumsBefore = await sumFoldedHours(transaction, stream, part);
+    const folded = await foldSeconds(transaction, stream, part, { settledBefore: before, now });
+    requireSameUnits(sumsBefore, folded, await sumFoldedHours(transaction, stream, part));
+    if (isFirst && folded.events > 0) {
+      await recordAction(
+        transaction,
+        actor,
+        { action: "usage.fold", accountId, details: { before: before.toISOString() } },
+        now,
+      );
+    }
+    return folded;
+  });
+
+type Step = (stream: UsageStream, part: Span) => Promise<FoldedPart>;
+
+const foldStream = async (
+  db: DatabasePool,
+  { firstSecond, ...found }: StreamWithEvents,
+  until: Date,
+  step: Step,
+): Promise<FoldedStream> => {
+  const stream: UsageStream = { accountId: found.accountId, mode: "live", meter: found.meter };
+  const sums = { facts: 0, events: 0, units: 0n, kept: 0 };
+  let maximumSeconds = FIRST_SECONDS;
+  let rest: Span = { start: firstSecond, end: secondOf(until) };
+  for (;;) {
+    const part = await findPart(db, stream, rest, maximumSeconds);
+    if (!part) {
+      const { accountId, accountName, meter } = found;
+      return { accountId, accountName, meter, until, ...sums };
+    }
+    const folded = await step(stream, { start: rest.start, end: part.end });
+    sums.facts += folded.facts;
+    sums.events += folded.events;
+    sums.units += folded.units;
+    sums.kept += folded.kept;
+    maximumSeconds = nextSeconds({ seconds: part.seconds, facts: folded.facts });
+    rest = { start: part.end, end: rest.end };
+  }
+};
+
+/**
+ * Folds settled live usage: deletes its facts and meter events, and keeps their units by hour and second. Whatever is not
+ * plainly delivered stays. Each transaction folds whole seconds of one stream, so an interrupted call loses nothing, and a
+ * repeated one goes on with what is left.
+ * @throws DomainError request_invalid if usage before the time may still change, or usage is held
+ */
+export const foldUsage = async (
+  deps: Dependencies,
+  { before, accountId, isDryRun }: FoldOptions,
+  onProgress: (progress: FoldProgress) => void,
+): Promise<readonly FoldedStream[]> => {
+  const { db, clock } = deps;
+  const now = clock.now();
+  requireSettledAge(before, now);
+  await requireFlowing(db);
+  const streams = await listStreamsWithEvents(db, { accountId, before: secondOf(before) });
+  const done: FoldedStream[] = [];
+  const progress = { allStreams: streams.length, facts: 0 };
+  let isFirst = true;
+  const step: Step = async (stream, part) => {
+    const folded = isDryRun
+      ? await sumFoldable(db, stream, part, before)
+      : await foldPart(deps, stream, part, { before, accountId, isFirst });
+    isFirst &&= folded.events === 0;
+    progress.facts += folded.facts;
+    onProgress({ ...progress, streams: done.length });
+    return folded;
+  };
+  for (const stream of streams) {
+    const periods = (await listBillingPeriods(db, stream.accountId)).filter(
+      ({ meter }) => meter === stream.meter,
+    );
+    const until = foldableUntil(before, { billingDay: stream.billingDay, periods }, now);
+    done.push(await foldStream(db, stream, until, step));
+  }
+  return done;
+};
