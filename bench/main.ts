@@ -50,6 +50,7 @@ table of results to stdout.
                   --failing-seconds 120
   processes       POST of many accounts with several APIs, and a backlog with several workers, on one database
                   --processes 1,2,4  --seconds 4  --connections 64  --accounts 1000  --events 20  --targets ledger,stripe
+                  --pgbouncer  through PgBouncer in transaction mode, which must be installed
   donations       one donation at a time, alone and while usage is reported, compared with a registration
                   --donations 40  --reported 200
   evidence        evidence and dashboard of an account with many trees
@@ -99,6 +100,7 @@ const readArguments = () => {
       events: { type: "string", default: "20" },
       workers: { type: "string", default: "1" },
       processes: { type: "string", default: "1,2,4" },
+      pgbouncer: { type: "boolean", default: false },
       "every-seconds": { type: "string", default: "1" },
       targets: { type: "string", default: TARGETS.join(",") },
       "traffic-seconds": { type: "string", default: "60" },
@@ -151,6 +153,7 @@ const readArguments = () => {
     processes: {
       ...repeated,
       backlog,
+      pgbouncer: values.pgbouncer,
       counts: values.processes.split(",").map((count) => parseInteger("processes", count)),
     },
     traffic: {

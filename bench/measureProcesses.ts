@@ -1,5 +1,6 @@
 import { measureBacklog } from "./measureReporting.ts";
 import type { BacklogSizes } from "./measureReporting.ts";
+import { behindPgBouncer } from "./support/behindPgBouncer.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import type { Result } from "./support/result.ts";
 import { runLoad } from "./support/runLoad.ts";
@@ -13,6 +14,8 @@ export type ProcessSizes = {
   readonly connections: number;
   readonly roundMs: number;
   readonly backlog: BacklogSizes;
+  /** Whether the processes reach PostgreSQL through PgBouncer. */
+  readonly pgbouncer: boolean;
 };
 
 const WARM_UP_MS = 2000;
@@ -20,6 +23,7 @@ const WARM_UP_MS = 2000;
 /** The share of a core that each group of processes used. */
 const describeShares = (cpuMs: Readonly<Record<string, number>>, elapsedMs: number): string =>
   Object.entries(cpuMs)
+    .filter(([, ms]) => ms > 0)
     .map(([name, ms]) => `${name} ${((ms / elapsedMs) * 100).toFixed(0)} %`)
     .join(", ");
 
@@ -43,6 +47,7 @@ const measureApis = async (
   const readCpu = await watchGroups({
     API: apis.map(({ pid }) => pid),
     PostgreSQL: "postgres",
+    PgBouncer: "pgbouncer",
   });
   const readOtherShare = await watchMachine();
   const startedAtMs = performance.now();
@@ -63,10 +68,11 @@ const measureApis = async (
   await services.dropDatabase("processes");
   const requestsPerSecond = loads.reduce((sum, load) => sum + load.requestsPerSecond, 0);
   const p99Ms = Math.max(...loads.map((load) => load.p99Ms));
+  const loadShare = loads.reduce((sum, load) => sum + load.cpuShare, 0);
   return {
     requestsPerSecond,
     text:
-      `${requestsPerSecond.toFixed(0)} requests/s, p99 ${p99Ms.toFixed(0)} ms; of a core: ${shares}; ` +
+      `${requestsPerSecond.toFixed(0)} requests/s, p99 ${p99Ms.toFixed(0)} ms; of a core: ${shares}, load ${(loadShare * 100).toFixed(0)} %; ` +
       `other processes ${((others ?? 0) * 100).toFixed(0)} % of CPU`,
   };
 };
@@ -77,23 +83,31 @@ export const measureProcesses = async (
   sizes: ProcessSizes,
   report: (line: string) => void,
 ): Promise<readonly Result[]> => {
+  const { pooled, stopPooler } = sizes.pgbouncer
+    ? await behindPgBouncer(services)
+    : { pooled: services, stopPooler: () => Promise.resolve() };
+  const through = sizes.pgbouncer ? " through PgBouncer" : "";
   const results: Result[] = [];
   let baseline: number | null = null;
-  for (const count of sizes.counts) {
-    const { requestsPerSecond, text } = await measureApis(services, sizes, count);
-    baseline ??= requestsPerSecond;
-    report(`processes, ${count} API(s): ${text}`);
-    results.push({
-      what: `processes: POST of ${sizes.backlog.accounts} accounts, ${count} API(s)`,
-      measured: text,
-      baseline: `${baseline.toFixed(0)} requests/s of ${sizes.counts[0]} API(s)`,
-      ratio: (requestsPerSecond / baseline).toFixed(2),
-      goal: "",
-      isReached: null,
-    });
-  }
-  for (const workers of sizes.counts) {
-    results.push(...(await measureBacklog(services, { ...sizes.backlog, workers }, report)));
+  try {
+    for (const count of sizes.counts) {
+      const { requestsPerSecond, text } = await measureApis(pooled, sizes, count);
+      baseline ??= requestsPerSecond;
+      report(`processes, ${count} API(s)${through}: ${text}`);
+      results.push({
+        what: `processes: POST of ${sizes.backlog.accounts} accounts, ${count} API(s)${through}`,
+        measured: text,
+        baseline: `${baseline.toFixed(0)} requests/s of ${sizes.counts[0]} API(s)`,
+        ratio: (requestsPerSecond / baseline).toFixed(2),
+        goal: "",
+        isReached: null,
+      });
+    }
+    for (const workers of sizes.counts) {
+      results.push(...(await measureBacklog(pooled, { ...sizes.backlog, workers }, report)));
+    }
+  } finally {
+    await stopPooler();
   }
   return results;
 };
