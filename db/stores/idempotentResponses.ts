@@ -37,17 +37,16 @@ export const listIdempotentResponses = async (
 ): Promise<readonly IdempotentResponse[]> =>
   keys.length === 0
     ? []
-    : db.any(sql.type(responseRow)`
+    : db.any(sql.prepared("list_idempotent_responses", responseRow)`
         SELECT
-          idempotent_response.account_id AS "accountId",
-          idempotent_response.mode,
-          idempotent_response.operation,
+          wanted.account_id AS "accountId",
+          wanted.mode,
+          wanted.operation,
           wanted.key,
-          encode(request_hash, 'hex') AS "requestHash",
-          response_body AS "responseBody",
-          record_id AS "recordId"
-        FROM idempotent_response
-        JOIN json_to_recordset(${JSON.stringify(
+          encode(found.request_hash, 'hex') AS "requestHash",
+          found.response_body AS "responseBody",
+          found.record_id AS "recordId"
+        FROM json_to_recordset(${JSON.stringify(
           keys.map(({ accountId, mode, operation, key }) => ({
             account_id: accountId,
             mode,
@@ -56,10 +55,16 @@ export const listIdempotentResponses = async (
             key_hash: hashKey(key),
           })),
         )}) AS wanted (account_id uuid, mode text, operation text, key text, key_hash text)
-          ON wanted.account_id = idempotent_response.account_id
-          AND wanted.mode = idempotent_response.mode
-          AND wanted.operation = idempotent_response.operation
-          AND decode(wanted.key_hash, 'hex') = idempotent_response.key_hash
+        CROSS JOIN LATERAL (
+          SELECT request_hash, response_body, record_id
+          FROM idempotent_response
+          WHERE account_id = wanted.account_id
+            AND mode = wanted.mode
+            AND operation = wanted.operation
+            AND key_hash = decode(wanted.key_hash, 'hex')
+          -- Keeps this a look-up for each key: the planner expects a hundred, and would rather read a table of thousands.
+          OFFSET 0
+        ) AS found
       `);
 
 export const insertIdempotentResponses = async (
