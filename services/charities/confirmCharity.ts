@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { CommonQueryMethods } from "slonik";
 import type {
   Charity,
@@ -106,8 +107,31 @@ export const confirmRemotely = async (
   return validation;
 };
 
+/** How often stored details are read while a workflow validates a charity: at first often, because a client waits. */
+const READ_INTERVAL_MS = 5;
+const LATER_READ_INTERVAL_MS = 50;
+const LATER_AFTER_MS = 100;
+
+/** Returns a charity once its details are stored. */
+const awaitLocalCharity = async (
+  provider: CharityProvider,
+  ids: CharityIds,
+  signal: AbortSignal,
+): Promise<ConfirmedCharity> => {
+  const startedAtMs = performance.now();
+  for (;;) {
+    const isLater = performance.now() - startedAtMs > LATER_AFTER_MS;
+    await sleep(isLater ? LATER_READ_INTERVAL_MS : READ_INTERVAL_MS, undefined, { signal });
+    const found = await findLocalCharity(provider, ids);
+    if (found) {
+      return found;
+    }
+  }
+};
+
 /**
- * Confirms the charity of a donation.
+ * Confirms the charity of a donation. A workflow that validates it stores its details some milliseconds before Temporal
+ * returns the result, so the details are read meanwhile.
  * @param provider the account's
  * @throws DomainError charity_not_found, or request_invalid if the ids disagree
  * @throws OutageError if the provider, or the workflow that calls it, fails
@@ -117,9 +141,21 @@ export const confirmCharity = async (
   provider: CharityProvider,
   donationId: string,
   ids: CharityIds,
-): Promise<ConfirmedCharity> =>
-  (await findLocalCharity(provider, ids)) ??
-  confirmRemotely(deps, donationId, { ...ids, provider: provider.name });
+): Promise<ConfirmedCharity> => {
+  const known = await findLocalCharity(provider, ids);
+  if (known) {
+    return known;
+  }
+  const confirmed = new AbortController();
+  try {
+    return await Promise.race([
+      confirmRemotely(deps, donationId, { ...ids, provider: provider.name }),
+      awaitLocalCharity(provider, ids, confirmed.signal),
+    ]);
+  } finally {
+    confirmed.abort();
+  }
+};
 
 /** Validates a charity by calling its provider; the activity of the workflow `donation-<id>`. */
 export const validateCharity = async (

@@ -183,6 +183,32 @@ test.serial(
 );
 
 test.serial(
+  "a donation is recorded as soon as its charity's details are stored, before the workflow's result arrives",
+  async (t) => {
+    const { validateCharity } = t.context;
+    const {
+      call,
+      test: key,
+      ledger,
+    } = await startEveryOrgApi(t, {
+      validateCharity: async (donationId, lookup) => {
+        await validateCharity(donationId, lookup);
+        return new Promise(() => {});
+      },
+    });
+    const { ein } = addCharity(t);
+
+    const { status } = await call("POST", "/charities/donate", {
+      key,
+      body: { amount_cents: 3, ein },
+    });
+
+    t.is(status, 200);
+    t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 3 });
+  },
+);
+
+test.serial(
   "without Temporal a donation to an unknown remote charity is a 500, and the retry records it",
   async (t) => {
     const { db, charities, getDeployment, validateCharity } = t.context;
