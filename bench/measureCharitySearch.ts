@@ -75,6 +75,17 @@ const fillCatalogue = async (
   }
 };
 
+const describeSizes = async (client: Client): Promise<string> => {
+  const { rows } = await client.query<{ name: string; mib: string }>(`
+    SELECT 'table' AS name, round(pg_table_size('charity') / 1048576.0)::text AS mib
+    UNION ALL
+    SELECT indexrelid::regclass::text, round(pg_relation_size(indexrelid) / 1048576.0)::text
+    FROM pg_index
+    WHERE indrelid = 'charity'::regclass
+  `);
+  return rows.map(({ name, mib }) => `${name} ${mib} MiB`).join(", ");
+};
+
 const timeMs = async (work: () => Promise<unknown>): Promise<number> => {
   const startedAtMs = performance.now();
   await work();
@@ -121,6 +132,7 @@ export const measureCharitySearch = async (
   const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
+  report(`charities: ${await describeSizes(client)}`);
   try {
     const results: Result[] = [];
     for (const [what, name] of SEARCHES) {
