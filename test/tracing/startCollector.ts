@@ -70,7 +70,11 @@ export const startCollector = async (
   const spans: ReceivedSpan[] = [];
   const { url, close } = await startServer(
     async (incoming, response) => {
-      t.is(incoming.url, "/v1/traces");
+      if (incoming.url !== "/v1/traces") {
+        response.statusCode = 404;
+        response.end();
+        return;
+      }
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a request without an encoding yields buffers.
       const body = Buffer.concat((await incoming.toArray()) as Buffer[]);
       const { resourceSpans } = request.parse(
