@@ -167,8 +167,8 @@ export const listCachedTrees = (
       LIMIT 1
     ) AS planting_order
     CROSS JOIN LATERAL (
-      -- The transaction that wrote this version of the row.
-      SELECT body, stored_at, cached_response.xmin::text AS version
+      -- The transaction that wrote this version of the row, and when: numbers of transactions return after a restore.
+      SELECT body, stored_at, cached_response.xmin::text || ' ' || stored_at::text AS version
       FROM cached_response
       WHERE cached_response.key = ${treeKeyColumn}
         AND cached_response.revision = ${revision}
