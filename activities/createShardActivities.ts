@@ -1,4 +1,5 @@
 import { Context } from "@temporalio/activity";
+import { createStreamScans } from "../services/billing/sending/createStreamScans.ts";
 import { reportShard } from "../services/billing/sending/reportShard.ts";
 import type { ShardObservers } from "../services/billing/sending/createShardSender.ts";
 import type { SendingDependencies } from "../services/billing/sending/sendMeterEvent.ts";
@@ -11,16 +12,20 @@ export type ShardActivityDependencies = SendingDependencies &
   };
 
 /** The activity that reports the usage of many streams. It is idempotent: its progress is stored in the database. */
-export const createShardActivities = (deps: ShardActivityDependencies) => ({
-  reportShard: (shard: number): Promise<void> =>
-    withHeartbeat(() =>
-      reportShard(deps, shard, {
-        stop: deps.stopping,
-        signal: Context.current().cancellationSignal,
-        onResult: deps.onResult,
-        onFailure: deps.onFailure,
-      }),
-    ),
-});
+export const createShardActivities = (deps: ShardActivityDependencies) => {
+  const scanStreams = createStreamScans(deps.db);
+  return {
+    reportShard: (shard: number): Promise<void> =>
+      withHeartbeat(() =>
+        reportShard(deps, shard, {
+          stop: deps.stopping,
+          signal: Context.current().cancellationSignal,
+          scanStreams,
+          onResult: deps.onResult,
+          onFailure: deps.onFailure,
+        }),
+      ),
+  };
+};
 
 export type ShardActivities = ReturnType<typeof createShardActivities>;

@@ -17,7 +17,7 @@ const isInShard = (accountId: FragmentSqlToken, shard: number): FragmentSqlToken
 const streamRow = z.strictObject(streamColumns);
 
 /**
- * Lists a shard's streams with facts that may be sealed and no unfinished event, in the order of a scan. The query steps
+ * Lists the streams with facts that may be sealed and no unfinished event, in the order of a scan. The query steps
  * through the index from stream to stream and stops at the limit, so a page costs the same however many streams wait.
  * @param after the last stream of the page before; null for the first page
  * @param lastSecond the last second that may be sealed
@@ -25,12 +25,10 @@ const streamRow = z.strictObject(streamColumns);
 export const listReadyStreams = (
   db: CommonQueryMethods,
   {
-    shard,
     after,
     lastSecond,
     limit,
   }: {
-    readonly shard: number;
     readonly after: UsageStream | null;
     readonly lastSecond: number;
     readonly limit: number;
@@ -45,7 +43,6 @@ export const listReadyStreams = (
     SELECT account_id AS "accountId", mode, meter
     FROM unsealed
     WHERE second <= ${lastSecond}
-      AND ${isInShard(sql.fragment`account_id`, shard)}
       AND NOT EXISTS (
         SELECT
         FROM meter_event

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import { listReadyStreams, listResumableStreams } from "../../../db/billing/sending/usageShards.ts";
+import { listResumableStreams } from "../../../db/billing/sending/usageShards.ts";
 import { isContentError } from "../../../db/isContentError.ts";
 import { joinCalls } from "../../../db/joinCalls.ts";
 import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
@@ -11,6 +11,7 @@ import {
 } from "../../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { lastSealableSecond, streamKey } from "../../../domain/billing/usage.ts";
+import type { ScanStreams } from "./createStreamScans.ts";
 import { sealMeterEvents } from "./sealMeterEvents.ts";
 import type { Sealing } from "./sealMeterEvents.ts";
 import { beginSending, createAttemptRecords, finishSending } from "./sendMeterEvent.ts";
@@ -73,7 +74,12 @@ export type ShardSender = {
 export const createShardSender = (
   deps: SendingDependencies,
   shard: number,
-  { signal, onResult, onFailure }: ShardObservers & { readonly signal: AbortSignal },
+  {
+    signal,
+    scanStreams,
+    onResult,
+    onFailure,
+  }: ShardObservers & { readonly signal: AbortSignal; readonly scanStreams: ScanStreams },
 ): ShardSender => {
   const { db, clock } = deps;
   const records = createAttemptRecords(db, COLLECT_OUTCOMES_MS);
@@ -230,17 +236,16 @@ export const createShardSender = (
     const now = clock.now();
     const lease = { now, until: new Date(now.getTime() + LEASE_MS) };
     const resumed = scan.isFirst ? await listResumableStreams(db, { shard, lease, limit }) : [];
-    const wanted = Math.max(1, limit - resumed.length);
-    const ready = await listReadyStreams(db, {
+    const { streams, next } = await scanStreams({
       shard,
       after: scan.after,
       lastSecond: lastSealableSecond(now),
-      limit: wanted,
+      limit: Math.max(1, limit - resumed.length),
     });
     // A complete scan finds all streams, also those that are behind.
     behind.clear();
-    scan = ready.length < wanted ? null : { after: ready.at(-1) ?? null, isFirst: false };
-    return { streams: [...resumed, ...ready], resumed: new Set(resumed) };
+    scan = next === null ? null : { after: next, isFirst: false };
+    return { streams: [...resumed, ...streams], resumed: new Set(resumed) };
   };
 
   const isResting = (stream: UsageStream, nowMs: number): boolean => {

@@ -1,6 +1,7 @@
 import { recordShardPass } from "../../../db/billing/sending/usageShards.ts";
 import { secondOf } from "../../../domain/billing/usage.ts";
 import { createShardSender } from "./createShardSender.ts";
+import type { ScanStreams } from "./createStreamScans.ts";
 import type { ShardObservers } from "./createShardSender.ts";
 import type { SendingDependencies } from "./sendMeterEvent.ts";
 
@@ -21,11 +22,15 @@ export const reportShard = async (
   {
     stop,
     signal,
-    ...observers
-  }: ShardObservers & { readonly stop: AbortSignal; readonly signal: AbortSignal },
+    ...options
+  }: ShardObservers & {
+    readonly stop: AbortSignal;
+    readonly signal: AbortSignal;
+    readonly scanStreams: ScanStreams;
+  },
 ): Promise<void> => {
   const { db, clock } = deps;
-  const sender = createShardSender(deps, shard, { ...observers, signal });
+  const sender = createShardSender(deps, shard, { ...options, signal });
   const startedAtMs = performance.now();
   let scannedSecond: number | null = null;
   try {

@@ -8,6 +8,7 @@ import type { SendResult } from "../../../domain/billing/decideNextStep.ts";
 import type { UsageStream } from "../../../domain/billing/usage.ts";
 import { SHARD_NUMBERS, shardOf, streamKey } from "../../../domain/billing/usage.ts";
 import { createShardSender } from "../../../services/billing/sending/createShardSender.ts";
+import { createStreamScans } from "../../../services/billing/sending/createStreamScans.ts";
 import type { ShardSender } from "../../../services/billing/sending/createShardSender.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import { sealMeterEvents } from "../../../services/billing/sending/sealMeterEvents.ts";
@@ -92,8 +93,11 @@ export const setUpShards = async (
     }
   }
 
+  // Of one worker that has all shards.
+  const scanStreams = createStreamScans(db);
   const sender = (shard: number, dependencies: SendingDependencies = deps): ShardSender =>
     createShardSender(dependencies, shard, {
+      scanStreams,
       signal: new AbortController().signal,
       onResult: (stream, result) => results.push({ key: streamKey(stream), result }),
       onFailure: (stream, error) => failures.push({ key: streamKey(stream), error }),
