@@ -72,7 +72,8 @@ export const recordCoveredWrites = (
       ORDER BY store_balance.account_id
       FOR NO KEY UPDATE OF store_balance SKIP LOCKED
     ),
-    priced AS (
+    -- Materialized, because the count and the sums would each look up the keys.
+    priced AS MATERIALIZED (
       SELECT
         entry.*,
         free.balance_cents,
