@@ -185,15 +185,33 @@ const observers = {
   observeDrift: () => undefined,
 };
 
+/** Starts a worker that runs the senders of shards and of streams in trouble. */
+const startSenders = async (t: ExecutionContext<DatabaseContext>, deployment: string) => {
+  const { db } = t.context;
+  const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
+  const stopping = new AbortController();
+  const temporal = await startWorker(
+    t,
+    {
+      ...createBillingActivities({ ...deps, ...observers }),
+      ...createShardActivities({
+        ...deps,
+        stopping: stopping.signal,
+        onResult: () => undefined,
+        onFailure: () => undefined,
+      }),
+    },
+    backgroundQueue(deployment),
+  );
+  t.teardown(() => stopping.abort());
+  return temporal;
+};
+
 test.serial("a sender that makes no progress however often it is woken is restarted", async (t) => {
   const { db } = t.context;
   const billing = createBilling({ db, stripe: null });
   const { deployment, stream, workflowId } = await registerTroubledTree(db, billing);
-  const temporal = await startWorker(
-    t,
-    createBillingActivities({ db, clock: systemClock, billing, ...observers }),
-    backgroundQueue(deployment),
-  );
+  const temporal = await startSenders(t, deployment);
   const stuck = await temporal.workflow.start(usageSender, {
     workflowId,
     taskQueue: "without-workers",
@@ -213,20 +231,7 @@ test.serial("the sender of a shard that never looks for usage is restarted", asy
   const { db } = t.context;
   await db.query(sql.typeAlias("void")`DELETE FROM usage_shard`);
   const deployment = await getDeploymentName({ db, clock: systemClock });
-  const stopping = new AbortController();
-  const temporal = await startWorker(
-    t,
-    createShardActivities({
-      db,
-      clock: systemClock,
-      billing: createBilling({ db, stripe: null }),
-      stopping: stopping.signal,
-      onResult: () => undefined,
-      onFailure: () => undefined,
-    }),
-    backgroundQueue(deployment),
-  );
-  t.teardown(() => stopping.abort());
+  const temporal = await startSenders(t, deployment);
   const workflowId = usageShardWorkflowId(deployment, 2);
   const stuck = await temporal.workflow.start(usageShard, {
     workflowId,
