@@ -36,7 +36,9 @@ import { createDeploymentName } from "../services/billing/deploymentName.ts";
 import { createKeyUses } from "../services/accounts/createKeyUses.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
 import { createSpendingGuard } from "../services/registrations/createSpendingGuard.ts";
+import type { BatchObserver } from "../services/createGroupCommit.ts";
 import { createRegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
+import { watchWrites } from "../services/registrations/watchWrites.ts";
 import { createStoreAuthenticator } from "../services/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../services/stores/createStoreRegistrationWriter.ts";
 import { createCharityValidator } from "./charities/createCharityValidator.ts";
@@ -64,7 +66,8 @@ const startApi = async (
   }
   const interceptors = tracing === undefined ? [] : [tracing.statementSpans];
   const db = await openDatabase(config, interceptors);
-  const copies = openCopies(config);
+  const writes = watchWrites();
+  const copies = openCopies(config, writes.isWriting);
   const searches = await openSearches(config, interceptors);
   const reads = await openReads(config, interceptors);
   const temporal = openTemporalClient();
@@ -80,16 +83,20 @@ const startApi = async (
   });
   addHealthMetrics(metrics.registry, health.read);
   addPoolMetrics(metrics.registry, { main: db, searches, reads });
+  const observeBatch: BatchObserver = (size, durationSeconds) => {
+    writes.observeBatch(size, durationSeconds);
+    metrics.observeBatch(size, durationSeconds);
+  };
   const writer = createRegistrationWriter({
     db,
     clock,
-    observeBatch: metrics.observeBatch,
+    observeBatch,
     tracing,
   });
   const storeWriter = createStoreRegistrationWriter({
     db,
     clock,
-    observeBatch: metrics.observeBatch,
+    observeBatch,
     tracing,
   });
   metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());

@@ -1,4 +1,5 @@
 import { Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
 import { escapeLiteral, Pool } from "pg";
 import type { PoolClient } from "pg";
 import { to } from "pg-copy-streams";
@@ -50,6 +51,9 @@ const IDLE_MARGIN_MS = 5000;
 
 const CONNECT_TIMEOUT_MS = 15_000;
 
+/** A page takes a few milliseconds. One that took longer has waited for others already. */
+const MAXIMUM_REST_MS = 50;
+
 /** If the server vanishes without closing its connections, the idle timeout ends the statement. */
 const openSocket = (idleTimeoutMs: number): Socket => {
   const socket = new Socket();
@@ -61,13 +65,23 @@ const openSocket = (idleTimeoutMs: number): Socket => {
 /**
  * Opens a pool that connects when there is something to copy.
  * @param statementTimeoutMs after it the database cancels a statement
- * @param idleTimeoutMs the database is considered lost after this time without a byte; a result that keeps arriving may
- *   take longer
+ * @param options.idleTimeoutMs the database is considered lost after this time without a byte; a result that keeps arriving
+ *   may take longer
+ * @param options.mustRest whether something more urgent needs the database. Then each result is followed by a rest of the
+ *   same duration, so that lists take at most half of the time
  */
 export const openCopyPool = (
   url: string,
   statementTimeoutMs: number,
-  idleTimeoutMs = statementTimeoutMs + IDLE_MARGIN_MS,
+  {
+    idleTimeoutMs = statementTimeoutMs + IDLE_MARGIN_MS,
+    mustRest = () => false,
+    rest = delay,
+  }: {
+    readonly idleTimeoutMs?: number;
+    readonly mustRest?: () => boolean;
+    readonly rest?: (durationMs: number) => Promise<unknown>;
+  } = {},
 ): CopyPool => {
   const shares = createConnectionShares(sharesOfOneKind(MAXIMUM_CONNECTIONS), {
     maximumWaiting: MAXIMUM_WAITING,
@@ -145,7 +159,17 @@ export const openCopyPool = (
     }
   };
   return {
-    copy: (owner, query) => shares.run({ accountId: owner, kind: "list" }, () => copy(query)),
+    copy: async (owner, query) => {
+      let startedAtMs = 0;
+      const chunks = await shares.run({ accountId: owner, kind: "list" }, () => {
+        startedAtMs = performance.now();
+        return copy(query);
+      });
+      if (mustRest()) {
+        await rest(Math.min(performance.now() - startedAtMs, MAXIMUM_REST_MS));
+      }
+      return chunks;
+    },
     end: async () => {
       await Promise.all(Array.from(pools.values(), (pool) => pool.end()));
     },

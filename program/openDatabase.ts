@@ -99,8 +99,15 @@ export const openHealthConnection = (config: Pick<Config, "DATABASE_URL">): Prom
 
 /**
  * Opens the pool for streamed lists; it connects on first use.
+ * @param mustRest whether something more urgent needs the database
  * @throws StartupError if DATABASE_URL is not set
  */
 export const openCopies = (
   config: Pick<Config, "DATABASE_URL" | "READ_TIMEOUT_SECONDS">,
-): CopyPool => openCopyPool(requireDatabaseUrl(config), config.READ_TIMEOUT_SECONDS * 1000);
+  mustRest?: () => boolean,
+): CopyPool =>
+  openCopyPool(
+    requireDatabaseUrl(config),
+    config.READ_TIMEOUT_SECONDS * 1000,
+    mustRest === undefined ? {} : { mustRest },
+  );

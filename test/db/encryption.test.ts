@@ -161,7 +161,9 @@ test.serial("plain text leaves this machine only with sslmode=disable", async (t
 test.serial("a long result arrives over TLS while the server keeps sending", async (t) => {
   const { ca, appUrl, configure } = t.context;
   await configure(ca.issue("server"), "tls");
-  const copies = openCopyPool(urlWith(appUrl, "127.0.0.1", { sslmode: "require" }), 60_000, 3000);
+  const copies = openCopyPool(urlWith(appUrl, "127.0.0.1", { sslmode: "require" }), 60_000, {
+    idleTimeoutMs: 3000,
+  });
 
   const pieces = await copies.copy(
     "owner",

@@ -98,7 +98,9 @@ test("a key is found again after the database vanished during its lookup", async
 
 test("a COPY fails when its database vanishes, and the next one uses a new connection", async (t) => {
   const relay = await startRelay(t, t.context.databaseUrl);
-  const copies = openCopyPool(relay.url, 60_000, RESPONSE_TIMEOUT_MS);
+  const copies = openCopyPool(relay.url, 60_000, {
+    idleTimeoutMs: RESPONSE_TIMEOUT_MS,
+  });
   t.teardown(copies.end);
   const copy = () => copies.copy("owner", sql.fragment`SELECT 'there'`);
   await copy();
@@ -112,7 +114,9 @@ test("a COPY fails when its database vanishes, and the next one uses a new conne
 });
 
 test("a COPY that keeps sending may take longer than the idle timeout", async (t) => {
-  const copies = openCopyPool(t.context.databaseUrl, 60_000, RESPONSE_TIMEOUT_MS);
+  const copies = openCopyPool(t.context.databaseUrl, 60_000, {
+    idleTimeoutMs: RESPONSE_TIMEOUT_MS,
+  });
   t.teardown(copies.end);
 
   // Each row fills the server's send buffer.
