@@ -11,6 +11,7 @@ import { measureCharitySearch } from "./measureCharitySearch.ts";
 import { measureFind } from "./measureFind.ts";
 import { measureGrowth } from "./measureGrowth.ts";
 import { measureList } from "./measureList.ts";
+import { measureMixed } from "./measureMixed.ts";
 import { measureNeighbor } from "./measureNeighbor.ts";
 import { measureProcesses } from "./measureProcesses.ts";
 import { measureRegistrations } from "./measureRegistrations.ts";
@@ -61,6 +62,8 @@ table of results to stdout.
                   --listed 1000000  --rounds 3
   charities       GET /charities/search, compared with plain SQL, on generated charities or real files
                   --charities 260000  --charity-files eo1.csv,eo2.csv  --searches 600
+  mixed           POST at a steady rate while lists are read, usage is reconciled and history is imported
+                  --listed 1000000  --rate 1000  --rounds 3  --seconds 4  --connections 64
   neighbor        POST and /readyz while another account floods the process, compared with before
                   --seconds 4
   restarts        failed requests while two APIs behind HAProxy are restarted
@@ -110,6 +113,7 @@ const readArguments = () => {
       charities: { type: "string", default: "260000" },
       "charity-files": { type: "string", default: "" },
       searches: { type: "string", default: "600" },
+      rate: { type: "string", default: "1000" },
       requests: { type: "string", default: "20000" },
       restarts: { type: "string", default: "10" },
       "find-accounts": { type: "string", default: "5000" },
@@ -138,6 +142,11 @@ const readArguments = () => {
       rows: parseInteger("charities", values.charities),
       files: values["charity-files"].split(",").filter(Boolean),
       searches: parseInteger("searches", values.searches),
+    },
+    mixed: {
+      ...repeated,
+      registrations: parseInteger("listed", values.listed),
+      requestsPerSecond: parseInteger("rate", values.rate),
     },
     restarts: {
       requests: parseInteger("requests", values.requests),
@@ -186,6 +195,7 @@ const createBenchmarks = ({
   donations,
   failingSeconds,
   charities,
+  mixed,
   restarts,
   find,
   growth,
@@ -223,6 +233,7 @@ const createBenchmarks = ({
     ["cached", (services, report) => measureCached(services, repeated, report)],
     ["statistics", (services, report) => measureStatistics(services, list, report)],
     ["charities", (services, report) => measureCharitySearch(services, charities, report)],
+    ["mixed", (services, report) => measureMixed(services, mixed, report)],
     ["neighbor", (services, report) => measureNeighbor(services, repeated, report)],
     ["restarts", (services, report) => measureRestarts(services, restarts, report)],
     ["find", (services, report) => measureFind(services, find, report)],
