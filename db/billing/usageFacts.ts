@@ -147,6 +147,7 @@ export const listOldestUnsealedFacts = async (
             meter: sql.fragment`stream.meter`,
             second: sql.fragment`fact.second`,
           })}
+        LIMIT 1
       ) AS folded ON true
     ),
     summed AS (

@@ -8,7 +8,7 @@ import { isWithin, monthlyCycle } from "./billingCycle.ts";
  */
 const SETTLED_AGE_MS = 36 * 24 * 60 * 60 * 1000;
 
-/** Returns the latest time before which usage may be folded. */
+/** Returns the time before which usage must have been registered, and delivered, to be folded. */
 export const latestFoldTime = (now: Date): Date => new Date(now.getTime() - SETTLED_AGE_MS);
 
 /** @throws DomainError request_invalid if usage before a time may still change */

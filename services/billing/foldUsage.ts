@@ -15,6 +15,7 @@ import { describeHold, findHold } from "../../domain/billing/deployment.ts";
 import {
   FIRST_SECONDS,
   foldableUntil,
+  latestFoldTime,
   nextSeconds,
   requireSameUnits,
   requireSettledAge,
@@ -79,7 +80,8 @@ const foldPart = (
     await requireFlowing(transaction);
     const now = clock.now();
     const sumsBefore = await sumFoldedHours(transaction, stream, part);
-    const folded = await foldSeconds(transaction, stream, part, { settledBefore: before, now });
+    const settledBefore = latestFoldTime(now);
+    const folded = await foldSeconds(transaction, stream, part, { settledBefore, now });
     requireSameUnits(sumsBefore, folded, await sumFoldedHours(transaction, stream, part));
     if (isFirst && folded.events > 0) {
       await recordAction(
@@ -141,7 +143,7 @@ export const foldUsage = async (
   let isFirst = true;
   const step: Step = async (stream, part) => {
     const folded = isDryRun
-      ? await sumFoldable(db, stream, part, before)
+      ? await sumFoldable(db, stream, part, latestFoldTime(now))
       : await foldPart(deps, stream, part, { before, accountId, isFirst });
     isFirst &&= folded.events === 0;
     progress.facts += folded.facts;

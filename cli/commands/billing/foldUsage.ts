@@ -81,7 +81,7 @@ export const foldUsage = async (
   if (streams.some(({ until }) => until < before)) {
     say(
       io,
-      `A column "before" earlier than ${formatTime(before)} is the start of a billing period that has not ended for 36 days.`,
+      `Where "before" is earlier than ${formatTime(before)}, later usage is in a billing period that had not ended 36 days ago.`,
     );
   }
 };

@@ -80,7 +80,8 @@ const FOLD_HELP = `
 Usage that was delivered, and whose billing period has ended for 36 days, is folded: its
 usage facts and meter events are deleted, and their units are kept by hour and second.
 Registrations, refunds, statements, reconciliations and what clients see do not change.
-Usage that failed, was delivered late, was corrected or has a note stays as it is.
+Usage that failed, was corrected, has a note, or was delivered late or less than 36 days
+ago stays as it is.
 Make a backup first. The command may be stopped at any time and repeated.`;
 
 export const addUsageCommands = (program: Command, context: Context): void => {

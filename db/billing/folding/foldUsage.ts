@@ -77,7 +77,7 @@ export const findPart = (
 /**
  * Defines the query `foldable`: the seconds of a span that may be folded, with the ids of their meter events and the sums
  * of their facts. Each second is folded as a whole or not at all. It stays if
- * - an event is in another state than delivered, was delivered late or after `settledBefore`, was settled by hand, or has
+ * - an event is in another state than delivered, was delivered late or since `settledBefore`, was settled by hand, or has
  *   a note or units that were reported before,
  * - the facts are of a correction or of a refund whose workflow was not started yet, do not add up to the events, or one
  *   is not sealed,
@@ -99,7 +99,7 @@ const foldable = (stream: UsageStream, span: Span, settledBefore: Date): Fragmen
         quantity,
         processor,
         coalesce(customer_id, '') AS customer_id,
-        state = 'delivered'
+        (state = 'delivered'
           AND last_error IS NULL
           AND settlement_reference IS NULL
           AND already_reported = 0
@@ -110,7 +110,8 @@ const foldable = (stream: UsageStream, span: Span, settledBefore: Date): Fragmen
               FROM usage_rejection
               WHERE errors > named AND window_start <= settled_at AND window_end >= first_attempt_at
             )
-          ) AS is_plain
+          )
+        ) IS TRUE AS is_plain
       FROM meter_event
       WHERE ${eventsOf(stream)} AND ${inSpan(sql.fragment`second`)}
     ),

@@ -175,9 +175,9 @@ test.serial("whatever is not plainly delivered stays, with all usage of its seco
     SET settlement_kind = 'invoice_item', settlement_reference = 'ii_1'
     WHERE account_id = ${accountId} AND second = ${START + 3}
   `);
-  // Delivered long after its second.
+  // Delivered less than 36 days ago.
   await db.query(sql.typeAlias("void")`
-    UPDATE meter_event SET settled_at = '2026-03-02' WHERE account_id = ${accountId} AND second = ${START + 4}
+    UPDATE meter_event SET settled_at = '2026-04-20' WHERE account_id = ${accountId} AND second = ${START + 4}
   `);
   await db.query(sql.typeAlias("void")`
     INSERT INTO usage_correction
