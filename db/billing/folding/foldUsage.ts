@@ -74,6 +74,9 @@ export const findPart = (
     HAVING count(*) > 0
   `);
 
+const hoursOf = ({ start, end }: Span): FragmentSqlToken =>
+  sql.fragment`hour > ${start}::bigint - 3600 AND hour < ${end}::bigint`;
+
 /**
  * Defines the query `foldable`: the seconds of a span that may be folded, with the ids of their meter events and the sums
  * of their facts. Each second is folded as a whole or not at all. It stays if
@@ -157,9 +160,7 @@ const foldable = (stream: UsageStream, span: Span, settledBefore: Date): Fragmen
       SELECT hour + place AS second, processor, customer_id
       FROM folded_usage
       CROSS JOIN LATERAL unnest(seconds) AS place
-      WHERE ${foldedOfStream(stream)}
-        AND hour > ${span.start}::bigint - 3600
-        AND hour < ${span.end}::bigint
+      WHERE ${foldedOfStream(stream)} AND ${hoursOf(span)}
     ),
     foldable AS MATERIALIZED (
       SELECT plain_second.*, billed.facts, billed.registered, billed.refunded
@@ -288,6 +289,8 @@ export const foldSeconds = (
       FROM folded_usage
       CROSS JOIN LATERAL unnest(seconds, registered_units, refunded_units) AS earlier (place, registered, refunded)
       WHERE ${foldedOfStream(stream)}
+        -- Without it the planner may read all hours of the stream, before it knows how many there are.
+        AND ${hoursOf(span)}
         AND (hour, processor, customer_id) IN (SELECT second - second % 3600, processor, customer_id FROM added)
     ),
     summed AS (
@@ -352,7 +355,7 @@ const sumsRow = z.strictObject({
 export const sumFoldedHours = (
   transaction: DatabaseTransactionConnection,
   stream: UsageStream,
-  { start, end }: Span,
+  span: Span,
 ): Promise<FoldedSums> =>
   transaction.one(sql.type(sumsRow)`
     SELECT
@@ -365,5 +368,5 @@ export const sumFoldedHours = (
       SELECT sum(unit.registered) AS registered, sum(unit.refunded) AS refunded
       FROM unnest(registered_units, refunded_units) AS unit (registered, refunded)
     ) AS by_second
-    WHERE ${foldedOfStream(stream)} AND hour > ${start}::bigint - 3600 AND hour < ${end}::bigint
+    WHERE ${foldedOfStream(stream)} AND ${hoursOf(span)}
   `);
