@@ -1,4 +1,5 @@
 import { availableParallelism, cpus, totalmem } from "node:os";
+import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { Client } from "pg";
 import { StartupError } from "../program/startupError.ts";
@@ -22,6 +23,8 @@ import { measureRetries, measureSender } from "./measureSender.ts";
 import { measureStalled } from "./measureStalled.ts";
 import { measureStatistics } from "./measureStatistics.ts";
 import { measureStore } from "./measureStore.ts";
+import { measureYears, YEAR_STEPS } from "./measureYears.ts";
+import type { YearStep } from "./measureYears.ts";
 import type { Result } from "./support/result.ts";
 import { formatTable } from "./support/result.ts";
 import type { Services } from "./support/startServices.ts";
@@ -71,7 +74,10 @@ table of results to stdout.
   find            impact find over many accounts, compared with one account
                   --find-accounts 5000  --listed 1000000  --rounds 3
   growth          POST with few and with many existing registrations
-                  --existing 10000,1000000,5000000  --rounds 3  --seconds 4  --connections 64`;
+                  --existing 10000,1000000,5000000  --rounds 3  --seconds 4  --connections 64
+  years           POST and reads with three years of usage, compared with forty days; bytes and time of folding
+                  --years-registrations 1000000  --years-steps fill,measure,fold,measure  --rounds 3  --seconds 4
+                  --data-folder FOLDER keeps the databases for the next run  --budget-seconds 86400 ends a step early`;
 
 const parseInteger = (name: string, text: string): number => {
   const number = Number(text);
@@ -87,6 +93,14 @@ const parseTarget = (text: string): Target => {
     throw new RangeError(`--targets must be of ${TARGETS.join(" and ")}, not ${text}.`);
   }
   return target;
+};
+
+const parseStep = (text: string): YearStep => {
+  const step = YEAR_STEPS.find((name) => name === text);
+  if (step === undefined) {
+    throw new RangeError(`--years-steps must be of ${YEAR_STEPS.join(", ")}, not ${text}.`);
+  }
+  return step;
 };
 
 const readArguments = () => {
@@ -118,6 +132,10 @@ const readArguments = () => {
       restarts: { type: "string", default: "10" },
       "find-accounts": { type: "string", default: "5000" },
       existing: { type: "string", default: "10000,1000000,5000000" },
+      "years-registrations": { type: "string", default: "1000000" },
+      "years-steps": { type: "string", default: "fill,measure,fold,measure" },
+      "budget-seconds": { type: "string", default: "86400" },
+      "data-folder": { type: "string", default: "" },
     },
   });
   const repeated = {
@@ -135,6 +153,13 @@ const readArguments = () => {
   };
   return {
     help: values.help,
+    dataFolder: values["data-folder"] === "" ? null : resolve(values["data-folder"]),
+    years: {
+      ...repeated,
+      registrations: parseInteger("years-registrations", values["years-registrations"]),
+      steps: values["years-steps"].split(",").map(parseStep),
+      budgetMs: parseInteger("budget-seconds", values["budget-seconds"]) * 1000,
+    },
     names: positionals,
     repeated,
     list: { registrations: parseInteger("listed", values.listed), rounds: repeated.rounds },
@@ -199,6 +224,7 @@ const createBenchmarks = ({
   restarts,
   find,
   growth,
+  years,
 }: ReturnType<typeof readArguments>): ReadonlyMap<
   string,
   (services: Services, report: Report) => Promise<readonly Result[]>
@@ -238,6 +264,7 @@ const createBenchmarks = ({
     ["restarts", (services, report) => measureRestarts(services, restarts, report)],
     ["find", (services, report) => measureFind(services, find, report)],
     ["growth", (services, report) => measureGrowth(services, growth, report)],
+    ["years", (services, report) => measureYears(services, years, report)],
   ]);
 
 const describeConditions = async (services: Services): Promise<string> => {
@@ -267,7 +294,7 @@ const main = async (): Promise<number> => {
     );
     return unknown.length > 0 ? 2 : 0;
   }
-  const services = await startServices();
+  const services = await startServices(args.dataFolder);
   const results: Result[] = [];
   try {
     for (const [name, measure] of benchmarks) {

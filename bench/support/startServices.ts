@@ -3,7 +3,7 @@ import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { Client } from "pg";
+import { Client, DatabaseError } from "pg";
 import { z } from "zod";
 import { buildChildEnvironment } from "../../config/config.ts";
 import { migrate } from "../../db/migrate.ts";
@@ -29,6 +29,8 @@ export type Services = {
   readonly databaseUrl: string;
   /** Creates and migrates a database, and returns its URL. */
   readonly createDatabase: (name: string) => Promise<string>;
+  /** The same, unless a run with the same data folder has created it. */
+  readonly openDatabase: (name: string) => Promise<string>;
   readonly dropDatabase: (name: string) => Promise<void>;
   /** Starts a program by its module. It writes its log as in production; the output is discarded. */
   readonly startProgram: (
@@ -38,6 +40,8 @@ export type Services = {
   readonly startTemporal: () => Promise<string>;
   readonly stop: () => Promise<void>;
 };
+
+const DUPLICATE_DATABASE = "42P04";
 
 const readyMessage = z.object({
   type: z.literal("ready"),
@@ -83,8 +87,11 @@ const stopAtEnd = (stop: () => Promise<void>, kill: () => Promise<void>): void =
   });
 };
 
-/** Starts PostgreSQL. It and everything that is started later ends with this process, also when a signal ends that. */
-export const startServices = async (): Promise<Services> => {
+/**
+ * Starts PostgreSQL. It and everything that is started later ends with this process, also when a signal ends that.
+ * @param dataFolder where databases are kept for the next run; null: in a temporary folder
+ */
+export const startServices = async (dataFolder: string | null = null): Promise<Services> => {
   const folder = await mkdtemp(join(tmpdir(), "impact-bench-"));
   const { context, stopAll, killAll } = createSupervisor(folder, console.error);
   let stopped: Promise<void> | null = null;
@@ -111,7 +118,7 @@ export const startServices = async (): Promise<Services> => {
   };
   try {
     const postgres = await startPostgres({
-      folder: join(folder, "postgres"),
+      folder: join(dataFolder ?? folder, "postgres"),
       port: 0,
       disposable: false,
       context,
@@ -125,16 +132,27 @@ export const startServices = async (): Promise<Services> => {
         await client.end();
       }
     };
+    const migrateDatabase = async (name: string): Promise<string> => {
+      const url = new URL(postgres.url);
+      url.pathname = name;
+      await migrate(url.href);
+      return url.href;
+    };
+    const createDatabase = async (name: string): Promise<string> => {
+      await admin(`CREATE DATABASE ${name}`);
+      return migrateDatabase(name);
+    };
     return {
       folder,
       databaseUrl: postgres.url,
-      createDatabase: async (name) => {
-        await admin(`CREATE DATABASE ${name}`);
-        const url = new URL(postgres.url);
-        url.pathname = name;
-        await migrate(url.href);
-        return url.href;
-      },
+      createDatabase,
+      openDatabase: (name) =>
+        createDatabase(name).catch((error: unknown) => {
+          if (error instanceof DatabaseError && error.code === DUPLICATE_DATABASE) {
+            return migrateDatabase(name);
+          }
+          throw error;
+        }),
       dropDatabase: (name) => admin(`DROP DATABASE ${name} WITH (FORCE)`),
       startProgram: async (module, settings) => {
         context.signal.throwIfAborted();

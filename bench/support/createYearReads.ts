@@ -1,0 +1,109 @@
+import { listReadyStreams, listResumableStreams } from "../../db/billing/sending/usageShards.ts";
+import { lastSealableSecond } from "../../domain/billing/usage.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import type { DatabasePool } from "slonik";
+import { systemClock } from "../../domain/clock.ts";
+import { readStatement } from "../../services/billing/readStatement.ts";
+import { reconcileUsage } from "../../services/billing/reconciliation/reconcileUsage.ts";
+import { getDashboardSlug } from "../../services/dashboard/getDashboardSlug.ts";
+import { readDashboard } from "../../services/dashboard/readDashboard.ts";
+import { createPlantedPlanting } from "./plantOrders.ts";
+import { median } from "./statistics.ts";
+
+const READS = 200;
+const SLOW_READS = 5;
+const DAY_MS = 86_400_000;
+const LEASE_MS = 15_000;
+const SEARCHED_STREAMS = 500;
+const RECENT_DAYS = 38;
+
+const signal = new AbortController().signal;
+
+const timeCalls = async (calls: number, call: () => Promise<unknown>): Promise<number> => {
+  await call();
+  const times: number[] = [];
+  for (let index = 0; index < calls; index += 1) {
+    const startedAtMs = performance.now();
+    await call();
+    times.push(performance.now() - startedAtMs);
+  }
+  return median(times);
+};
+
+export type Reads = ReadonlyMap<string, () => Promise<number>>;
+
+/** The reads to compare, each of which returns its median duration in milliseconds. */
+export const createYearReads = async (
+  db: DatabasePool,
+  accountId: string,
+  {
+    apiUrl,
+    key,
+    ids,
+    oldestDays,
+  }: {
+    readonly apiUrl: string;
+    readonly key: string;
+    /** Old registrations, enough that few are read twice. */
+    readonly ids: readonly string[];
+    /** How long ago the oldest month begins that is completely filled. */
+    readonly oldestDays: number;
+  },
+): Promise<Reads> => {
+  const billing = createBilling({ db, stripe: null });
+  const deps = { db, clock: systemClock, billing, planting: createPlantedPlanting() };
+  const slug = await getDashboardSlug(deps, accountId);
+  const read = async (path: string): Promise<void> => {
+    const response = await fetch(apiUrl + path, { headers: { Authorization: key } });
+    await response.text();
+    if (!response.ok) {
+      throw new Error(`${path} returned ${response.status}.`);
+    }
+  };
+  const inTurn = (pathOf: (id: string) => string) => {
+    let next = 0;
+    return () =>
+      timeCalls(READS, () => {
+        next += 1;
+        return read(pathOf(ids[next % ids.length] ?? ""));
+      });
+  };
+  const readMonth = (daysAgo: number) => () => {
+    const startMs = Date.now() - daysAgo * DAY_MS;
+    const month = { start: new Date(startMs), end: new Date(startMs + 30 * DAY_MS) };
+    return timeCalls(SLOW_READS, () =>
+      readStatement(deps, { accountId, mode: "live" }, month, signal),
+    );
+  };
+  return new Map([
+    ["first page of 100 trees", () => timeCalls(READS, () => read("/plant/trees?limit=100"))],
+    ["one id of the list", inTurn((id) => `/plant/trees?id=${id}`)],
+    ["billing status of one id", inTurn((id) => `/usage/${id}`)],
+    ["evidence of one id, not cached", inTurn((id) => `/evidence/tree/${id}`)],
+    ["data of the dashboard", () => timeCalls(READS, () => readDashboard(deps, slug))],
+    ["statement of 30 days", readMonth(RECENT_DAYS)],
+    ["statement of the oldest 30 days", readMonth(oldestDays)],
+    [
+      "search of a sender for usage to report",
+      () =>
+        timeCalls(READS, async () => {
+          const now = systemClock.now();
+          const until = new Date(now.getTime() + LEASE_MS);
+          await listReadyStreams(db, {
+            after: null,
+            lastSecond: lastSealableSecond(now),
+            limit: SEARCHED_STREAMS,
+          });
+          await listResumableStreams(db, {
+            shard: 0,
+            lease: { now, until },
+            limit: SEARCHED_STREAMS,
+          });
+        }),
+    ],
+    [
+      "reconciliation of all accounts, 35 days",
+      () => timeCalls(SLOW_READS, () => reconcileUsage(deps, {}, signal)),
+    ],
+  ]);
+};
