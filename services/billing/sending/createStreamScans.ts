@@ -38,6 +38,9 @@ export type ScanStreams = (scan: {
 export const createStreamScans = (db: CommonQueryMethods): ScanStreams => {
   const pages = new LRUCache<string, Page>({ max: 2 * SHARDS, ttl: SHARED_MS });
 
+  /** What a shard has no room for yet, by shard. A busy worker would otherwise read most of a page again at each step. */
+  const rests = new Map<number, ScannedStreams & { readonly after: UsageStream }>();
+
   const takePage = (
     shard: number,
     after: UsageStream | null,
@@ -54,13 +57,29 @@ export const createStreamScans = (db: CommonQueryMethods): ScanStreams => {
     return page.streams;
   };
 
-  return async ({ shard, after, lastSecond, limit }) => {
+  const readPart = async (
+    shard: number,
+    after: UsageStream | null,
+    lastSecond: number,
+  ): Promise<ScannedStreams> => {
     const page = await takePage(shard, after, lastSecond);
-    const own = page.filter(({ accountId }) => shardOf(accountId) === shard);
-    if (own.length > limit) {
-      const streams = own.slice(0, limit);
-      return { streams, next: streams.at(-1) ?? after };
+    return {
+      streams: page.filter(({ accountId }) => shardOf(accountId) === shard),
+      next: page.length < PAGE_SIZE ? null : (page.at(-1) ?? null),
+    };
+  };
+
+  return async ({ shard, after, lastSecond, limit }) => {
+    const rest = rests.get(shard);
+    const part =
+      rest !== undefined && rest.after === after ? rest : await readPart(shard, after, lastSecond);
+    const streams = part.streams.slice(0, limit);
+    const last = streams.at(-1);
+    if (last === undefined || part.streams.length <= limit) {
+      rests.delete(shard);
+      return part;
     }
-    return { streams: own, next: page.length < PAGE_SIZE ? null : (page.at(-1) ?? null) };
+    rests.set(shard, { after: last, streams: part.streams.slice(limit), next: part.next });
+    return { streams, next: last };
   };
 };

@@ -83,4 +83,5 @@ test("the shards of a worker share the query of a scan, and each stream is found
   t.deepEqual((await scanShards(1000)).flat().toSorted(), expected());
   t.is(count(), 2);
   t.deepEqual((await scanShards(2)).flat().toSorted(), expected());
+  t.is(count(), 3);
 });
