@@ -8,7 +8,7 @@ const LONGEST = [
   "history/importProcess",
   "workflows/usageSender",
   "worker/temporalDown",
-  "worker/dispatcher",
+  "worker/dispatcher/dispatcher",
   "worker/lifecycle",
   "billing/periods/subscriptions",
   "billing/repair/deployment",

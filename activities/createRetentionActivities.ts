@@ -6,7 +6,7 @@ import { recordExpiredKeys } from "../services/accounts/recordExpiredKeys.ts";
 import { deleteOldRecords } from "../services/billing/deleteOldRecords.ts";
 import type { Retention } from "../services/billing/deleteOldRecords.ts";
 import { deleteOldEvents } from "../services/events/deleteOldEvents.ts";
-import { deleteOldTestDonations } from "../services/charities/deleteOldTestDonations.ts";
+import { deleteOldTestDonations } from "../services/charities/donations/deleteOldTestDonations.ts";
 import { deleteOldDailyCounts } from "../services/registrations/deleteOldDailyCounts.ts";
 import { deleteOldTestRegistrations } from "../services/registrations/deleteOldTestRegistrations.ts";
 import { deleteOldTestResponses } from "../services/stores/deleteOldTestResponses.ts";

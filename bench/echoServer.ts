@@ -1,14 +1,14 @@
 import { newId } from "../services/newId.ts";
-import { createOpenLists } from "../api/http/openLists.ts";
+import { createOpenLists } from "../api/http/lists/openLists.ts";
 import { createApp } from "../api/http/createApp.ts";
 import { authenticate } from "../api/middleware/authenticate.ts";
 import { createApiMetrics } from "../api/metrics/createApiMetrics.ts";
 import { registrationEndpoints } from "../api/standalone/registrations/registrationEndpoints.ts";
 import { systemClock } from "../domain/clock.ts";
 import { openCopies, openDatabase } from "../program/openDatabase.ts";
-import { readAccountLimits } from "../program/readAccountLimits.ts";
+import { readAccountLimits } from "../program/settings/readAccountLimits.ts";
 import { runProgram } from "../program/runProgram.ts";
-import { startServer } from "../program/startServer.ts";
+import { startServer } from "../program/server/startServer.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
 import { createRequestLimiter } from "../services/accounts/createRequestLimiter.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";

@@ -1,6 +1,6 @@
 import type { Client } from "@temporalio/client";
 import { isGrpcCancelledError, isGrpcDeadlineError, isGrpcServiceError } from "@temporalio/client";
-import { withTemporalDeadline } from "../program/temporalClient.ts";
+import { withTemporalDeadline } from "../program/temporal/temporalClient.ts";
 import { CommandError, EXIT } from "./exitCodes.ts";
 
 /** A running server responds within milliseconds. */

@@ -1,6 +1,6 @@
 import type { Config } from "../config/config.ts";
 import type { CharityProviderName } from "../domain/charities/charities.ts";
-import { readCharitySettings } from "../program/readCharitySettings.ts";
+import { readCharitySettings } from "../program/settings/readCharitySettings.ts";
 
 const SETTINGS = {
   everyorg: "EVERYORG_API_KEY",

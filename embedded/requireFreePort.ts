@@ -1,4 +1,4 @@
-import { probePort } from "../program/probePort.ts";
+import { probePort } from "../program/server/probePort.ts";
 import { StartupError } from "../program/startupError.ts";
 import { errorDetails } from "./errorDetails.ts";
 

@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import { buildChildEnvironment } from "../config/config.ts";
 import type { Config } from "../config/config.ts";
 import { withoutPassword } from "../domain/databaseUrl.ts";
-import { browsableUrl, serverUrl } from "../program/startServer.ts";
+import { browsableUrl, serverUrl } from "../program/server/startServer.ts";
 import { StartupError } from "../program/startupError.ts";
 import { requireHarmlessSettings } from "./demo/demoData.ts";
 import { DEMO_SETTINGS } from "./demo/demoPace.ts";

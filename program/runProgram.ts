@@ -2,7 +2,7 @@ import type { Logger } from "pino";
 import { ConfigError, readConfig } from "../config/config.ts";
 import type { Config } from "../config/config.ts";
 import { SchemaMismatchError } from "../db/migrate.ts";
-import { createLogger } from "./createLogger.ts";
+import { createLogger } from "./log/createLogger.ts";
 import { StartupError } from "./startupError.ts";
 import { startTracing } from "./tracing/startTracing.ts";
 import type { RunningTracing } from "./tracing/startTracing.ts";

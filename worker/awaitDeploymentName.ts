@@ -5,7 +5,7 @@ import { deploymentNameOf, UNDECIDED_COPY } from "../domain/billing/deployment.t
 import type { Clock } from "../domain/clock.ts";
 import { readDeployment, readServerMark } from "../db/billing/deployment.ts";
 import { StartupError } from "../program/startupError.ts";
-import { workerIdentity } from "../program/workerIdentity.ts";
+import { workerIdentity } from "../program/temporal/workerIdentity.ts";
 import { findDeploymentName } from "../services/billing/deploymentName.ts";
 
 const INTERVAL_MS = 5000;

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Client, ScheduleOptions } from "@temporalio/client";
 import { ScheduleAlreadyRunning, ScheduleOverlapPolicy } from "@temporalio/client";
 import type { Logger } from "pino";
-import { withTemporalDeadline } from "../program/temporalClient.ts";
+import { withTemporalDeadline } from "../program/temporal/temporalClient.ts";
 import {
   plantingOrderCreation,
   plantingOrderCreationId,

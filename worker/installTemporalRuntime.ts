@@ -1,7 +1,7 @@
 import { DefaultLogger, Runtime } from "@temporalio/worker";
 import type { Logger } from "pino";
-import { keepTemporalMetrics } from "./temporalMetrics.ts";
-import { findFreePort } from "../program/probePort.ts";
+import { keepTemporalMetrics } from "./metrics/temporalMetrics.ts";
+import { findFreePort } from "../program/server/probePort.ts";
 
 const LEVELS = {
   TRACE: "trace",

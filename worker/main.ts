@@ -11,35 +11,35 @@ import { openDatabase, openHealthConnection } from "../program/openDatabase.ts";
 import type { RunningTracing } from "../program/tracing/startTracing.ts";
 import { runProgram } from "../program/runProgram.ts";
 import type { RunningPart } from "../program/runProgram.ts";
-import { serveOperations } from "../program/serveOperations.ts";
-import { startServer } from "../program/startServer.ts";
-import { addHealthMetrics } from "../program/addHealthMetrics.ts";
+import { serveOperations } from "../program/server/serveOperations.ts";
+import { startServer } from "../program/server/startServer.ts";
+import { addHealthMetrics } from "../program/server/addHealthMetrics.ts";
 import { addPoolMetrics } from "../program/addPoolMetrics.ts";
-import { openTemporalClient } from "../program/temporalClient.ts";
-import { watchHealth } from "../program/watchHealth.ts";
+import { openTemporalClient } from "../program/temporal/temporalClient.ts";
+import { watchHealth } from "../program/server/watchHealth.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
 import { loadStripe } from "../providers/billing/loadStripe.ts";
 import { createCharities } from "../providers/charities/createCharities.ts";
 import { createPlanting } from "../providers/planting/createPlanting.ts";
 import { createWebhookSender } from "../providers/webhooks/createWebhookSender.ts";
-import { readCharitySettings } from "../program/readCharitySettings.ts";
-import { readStripeOptions } from "../program/readStripeOptions.ts";
-import { readWebhookSettings } from "../program/readWebhookSettings.ts";
+import { readCharitySettings } from "../program/settings/readCharitySettings.ts";
+import { readStripeOptions } from "../program/settings/readStripeOptions.ts";
+import { readWebhookSettings } from "../program/settings/readWebhookSettings.ts";
 import {
   plantingOrderIntervalMs,
   plantingOrderLostMs,
   readPlantingSettings,
-} from "../program/readPlantingSettings.ts";
+} from "../program/settings/readPlantingSettings.ts";
 import { needsAttention } from "../domain/billing/decideNextStep.ts";
 import type { ShardObservers } from "../services/billing/sending/createShardSender.ts";
 import { backgroundQueue, interactiveQueue, webhookQueue } from "../workflows/taskQueues.ts";
 import { awaitDeploymentName } from "./awaitDeploymentName.ts";
-import { createWorkerMetrics } from "./createWorkerMetrics.ts";
+import { createWorkerMetrics } from "./metrics/createWorkerMetrics.ts";
 import { ensureSchedules } from "./ensureSchedules.ts";
 import { installTemporalRuntime } from "./installTemporalRuntime.ts";
 import { prepareProcessor } from "./prepareProcessor.ts";
-import { runDispatcher } from "./runDispatcher.ts";
-import { readNewSubscriptions } from "./readNewSubscriptions.ts";
+import { runDispatcher } from "./dispatcher/runDispatcher.ts";
+import { readNewSubscriptions } from "./dispatcher/readNewSubscriptions.ts";
 import { watchHold } from "./watchHold.ts";
 import { bundleWorkflows } from "./bundleWorkflows.ts";
 import { createNamespaceLog, runWorker } from "./runWorker.ts";

@@ -4,7 +4,7 @@ import { IllegalStateError, NativeConnection, TransportError, Worker } from "@te
 import type { WorkflowBundle } from "@temporalio/worker";
 import type { Logger } from "pino";
 import { StartupError } from "../program/startupError.ts";
-import { readTemporalConfig } from "../program/temporalClient.ts";
+import { readTemporalConfig } from "../program/temporal/temporalClient.ts";
 import { createOutageLog } from "./createOutageLog.ts";
 
 const RECONNECT_INTERVAL_MS = 2000;

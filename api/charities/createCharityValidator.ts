@@ -1,7 +1,7 @@
 import { WithStartWorkflowOperation } from "@temporalio/client";
 import type { Client } from "@temporalio/client";
 import type { Tracing } from "../../domain/tracing.ts";
-import { withTemporalDeadline } from "../../program/temporalClient.ts";
+import { withTemporalDeadline } from "../../program/temporal/temporalClient.ts";
 import type { ValidateCharity } from "../../services/charities/confirmCharity.ts";
 import { donation, donationWorkflowId, validationUpdate } from "../../workflows/donation.ts";
 import { interactiveQueue } from "../../workflows/taskQueues.ts";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { Readiness } from "../../program/watchHealth.ts";
+import type { Readiness } from "../../program/server/watchHealth.ts";
 import { publicEndpoint } from "../http/endpoint.ts";
 import type { Endpoint } from "../http/endpoint.ts";
 

@@ -5,7 +5,7 @@ import compose from "koa-compose";
 import type { Logger } from "pino";
 import type { Tracing } from "../../domain/tracing.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
-import type { Answer, Listener } from "../../program/limitConcurrency.ts";
+import type { Answer, Listener } from "../../program/server/limitConcurrency.ts";
 import { browserFallback } from "../middleware/browserFallback.ts";
 import type { BrowserFallback } from "../middleware/browserFallback.ts";
 import { chargeBatch } from "../middleware/chargeBatch.ts";

@@ -5,15 +5,15 @@ import { DomainError } from "../../domain/errors.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import { EXPORT_FORMATS } from "../../program/exports/formatRows.ts";
 import type { ApiContext } from "./apiContext.ts";
-import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./exports.ts";
-import type { ListExport } from "./exports.ts";
+import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./lists/exports.ts";
+import type { ListExport } from "./lists/exports.ts";
 import { HttpError } from "./httpError.ts";
 import { isFresh } from "./isFresh.ts";
 import { hasIdempotencyKeyField, withHeaderKey } from "./idempotencyKey.ts";
 import { parseQueryString } from "./parseQueryString.ts";
 import { bodyObject, parseQuery, parseRequest, rejectMisplacedFields } from "./parseRequest.ts";
-import type { OpenLists } from "./openLists.ts";
-import { streamJson } from "./streamJson.ts";
+import type { OpenLists } from "./lists/openLists.ts";
+import { streamJson } from "./lists/streamJson.ts";
 
 /** A documented error response of an endpoint. */
 export type ErrorResponse = {

@@ -1,4 +1,4 @@
-import type { Answer } from "../../program/limitConcurrency.ts";
+import type { Answer } from "../../program/server/limitConcurrency.ts";
 import { logRequest } from "../middleware/observeRequest.ts";
 import type { RequestLog } from "../middleware/observeRequest.ts";
 import { requestIdOf } from "../middleware/identifyRequest.ts";

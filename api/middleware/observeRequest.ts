@@ -2,7 +2,7 @@ import type { ServerResponse } from "node:http";
 import type { Middleware } from "koa";
 import type { Logger } from "pino";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
-import { PROBES } from "../../program/limitConcurrency.ts";
+import { PROBES } from "../../program/server/limitConcurrency.ts";
 import type { ApiState } from "../http/apiContext.ts";
 import { clientAddress } from "../http/clientAddress.ts";
 

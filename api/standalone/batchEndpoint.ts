@@ -11,7 +11,7 @@ import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
 import { readIdempotencyKey } from "../http/idempotencyKey.ts";
 import { parseQueryString } from "../http/parseQueryString.ts";
 import { bodyObject, parseQuery, parseRequest, queryObject } from "../http/parseRequest.ts";
-import { streamJson } from "../http/streamJson.ts";
+import { streamJson } from "../http/lists/streamJson.ts";
 import { errorBody, presentError } from "./errorBody.ts";
 import { QUEUE_ERROR } from "./errorResponses.ts";
 

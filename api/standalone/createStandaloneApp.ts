@@ -11,7 +11,7 @@ import { createApp } from "../http/createApp.ts";
 import type { App, AppDependencies } from "../http/createApp.ts";
 import type { Streaming } from "../http/endpoint.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
-import type { Readiness } from "../../program/watchHealth.ts";
+import type { Readiness } from "../../program/server/watchHealth.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
 import { authenticate } from "../middleware/authenticate.ts";

@@ -7,7 +7,7 @@ import { createAccountQueue } from "../../services/createAccountQueue.ts";
 import type { DonateFromStoreDependencies } from "../../services/stores/donateFromStore.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { TakePermit } from "../../db/rateLimits.ts";
-import type { Readiness } from "../../program/watchHealth.ts";
+import type { Readiness } from "../../program/server/watchHealth.ts";
 import { createApp } from "../http/createApp.ts";
 import type { App, AppDependencies } from "../http/createApp.ts";
 import type { Streaming } from "../http/endpoint.ts";

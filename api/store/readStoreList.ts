@@ -5,7 +5,7 @@ import type { Streaming } from "../http/endpoint.ts";
 import { presentPages } from "../../program/exports/presentPages.ts";
 import type { ListPart } from "../../services/stores/readWholeLists.ts";
 import { readWholeList } from "../../services/stores/readWholeLists.ts";
-import { onePage, selectsPage } from "../http/exports.ts";
+import { onePage, selectsPage } from "../http/lists/exports.ts";
 import { writeCursor } from "./cursor.ts";
 import { toPage } from "./pagination.ts";
 

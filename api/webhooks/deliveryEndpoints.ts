@@ -19,7 +19,7 @@ import { pathParameter } from "../http/apiContext.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import { keyEndpoint } from "../http/endpoint.ts";
 import type { Endpoint, ErrorResponse } from "../http/endpoint.ts";
-import { pageLimit, setNextLink } from "../http/listPages.ts";
+import { pageLimit, setNextLink } from "../http/lists/listPages.ts";
 import { bodyObject, queryObject } from "../http/parseRequest.ts";
 import { TYPES_EXAMPLE } from "./schemas.ts";
 import type { WebhookInterface } from "./webhookInterface.ts";

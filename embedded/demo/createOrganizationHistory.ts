@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import type { Billing } from "../../providers/billing/createBilling.ts";
-import { donate } from "../../services/charities/donate.ts";
-import { refundDonation } from "../../services/charities/refundDonation.ts";
+import { donate } from "../../services/charities/donations/donate.ts";
+import { refundDonation } from "../../services/charities/donations/refundDonation.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createDemoCharities } from "./createDemoCharities.ts";

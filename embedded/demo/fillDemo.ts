@@ -6,7 +6,7 @@ import { createOrganization } from "../../services/accounts/createOrganization.t
 import type { CreatedOrganization } from "../../services/accounts/createOrganization.ts";
 import { recordAction } from "../../services/accounts/recordAction.ts";
 import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
-import { subscribeToDonations } from "../../services/charities/subscribeToDonations.ts";
+import { subscribeToDonations } from "../../services/charities/donations/subscribeToDonations.ts";
 import { createStore } from "../../services/stores/createStore.ts";
 import { createOrganizationHistory } from "./createOrganizationHistory.ts";
 import { createPlantingHistory } from "./createPlantingHistory.ts";

@@ -15,7 +15,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { Client } from "pg";
-import { findFreePort } from "../../program/probePort.ts";
+import { findFreePort } from "../../program/server/probePort.ts";
 import { StartupError } from "../../program/startupError.ts";
 import { readLogTail, spawnWithLog } from "../managedProcess.ts";
 import type { ManagedProcess, StartContext } from "../managedProcess.ts";

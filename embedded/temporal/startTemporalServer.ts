@@ -1,7 +1,7 @@
 import { execFile } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
-import { findFreePort } from "../../program/probePort.ts";
+import { findFreePort } from "../../program/server/probePort.ts";
 import { StartupError } from "../../program/startupError.ts";
 import { readLogTail, spawnWithLog } from "../managedProcess.ts";
 import type { ManagedProcess, StartContext } from "../managedProcess.ts";

@@ -7,7 +7,7 @@ import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.
 import type { ConfirmCharityDependencies } from "../charities/confirmCharity.ts";
 import { confirmCharity } from "../charities/confirmCharity.ts";
 import { providerOf } from "../charities/providerOf.ts";
-import { createDonation, recordDonation } from "../charities/recordDonation.ts";
+import { createDonation, recordDonation } from "../charities/donations/recordDonation.ts";
 import { reportLowBalance } from "./balance/reportBalance.ts";
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { findEarlierResponse, runIdempotentWrite } from "./runIdempotentWrite.ts";

@@ -1,4 +1,4 @@
-import { createOpenLists } from "../../api/http/openLists.ts";
+import { createOpenLists } from "../../api/http/lists/openLists.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import type { LimitOverrides, TokenBucket } from "../../domain/accounts/limits.ts";

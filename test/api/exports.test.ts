@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { createOpenLists } from "../../api/http/openLists.ts";
+import { createOpenLists } from "../../api/http/lists/openLists.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { createTestStore, rowsIn, startStoreApi } from "../stores/startStoreApi.ts";

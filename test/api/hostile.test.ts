@@ -3,7 +3,7 @@ import { createTestOrganization } from "../support/factories.ts";
 import { createRandom } from "../support/random.ts";
 import type { Random } from "../support/random.ts";
 import { KIND_NAMES } from "./contract.ts";
-import { rawRequest } from "./rawRequest.ts";
+import { rawRequest } from "./http/rawRequest.ts";
 import { startStandaloneApi } from "./startStandaloneApi.ts";
 
 const test = testWithDatabase();

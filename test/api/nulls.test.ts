@@ -1,4 +1,4 @@
-import { startDonationApi } from "../charities/donationSetup.ts";
+import { startDonationApi } from "../charities/donations/donationSetup.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";

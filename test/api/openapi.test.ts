@@ -3,7 +3,7 @@ import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { apiDescription } from "./responseChecker.ts";
 import { idIn, KIND_NAMES } from "./contract.ts";
-import { rawRequest } from "./rawRequest.ts";
+import { rawRequest } from "./http/rawRequest.ts";
 import { startStandaloneApi } from "./startStandaloneApi.ts";
 
 const test = testWithDatabase();

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { startDonationApi } from "./donationSetup.ts";
+import { startDonationApi } from "./donations/donationSetup.ts";
 
 const test = testWithDatabase();
 

@@ -5,7 +5,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";
 import { openNamespace, startProgram } from "../support/programs.ts";
-import { addEveryOrgCharity } from "./donationSetup.ts";
+import { addEveryOrgCharity } from "./donations/donationSetup.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
 
 const test = testWithDatabase();

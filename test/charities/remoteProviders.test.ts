@@ -7,7 +7,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { freshEin } from "../support/factories.ts";
 import { createMovableClock } from "../support/movableClock.ts";
-import { settingsOf } from "./donationSetup.ts";
+import { settingsOf } from "./donations/donationSetup.ts";
 import type { Fault, ProviderDouble } from "./startProviderDouble.ts";
 import { startProviderDouble } from "./startProviderDouble.ts";
 

@@ -5,7 +5,7 @@ import { updateAccount } from "../../db/accounts/accounts.ts";
 import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { startDonationApi } from "./donationSetup.ts";
+import { startDonationApi } from "./donations/donationSetup.ts";
 
 const test = testWithDatabase();
 

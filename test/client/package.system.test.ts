@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { ExecutionContext } from "ava";
 import { createImpactClient } from "../../clients/typescript/src/index.ts";
-import { startServer } from "../../program/startServer.ts";
+import { startServer } from "../../program/server/startServer.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { openBrowser } from "../dashboard/browser.ts";
 import { testWithDatabase } from "../support/database.ts";

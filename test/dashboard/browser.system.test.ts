@@ -1,6 +1,6 @@
 import type { Browser } from "playwright-core";
 import { sql } from "../../db/sql.ts";
-import { startServer } from "../../program/startServer.ts";
+import { startServer } from "../../program/server/startServer.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { auditAccessibility, openBrowser, visit } from "./browser.ts";

@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import type { Browser, Page } from "playwright-core";
-import { startServer } from "../../program/startServer.ts";
+import { startServer } from "../../program/server/startServer.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { auditAccessibility, openBrowser, visit } from "./browser.ts";

@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { refundDonation } from "../../services/charities/refundDonation.ts";
+import { refundDonation } from "../../services/charities/donations/refundDonation.ts";
 import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";

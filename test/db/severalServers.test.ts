@@ -6,7 +6,7 @@ import { openCopyPool } from "../../db/copyPool.ts";
 import { migrate, requireCurrentSchema } from "../../db/migrate.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
-import { findFreePort } from "../../program/probePort.ts";
+import { findFreePort } from "../../program/server/probePort.ts";
 import { eventually } from "../support/programs.ts";
 import { startCluster } from "../support/startCluster.ts";
 

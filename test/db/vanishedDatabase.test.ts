@@ -4,7 +4,7 @@ import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { z } from "zod";
 import { openCopyPool } from "../../db/copyPool.ts";
 import { UnavailableError } from "../../domain/errors.ts";
-import { findFreePort } from "../../program/probePort.ts";
+import { findFreePort } from "../../program/server/probePort.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
 import { systemClock } from "../../domain/clock.ts";

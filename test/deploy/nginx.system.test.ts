@@ -1,5 +1,5 @@
 import { readFile, writeFile } from "node:fs/promises";
-import { findFreePort } from "../../program/probePort.ts";
+import { findFreePort } from "../../program/server/probePort.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { passesOn, reportsOutage, streamsLists } from "./proxyCases.ts";
 import type { ProxyKind } from "./startProxy.ts";

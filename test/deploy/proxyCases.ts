@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { ExecutionContext } from "ava";
-import { findFreePort } from "../../program/probePort.ts";
-import { startServer } from "../../program/startServer.ts";
+import { findFreePort } from "../../program/server/probePort.ts";
+import { startServer } from "../../program/server/startServer.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import type { DatabaseContext } from "../support/database.ts";

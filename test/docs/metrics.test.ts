@@ -5,13 +5,13 @@ import { Registry } from "prom-client";
 import { z } from "zod";
 import { createApiMetrics } from "../../api/metrics/createApiMetrics.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { addHealthMetrics } from "../../program/addHealthMetrics.ts";
+import { addHealthMetrics } from "../../program/server/addHealthMetrics.ts";
 import { addPoolMetrics } from "../../program/addPoolMetrics.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
-import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
-import { createWorkerMetrics } from "../../worker/createWorkerMetrics.ts";
-import { TEMPORAL_METRICS } from "../../worker/temporalMetrics.ts";
+import { addDatabaseMetrics } from "../../worker/metrics/addDatabaseMetrics.ts";
+import { createWorkerMetrics } from "../../worker/metrics/createWorkerMetrics.ts";
+import { TEMPORAL_METRICS } from "../../worker/metrics/temporalMetrics.ts";
 
 const test = testWithDatabase();
 

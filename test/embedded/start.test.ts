@@ -9,7 +9,7 @@ import test from "ava";
 import { z } from "zod";
 import type { RunFile } from "../../embedded/runFile.ts";
 import { readRunFile } from "../../embedded/runFile.ts";
-import { findFreePort } from "../../program/probePort.ts";
+import { findFreePort } from "../../program/server/probePort.ts";
 import type { Settings, StartedProcess } from "./runStart.ts";
 import {
   START,

@@ -9,7 +9,7 @@ import { simulateAllocated } from "../../providers/planting/simulated/simulatedF
 import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
 import { idIn } from "../api/contract.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
-import { RED_CROSS, startDonationApi } from "../charities/donationSetup.ts";
+import { RED_CROSS, startDonationApi } from "../charities/donations/donationSetup.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { setUpPlanting } from "../planting/setUpPlanting.ts";
 import { testWithDatabase } from "../support/database.ts";

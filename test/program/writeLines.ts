@@ -1,4 +1,4 @@
-import { createLogger } from "../../program/createLogger.ts";
+import { createLogger } from "../../program/log/createLogger.ts";
 
 /* Logs lines and ends in the way that its first argument names. */
 

@@ -4,7 +4,7 @@ import { updateAccountLimits } from "../../db/accounts/accountLimits.ts";
 import { addToDailyCounts } from "../../db/registrations/dailyCounts.ts";
 import { isUnusualDay } from "../../domain/accounts/limits.ts";
 import type { UnusualDay } from "../../services/registrations/createSpendingGuard.ts";
-import { readAccountLimits } from "../../program/readAccountLimits.ts";
+import { readAccountLimits } from "../../program/settings/readAccountLimits.ts";
 import { parseConfig } from "../../config/config.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";

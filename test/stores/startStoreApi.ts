@@ -3,7 +3,7 @@ import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createCharityValidator } from "../../api/charities/createCharityValidator.ts";
-import { createOpenLists } from "../../api/http/openLists.ts";
+import { createOpenLists } from "../../api/http/lists/openLists.ts";
 import { createStoreApp } from "../../api/store/createStoreApp.ts";
 import { takePermit } from "../../db/rateLimits.ts";
 import type { Clock } from "../../domain/clock.ts";

@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import protobuf from "protobufjs";
 import { z } from "zod";
-import { startServer } from "../../program/startServer.ts";
+import { startServer } from "../../program/server/startServer.ts";
 
 /** The fields of https://github.com/open-telemetry/opentelemetry-proto that the tests read. */
 const PROTOCOL = `

@@ -7,7 +7,7 @@ import { testWithDatabase } from "../support/database.ts";
 import { sql } from "../../db/sql.ts";
 import { z } from "zod";
 import { updateAccount } from "../../db/accounts/accounts.ts";
-import { addEveryOrgCharity } from "../charities/donationSetup.ts";
+import { addEveryOrgCharity } from "../charities/donations/donationSetup.ts";
 import { startProviderDouble } from "../charities/startProviderDouble.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";

@@ -17,7 +17,7 @@ import { readJson, runImpact } from "../cli/runImpact.ts";
 import type { Run } from "../cli/runImpact.ts";
 import { copyDatabase } from "../support/database.ts";
 import { eventually, openNamespace, startProgram, TEMPORAL_ADDRESS } from "../support/programs.ts";
-import { seizeLease } from "./dispatching.ts";
+import { seizeLease } from "./dispatcher/dispatching.ts";
 
 const LIVE = { id: "acct_original", isLive: true } as const;
 

@@ -4,7 +4,7 @@ import type { ExecutionContext } from "ava";
 import test from "ava";
 import { pino } from "pino";
 import { z } from "zod";
-import { openTemporalClient } from "../../program/temporalClient.ts";
+import { openTemporalClient } from "../../program/temporal/temporalClient.ts";
 import { ensureSchedules } from "../../worker/ensureSchedules.ts";
 import { eventually, openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 

@@ -4,7 +4,7 @@ import { Registry } from "prom-client";
 import { SERVICE } from "../../domain/accounts/audit.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { guardUsage, holdUsage, releaseUsage } from "../../services/billing/holdUsage.ts";
-import { addDatabaseMetrics } from "../../worker/addDatabaseMetrics.ts";
+import { addDatabaseMetrics } from "../../worker/metrics/addDatabaseMetrics.ts";
 import { watchHold } from "../../worker/watchHold.ts";
 import { testWithDatabase } from "../support/database.ts";
 

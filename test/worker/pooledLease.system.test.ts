@@ -3,7 +3,7 @@ import { testWithDatabase } from "../support/database.ts";
 import { eventually, openNamespace } from "../support/programs.ts";
 import { startPgBouncer } from "../support/startPgBouncer.ts";
 import { startRelay } from "../support/relay.ts";
-import { isStarted, refundOneTree, startDispatcher } from "./dispatching.ts";
+import { isStarted, refundOneTree, startDispatcher } from "./dispatcher/dispatching.ts";
 
 const test = testWithDatabase();
 

@@ -5,7 +5,7 @@ import { sumLedgerUsage } from "../../db/billing/ledgerUsage.ts";
 import { updateAccount } from "../../db/accounts/accounts.ts";
 import { listPlantingOrders } from "../../db/planting/orders.ts";
 import { openPool } from "../../db/pool.ts";
-import { addEveryOrgCharity, readDonationLedger } from "../charities/donationSetup.ts";
+import { addEveryOrgCharity, readDonationLedger } from "../charities/donations/donationSetup.ts";
 import { startProviderDouble } from "../charities/startProviderDouble.ts";
 import { copyDatabase, testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";

@@ -7,7 +7,7 @@ import { waiveUsage } from "../../services/billing/waiveUsage.ts";
 import { refund, refundWorkflowId } from "../../workflows/refund.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import { testWithDatabase } from "../support/database.ts";
-import { seizeLease } from "../worker/dispatching.ts";
+import { seizeLease } from "../worker/dispatcher/dispatching.ts";
 import { startWorker } from "./startWorker.ts";
 
 // Serial, because the refunds that wait are those of all accounts.

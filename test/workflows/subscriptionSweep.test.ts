@@ -6,7 +6,7 @@ import { createBilling } from "../../providers/billing/createBilling.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
 import { subscriptionSweep } from "../../workflows/subscriptionSweep.ts";
-import { startDonationApi } from "../charities/donationSetup.ts";
+import { startDonationApi } from "../charities/donations/donationSetup.ts";
 import { createTestStore, startStoreApi } from "../stores/startStoreApi.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestGuard } from "../support/factories.ts";

@@ -1,5 +1,5 @@
-import type { DonateDependencies } from "../../../services/charities/donate.ts";
-import { subscribeToDonations } from "../../../services/charities/subscribeToDonations.ts";
+import type { DonateDependencies } from "../../../services/charities/donations/donate.ts";
+import { subscribeToDonations } from "../../../services/charities/donations/subscribeToDonations.ts";
 import {
   CHARITY_BUSY_ERROR,
   CHARITY_PAGE_EXAMPLE,

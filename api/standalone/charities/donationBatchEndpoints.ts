@@ -1,7 +1,7 @@
 import { listDonationsByIds, listDonationsByKeys } from "../../../db/charities/donationBatches.ts";
-import { donateBatch } from "../../../services/charities/donateBatch.ts";
-import type { DonateBatchDependencies } from "../../../services/charities/donateBatch.ts";
-import { refundDonationBatch } from "../../../services/charities/refundDonationBatch.ts";
+import { donateBatch } from "../../../services/charities/donations/donateBatch.ts";
+import type { DonateBatchDependencies } from "../../../services/charities/donations/donateBatch.ts";
+import { refundDonationBatch } from "../../../services/charities/donations/refundDonationBatch.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { batchEndpoint } from "../batchEndpoint.ts";
 import { KEY_ERROR } from "../errorResponses.ts";

@@ -7,7 +7,7 @@ import { donationRefundId } from "../../../domain/charities/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import { presentDonation } from "../../../program/exports/presentRows.ts";
-import type { DonationRefundRequest } from "../../../services/charities/refundDonation.ts";
+import type { DonationRefundRequest } from "../../../services/charities/donations/refundDonation.ts";
 import type { donateBody, donateResponse, refundBody, refundResponse } from "./schemas.ts";
 
 /*

@@ -4,7 +4,7 @@ import { parseEin } from "../../../domain/charities/charities.ts";
 import { count, date, emptyAsNull, metadata, recordId, text } from "../../../domain/fields.ts";
 import { attribution, idempotencyKey } from "../../../domain/registrations/registrationFields.ts";
 import { page, pageSize, total } from "../../charities/pages.ts";
-import { isRange } from "../../http/days.ts";
+import { isRange } from "../../http/lists/days.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "../attributionFilter.ts";
 

@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { DEFAULT_HEADERS } from "../../../program/startServer.ts";
+import { DEFAULT_HEADERS } from "../../../program/server/startServer.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import { isFresh } from "../../http/isFresh.ts";
 import type { ReadyResponse } from "../../http/readyResponses.ts";

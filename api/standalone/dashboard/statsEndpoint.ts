@@ -13,7 +13,7 @@ import { presentPages } from "../../../program/exports/presentPages.ts";
 import { readStatistics } from "../../../services/dashboard/readStatistics.ts";
 import { exportableKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
-import { onePage } from "../../http/exports.ts";
+import { onePage } from "../../http/lists/exports.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { KEY_ERROR, LISTS_ERROR } from "../errorResponses.ts";

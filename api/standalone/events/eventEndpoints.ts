@@ -7,7 +7,7 @@ import { presentEvent } from "../../../program/exports/presentEvent.ts";
 import { readFeed } from "../../../services/events/readFeed.ts";
 import { keyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
-import { pageLimit, setNextLink } from "../../http/listPages.ts";
+import { pageLimit, setNextLink } from "../../http/lists/listPages.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { KEY_ERROR } from "../errorResponses.ts";

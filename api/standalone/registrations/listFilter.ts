@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import type { RegistrationFilter } from "../../../domain/registrations/registrations.ts";
-import { startOfDay, startOfNextDay } from "../../http/days.ts";
+import { startOfDay, startOfNextDay } from "../../http/lists/days.ts";
 import { attributionOf } from "../attributionFilter.ts";
 import type { listQuery } from "./schemas.ts";
 

@@ -26,9 +26,9 @@ import type { RegistrationWriter } from "../../../services/registrations/createR
 import { readTotals } from "../../../db/registrations/totals.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
-import { EXPORT_HEADERS, exportChunks, requestedFormat } from "../../http/exports.ts";
+import { EXPORT_HEADERS, exportChunks, requestedFormat } from "../../http/lists/exports.ts";
 import { inChunks } from "../../../program/exports/inChunks.ts";
-import { joinRows, limitPages, LINK_HEADER, readListPage } from "../../http/listPages.ts";
+import { joinRows, limitPages, LINK_HEADER, readListPage } from "../../http/lists/listPages.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
 import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";
 import { isBlankId } from "../isBlankId.ts";

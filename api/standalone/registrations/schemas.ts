@@ -7,8 +7,8 @@ import {
 } from "../../../domain/registrations/registrationFields.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
 import type { Metadata, Registration } from "../../../domain/registrations/registrations.ts";
-import { isRange } from "../../http/days.ts";
-import { pageParameters } from "../../http/listPages.ts";
+import { isRange } from "../../http/lists/days.ts";
+import { pageParameters } from "../../http/lists/listPages.ts";
 import { bodyObject, queryObject } from "../../http/parseRequest.ts";
 import { isOneAttribution, withoutAttribution } from "../attributionFilter.ts";
 import { KIND_NAMES } from "./kinds.ts";

@@ -12,10 +12,10 @@ import type { ApiContext } from "../../http/apiContext.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
 import { presentUsage, USAGE_COLUMNS } from "../../../program/exports/presentRows.ts";
 import { pathParameter } from "../../http/apiContext.ts";
-import { isRange, startOfDay, startOfNextDay } from "../../http/days.ts";
+import { isRange, startOfDay, startOfNextDay } from "../../http/lists/days.ts";
 import { keyEndpoint, streamedKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
-import { EXPORT_HEADERS, exportChunks, requestedFormat } from "../../http/exports.ts";
+import { EXPORT_HEADERS, exportChunks, requestedFormat } from "../../http/lists/exports.ts";
 import { inChunks } from "../../../program/exports/inChunks.ts";
 import {
   joinRows,
@@ -23,7 +23,7 @@ import {
   LINK_HEADER,
   pageParameters,
   readListPage,
-} from "../../http/listPages.ts";
+} from "../../http/lists/listPages.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { BUSY_ERROR, KEY_ERROR, LISTS_ERROR } from "../errorResponses.ts";

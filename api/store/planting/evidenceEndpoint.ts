@@ -17,7 +17,7 @@ import {
 } from "../../planting/evidenceHeaders.ts";
 import { presentTreeEvidence } from "../../planting/presentTreeEvidence.ts";
 import { treeEvidence } from "../../planting/treeEvidenceSchema.ts";
-import { startOfNextDay } from "../../http/days.ts";
+import { startOfNextDay } from "../../http/lists/days.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { date } from "../../../domain/fields.ts";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { orderId } from "../../../domain/stores/customers.ts";
-import { isRange, startOfDay } from "../../http/days.ts";
+import { isRange, startOfDay } from "../../http/lists/days.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { CURSOR_PATTERN, readCursor } from "../cursor.ts";
 import { customerFilterOf, customerParameters } from "../fields.ts";

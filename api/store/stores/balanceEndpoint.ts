@@ -7,7 +7,7 @@ import type { Endpoint, Streaming } from "../../http/endpoint.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
 import { BALANCE_COLUMNS, presentBalanceEntry } from "../../../program/exports/presentRows.ts";
 import { readWholeLedger } from "../../../services/stores/readWholeLists.ts";
-import { onePage, selectsPage } from "../../http/exports.ts";
+import { onePage, selectsPage } from "../../http/lists/exports.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { exportableKeyEndpoint } from "../../http/endpoint.ts";
 import { queryObject } from "../../http/parseRequest.ts";

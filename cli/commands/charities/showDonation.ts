@@ -2,7 +2,7 @@ import { findDonationDetails } from "../../../db/charities/donations.ts";
 import { DomainError } from "../../../domain/errors.ts";
 import { formatCents } from "../../../domain/money.ts";
 import { shownIdOf } from "../../../domain/recordIds.ts";
-import { getDonationId } from "../../../services/charities/getDonationId.ts";
+import { getDonationId } from "../../../services/charities/donations/getDonationId.ts";
 import type { Context } from "../../context.ts";
 import { printJson, printRecord } from "../../output/print.ts";
 import { einOf, presentDonation } from "./presentDonation.ts";

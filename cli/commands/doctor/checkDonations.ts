@@ -1,6 +1,6 @@
 import { listAccounts } from "../../../db/accounts/accounts.ts";
 import type { Context } from "../../context.ts";
-import { findIgnoredPrice } from "../../../program/readStripeOptions.ts";
+import { findIgnoredPrice } from "../../../program/settings/readStripeOptions.ts";
 import { missingCharitySettings } from "../../missingCharitySettings.ts";
 import { check, checkWithDatabase, ok, skipped, wrong } from "./check.ts";
 import type { Finding } from "./check.ts";

@@ -1,7 +1,7 @@
 import type { Client } from "@temporalio/client";
 import { readDeployment, readServerMark } from "../../../db/billing/deployment.ts";
 import { deploymentNameOf } from "../../../domain/billing/deployment.ts";
-import { usesOtherDatabase } from "../../../program/workerIdentity.ts";
+import { usesOtherDatabase } from "../../../program/temporal/workerIdentity.ts";
 import { backgroundQueue, interactiveQueue } from "../../../workflows/taskQueues.ts";
 import { callTemporal } from "../../callTemporal.ts";
 import type { Context } from "../../context.ts";

@@ -1,4 +1,4 @@
-import { wakePlantingOrder } from "../../../program/wakePlantingOrder.ts";
+import { wakePlantingOrder } from "../../../program/temporal/wakePlantingOrder.ts";
 import type { Context } from "../../context.ts";
 import { say } from "../../io.ts";
 

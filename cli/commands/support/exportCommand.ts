@@ -29,7 +29,7 @@ import {
 } from "../../../program/exports/presentRows.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { getOrganization } from "../../../services/accounts/getOrganization.ts";
-import { listAllDonations } from "../../../services/charities/listAllDonations.ts";
+import { listAllDonations } from "../../../services/charities/donations/listAllDonations.ts";
 import { listRegistrationRows } from "../../../services/registrations/listRegistrations.ts";
 import { listUsageReports } from "../../../services/registrations/readUsageReports.ts";
 import { recordListExport } from "../../../services/stores/privacy/recordListExport.ts";

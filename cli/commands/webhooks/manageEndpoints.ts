@@ -2,7 +2,7 @@ import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { WebhookEndpoint } from "../../../db/webhooks/endpoints.ts";
 import { listEndpoints } from "../../../db/webhooks/endpoints.ts";
 import { OLD_SECRET_HOURS, requireTypesOf } from "../../../domain/webhooks/webhookEndpoints.ts";
-import { readWebhookSettings } from "../../../program/readWebhookSettings.ts";
+import { readWebhookSettings } from "../../../program/settings/readWebhookSettings.ts";
 import { createWebhookEndpoint } from "../../../services/webhooks/createWebhookEndpoint.ts";
 import { deleteWebhookEndpoint } from "../../../services/webhooks/deleteWebhookEndpoint.ts";
 import { getWebhookEndpoint } from "../../../services/webhooks/getWebhookEndpoint.ts";

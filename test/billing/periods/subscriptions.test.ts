@@ -6,7 +6,7 @@ import { updateAccount } from "../../../db/accounts/accounts.ts";
 import type { SubscriptionPolicy } from "../../../domain/accounts/accounts.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
 import { createWebhookReader } from "../../../providers/billing/stripe/createWebhookReader.ts";
-import { createWorkerMetrics } from "../../../worker/createWorkerMetrics.ts";
+import { createWorkerMetrics } from "../../../worker/metrics/createWorkerMetrics.ts";
 import { createAuthenticator } from "../../../services/accounts/createAuthenticator.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { issueKey } from "../../../services/accounts/issueKey.ts";

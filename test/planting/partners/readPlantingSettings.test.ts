@@ -1,6 +1,6 @@
 import test from "ava";
 import { parseConfig } from "../../../config/config.ts";
-import { plantingOrderIntervalMs } from "../../../program/readPlantingSettings.ts";
+import { plantingOrderIntervalMs } from "../../../program/settings/readPlantingSettings.ts";
 
 const MINUTE_MS = 60 * 1000;
 const DAY_MS = 24 * 60 * MINUTE_MS;

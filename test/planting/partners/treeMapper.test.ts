@@ -1,6 +1,6 @@
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
-import { startServer } from "../../../program/startServer.ts";
+import { startServer } from "../../../program/server/startServer.ts";
 import { createPlanting } from "../../../providers/planting/createPlanting.ts";
 import {
   pollPlantingOrder,

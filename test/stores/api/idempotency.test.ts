@@ -1,7 +1,7 @@
 import type { DatabasePool } from "slonik";
 import { updateStore } from "../../../db/stores/stores.ts";
 import { createStoreAuthenticator } from "../../../services/stores/createStoreAuthenticator.ts";
-import { rawRequest } from "../../api/rawRequest.ts";
+import { rawRequest } from "../../api/http/rawRequest.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestStore, rowsIn, startStoreApi, startTwoStoreApis } from "../startStoreApi.ts";
 import { insertTestCharity, readStoreState } from "../storeState.ts";

@@ -1,0 +1,90 @@
+import type { ExportFormat, ListRow } from "../../../program/exports/formatRows.ts";
+import { EXPORT_FORMATS, formatHead, formatRow } from "../../../program/exports/formatRows.ts";
+import type { ApiContext } from "../apiContext.ts";
+import { inChunks } from "../../../program/exports/inChunks.ts";
+import { parseQueryString } from "../parseQueryString.ts";
+
+/** A list as a file. */
+export type ListExport = {
+  /** The file's name without its extension. */
+  readonly name: string;
+  /** The fields that CSV has, with a dot in the path of a field within a field. */
+  readonly columns: readonly string[];
+};
+
+/** The header of an export. */
+export const EXPORT_HEADERS = {
+  "Content-Disposition": "The name of the file. Only of CSV and NDJSON.",
+};
+
+const JSON_TYPES = new Set(["*/*", "application/*", "application/json"]);
+
+/**
+ * Returns the format that `Accept` prefers, or null for JSON. A format other than JSON must be named, so that clients
+ * that accept anything, or nothing that we have, get JSON as ever.
+ */
+export const requestedFormat = (ctx: ApiContext): ExportFormat | null => {
+  ctx.vary("Accept");
+  for (const type of ctx.accepts().map((accepted) => accepted.toLowerCase())) {
+    if (JSON_TYPES.has(type)) {
+      return null;
+    }
+    if (type === EXPORT_FORMATS.csv.mediaType) {
+      return "csv";
+    }
+    if (type === EXPORT_FORMATS.ndjson.mediaType) {
+      return "ndjson";
+    }
+  }
+  return null;
+};
+
+/** Returns whether a request names one of the parameters, so that an export has only the page that they select. */
+export const selectsPage = (ctx: ApiContext, names: readonly string[]): boolean => {
+  const query = parseQueryString(ctx.querystring);
+  return names.some((name) => query[name] !== undefined && query[name] !== "");
+};
+
+/** Yields the rows of one page. */
+export async function* onePage<Row>(
+  page: Promise<readonly Row[]>,
+): AsyncGenerator<readonly Row[], void, void> {
+  yield await page;
+}
+
+async function* formatPages(
+  ctx: ApiContext,
+  format: ExportFormat,
+  { name, columns }: ListExport,
+  pages: AsyncIterable<readonly ListRow[]>,
+): AsyncGenerator<string | Buffer, void, void> {
+  let isFirst = true;
+  const start = (): string => {
+    isFirst = false;
+    ctx.type = EXPORT_FORMATS[format].contentType;
+    ctx.set("Content-Disposition", `attachment; filename="${name}.${format}"`);
+    return formatHead(format, columns);
+  };
+  for await (const page of pages) {
+    if (isFirst) {
+      yield start();
+    }
+    for (const row of page) {
+      yield formatRow(format, columns, row);
+    }
+  }
+  if (isFirst) {
+    yield start();
+  }
+}
+
+/**
+ * Returns the chunks of an export. The headers are set when the first rows have been read, so that an error before them is
+ * an error response.
+ */
+export const exportChunks = (
+  ctx: ApiContext,
+  format: ExportFormat,
+  list: ListExport,
+  pages: AsyncIterable<readonly ListRow[]>,
+): AsyncGenerator<Buffer, void, void> => inChunks(formatPages(ctx, format, list, pages));

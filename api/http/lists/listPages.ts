@@ -1,0 +1,126 @@
+import { z } from "zod";
+import type { ListRow } from "../../../program/exports/formatRows.ts";
+import { rowJson } from "../../../program/exports/formatRows.ts";
+import type { ApiContext } from "../apiContext.ts";
+
+/*
+ * Pages of lists that are otherwise sent whole: `limit` and `starting_after`.
+ */
+
+const MAXIMUM_LIMIT = 1000;
+const LIMIT_MUST_BE = "must be an integer of at least 1";
+
+/** A page ends early if its rows have more bytes than this, because they are held in memory. */
+const PAGE_BYTES = 768 * 1024;
+
+/** The most records of a page; more is read as the maximum. */
+export const pageLimit = () =>
+  z
+    .string({ error: LIMIT_MUST_BE })
+    .regex(/^0*[1-9]\d*$/u, LIMIT_MUST_BE)
+    .meta({ examples: ["100"] })
+    .transform((given) => Math.min(Number(given), MAXIMUM_LIMIT))
+    .optional();
+
+/** The parameters of a list that has pages. */
+export const pageParameters = {
+  limit: pageLimit().meta({
+    description:
+      `Returns one page of at most this many records, and a Link to the next one. More than ${MAXIMUM_LIMIT} is read as ` +
+      `${MAXIMUM_LIMIT}. Without it, the response has all records.`,
+  }),
+  starting_after: z
+    .string()
+    .optional()
+    .meta({ description: "The id of the last record of the previous page." }),
+};
+
+/** The header that leads to the next page. */
+export const LINK_HEADER = {
+  Link: 'The URL of the next page, as `<…>; rel="next"`. Absent on the last page, and without `limit`.',
+};
+
+/** Reads the first rows of a list: at most `limit`, fewer if they are large, and at least one. */
+const readRows = async (
+  pages: AsyncIterable<readonly ListRow[]>,
+  limit: number,
+): Promise<{ readonly rows: readonly Buffer[]; readonly hasMore: boolean }> => {
+  const rows: Buffer[] = [];
+  let bytes = 0;
+  for await (const page of pages) {
+    for (const row of page) {
+      // A copy, so that a row does not keep the page in memory that it was found on.
+      const own = Buffer.from(rowJson(row));
+      bytes += own.length;
+      if (rows.length === limit || (rows.length > 0 && bytes > PAGE_BYTES)) {
+        return { rows, hasMore: true };
+      }
+      rows.push(own);
+    }
+  }
+  return { rows, hasMore: false };
+};
+
+const idOf = (row: Buffer | undefined, idField: string): string =>
+  z.looseObject({ [idField]: z.string() }).parse(JSON.parse(String(row)))[idField] ?? "";
+
+/** Sets the link to the next page: this request's URL with another value of a parameter. */
+export const setNextLink = (
+  ctx: ApiContext,
+  baseUrl: string,
+  parameter: string,
+  value: string,
+): void => {
+  const query = new URLSearchParams(ctx.querystring);
+  query.set(parameter, value);
+  ctx.set("Link", `<${baseUrl}${ctx.path}?${query.toString()}>; rel="next"`);
+};
+
+type PageOptions = {
+  readonly limit: number;
+  /** The field of a row that identifies it. */
+  readonly idField: string;
+  readonly baseUrl: string;
+};
+
+/**
+ * Reads a page of a list and sets the header `Link` if another follows.
+ * @param pages the list from the page's first row on
+ * @returns the JSON of the page's rows
+ */
+export const readListPage = async (
+  ctx: ApiContext,
+  pages: AsyncIterable<readonly ListRow[]>,
+  { limit, idField, baseUrl }: PageOptions,
+): Promise<readonly Buffer[]> => {
+  const { rows, hasMore } = await readRows(pages, limit);
+  if (hasMore) {
+    setNextLink(ctx, baseUrl, "starting_after", idOf(rows.at(-1), idField));
+  }
+  return rows;
+};
+
+/** Yields a whole list, or one page of it if there is a limit. */
+export async function* limitPages(
+  ctx: ApiContext,
+  pages: AsyncIterable<readonly ListRow[]>,
+  { limit, ...options }: Omit<PageOptions, "limit"> & { readonly limit: number | null },
+): AsyncGenerator<readonly ListRow[], void, void> {
+  if (limit === null) {
+    yield* pages;
+  } else {
+    yield await readListPage(ctx, pages, { ...options, limit });
+  }
+}
+
+/** Yields the JSON of rows with commas between them. */
+export function* joinRows(rows: readonly Buffer[]): Generator<string | Buffer, void, void> {
+  let isFirst = true;
+  for (const row of rows) {
+    if (!isFirst) {
+      yield ",";
+    }
+    yield row;
+    isFirst = false;
+  }
+}

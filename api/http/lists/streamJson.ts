@@ -1,0 +1,89 @@
+import type { ServerResponse } from "node:http";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import type { ApiContext } from "../apiContext.ts";
+
+/** After this many bytes of responses, the garbage collector runs. */
+const BYTES_PER_COLLECTION = 8 * 1024 * 1024;
+
+const exposeCollector = (): ((options: { readonly type: "minor" }) => void) => {
+  setFlagsFromString("--expose-gc");
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the flag defines this function of V8 in every new context.
+  const collect = runInNewContext("gc") as ReturnType<typeof exposeCollector>;
+  setFlagsFromString("--no-expose-gc");
+  return collect;
+};
+
+const collectGarbage = exposeCollector();
+
+/** Of all responses together, because many responses that stop early leave as much garbage as a long one. */
+let uncollectedBytes = 0;
+
+/**
+ * Runs a minor garbage collection now and then. Chunks are garbage as soon as they are sent, but V8 does not count memory
+ * outside its heap and would let 64 MiB of them pile up.
+ */
+const countGarbage = (bytes: number): void => {
+  uncollectedBytes += bytes;
+  if (uncollectedBytes > BYTES_PER_COLLECTION) {
+    uncollectedBytes = 0;
+    collectGarbage({ type: "minor" });
+  }
+};
+
+/** Waits until the client has accepted what was written; destroys the response if that takes too long. */
+const waitForClient = (
+  response: ServerResponse,
+  event: "drain" | "finish",
+  timeoutMs: number,
+): Promise<void> =>
+  new Promise((resolve) => {
+    if (response.destroyed) {
+      resolve();
+      return;
+    }
+    const timer = setTimeout(() => response.destroy(), timeoutMs);
+    const end = (): void => {
+      clearTimeout(timer);
+      response.off(event, end);
+      response.off("close", end);
+      resolve();
+    };
+    response.on(event, end);
+    response.on("close", end);
+  });
+
+/**
+ * Responds 200 with the chunks of one text, JSON unless the source has set another type, as fast as the client reads them. If the first chunk fails, the response
+ * is an ordinary error; if a later one does, the error is thrown and the connection must be closed, so that half a
+ * document never looks complete. When the client disconnects, the source is closed.
+ * @param writeTimeoutMs the connection of a client that does not accept a chunk within this time is closed
+ */
+export const streamJson = async (
+  ctx: ApiContext,
+  chunks: AsyncIterable<string | Buffer>,
+  writeTimeoutMs: number,
+): Promise<void> => {
+  const iterator = chunks[Symbol.asyncIterator]();
+  let next = await iterator.next();
+  const { res: response } = ctx;
+  ctx.status = 200;
+  if (ctx.type === "") {
+    ctx.type = "application/json";
+  }
+  ctx.respond = false;
+  try {
+    for (; next.done !== true && !response.destroyed; next = await iterator.next()) {
+      countGarbage(next.value.length);
+      if (!response.write(next.value)) {
+        await waitForClient(response, "drain", writeTimeoutMs);
+      }
+    }
+  } finally {
+    await iterator.return?.();
+  }
+  if (!response.destroyed) {
+    response.end();
+    await waitForClient(response, "finish", writeTimeoutMs);
+  }
+};

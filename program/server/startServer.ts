@@ -1,0 +1,208 @@
+import { createServer, STATUS_CODES } from "node:http";
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { ERROR_STATUS } from "../apiErrors.ts";
+import type { HttpErrorCode, PresentError } from "../apiErrors.ts";
+import { limitConcurrency } from "./limitConcurrency.ts";
+import type { Answer, Listener } from "./limitConcurrency.ts";
+import { StartupError } from "../startupError.ts";
+
+export type RunningServer = {
+  /** `http://host:port`, with the port that was actually bound. */
+  readonly url: string;
+  /** From now on, a connection is closed after its response, which says so. */
+  readonly startClosing: () => void;
+  /** Stops accepting connections, waits for requests in progress until the deadline, then closes their connections. */
+  readonly close: (deadlineMs: number) => Promise<void>;
+};
+
+/** Headers of every response. Responses that may be cached, such as dashboards, replace the first one. */
+export const DEFAULT_HEADERS: ReadonlyMap<string, string> = new Map([
+  ["Cache-Control", "no-store"],
+  ["X-Content-Type-Options", "nosniff"],
+]);
+
+const withDefaultHeaders =
+  (listener: Listener): Listener =>
+  (request, response) => {
+    for (const [name, value] of DEFAULT_HEADERS) {
+      response.setHeader(name, value);
+    }
+    return listener(request, response);
+  };
+
+const CLIENT_ERRORS: Readonly<Record<string, readonly [HttpErrorCode, string]>> = {
+  HPE_HEADER_OVERFLOW: ["headers_too_large", "the request's headers are too large"],
+  ERR_HTTP_REQUEST_TIMEOUT: ["request_timeout", "the request took too long to arrive"],
+};
+
+export type ServerOptions = {
+  readonly host: string;
+  /** 0 for any free port. */
+  readonly port: number;
+  /** The settings that chose the port and the host, for the error message if they cannot be bound. */
+  readonly setting: string;
+  readonly hostSetting?: "HOST" | "METRICS_HOST";
+  readonly presentError?: PresentError;
+  /** Sets the default headers itself. */
+  readonly answer?: Answer | undefined;
+  /** Further connections are closed immediately. */
+  readonly maximumConnections?: number;
+  readonly onRejectedConnection?: () => void;
+  /** A client that accepts no data of a response for this time is disconnected. */
+  readonly writeTimeoutMs?: number;
+};
+
+/** Longer than the work of any request, which also counts while it neither reads nor writes. */
+const WRITE_TIMEOUT_MS = 120_000;
+
+/** Sends a JSON body for requests that Node rejects before they reach the app. */
+const respondToInvalidHttp = (server: Server, presentError: PresentError): void => {
+  server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    if (error.code === "ECONNRESET" || !socket.writable) {
+      socket.destroy();
+      return;
+    }
+    const [code, message] = CLIENT_ERRORS[error.code ?? ""] ?? [
+      "request_malformed",
+      "the request is not well-formed HTTP",
+    ];
+    const status = ERROR_STATUS[code];
+    const body = JSON.stringify(presentError(code, message));
+    const head = [
+      `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+      ...Array.from(DEFAULT_HEADERS, ([name, value]) => `${name}: ${value}`),
+      "Content-Type: application/json; charset=utf-8",
+      `Content-Length: ${Buffer.byteLength(body)}`,
+      "Connection: close",
+    ];
+    socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
+  });
+  server.on("checkExpectation", (_request: IncomingMessage, response: ServerResponse) => {
+    response
+      .writeHead(ERROR_STATUS.expectation_failed, {
+        ...Object.fromEntries(DEFAULT_HEADERS),
+        "Content-Type": "application/json; charset=utf-8",
+      })
+      .end(
+        JSON.stringify(
+          presentError("expectation_failed", "unsupported Expect header; supported: 100-continue"),
+        ),
+      );
+  });
+};
+
+const LISTEN_ERRORS: Readonly<Record<string, string>> = {
+  EADDRINUSE: "is in use",
+  EACCES: "is not permitted for this user",
+  EADDRNOTAVAIL: "is not an address of this machine",
+  ENOTFOUND: "cannot be resolved",
+};
+
+const listen = (
+  server: Server,
+  { host, port, setting, hostSetting = "HOST" }: ServerOptions,
+): Promise<void> =>
+  new Promise((resolve, reject) => {
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      const problem = LISTEN_ERRORS[error.code ?? ""] ?? `cannot be used (${error.message})`;
+      reject(
+        new StartupError(
+          `${host}:${port} ${problem}. Set ${setting} to a free port or ${hostSetting} to another address.`,
+          { cause: error },
+        ),
+      );
+    });
+    server.listen({ host, port }, resolve);
+  });
+
+const afterReading = (): Promise<void> =>
+  new Promise((resolve) => {
+    setImmediate(resolve);
+  });
+
+const closeServer = async (server: Server, deadlineMs: number): Promise<void> => {
+  // Closing also closes idle connections. Right after the event loop has read its sockets, they have no unread request.
+  await afterReading();
+  const closed = new Promise((resolve) => {
+    server.close(resolve);
+  });
+  // A connection becomes idle when its request finishes.
+  const sweep = setInterval(
+    () => void afterReading().then(() => server.closeIdleConnections()),
+    50,
+  );
+  const deadline = setTimeout(() => server.closeAllConnections(), deadlineMs);
+  await closed;
+  clearInterval(sweep);
+  clearTimeout(deadline);
+};
+
+/**
+ * Starts an HTTP server with timeouts for slow clients.
+ * @throws StartupError if the port cannot be bound
+ */
+export const startServer = async (
+  listener: Listener,
+  options: ServerOptions,
+): Promise<RunningServer> => {
+  const { presentError = (_code, message) => ({ error: message }) } = options;
+  let isClosing = false;
+  const server = createServer(
+    {
+      // A body is at most 64 KiB, so 30 s is enough for any real client.
+      requestTimeout: 30_000,
+      headersTimeout: 10_000,
+      // Node checks these timeouts only every 30 s by default.
+      connectionsCheckingInterval: 2000,
+      // Longer than the 60 s of most load balancers, so that they close idle connections first.
+      keepAliveTimeout: 65_000,
+      maxHeaderSize: 16 * 1024,
+    },
+    limitConcurrency(withDefaultHeaders(listener), {
+      isClosing: () => isClosing,
+      answer: options.answer,
+      reject: (response) => {
+        response
+          .writeHead(ERROR_STATUS.queue_full, {
+            ...Object.fromEntries(DEFAULT_HEADERS),
+            "Content-Type": "application/json; charset=utf-8",
+            "Retry-After": "1",
+          })
+          .end(
+            JSON.stringify(
+              presentError("queue_full", "too many requests at the same time, try again"),
+            ),
+          );
+      },
+    }),
+  );
+  // Node starts this time anew whenever the client accepts a part of what is written.
+  server.timeout = options.writeTimeoutMs ?? WRITE_TIMEOUT_MS;
+  if (options.maximumConnections !== undefined) {
+    server.maxConnections = options.maximumConnections;
+  }
+  server.on("drop", () => options.onRejectedConnection?.());
+  respondToInvalidHttp(server, presentError);
+  await listen(server, options);
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a listening TCP server has an AddressInfo.
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: serverUrl(options.host, port),
+    startClosing: () => {
+      isClosing = true;
+    },
+    close: (deadlineMs) => {
+      isClosing = true;
+      return closeServer(server, deadlineMs);
+    },
+  };
+};
+
+/** Returns the URL of a server that listens on an address and a port. */
+export const serverUrl = (host: string, port: number): string =>
+  `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+
+/** Returns a URL that a browser can open if the server listens on every interface (`0.0.0.0` or `::`). */
+export const browsableUrl = (url: string): string =>
+  url.replace(/^http:\/\/(?:0\.0\.0\.0|::|\[::\])(?=:\d+$)/u, "http://localhost");

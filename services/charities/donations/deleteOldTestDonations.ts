@@ -1,0 +1,52 @@
+import type { DatabasePool } from "slonik";
+import { changeDonationTotals } from "../../../db/charities/donationTotals.ts";
+import {
+  deleteDonations,
+  listTestDonors,
+  lockOldTestDonations,
+} from "../../../db/charities/oldTestDonations.ts";
+
+/** Donations are few, and each that is not refunded lowers the totals by itself. */
+const BATCH_DONATIONS = 50;
+
+/** Deletes a batch of an account's donations and returns their number. */
+const deleteBatch = (db: DatabasePool, accountId: string, before: Date): Promise<number> =>
+  db.transaction(async (transaction) => {
+    const donations = await lockOldTestDonations(transaction, accountId, before, BATCH_DONATIONS);
+    for (const donation of donations) {
+      if (!donation.refunded) {
+        await changeDonationTotals(
+          transaction,
+          { accountId, mode: "test" },
+          [donation],
+          "subtract",
+        );
+      }
+    }
+    await deleteDonations(
+      transaction,
+      donations.map(({ id }) => id),
+    );
+    return donations.length;
+  });
+
+/**
+ * Deletes the test donations that are older than a time, with their refunds and idempotency keys, and lowers the totals in
+ * the same transaction. It may be interrupted and repeated.
+ * @returns the number of deleted donations
+ */
+export const deleteOldTestDonations = async (
+  db: DatabasePool,
+  before: Date,
+  signal: AbortSignal,
+): Promise<number> => {
+  let total = 0;
+  for (const accountId of await listTestDonors(db)) {
+    for (let deleted = BATCH_DONATIONS; deleted === BATCH_DONATIONS;) {
+      signal.throwIfAborted();
+      deleted = await deleteBatch(db, accountId, before);
+      total += deleted;
+    }
+  }
+  return total;
+};

@@ -1,0 +1,83 @@
+import type { DatabasePool } from "slonik";
+import type { Account } from "../../../db/accounts/accounts.ts";
+import { findDonationByKey } from "../../../db/charities/donations.ts";
+import { readDonationTotals } from "../../../db/charities/donationTotals.ts";
+import type { Donation, DonationRequest } from "../../../domain/charities/donations.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { getAccount } from "../../accounts/getAccount.ts";
+import type { ConfirmCharityDependencies } from "../confirmCharity.ts";
+import { confirmCharity } from "../confirmCharity.ts";
+import { donationCreated } from "./donationData.ts";
+import { createDonation, recordDonation } from "./recordDonation.ts";
+import { requireDonationSubscription } from "./requireDonationSubscription.ts";
+import { newId } from "../../newId.ts";
+
+export type DonateDependencies = ConfirmCharityDependencies & {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly billing: Billing;
+};
+
+export type Donated = {
+  readonly donation: Donation;
+  readonly totalDonations: number;
+  readonly replayed: boolean;
+};
+
+/** Returns the new donation, or null if a concurrent request with the same idempotency key was first. */
+const record = async (
+  deps: DonateDependencies,
+  account: Account,
+  request: DonationRequest,
+): Promise<Donated | null> => {
+  const { db, clock, charities } = deps;
+  if (request.mode === "live") {
+    await requireDonationSubscription(deps, account);
+  }
+  const id = newId();
+  const provider = charities.named(account.charityProvider);
+  const confirmed = await confirmCharity(deps, provider, id, request.charity);
+  const donation = createDonation({ ...request, id }, confirmed, clock.now());
+  const totalDonations = await recordDonation(db, request, donation, [donationCreated(donation)]);
+  return totalDonations === null ? null : { donation, totalDonations, replayed: false };
+};
+
+/** Returns what the first request with the idempotency key recorded, or null. */
+export const findOriginalDonation = async (
+  { db, clock }: Pick<DonateDependencies, "db" | "clock">,
+  request: DonationRequest,
+): Promise<Donated | null> => {
+  const { idempotencyKey } = request;
+  const donation =
+    idempotencyKey === null ? null : await findDonationByKey(db, request, idempotencyKey);
+  if (!donation) {
+    return null;
+  }
+  const { all } = await readDonationTotals(db, request, clock.now());
+  return { donation, totalDonations: all.count, replayed: true };
+};
+
+/**
+ * Records an organization's donation once its charity is confirmed. A known idempotency key returns its first donation.
+ * After a DomainError or an OutageError nothing is recorded, and nothing will be.
+ * @throws DomainError charity_not_found, donations_not_subscribed or request_invalid
+ * @throws OutageError if the charity cannot be validated
+ */
+export const donate = async (
+  deps: DonateDependencies,
+  request: DonationRequest,
+): Promise<Donated> => {
+  const [original, account] = await Promise.all([
+    findOriginalDonation(deps, request),
+    getAccount(deps.db, request.accountId),
+  ]);
+  const donated =
+    original ??
+    (await record(deps, account, request)) ??
+    (await findOriginalDonation(deps, request));
+  if (!donated) {
+    throw new Error("The donation is neither new nor known under its idempotency key.");
+  }
+  return donated;
+};

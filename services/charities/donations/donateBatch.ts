@@ -1,0 +1,235 @@
+import type { Caller } from "../../../db/accounts/apiKeys.ts";
+import { insertDonations, listKnownDonationKeys } from "../../../db/charities/donationBatches.ts";
+import { changeDonationTotals, readDonationTotals } from "../../../db/charities/donationTotals.ts";
+import type { AccountMode } from "../../../domain/accounts/accounts.ts";
+import type { Outcome } from "../../../domain/batches.ts";
+import { countBack, requireAll } from "../../../domain/batches.ts";
+import type { ConfirmedCharity } from "../../../domain/charities/charities.ts";
+import type { Donation, DonationRequest } from "../../../domain/charities/donations.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { getAccount } from "../../accounts/getAccount.ts";
+import { recordEvents } from "../../events/recordEvent.ts";
+import type { SpendingGuard } from "../../registrations/createSpendingGuard.ts";
+import { charityKey, confirmCharities } from "../confirmCharities.ts";
+import type { DonateDependencies } from "./donate.ts";
+import { donationCreated } from "./donationData.ts";
+import { createDonation } from "./recordDonation.ts";
+import { requireDonationSubscription } from "./requireDonationSubscription.ts";
+import { newId } from "../../newId.ts";
+
+export type DonateBatchDependencies = DonateDependencies & { readonly guard: SpendingGuard };
+
+/** A donation of a batch. That of a replay is read when it is needed, because a batch may have a thousand of them. */
+export type DonatedItem = {
+  readonly idempotencyKey: string | null;
+  /** Null for a replay. */
+  readonly donation: Donation | null;
+  /** The owner's donations after this one. */
+  readonly totalDonations: number;
+  readonly replayed: boolean;
+};
+
+/** The donation of a batch at an index. */
+type Item = { readonly index: number; readonly request: DonationRequest };
+
+/** A donation that can be recorded, and its index. */
+type Entry = { readonly index: number; readonly donation: Donation };
+
+const isRequest = (item: Outcome<DonationRequest>): item is DonationRequest =>
+  !(item instanceof DomainError);
+
+const keysOf = (items: readonly Item[]): readonly string[] =>
+  items.flatMap(({ request: { idempotencyKey } }) => idempotencyKey ?? []);
+
+/** Returns the items that would record something, in their order: not those that repeat a key. */
+const findFirstOfKeys = (items: readonly Item[]): readonly Item[] => {
+  const keys = new Set<string>();
+  return items.filter(({ request: { idempotencyKey: key } }) => {
+    const isFirst = key === null || !keys.has(key);
+    if (key !== null) {
+      keys.add(key);
+    }
+    return isFirst;
+  });
+};
+
+const tooMuch = (): DomainError =>
+  new DomainError(
+    "request_invalid",
+    `amount_cents: would increase the account's total to more than ${Number.MAX_SAFE_INTEGER}`,
+  );
+
+/** Records donations in one transaction. Those whose keys a concurrent call has used are left out. */
+const recordAll = (
+  { db, clock }: DonateDependencies,
+  owner: AccountMode,
+  entries: readonly Entry[],
+): Promise<{ readonly recorded: ReadonlyMap<number, Donation>; readonly total: number }> =>
+  db.transaction(async (transaction) => {
+    const now = clock.now();
+    const dated = entries.map(({ index, donation }) => ({
+      index,
+      donation: { ...donation, createdAt: now },
+    }));
+    const ids =
+      dated.length === 0
+        ? new Set<string>()
+        : await insertDonations(
+            transaction,
+            owner,
+            dated.map(({ donation }) => donation),
+            now,
+          );
+    const inserted = dated.filter(({ donation: { id } }) => ids.has(id));
+    const donations = inserted.map(({ donation }) => donation);
+    await changeDonationTotals(transaction, owner, donations, "add");
+    await recordEvents(transaction, owner, donations.map(donationCreated), now);
+    const { all } = await readDonationTotals(transaction, owner, now);
+    return {
+      recorded: new Map(inserted.map(({ index, donation }) => [index, donation])),
+      total: all.count,
+    };
+  });
+
+/** Returns each item's result. */
+const withTotals = (
+  rejected: readonly (DomainError | null)[],
+  items: ReadonlyMap<number, Item>,
+  { recorded, total }: Awaited<ReturnType<typeof recordAll>>,
+): readonly Outcome<DonatedItem>[] =>
+  countBack(
+    rejected.map((error, index) => error ?? { index, donation: recorded.get(index) ?? null }),
+    total,
+    ({ donation }) => (donation === null ? 0 : 1),
+    ({ index, donation }, totalDonations) => ({
+      idempotencyKey: items.get(index)?.request.idempotencyKey ?? null,
+      donation,
+      totalDonations,
+      replayed: donation === null,
+    }),
+  );
+
+/**
+ * Records an organization's donations in one transaction, in their order, once their charities are confirmed. An item with
+ * a known idempotency key, or with that of an earlier item, returns the original record.
+ * @param given each donation, or why it is rejected already
+ * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
+ * @throws BatchRejectedError
+ * @throws OutageError if the catalogue of charities fails
+ */
+export const donateBatch = async (
+  deps: DonateBatchDependencies,
+  caller: Pick<Caller, "accountId" | "mode" | "limits">,
+  given: readonly Outcome<DonationRequest>[],
+  isAtomic: boolean,
+): Promise<readonly Outcome<DonatedItem>[]> => {
+  const owner = { accountId: caller.accountId, mode: caller.mode };
+  const rejected: (DomainError | null)[] = given.map((item) => (isRequest(item) ? null : item));
+  const check = (): void => {
+    if (isAtomic) {
+      requireAll(rejected);
+    }
+  };
+  check();
+  const items = given.flatMap((request, index) => (isRequest(request) ? { index, request } : []));
+  const findKnownKeys = async (): Promise<ReadonlySet<string>> =>
+    new Set(await listKnownDonationKeys(deps.db, owner, keysOf(items)));
+
+  /** Returns the accepted items whose keys are unknown. */
+  const listNew = (known: ReadonlySet<string>): readonly Item[] =>
+    items.filter(
+      ({ index, request: { idempotencyKey: key } }) =>
+        rejected[index] === null && (key === null || !known.has(key)),
+    );
+
+  /** Rejects what the account may not donate. */
+  const checkSubscription = async (wanted: readonly Item[]): Promise<void> => {
+    if (owner.mode === "test" || wanted.length === 0) {
+      return;
+    }
+    try {
+      await requireDonationSubscription(deps, await getAccount(deps.db, owner.accountId));
+    } catch (error) {
+      if (!(error instanceof DomainError)) {
+        throw error;
+      }
+      for (const { index } of wanted) {
+        rejected[index] = error;
+      }
+    }
+  };
+
+  /** Rejects items whose charities are not confirmed. */
+  const confirm = async (
+    wanted: readonly Item[],
+  ): Promise<ReadonlyMap<number, ConfirmedCharity>> => {
+    const charities = wanted.map(({ request }) => request.charity);
+    const outcomes =
+      charities.length === 0
+        ? new Map<string, Outcome<ConfirmedCharity>>()
+        : await confirmCharities(deps, owner.accountId, charities);
+    const confirmed = new Map<number, ConfirmedCharity>();
+    for (const { index, request } of wanted) {
+      const outcome = outcomes.get(charityKey(request.charity));
+      if (outcome instanceof DomainError) {
+        rejected[index] = outcome;
+      } else if (outcome) {
+        confirmed.set(index, outcome);
+      }
+    }
+    return confirmed;
+  };
+
+  /** Rejects donations that would increase the total beyond a safe integer, after those before them. */
+  const checkTotal = async (wanted: readonly Item[]): Promise<void> => {
+    const { all } = await readDonationTotals(deps.db, owner, deps.clock.now());
+    let total = all.amountCents;
+    for (const { index, request } of wanted) {
+      if (request.amountCents > Number.MAX_SAFE_INTEGER - total) {
+        rejected[index] = tooMuch();
+      } else {
+        total += request.amountCents;
+      }
+    }
+  };
+
+  const { outcomes } = await deps.guard.writeBatch(
+    caller,
+    items.map(({ request: { idempotencyKey } }) => ({ count: null, idempotencyKey })),
+    {
+      findKnownKeys,
+      write: async (rejections) => {
+        for (const [place, error] of rejections) {
+          const item = items[place];
+          if (item) {
+            rejected[item.index] = error;
+          }
+        }
+        check();
+        const known = await findKnownKeys();
+        await checkSubscription(listNew(known));
+        check();
+        const confirmed = await confirm(listNew(known));
+        check();
+        await checkTotal(findFirstOfKeys(listNew(known)));
+        check();
+        const now = deps.clock.now();
+        const entries = findFirstOfKeys(listNew(known)).flatMap(
+          ({ index, request }): readonly Entry[] => {
+            const charity = confirmed.get(index);
+            return charity
+              ? [{ index, donation: createDonation({ ...request, id: newId() }, charity, now) }]
+              : [];
+          },
+        );
+        const result = await recordAll(deps, owner, entries);
+        return {
+          outcomes: withTotals(rejected, new Map(items.map((item) => [item.index, item])), result),
+          newRecords: result.recorded.size,
+          newUnits: 0,
+        };
+      },
+    },
+  );
+  return outcomes;
+};

@@ -1,0 +1,40 @@
+import type { CommonQueryMethods } from "slonik";
+import { insertDonation } from "../../../db/charities/donations.ts";
+import type { AccountMode } from "../../../domain/accounts/accounts.ts";
+import type { ConfirmedCharity } from "../../../domain/charities/charities.ts";
+import type { Donation, NewDonation } from "../../../domain/charities/donations.ts";
+import type { StoredEventContent } from "../../../domain/events/events.ts";
+import { createEvent } from "../../events/recordEvent.ts";
+
+/** Returns the record of a donation whose charity is confirmed. */
+export const createDonation = (
+  { id, amountCents, charityName, idempotencyKey, attribution, metadata }: NewDonation,
+  { charity, provider }: ConfirmedCharity,
+  now: Date,
+): Donation => ({
+  id,
+  importedId: null,
+  amountCents,
+  ein: charity.ein,
+  nonprofitId: charity.nonprofitId,
+  charityProvider: provider,
+  charityName: charityName ?? charity.name,
+  createdAt: now,
+  idempotencyKey,
+  attribution,
+  metadata,
+  refunded: false,
+});
+
+/**
+ * Records a donation with its totals and events.
+ * @returns how many donations the owner has then; null, with nothing recorded, if the owner already has a donation under
+ *   the idempotency key
+ * @throws DomainError request_invalid if a total would leave its range
+ */
+export const recordDonation = (
+  db: CommonQueryMethods,
+  owner: AccountMode,
+  donation: Donation,
+  events: readonly StoredEventContent[],
+): Promise<number | null> => insertDonation(db, owner, donation, events.map(createEvent));

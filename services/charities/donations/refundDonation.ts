@@ -1,0 +1,111 @@
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { NewDonationRefund } from "../../../db/charities/donationRefunds.ts";
+import { claimRefundKey, insertDonationRefund } from "../../../db/charities/donationRefunds.ts";
+import { lockDonation, markDonationRefunded } from "../../../db/charities/donations.ts";
+import { changeDonationTotals, readDonationTotals } from "../../../db/charities/donationTotals.ts";
+import type { AccountMode } from "../../../domain/accounts/accounts.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
+import type { Donation } from "../../../domain/charities/donations.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
+import { recordEvent } from "../../events/recordEvent.ts";
+import { donationData } from "./donationData.ts";
+
+export type RefundedDonation = {
+  readonly donation: Donation;
+  /** Donations that are not refunded. */
+  readonly totalDonations: number;
+  /** Whether an earlier call made the refund. */
+  readonly replayed: boolean;
+};
+
+export type DonationRefundRequest = Omit<NewDonationRefund, "donationId" | "createdAt"> & {
+  readonly id: string;
+};
+
+export const donationNotFound = (): DomainError =>
+  new DomainError("record_not_found", "donation not found");
+
+export const refundKeyIsTaken = (): DomainError =>
+  new DomainError("request_invalid", "idempotency_key: belongs to the refund of another donation");
+
+/** Records the refund of a locked donation that is not refunded yet, and subtracts the donation from the totals. */
+export const recordDonationRefund = async (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  donation: Pick<Donation, "id" | "amountCents" | "createdAt">,
+  refund: Omit<NewDonationRefund, "donationId">,
+): Promise<void> => {
+  const isNew = await insertDonationRefund(transaction, owner, {
+    ...refund,
+    donationId: donation.id,
+  });
+  if (!isNew) {
+    throw new Error(`Donation ${donation.id} is not refunded, yet a refund of it exists.`);
+  }
+  await markDonationRefunded(transaction, donation.id, refund.createdAt);
+  await changeDonationTotals(transaction, owner, [donation], "subtract");
+};
+
+/**
+ * Refunds a whole donation: the record, its refund and the totals change in one transaction. Refunding it again returns
+ * the first refund. An idempotency key belongs to the donation that it was first used for.
+ * @throws DomainError record_not_found, or request_invalid if the key belongs to another donation
+ */
+export const refundDonation = (
+  {
+    db,
+    clock,
+    actor,
+  }: {
+    readonly db: DatabasePool;
+    readonly clock: Clock;
+    /** Who refunds, if it is not the client. */
+    readonly actor?: Actor;
+  },
+  owner: AccountMode,
+  { id, ...request }: DonationRefundRequest,
+): Promise<RefundedDonation> =>
+  db.transaction(async (transaction) => {
+    const now = clock.now();
+    const { idempotencyKey } = request;
+    const donation = await lockDonation(transaction, owner, id);
+    if (!donation) {
+      throw donationNotFound();
+    }
+    if (
+      idempotencyKey !== null &&
+      (await claimRefundKey(transaction, owner, idempotencyKey, donation.id)) !== donation.id
+    ) {
+      throw refundKeyIsTaken();
+    }
+    if (!donation.refunded) {
+      await recordDonationRefund(transaction, owner, donation, { ...request, createdAt: now });
+      await recordEvent(
+        transaction,
+        owner,
+        {
+          type: "donation.refunded",
+          data: { ...donationData(donation), reason: request.reason ?? "" },
+        },
+        now,
+      );
+      if (actor) {
+        const { accountId } = owner;
+        const { amountCents } = donation;
+        await recordAction(
+          transaction,
+          actor,
+          { action: "refund.donation", accountId, subject: donation.id, details: { amountCents } },
+          now,
+        );
+      }
+    }
+    const { all } = await readDonationTotals(transaction, owner, now);
+    return {
+      donation: { ...donation, refunded: true },
+      totalDonations: all.count,
+      replayed: donation.refunded,
+    };
+  });

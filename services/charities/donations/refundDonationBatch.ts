@@ -1,0 +1,181 @@
+import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
+import type { NewDonationRefund } from "../../../db/charities/donationRefunds.ts";
+import {
+  claimRefundKeys,
+  insertDonationRefunds,
+  listOwnDonationIds,
+  lockDonations,
+} from "../../../db/charities/donationBatches.ts";
+import type { LockedDonation } from "../../../db/charities/donationBatches.ts";
+import { changeDonationTotals, readDonationTotals } from "../../../db/charities/donationTotals.ts";
+import type { AccountMode } from "../../../domain/accounts/accounts.ts";
+import type { Outcome } from "../../../domain/batches.ts";
+import { countBack, requireAll } from "../../../domain/batches.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { recordEvents } from "../../events/recordEvent.ts";
+import { donationData } from "./donationData.ts";
+import { donationNotFound, refundKeyIsTaken } from "./refundDonation.ts";
+import type { DonationRefundRequest } from "./refundDonation.ts";
+
+/** A refund of a batch. The donation itself is read when it is needed, because a batch may have a thousand of them. */
+export type RefundedDonationItem = {
+  readonly donationId: string;
+  /** Donations that are not refunded, after this refund. */
+  readonly totalDonations: number;
+  readonly replayed: boolean;
+};
+
+/** A refund that is decided. */
+type Decision = {
+  readonly request: DonationRefundRequest;
+  readonly donation: LockedDonation;
+  readonly replayed: boolean;
+};
+
+const isRequest = (item: Outcome<DonationRefundRequest>): item is DonationRefundRequest =>
+  !(item instanceof DomainError);
+
+/** Locks the donations that the items name. */
+const lockNamed = async (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  requests: readonly DonationRefundRequest[],
+): Promise<ReadonlyMap<string, LockedDonation>> => {
+  const ids = await listOwnDonationIds(
+    transaction,
+    owner,
+    requests.map(({ id }) => id),
+  );
+  const locked = new Map(
+    (await lockDonations(transaction, [...new Set(ids.values())])).map((each) => [each.id, each]),
+  );
+  return new Map(
+    [...ids].flatMap(([given, id]) => {
+      const donation = locked.get(id);
+      return donation ? [[given, donation] as const] : [];
+    }),
+  );
+};
+
+/** Assigns each key of the items to the first donation that they use it for, unless it belongs to one. */
+const claimKeys = async (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  requests: readonly DonationRefundRequest[],
+  donations: ReadonlyMap<string, LockedDonation>,
+): Promise<ReadonlyMap<string, string>> => {
+  const claims = new Map<string, string>();
+  for (const { id, idempotencyKey } of requests) {
+    const donation = donations.get(id);
+    if (idempotencyKey !== null && donation && !claims.has(idempotencyKey)) {
+      claims.set(idempotencyKey, donation.id);
+    }
+  }
+  return claims.size === 0 ? claims : claimRefundKeys(transaction, owner, claims);
+};
+
+/** Decides the items in their order, as if each were a call of its own. */
+const decideAll = (
+  items: readonly Outcome<DonationRefundRequest>[],
+  donations: ReadonlyMap<string, LockedDonation>,
+  keys: ReadonlyMap<string, string>,
+): readonly Outcome<Decision>[] => {
+  const refunded = new Set<string>();
+  return items.map((request): Outcome<Decision> => {
+    if (!isRequest(request)) {
+      return request;
+    }
+    const donation = donations.get(request.id);
+    if (!donation) {
+      return donationNotFound();
+    }
+    if (request.idempotencyKey !== null && keys.get(request.idempotencyKey) !== donation.id) {
+      return refundKeyIsTaken();
+    }
+    const replayed = donation.refunded || refunded.has(donation.id);
+    refunded.add(donation.id);
+    return { request, donation, replayed };
+  });
+};
+
+const recordRefunds = async (
+  transaction: DatabaseTransactionConnection,
+  owner: AccountMode,
+  decisions: readonly Decision[],
+  now: Date,
+): Promise<void> => {
+  const refunds = decisions.map(
+    ({
+      donation,
+      request: { reason, idempotencyKey, metadata },
+    }): Omit<NewDonationRefund, "createdAt"> => ({
+      donationId: donation.id,
+      reason,
+      idempotencyKey,
+      metadata,
+    }),
+  );
+  if ((await insertDonationRefunds(transaction, owner, refunds, now)) < refunds.length) {
+    throw new Error("Some donations are not refunded, yet refunds of them exist.");
+  }
+  await changeDonationTotals(
+    transaction,
+    owner,
+    decisions.map(({ donation }) => donation),
+    "subtract",
+  );
+  await recordEvents(
+    transaction,
+    owner,
+    decisions.map(({ donation, request }) => ({
+      type: "donation.refunded",
+      data: { ...donationData(donation), reason: request.reason ?? "" },
+    })),
+    now,
+  );
+};
+
+/**
+ * Refunds donations in one transaction, in their order, each as `refundDonation` would.
+ * @param items each refund, or why it is rejected already
+ * @param isAtomic whether nothing is recorded if any item is rejected; otherwise the other items are recorded
+ * @throws BatchRejectedError
+ */
+export const refundDonationBatch = async (
+  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+  owner: AccountMode,
+  items: readonly Outcome<DonationRefundRequest>[],
+  isAtomic: boolean,
+): Promise<readonly Outcome<RefundedDonationItem>[]> => {
+  if (isAtomic) {
+    requireAll(items);
+  }
+  return db.transaction(async (transaction) => {
+    const now = clock.now();
+    const requests = items.filter(isRequest);
+    const donations = await lockNamed(transaction, owner, requests);
+    const keys = await claimKeys(transaction, owner, requests, donations);
+    const outcomes = decideAll(items, donations, keys);
+    if (isAtomic) {
+      requireAll(outcomes);
+    }
+    const decisions = outcomes.filter(
+      (outcome): outcome is Decision => !(outcome instanceof DomainError) && !outcome.replayed,
+    );
+    if (decisions.length > 0) {
+      await recordRefunds(transaction, owner, decisions, now);
+    }
+    const { all } = await readDonationTotals(transaction, owner, now);
+    return countBack(
+      outcomes,
+      all.count,
+      ({ replayed }) => (replayed ? 0 : -1),
+      ({ donation, replayed }, totalDonations): RefundedDonationItem => ({
+        donationId: donation.id,
+        totalDonations,
+        replayed,
+      }),
+    );
+  });
+};

@@ -1,0 +1,74 @@
+import { once } from "node:events";
+import type { ServerResponse } from "node:http";
+import { connect } from "node:net";
+import type { Socket } from "node:net";
+import test from "ava";
+import type { ExecutionContext } from "ava";
+import { startServer } from "../../../program/server/startServer.ts";
+import type { ServerOptions } from "../../../program/server/startServer.ts";
+
+const serve = async (
+  t: ExecutionContext,
+  respond: (response: ServerResponse) => void,
+  options: Partial<ServerOptions>,
+) => {
+  const server = await startServer((_request, response) => respond(response), {
+    host: "127.0.0.1",
+    port: 0,
+    setting: "PORT",
+    ...options,
+  });
+  t.teardown(() => server.close(0));
+  return (): Socket => {
+    const { hostname, port } = new URL(server.url);
+    const socket = connect(Number(port), hostname);
+    t.teardown(() => socket.destroy());
+    return socket;
+  };
+};
+
+const GET = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+test("a client that stops reading a response is disconnected", async (t) => {
+  const { promise: responded, resolve } = Promise.withResolvers<ServerResponse>();
+  // More than the buffers of both kernels hold.
+  const body = Buffer.alloc(64 * 1024 * 1024);
+  const open = await serve(
+    t,
+    (response) => {
+      response.end(body);
+      resolve(response);
+    },
+    { writeTimeoutMs: 200 },
+  );
+  const socket = open();
+  socket.pause();
+  socket.write(GET);
+
+  const response = await responded;
+  await once(response, "close");
+
+  t.false(response.writableFinished);
+});
+
+test("connections beyond the maximum are closed immediately and counted, and others go on", async (t) => {
+  let rejected = 0;
+  const open = await serve(t, (response) => response.end("ok"), {
+    maximumConnections: 1,
+    onRejectedConnection: () => {
+      rejected += 1;
+    },
+  });
+  const first = open();
+  first.write(GET);
+  await once(first, "data");
+  const second = open().resume();
+  // Whether the kernel reports an end or a reset depends on what arrived first.
+  second.on("error", () => undefined);
+  await once(second, "close");
+  t.is(rejected, 1);
+
+  first.write(GET);
+  const [data] = await once(first, "data");
+  t.regex(String(data), /^HTTP\/1\.1 200/u);
+});

@@ -1,0 +1,378 @@
+import { connect } from "node:net";
+import { gzipSync } from "node:zlib";
+import { isJsonInUtf8 } from "../../../api/http/contentType.ts";
+import { openPool } from "../../../db/pool.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { createEmptyDatabase, testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+import { rawRequest } from "./rawRequest.ts";
+import { idIn } from "../contract.ts";
+import { startStandaloneApi } from "../startStandaloneApi.ts";
+
+const test = testWithDatabase();
+
+test("an unknown path is a 404 in JSON for every method", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "PROPFIND"]) {
+    for (const path of [
+      "/",
+      "/plant",
+      "/plant/trees//",
+      "/docs/start.js/",
+      "/Plant/trees",
+      "/plant/trees/1",
+      "//plant/trees",
+      "/plant%2Ftrees",
+      "/%ff",
+      "/%",
+      "/plant/trees;x",
+      "/__proto__",
+      "/docs/../package.json",
+    ]) {
+      t.is((await call(method, path)).status, 404, `${method} ${path}`);
+    }
+  }
+});
+
+test("a query string without names and values has no parameters; an empty name is reported", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  t.is((await call("GET", "/plant/trees?&&&", { key })).status, 200);
+  for (const query of ["=", "=x", "&=&"]) {
+    const { status, body } = await call("GET", `/plant/trees?${query}`, { key });
+    t.is(status, 400, query);
+    t.regex(String(body["error"]), /^\(empty name\): unknown parameter; /u);
+  }
+});
+
+test("parameters of tracing and cache-busting are ignored by every endpoint, once or repeatedly", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+  const tracing = "_=1&_=2&utm_source=mail&utm_id=&fbclid=a&gclid=b&_ga=c&traceparent=00-1-2-03";
+
+  for (const path of [
+    "/plant/trees",
+    "/rescue/plastic_bottles",
+    "/charities/search",
+    "/charities/donations",
+    "/evidence",
+    "/dashboard_url",
+  ]) {
+    t.is((await call("GET", `${path}?${tracing}`, { key })).status, 200, path);
+  }
+  const planted = await call("POST", `/plant/trees?${tracing}`, { key, body: { count: 1 } });
+  const id = idIn(planted.body, "tree");
+  t.is((await call("GET", `/evidence/tree/${id}?${tracing}`, { key })).status, 200);
+  // A misspelt filter must not list everything.
+  const { status, body } = await call("GET", `/plant/trees?atribution_key=a&_=1`, { key });
+  t.is(status, 400);
+  t.regex(String(body["error"]), /^atribution_key: unknown parameter; accepted parameters: /u);
+});
+
+test("query parameters of an endpoint that has none are ignored", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  for (const path of ["/dashboard_url", "/evidence"]) {
+    for (const query of ["utm_source=mail", "_=1&_=2", "=x", "%ff", "__proto__=1"]) {
+      t.is((await call("GET", `${path}?${query}`, { key })).status, 200, path + query);
+    }
+  }
+});
+
+test("a POST ignores query parameters, except those that belong in its body or headers", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const post = (query: string) =>
+    call("POST", `/plant/trees?${query}`, { key, body: { count: 1 } });
+
+  for (const query of ["traceparent=00-1", "_=1&_=2", "utm_source=mail", "=x"]) {
+    t.is((await post(query)).status, 200, query);
+  }
+  for (const name of [
+    "idempotency_key",
+    "Idempotency-Key",
+    "idempotencyKey",
+    "idempotency_key[]",
+    "count",
+    "Attribution",
+  ]) {
+    const { status, body } = await post(`${name}=k`);
+    t.is(status, 400, name);
+    t.is(body["error"], `${name}: does not belong in the query string`);
+  }
+  t.is((await post("idempotency_key=%ff")).status, 400);
+  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 4);
+});
+
+test("a path with a slash at the end is the same endpoint", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  const { body } = await call("POST", "/plant/trees/", { key, body: { count: 2 } });
+  t.is(body["total_planted_trees"], 2);
+  t.is((await call("GET", "/plant/trees/", { key })).body["total_planted_trees"], 2);
+  t.is((await call("GET", "/healthz/")).status, 200);
+  const wrongMethod = await call("PUT", "/plant/trees/");
+  t.is(wrongMethod.status, 405);
+  t.is(wrongMethod.headers.get("Allow"), "GET, HEAD, OPTIONS, POST");
+});
+
+test("a wrong method is a 405 that lists the allowed ones, with or without a key", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+
+  for (const method of ["PUT", "PATCH", "DELETE", "PROPFIND"]) {
+    const { status, headers, body } = await call(method, "/plant/trees");
+    t.is(status, 405);
+    t.is(headers.get("Allow"), "GET, HEAD, OPTIONS, POST");
+    t.is(typeof body["error"], "string");
+  }
+  const refund = await call("GET", "/refund/trees");
+  t.is(refund.status, 405);
+  t.is(refund.headers.get("Allow"), "OPTIONS, POST");
+  t.is((await call("HEAD", "/refund/trees")).status, 405);
+});
+
+test("OPTIONS returns the methods of a path", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+
+  const { status, headers } = await call("OPTIONS", "/rescue/plastic_bottles");
+
+  t.is(status, 204);
+  t.is(headers.get("Allow"), "GET, HEAD, OPTIONS, POST");
+});
+
+test("a body over 64 KiB is a 413 with a length, chunked or compressed", async (t) => {
+  const { call, url } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const body = JSON.stringify({ count: 1, attribution: "x".repeat(64 * 1024) });
+
+  const whole = await call("POST", "/plant/trees", { key, body });
+  const compressed = await call("POST", "/plant/trees", {
+    key,
+    body: gzipSync(body),
+    headers: { "Content-Encoding": "gzip" },
+  });
+  const chunked = await rawRequest(
+    url,
+    `POST /plant/trees HTTP/1.1\r\nHost: x\r\nAuthorization: ${key}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n${Buffer.byteLength(body).toString(16)}\r\n${body}\r\n0\r\n\r\n`,
+  );
+
+  t.is(whole.status, 413);
+  t.deepEqual(whole.body, { error: "the body must be at most 64 KiB" });
+  t.is(compressed.status, 413);
+  t.regex(chunked, /^HTTP\/1\.1 413 /u);
+});
+
+test("a compressed body is accepted", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  const { status, body } = await call("POST", "/plant/trees", {
+    key,
+    body: gzipSync('{"count":4}'),
+    headers: { "Content-Encoding": "gzip" },
+  });
+
+  t.is(status, 200);
+  t.is(body["total_planted_trees"], 4);
+});
+
+const JSON_REQUIRED =
+  "the body must be JSON in UTF-8, sent with the header Content-Type: application/json";
+
+test("a wrong or missing content type is a 400 that says what to send", async (t) => {
+  const { call, url } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  for (const contentType of [
+    "text/plain",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=x",
+    "application/json; charset=latin1",
+    "application/json; charset=utf-16",
+    "application/xml",
+    "application/jsonp",
+    "application/vnd.api+json",
+    "application/json, application/json",
+    "application/json; charset",
+    "application/json; charset=",
+    'application/json; charset="utf-8',
+    "application/json; charset=utf-8; charset=latin1",
+    "json",
+    "",
+  ]) {
+    const { status, body } = await call("POST", "/plant/trees", {
+      key,
+      body: '{"count":1}',
+      headers: { "Content-Type": contentType },
+    });
+    t.is(status, 400, contentType);
+    t.is(body["error"], JSON_REQUIRED, contentType);
+  }
+  const without = await rawRequest(
+    url,
+    `POST /plant/trees HTTP/1.1\r\nHost: x\r\nAuthorization: ${key}\r\nContent-Length: 11\r\nConnection: close\r\n\r\n{"count":1}`,
+  );
+  t.regex(without, /^HTTP\/1\.1 400 /u);
+  t.true(without.includes(JSON_REQUIRED));
+});
+
+test("every spelling of a JSON content type in UTF-8 is accepted", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  for (const contentType of [
+    "application/json",
+    "Application/JSON",
+    "application/json;charset=utf-8",
+    "application/json; charset=UTF-8",
+    'application/json; charset="utf-8"',
+    "application/json;",
+    "application/json ; charset=utf-8 ;",
+    "application/json;\tcharset=utf-8",
+    "application/json; version=1; charset=utf-8",
+    'application/json; profile="a;b=\\"c\\""; Charset="UTF\\-8"',
+    "application/json; odata.metadata=minimal",
+    "application/json;;charset=utf-8",
+  ]) {
+    const { status } = await call("POST", "/plant/trees", {
+      key,
+      body: '{"count":1}',
+      headers: { "Content-Type": contentType },
+    });
+    t.is(status, 200, contentType);
+  }
+});
+
+test("a content type is read in time proportional to its length", (t) => {
+  const long = 100_000;
+  const startedAt = performance.now();
+  for (const header of [
+    `application/json${" ".repeat(long)}x`,
+    `application/json;${" ".repeat(long)}=`,
+    `application/json;${"a".repeat(long)}`,
+    `application/json;a="${"\\a".repeat(long)}`,
+    `application/json${"; ".repeat(long)}=`,
+  ]) {
+    t.false(isJsonInUtf8(header));
+  }
+  // Quadratic time would be minutes.
+  t.true(performance.now() - startedAt < 30_000);
+});
+
+test("a body that does not match its Content-Encoding is a 400", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  for (const encoding of ["gzip", "deflate", "br", "zstd", "nonsense"]) {
+    const { status, body } = await call("POST", "/plant/trees", {
+      key,
+      body: '{"count":1}',
+      headers: { "Content-Encoding": encoding },
+    });
+    t.is(status, 400, encoding);
+    t.regex(String(body["error"]), /^the body cannot be read: /u);
+  }
+});
+
+test("the request id is the client's if it is well-formed, otherwise a new one", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const idFor = async (given?: string): Promise<string | null> =>
+    (
+      await call("GET", "/x", given === undefined ? {} : { headers: { "X-Request-Id": given } })
+    ).headers.get("X-Request-Id");
+
+  t.is(await idFor("order-1001/a"), "order-1001/a");
+  t.is(await idFor("x".repeat(128)), "x".repeat(128));
+  for (const malformed of [undefined, "", "x".repeat(129), "a b", "é"]) {
+    t.regex((await idFor(malformed)) ?? "", /^[0-9a-f-]{36}$/u);
+  }
+});
+
+test("an unexpected error is a 500 without details, logged once with the request's id", async (t) => {
+  const { db } = t.context;
+  const withoutTables = await openPool(await createEmptyDatabase(t));
+  t.teardown(() => withoutTables.end());
+  const { call, logged } = await startStandaloneApi(t, {
+    db,
+    writer: createRegistrationWriter({ db: withoutTables, clock: systemClock }),
+  });
+  const { apiKeyProd: key } = await createTestOrganization(db);
+
+  const { status, body } = await call("POST", "/plant/trees", {
+    key,
+    body: { count: 1 },
+    headers: { "X-Request-Id": "broken" },
+  });
+
+  t.is(status, 500);
+  t.deepEqual(body, { error: "internal server error" });
+  const errors = logged().filter((line) => line["msg"] === "request failed");
+  t.is(errors.length, 1);
+  t.like(errors[0], { requestId: "broken", route: "/plant/trees" });
+  t.regex(JSON.stringify(errors[0]?.["err"]), /does not exist/u);
+});
+
+test("each request is logged in one line", async (t) => {
+  const { call, logged } = await startStandaloneApi(t, t.context);
+  const { id, apiKeyProd: key } = await createTestOrganization(t.context.db);
+  await call("POST", "/plant/trees", { key, body: { count: 1 }, headers: { "X-Request-Id": "a" } });
+  await call("GET", "/nothing/here", { headers: { "X-Request-Id": "b" } });
+  await call("DELETE", "/plant/trees", { headers: { "X-Request-Id": "c" } });
+
+  const lines = logged().filter((line) => ["a", "b", "c"].includes(String(line["requestId"])));
+  t.is(lines.length, 3);
+  t.like(lines[0], { method: "POST", route: "/plant/trees", status: 200, accountId: id });
+  t.is(typeof lines[0]?.["durationMs"], "number");
+  t.like(lines[1], { method: "GET", route: "unknown", status: 404 });
+  t.like(lines[2], { method: "DELETE", route: "/plant/trees", status: 405 });
+});
+
+test("invalid HTTP gets a JSON response", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+  const huge = `GET / HTTP/1.1\r\nHost: x\r\nX-Huge: ${"x".repeat(20_000)}\r\n\r\n`;
+
+  for (const [bytes, status] of [
+    ["nonsense\r\n\r\n", 400],
+    ["GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400],
+    ["GET / HTTP/1.1\r\nHost: x\r\nBad Header: 1\r\n\r\n", 400],
+    [huge, 431],
+  ] as const) {
+    const received = await rawRequest(url, bytes);
+    t.true(received.startsWith(`HTTP/1.1 ${status} `), received);
+    t.regex(received, /\r\n\r\n\{"error":"[^"]+"\}$/u);
+  }
+});
+
+test("Expect: 100-continue works and other expectations are a 417 in JSON", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const post = (expectation: string): string =>
+    `POST /plant/trees HTTP/1.1\r\nHost: x\r\nAuthorization: ${key}\r\nContent-Type: application/json\r\nContent-Length: 11\r\nExpect: ${expectation}\r\nConnection: close\r\n\r\n{"count":1}`;
+
+  const met = await rawRequest(url, post("100-continue"));
+  const refused = await rawRequest(url, post("the impossible"));
+
+  t.regex(met, /^HTTP\/1\.1 100 Continue\r\n\r\nHTTP\/1\.1 200 OK/u);
+  t.regex(refused, /^HTTP\/1\.1 417 /u);
+  t.true(refused.includes('{"error":"'));
+});
+
+test("a client that disconnects while sending its body causes no error and records nothing", async (t) => {
+  const { url, call, logged } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { port } = new URL(url);
+  const socket = connect({ host: "127.0.0.1", port: Number(port) });
+  socket.write(
+    `POST /plant/trees HTTP/1.1\r\nHost: x\r\nAuthorization: ${key}\r\nX-Request-Id: gone\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{"count":`,
+    () => socket.destroy(),
+  );
+  while (!logged().some((line) => line["requestId"] === "gone")) {
+    await new Promise((resolve) => {
+      setTimeout(resolve, 10);
+    });
+  }
+
+  t.false(logged().some((line) => line["msg"] === "request failed"));
+  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 0);
+});

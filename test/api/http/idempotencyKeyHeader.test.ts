@@ -1,0 +1,125 @@
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+import { startDonationApi } from "../../charities/donations/donationSetup.ts";
+import { eachKind, idIn, KIND_NAMES } from "../contract.ts";
+import { rawRequest } from "./rawRequest.ts";
+import { startStandaloneApi } from "../startStandaloneApi.ts";
+
+const test = testWithDatabase();
+
+const forBothKinds = eachKind(test);
+
+/** A header that fetch sends as the UTF-8 bytes of the key. */
+const keyed = (key: string) => ({
+  headers: { "Idempotency-Key": Buffer.from(key, "utf8").toString("latin1") },
+});
+
+forBothKinds("the header Idempotency-Key makes equal requests one record", async (t, kind) => {
+  const { path, total } = KIND_NAMES[kind];
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  const responses = await Promise.all(
+    Array.from({ length: 20 }, () =>
+      call("POST", path, { key, body: { count: 2 }, ...keyed("Bestellung-ä-1") }),
+    ),
+  );
+
+  t.is(new Set(responses.map(({ body }) => idIn(body, kind))).size, 1);
+  t.is(responses.filter(({ headers }) => headers.has("Idempotent-Replayed")).length, 19);
+  t.is((await call("GET", path, { key })).body[total], 2);
+});
+
+forBothKinds("header and field are the same key", async (t, kind) => {
+  const { path } = KIND_NAMES[kind];
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const first = await call("POST", path, { key, body: { count: 2 }, ...keyed("order-1") });
+
+  const byField = await call("POST", path, { key, body: { count: 2, idempotency_key: "order-1" } });
+  const byBoth = await call("POST", path, {
+    key,
+    body: { count: 2, idempotency_key: "order-1" },
+    ...keyed("order-1"),
+  });
+  const byHeader = await call("POST", path, {
+    key,
+    body: { count: 2, idempotency_key: "" },
+    ...keyed("order-1"),
+  });
+
+  for (const replay of [byField, byBoth, byHeader]) {
+    t.is(replay.headers.get("Idempotent-Replayed"), "true");
+    t.is(idIn(replay.body, kind), idIn(first.body, kind));
+  }
+});
+
+test("different keys in header and field are a 400 that records nothing", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  const { status, body } = await call("POST", "/plant/trees", {
+    key,
+    body: { count: 2, idempotency_key: "one" },
+    ...keyed("other"),
+  });
+
+  t.is(status, 400);
+  t.deepEqual(body, {
+    error: "idempotency_key: must equal the header Idempotency-Key if both are given",
+  });
+  t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 0);
+});
+
+const BODY = '{"count":1}';
+
+const rejects = test.macro({
+  exec: async (t, headers: string, error: RegExp) => {
+    const { url, call } = await startStandaloneApi(t, t.context);
+    const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+    const response = await rawRequest(
+      url,
+      Buffer.from(
+        `POST /plant/trees HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: ${key}\r\n` +
+          `Content-Type: application/json\r\nContent-Length: ${BODY.length}\r\n${headers}\r\n\r\n${BODY}`,
+        "latin1",
+      ),
+    );
+
+    t.regex(response, /^HTTP\/1\.1 400 /u);
+    t.regex(response, error);
+    t.is((await call("GET", "/plant/trees", { key })).body["total_planted_trees"], 0);
+  },
+  title: (wrong = "") => `${wrong} in the header Idempotency-Key is a 400 that records nothing`,
+});
+
+test(
+  "a key of 256 characters",
+  rejects,
+  `Idempotency-Key: ${"k".repeat(256)}`,
+  /Idempotency-Key: must be at most 255 characters/u,
+);
+test("text that is not UTF-8", rejects, "Idempotency-Key: \xff\xfe", /must be well-formed UTF-8/u);
+test(
+  "a second key",
+  rejects,
+  "Idempotency-Key: one\r\nIdempotency-Key: two",
+  /must be given at most once/u,
+);
+
+test("donations and their refunds honor the header Idempotency-Key", async (t) => {
+  const { call, test: key } = await startDonationApi(t);
+  const donation = { key, body: { amount_cents: 500, ein: "530196605" }, ...keyed("gift-1") };
+  const donated = await call("POST", "/charities/donate", donation);
+  const donatedAgain = await call("POST", "/charities/donate", donation);
+  t.is(donatedAgain.headers.get("Idempotent-Replayed"), "true");
+  t.is(donatedAgain.body["donation_id"], donated.body["donation_id"]);
+
+  const refund = { key, body: { id: donated.body["donation_id"] }, ...keyed("refund-1") };
+  t.is((await call("POST", "/refund/donations", refund)).status, 200);
+  const refundedAgain = await call("POST", "/refund/donations", refund);
+
+  t.is(refundedAgain.headers.get("Idempotent-Replayed"), "true");
+  t.like(refundedAgain.body, { refunded_amount_cents: 500, total_donations: 0 });
+});

@@ -1,0 +1,212 @@
+import { z } from "zod";
+import type { ExecutionContext } from "ava";
+import type { DatabaseContext } from "../../support/database.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+import { createMovableClock } from "../../support/movableClock.ts";
+import type { DonationApi } from "./donationSetup.ts";
+import { startDonationApi } from "./donationSetup.ts";
+
+const test = testWithDatabase();
+
+type Given = {
+  readonly at?: string;
+  readonly attribution?: string;
+  readonly metadata?: Record<string, unknown>;
+};
+
+type Scene = DonationApi & {
+  /** Records a donation with the test key and returns its id. */
+  readonly donate: (given?: Given) => Promise<string>;
+  /** Returns the ids on one page of the test key's list. */
+  readonly list: (query?: Record<string, string>) => Promise<{
+    readonly ids: readonly string[];
+    readonly body: Record<string, unknown>;
+    readonly link: string | null;
+  }>;
+};
+
+const listed = z.array(z.looseObject({ id: z.string() }));
+
+const stage = async (t: ExecutionContext<DatabaseContext>): Promise<Scene> => {
+  const clock = createMovableClock("2026-03-10T12:00:00.000Z");
+  const api = await startDonationApi(t, { clock });
+  return {
+    ...api,
+    donate: async ({ at, ...fields } = {}) => {
+      if (at !== undefined) {
+        clock.set(at);
+      }
+      const { body } = await api.call("POST", "/charities/donate", {
+        key: api.test,
+        body: { amount_cents: 100, ein: "530196605", ...fields },
+      });
+      return String(body["donation_id"]);
+    },
+    list: async (query = {}) => {
+      const { status, headers, body } = await api.call(
+        "GET",
+        `/charities/donations?${new URLSearchParams(query).toString()}`,
+        { key: api.test },
+      );
+      t.is(status, 200);
+      return {
+        ids: listed.parse(body["donations"]).map(({ id }) => id),
+        body,
+        link: headers.get("link"),
+      };
+    },
+  };
+};
+
+test("a page links to the next one with the same filters, and the last does not", async (t) => {
+  const { donate, list } = await stage(t);
+  for (const attribution of ["a", "b", "a", "a"]) {
+    await donate({ attribution });
+  }
+
+  const first = await list({ attribution: "a", page_size: "2" });
+  t.regex(
+    first.link ?? "",
+    /^<http:\/\/127\.0\.0\.1:\d+\/charities\/donations\?attribution=a&page_size=2&page=2>; rel="next"$/u,
+  );
+  t.is((await list({ attribution: "a", page_size: "2", page: "2" })).link, null);
+  t.is((await list({ attribution: "c" })).link, null);
+});
+
+test("an empty list has no pages", async (t) => {
+  const { list } = await stage(t);
+  t.deepEqual((await list()).body, {
+    total_items: 0,
+    total_pages: 0,
+    page: 1,
+    page_size: 20,
+    donations: [],
+  });
+});
+
+test("pages hold every donation once, newest first", async (t) => {
+  const { donate, list } = await stage(t);
+  const ids: string[] = [];
+  for (let index = 0; index < 7; index += 1) {
+    ids.unshift(await donate());
+  }
+
+  const pages = await Promise.all(["1", "2", "3"].map((page) => list({ page, page_size: "3" })));
+
+  t.deepEqual(
+    pages.flatMap((page) => page.ids),
+    ids,
+    "donations of the same time are in the order of their ids",
+  );
+  t.like(pages[2]?.body, { total_items: 7, total_pages: 3, page: 3, page_size: 3 });
+  t.like((await list({ page: "4", page_size: "3" })).body, { total_items: 7, donations: [] });
+  t.like((await list({ page: "999999999" })).body, { total_items: 7, total_pages: 1 });
+});
+
+test("a range includes its first and its last day, in UTC", async (t) => {
+  const { donate, list } = await stage(t);
+  await donate({ at: "2026-03-09T23:59:59.999Z" });
+  const first = await donate({ at: "2026-03-10T00:00:00.000Z" });
+  const last = await donate({ at: "2026-03-11T23:59:59.999Z" });
+  await donate({ at: "2026-03-12T00:00:00.000Z" });
+
+  const { ids, body } = await list({ start_date: "2026-03-10", end_date: "2026-03-11" });
+
+  t.deepEqual(ids, [last, first]);
+  t.is(body["total_items"], 2, "the total counts the filtered list");
+  t.is((await list({ start_date: "2026-03-11" })).ids.length, 2);
+  t.is((await list({ end_date: "2026-03-09" })).ids.length, 1);
+  t.is((await list({ end_date: "9999-12-31" })).ids.length, 4);
+});
+
+test("an attribution must match exactly", async (t) => {
+  const { donate, list } = await stage(t);
+  const one = await donate({ attribution: "spring" });
+  const none = await donate();
+  await donate({ attribution: "Spring" });
+  t.deepEqual((await list({ attribution: "spring" })).ids, [one]);
+  t.deepEqual((await list({ without_attribution: "true" })).ids, [none]);
+  const empty = { attribution: "", metadata_key: "", start_date: "", end_date: "", page_size: "" };
+  t.is((await list(empty)).ids.length, 3);
+});
+
+test("donations are found by a key of their metadata, and by its value as text or JSON", async (t) => {
+  const { donate, list } = await stage(t);
+  const found = async (key: string, value?: string): Promise<readonly string[]> => {
+    const { ids } = await list({
+      metadata_key: key,
+      ...(value === undefined ? {} : { metadata_value: value }),
+    });
+    return ids;
+  };
+  const text = await donate({ metadata: { a: "1", quoted: '"x"' } });
+  const number = await donate({ metadata: { a: 1 } });
+  const flag = await donate({ metadata: { a: true } });
+  const nothing = await donate({ metadata: { a: null } });
+  const nested = await donate({ metadata: { a: { b: [1, "c"] } } });
+  await donate({ metadata: { b: 1 } });
+
+  t.deepEqual(await found("a"), [nested, nothing, flag, number, text]);
+  t.deepEqual(await found("a", "1"), [number, text]);
+  t.deepEqual(await found("a", "true"), [flag]);
+  t.deepEqual(await found("a", "null"), [nothing]);
+  t.deepEqual(await found("a", '{"b":[1,"c"]}'), [nested]);
+  t.deepEqual(await found("a", '{ "b": [1, "c"] }'), [nested]);
+  t.deepEqual(await found("a", '"1"'), [], "a string is not compared as JSON");
+  t.deepEqual(await found("quoted", '"x"'), [text]);
+  t.is((await found("a", "")).length, 5, "an empty value is none");
+  t.deepEqual(await found("a", "1e999"), []);
+  t.deepEqual(await found("a", String.raw`{"b":"\u0000"}`), []);
+  t.deepEqual(await found("a", "[".repeat(2000)), []);
+  t.deepEqual(await found("missing"), []);
+  t.deepEqual(await found("a.b"), []);
+});
+
+test("a donation must match all filters", async (t) => {
+  const { donate, list } = await stage(t);
+  const wanted = await donate({ attribution: "x", metadata: { k: "v" } });
+  await donate({ attribution: "y", metadata: { k: "v" } });
+  await donate({ attribution: "x", metadata: { k: "w" } });
+  const query = { attribution: "x", metadata_key: "k", metadata_value: "v" };
+  t.deepEqual((await list({ ...query, start_date: "2026-03-10" })).ids, [wanted]);
+  t.deepEqual((await list({ ...query, start_date: "2026-03-11" })).ids, []);
+});
+
+test("an organization sees only its own donations of its key's mode", async (t) => {
+  const { donate, list, call, live } = await stage(t);
+  await donate();
+  const { apiKeyTest: other } = await createTestOrganization(t.context.db);
+
+  for (const key of [live, other]) {
+    const { body } = await call("GET", "/charities/donations", { key });
+    t.like(body, { total_items: 0, donations: [] });
+  }
+  t.is((await list()).ids.length, 1);
+});
+
+const rejects = test.macro({
+  exec: async (t, query: string, message: RegExp) => {
+    const { call, test: key } = await stage(t);
+    const { status, body } = await call("GET", `/charities/donations?${query}`, { key });
+    t.is(status, 400);
+    t.regex(String(body["error"]), message);
+  },
+  title: (given = "") => `${given} is a 400`,
+});
+
+test("a metadata value without its key", rejects, "metadata_value=x", /requires metadata_key/u);
+test("a date in another format", rejects, "start_date=03/10/2026", /^start_date: /u);
+test("a day that does not exist", rejects, "end_date=2026-02-30", /^end_date: /u);
+test(
+  "a range that ends before it begins",
+  rejects,
+  "start_date=2026-03-12&end_date=2026-03-11",
+  /^end_date: must not be before start_date$/u,
+);
+test("page 0", rejects, "page=0", /^page: /u);
+test("a page that is not a number", rejects, "page=x", /^page: /u);
+test("a page size of 101", rejects, "page_size=101", /^page_size: .*100/u);
+test("a page size of 0", rejects, "page_size=0", /^page_size: /u);
+test("a parameter given twice", rejects, "page=1&page=2", /^page: must be given at most once$/u);
+test("an unknown parameter", rejects, "limit=1", /limit: unknown parameter/u);

@@ -1,0 +1,100 @@
+import type { ExecutionContext } from "ava";
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { sql } from "../../../db/sql.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import type { CharitySettings } from "../../../providers/charities/createCharities.ts";
+import type { Call, StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
+import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+import { unreachableTemporal } from "../../support/unreachableTemporal.ts";
+import type { ProviderDouble } from "../startProviderDouble.ts";
+
+/** Settings with all remote providers at one double. */
+export const settingsOf = (
+  { url }: ProviderDouble,
+  everyorgKey = "everyorg-key",
+): CharitySettings => ({
+  everyorg: { apiKey: everyorgKey, apiBase: `${url}/everyorg` },
+  change: { publicKey: "change-public", secretKey: "change-secret", apiBase: `${url}/change` },
+  pledge: { apiKey: "pledge-key", apiBase: `${url}/pledge` },
+});
+
+const ledgerRow = z.strictObject({
+  donations: z.bigint().transform(Number),
+  count: z.bigint().transform(Number),
+  cents: z.bigint().transform(Number),
+});
+
+/** An account's donations, counted from the records and by the totals. */
+export const readDonationLedger = (
+  db: DatabasePool,
+  accountId: string,
+): Promise<Readonly<z.output<typeof ledgerRow>>> =>
+  db.one(sql.type(ledgerRow)`
+    SELECT
+      (SELECT count(*) FROM donation WHERE account_id = ${accountId}) AS donations,
+      (
+        SELECT coalesce(sum(count), 0)::bigint
+        FROM donation_total
+        WHERE account_id = ${accountId} AND period = 'all'
+      ) AS count,
+      (
+        SELECT coalesce(sum(amount_cents), 0)::bigint
+        FROM donation_total
+        WHERE account_id = ${accountId} AND period = 'all'
+      ) AS cents
+  `);
+
+export const NOTHING_RECORDED = { donations: 0, count: 0, cents: 0 };
+
+export type DonationApi = {
+  readonly call: Call;
+  readonly accountId: string;
+  readonly live: string;
+  readonly test: string;
+  readonly ledger: () => ReturnType<typeof readDonationLedger>;
+};
+
+/** An organization and an API whose Temporal cannot be reached, unless `validateCharity` is given. */
+export const startDonationApi = async (
+  t: ExecutionContext<DatabaseContext>,
+  options: Partial<StandaloneApiOptions> = {},
+): Promise<DonationApi> => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, {
+    temporal: unreachableTemporal(),
+    ...options,
+    db,
+  });
+  const { id, apiKeyProd, apiKeyTest } = await createTestOrganization(db, {
+    clock: options.clock ?? systemClock,
+  });
+  return {
+    call,
+    accountId: id,
+    live: apiKeyProd,
+    test: apiKeyTest,
+    ledger: () => readDonationLedger(db, id),
+  };
+};
+
+/** A charity of the catalogue. */
+export const RED_CROSS = {
+  ein: "53-0196605",
+  nonprofit_id: "irs_530196605",
+  name: "American Red Cross",
+};
+export const EIN = RED_CROSS.ein;
+
+/** Makes the double find a charity of Every.org by its slug and by its EIN. */
+export const addEveryOrgCharity = (
+  { responses }: ProviderDouble,
+  slug: string,
+  ein: string,
+): void => {
+  const nonprofit = { primarySlug: slug, name: `The ${slug}`, ein, isDisbursable: true };
+  responses.set(`/everyorg/nonprofit/${slug}`, { data: { nonprofit } });
+  responses.set(`/everyorg/nonprofit/${ein}`, { data: { nonprofit } });
+};

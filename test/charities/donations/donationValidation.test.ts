@@ -1,0 +1,279 @@
+import type { ExecutionContext } from "ava";
+import { createCharityValidator } from "../../../api/charities/createCharityValidator.ts";
+import { updateAccount } from "../../../db/accounts/accounts.ts";
+import { findCharityDetail } from "../../../db/charities/charityDetails.ts";
+import { donationWorkflowId } from "../../../workflows/donation.ts";
+import { createTestStore, startStoreApi } from "../../stores/startStoreApi.ts";
+import { readStoreState } from "../../stores/storeState.ts";
+import { freshEin } from "../../support/factories.ts";
+import { eventually } from "../../support/programs.ts";
+import { unreachableTemporal } from "../../support/unreachableTemporal.ts";
+import type { WorkflowContext } from "./validationSetup.ts";
+import { addEveryOrgCharity, NOTHING_RECORDED, readDonationLedger } from "./donationSetup.ts";
+import { startEveryOrgApi, testWithWorkflows } from "./validationSetup.ts";
+
+const test = testWithWorkflows();
+
+/** A charity that only the provider knows. */
+const addCharity = (t: ExecutionContext<WorkflowContext>): { slug: string; ein: string } => {
+  const ein = freshEin();
+  const slug = `charity-${ein}`;
+  addEveryOrgCharity(t.context.provider, slug, ein);
+  return { slug, ein };
+};
+
+const EPOCH = new Date(0);
+
+test.serial("a remote provider's charity is validated by the workflow donation-<id>", async (t) => {
+  const { call, test: key, ledger } = await startEveryOrgApi(t);
+  const { slug, ein } = addCharity(t);
+
+  const { status, body } = await call("POST", "/charities/donate", {
+    key,
+    body: { amount_cents: 7, ein },
+  });
+
+  t.is(status, 200);
+  t.like(body, { nonprofit_id: slug, charity_name: `The ${slug}`, total_donations: 1 });
+  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 7 });
+  const { temporal, getDeployment } = t.context;
+  const handle = temporal.workflow.getHandle(
+    donationWorkflowId(await getDeployment(), String(body["donation_id"])),
+  );
+  t.like(await handle.result(), { kind: "confirmed", provider: "everyorg" });
+});
+
+test.serial("once a charity is validated, later donations do not call its provider", async (t) => {
+  const { call, test: key } = await startEveryOrgApi(t);
+  const { ein } = addCharity(t);
+  const donate = () => call("POST", "/charities/donate", { key, body: { amount_cents: 7, ein } });
+  t.is((await donate()).status, 200);
+  const callsBefore = t.context.provider.calls.length;
+  t.is((await donate()).body["total_donations"], 2);
+  t.is(t.context.provider.calls.length, callsBefore);
+});
+
+const isRejected = test.macro({
+  exec: async (t, fields: Record<string, unknown>, message: RegExp) => {
+    const { call, test: key, ledger } = await startEveryOrgApi(t);
+    addEveryOrgCharity(t.context.provider, "known", "222222221");
+    const { status, body } = await call("POST", "/charities/donate", {
+      key,
+      body: { amount_cents: 5, ...fields },
+    });
+    t.is(status, 400);
+    t.regex(String(body["error"]), message);
+    t.deepEqual(await ledger(), NOTHING_RECORDED);
+  },
+  title: (given = "") => `${given} is a 400 that records nothing`,
+});
+test.serial(
+  "a charity that the provider does not have",
+  isRejected,
+  { nonprofit_id: "nobody" },
+  /no charity found for the nonprofit_id nobody/u,
+);
+test.serial(
+  "an EIN that is not the remote charity's",
+  isRejected,
+  { ein: "33-3333333", nonprofit_id: "known" },
+  /do not agree: known is 22-2222221/u,
+);
+
+const SILENCE = { hang: () => undefined };
+
+const isOutage = test.macro({
+  exec: async (t, faults: WorkflowContext["provider"]["faults"]) => {
+    const { call, test: key, ledger } = await startEveryOrgApi(t);
+    const { provider } = t.context;
+    const { ein } = addCharity(t);
+    provider.faults.push(...faults);
+    t.teardown(() => provider.faults.splice(0));
+    const body = { amount_cents: 100, ein, idempotency_key: "order-1" };
+
+    const failed = await call("POST", "/charities/donate", { key, body });
+    t.is(failed.status, 500);
+    t.deepEqual(failed.body, { error: "charity search failed" });
+    t.deepEqual(await ledger(), NOTHING_RECORDED);
+
+    provider.faults.splice(0);
+    const retried = await call("POST", "/charities/donate", { key, body });
+    t.is(retried.status, 200);
+    t.is(retried.headers.get("Idempotent-Replayed"), null);
+    t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
+  },
+  title: (given = "") =>
+    `a provider that ${given} is a 500 that records nothing, and the retry records once`,
+});
+
+test.serial("responds 500", isOutage, [{ status: 500 }, { status: 500 }]);
+test.serial("responds 429", isOutage, [{ status: 429 }, { status: 429 }]);
+test.serial("never responds", isOutage, [SILENCE, SILENCE, SILENCE, SILENCE]);
+test.serial("closes the connection", isOutage, ["cut", "cut"]);
+test.serial("rejects our API key", isOutage, [{ status: 401 }]);
+test.serial("sends half of a JSON document", isOutage, [
+  { status: 200, body: '{"data":' },
+  { status: 200, body: '{"data":' },
+]);
+test.serial("sends an unexpected format", isOutage, [{ status: 200, body: '{"data":{}}' }]);
+
+test.serial("a provider that fails once is called again", async (t) => {
+  const { call, test: key } = await startEveryOrgApi(t);
+  const { slug } = addCharity(t);
+  t.context.provider.faults.push({ status: 503 });
+
+  const { status, body } = await call("POST", "/charities/donate", {
+    key,
+    body: { amount_cents: 100, nonprofit_id: slug },
+  });
+
+  t.is(status, 200);
+  t.is(body["charity_name"], `The ${slug}`);
+});
+
+test.serial("fifty concurrent requests with one key record one donation", async (t) => {
+  const { call, test: key, ledger } = await startEveryOrgApi(t);
+  const { ein } = addCharity(t);
+  const body = { amount_cents: 100, ein, idempotency_key: "order-1" };
+
+  const responses = await Promise.all(
+    Array.from({ length: 50 }, () => call("POST", "/charities/donate", { key, body })),
+  );
+
+  t.deepEqual(new Set(responses.map(({ status }) => status)), new Set([200]));
+  t.is(new Set(responses.map((response) => response.body["donation_id"])).size, 1);
+  t.is(responses.filter(({ headers }) => headers.has("Idempotent-Replayed")).length, 49);
+  t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 100 });
+});
+
+test.serial(
+  "a validation that ends after its deadline records nothing, and the retry uses its result",
+  async (t) => {
+    const { db, temporal, getDeployment, provider } = t.context;
+    const {
+      call,
+      test: key,
+      ledger,
+    } = await startEveryOrgApi(t, {
+      // Shorter than one attempt at the provider, which does not respond before this has passed.
+      validateCharity: createCharityValidator(temporal, getDeployment, 1000),
+    });
+    const { ein } = addCharity(t);
+    const { promise, resolve: respond } = Promise.withResolvers<void>();
+    provider.faults.push({ until: promise }, { until: promise });
+    t.teardown(() => provider.faults.splice(0));
+    const body = { amount_cents: 1, ein, idempotency_key: "k" };
+
+    const late = await call("POST", "/charities/donate", { key, body });
+    respond();
+
+    t.is(late.status, 500);
+    t.deepEqual(late.body, {
+      error: "the charity could not be validated in time; nothing was recorded",
+    });
+    await eventually(
+      async () => (await findCharityDetail(db, "everyorg", `ein:${ein}`, EPOCH)) !== null,
+    );
+    t.deepEqual(await ledger(), NOTHING_RECORDED);
+    const retried = await call("POST", "/charities/donate", { key, body });
+    t.is(retried.status, 200);
+    t.is(retried.headers.get("Idempotent-Replayed"), null);
+    t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 1 });
+  },
+);
+
+test.serial(
+  "a donation is recorded as soon as its charity's details are stored, before the workflow's result arrives",
+  async (t) => {
+    const { validateCharity } = t.context;
+    const {
+      call,
+      test: key,
+      ledger,
+    } = await startEveryOrgApi(t, {
+      validateCharity: async (donationId, lookup) => {
+        await validateCharity(donationId, lookup);
+        return new Promise(() => {});
+      },
+    });
+    const { ein } = addCharity(t);
+
+    const { status } = await call("POST", "/charities/donate", {
+      key,
+      body: { amount_cents: 3, ein },
+    });
+
+    t.is(status, 200);
+    t.deepEqual(await ledger(), { donations: 1, count: 1, cents: 3 });
+  },
+);
+
+test.serial(
+  "without Temporal a donation to an unknown remote charity is a 500, and the retry records it",
+  async (t) => {
+    const { db, charities, getDeployment, validateCharity } = t.context;
+    const {
+      call,
+      test: key,
+      accountId,
+      ledger,
+    } = await startEveryOrgApi(t, {
+      validateCharity: createCharityValidator(unreachableTemporal(), getDeployment, 1000),
+    });
+    const { ein } = addCharity(t);
+    const body = { amount_cents: 7, ein, idempotency_key: "k" };
+
+    const failed = await call("POST", "/charities/donate", { key, body });
+    t.is(failed.status, 500);
+    t.deepEqual(failed.body, {
+      error: "the charity could not be validated in time; nothing was recorded",
+    });
+    t.deepEqual(await ledger(), NOTHING_RECORDED);
+
+    await validateCharity(crypto.randomUUID(), { provider: "everyorg", ein, nonprofitId: null });
+    t.is((await call("POST", "/charities/donate", { key, body })).status, 200);
+    t.deepEqual(await readDonationLedger(db, accountId), { donations: 1, count: 1, cents: 7 });
+    t.truthy(await charities.named("everyorg").local.findByEin(ein));
+  },
+);
+
+test.serial("a store's donation goes the same way, and is paid once", async (t) => {
+  const { db, charities, getDeployment, validateCharity } = t.context;
+  const { slug, ein } = addCharity(t);
+  const store = await createTestStore(db, { balanceCents: 1000 });
+  await updateAccount(db, store.id, { charityProvider: "everyorg" });
+  const healthy = await startStoreApi(t, { db, charities, validateCharity });
+  const withoutTemporal = await startStoreApi(t, {
+    db,
+    charities,
+    validateCharity: createCharityValidator(unreachableTemporal(), getDeployment, 1000),
+  });
+  const headers = { ...store.live, "Idempotency-Key": "key" };
+  const donate = (api: typeof healthy, charityId: string) =>
+    api.post("/app/api/charity/donate", headers, { charity_id: charityId, amount: 4 });
+
+  const failed = await donate(withoutTemporal, slug);
+  t.is(failed.status, 500);
+  t.is(failed.body["code"], "INTERNAL_ERROR");
+  t.is((await readStoreState(db, store.id)).balance, 1000);
+  t.deepEqual(await readDonationLedger(db, store.id), NOTHING_RECORDED);
+
+  const first = await donate(healthy, slug);
+  t.is(first.status, 200);
+  t.is((await donate(withoutTemporal, slug)).text, first.text, "a replay needs no Temporal");
+  t.is((await readStoreState(db, store.id)).balance, 600);
+  t.deepEqual(await readDonationLedger(db, store.id), { donations: 1, count: 1, cents: 400 });
+
+  const again = await withoutTemporal.post("/app/api/charity/donate", store.live, {
+    charity_id: slug,
+    amount: 1,
+  });
+  t.is(again.status, 200, "stored details need no Temporal either");
+  t.is((await readStoreState(db, store.id)).balance, 500);
+  const unknown = await healthy.post("/app/api/charity/donate", store.live, {
+    charity_id: `not-${ein}`,
+    amount: 1,
+  });
+  t.is(unknown.status, 400);
+  t.is(unknown.body["code"], "INVALID_PARAMETER");
+});

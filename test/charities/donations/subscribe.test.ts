@@ -1,0 +1,365 @@
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { updateAccount } from "../../../db/accounts/accounts.ts";
+import { listWatchedSubscriptions } from "../../../db/billing/processorEvents/stripeSubscriptions.ts";
+import {
+  findDonationSubscription,
+  leaseDonationSubscription,
+} from "../../../db/charities/donationSubscriptions.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { OutageError } from "../../../domain/errors.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
+import { refreshSubscription } from "../../../services/billing/processorEvents/refreshSubscription.ts";
+import { getAccount } from "../../../services/accounts/getAccount.ts";
+import { requireDonationSubscription } from "../../../services/charities/donations/requireDonationSubscription.ts";
+import { subscribeToDonations } from "../../../services/charities/donations/subscribeToDonations.ts";
+import type { ApiResponse } from "../../api/startStandaloneApi.ts";
+import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { callDouble } from "../../billing/stripe/doubleScene.ts";
+import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import type { StripeDouble } from "../../stripeDouble/startStripeDouble.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+import { startDonationApi } from "./donationSetup.ts";
+
+const test = testWithDatabase();
+
+const objectWithId = z.looseObject({ id: z.string() });
+
+type Scene = {
+  readonly double: StripeDouble;
+  readonly accountId: string;
+  readonly customerId: string;
+  readonly subscriptionId: string;
+  readonly flat: string;
+  readonly metered: string;
+  readonly subscribe: (mode?: "live" | "test") => Promise<ApiResponse>;
+  readonly donate: () => Promise<ApiResponse>;
+  /** Reads the subscription at Stripe, as a worker does after a webhook. */
+  readonly refresh: () => Promise<void>;
+  /** Returns the prices that were added to the subscription. */
+  readonly added: () => Promise<readonly string[]>;
+  /** Returns how many updates of the subscription Stripe received. */
+  readonly updates: () => number;
+};
+
+const stage = async (
+  t: ExecutionContext<DatabaseContext>,
+  { withPrices = true }: { readonly withPrices?: boolean } = {},
+): Promise<Scene> => {
+  const { db } = t.context;
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const { control } = double;
+  const { customerId, subscriptionId } = control.addSubscriber({});
+  const createPrice = async (parameters: Record<string, string>): Promise<string> => {
+    const { body } = await callDouble(double, "POST", "/v1/prices", {
+      currency: "usd",
+      "recurring[interval]": "month",
+      "product_data[name]": "Donations",
+      ...parameters,
+    });
+    return objectWithId.parse(body).id;
+  };
+  const flat = await createPrice({});
+  const metered = await createPrice({
+    "recurring[usage_type]": "metered",
+    "recurring[meter]": control.meterIds().tree,
+  });
+  const billing = createBilling({
+    db,
+    stripe: connectStripe({
+      secretKey: double.secretKey,
+      apiBase: double.url,
+      // A busy machine must not look like a silent processor.
+      timeoutMs: 3000,
+      donationPrices: withPrices ? { flat, metered } : null,
+    }),
+  });
+  const { call } = await startStandaloneApi(t, {
+    db,
+    billing,
+  });
+  const organization = await createTestOrganization(db, {
+    stripeCustomerId: customerId,
+    stripeSubscriptionId: subscriptionId,
+  });
+  const items = async (): Promise<readonly string[]> => {
+    const { body } = await callDouble(double, "GET", "/v1/subscription_items", {
+      subscription: subscriptionId,
+    });
+    const { data } = z
+      .looseObject({ data: z.array(z.looseObject({ price: objectWithId })) })
+      .parse(body);
+    return data.map(({ price }) => price.id);
+  };
+  const before = await items();
+  return {
+    double,
+    accountId: organization.id,
+    customerId,
+    subscriptionId,
+    flat,
+    metered,
+    subscribe: (mode = "live") =>
+      call("POST", "/charities/subscribe", {
+        key: mode === "live" ? organization.apiKeyProd : organization.apiKeyTest,
+      }),
+    donate: () =>
+      call("POST", "/charities/donate", {
+        key: organization.apiKeyProd,
+        body: { amount_cents: 100, ein: "530196605" },
+      }),
+    refresh: () =>
+      refreshSubscription(
+        { db, clock: systemClock, billing },
+        organization.id,
+        AbortSignal.timeout(10_000),
+      ),
+    added: async () => (await items()).filter((price) => !before.includes(price)),
+    updates: () =>
+      control
+        .calls()
+        .filter(
+          ({ method, path }) => method === "POST" && path === `/v1/subscriptions/${subscriptionId}`,
+        ).length,
+  };
+};
+
+test("subscribing adds both items once and enables live donations", async (t) => {
+  const { subscribe, donate, added, updates, flat, metered, double } = await stage(t);
+  t.is((await donate()).status, 400);
+
+  const first = await subscribe();
+  const second = await subscribe();
+
+  t.is(first.status, 200);
+  t.like(first.body, { success: true });
+  t.deepEqual(second.body, first.body);
+  t.deepEqual(await added(), [flat, metered]);
+  t.is(updates(), 1, "repeating it changes nothing");
+  t.is((await donate()).status, 200);
+  t.deepEqual(double.control.problems(), []);
+});
+
+test("twenty concurrent calls add the items once", async (t) => {
+  const { subscribe, added, updates, flat, metered } = await stage(t);
+  const responses = await Promise.all(Array.from({ length: 20 }, () => subscribe()));
+  t.deepEqual(new Set(responses.map(({ status }) => status)), new Set([200]));
+  t.deepEqual(await added(), [flat, metered]);
+  t.is(updates(), 1);
+});
+
+test("only missing items are added", async (t) => {
+  const { subscribe, added, double, subscriptionId, flat, metered } = await stage(t);
+  await callDouble(double, "POST", "/v1/subscription_items", {
+    subscription: subscriptionId,
+    price: flat,
+    quantity: "1",
+  });
+  t.is((await subscribe()).status, 200);
+  t.deepEqual(await added(), [flat, metered]);
+});
+
+const failsFirst = test.macro({
+  exec: async (t, fault: Parameters<StripeDouble["control"]["addFault"]>[0]) => {
+    const { subscribe, donate, added, double, subscriptionId, flat, metered } = await stage(t);
+    double.control.addFault({ path: `/v1/subscriptions/${subscriptionId}`, ...fault });
+
+    const failed = await subscribe();
+
+    t.is(failed.status, 500);
+    t.deepEqual(failed.body, {
+      error: "the payment processor could not provision the donation subscription",
+    });
+    t.deepEqual(await added(), []);
+    t.is((await donate()).status, 400, "the subscription is not active");
+    t.is((await subscribe()).status, 200, "the retry is a new attempt");
+    t.deepEqual(await added(), [flat, metered]);
+    t.is((await donate()).status, 200);
+  },
+  title: (given = "") => `a processor that ${given} is a 500 that adds nothing`,
+});
+
+test("responds 500", failsFirst, { kind: "server_error" });
+test("stores a 500 under the idempotency key", failsFirst, { kind: "server_error_saved" });
+test("rate-limits us", failsFirst, { kind: "rate_limit" });
+test("never responds", failsFirst, { kind: "hang" });
+test("closes the connection", failsFirst, { kind: "drop" });
+test("responds with HTML", failsFirst, { kind: "bad_gateway" });
+test("fails when the subscription is read", failsFirst, { kind: "server_error", method: "GET" });
+
+test("an update whose response is lost counts if the items are there", async (t) => {
+  const { subscribe, added, updates, double, subscriptionId, flat, metered } = await stage(t);
+  double.control.addFault({
+    path: `/v1/subscriptions/${subscriptionId}`,
+    kind: "drop",
+    applied: true,
+  });
+  t.is((await subscribe()).status, 200);
+  t.deepEqual(await added(), [flat, metered]);
+  t.is(updates(), 1);
+});
+
+test("a declined payment is a 500 that adds nothing", async (t) => {
+  const { subscribe, donate, added, double, customerId } = await stage(t);
+  double.control.declinePayments({ customerId });
+  t.is((await subscribe()).status, 500);
+  t.deepEqual(await added(), []);
+  t.is((await donate()).status, 400);
+});
+
+test("a canceled subscription is a 500", async (t) => {
+  const { subscribe, double, subscriptionId } = await stage(t);
+  await callDouble(double, "DELETE", `/v1/subscriptions/${subscriptionId}`);
+  t.is((await subscribe()).status, 500);
+});
+
+test("missing donation prices in the settings are a 500", async (t) => {
+  const { subscribe, added } = await stage(t, { withPrices: false });
+  t.is((await subscribe()).status, 500);
+  t.deepEqual(await added(), []);
+});
+
+test("an organization without a Stripe subscription is a 400 that says so", async (t) => {
+  const { subscribe, accountId } = await stage(t);
+  await updateAccount(t.context.db, accountId, { stripeSubscriptionId: null });
+  const { status, body } = await subscribe();
+  t.is(status, 400);
+  t.regex(String(body["error"]), /no Stripe subscription/u);
+});
+
+test("after a change of its Stripe subscription an organization must subscribe again", async (t) => {
+  const { subscribe, donate, double, accountId, customerId } = await stage(t);
+  await subscribe();
+  t.is((await donate()).status, 200);
+  const { subscriptionId: other } = double.control.addSubscriber({ customerId });
+  await updateAccount(t.context.db, accountId, { stripeSubscriptionId: other });
+  t.is((await donate()).status, 400);
+  t.is((await subscribe()).status, 200);
+  t.is((await donate()).status, 200);
+});
+
+test("the idempotency key is repeated while the outcome is unknown, and changes once it is known", async (t) => {
+  const { subscribe, double, accountId, customerId, subscriptionId, flat, added, metered } =
+    await stage(t);
+  const { control } = double;
+  const path = `/v1/subscriptions/${subscriptionId}`;
+  const keys = (): readonly (string | null)[] =>
+    control
+      .calls()
+      .filter((call) => call.method === "POST" && call.path === path)
+      .map(({ idempotencyKey }) => idempotencyKey);
+  control.addFault({ path, kind: "drop" });
+  control.addFault({ path, kind: "server_error" });
+  t.is((await subscribe()).status, 500);
+  t.is((await subscribe()).status, 500);
+  t.is((await subscribe()).status, 200);
+  t.is(keys().length, 3);
+  t.is(new Set(keys()).size, 1);
+  t.true(keys()[0]?.startsWith(`donations:${accountId}:${subscriptionId}:`));
+
+  // Stripe would repeat its first answer under the same key.
+  control.changeSubscription({ subscriptionId, removePrices: [flat, metered] });
+  control.declinePayments({ customerId });
+  t.is((await subscribe()).status, 500);
+  control.acceptPayments({ customerId });
+  t.is((await subscribe()).status, 200);
+  t.deepEqual(await added(), [flat, metered]);
+  t.is(new Set(keys()).size, 3);
+});
+
+test("live donations stop when the subscription is not active or its items are gone, until it subscribes again", async (t) => {
+  const { subscribe, donate, double, accountId, subscriptionId, flat, refresh } = await stage(t);
+  await subscribe();
+  const stops = async (): Promise<void> => {
+    await refresh();
+    const { status, body } = await donate();
+    t.is(status, 400);
+    t.deepEqual(body, { error: "donation subscription not active" });
+  };
+  double.control.changeSubscription({ subscriptionId, status: "past_due" });
+  await stops();
+  double.control.changeSubscription({ subscriptionId, status: "active" });
+  await refresh();
+  t.is((await donate()).status, 200);
+  double.control.changeSubscription({ subscriptionId, removePrices: [flat] });
+  await stops();
+  const lost = async (): Promise<boolean | undefined> =>
+    (await listWatchedSubscriptions(t.context.db, accountId))[0]?.lostDonationItems;
+  t.true(await lost(), "operators see it");
+  t.is((await subscribe()).status, 200);
+  t.is((await donate()).status, 200);
+  t.false(await lost());
+});
+
+test("a later failure of the processor leaves the subscription active", async (t) => {
+  const { subscribe, donate, double, subscriptionId } = await stage(t);
+  await subscribe();
+  double.control.addFault({
+    path: `/v1/subscriptions/${subscriptionId}`,
+    kind: "server_error",
+    method: "GET",
+  });
+  t.is((await subscribe()).status, 500);
+  t.is((await donate()).status, 200);
+});
+
+test("without Stripe in the settings an organization with a Stripe customer does not subscribe at the ledger instead", async (t) => {
+  const { accountId, subscribe, donate } = await stage(t);
+  const { db } = t.context;
+  t.is((await subscribe()).status, 200);
+  const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
+  const owner = { accountId, mode: "live" } as const;
+  const before = await findDonationSubscription(db, owner);
+
+  await t.throwsAsync(subscribeToDonations(deps, owner), { instanceOf: OutageError });
+
+  t.deepEqual(await findDonationSubscription(db, owner), before);
+  await t.notThrowsAsync(requireDonationSubscription(deps, await getAccount(db, accountId)));
+  t.is((await donate()).status, 200);
+});
+
+test("a lease from before the clock was set back by an hour blocks no call", async (t) => {
+  const { accountId, subscribe, subscriptionId } = await stage(t);
+  const now = new Date(Date.now() + 60 * 60 * 1000);
+  await leaseDonationSubscription(
+    t.context.db,
+    { accountId, mode: "live" },
+    { processor: "stripe", subscriptionId },
+    { now, until: new Date(now.getTime() + 15_000) },
+  );
+  t.is((await subscribe()).status, 200);
+});
+
+test("test mode never reaches Stripe", async (t) => {
+  const { subscribe, double, accountId } = await stage(t);
+  const callsBefore = double.control.calls().length;
+  t.is((await subscribe("test")).status, 200);
+  t.is(double.control.calls().length, callsBefore);
+  const recorded = await findDonationSubscription(t.context.db, { accountId, mode: "test" });
+  t.is(recorded?.processor, "ledger");
+  t.truthy(recorded?.activeSince);
+});
+
+test("a body with fields is a 400", async (t) => {
+  const { call, live } = await startDonationApi(t);
+  for (const [body, error] of [
+    [{ plan: "gold" }, "plan: unknown field"],
+    [[], "the body must be a JSON object"],
+  ] as const) {
+    const response = await call("POST", "/charities/subscribe", { key: live, body });
+    t.is(response.status, 400);
+    t.deepEqual(response.body, { error });
+  }
+  t.is((await call("POST", "/charities/subscribe", { key: live, body: {} })).status, 200);
+  t.is((await call("POST", "/charities/subscribe", { key: live })).status, 200);
+});
+
+test("a body over 64 KiB is a documented 413, even where no body is expected", async (t) => {
+  const { call, live } = await startDonationApi(t);
+  const body = { plan: "x".repeat(64 * 1024) };
+  t.is((await call("POST", "/charities/subscribe", { key: live, body })).status, 413);
+});

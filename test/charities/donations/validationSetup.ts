@@ -1,0 +1,102 @@
+import type { ExecutionContext, TestFn } from "ava";
+import { Client, Connection } from "@temporalio/client";
+import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
+import { createDonationActivities } from "../../../activities/createDonationActivities.ts";
+import { createCharityValidator } from "../../../api/charities/createCharityValidator.ts";
+import { updateAccount } from "../../../db/accounts/accounts.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import type { Charities } from "../../../providers/charities/createCharities.ts";
+import { createCharities } from "../../../providers/charities/createCharities.ts";
+import type { ValidateCharity } from "../../../services/charities/confirmCharity.ts";
+import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
+import { bundleWorkflows } from "../../../worker/bundleWorkflows.ts";
+import { interactiveQueue } from "../../../workflows/taskQueues.ts";
+import type { StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { registerNamespace, TEMPORAL_ADDRESS } from "../../support/programs.ts";
+import type { ProviderDouble } from "../startProviderDouble.ts";
+import { startProviderDouble } from "../startProviderDouble.ts";
+import type { DonationApi } from "./donationSetup.ts";
+import { settingsOf, startDonationApi } from "./donationSetup.ts";
+
+/** Two attempts fit into the five seconds of the activity, and a busy machine does not look like a silent provider. */
+const PROVIDER_TIMEOUT_MS = 1800;
+/** Only the test's own time limit ends a slow validation. */
+const VALIDATION_TIMEOUT_MS = 60_000;
+
+export type WorkflowContext = DatabaseContext & {
+  readonly provider: ProviderDouble;
+  readonly charities: Charities;
+  readonly temporal: Client;
+  /** Returns the deployment's name in Temporal. */
+  readonly getDeployment: () => Promise<string>;
+  readonly validateCharity: ValidateCharity;
+};
+
+/** A test file with Temporal, a worker for donations and a double of the remote providers. */
+export const testWithWorkflows = (): TestFn<WorkflowContext> => {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- ava types the context only by a cast.
+  const test = testWithDatabase() as unknown as TestFn<WorkflowContext>;
+  const closing: (() => Promise<unknown>)[] = [];
+
+  test.serial.before(async (t) => {
+    const { db } = t.context;
+    const provider = await startProviderDouble();
+    closing.push(provider.close);
+    const charities = createCharities({
+      db,
+      clock: systemClock,
+      settings: settingsOf(provider),
+      startTimeout: () => AbortSignal.timeout(PROVIDER_TIMEOUT_MS),
+    });
+    const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
+    closing.push(() => connection.close());
+    const namespace = await registerNamespace(connection);
+    const temporal = new Client({ connection, namespace });
+    const deployment = await getDeploymentName({ db, clock: systemClock });
+    const getDeployment = (): Promise<string> => Promise.resolve(deployment);
+    Runtime.install({ logger: new DefaultLogger("WARN") });
+    const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
+    const worker = await Worker.create({
+      connection: native,
+      namespace,
+      taskQueue: interactiveQueue(deployment),
+      workflowBundle: await bundleWorkflows(process.env["WORKFLOW_BUNDLE"]),
+      activities: createDonationActivities({ charities }),
+    });
+    const running = worker.run();
+    closing.unshift(async () => {
+      worker.shutdown();
+      await running;
+      await native.close();
+    });
+    t.context = {
+      ...t.context,
+      provider,
+      charities,
+      temporal,
+      getDeployment,
+      validateCharity: createCharityValidator(temporal, getDeployment, VALIDATION_TIMEOUT_MS),
+    };
+  });
+
+  test.after.always(async () => {
+    for (const close of closing) {
+      await close();
+    }
+  });
+
+  return test;
+};
+
+/** An organization that uses Every.org, and an API that validates charities through their workflow. */
+export const startEveryOrgApi = async (
+  t: ExecutionContext<WorkflowContext>,
+  options: Partial<StandaloneApiOptions> = {},
+): Promise<DonationApi> => {
+  const { db, charities, validateCharity } = t.context;
+  const api = await startDonationApi(t, { charities, validateCharity, ...options });
+  await updateAccount(db, api.accountId, { charityProvider: "everyorg" });
+  return api;
+};

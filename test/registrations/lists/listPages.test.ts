@@ -1,0 +1,202 @@
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import { sql } from "../../../db/sql.ts";
+import { idIn, registrationsIn } from "../../api/contract.ts";
+import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import type { Api, ApiResponse } from "../../api/startStandaloneApi.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+
+const test = testWithDatabase();
+
+const BASE = "https://impact.example/api";
+
+/** Adds trees, three in each second; every hundredth has the campaign "rare". */
+const fill = async (db: DatabasePool, accountId: string, rows: number): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, metadata)
+    SELECT
+      gen_random_uuid(), ${accountId}, 'live', 'tree', 1,
+      timestamptz '2026-03-01' + (n / 3) * interval '1 second' + interval '1 microsecond' * (n % 2),
+      CASE WHEN n % 100 = 0 THEN '{"campaign":"rare"}' ELSE '{}' END::jsonb
+    FROM generate_series(1, ${rows}) AS n
+  `);
+};
+
+/** Returns the path and query of the link to the next page, or null. */
+const nextOf = ({ headers }: ApiResponse): string | null => {
+  const link = headers.get("link");
+  if (link === null) {
+    return null;
+  }
+  const [, url = ""] = /^<(?<url>[^>]+)>; rel="next"$/u.exec(link) ?? [];
+  if (!url.startsWith(`${BASE}/`)) {
+    throw new Error(`The link is not on this service: ${link}`);
+  }
+  return url.slice(BASE.length);
+};
+
+/** Follows the links from a page to the last one. */
+const readPages = async ({ call }: Api, key: string, first: string) => {
+  const pages: ApiResponse[] = [];
+  let path: string | null = first;
+  while (path !== null) {
+    const page: ApiResponse = await call("GET", path, { key });
+    pages.push(page);
+    path = nextOf(page);
+  }
+  return pages;
+};
+
+const idsOf = ({ body }: ApiResponse): readonly string[] =>
+  registrationsIn(body, "tree").map(({ id }) => id);
+
+const usageOf = ({ body }: ApiResponse) =>
+  z.array(z.looseObject({ registration_id: z.string() })).parse(body["usage"]);
+
+test("pages have every registration once, in the list's order, and the last has no link", async (t) => {
+  const { db } = t.context;
+  const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 250);
+  const whole = await api.call("GET", "/plant/trees", { key });
+  t.false(whole.headers.has("link"));
+
+  const pages = await readPages(api, key, "/plant/trees?limit=100");
+
+  t.deepEqual(
+    pages.map((page) => idsOf(page).length),
+    [100, 100, 50],
+  );
+  t.deepEqual(pages.flatMap(idsOf), idsOf(whole));
+  const [{ tree_details: _, ...totals } = {}] = pages.map(({ body }) => body);
+  const { tree_details: __, ...wholeTotals } = whole.body;
+  t.deepEqual(totals, wholeTotals);
+
+  const exact = await api.call("GET", "/plant/trees?limit=250", { key });
+  t.deepEqual(exact.body, whole.body);
+  t.false(exact.headers.has("link"), "nothing follows");
+});
+
+test("the link keeps the filters, and a page of a metadata filter is full although few match", async (t) => {
+  const { db } = t.context;
+  const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 6000);
+  const metadata = encodeURIComponent('{"campaign":"rare"}');
+  const filter = `metadata=${metadata}&created_at=2026-03-01&end_at=2026-03-01`;
+  const whole = await api.call("GET", `/plant/trees?${filter}`, { key });
+
+  const pages = await readPages(api, key, `/plant/trees?limit=25&${filter}&_=1&_=2`);
+
+  t.deepEqual(
+    pages.map((page) => idsOf(page).length),
+    [25, 25, 10],
+  );
+  t.deepEqual(pages.flatMap(idsOf), idsOf(whole));
+});
+
+test("a page is cut before its records are too large to hold, and none is lost", async (t) => {
+  const { db } = t.context;
+  const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  const digits = JSON.stringify({ a: Array.from({ length: 2300 }, () => 1e300) });
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, metadata)
+    SELECT gen_random_uuid(), ${id}, 'live', 'tree', 1, now() - n * interval '1 second', ${digits}::jsonb
+    FROM generate_series(1, 3) AS n
+  `);
+
+  const pages = await readPages(api, key, "/plant/trees?limit=1000");
+
+  t.deepEqual(
+    pages.map((page) => idsOf(page).length),
+    [1, 1, 1],
+  );
+  t.is(new Set(pages.flatMap(idsOf)).size, 3);
+});
+
+test("starting_after without limit returns all that follows, and a new registration moves no page", async (t) => {
+  const { db } = t.context;
+  const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 20);
+  const first = await api.call("GET", "/plant/trees?limit=5", { key });
+  const before = idsOf(await api.call("GET", "/plant/trees", { key }));
+  await api.call("POST", "/plant/trees", { key, body: { count: 1 } });
+
+  const rest = await api.call("GET", `/plant/trees?starting_after=${idsOf(first).at(-1)}`, { key });
+
+  t.deepEqual([...idsOf(first), ...idsOf(rest)], before);
+  t.false(rest.headers.has("link"));
+});
+
+test("an id of another list, account or system is no place to start", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const { apiKeyProd: key, apiKeyTest } = await createTestOrganization(db);
+  const bottle = await call("POST", "/rescue/plastic_bottles", { key, body: { count: 1 } });
+  const tree = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+
+  for (const [reader, id] of [
+    [key, idIn(bottle.body, "bottle")],
+    [apiKeyTest, idIn(tree.body, "tree")],
+    [key, "no-such-id"],
+  ] as const) {
+    for (const limit of ["", "&limit=10"]) {
+      const response = await call("GET", `/plant/trees?starting_after=${id}${limit}`, {
+        key: reader,
+      });
+      t.is(response.status, 400);
+      t.deepEqual(response.body, {
+        error: "starting_after: is not the id of a registration in this list",
+      });
+      t.false(response.headers.has("link"));
+    }
+  }
+});
+
+test("a limit is an integer of at least 1, and more than 1,000 is 1,000", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, { db });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 1001);
+
+  for (const limit of ["0", "-1", "1.5", "ten", "1e3"]) {
+    const { status, body } = await call("GET", `/plant/trees?limit=${limit}`, { key });
+    t.is(status, 400);
+    t.deepEqual(body, { error: "limit: must be an integer of at least 1" });
+  }
+  t.is(idsOf(await call("GET", "/plant/trees?limit=5000", { key })).length, 1000);
+  t.is(idsOf(await call("GET", "/plant/trees?limit=", { key })).length, 1001);
+});
+
+test("the billing statuses of trees and bottles have pages across both", async (t) => {
+  const { db } = t.context;
+  const api = await startStandaloneApi(t, { db, publicBaseUrl: BASE });
+  const { apiKeyProd: key } = await createTestOrganization(db);
+  for (const path of ["/plant/trees", "/rescue/plastic_bottles"]) {
+    for (const count of [1, 2, 3]) {
+      await api.call("POST", path, { key, body: { count } });
+    }
+  }
+  const whole = usageOf(await api.call("GET", "/usage", { key }));
+  t.is(whole.length, 6);
+
+  const pages = await readPages(api, key, "/usage?limit=2&state=pending");
+
+  t.deepEqual(
+    pages.map((page) => usageOf(page).length),
+    [2, 2, 2],
+  );
+  t.deepEqual(pages.flatMap(usageOf), whole);
+  const [, second] = whole;
+  const bottles = await api.call(
+    "GET",
+    `/usage?kind=bottle&starting_after=${second?.registration_id}`,
+    {
+      key,
+    },
+  );
+  t.is(bottles.status, 400, "it is a tree");
+});

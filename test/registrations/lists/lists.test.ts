@@ -1,0 +1,382 @@
+import { request } from "node:http";
+import type { IncomingMessage } from "node:http";
+import { finished } from "node:stream/promises";
+import { setTimeout as delay } from "node:timers/promises";
+import type { ExecutionContext } from "ava";
+import { Client } from "pg";
+import type { DatabasePool } from "slonik";
+import { sql } from "../../../db/sql.ts";
+import { openCopyPool } from "../../../db/copyPool.ts";
+import type { CopyPool } from "../../../db/copyPool.ts";
+import { openTestCopies, testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+import { createMovableClock } from "../../support/movableClock.ts";
+import { eventually } from "../../support/programs.ts";
+import { eachKind, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
+import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import type { Api } from "../../api/startStandaloneApi.ts";
+
+const test = testWithDatabase();
+const forBothKinds = eachKind(test);
+
+const attributionsOf = async (
+  { call }: Api,
+  kind: "bottle" | "tree",
+  key: string,
+  query: Readonly<Record<string, string>>,
+): Promise<readonly unknown[]> => {
+  const search = new URLSearchParams(query).toString();
+  const { body } = await call("GET", `${KIND_NAMES[kind].path}?${search}`, { key });
+  return registrationsIn(body, kind).map((each) => each["attribution"]);
+};
+
+forBothKinds("without registrations, the list is empty and the totals are 0", async (t, kind) => {
+  const { path, total, month, details } = KIND_NAMES[kind];
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+
+  const { status, body } = await call("GET", path, { key });
+
+  t.is(status, 200);
+  t.deepEqual(body, { [total]: 0, [month]: 0, [details]: [] });
+});
+
+forBothKinds("a range includes both of its days in UTC, to the millisecond", async (t, kind) => {
+  const { path, total } = KIND_NAMES[kind];
+  const clock = createMovableClock("2026-02-27T23:59:59.999Z");
+  const api = await startStandaloneApi(t, { db: t.context.db, clock });
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  for (const time of [
+    "2026-02-27T23:59:59.999Z",
+    "2026-02-28T00:00:00.000Z",
+    "2026-02-28T23:59:59.999Z",
+    "2026-03-01T00:00:00.000Z",
+  ]) {
+    clock.set(time);
+    await api.call("POST", path, { key, body: { count: 1, attribution: time } });
+  }
+  const list = (query: Readonly<Record<string, string>>) => attributionsOf(api, kind, key, query);
+
+  t.deepEqual(await list({ created_at: "2026-02-28", end_at: "2026-02-28" }), [
+    "2026-02-28T23:59:59.999Z",
+    "2026-02-28T00:00:00.000Z",
+  ]);
+  t.deepEqual(await list({ created_at: "2026-03-01" }), ["2026-03-01T00:00:00.000Z"]);
+  t.deepEqual(await list({ end_at: "2026-02-27" }), ["2026-02-27T23:59:59.999Z"]);
+  t.is((await list({ created_at: "0001-01-01", end_at: "9999-12-31" })).length, 4);
+  const filtered = await api.call("GET", `${path}?created_at=2026-03-01`, { key });
+  t.is(filtered.body[total], 4);
+});
+
+forBothKinds("all filters must match", async (t, kind) => {
+  const { path } = KIND_NAMES[kind];
+  const api = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const create = (attribution: string, metadata: Readonly<Record<string, unknown>>) =>
+    api.call("POST", path, { key, body: { count: 1, attribution, metadata } });
+  await create("plain", {});
+  await create("text", { campaign: "spring", tier: "1" });
+  await create("number", { campaign: "spring", tier: 1 });
+  await create("null", { campaign: null, nested: { b: [1, 2], a: true } });
+  await create("", { campaign: "autumn" });
+  const list = (query: Readonly<Record<string, string>>) => attributionsOf(api, kind, key, query);
+  const byMetadata = (metadata: unknown) => list({ metadata: JSON.stringify(metadata) });
+
+  t.deepEqual(await list({ attribution_key: "plain" }), ["plain"]);
+  t.deepEqual(await list({ attribution_key: "Plain" }), []);
+  t.deepEqual(await list({ without_attribution: "true" }), [""]);
+  t.is((await list({ attribution_key: "", without_attribution: "false" })).length, 5);
+  t.deepEqual(await byMetadata({ campaign: "spring" }), ["number", "text"]);
+  t.deepEqual(await byMetadata({ campaign: "spring", tier: 1 }), ["number"]);
+  t.deepEqual(await byMetadata({ campaign: "spring", tier: "2" }), []);
+  t.deepEqual(await byMetadata({ campaign: null }), ["null"]);
+  t.deepEqual(await byMetadata({ nested: { a: true, b: [1, 2] } }), ["null"]);
+  t.deepEqual(await byMetadata({ nested: { a: true } }), []);
+  t.is((await byMetadata({})).length, 5);
+  t.deepEqual(await list({ attribution_key: "text", metadata: '{"tier":"1"}' }), ["text"]);
+  t.deepEqual(await list({ attribution_key: "text", metadata: '{"tier":1}' }), []);
+  t.deepEqual(await byMetadata({ "it's": 'a "quoted" \' name' }), []);
+});
+
+forBothKinds("any text is returned unchanged and found by filters", async (t, kind) => {
+  const { path } = KIND_NAMES[kind];
+  const api = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const odd = `it's "quoted", \\back\\slashed\\n, \u0001\u0002\b\f\n\r\t\u007F, 100%s, $1 $slonik_1, ; -- \u2028 träd 🌳`;
+  const sent = { attribution: odd, idempotency_key: odd, metadata: { [odd]: odd, plain: [odd] } };
+  await api.call("POST", path, { key, body: { count: 1, ...sent } });
+  await api.call("POST", path, { key, body: { count: 1 } });
+
+  const queries = [{ attribution_key: odd }, { metadata: JSON.stringify({ [odd]: odd }) }];
+  for (const query of queries) {
+    const search = new URLSearchParams(query).toString();
+    const { body } = await api.call("GET", `${path}?${search}`, { key });
+    t.is(registrationsIn(body, kind).length, 1);
+    t.like(registrationsIn(body, kind)[0], sent);
+  }
+});
+
+test("a metadata filter finds registrations on any page, and reads no more for many pairs", async (t) => {
+  const { db } = t.context;
+  const copies = await openTestCopies(t, db);
+  let pages = 0;
+  const countingCopies: CopyPool = {
+    ...copies,
+    copy: (owner, query) => {
+      pages += 1;
+      return copies.copy(owner, query);
+    },
+  };
+  const { call } = await startStandaloneApi(t, { db, copies: countingCopies });
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 9000);
+  const pairs = Object.fromEntries(
+    Array.from({ length: 20 }, (_, index) => [`key ${index}`, index]),
+  );
+  await db.query(sql.typeAlias("void")`
+    UPDATE registration
+    SET metadata = ${JSON.stringify({ ...pairs, more: true })}::jsonb
+    WHERE account_id = ${id} AND id = (
+      SELECT id FROM registration WHERE account_id = ${id} ORDER BY created_at, id LIMIT 1
+    )
+  `);
+  const find = async (metadata: unknown) => {
+    pages = 0;
+    const filter = encodeURIComponent(JSON.stringify(metadata));
+    return call("GET", `/plant/trees?metadata=${filter}`, { key });
+  };
+
+  t.is(registrationsIn((await find({ more: true })).body, "tree").length, 1);
+  const pagesOfOnePair = pages;
+  t.is(registrationsIn((await find(pairs)).body, "tree").length, 1);
+  t.is(pages, pagesOfOnePair);
+  t.is(registrationsIn((await find({ more: false })).body, "tree").length, 0);
+
+  const rejected = await find({ ...pairs, more: true });
+  t.is(rejected.status, 400);
+  t.deepEqual(rejected.body, { error: "metadata: must have at most 20 pairs" });
+});
+
+test("a list is JSON without spaces, as every other response", async (t) => {
+  const { url, call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  await call("POST", "/plant/trees", { key, body: { count: 1, attribution: "a" } });
+  await call("POST", "/plant/trees", { key, body: { count: 2 } });
+
+  const list = await fetch(`${url}/plant/trees`, { headers: { Authorization: key } });
+
+  const text = await list.text();
+  t.is(text, JSON.stringify(JSON.parse(text)));
+});
+
+test("an id is found in upper case as well", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+  const { body } = await call("POST", "/plant/trees", { key, body: { count: 1 } });
+  const id = registrationsIn(body, "tree")[0]?.id ?? "";
+
+  const found = await call("GET", `/plant/trees?id=${id.toUpperCase()}`, { key });
+
+  t.deepEqual(found.body, body);
+});
+
+const ROWS = 25_000;
+
+const fill = async (db: DatabasePool, accountId: string, rows: number): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, metadata)
+    SELECT gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - n / 3 * interval '1 second', '{"a": "b"}'
+    FROM generate_series(1, ${rows}) AS n
+  `);
+};
+
+test("a long list is complete, without duplicates and newest first", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { id, apiKeyProd: key } = await createTestOrganization(t.context.db);
+  await fill(t.context.db, id, ROWS);
+
+  const { body, headers } = await call("GET", "/plant/trees", { key });
+
+  const list = registrationsIn(body, "tree");
+  t.is(new Set(list.map((each) => each.id)).size, ROWS);
+  const times = list.map((each) => String(each["created_at"]));
+  t.deepEqual(times, times.toSorted().toReversed());
+  t.is(headers.get("transfer-encoding"), "chunked");
+});
+
+test("HEAD responds as GET does, without reading the list", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { id, apiKeyProd: key } = await createTestOrganization(t.context.db);
+  await fill(t.context.db, id, 10);
+
+  const { status, headers } = await call("HEAD", "/plant/trees", { key });
+
+  t.is(status, 200);
+  t.is(headers.get("content-type"), "application/json; charset=utf-8");
+  t.is((await call("HEAD", "/plant/trees")).status, 403);
+});
+
+/**
+ * Requests the list on a new connection and resolves as soon as the head of the response arrives. A connection that has
+ * carried a whole list has a receive window that the next list may fit into, even for a client that reads nothing.
+ */
+const openList = (url: string, key: string): Promise<IncomingMessage> =>
+  new Promise((resolve, reject) => {
+    request(`${url}/plant/trees`, { agent: false, headers: { Authorization: key } })
+      .on("response", resolve)
+      .on("error", reject)
+      .end();
+  });
+
+test("a client that stops reading stops the queries, and one that disconnects ends them", async (t) => {
+  const { db } = t.context;
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 160_000);
+  const copies = await openTestCopies(t, db);
+  let pages = 0;
+  const countingCopies: CopyPool = {
+    ...copies,
+    copy: (owner, query) => {
+      pages += 1;
+      return copies.copy(owner, query);
+    },
+  };
+  const { url, logged } = await startStandaloneApi(t, { db, copies: countingCopies });
+  const startedAtMs = performance.now();
+  const whole = await openList(url, key);
+  await finished(whole.resume());
+  const wholeMs = performance.now() - startedAtMs;
+  t.true(pages >= 40);
+
+  pages = 0;
+  const response = await openList(url, key);
+  response.pause();
+  // Without back-pressure the whole list would be read within this time.
+  await delay(2 * wholeMs + 500);
+  t.true(pages >= 1 && pages < 40, `${pages} of 40 pages were read for a client that reads none`);
+
+  response.destroy();
+  await eventually(() => logged().some((line) => line["aborted"] === true));
+  t.true(pages < 40);
+  t.false(logged().some((line) => line["msg"] === "request failed"));
+  t.like(
+    logged().findLast((line) => line["msg"] === "request"),
+    { route: "/plant/trees", aborted: true },
+  );
+});
+
+const fiveListed = async (t: ExecutionContext, { call }: Api, key: string): Promise<void> => {
+  const { body } = await call("GET", "/plant/trees", { key });
+  t.is(registrationsIn(body, "tree").length, 5);
+};
+
+const renameColumn = async (owner: DatabasePool, from: string, to: string): Promise<void> => {
+  await owner.query(sql.typeAlias("void")`
+    ALTER TABLE registration RENAME COLUMN ${sql.identifier([from])} TO ${sql.identifier([to])}
+  `);
+};
+
+// Serial, since these tests break the table or the connections that the others use.
+test.serial(
+  "an error in the middle of a list breaks the connection instead of ending the document",
+  async (t) => {
+    const { db } = t.context;
+    const { id, apiKeyProd: key } = await createTestOrganization(db);
+    await fill(db, id, 10_000);
+    const copies = await openTestCopies(t, db);
+    let pages = 0;
+    const breakingCopies: CopyPool = {
+      ...copies,
+      copy: async (owner, query) => {
+        pages += 1;
+        if (pages === 2) {
+          await renameColumn(t.context.owner, "attribution", "renamed");
+        }
+        return copies.copy(owner, query);
+      },
+    };
+    const { url, logged } = await startStandaloneApi(t, { db, copies: breakingCopies });
+
+    const response = await fetch(`${url}/plant/trees`, {
+      headers: { Authorization: key, "X-Request-Id": "broken-list" },
+    });
+
+    t.is(response.status, 200);
+    await t.throwsAsync(response.text());
+    await renameColumn(t.context.owner, "renamed", "attribution");
+    t.like(
+      logged().find((line) => line["msg"] === "request failed"),
+      { requestId: "broken-list" },
+    );
+  },
+);
+
+test.serial("a list whose first page fails is a 500, and the next list is complete", async (t) => {
+  const { db } = t.context;
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 5);
+  const api = await startStandaloneApi(t, t.context);
+  await fiveListed(t, api, key);
+  await renameColumn(t.context.owner, "attribution", "renamed");
+
+  const { status, body } = await api.call("GET", "/plant/trees", { key });
+
+  t.is(status, 500);
+  t.deepEqual(body, { error: "internal server error" });
+  await renameColumn(t.context.owner, "renamed", "attribution");
+  await fiveListed(t, api, key);
+});
+
+/** Returns the number of connections once their backends have ended, so that no list can still be given a dying one. */
+const endConnections = (db: DatabasePool, state: "active" | "idle"): Promise<number> =>
+  db
+    .query(sql.typeAlias("void")`
+      SELECT FROM pg_stat_activity, pg_terminate_backend(pid, 10000)
+      WHERE datname = current_database() AND query LIKE 'COPY%' AND state = ${state}
+    `)
+    .then(({ rowCount }) => rowCount);
+
+test.serial("a list that takes too long is a 503 that says what to do", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { apiKeyProd: key } = await createTestOrganization(db);
+  const copies = openCopyPool(databaseUrl, 100);
+  t.teardown(copies.end);
+  const { call, logged } = await startStandaloneApi(t, { db, copies });
+  const locker = new Client({ connectionString: databaseUrl });
+  await locker.connect();
+  await locker.query("BEGIN; LOCK TABLE registration");
+
+  const { status, body, headers } = await call("GET", "/plant/trees", { key });
+
+  await locker.end();
+  t.is(status, 503);
+  t.is(headers.get("Retry-After"), "1");
+  t.deepEqual(body, {
+    error: "the query takes too long; select fewer records, for example a shorter range of days",
+  });
+  t.false(logged().some((line) => line["msg"] === "request failed"));
+});
+
+test.serial(
+  "lists work again after the database ends their connections, idle or active",
+  async (t) => {
+    const { db, databaseUrl } = t.context;
+    const { id, apiKeyProd: key } = await createTestOrganization(db);
+    await fill(db, id, 5);
+    const api = await startStandaloneApi(t, t.context);
+    await fiveListed(t, api, key);
+
+    t.true((await endConnections(db, "idle")) > 0);
+
+    await fiveListed(t, api, key);
+    const locker = new Client({ connectionString: databaseUrl });
+    await locker.connect();
+    await locker.query("BEGIN; LOCK TABLE registration");
+    const list = api.call("GET", "/plant/trees", { key });
+    await eventually(async () => (await endConnections(db, "active")) > 0);
+    const { status } = await list;
+    t.is(status, 500);
+    await locker.end();
+    await fiveListed(t, api, key);
+  },
+);

@@ -1,0 +1,80 @@
+import { randomUUID } from "node:crypto";
+import { z } from "zod";
+import { insertRegistrations } from "../../../db/registrations/registrations.ts";
+import { readPage } from "../../../db/registrations/registrationPages.ts";
+import { sql } from "../../../db/sql.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { openTestCopies, testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { createRandom } from "../../support/random.ts";
+import type { Random } from "../../support/random.ts";
+
+const test = testWithDatabase();
+
+const ONE_ROW = { rows: 1, bytes: Number.MAX_SAFE_INTEGER };
+
+const NUMBERS = [0, 1, -1, 0.1, 1e21, -1e300, 5e-324, 1.797_693_134_862_315_7e308, 2 ** 53, 1e-7];
+const TEXTS = ["", "a", 'a "quoted" \\ text', "\t\n\u0001", "é", "𝒳", "1e+300 1e-300", ",:,:,:"];
+
+/** Mostly commas and numbers with an exponent. */
+const EXTREMES = [1, 1e300, 5e-324, "", {}].map((value) => ({
+  a: Array.from({ length: 2000 }, () => value),
+}));
+
+const randomValue = (random: Random, depth: number): unknown => {
+  switch (random.below(depth > 0 ? 5 : 3)) {
+    case 0:
+      return random.pick(NUMBERS);
+    case 1:
+      return random.pick(TEXTS);
+    case 2:
+      return random.pick([true, false, null]);
+    case 3:
+      return Array.from({ length: random.below(12) }, () => randomValue(random, depth - 1));
+    default:
+      return randomObject(random, depth - 1);
+  }
+};
+
+const randomObject = (random: Random, depth: number): Record<string, unknown> =>
+  Object.fromEntries(
+    Array.from({ length: random.below(12) }, (_, index) => [
+      `${random.pick(TEXTS)}${index}`,
+      randomValue(random, depth),
+    ]),
+  );
+
+const storedMaximum = z.strictObject({ id: z.uuid(), maximum: z.int() });
+
+test("no registration's JSON in a list is longer than its stored maximum", async (t) => {
+  const { db } = t.context;
+  const { id: accountId } = await createTestOrganization(db);
+  const random = createRandom(11);
+  const entries = Array.from({ length: 500 }, (_, index) => ({
+    ...registrationOf(accountId),
+    id: randomUUID(),
+    idempotencyKey: `${random.pick(TEXTS)}${index}`,
+    count: 9_007_199_254_740,
+    fractionalCount: 0.123_456_789_012_345_68,
+    attribution: random.pick(TEXTS),
+    metadata: EXTREMES[index] ?? randomObject(random, 3),
+  }));
+  await insertRegistrations(db, entries, systemClock.now());
+  const stored = await db.any(sql.type(storedMaximum)`
+    SELECT id, json_bytes AS maximum FROM registration
+  `);
+  const maximums = new Map(stored.map(({ id, maximum }) => [id, maximum]));
+  const copies = await openTestCopies(t, db);
+  const owner = { accountId, mode: "live", kind: "tree" } as const;
+
+  let page = await readPage(copies, owner, {}, null, ONE_ROW, ",");
+  let pages = 0;
+  while (page) {
+    const bytes = Buffer.concat(page.json).length;
+    const maximum = maximums.get(page.last.id) ?? 0;
+    t.true(bytes <= maximum, `${bytes} > ${maximum}: ${Buffer.concat(page.json).toString()}`);
+    pages += 1;
+    page = await readPage(copies, owner, {}, page.last, ONE_ROW, ",");
+  }
+  t.is(pages, entries.length);
+});

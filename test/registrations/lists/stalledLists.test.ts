@@ -1,0 +1,191 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { request } from "node:http";
+import type { ClientRequest, IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import type { DatabasePool } from "slonik";
+import { z } from "zod";
+import type { CopyPool } from "../../../db/copyPool.ts";
+import { createOpenLists } from "../../../api/http/lists/openLists.ts";
+import { maximumJsonBytes } from "../../../db/registrations/maximumJsonBytes.ts";
+import { sql } from "../../../db/sql.ts";
+import type { Metadata } from "../../../domain/registrations/registrations.ts";
+import { openTestCopies, testWithDatabase } from "../../support/database.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+import { eventually } from "../../support/programs.ts";
+import { registrationsIn } from "../../api/contract.ts";
+import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+
+const test = testWithDatabase();
+
+const MIB = 1024 * 1024;
+/** One page of a list, or a single registration that is larger. */
+const PAGE_BYTES = 768 * 1024;
+
+/** 16 KiB of JSON that PostgreSQL writes as 700 KiB, because it writes 1e+300 as 301 digits. */
+const WORST_METADATA = { a: Array.from({ length: 2300 }, () => 1e300) };
+const LONG_METADATA = { a: "x".repeat(16_000) };
+
+const fill = async (
+  db: DatabasePool,
+  accountId: string,
+  rows: number,
+  metadata: Metadata,
+): Promise<void> => {
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO registration (id, account_id, mode, kind, count, created_at, metadata, json_bytes)
+    SELECT
+      gen_random_uuid(), ${accountId}, 'live', 'tree', 1, now() - n * interval '1 second', ${JSON.stringify(metadata)}::jsonb,
+      ${maximumJsonBytes({ idempotencyKey: null, attribution: "", metadata })}
+    FROM generate_series(1, ${rows}) AS n
+  `);
+};
+
+/** Counts the bytes of the pages that are read. */
+const countPages = (copies: CopyPool) => {
+  const pageBytes: number[] = [];
+  const counting: CopyPool = {
+    ...copies,
+    copy: async (owner, query) => {
+      const chunks = await copies.copy(owner, query);
+      pageBytes.push(chunks.reduce((sum, { length }) => sum + length, 0));
+      return chunks;
+    },
+  };
+  return { copies: counting, pageBytes };
+};
+
+const requestStarts = z.object({ socket: z.custom<Socket>() });
+
+const sum = (numbers: readonly number[]): number =>
+  numbers.reduce((total, number) => total + number, 0);
+
+/** Requests a list and reads none of it; resolves when the response starts, with its status. */
+const openList = (url: string, key: string): Promise<readonly [number, ClientRequest]> =>
+  new Promise((resolve, reject) => {
+    const call = request(url, { agent: false, headers: { Authorization: key } });
+    call.on("response", (response: IncomingMessage) => {
+      response.pause();
+      response.on("error", () => undefined);
+      resolve([response.statusCode ?? 0, call]);
+    });
+    call.on("error", reject);
+    call.end();
+  });
+
+test("a page has a bounded number of bytes, and the list is complete", async (t) => {
+  const { db } = t.context;
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 3, WORST_METADATA);
+  await fill(db, id, 200, LONG_METADATA);
+  await fill(db, id, 5000, {});
+  const { copies, pageBytes } = countPages(await openTestCopies(t, db));
+  const { call } = await startStandaloneApi(t, { db, copies });
+
+  const { body } = await call("GET", "/plant/trees", { key });
+
+  t.is(new Set(registrationsIn(body, "tree").map((each) => each.id)).size, 5203);
+  t.true(sum(pageBytes) > 5 * MIB);
+  t.true(Math.max(...pageBytes) <= PAGE_BYTES, `${Math.max(...pageBytes)}`);
+});
+
+test("fifty clients that stop reading long lists hold less than 48 MiB", async (t) => {
+  const { db } = t.context;
+  const { copies, pageBytes } = countPages(await openTestCopies(t, db));
+  const { url, logged } = await startStandaloneApi(t, { db, copies });
+  const sockets = new Set<Socket>();
+  const onRequest = (message: unknown): void => {
+    const { socket } = requestStarts.parse(message);
+    if (socket.localPort === Number(new URL(url).port)) {
+      sockets.add(socket);
+    }
+  };
+  subscribe("http.server.request.start", onRequest);
+  t.teardown(() => unsubscribe("http.server.request.start", onRequest));
+  const calls: ClientRequest[] = [];
+  for (let account = 0; account < 10; account += 1) {
+    const { id, apiKeyProd: key } = await createTestOrganization(db);
+    await fill(db, id, 60, WORST_METADATA);
+    for (let list = 0; list < 5; list += 1) {
+      const [status, call] = await openList(`${url}/plant/trees`, key);
+      t.is(status, 200);
+      calls.push(call);
+    }
+  }
+  const heldBytes = (): number =>
+    sum(pageBytes) -
+    sum([...sockets].map(({ bytesWritten, writableLength }) => bytesWritten - writableLength));
+  await eventually(() => heldBytes() > 20 * MIB);
+  let pagesBefore = -1;
+  await eventually(() => {
+    const isStill = pageBytes.length === pagesBefore;
+    pagesBefore = pageBytes.length;
+    return isStill;
+  });
+
+  t.is(sockets.size, 50);
+  t.true(sum(pageBytes) < 50 * 40 * MIB, "no list was read to its end");
+  t.true(heldBytes() < 48 * MIB, `${heldBytes()} bytes are held`);
+
+  for (const call of calls) {
+    call.destroy();
+  }
+  await eventually(() => logged().filter((line) => line["aborted"] === true).length === 50);
+});
+
+test("a client that stops reading is disconnected, and its place is free again", async (t) => {
+  const { db } = t.context;
+  const { id, apiKeyProd: key } = await createTestOrganization(db);
+  await fill(db, id, 60, WORST_METADATA);
+  const openLists = createOpenLists({ maximum: 10, maximumPerAccount: 1 });
+  const { url, call, logged } = await startStandaloneApi(t, { db, openLists, writeTimeoutMs: 500 });
+
+  const [status, stalled] = await openList(`${url}/plant/trees`, key);
+  t.is(status, 200);
+
+  await eventually(() => openLists.count() === 0);
+  t.like(
+    logged().findLast((line) => line["msg"] === "request"),
+    { route: "/plant/trees", aborted: true },
+  );
+  t.false(logged().some((line) => line["msg"] === "request failed"));
+  stalled.destroy();
+  t.is((await call("GET", "/plant/trees?created_at=2100-01-01", { key })).status, 200);
+});
+
+test("an account and a process read a limited number of lists at the same time", async (t) => {
+  const { db } = t.context;
+  const openLists = createOpenLists({ maximum: 3, maximumPerAccount: 2 });
+  const { url, call } = await startStandaloneApi(t, { db, openLists });
+  const accounts = [];
+  for (let account = 0; account < 3; account += 1) {
+    const created = await createTestOrganization(db);
+    await fill(db, created.id, 60, WORST_METADATA);
+    accounts.push(created.apiKeyProd);
+  }
+  const [first = "", second = "", third = ""] = accounts;
+  const stalled = [
+    await openList(`${url}/plant/trees`, first),
+    await openList(`${url}/plant/trees`, first),
+  ];
+
+  const tooMany = await call("GET", "/plant/trees", { key: first });
+  t.is(tooMany.status, 429);
+  t.is(tooMany.headers.get("Retry-After"), "1");
+  t.deepEqual(tooMany.body, {
+    error: "too many lists are being read: at most 2 at the same time",
+  });
+  t.is((await call("POST", "/plant/trees", { key: first, body: { count: 1 } })).status, 200);
+  t.is((await call("HEAD", "/plant/trees", { key: first })).status, 200);
+
+  stalled.push(await openList(`${url}/plant/trees`, second));
+  const full = await call("GET", "/plant/trees", { key: third });
+  t.is(full.status, 503);
+  t.is(full.headers.get("Retry-After"), "1");
+  t.deepEqual(full.body, { error: "too many lists are being read, try again" });
+
+  for (const [, each] of stalled) {
+    each.destroy();
+  }
+  await eventually(() => openLists.count() === 0);
+  t.is((await call("GET", "/plant/trees?created_at=2100-01-01", { key: third })).status, 200);
+});

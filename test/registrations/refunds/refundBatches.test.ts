@@ -1,0 +1,271 @@
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { batchIn, rejectionIn } from "../../api/batches.ts";
+import { eachKind, idIn, KIND_NAMES, registrationsIn } from "../../api/contract.ts";
+import type { Call } from "../../api/startStandaloneApi.ts";
+import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import { readEvents } from "../../events/readEvents.ts";
+import { readAccountSums } from "../../support/accountSums.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { createTestGuard, createTestOrganization } from "../../support/factories.ts";
+import { createMovableClock } from "../../support/movableClock.ts";
+
+const test = testWithDatabase();
+
+const forBothKinds = eachKind(test);
+
+/** Registers trees in a batch, and returns their ids. */
+const plant = async (
+  call: Call,
+  key: string,
+  counts: readonly number[],
+): Promise<readonly string[]> => {
+  const items = counts.map((count) => ({ count }));
+  const { results } = batchIn(await call("POST", "/plant/trees/batch", { key, body: { items } }));
+  return results.map(({ body }) => idIn(body, "tree"));
+};
+
+const BATCH = "/refund/trees/batch";
+
+forBothKinds(
+  "each refund of a batch has the response that its single request would have had",
+  async (t, kind) => {
+    const { path, refundPath, total, refunded } = KIND_NAMES[kind];
+    const { call } = await startStandaloneApi(t, t.context);
+    const { apiKeyProd: key, id: accountId } = await createTestOrganization(t.context.db);
+    const register = async (count: number) =>
+      (await call("POST", path, { key, body: { count, metadata: { count } } })).body;
+    const [first, second] = [await register(10), await register(5)];
+    const [id, otherId] = [idIn(first, kind), idIn(second, kind)];
+
+    const response = await call("POST", `${refundPath}/batch`, {
+      key,
+      body: {
+        items: [
+          { id, count: 4, idempotency_key: "return-1" },
+          { id: otherId, reason: "cancelled" },
+          { id: id.toUpperCase(), count: 1 },
+          { id, count: 9, idempotency_key: "return-1" },
+          { id },
+        ],
+      },
+    });
+
+    t.is(response.status, 200);
+    const { results } = batchIn(response);
+    const [registration] = registrationsIn(first, kind);
+    const after = (refundedCount: number) => [
+      { ...registration, refunded: true, refunded_count: refundedCount },
+    ];
+    t.deepEqual(results[0], {
+      status: 200,
+      idempotent_replayed: false,
+      body: {
+        [refunded]: 4,
+        [total]: 11,
+        refund_details: after(4),
+        refund_id: `refund-${id}`,
+      },
+    });
+    t.deepEqual(
+      results.map(({ idempotent_replayed: replayed, body }) => [
+        replayed,
+        body[refunded],
+        body[total],
+      ]),
+      [
+        [false, 4, 11],
+        [false, 5, 6],
+        [false, 1, 5],
+        [true, 4, 5],
+        [false, 5, 0],
+      ],
+    );
+    t.deepEqual(results[4]?.body["refund_details"], after(10));
+    t.like(await readAccountSums(t.context.db, accountId), {
+      registered: 15n,
+      refunded: 15n,
+      total: 0n,
+      usage: 0n,
+      facts: 6,
+    });
+  },
+);
+
+test("a batch with refunds that are rejected refunds nothing and names them by their index", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key, id: accountId } = await createTestOrganization(t.context.db);
+  const [id = "", otherId = ""] = await plant(call, key, [5, 5]);
+  const taken = { id: otherId, count: 1, idempotency_key: "taken" };
+  await call("POST", "/refund/trees", { key, body: taken });
+  const items = [
+    { id, count: 3 },
+    { id: crypto.randomUUID() },
+    { id, count: 3 },
+    { id, count: 1, idempotency_key: "taken" },
+    { id, count: 2 },
+  ];
+
+  const whole = await call("POST", BATCH, { key, body: { items } });
+  t.is(whole.status, 400);
+  t.deepEqual(rejectionIn(whole).errors, [
+    { index: 1, status: 404, error: "failed to find tree registration" },
+    { index: 2, status: 400, error: "count: only 2 can still be refunded" },
+    {
+      index: 3,
+      status: 400,
+      error: "idempotency_key: belongs to the refund of another registration",
+    },
+  ]);
+  t.like(await readAccountSums(t.context.db, accountId), { refunded: 1n, total: 9n, usage: 9n });
+
+  const parts = batchIn(await call("POST", `${BATCH}?atomic=false`, { key, body: { items } }));
+  t.deepEqual(
+    parts.results.map(({ status }) => status),
+    [200, 404, 400, 400, 200],
+  );
+  t.like(await readAccountSums(t.context.db, accountId), { refunded: 6n, total: 4n, usage: 4n });
+});
+
+test("a refund without an id is rejected with the contract's message", async (t) => {
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key } = await createTestOrganization(t.context.db);
+
+  const response = await call("POST", BATCH, { key, body: { items: [{ count: 1 }, { id: "" }] } });
+
+  t.deepEqual(
+    rejectionIn(response).errors.map(({ error }) => error),
+    ["tree id is required", "tree id is required"],
+  );
+});
+
+test("a thousand refunds are sent again without refunding more, and their events are in order", async (t) => {
+  const { db } = t.context;
+  const { call } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd: key, id: accountId } = await createTestOrganization(db);
+  const ids = await plant(
+    call,
+    key,
+    Array.from({ length: 1000 }, () => 3),
+  );
+  const items = ids.map((id, index) => ({ id, count: 2, idempotency_key: `return-${index}` }));
+  const send = async () => batchIn(await call("POST", BATCH, { key, body: { items } }));
+
+  const first = await send();
+  const again = await send();
+
+  t.is(first.succeeded, 1000);
+  t.is(first.results.at(-1)?.body["total_planted_trees"], 1000);
+  t.true(again.results.every(({ idempotent_replayed: replayed }) => replayed));
+  t.like(await readAccountSums(db, accountId), { refunded: 2000n, total: 1000n, usage: 1000n });
+  const events = await readEvents(
+    { db, clock: systemClock },
+    { accountId, mode: "live" },
+    {
+      types: ["registration.refunded"],
+      limit: 1000,
+    },
+  );
+  t.deepEqual(
+    events.map(({ data }) => "registration_id" in data && data.registration_id),
+    ids,
+  );
+});
+
+test("equal batches, single refunds and registrations at the same time refund each unit once", async (t) => {
+  const { db } = t.context;
+  const apis = [await startStandaloneApi(t, t.context), await startStandaloneApi(t, t.context)];
+  const [api] = apis;
+  const { apiKeyProd: key, id: accountId } = await createTestOrganization(db);
+  const ids = await plant(
+    api?.call ?? t.fail(),
+    key,
+    Array.from({ length: 50 }, () => 4),
+  );
+  const items = ids.map((id, index) => ({ id, count: 1, idempotency_key: `return-${index}` }));
+
+  const responses = await Promise.all(
+    apis.flatMap(({ call }) =>
+      [
+        [BATCH, { items }] as const,
+        [BATCH, { items: items.toReversed() }] as const,
+        ...ids.slice(0, 10).map((id) => ["/refund/trees", { id, count: 1 }] as const),
+        ...ids.slice(0, 10).map(() => ["/plant/trees", { count: 1 }] as const),
+      ].map(([path, body]) => call("POST", path, { key, body })),
+    ),
+  );
+
+  t.deepEqual([...new Set(responses.map(({ status }) => status))], [200]);
+  const refunded = 50 + 20;
+  t.like(await readAccountSums(db, accountId), {
+    refunded: BigInt(refunded),
+    total: BigInt(200 + 20 - refunded),
+    usage: BigInt(200 + 20 - refunded),
+  });
+});
+
+test("two batches with the same new key for different registrations: one of them is rejected", async (t) => {
+  const { db } = t.context;
+  const apis = [await startStandaloneApi(t, t.context), await startStandaloneApi(t, t.context)];
+  const { apiKeyProd: key, id: accountId } = await createTestOrganization(db);
+  const ids = await plant(apis[0]?.call ?? t.fail(), key, [2, 2]);
+
+  const responses = await Promise.all(
+    apis.map(({ call }, index) =>
+      call("POST", BATCH, {
+        key,
+        body: { items: [{ id: ids[index], count: 1, idempotency_key: "shared" }] },
+      }),
+    ),
+  );
+
+  const statuses = responses.map(({ status }) => status);
+  t.deepEqual(
+    statuses.toSorted((first, second) => first - second),
+    [200, 400],
+  );
+  t.like(await readAccountSums(db, accountId), { refunded: 1n, total: 3n, usage: 3n });
+});
+
+test("refunds outside the billing cycle are rejected as single ones are, and replays do not need the cycle", async (t) => {
+  const { db } = t.context;
+  const clock = createMovableClock("2026-03-10T00:00:00.000Z");
+  const { call } = await startStandaloneApi(t, { db, clock });
+  const { apiKeyProd: key } = await createTestOrganization(db, { clock });
+  const [id] = await plant(call, key, [5]);
+  const body = { items: [{ id, count: 1, idempotency_key: "return-1" }] };
+  await call("POST", BATCH, { key, body });
+  clock.set("2026-04-10T00:00:00.000Z");
+  const billing = createBilling({ db, stripe: null });
+  const broken = await startStandaloneApi(t, {
+    db,
+    clock,
+    billing: { ...billing, processorFor: () => t.fail() },
+  });
+
+  const late = await call("POST", BATCH, { key, body: { items: [{ id, count: 1 }] } });
+  const replay = await broken.call("POST", BATCH, { key, body });
+
+  t.deepEqual(rejectionIn(late).errors, [
+    { index: 0, status: 403, error: "tree registration is outside the current billing cycle" },
+  ]);
+  t.true(batchIn(replay).results[0]?.idempotent_replayed);
+});
+
+test("refunds beyond the limit of test data are rejected by their index", async (t) => {
+  const { db } = t.context;
+  const guard = createTestGuard(t, { db, limits: { testRecords: 3 } });
+  const { call } = await startStandaloneApi(t, { db, guard });
+  const { apiKeyTest: key } = await createTestOrganization(db);
+  const [id] = await plant(call, key, [5]);
+  const items = Array.from({ length: 3 }, () => ({ id, count: 1 }));
+
+  const { results } = batchIn(
+    await call("POST", `${BATCH}?atomic=false`, { key, body: { items } }),
+  );
+
+  t.deepEqual(
+    results.map(({ status }) => status),
+    [200, 200, 403],
+  );
+});

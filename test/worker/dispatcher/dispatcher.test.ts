@@ -1,0 +1,277 @@
+import type { ExecutionContext } from "ava";
+import { ApplicationFailure } from "@temporalio/common";
+import { pino } from "pino";
+import type { DatabasePool } from "slonik";
+import {
+  readDispatcherStatus,
+  releaseDispatcherLease,
+} from "../../../db/billing/sending/dispatcherLease.ts";
+import { sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
+import { openPool } from "../../../db/pool.ts";
+import { sql } from "../../../db/sql.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { beginAttempts, recordDelays } from "../../../db/billing/sending/attempts.ts";
+import { listShardStatuses } from "../../../db/billing/sending/usageShards.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { SHARDS } from "../../../domain/billing/usage.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import type { Billing } from "../../../providers/billing/createBilling.ts";
+import { sealMeterEvent } from "../../../services/billing/sending/sealMeterEvents.ts";
+import { createShardActivities } from "../../../activities/createShardActivities.ts";
+import { usageShard, usageShardWorkflowId } from "../../../workflows/usageShard.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { createBillingActivities } from "../../../activities/createBillingActivities.ts";
+import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
+import { findSender } from "../../../program/temporal/usageSenders.ts";
+import { usageSender, usageSenderWorkflowId } from "../../../workflows/usageSender.ts";
+import { backgroundQueue } from "../../../workflows/taskQueues.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import { isStarted, refundOneTree, SEIZED_MS, seizeLease, startDispatcher } from "./dispatching.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { eventually, openNamespace } from "../../support/programs.ts";
+import { startWorker } from "../../workflows/startWorker.ts";
+import { startRelay } from "../../support/relay.ts";
+
+// Serial, because only one dispatcher of a database leads.
+const test = testWithDatabase();
+
+test.serial(
+  "when the leader loses the database, it gives up and another dispatcher takes over",
+  async (t) => {
+    const { client: temporal } = await openNamespace(t);
+    const relay = await startRelay(t, t.context.databaseUrl);
+    const relayed = await openPool(relay.url, 2, 60_000, { responseTimeoutMs: 500 });
+    t.teardown(() => relayed.end());
+    const leader = await startDispatcher(t, { db: relayed, temporal, leaseMs: 4000 });
+    const first = await refundOneTree(t.context.db);
+    await eventually(() => isStarted(temporal, first.refund));
+
+    relay.freeze();
+    await startDispatcher(t, { db: t.context.db, temporal, leaseMs: 4000 });
+    const second = await refundOneTree(t.context.db);
+
+    await leader.stop();
+    await eventually(() => isStarted(temporal, second.refund));
+    await eventually(() => isStarted(temporal, second.sender));
+    t.pass();
+  },
+);
+
+test.serial("a leader whose lease was lost stops, and leads again when it is free", async (t) => {
+  const { db } = t.context;
+  const { client: temporal } = await openNamespace(t);
+  const leaderships: boolean[] = [];
+  await startDispatcher(t, {
+    db,
+    temporal,
+    leaseMs: SEIZED_MS,
+    observeLeadership: (isLeader) => leaderships.push(isLeader),
+  });
+  await eventually(() => leaderships.length === 1);
+
+  const other = await seizeLease(db);
+  await eventually(() => leaderships.length === 2);
+  t.like(await readDispatcherStatus(db), { holder: "other", isHeld: true });
+
+  await releaseDispatcherLease(db, other);
+  await eventually(() => leaderships.length === 3);
+  t.deepEqual(leaderships, [true, false, true]);
+});
+
+test.serial(
+  "one line is logged when no worker dispatches, and one when a worker does again",
+  async (t) => {
+    const { db } = t.context;
+    const { client: temporal } = await openNamespace(t);
+    const lines: { readonly level: number; readonly msg: string; readonly holder: unknown }[] = [];
+    const other = await seizeLease(db);
+    await startDispatcher(t, {
+      db,
+      temporal,
+      leaseMs: SEIZED_MS,
+      toleratedSilenceMs: 1000,
+      // The test parses what the dispatcher has logged.
+      logger: pino({ level: "info" }, { write: (line) => lines.push(JSON.parse(line)) }),
+    });
+
+    await eventually(() => lines.length > 0);
+    t.like(lines[0], {
+      level: 50,
+      holder: "other",
+      msg: "no worker dispatches; usage, refunds and events wait in the database",
+    });
+    await releaseDispatcherLease(db, other);
+    await eventually(() => lines.length > 1);
+    t.like(lines[1], { level: 30, msg: "a worker dispatches again" });
+    t.is(lines.length, 2);
+  },
+);
+
+const startsDespiteFailure = test.macro({
+  exec: async (
+    t: ExecutionContext<DatabaseContext>,
+    kind: "refund" | "sender",
+    broken: "usage_shard" | "refund",
+  ) => {
+    const { db, owner } = t.context;
+    const { client: temporal } = await openNamespace(t);
+    const started = await refundOneTree(db);
+    const rename = async (from: string, to: string): Promise<void> => {
+      await owner.query(sql.typeAlias("void")`
+        ALTER TABLE ${sql.identifier([from])} RENAME TO ${sql.identifier([to])}
+      `);
+    };
+    await rename(broken, "out_of_reach");
+    const { stop } = await startDispatcher(t, { db, temporal });
+
+    await eventually(() => isStarted(temporal, started[kind]));
+
+    t.false(await isStarted(temporal, started[kind === "refund" ? "sender" : "refund"]));
+    await stop();
+    await rename("out_of_reach", broken);
+  },
+  title: (title = "") => title,
+});
+
+test.serial(
+  "refunds are started while senders cannot be woken",
+  startsDespiteFailure,
+  "refund",
+  "usage_shard",
+);
+test.serial(
+  "senders are woken while refunds cannot be started",
+  startsDespiteFailure,
+  "sender",
+  "refund",
+);
+
+/** Registers a tree whose event has failed so often that it needs a sender of its own. Returns that sender's id. */
+const registerTroubledTree = async (db: DatabasePool, billing: Billing) => {
+  const { id: accountId } = await createTestOrganization(db);
+  const stream = { accountId, mode: "test", meter: "tree" } as const;
+  const past: Clock = { now: () => new Date(systemClock.now().getTime() - 60_000) };
+  await createRegistrationWriter({ db, clock: past }).register(
+    registrationOf(accountId, { mode: "test", count: 1 }),
+  );
+  const sealing = await sealMeterEvent({ db, clock: systemClock, billing }, stream);
+  const { id } = sealing.kind === "event" ? sealing.event : { id: 0n };
+  const now = systemClock.now();
+  const [attempt] = await beginAttempts(db, [id], {
+    now,
+    until: new Date(now.getTime() + 15_000),
+  });
+  await recordDelays(db, [
+    {
+      id,
+      attempts: attempt?.attempts ?? 0,
+      reason: "it failed",
+      outcomeUnknown: false,
+      newKey: false,
+      inDoubtSince: null,
+      retryAt: null,
+    },
+  ]);
+  const deployment = await getDeploymentName({ db, clock: systemClock });
+  return { deployment, stream, workflowId: usageSenderWorkflowId(deployment, stream) };
+};
+
+const observers = {
+  observeSend: () => undefined,
+  observeRejection: () => undefined,
+  observeFailedEvent: () => undefined,
+  observeUnreadSubscription: () => undefined,
+  observeDrift: () => undefined,
+};
+
+/** Starts a worker that runs the senders of shards and of streams in trouble. */
+const startSenders = async (t: ExecutionContext<DatabaseContext>, deployment: string) => {
+  const { db } = t.context;
+  const deps = { db, clock: systemClock, billing: createBilling({ db, stripe: null }) };
+  const stopping = new AbortController();
+  const temporal = await startWorker(
+    t,
+    {
+      ...createBillingActivities({ ...deps, ...observers }),
+      ...createShardActivities({
+        ...deps,
+        stopping: stopping.signal,
+        onResult: () => undefined,
+        onFailure: () => undefined,
+      }),
+    },
+    backgroundQueue(deployment),
+  );
+  t.teardown(() => stopping.abort());
+  return temporal;
+};
+
+test.serial("a sender that makes no progress however often it is woken is restarted", async (t) => {
+  const { db } = t.context;
+  const billing = createBilling({ db, stripe: null });
+  const { deployment, stream, workflowId } = await registerTroubledTree(db, billing);
+  const temporal = await startSenders(t, deployment);
+  const stuck = await temporal.workflow.start(usageSender, {
+    workflowId,
+    taskQueue: "without-workers",
+    args: [stream],
+  });
+
+  await startDispatcher(t, { db, temporal, wakesUntilStuck: 2 });
+
+  await eventually(
+    async () => (await sumLedgerUsage(db, stream, { start: 0, end: 4_000_000_000 })) === 1,
+  );
+  const first = temporal.workflow.getHandle(workflowId, stuck.firstExecutionRunId);
+  t.is((await first.describe()).status.name, "TERMINATED");
+});
+
+test.serial("the sender of a shard that never looks for usage is restarted", async (t) => {
+  const { db } = t.context;
+  await db.query(sql.typeAlias("void")`DELETE FROM usage_shard`);
+  const deployment = await getDeploymentName({ db, clock: systemClock });
+  const temporal = await startSenders(t, deployment);
+  const workflowId = usageShardWorkflowId(deployment, 2);
+  const stuck = await temporal.workflow.start(usageShard, {
+    workflowId,
+    taskQueue: "without-workers",
+    args: [2],
+  });
+
+  await startDispatcher(t, { db, temporal, wakesUntilStuck: 2 });
+
+  await eventually(async () => (await listShardStatuses(db)).length === SHARDS);
+  const first = temporal.workflow.getHandle(workflowId, stuck.firstExecutionRunId);
+  t.is((await first.describe()).status.name, "TERMINATED");
+});
+
+test.serial("a sender that waits for its next attempt is not restarted", async (t) => {
+  const { db } = t.context;
+  const temporal = await startWorker(t, {
+    drainUsage: () => {
+      throw ApplicationFailure.create({ message: "later", nextRetryDelay: "10 minutes" });
+    },
+  });
+  const billing = createBilling({ db, stripe: null });
+  const { stream, workflowId } = await registerTroubledTree(db, billing);
+  const { firstExecutionRunId } = await temporal.workflow.start(usageSender, {
+    workflowId,
+    taskQueue: "test",
+    args: [stream],
+  });
+  const current = temporal.workflow.getHandle(workflowId);
+  const isDelayed = async (): Promise<boolean> =>
+    (await findSender(temporal, workflowId, new Date()))?.state === "delayed";
+  await eventually(isDelayed);
+
+  await startDispatcher(t, { db, temporal, wakesUntilStuck: 1 });
+
+  await eventually(async () => {
+    const { events } = await current.fetchHistory();
+    const signals = events?.filter((event) => event.workflowExecutionSignaledEventAttributes);
+    return (signals?.length ?? 0) >= 3;
+  });
+  t.is((await current.describe()).runId, firstExecutionRunId);
+  t.true(await isDelayed());
+});

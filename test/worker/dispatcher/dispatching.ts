@@ -1,0 +1,109 @@
+import type { ExecutionContext } from "ava";
+import { WorkflowNotFoundError } from "@temporalio/client";
+import type { Client } from "@temporalio/client";
+import { pino } from "pino";
+import type { Logger } from "pino";
+import type { DatabasePool } from "slonik";
+import { acquireDispatcherLease } from "../../../db/billing/sending/dispatcherLease.ts";
+import type { DispatcherLease } from "../../../db/billing/sending/dispatcherLease.ts";
+import { sql } from "../../../db/sql.ts";
+import { shardOf } from "../../../domain/billing/usage.ts";
+import { usageShardWorkflowId } from "../../../workflows/usageShard.ts";
+import { systemClock } from "../../../domain/clock.ts";
+import { createBilling } from "../../../providers/billing/createBilling.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { getDeploymentName } from "../../../services/billing/deploymentName.ts";
+import { refundRegistration } from "../../../services/registrations/refundRegistration.ts";
+import { refundWorkflowId } from "../../../workflows/refund.ts";
+import { runDispatcher } from "../../../worker/dispatcher/runDispatcher.ts";
+import { createTestOrganization } from "../../support/factories.ts";
+
+/** Registers trees and refunds one. Returns the ids of the workflows that this requires. */
+export const refundOneTree = async (
+  db: DatabasePool,
+): Promise<{ readonly refund: string; readonly sender: string }> => {
+  const { id: accountId } = await createTestOrganization(db);
+  const writer = createRegistrationWriter({ db, clock: systemClock });
+  const tree = { accountId, mode: "test", kind: "tree" } as const;
+  const { registration } = await writer.register({
+    ...tree,
+    count: 2,
+    fractionalCount: 0,
+    idempotencyKey: null,
+    attribution: "",
+    metadata: {},
+  });
+  const billing = createBilling({ db, stripe: null });
+  await refundRegistration({ db, clock: systemClock, billing }, tree, {
+    id: registration.id,
+    count: 1,
+    reason: null,
+    idempotencyKey: null,
+  });
+  const deployment = await getDeploymentName({ db, clock: systemClock });
+  return {
+    refund: refundWorkflowId(deployment, registration.id),
+    sender: usageShardWorkflowId(deployment, shardOf(accountId)),
+  };
+};
+
+/** How long a seized lease lasts. A dispatcher whose own leases are much shorter ignores it. */
+export const SEIZED_MS = 60_000;
+
+/** Makes another process the holder of the lease, as if the leader's had expired. */
+export const seizeLease = (db: DatabasePool): Promise<DispatcherLease> =>
+  db.transaction(async (transaction) => {
+    await transaction.query(sql.typeAlias("void")`UPDATE dispatcher_lease SET expires_at = NULL`);
+    const lease = await acquireDispatcherLease(transaction, {
+      holder: "other",
+      durationMs: SEIZED_MS,
+    });
+    if (lease === null) {
+      throw new Error("A free lease could not be acquired.");
+    }
+    return lease;
+  });
+
+/** Runs a dispatcher, without workers for what it starts, until `stop` or the end of the test. */
+export const startDispatcher = async (
+  t: ExecutionContext,
+  {
+    db,
+    logger = pino({ enabled: false }),
+    ...options
+  }: {
+    readonly db: DatabasePool;
+    readonly temporal: Client;
+    readonly logger?: Logger;
+    readonly leaseMs?: number;
+    readonly toleratedSilenceMs?: number;
+    readonly wakesUntilStuck?: number;
+    readonly observeLeadership?: (isLeader: boolean) => void;
+  },
+): Promise<{ readonly stop: () => Promise<void> }> => {
+  const deployment = await getDeploymentName({ db, clock: systemClock });
+  const shutdown = new AbortController();
+  const running = runDispatcher(
+    { db, leases: db, clock: systemClock, deployment, logger, ...options },
+    shutdown.signal,
+  );
+  const stop = (): Promise<void> => {
+    shutdown.abort();
+    return running;
+  };
+  t.teardown(stop);
+  return { stop };
+};
+
+/** Tells whether the dispatcher has started a workflow. */
+export const isStarted = async (temporal: Client, workflowId: string): Promise<boolean> => {
+  try {
+    await temporal.workflow.getHandle(workflowId).describe();
+    return true;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) {
+      return false;
+    }
+    throw error;
+  }
+};

@@ -1,0 +1,37 @@
+import type { DatabasePool } from "slonik";
+import type { Logger } from "pino";
+import type { Clock } from "../../domain/clock.ts";
+import type { Billing } from "../../providers/billing/createBilling.ts";
+import { sweepSubscriptions } from "../../services/billing/processorEvents/sweepSubscriptions.ts";
+
+const NEVER = new Date(0);
+
+/**
+ * Reads the subscriptions that have never been read, such as those that were set before the first worker recorded Stripe
+ * as the processor. Failures are logged; the nightly sweep reads what is left.
+ */
+export const readNewSubscriptions = async (
+  {
+    logger,
+    ...deps
+  }: {
+    readonly db: DatabasePool;
+    readonly clock: Clock;
+    readonly billing: Billing;
+    readonly logger: Logger;
+  },
+  signal: AbortSignal,
+): Promise<void> => {
+  try {
+    await sweepSubscriptions(deps, NEVER, {
+      signal,
+      onFailure: (accountId, error) => {
+        logger.warn({ accountId, err: error }, "a subscription could not be read at Stripe");
+      },
+    });
+  } catch (error) {
+    if (!signal.aborted) {
+      logger.error({ err: error }, "new subscriptions could not be read");
+    }
+  }
+};

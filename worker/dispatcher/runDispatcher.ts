@@ -1,0 +1,293 @@
+import { hostname } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Client } from "@temporalio/client";
+import type { Logger } from "pino";
+import type { DatabasePool } from "slonik";
+import {
+  readDispatcherStatus,
+  recordDispatcherPass,
+} from "../../db/billing/sending/dispatcherLease.ts";
+import type { DispatcherLease } from "../../db/billing/sending/dispatcherLease.ts";
+import { listDueProcessorEvents } from "../../db/billing/processorEvents/processorEvents.ts";
+import { listWaitingRefunds, markRefundDispatched } from "../../db/registrations/refunds.ts";
+import type { TroubledStream } from "../../db/billing/sending/usageShards.ts";
+import { listShardStatuses, listTroubledStreams } from "../../db/billing/sending/usageShards.ts";
+import { listDueEndpoints } from "../../db/webhooks/deliveries.ts";
+import type { Clock } from "../../domain/clock.ts";
+import { secondOf, SHARD_NUMBERS, streamKey } from "../../domain/billing/usage.ts";
+import { withTemporalDeadline } from "../../program/temporal/temporalClient.ts";
+import {
+  findSender,
+  startShardSender,
+  terminateSender,
+  wakeSender,
+} from "../../program/temporal/usageSenders.ts";
+import { processorEvents, processorEventsId } from "../../workflows/processorEvents.ts";
+import { refund, refundedSignal, refundWorkflowId } from "../../workflows/refund.ts";
+import { backgroundQueue, webhookQueue } from "../../workflows/taskQueues.ts";
+import { usageSenderWorkflowId } from "../../workflows/usageSender.ts";
+import { usageShardWorkflowId } from "../../workflows/usageShard.ts";
+import {
+  deliveriesDueSignal,
+  webhookEndpoint,
+  webhookEndpointWorkflowId,
+} from "../../workflows/webhookEndpoint.ts";
+import { createOutageLog } from "../createOutageLog.ts";
+import { forEachConcurrently } from "../forEachConcurrently.ts";
+import { createSilenceLog } from "./createSilenceLog.ts";
+import { runWithLease } from "./runWithLease.ts";
+import { createWakeBackoff } from "./wakeBackoff.ts";
+import type { WakeBackoff } from "./wakeBackoff.ts";
+import { createWebhookWakes } from "./webhookWakes.ts";
+
+const PASS_INTERVAL_MS = 1000;
+/** The pause before the next attempt to lead, after losing the lease or failing to acquire it. */
+const LEAD_RETRY_INTERVAL_MS = 3000;
+const CALL_TIMEOUT_MS = 4000;
+const REFUNDS_PER_PASS = 200;
+
+/** A shard's sender looks for usage every second, and has a pause of three after an error. */
+const SILENT_AFTER_SECONDS = 5;
+
+/** Stands for the last pass of a shard that never had one. */
+const NEVER = { ageSeconds: Infinity, lastPassAt: new Date(0) };
+
+/** A shard whose sender has not looked for usage for some seconds; `second` is when it last did. */
+type SilentShard = { readonly shard: number; readonly second: number; readonly attempts: 0 };
+
+const pause = (delayMs: number, signal: AbortSignal): Promise<void> =>
+  sleep(delayMs, undefined, { signal }).catch(() => undefined);
+
+/** A leadership: its statements check the lease, and no work begins after the signal is aborted. */
+type Leadership = { readonly lease: DispatcherLease; readonly signal: AbortSignal };
+
+type DispatcherDependencies = {
+  readonly db: DatabasePool;
+  /** A connection of its own for the lease, so that a busy pool does not cost the leadership. */
+  readonly leases: DatabasePool;
+  readonly clock: Clock;
+  readonly temporal: Client;
+  /** The deployment's name in Temporal. */
+  readonly deployment: string;
+  readonly logger: Logger;
+  /** How long the lease lasts without a renewal. */
+  readonly leaseMs?: number;
+  /** How long no worker dispatches before that is logged. */
+  readonly toleratedSilenceMs?: number;
+  /** After how many wakes without progress a sender is restarted, unless it waits for its next attempt. */
+  readonly wakesUntilStuck?: number;
+  /** Called when this process becomes the leader and when it is no longer. */
+  readonly observeLeadership?: (isLeader: boolean) => void;
+};
+
+/** Returns what a leader does in each pass. */
+const createPasses = ({
+  db,
+  clock,
+  temporal,
+  deployment,
+  logger,
+  wakesUntilStuck,
+}: DispatcherDependencies): readonly ((leadership: Leadership) => Promise<void>)[] => {
+  const taskQueue = backgroundQueue(deployment);
+  const callTemporal = <Result>(work: () => Promise<Result>): Promise<Result> =>
+    withTemporalDeadline(temporal, CALL_TIMEOUT_MS, work);
+
+  const startRefund = async (
+    { lease }: Leadership,
+    waiting: { readonly id: string; readonly registrationId: string },
+  ): Promise<void> => {
+    await callTemporal(() =>
+      temporal.workflow.signalWithStart(refund, {
+        workflowId: refundWorkflowId(deployment, waiting.registrationId),
+        taskQueue,
+        args: [waiting.registrationId],
+        signal: refundedSignal,
+      }),
+    );
+    await markRefundDispatched(db, waiting.id, clock.now(), lease);
+  };
+
+  // They survive a failed pass, so that the failure does not wake every sender again.
+  const troubleBackoff = createWakeBackoff<TroubledStream>(streamKey, wakesUntilStuck);
+  const shardBackoff = createWakeBackoff<SilentShard>(({ shard }) => `${shard}`, wakesUntilStuck);
+
+  /**
+   * Terminates a sender that is stuck: a Temporal server that lost its latest state may never run its next task. A sender
+   * that waits for its next attempt is not stuck.
+   */
+  const terminateStuckSender = async (workflowId: string): Promise<void> => {
+    const sender = await findSender(temporal, workflowId, clock.now());
+    if (sender?.state === "idle") {
+      const { runId } = sender;
+      const reason = "woken several times without progress";
+      await terminateSender(temporal, workflowId, { runId, reason });
+      logger.warn({ workflowId, runId }, "a usage sender made no progress and was restarted");
+    }
+  };
+
+  /** Starts or wakes what is due, and restarts what is stuck. */
+  const wakeDue = <Item extends { readonly second: number; readonly attempts: number }>(
+    items: readonly Item[],
+    backoff: WakeBackoff<Item>,
+    {
+      signal,
+      workflowIdOf,
+      wake,
+    }: {
+      readonly signal: AbortSignal;
+      readonly workflowIdOf: (item: Item) => string;
+      readonly wake: (item: Item) => Promise<void>;
+    },
+  ): Promise<void> => {
+    const now = clock.now();
+    return forEachConcurrently(backoff.due(items, now), signal, async (item) => {
+      if (backoff.isStuck(item)) {
+        await callTemporal(() => terminateStuckSender(workflowIdOf(item)));
+        backoff.recordRestart(item);
+      }
+      await callTemporal(() => wake(item));
+      backoff.recordWake(item, now);
+    });
+  };
+
+  /** Starts the senders of the shards. They run for ever, so this does nothing unless one was lost. */
+  const startShardSenders = async ({ signal }: Leadership): Promise<void> => {
+    const statuses = new Map(
+      (await listShardStatuses(db)).map((status) => [status.number, status]),
+    );
+    const silent = SHARD_NUMBERS.flatMap((shard): readonly SilentShard[] => {
+      const { ageSeconds, lastPassAt } = statuses.get(shard) ?? NEVER;
+      return ageSeconds > SILENT_AFTER_SECONDS
+        ? [{ shard, second: secondOf(lastPassAt), attempts: 0 }]
+        : [];
+    });
+    await wakeDue(silent, shardBackoff, {
+      signal,
+      workflowIdOf: ({ shard }) => usageShardWorkflowId(deployment, shard),
+      wake: ({ shard }) => startShardSender(temporal, deployment, shard),
+    });
+  };
+
+  /** Starts or wakes the senders of streams whose events fail again and again. */
+  const wakeSenders = async ({ signal }: Leadership): Promise<void> =>
+    wakeDue(await listTroubledStreams(db), troubleBackoff, {
+      signal,
+      workflowIdOf: (stream) => usageSenderWorkflowId(deployment, stream),
+      wake: (stream) => wakeSender(temporal, deployment, stream),
+    });
+
+  const startRefunds = async (leadership: Leadership): Promise<void> => {
+    const waiting = await listWaitingRefunds(db, REFUNDS_PER_PASS);
+    await forEachConcurrently(waiting, leadership.signal, (each) => startRefund(leadership, each));
+  };
+
+  const startProcessorEvents = async (): Promise<void> => {
+    if ((await listDueProcessorEvents(db, clock.now(), 1)).length > 0) {
+      await callTemporal(() =>
+        temporal.workflow.start(processorEvents, {
+          workflowId: processorEventsId(deployment),
+          workflowIdConflictPolicy: "USE_EXISTING",
+          taskQueue,
+          args: [],
+        }),
+      );
+    }
+  };
+
+  const webhookWakes = createWebhookWakes();
+
+  const wakeWebhookEndpoints = async ({ signal }: Leadership): Promise<void> => {
+    const now = clock.now();
+    const due = webhookWakes.due(await listDueEndpoints(db, now), now);
+    await forEachConcurrently(due, signal, async (endpoint) => {
+      const { endpointId } = endpoint;
+      await callTemporal(() =>
+        temporal.workflow.signalWithStart(webhookEndpoint, {
+          workflowId: webhookEndpointWorkflowId(deployment, endpointId),
+          taskQueue: webhookQueue(deployment),
+          args: [endpointId],
+          signal: deliveriesDueSignal,
+        }),
+      );
+      webhookWakes.recordWake(endpoint, now);
+    });
+  };
+
+  return [startRefunds, startShardSenders, wakeSenders, startProcessorEvents, wakeWebhookEndpoints];
+};
+
+/**
+ * Starts or wakes the workflows of what waits in the database: unreported usage, unsettled refunds, events of the
+ * processor and deliveries to webhook endpoints. The rows are the outbox, so nothing is lost while Temporal or this process is down. The worker process that
+ * holds the lease dispatches. A leader that has lost it without noticing does no harm: a second wake or start changes
+ * nothing, a sender is restarted by its run id, and a statement that writes checks the lease.
+ * @returns a promise that resolves after the signal is aborted
+ */
+export const runDispatcher = async (
+  dependencies: DispatcherDependencies,
+  signal: AbortSignal,
+): Promise<void> => {
+  const {
+    db,
+    leases,
+    logger,
+    leaseMs,
+    toleratedSilenceMs,
+    observeLeadership = () => undefined,
+  } = dependencies;
+  const passes = createPasses(dependencies);
+  const silence = createSilenceLog(logger, toleratedSilenceMs);
+  const logOutage = createOutageLog(
+    logger,
+    "the dispatcher failed and retries; usage, refunds and events wait in the database",
+  );
+  const holder = `${hostname()}/${process.pid}/${crypto.randomUUID().slice(0, 8)}`;
+
+  const lead = async (lease: DispatcherLease, leading: AbortSignal): Promise<void> => {
+    while (!leading.aborted) {
+      // A failure of one does not keep the others from running.
+      const failures: unknown[] = [];
+      for (const pass of passes) {
+        await pass({ lease, signal: leading }).catch((error: unknown) => failures.push(error));
+      }
+      if (failures.length > 0) {
+        throw failures[0];
+      }
+      if (leading.aborted || !(await recordDispatcherPass(db, lease))) {
+        return;
+      }
+      silence.observePass();
+      silence.check(holder);
+      await pause(PASS_INTERVAL_MS, leading);
+    }
+  };
+
+  const leadIfFree = (): Promise<boolean> =>
+    runWithLease(
+      { db: leases, holder, ...(leaseMs === undefined ? {} : { leaseMs }) },
+      async (lease, leading) => {
+        observeLeadership(true);
+        try {
+          await lead(lease, leading);
+        } finally {
+          observeLeadership(false);
+        }
+      },
+      signal,
+    );
+
+  let leader: string | null = null;
+  while (!signal.aborted) {
+    try {
+      await leadIfFree();
+      const status = await readDispatcherStatus(leases);
+      leader = status.isHeld ? status.holder : null;
+      silence.observePass(status.lastPassAgeSeconds * 1000);
+    } catch (error) {
+      logOutage(error);
+    }
+    silence.check(leader);
+    await pause(LEAD_RETRY_INTERVAL_MS, signal);
+  }
+};

@@ -1,0 +1,245 @@
+import { Gauge } from "prom-client";
+import type { Registry } from "prom-client";
+import type { DatabasePool } from "slonik";
+import { readCallRate } from "../../db/billing/sending/callRate.ts";
+import { readDeployment } from "../../db/billing/deployment.ts";
+import { readDispatcherStatus } from "../../db/billing/sending/dispatcherLease.ts";
+import {
+  countFailedMeterEvents,
+  countLateMeterEvents,
+} from "../../db/billing/meterEventReports.ts";
+import { countFailedProcessorEvents } from "../../db/billing/processorEvents/processorEvents.ts";
+import { readReconciliationStatus } from "../../db/billing/reconciliation/reconciliations.ts";
+import { listWatchedSubscriptions } from "../../db/billing/processorEvents/stripeSubscriptions.ts";
+import { listWaitingStreams } from "../../db/billing/sending/waitingStreams.ts";
+import { listShardAges } from "../../db/billing/sending/usageShards.ts";
+import { readFeedHorizon } from "../../db/events/feed.ts";
+import { countLowBalances } from "../../db/stores/balances.ts";
+import { readWebhookState } from "../../db/webhooks/state.ts";
+import { SUBSCRIPTION_POLICIES } from "../../domain/accounts/accounts.ts";
+import { currentCallsPerSecond } from "../../domain/billing/callRate.ts";
+import { findHold } from "../../domain/billing/deployment.ts";
+import {
+  listSubscriptionProblems,
+  SUBSCRIPTION_PROBLEMS,
+} from "../../domain/billing/subscriptions.ts";
+import type { Clock } from "../../domain/clock.ts";
+
+type GaugeOf<State> = {
+  readonly name: string;
+  readonly help: string;
+  readonly labelNames?: readonly string[];
+  readonly set: (gauge: Gauge, state: State) => void;
+};
+
+/** A query and the gauges that it fills. */
+type DatabaseGauges = { readonly refresh: () => Promise<void> };
+
+/** A gauge is registered when it has its first value, because 0 would look like one. */
+const createGauges = <State>(
+  registry: Registry,
+  read: () => Promise<State>,
+  gauges: readonly GaugeOf<State>[],
+): DatabaseGauges => {
+  const created = gauges.map(({ name, help, labelNames = [], set }) => ({
+    gauge: new Gauge({ name, help, labelNames, registers: [] }),
+    set,
+  }));
+  return {
+    refresh: async () => {
+      const state = await read();
+      for (const { gauge, set } of created) {
+        gauge.reset();
+        set(gauge, state);
+        registry.registerMetric(gauge);
+      }
+    },
+  };
+};
+
+/**
+ * Returns a function that reads for how many seconds the same open transaction has been the oldest, as far as this process
+ * has seen. PostgreSQL itself shows the age of a transaction only to the role that it belongs to.
+ */
+const createFeedWatch = (db: DatabasePool): (() => Promise<number>) => {
+  let oldest: { readonly transactionId: string; readonly seenAtMs: number } | null = null;
+  return async () => {
+    const { transactionId, isOpen } = await readFeedHorizon(db);
+    const nowMs = performance.now();
+    if (!isOpen) {
+      oldest = null;
+      return 0;
+    }
+    if (oldest?.transactionId !== transactionId) {
+      oldest = { transactionId, seenAtMs: nowMs };
+    }
+    return (nowMs - oldest.seenAtMs) / 1000;
+  };
+};
+
+/**
+ * Registers the metrics of the database's state.
+ * @returns a function that reads them; those that cannot be read keep their last values, and it rejects
+ */
+export const addDatabaseMetrics = (
+  registry: Registry,
+  { db, clock }: { readonly db: DatabasePool; readonly clock: Clock },
+): (() => Promise<void>) => {
+  const gauges = [
+    createGauges(registry, () => listWaitingStreams(db), [
+      {
+        name: "impact_usage_waiting_streams",
+        help: "Streams (account, mode, meter) with unreported usage.",
+        set: (gauge, waiting) => gauge.set(waiting.length),
+      },
+      {
+        name: "impact_usage_oldest_unreported_age_seconds",
+        help: "Age of the oldest unreported usage; 0 if there is none.",
+        set: (gauge, waiting) => {
+          const nowSeconds = clock.now().getTime() / 1000;
+          gauge.set(Math.max(0, ...waiting.map(({ second }) => nowSeconds - second)));
+        },
+      },
+    ]),
+    createGauges(registry, () => listShardAges(db), [
+      {
+        name: "impact_usage_shard_last_pass_age_seconds",
+        help: "How long ago the sender of a shard last looked for usage, by PostgreSQL's clock; since the installation before the first time.",
+        labelNames: ["shard"],
+        set: (gauge, shards) => {
+          for (const { number, ageSeconds } of shards) {
+            gauge.set({ shard: String(number) }, ageSeconds);
+          }
+        },
+      },
+    ]),
+    createGauges(registry, () => readCallRate(db), [
+      {
+        name: "impact_stripe_calls_per_second",
+        help: "How many meter events all workers may send to Stripe in a second.",
+        set: (gauge, rate) => gauge.set(currentCallsPerSecond(rate)),
+      },
+    ]),
+    createGauges(registry, () => readDispatcherStatus(db), [
+      {
+        name: "impact_dispatcher_last_pass_age_seconds",
+        help: "Age of the last complete pass of any worker as the dispatcher, by PostgreSQL's clock; since the installation before the first.",
+        set: (gauge, { lastPassAgeSeconds }) => gauge.set(lastPassAgeSeconds),
+      },
+    ]),
+    createGauges(registry, () => readDeployment(db), [
+      {
+        name: "impact_usage_held",
+        help: "1 while usage is held, so that nothing is sealed or sent; otherwise 0.",
+        set: (gauge, deployment) => gauge.set(findHold(deployment) ? 1 : 0),
+      },
+    ]),
+    createGauges(registry, () => countFailedMeterEvents(db), [
+      {
+        name: "impact_meter_events_failed",
+        help: "Meter events that failed permanently and need an operator.",
+        set: (gauge, failed) => gauge.set(failed),
+      },
+    ]),
+    createGauges(registry, () => countLateMeterEvents(db), [
+      {
+        name: "impact_meter_events_late",
+        help: "Meter events that were delivered after their billing period ended and are not settled by hand.",
+        set: (gauge, late) => gauge.set(late),
+      },
+    ]),
+    createGauges(registry, () => countFailedProcessorEvents(db), [
+      {
+        name: "impact_processor_events_failed",
+        help: "Events of the processor that could not be processed and need an operator.",
+        set: (gauge, failed) => gauge.set(failed),
+      },
+    ]),
+    createGauges(registry, () => readReconciliationStatus(db), [
+      {
+        name: "impact_usage_drift_units",
+        help: "Unacknowledged units by which the processor's usage differed from the delivered usage at the last reconciliation.",
+        set: (gauge, { driftUnits }) => gauge.set(driftUnits),
+      },
+      {
+        name: "impact_reconciliation_unreadable_streams",
+        help: "Streams whose usage the processor did not return at the last reconciliation.",
+        set: (gauge, { unreadable }) => gauge.set(unreadable),
+      },
+      {
+        name: "impact_reconciliation_last_success_timestamp_seconds",
+        help: "Unix time at which the last successful reconciliation ended; before the first, that of the installation.",
+        set: (gauge, { lastSuccessAt, installedAt }) =>
+          gauge.set((lastSuccessAt ?? installedAt).getTime() / 1000),
+      },
+    ]),
+    createGauges(registry, () => listWatchedSubscriptions(db, null), [
+      {
+        name: "impact_subscriptions",
+        help: "Stripe subscriptions of organizations, by status and policy, as they were last read.",
+        labelNames: ["status", "policy"],
+        set: (gauge, subscriptions) => {
+          for (const { status, policy } of subscriptions) {
+            gauge.inc({ status, policy });
+          }
+        },
+      },
+      {
+        name: "impact_subscription_problems",
+        help: "Organizations whose Stripe subscription had a problem when it was last read, by problem and policy.",
+        labelNames: ["problem", "policy"],
+        set: (gauge, subscriptions) => {
+          for (const problem of SUBSCRIPTION_PROBLEMS) {
+            for (const policy of SUBSCRIPTION_POLICIES) {
+              gauge.set({ problem, policy }, 0);
+            }
+          }
+          for (const subscription of subscriptions) {
+            const problems = listSubscriptionProblems(subscription).map(({ kind }) => kind);
+            for (const problem of new Set(problems)) {
+              gauge.inc({ problem, policy: subscription.policy });
+            }
+          }
+        },
+      },
+    ]),
+    createGauges(registry, createFeedWatch(db), [
+      {
+        name: "impact_feed_held_back_seconds",
+        help: "How long an open transaction has held back the feed of events, since this worker first saw it; 0 if none does.",
+        set: (gauge, seconds) => gauge.set(seconds),
+      },
+    ]),
+    createGauges(registry, () => countLowBalances(db), [
+      {
+        name: "impact_stores_low_balance",
+        help: "Stores whose balance is below their low-balance threshold.",
+        set: (gauge, stores) => gauge.set(stores),
+      },
+    ]),
+    createGauges(registry, () => readWebhookState(db, clock.now()), [
+      {
+        name: "impact_webhook_endpoints",
+        help: "Webhook endpoints, by state: enabled, failing (the last attempt failed), or why they are disabled: requested, gone, failing_for_days.",
+        labelNames: ["state"],
+        set: (gauge, { endpoints }) => {
+          for (const [state, count] of Object.entries(endpoints)) {
+            gauge.set({ state }, count);
+          }
+        },
+      },
+      {
+        name: "impact_webhook_unattended_seconds",
+        help: "How long the longest due delivery of an endpoint has waited that no worker is calling; 0 if there is none.",
+        set: (gauge, { unattendedSeconds }) => gauge.set(unattendedSeconds),
+      },
+    ]),
+  ];
+  return async () => {
+    const results = await Promise.allSettled(gauges.map(({ refresh }) => refresh()));
+    const failed = results.find((result) => result.status === "rejected");
+    if (failed) {
+      throw failed.reason;
+    }
+  };
+};

@@ -1,0 +1,104 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { Logger } from "pino";
+import { collectDefaultMetrics, Counter, Gauge, Registry } from "prom-client";
+import type { DatabasePool } from "slonik";
+import type { SendResult } from "../../domain/billing/decideNextStep.ts";
+import type { UsageStream } from "../../domain/billing/usage.ts";
+import type { Clock } from "../../domain/clock.ts";
+import type { DeliveredType } from "../../domain/events/webhookPayloads.ts";
+import type { AttemptResult } from "../../domain/webhooks/decideDelivery.ts";
+import type { LateRejection } from "../../services/billing/processorEvents/applyRejectionReport.ts";
+import { addDatabaseMetrics } from "./addDatabaseMetrics.ts";
+import { createOutageLog } from "../createOutageLog.ts";
+
+export type WorkerMetrics = {
+  readonly registry: Registry;
+  /** Returns all metrics, with the database's last values if it does not respond. */
+  readonly read: () => Promise<string>;
+  readonly observeSend: (stream: UsageStream, result: SendResult) => void;
+  readonly observeRejection: (rejection: LateRejection) => void;
+  readonly observeWebhookAttempt: (type: DeliveredType, result: AttemptResult) => void;
+  /** Records whether this process is the dispatcher. */
+  readonly observeLeadership: (isLeader: boolean) => void;
+};
+
+const webhookOutcomeOf = ({ error, status }: AttemptResult): string => {
+  if (error === null) {
+    return "delivered";
+  }
+  return status === null ? "unreachable" : "rejected";
+};
+
+/** A scrape waits this long for the database. Its queries take milliseconds. */
+const REFRESH_WAIT_MS = 1000;
+
+/** Creates the Prometheus metrics of a worker process. */
+export const createWorkerMetrics = ({
+  db,
+  clock,
+  logger,
+}: {
+  readonly db: DatabasePool;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}): WorkerMetrics => {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  const registers = [registry];
+  const meterEvents = new Counter({
+    name: "impact_meter_event_attempts_total",
+    help: "Attempts to send a meter event, by mode, meter and outcome.",
+    labelNames: ["mode", "meter", "outcome"],
+    registers,
+  });
+  const rejections = new Counter({
+    name: "impact_meter_events_rejected_after_delivery_total",
+    help: "Meter events that the processor rejected after it had accepted them, by mode and meter.",
+    labelNames: ["mode", "meter"],
+    registers,
+  });
+  const leader = new Gauge({
+    name: "impact_dispatcher_leader",
+    help: "1 while this process is the dispatcher; otherwise 0.",
+    registers,
+  });
+  const webhookAttempts = new Counter({
+    name: "impact_webhook_attempts_total",
+    help: "Requests to webhook endpoints, by the event's type and outcome: delivered, rejected (an error status) or unreachable.",
+    labelNames: ["type", "outcome"],
+    registers,
+  });
+  const readDatabase = addDatabaseMetrics(registry, { db, clock });
+  const logOutage = createOutageLog(logger, "metrics of the database cannot be read");
+  let refreshing: Promise<void> | null = null;
+  const refresh = async (): Promise<void> => {
+    try {
+      await readDatabase();
+    } catch (error) {
+      logOutage(error);
+    } finally {
+      refreshing = null;
+    }
+  };
+  return {
+    registry,
+    read: async () => {
+      // A refresh that an earlier scrape did not wait for is stuck; this scrape does not wait for it either.
+      if (refreshing === null) {
+        refreshing = refresh();
+        await Promise.race([refreshing, delay(REFRESH_WAIT_MS, undefined, { ref: false })]);
+      }
+      return registry.metrics();
+    },
+    observeSend: ({ mode, meter }, result) =>
+      meterEvents.inc({
+        mode,
+        meter,
+        outcome: result.kind === "settled" ? result.state : result.cause,
+      }),
+    observeRejection: ({ event: { mode, meter } }) => rejections.inc({ mode, meter }),
+    observeWebhookAttempt: (type, result) =>
+      webhookAttempts.inc({ type, outcome: webhookOutcomeOf(result) }),
+    observeLeadership: (isLeader) => leader.set(isLeader ? 1 : 0),
+  };
+};
