@@ -2,7 +2,8 @@ import { sql } from "../../db/sql.ts";
 import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
-import { eventually, startProgram } from "../support/programs.ts";
+import { awaitBlocked } from "../support/lockWaits.ts";
+import { startProgram } from "../support/programs.ts";
 
 const test = testWithDatabase();
 
@@ -35,11 +36,7 @@ test("a batch whose API is killed during its transaction is not recorded, and it
       SELECT FROM impact_total WHERE account_id = ${accountId} FOR UPDATE
     `);
     const sending = Promise.allSettled([send(first)]);
-    await eventually(() =>
-      transaction.exists(sql.typeAlias("void")`
-        SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))
-      `),
-    );
+    await awaitBlocked(transaction);
     await first.kill();
     t.is((await sending)[0]?.status, "rejected");
   });

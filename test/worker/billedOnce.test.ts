@@ -13,6 +13,7 @@ import { readAccountSums } from "../support/accountSums.ts";
 import { testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
+import { awaitBlocked } from "../support/lockWaits.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
 
 // Serial, because a dispatcher serves everything that waits in the database of the file.
@@ -176,11 +177,7 @@ test.serial(
       `);
       const sending = requests.slice(confirmed.length).map((body) => register(first, body));
       const settled = Promise.allSettled(sending);
-      await eventually(() =>
-        transaction.exists(sql.typeAlias("void")`
-          SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))
-        `),
-      );
+      await awaitBlocked(transaction);
       await first.kill();
       return settled;
     });

@@ -6,6 +6,7 @@ import { systemClock } from "../../domain/clock.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { awaitBlocked } from "../support/lockWaits.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
 
 const test = testWithDatabase();
@@ -51,11 +52,7 @@ test("a worker that is stopped after acquiring the lease, and continues when it 
       if (isLeased !== null) {
         return null;
       }
-      await eventually(() =>
-        transaction.exists(sql.typeAlias("void")`
-          SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))
-        `),
-      );
+      await awaitBlocked(transaction);
       worker.process.kill("SIGSTOP");
       return attempts;
     });

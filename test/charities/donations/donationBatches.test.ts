@@ -6,6 +6,7 @@ import type { ApiResponse } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
+import { awaitBlocked } from "../../support/lockWaits.ts";
 import { eventually, startProgram } from "../../support/programs.ts";
 import type { DonationApi } from "./donationSetup.ts";
 import {
@@ -305,11 +306,7 @@ test("a batch whose API is killed during its transaction is not recorded, and it
       SELECT FROM donation_total WHERE account_id = ${accountId} FOR UPDATE
     `);
     const sending = Promise.allSettled([send(first)]);
-    await eventually(() =>
-      transaction.exists(sql.typeAlias("void")`
-        SELECT FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))
-      `),
-    );
+    await awaitBlocked(transaction);
     await first.kill();
     t.is((await sending)[0]?.status, "rejected");
   });

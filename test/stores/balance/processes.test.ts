@@ -1,10 +1,10 @@
 import type { ExecutionContext } from "ava";
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
-import { z } from "zod";
 import { sql } from "../../../db/sql.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { eventually, startProgram } from "../../support/programs.ts";
+import { awaitBlocked, awaitGone } from "../../support/lockWaits.ts";
+import { startProgram } from "../../support/programs.ts";
 import { createTestStore } from "../startStoreApi.ts";
 import type { TestStore } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";
@@ -58,21 +58,6 @@ const plantAll = (
 const keysFrom = (first: number, count: number): readonly string[] =>
   Array.from({ length: count }, (_, index) => `key-${first + index}`);
 
-/** Returns the server processes that wait for a lock of this transaction. */
-const listBlocked = (transaction: DatabaseTransactionConnection): Promise<readonly bigint[]> =>
-  transaction.anyFirst(sql.type(z.strictObject({ pid: z.bigint() }))`
-    SELECT DISTINCT pid::bigint
-    FROM pg_locks
-    WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))
-  `);
-
-const areGone = async (db: DatabasePool, pids: readonly bigint[]): Promise<boolean> =>
-  db.oneFirst(sql.type(z.strictObject({ gone: z.boolean() }))`
-    SELECT NOT EXISTS (
-      SELECT FROM pg_stat_activity WHERE pid = ANY(${sql.array(pids, "int8")})
-    ) AS gone
-  `);
-
 /**
  * Kills a process while one of its writes waits for a lock, and returns when the lock is released and the server has
  * noticed that the process is gone.
@@ -92,12 +77,11 @@ const killInFlight = async <Result>(
   const { writes, waiting } = await db.transaction(async (transaction) => {
     await takeLock(transaction);
     const started = startWrites();
-    await eventually(async () => (await listBlocked(transaction)).length > 0);
-    const pids = await listBlocked(transaction);
+    const pids = await awaitBlocked(transaction);
     await kill();
     return { writes: started, waiting: pids };
   });
-  await eventually(() => areGone(db, waiting));
+  await awaitGone(db, waiting);
   return writes;
 };
 
