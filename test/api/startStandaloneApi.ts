@@ -113,7 +113,7 @@ export const startStandaloneApi = async (
       settings: CATALOGUE_ONLY,
     }),
     validateCharity,
-    rateWindowMs = 1,
+    rateWindowMs = 0,
     limiter = createRequestLimiter({ defaults: limitsForTests() }),
     guard = createTestGuard(t, { db, clock }),
     planting = createTestPlanting(),

@@ -101,7 +101,7 @@ export const startStoreApi = async (
     limiter = createRequestLimiter({ defaults: limitsForTests() }),
     guard = createTestGuard(t, { db, clock }),
     planting = createTestPlanting(),
-    rateWindowMs = 1,
+    rateWindowMs = 0,
     platformSecrets = [],
     webhookSettings = { allowsHttp: true, allowedNetworks: [] },
   }: StoreApiOptions,
