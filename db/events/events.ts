@@ -3,7 +3,7 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { StoredEventContent } from "../../domain/events/events.ts";
 import { sql } from "../sql.ts";
 
-/** An event to insert. The webhook of it has data of its own. */
+/** An event to insert. A webhook has other data: `webhookData`. */
 export type NewEvent = StoredEventContent & { readonly id: string; readonly webhookData: object };
 
 /**

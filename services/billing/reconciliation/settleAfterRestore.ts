@@ -12,11 +12,8 @@ import {
 } from "../../../db/billing/meterEvents.ts";
 import { lockStream } from "../../../db/billing/streams.ts";
 import type { StoredMeterEvent } from "../../../db/billing/meterEvents.ts";
-import {
-  listOldestUnsealedFacts,
-  releaseFacts,
-  sumFactsBySign,
-} from "../../../db/billing/usageFacts.ts";
+import { releaseFacts, sumFactsBySign } from "../../../db/billing/usageFacts.ts";
+import { listOldestUnsealedFacts } from "../../../db/billing/sending/unsealedFacts.ts";
 import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
 import type { BillingTarget } from "../../../db/billing/usageFacts.ts";
 import type { Actor } from "../../../domain/accounts/audit.ts";

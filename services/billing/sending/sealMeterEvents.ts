@@ -5,8 +5,8 @@ import { insertMeterEvents, listUnfinishedMeterEvents } from "../../../db/billin
 import { lockStream, tryLockStreams } from "../../../db/billing/streams.ts";
 import type { Deployment } from "../../../db/billing/deployment.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
-import type { UnsealedPart } from "../../../db/billing/usageFacts.ts";
-import { listOldestUnsealedFacts } from "../../../db/billing/usageFacts.ts";
+import type { UnsealedPart } from "../../../db/billing/sending/unsealedFacts.ts";
+import { listOldestUnsealedFacts } from "../../../db/billing/sending/unsealedFacts.ts";
 import { describeHold, findHold, findSealingProblem } from "../../../domain/billing/deployment.ts";
 import { stateAtSealing } from "../../../domain/billing/meterEvents.ts";
 import type { ProcessorName, UsageStream } from "../../../domain/billing/usage.ts";

@@ -1,0 +1,158 @@
+import type { DatabaseTransactionConnection } from "slonik";
+import { z } from "zod";
+import type { UsageStream } from "../../../domain/billing/usage.ts";
+import { processorColumn, safeInteger } from "../../columns.ts";
+import { sql } from "../../sql.ts";
+import { foldedWithSecond } from "../folding/foldedUsage.ts";
+import { FAILED } from "../meterEvents.ts";
+import type { BillingTarget } from "../usageFacts.ts";
+import { maximumQuantity } from "../usageFacts.ts";
+
+const unsealedRow = z.strictObject({
+  place: safeInteger,
+  second: safeInteger,
+  ids: z.array(z.string()),
+  quantity: z.bigint(),
+  alreadyReported: z.bigint(),
+  held: z.boolean(),
+  processor: processorColumn,
+  customerId: z.string().nullable(),
+});
+
+/** The summed facts of one future meter event. */
+export type UnsealedPart = Omit<Readonly<z.output<typeof unsealedRow>>, "place">;
+
+/**
+ * Sums the unsealed facts of each stream's oldest second that has any, in groups that each become one meter event. New
+ * usage is billed to the current target, a refund to the target that was billed for the registration, a correction to its
+ * own. Refunds of usage that the processor does not have are `held`. Units that the processor already has are not in a
+ * group's quantity. A group takes only as many facts as fit into one event.
+ * @param streams the streams with the current targets of their usage
+ * @param seconds the first and the last second; others are skipped
+ * @returns the groups of each stream in the given order
+ */
+export const listOldestUnsealedFacts = async (
+  transaction: DatabaseTransactionConnection,
+  streams: readonly (UsageStream & { readonly current: BillingTarget })[],
+  seconds: { readonly first: number; readonly last: number },
+): Promise<readonly (readonly UnsealedPart[])[]> => {
+  const rows = await transaction.any(sql.type(unsealedRow)`
+    WITH unsealed AS (
+      SELECT
+        stream.place,
+        fact.id,
+        fact.second,
+        fact.quantity - coalesce(fact.already_reported, 0) AS quantity,
+        coalesce(fact.already_reported, 0) AS already_reported,
+        failed.registration_id IS NOT NULL AS held,
+        coalesce(correction.processor, billed.processor, folded.processor, stream.processor) AS processor,
+        CASE
+          WHEN correction.id IS NOT NULL THEN correction.customer_id
+          WHEN billed.processor IS NOT NULL THEN billed.customer_id
+          WHEN folded.processor IS NOT NULL THEN folded.customer_id
+          ELSE stream.customer_id
+        END AS customer_id
+      FROM ${sql.unnest(
+        streams.map(({ accountId, mode, meter, current }, place) => [
+          place,
+          accountId,
+          mode,
+          meter,
+          current.processor,
+          current.customerId,
+        ]),
+        ["int8", "uuid", "text", "text", "text", "text"],
+      )} AS stream (place, account_id, mode, meter, processor, customer_id)
+      -- The limits and offsets keep the planner from reading whole tables: it goes through the indexes, stream by stream.
+      CROSS JOIN LATERAL (
+        SELECT second
+        FROM usage_fact
+        WHERE account_id = stream.account_id
+          AND mode = stream.mode
+          AND meter = stream.meter
+          AND meter_event_id IS NULL
+          AND second >= ${seconds.first}
+          AND second <= ${seconds.last}
+        ORDER BY second
+        LIMIT 1
+      ) AS oldest
+      CROSS JOIN LATERAL (
+        SELECT *
+        FROM usage_fact
+        WHERE account_id = stream.account_id
+          AND mode = stream.mode
+          AND meter = stream.meter
+          AND meter_event_id IS NULL
+          AND second = oldest.second
+        OFFSET 0
+      ) AS fact
+      LEFT JOIN usage_correction AS correction ON correction.id = fact.correction_id
+      LEFT JOIN LATERAL (
+        SELECT original.registration_id
+        FROM usage_fact AS original
+        JOIN meter_event ON meter_event.id = original.meter_event_id
+        WHERE fact.quantity < 0
+          AND original.registration_id = fact.registration_id
+          AND original.quantity > 0
+          AND meter_event.state IN (${FAILED}, 'waived')
+        LIMIT 1
+      ) AS failed ON true
+      LEFT JOIN LATERAL (
+        SELECT meter_event.processor, meter_event.customer_id
+        FROM usage_fact AS original
+        JOIN meter_event ON meter_event.id = original.meter_event_id
+        WHERE fact.quantity < 0
+          AND original.registration_id = fact.registration_id
+          AND original.quantity > 0
+          AND meter_event.state IN ('delivered', 'void')
+        ORDER BY original.id
+        LIMIT 1
+      ) AS billed ON true
+      LEFT JOIN LATERAL (
+        SELECT folded_usage.processor, nullif(folded_usage.customer_id, '') AS customer_id
+        FROM folded_usage
+        WHERE fact.quantity < 0
+          AND fact.registration_id IS NOT NULL
+          AND billed.processor IS NULL
+          AND ${foldedWithSecond({
+            accountId: sql.fragment`stream.account_id`,
+            mode: sql.fragment`stream.mode`,
+            meter: sql.fragment`stream.meter`,
+            second: sql.fragment`fact.second`,
+          })}
+        LIMIT 1
+      ) AS folded ON true
+    ),
+    summed AS (
+      SELECT *, sum(quantity) OVER (PARTITION BY place, held, processor, customer_id ORDER BY id) AS running
+      FROM unsealed
+    ),
+    fitting AS (
+      -- Stop at the first fact that does not fit. Without the skipped facts, later running sums would be wrong.
+      SELECT
+        *,
+        bool_and(abs(running) <= ${maximumQuantity}) OVER (
+          PARTITION BY place, held, processor, customer_id ORDER BY id
+        ) AS fits
+      FROM summed
+    )
+    SELECT
+      place,
+      second,
+      array_agg(id::text) AS ids,
+      sum(quantity)::bigint AS quantity,
+      sum(already_reported)::bigint AS "alreadyReported",
+      held,
+      processor,
+      customer_id AS "customerId"
+    FROM fitting
+    WHERE fits
+    GROUP BY place, second, held, processor, customer_id
+    ORDER BY place, held DESC, processor, customer_id
+  `);
+  const parts: UnsealedPart[][] = streams.map(() => []);
+  for (const { place, ...part } of rows) {
+    parts[place]?.push(part);
+  }
+  return parts;
+};
