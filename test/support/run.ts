@@ -23,7 +23,7 @@ const SCRATCH = "scratch";
 const COMPILE_CACHE = fileURLToPath(new URL("../../node_modules/.cache/compile", import.meta.url));
 /** Linux's file system in memory. On a disk, creating and removing databases took a tenth of a run's CPU time. */
 const MEMORY = "/dev/shm";
-/** A run needs up to 2 GiB. Containers often have 64 MiB. */
+/** Enough for the databases of a run and a write-ahead log of its largest size. Containers often have 64 MiB. */
 const MEMORY_NEEDED_BYTES = 4 * 1024 ** 3;
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
