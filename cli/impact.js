@@ -16,6 +16,7 @@ if (existsSync(".env")) {
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 
 if (major > 22 || (major === 22 && minor >= 18)) {
+  await import("../config/enableCompileCache.ts");
   await import("./main.ts");
 } else {
   const node = fileURLToPath(new URL("../node_modules/.bin/node", import.meta.url));

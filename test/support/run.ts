@@ -3,6 +3,7 @@ import { access, chmod, constants, mkdir, mkdtemp, readdir, rm, statfs } from "n
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { COMPILE_CACHE } from "../../config/enableCompileCache.ts";
 import { lockFolder } from "../../embedded/lockFolder.ts";
 import type { StartContext } from "../../embedded/managedProcess.ts";
 import { startPostgres } from "../../embedded/postgres/startPostgres.ts";
@@ -19,8 +20,6 @@ import { startTemporalServer } from "../../embedded/temporal/startTemporalServer
 const PREFIX = "impact-test-";
 /** The tests' temporary folder, so that an interrupted run leaves none of them behind. */
 const SCRATCH = "scratch";
-/** Saves each of the run's processes a third of its start-up time (0.4 of 1.1 s CPU for a test of the API). */
-const COMPILE_CACHE = fileURLToPath(new URL("../../node_modules/.cache/compile", import.meta.url));
 /** Linux's file system in memory. On a disk, creating and removing databases took a tenth of a run's CPU time. */
 const MEMORY = "/dev/shm";
 /** Enough for the databases of a run and a write-ahead log of its largest size. Containers often have 64 MiB. */
