@@ -2,13 +2,16 @@ import { Context } from "@temporalio/activity";
 import type { DatabasePool } from "slonik";
 import type { Clock } from "../domain/clock.ts";
 import type { Planting } from "../providers/planting/createPlanting.ts";
-import { clearExpiredResponses } from "../services/planting/clearCachedResponses.ts";
-import { createPlantingOrders } from "../services/planting/createPlantingOrders.ts";
-import { placePlantingOrder, pollPlantingOrder } from "../services/planting/pollPlantingOrder.ts";
+import { clearExpiredResponses } from "../services/planting/evidence/clearCachedResponses.ts";
+import { createPlantingOrders } from "../services/planting/orders/createPlantingOrders.ts";
+import {
+  placePlantingOrder,
+  pollPlantingOrder,
+} from "../services/planting/orders/pollPlantingOrder.ts";
 import {
   findPlantingOrdersToStart,
   recordPlantingOrdersStarted,
-} from "../services/planting/findPlantingOrdersToStart.ts";
+} from "../services/planting/orders/findPlantingOrdersToStart.ts";
 import { asNonRetryable } from "./asNonRetryable.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";
 

@@ -9,7 +9,7 @@ import { deleteOldEvents } from "../services/events/deleteOldEvents.ts";
 import { deleteOldTestDonations } from "../services/charities/donations/deleteOldTestDonations.ts";
 import { deleteOldDailyCounts } from "../services/registrations/deleteOldDailyCounts.ts";
 import { deleteOldTestRegistrations } from "../services/registrations/deleteOldTestRegistrations.ts";
-import { deleteOldTestResponses } from "../services/stores/deleteOldTestResponses.ts";
+import { deleteOldTestResponses } from "../services/stores/records/deleteOldTestResponses.ts";
 import { deleteOldDeliveries } from "../services/webhooks/deleteOldDeliveries.ts";
 import { eraseOldResponses } from "../services/stores/privacy/eraseOldResponses.ts";
 import { withHeartbeat } from "./withHeartbeat.ts";

@@ -40,7 +40,7 @@ import type { BatchObserver } from "../services/createGroupCommit.ts";
 import { createRegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
 import { watchWrites } from "../services/registrations/watchWrites.ts";
 import { createStoreAuthenticator } from "../services/stores/createStoreAuthenticator.ts";
-import { createStoreRegistrationWriter } from "../services/stores/createStoreRegistrationWriter.ts";
+import { createStoreRegistrationWriter } from "../services/stores/records/createStoreRegistrationWriter.ts";
 import { createCharityValidator } from "./charities/createCharityValidator.ts";
 import { createOpenLists } from "./http/lists/openLists.ts";
 import { createApiMetrics } from "./metrics/createApiMetrics.ts";

@@ -5,7 +5,7 @@ import { openPool } from "../db/pool.ts";
 import { sql } from "../db/sql.ts";
 import { systemClock } from "../domain/clock.ts";
 import { getDashboardSlug } from "../services/dashboard/getDashboardSlug.ts";
-import { createPlantingOrders } from "../services/planting/createPlantingOrders.ts";
+import { createPlantingOrders } from "../services/planting/orders/createPlantingOrders.ts";
 import type { RegistrationSizes } from "./measureRegistrations.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import { fillRegistrations } from "./support/fillRegistrations.ts";

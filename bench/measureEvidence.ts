@@ -1,7 +1,7 @@
 import { Client } from "pg";
 import { openPool } from "../db/pool.ts";
 import { systemClock } from "../domain/clock.ts";
-import { createPlantingOrders } from "../services/planting/createPlantingOrders.ts";
+import { createPlantingOrders } from "../services/planting/orders/createPlantingOrders.ts";
 import { getDashboardSlug } from "../services/dashboard/getDashboardSlug.ts";
 import { readDashboard } from "../services/dashboard/readDashboard.ts";
 import { createAccounts } from "./support/createAccounts.ts";

@@ -160,7 +160,7 @@ const EXCEPTIONS: readonly {
     reason: "a store's registrations are listed and selected by customer and order",
   },
   {
-    file: "services/planting/readEvidenceSummary.ts",
+    file: "services/planting/evidence/readEvidenceSummary.ts",
     imports: ["db/registrations/"],
     reason: "the summary counts registered trees",
   },

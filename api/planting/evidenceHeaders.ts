@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import { z } from "zod";
 import type { CachedResponse } from "../../db/planting/cachedResponses.ts";
 import { EVIDENCE_STAGES } from "../../domain/planting/timeline.ts";
-import { EVIDENCE_CACHE_SECONDS } from "../../services/planting/cacheEvidence.ts";
+import { EVIDENCE_CACHE_SECONDS } from "../../services/planting/evidence/cacheEvidence.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 
 /*

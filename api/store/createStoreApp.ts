@@ -1,10 +1,10 @@
 import type { DatabasePool } from "slonik";
 import { KINDS } from "../../domain/accounts/accounts.ts";
 import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
-import type { EvidenceDependencies } from "../../services/planting/cacheEvidence.ts";
+import type { EvidenceDependencies } from "../../services/planting/evidence/cacheEvidence.ts";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
 import { createAccountQueue } from "../../services/createAccountQueue.ts";
-import type { DonateFromStoreDependencies } from "../../services/stores/donateFromStore.ts";
+import type { DonateFromStoreDependencies } from "../../services/stores/records/donateFromStore.ts";
 import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { TakePermit } from "../../db/rateLimits.ts";
 import type { Readiness } from "../../program/server/watchHealth.ts";

@@ -6,7 +6,7 @@ import type { Store } from "../../db/stores/stores.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Feature, StoreOperation } from "../../domain/stores/stores.ts";
 import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
-import { findEarlierResponse } from "../../services/stores/runIdempotentWrite.ts";
+import { findEarlierResponse } from "../../services/stores/records/runIdempotentWrite.ts";
 import type { ApiContext } from "../http/apiContext.ts";
 import type { Endpoint, ErrorResponse, KeyDefinition } from "../http/endpoint.ts";
 import { textKeyEndpoint } from "../http/endpoint.ts";

@@ -3,7 +3,7 @@ import { createPlanting } from "../../providers/planting/createPlanting.ts";
 import {
   placePlantingOrder,
   pollPlantingOrder,
-} from "../../services/planting/pollPlantingOrder.ts";
+} from "../../services/planting/orders/pollPlantingOrder.ts";
 
 const NEVER_ABORTED = new AbortController().signal;
 

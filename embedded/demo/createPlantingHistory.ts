@@ -1,11 +1,11 @@
 import type { DatabasePool } from "slonik";
 import { listPlantingOrders } from "../../db/planting/orders.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
-import { createPlantingOrders } from "../../services/planting/createPlantingOrders.ts";
+import { createPlantingOrders } from "../../services/planting/orders/createPlantingOrders.ts";
 import {
   placePlantingOrder,
   pollPlantingOrder,
-} from "../../services/planting/pollPlantingOrder.ts";
+} from "../../services/planting/orders/pollPlantingOrder.ts";
 import type { HistoryClock } from "./historyClock.ts";
 
 const NEVER = new AbortController().signal;

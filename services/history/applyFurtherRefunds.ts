@@ -9,7 +9,7 @@ import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { ImportedRecord } from "../../domain/history/importedRecords.ts";
 import { recordAction } from "../accounts/recordAction.ts";
-import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
+import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
 
 /** Limits the size of an audit entry. */
 const REFUNDS_PER_TRANSACTION = 100;

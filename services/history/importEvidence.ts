@@ -21,7 +21,7 @@ import type { ImportedEvidence, ImportedTreeOrder } from "../../domain/history/i
 import { treeIdentity } from "../../domain/history/importedRecords.ts";
 import type { PlantingOrder } from "../../domain/planting/order.ts";
 import { tallyChange } from "../../domain/planting/tally.ts";
-import { digestOf, recordFact, storeProgress } from "../planting/settleFacts.ts";
+import { digestOf, recordFact, storeProgress } from "../planting/orders/settleFacts.ts";
 import { uuidOf } from "./assignIds.ts";
 import { newId } from "../newId.ts";
 

@@ -14,7 +14,7 @@ import {
 import { subtractFromTotals } from "../../db/registrations/totals.ts";
 import { secondOf } from "../../domain/billing/usage.ts";
 import type { Owner } from "../../domain/registrations/registrations.ts";
-import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
+import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
 
 /** A transaction of so many takes some tens of milliseconds; the account's own test writes wait for it. */
 const BATCH_REGISTRATIONS = 500;

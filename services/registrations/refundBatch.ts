@@ -24,7 +24,7 @@ import type { Owner } from "../../domain/registrations/registrations.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 import { recordEvents } from "../events/recordEvent.ts";
-import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
+import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
 import type { RegistrationWriter } from "./createRegistrationWriter.ts";
 import type { SpendingGuard } from "./createSpendingGuard.ts";
 import { refundKeyIsTaken, refundNotFound } from "./refundRegistration.ts";

@@ -19,7 +19,7 @@ import { ACCEPTED_AGE_MS, secondOf } from "../../domain/billing/usage.ts";
 import type { Billing } from "../../providers/billing/createBilling.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 import { recordEvent } from "../events/recordEvent.ts";
-import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
+import { releaseRefundedTrees } from "../planting/orders/releaseRefundedTrees.ts";
 import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 import { newId } from "../newId.ts";
 

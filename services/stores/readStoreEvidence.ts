@@ -3,9 +3,9 @@ import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { EvidenceSelection } from "../../domain/stores/evidenceSelection.ts";
 import type { EvidenceStage, TreeEvidence } from "../../domain/planting/timeline.ts";
-import type { EvidenceDependencies, EvidenceRenderer } from "../planting/cacheEvidence.ts";
-import { readTreeEvidence, simulateTreeEvidence } from "../planting/readTreeEvidence.ts";
-import type { TreeEvidenceResponse } from "../planting/readTreeEvidence.ts";
+import type { EvidenceDependencies, EvidenceRenderer } from "../planting/evidence/cacheEvidence.ts";
+import { readTreeEvidence, simulateTreeEvidence } from "../planting/evidence/readTreeEvidence.ts";
+import type { TreeEvidenceResponse } from "../planting/evidence/readTreeEvidence.ts";
 
 const notFound = (): DomainError => new DomainError("record_not_found", "failed to find tree");
 

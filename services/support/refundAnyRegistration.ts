@@ -11,7 +11,7 @@ import type { Billing } from "../../providers/billing/createBilling.ts";
 import { resolveBillingCycle } from "../billing/resolveBillingCycle.ts";
 import { getRegistrationId } from "../registrations/getRegistrationId.ts";
 import { refundRegistration } from "../registrations/refundRegistration.ts";
-import { reverseStoreRegistrations } from "../stores/reverseStoreRegistrations.ts";
+import { reverseStoreRegistrations } from "../stores/records/reverseStoreRegistrations.ts";
 
 export type RefundDependencies = {
   readonly db: DatabasePool;

@@ -6,7 +6,7 @@ import { recordEvent } from "../../services/events/recordEvent.ts";
 import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
 import { waiveUsage } from "../../services/billing/waiveUsage.ts";
 import { simulateAllocated } from "../../providers/planting/simulated/simulatedFacts.ts";
-import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
+import { recordPlantingFacts } from "../../services/planting/orders/recordPlantingFacts.ts";
 import { idIn } from "../api/contract.ts";
 import { setUpBilling } from "../billing/billingSetup.ts";
 import { RED_CROSS, startDonationApi } from "../charities/donations/donationSetup.ts";

@@ -7,7 +7,7 @@ import { systemClock } from "../../domain/clock.ts";
 import {
   reinstatePlantingFact,
   withdrawPlantingFact,
-} from "../../services/planting/withdrawPlantingFact.ts";
+} from "../../services/planting/orders/withdrawPlantingFact.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
 import { readJson } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";

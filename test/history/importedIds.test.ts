@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { createPlantingOrders } from "../../services/planting/createPlantingOrders.ts";
+import { createPlantingOrders } from "../../services/planting/orders/createPlantingOrders.ts";
 import { listPlantingOrders } from "../../db/planting/orders.ts";
 import { systemClock } from "../../domain/clock.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";

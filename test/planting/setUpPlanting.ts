@@ -6,11 +6,11 @@ import type { PlantingFact } from "../../domain/planting/fact.ts";
 import {
   pollPlantingOrder,
   placePlantingOrder,
-} from "../../services/planting/pollPlantingOrder.ts";
+} from "../../services/planting/orders/pollPlantingOrder.ts";
 import { getDeploymentName } from "../../services/billing/deploymentName.ts";
-import { createPlantingOrders } from "../../services/planting/createPlantingOrders.ts";
-import type { EvidenceDependencies } from "../../services/planting/cacheEvidence.ts";
-import { recordPlantingFacts } from "../../services/planting/recordPlantingFacts.ts";
+import { createPlantingOrders } from "../../services/planting/orders/createPlantingOrders.ts";
+import type { EvidenceDependencies } from "../../services/planting/evidence/cacheEvidence.ts";
+import { recordPlantingFacts } from "../../services/planting/orders/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { plantingOrderWorkflowId } from "../../workflows/plantingOrder.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";

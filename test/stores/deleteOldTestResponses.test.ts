@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { sql } from "../../db/sql.ts";
-import { deleteOldTestResponses } from "../../services/stores/deleteOldTestResponses.ts";
+import { deleteOldTestResponses } from "../../services/stores/records/deleteOldTestResponses.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestStore, startStoreApi } from "./startStoreApi.ts";
 

@@ -21,8 +21,8 @@ import type { SpendingGuard } from "../../services/registrations/createSpendingG
 import { createRequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
 import { createStoreAuthenticator } from "../../services/stores/createStoreAuthenticator.ts";
 import type { AuthenticateStore } from "../../services/stores/createStoreAuthenticator.ts";
-import { createStoreRegistrationWriter } from "../../services/stores/createStoreRegistrationWriter.ts";
-import type { StoreRegistrationWriter } from "../../services/stores/createStoreRegistrationWriter.ts";
+import { createStoreRegistrationWriter } from "../../services/stores/records/createStoreRegistrationWriter.ts";
+import type { StoreRegistrationWriter } from "../../services/stores/records/createStoreRegistrationWriter.ts";
 import { topUpStore } from "../../services/stores/balance/topUpStore.ts";
 import { parseBody, readResponseChecker } from "../api/responseChecker.ts";
 import { CATALOGUE_ONLY, createTestGuard, limitsForTests } from "../support/factories.ts";

@@ -2,7 +2,7 @@ import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import type { Clock } from "../../../domain/clock.ts";
 import { plantingReport } from "../../../domain/planting/fact.ts";
-import { reportPlanting } from "../../../services/planting/reportPlanting.ts";
+import { reportPlanting } from "../../../services/planting/orders/reportPlanting.ts";
 import { publicEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { HttpError } from "../../http/httpError.ts";

@@ -1,10 +1,10 @@
-import type { EvidenceDependencies } from "../../../services/planting/cacheEvidence.ts";
-import { createCachedTreeLookup } from "../../../services/planting/createCachedTreeLookup.ts";
-import { readEvidenceSummary } from "../../../services/planting/readEvidenceSummary.ts";
+import type { EvidenceDependencies } from "../../../services/planting/evidence/cacheEvidence.ts";
+import { createCachedTreeLookup } from "../../../services/planting/evidence/createCachedTreeLookup.ts";
+import { readEvidenceSummary } from "../../../services/planting/evidence/readEvidenceSummary.ts";
 import {
   readTreeEvidence,
   simulateTreeEvidence,
-} from "../../../services/planting/readTreeEvidence.ts";
+} from "../../../services/planting/evidence/readTreeEvidence.ts";
 import {
   EVIDENCE_HEADERS,
   evidenceStage,

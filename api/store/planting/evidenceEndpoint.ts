@@ -8,7 +8,7 @@ import {
   readStoreEvidence,
   simulateStoreEvidence,
 } from "../../../services/stores/readStoreEvidence.ts";
-import type { EvidenceDependencies } from "../../../services/planting/cacheEvidence.ts";
+import type { EvidenceDependencies } from "../../../services/planting/evidence/cacheEvidence.ts";
 import {
   EVIDENCE_HEADERS,
   evidenceStage,

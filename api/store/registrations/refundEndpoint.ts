@@ -1,11 +1,11 @@
 import { z } from "zod";
 import type { ImpactFilter } from "../../../domain/stores/customers.ts";
 import { count, text } from "../../../domain/fields.ts";
-import { reverseStoreDonations } from "../../../services/stores/reverseStoreDonations.ts";
-import { reverseStoreRegistrations } from "../../../services/stores/reverseStoreRegistrations.ts";
+import { reverseStoreDonations } from "../../../services/stores/records/reverseStoreDonations.ts";
+import { reverseStoreRegistrations } from "../../../services/stores/records/reverseStoreRegistrations.ts";
 import type { SpendingGuard } from "../../../services/registrations/createSpendingGuard.ts";
-import type { StoreWriteDependencies } from "../../../services/stores/runIdempotentWrite.ts";
-import { findEarlierResponse } from "../../../services/stores/runIdempotentWrite.ts";
+import type { StoreWriteDependencies } from "../../../services/stores/records/runIdempotentWrite.ts";
+import { findEarlierResponse } from "../../../services/stores/records/runIdempotentWrite.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
 import { bodyObject } from "../../http/parseRequest.ts";
 import { TEST_QUOTA_ERROR } from "../../http/testQuotaError.ts";

@@ -6,7 +6,7 @@ import { getStore } from "../../../services/stores/getStore.ts";
 import type { Endpoint, Streaming } from "../../http/endpoint.ts";
 import { presentPages } from "../../../program/exports/presentPages.ts";
 import { BALANCE_COLUMNS, presentBalanceEntry } from "../../../program/exports/presentRows.ts";
-import { readWholeLedger } from "../../../services/stores/readWholeLists.ts";
+import { readWholeLedger } from "../../../services/stores/records/readWholeLists.ts";
 import { onePage, selectsPage } from "../../http/lists/exports.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { exportableKeyEndpoint } from "../../http/endpoint.ts";

@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
 import { getRegistrationId } from "../../../services/registrations/getRegistrationId.ts";
-import { clearCachedResponses } from "../../../services/planting/clearCachedResponses.ts";
-import type { CachedResponses } from "../../../services/planting/clearCachedResponses.ts";
+import { clearCachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
+import type { CachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { actorOf } from "../../operator.ts";

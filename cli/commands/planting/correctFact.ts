@@ -1,8 +1,8 @@
-import type { CorrectedOrder } from "../../../services/planting/withdrawPlantingFact.ts";
+import type { CorrectedOrder } from "../../../services/planting/orders/withdrawPlantingFact.ts";
 import {
   reinstatePlantingFact,
   withdrawPlantingFact,
-} from "../../../services/planting/withdrawPlantingFact.ts";
+} from "../../../services/planting/orders/withdrawPlantingFact.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";

@@ -1,4 +1,4 @@
-import { reportPlanting } from "../../../services/planting/reportPlanting.ts";
+import { reportPlanting } from "../../../services/planting/orders/reportPlanting.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";
 import { actorOf } from "../../operator.ts";

@@ -33,7 +33,7 @@ import { listAllDonations } from "../../../services/charities/donations/listAllD
 import { listRegistrationRows } from "../../../services/registrations/listRegistrations.ts";
 import { listUsageReports } from "../../../services/registrations/readUsageReports.ts";
 import { recordListExport } from "../../../services/stores/privacy/recordListExport.ts";
-import { readWholeLedger, readWholeList } from "../../../services/stores/readWholeLists.ts";
+import { readWholeLedger, readWholeList } from "../../../services/stores/records/readWholeLists.ts";
 import { parseId, parseMode, parseTimestamp } from "../../arguments.ts";
 import type { Context } from "../../context.ts";
 import { CommandError, EXIT } from "../../exitCodes.ts";

@@ -1,8 +1,8 @@
 import { renderEvidenceSummary } from "../../../api/planting/presentEvidenceSummary.ts";
 import { renderTreeEvidence } from "../../../api/planting/presentTreeEvidence.ts";
 import { addRefundedCount } from "../../../db/registrations/registrations.ts";
-import { readEvidenceSummary } from "../../../services/planting/readEvidenceSummary.ts";
-import { readTreeEvidence } from "../../../services/planting/readTreeEvidence.ts";
+import { readEvidenceSummary } from "../../../services/planting/evidence/readEvidenceSummary.ts";
+import { readTreeEvidence } from "../../../services/planting/evidence/readTreeEvidence.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
 import { STAGE_MS } from "../../support/planting.ts";

@@ -10,10 +10,10 @@ import {
   simulatePlanted,
   simulateVerified,
 } from "../../../providers/planting/simulated/simulatedFacts.ts";
-import { pollPlantingOrder } from "../../../services/planting/pollPlantingOrder.ts";
-import { readEvidenceSummary } from "../../../services/planting/readEvidenceSummary.ts";
-import { readTreeEvidence } from "../../../services/planting/readTreeEvidence.ts";
-import { recordPlantingFacts } from "../../../services/planting/recordPlantingFacts.ts";
+import { pollPlantingOrder } from "../../../services/planting/orders/pollPlantingOrder.ts";
+import { readEvidenceSummary } from "../../../services/planting/evidence/readEvidenceSummary.ts";
+import { readTreeEvidence } from "../../../services/planting/evidence/readTreeEvidence.ts";
+import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
 import { factsRecordedSignal, plantingOrder } from "../../../workflows/plantingOrder.ts";
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";

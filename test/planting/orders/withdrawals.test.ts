@@ -7,7 +7,7 @@ import {
   simulatePlanted,
   simulateVerified,
 } from "../../../providers/planting/simulated/simulatedFacts.ts";
-import { recordPlantingFacts } from "../../../services/planting/recordPlantingFacts.ts";
+import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";

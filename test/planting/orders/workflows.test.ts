@@ -16,7 +16,7 @@ import {
   simulateAllocated,
   simulatePlanted,
 } from "../../../providers/planting/simulated/simulatedFacts.ts";
-import { recordPlantingFacts } from "../../../services/planting/recordPlantingFacts.ts";
+import { recordPlantingFacts } from "../../../services/planting/orders/recordPlantingFacts.ts";
 import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { bundleWorkflows } from "../../../worker/bundleWorkflows.ts";
 import {

@@ -5,9 +5,9 @@ import { createPlanting } from "../../../providers/planting/createPlanting.ts";
 import {
   pollPlantingOrder,
   placePlantingOrder,
-} from "../../../services/planting/pollPlantingOrder.ts";
-import { createPlantingOrders } from "../../../services/planting/createPlantingOrders.ts";
-import { claimTrees } from "../../../services/planting/claimTrees.ts";
+} from "../../../services/planting/orders/pollPlantingOrder.ts";
+import { createPlantingOrders } from "../../../services/planting/orders/createPlantingOrders.ts";
+import { claimTrees } from "../../../services/planting/orders/claimTrees.ts";
 import { listFacts } from "../../../db/planting/facts.ts";
 import { listPlantedSites } from "../../../db/planting/tallies.ts";
 import { sql } from "../../../db/sql.ts";

@@ -3,8 +3,8 @@ import { EVIDENCE_STAGES } from "../../../domain/planting/timeline.ts";
 import {
   pollPlantingOrder,
   placePlantingOrder,
-} from "../../../services/planting/pollPlantingOrder.ts";
-import { createPlantingOrders } from "../../../services/planting/createPlantingOrders.ts";
+} from "../../../services/planting/orders/pollPlantingOrder.ts";
+import { createPlantingOrders } from "../../../services/planting/orders/createPlantingOrders.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestPlanting } from "../../support/planting.ts";

@@ -1,5 +1,5 @@
 import { systemClock } from "../../../domain/clock.ts";
-import { createStoreRegistrationWriter } from "../../../services/stores/createStoreRegistrationWriter.ts";
+import { createStoreRegistrationWriter } from "../../../services/stores/records/createStoreRegistrationWriter.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestStore, startStoreApi } from "../startStoreApi.ts";
 import { readStoreState } from "../storeState.ts";

@@ -3,19 +3,19 @@ import {
   insertMedia,
   getOrCreateReferenceId as getOrCreateOwnReferenceId,
   upsertSite,
-} from "../../db/planting/sites.ts";
-import type { PlantingMedia, ReferenceKind } from "../../db/planting/sites.ts";
+} from "../../../db/planting/sites.ts";
+import type { PlantingMedia, ReferenceKind } from "../../../db/planting/sites.ts";
 import {
   allocationEvidence,
   allocationReferenceOf,
   plantedEvidence,
   sessionReferencesOf,
   verifiedEvidence,
-} from "../../domain/planting/evidence.ts";
-import type { AllocatedEvidence, StageEvidence } from "../../domain/planting/evidence.ts";
-import { findImportedReferenceId } from "../../domain/planting/importedReference.ts";
-import type { PlantingOrder, SiteShare } from "../../domain/planting/order.ts";
-import type { PlantingFact, PlantingFactOf, ReportedSite } from "../../domain/planting/fact.ts";
+} from "../../../domain/planting/evidence.ts";
+import type { AllocatedEvidence, StageEvidence } from "../../../domain/planting/evidence.ts";
+import { findImportedReferenceId } from "../../../domain/planting/importedReference.ts";
+import type { PlantingOrder, SiteShare } from "../../../domain/planting/order.ts";
+import type { PlantingFact, PlantingFactOf, ReportedSite } from "../../../domain/planting/fact.ts";
 
 type Applied = {
   readonly order: PlantingOrder;

@@ -1,10 +1,10 @@
 import { LRUCache } from "lru-cache";
-import { listCachedTrees } from "../../db/planting/treeEvidence.ts";
-import type { CachedTree } from "../../db/planting/treeEvidence.ts";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import { isUuid } from "../../domain/fields.ts";
-import { isSimulated } from "../../domain/planting/order.ts";
-import { createBatchedLookup } from "../createBatchedLookup.ts";
+import { listCachedTrees } from "../../../db/planting/treeEvidence.ts";
+import type { CachedTree } from "../../../db/planting/treeEvidence.ts";
+import type { AccountMode } from "../../../domain/accounts/accounts.ts";
+import { isUuid } from "../../../domain/fields.ts";
+import { isSimulated } from "../../../domain/planting/order.ts";
+import { createBatchedLookup } from "../../createBatchedLookup.ts";
 import type { EvidenceDependencies } from "./cacheEvidence.ts";
 import type { TreeEvidenceResponse } from "./readTreeEvidence.ts";
 

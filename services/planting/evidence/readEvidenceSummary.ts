@@ -1,12 +1,16 @@
 import type { CommonQueryMethods } from "slonik";
-import { findCachedResponse, lockSummary, summaryKey } from "../../db/planting/cachedResponses.ts";
-import type { CachedResponse } from "../../db/planting/cachedResponses.ts";
-import type { PlantedRegion } from "../../db/planting/sites.ts";
-import { listRegions } from "../../db/planting/sites.ts";
-import { sumPlantedByFactor } from "../../db/planting/tallies.ts";
-import { sumAllAccounts } from "../../db/registrations/totals.ts";
-import { projectImpact } from "../../domain/planting/impactFactors.ts";
-import type { ProjectedImpact } from "../../domain/planting/impactFactors.ts";
+import {
+  findCachedResponse,
+  lockSummary,
+  summaryKey,
+} from "../../../db/planting/cachedResponses.ts";
+import type { CachedResponse } from "../../../db/planting/cachedResponses.ts";
+import type { PlantedRegion } from "../../../db/planting/sites.ts";
+import { listRegions } from "../../../db/planting/sites.ts";
+import { sumPlantedByFactor } from "../../../db/planting/tallies.ts";
+import { sumAllAccounts } from "../../../db/registrations/totals.ts";
+import { projectImpact } from "../../../domain/planting/impactFactors.ts";
+import type { ProjectedImpact } from "../../../domain/planting/impactFactors.ts";
 import type { EvidenceDependencies, EvidenceRenderer } from "./cacheEvidence.ts";
 import { cacheEvidence } from "./cacheEvidence.ts";
 

@@ -1,17 +1,17 @@
-import { insertBalanceEntries } from "../../db/stores/balances.ts";
-import { setDonationCustomer } from "../../db/stores/storeDonations.ts";
-import { DomainError } from "../../domain/errors.ts";
-import { parseEin } from "../../domain/charities/charities.ts";
-import type { CustomerDetails } from "../../domain/stores/customers.ts";
-import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
-import type { ConfirmCharityDependencies } from "../charities/confirmCharity.ts";
-import { confirmCharity } from "../charities/confirmCharity.ts";
-import { providerOf } from "../charities/providerOf.ts";
-import { createDonation, recordDonation } from "../charities/donations/recordDonation.ts";
-import { reportLowBalance } from "./balance/reportBalance.ts";
+import { insertBalanceEntries } from "../../../db/stores/balances.ts";
+import { setDonationCustomer } from "../../../db/stores/storeDonations.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { parseEin } from "../../../domain/charities/charities.ts";
+import type { CustomerDetails } from "../../../domain/stores/customers.ts";
+import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
+import type { ConfirmCharityDependencies } from "../../charities/confirmCharity.ts";
+import { confirmCharity } from "../../charities/confirmCharity.ts";
+import { providerOf } from "../../charities/providerOf.ts";
+import { createDonation, recordDonation } from "../../charities/donations/recordDonation.ts";
+import { reportLowBalance } from "../balance/reportBalance.ts";
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { findEarlierResponse, runIdempotentWrite } from "./runIdempotentWrite.ts";
-import { newId } from "../newId.ts";
+import { newId } from "../../newId.ts";
 
 export type DonateFromStoreDependencies = StoreWriteDependencies & ConfirmCharityDependencies;
 

@@ -2,16 +2,16 @@ import type { CommonQueryMethods, DatabasePool, DatabaseTransactionConnection } 
 import {
   insertIdempotentResponses,
   listIdempotentResponses,
-} from "../../db/stores/idempotentResponses.ts";
-import { lockBalances } from "../../db/stores/balances.ts";
-import type { LockedBalance } from "../../db/stores/balances.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
-import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
-import { replayResponse } from "../../domain/stores/storeWrites.ts";
-import { balanceInsufficient } from "../../domain/stores/stores.ts";
-import type { AccountQueue } from "../createAccountQueue.ts";
-import { reportRefusal } from "./balance/reportBalance.ts";
+} from "../../../db/stores/idempotentResponses.ts";
+import { lockBalances } from "../../../db/stores/balances.ts";
+import type { LockedBalance } from "../../../db/stores/balances.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
+import { replayResponse } from "../../../domain/stores/storeWrites.ts";
+import { balanceInsufficient } from "../../../domain/stores/stores.ts";
+import type { AccountQueue } from "../../createAccountQueue.ts";
+import { reportRefusal } from "../balance/reportBalance.ts";
 
 /** What a write does while the store's balance is locked. If it throws, nothing is recorded. */
 export type StoreWriteEffect = (

@@ -1,8 +1,8 @@
 import type { DatabasePool } from "slonik";
-import { listClaims, lockClaims, replaceClaims } from "../../db/planting/claims.ts";
-import { creditOrder } from "../../domain/planting/creditOrder.ts";
-import type { RecordedTrees } from "../../domain/planting/creditOrder.ts";
-import type { PlantingOrder } from "../../domain/planting/order.ts";
+import { listClaims, lockClaims, replaceClaims } from "../../../db/planting/claims.ts";
+import { creditOrder } from "../../../domain/planting/creditOrder.ts";
+import type { RecordedTrees } from "../../../domain/planting/creditOrder.ts";
+import type { PlantingOrder } from "../../../domain/planting/order.ts";
 
 /**
  * Credits an order with trees of its partner's records that no other order has. Concurrent calls for one partner wait for

@@ -1,8 +1,8 @@
-import { lockNewestDonations } from "../../db/stores/storeDonations.ts";
-import type { ImpactFilter } from "../../domain/stores/customers.ts";
-import { DomainError } from "../../domain/errors.ts";
-import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
-import { recordDonationRefund } from "../charities/donations/refundDonation.ts";
+import { lockNewestDonations } from "../../../db/stores/storeDonations.ts";
+import type { ImpactFilter } from "../../../domain/stores/customers.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
+import { recordDonationRefund } from "../../charities/donations/refundDonation.ts";
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { runIdempotentWrite } from "./runIdempotentWrite.ts";
 

@@ -1,21 +1,21 @@
 import type { CommonQueryMethods } from "slonik";
-import { treeKey } from "../../db/planting/cachedResponses.ts";
-import type { CachedResponse } from "../../db/planting/cachedResponses.ts";
-import type { EvidenceTree } from "../../db/planting/treeEvidence.ts";
-import { findEvidenceTree, listReachedStages } from "../../db/planting/treeEvidence.ts";
-import type { AccountMode, Mode } from "../../domain/accounts/accounts.ts";
-import { DomainError } from "../../domain/errors.ts";
-import { isSimulated } from "../../domain/planting/order.ts";
+import { treeKey } from "../../../db/planting/cachedResponses.ts";
+import type { CachedResponse } from "../../../db/planting/cachedResponses.ts";
+import type { EvidenceTree } from "../../../db/planting/treeEvidence.ts";
+import { findEvidenceTree, listReachedStages } from "../../../db/planting/treeEvidence.ts";
+import type { AccountMode, Mode } from "../../../domain/accounts/accounts.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { isSimulated } from "../../../domain/planting/order.ts";
 import type {
   EvidenceFacts,
   EvidenceStage,
   OrderedTrees,
   ReachedStages,
   TreeEvidence,
-} from "../../domain/planting/timeline.ts";
-import { buildTreeEvidence, NOTHING_REACHED } from "../../domain/planting/timeline.ts";
-import { shownIdOf } from "../../domain/recordIds.ts";
-import { simulateEvidence } from "../../providers/planting/simulated/simulateEvidence.ts";
+} from "../../../domain/planting/timeline.ts";
+import { buildTreeEvidence, NOTHING_REACHED } from "../../../domain/planting/timeline.ts";
+import { shownIdOf } from "../../../domain/recordIds.ts";
+import { simulateEvidence } from "../../../providers/planting/simulated/simulateEvidence.ts";
 import type { EvidenceDependencies, EvidenceRenderer } from "./cacheEvidence.ts";
 import { cacheEvidence } from "./cacheEvidence.ts";
 

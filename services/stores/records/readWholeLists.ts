@@ -1,7 +1,7 @@
 import type { CommonQueryMethods } from "slonik";
-import type { BalanceEntry } from "../../db/stores/balances.ts";
-import { listBalanceEntries } from "../../db/stores/balances.ts";
-import type { ImpactPosition } from "../../domain/stores/customers.ts";
+import type { BalanceEntry } from "../../../db/stores/balances.ts";
+import { listBalanceEntries } from "../../../db/stores/balances.ts";
+import type { ImpactPosition } from "../../../domain/stores/customers.ts";
 
 /** How many records one query reads. */
 const PAGE_ROWS = 500;

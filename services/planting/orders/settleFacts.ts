@@ -1,20 +1,24 @@
 import { hash } from "node:crypto";
 import type { DatabaseTransactionConnection } from "slonik";
-import type { FactSource, StoredFact } from "../../db/planting/facts.ts";
-import { acceptFact, contradictFact, insertFact, listFacts } from "../../db/planting/facts.ts";
-import { updatePlantingOrderProgress } from "../../db/planting/orders.ts";
-import { addToTally } from "../../db/planting/tallies.ts";
-import { DomainError } from "../../domain/errors.ts";
-import { plantingFact } from "../../domain/planting/fact.ts";
-import type { PlantingFact } from "../../domain/planting/fact.ts";
-import type { PlantingOrder, PlantingStage, TimelineShape } from "../../domain/planting/order.ts";
+import type { FactSource, StoredFact } from "../../../db/planting/facts.ts";
+import { acceptFact, contradictFact, insertFact, listFacts } from "../../../db/planting/facts.ts";
+import { updatePlantingOrderProgress } from "../../../db/planting/orders.ts";
+import { addToTally } from "../../../db/planting/tallies.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import { plantingFact } from "../../../domain/planting/fact.ts";
+import type { PlantingFact } from "../../../domain/planting/fact.ts";
+import type {
+  PlantingOrder,
+  PlantingStage,
+  TimelineShape,
+} from "../../../domain/planting/order.ts";
 import {
   decideFact,
   findTimelineProblem,
   latestStage,
   PLANTING_STAGES,
-} from "../../domain/planting/order.ts";
-import { tallyChange } from "../../domain/planting/tally.ts";
+} from "../../../domain/planting/order.ts";
+import { tallyChange } from "../../../domain/planting/tally.ts";
 import { applyPlantingFact } from "./applyPlantingFact.ts";
 
 /** The outcome of a reported fact. A fact that was withdrawn stays withdrawn, however often it is reported. */

@@ -3,23 +3,23 @@ import {
   deleteCachedResponses,
   lockSummary,
   summaryKey,
-} from "../../db/planting/cachedResponses.ts";
-import type { StoredFact } from "../../db/planting/facts.ts";
+} from "../../../db/planting/cachedResponses.ts";
+import type { StoredFact } from "../../../db/planting/facts.ts";
 import {
   findFactOrder,
   listFacts,
   reconsiderAcceptedFacts,
   reconsiderFact,
   withdrawFact,
-} from "../../db/planting/facts.ts";
-import { lockPlantingOrder, reopenPlantingOrder } from "../../db/planting/orders.ts";
-import { deleteMedia } from "../../db/planting/sites.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
-import type { PlantingReport } from "../../domain/planting/fact.ts";
-import type { OrderStage, PlantingOrder } from "../../domain/planting/order.ts";
-import { recordAction } from "../accounts/recordAction.ts";
+} from "../../../db/planting/facts.ts";
+import { lockPlantingOrder, reopenPlantingOrder } from "../../../db/planting/orders.ts";
+import { deleteMedia } from "../../../db/planting/sites.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import type { PlantingReport } from "../../../domain/planting/fact.ts";
+import type { OrderStage, PlantingOrder } from "../../../domain/planting/order.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 import { recordMilestone } from "./recordMilestone.ts";
 import { changeTimeline, recordFact, settleFacts, storeProgress } from "./settleFacts.ts";

@@ -1,35 +1,35 @@
 import type { DatabasePool, DatabaseTransactionConnection } from "slonik";
-import { addToTotals } from "../../db/registrations/totals.ts";
-import type { LockedBalance } from "../../db/stores/balances.ts";
-import { isContentError } from "../../db/isContentError.ts";
+import { addToTotals } from "../../../db/registrations/totals.ts";
+import type { LockedBalance } from "../../../db/stores/balances.ts";
+import { isContentError } from "../../../db/isContentError.ts";
 import {
   insertBalanceEntries,
   limitLockWait,
   lockBalances,
   lockFreeBalances,
-} from "../../db/stores/balances.ts";
-import { recordCoveredWrites } from "../../db/stores/coveredWrites.ts";
+} from "../../../db/stores/balances.ts";
+import { recordCoveredWrites } from "../../../db/stores/coveredWrites.ts";
 import {
   insertIdempotentResponses,
   listIdempotentResponses,
-} from "../../db/stores/idempotentResponses.ts";
-import { insertStoreRegistrations } from "../../db/registrations/storeRegistrations.ts";
-import type { Clock } from "../../domain/clock.ts";
-import type { CustomerDetails } from "../../domain/stores/customers.ts";
+} from "../../../db/stores/idempotentResponses.ts";
+import { insertStoreRegistrations } from "../../../db/registrations/storeRegistrations.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { CustomerDetails } from "../../../domain/stores/customers.ts";
 import type {
   StoreRegistrationWrite,
   StoreResponse,
   StoreWriteDecision,
-} from "../../domain/stores/storeWrites.ts";
-import { decideStoreWrites, responseKey } from "../../domain/stores/storeWrites.ts";
-import type { Tracing } from "../../domain/tracing.ts";
-import type { BatchObserver } from "../createGroupCommit.ts";
-import { createGroupCommit } from "../createGroupCommit.ts";
-import { linkBatch, traceBatches, traceOfRequest } from "../traceBatches.ts";
-import type { TracedEntry } from "../traceBatches.ts";
-import { reportDecisions } from "./balance/reportBalance.ts";
-import { createBusyStores } from "./createBusyStores.ts";
-import { newId } from "../newId.ts";
+} from "../../../domain/stores/storeWrites.ts";
+import { decideStoreWrites, responseKey } from "../../../domain/stores/storeWrites.ts";
+import type { Tracing } from "../../../domain/tracing.ts";
+import type { BatchObserver } from "../../createGroupCommit.ts";
+import { createGroupCommit } from "../../createGroupCommit.ts";
+import { linkBatch, traceBatches, traceOfRequest } from "../../traceBatches.ts";
+import type { TracedEntry } from "../../traceBatches.ts";
+import { reportDecisions } from "../balance/reportBalance.ts";
+import { createBusyStores } from "../createBusyStores.ts";
+import { newId } from "../../newId.ts";
 
 type NewStoreRegistration = Omit<StoreRegistrationWrite, "id"> & CustomerDetails;
 

@@ -4,10 +4,10 @@ import {
   deleteExpiredResponses,
   summaryKey,
   treeKey,
-} from "../../db/planting/cachedResponses.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { recordAction } from "../accounts/recordAction.ts";
+} from "../../../db/planting/cachedResponses.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
 
 /** Which cached responses to delete. */
 export type CachedResponses =

@@ -1,19 +1,19 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { subtractFromTotals } from "../../db/registrations/totals.ts";
-import { insertBalanceEntries } from "../../db/stores/balances.ts";
-import type { ReversibleRecord } from "../../db/registrations/storeRegistrations.ts";
-import { insertReversals, lockReversible } from "../../db/registrations/storeRegistrations.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Kind } from "../../domain/accounts/accounts.ts";
-import { DomainError } from "../../domain/errors.ts";
-import type { Owner } from "../../domain/registrations/registrations.ts";
-import type { ImpactFilter } from "../../domain/stores/customers.ts";
-import type { StoreResponse, StoreWrite } from "../../domain/stores/storeWrites.ts";
-import { recordAction } from "../accounts/recordAction.ts";
-import { releaseRefundedTrees } from "../planting/releaseRefundedTrees.ts";
+import { subtractFromTotals } from "../../../db/registrations/totals.ts";
+import { insertBalanceEntries } from "../../../db/stores/balances.ts";
+import type { ReversibleRecord } from "../../../db/registrations/storeRegistrations.ts";
+import { insertReversals, lockReversible } from "../../../db/registrations/storeRegistrations.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
+import type { Kind } from "../../../domain/accounts/accounts.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import type { Owner } from "../../../domain/registrations/registrations.ts";
+import type { ImpactFilter } from "../../../domain/stores/customers.ts";
+import type { StoreResponse, StoreWrite } from "../../../domain/stores/storeWrites.ts";
+import { recordAction } from "../../accounts/recordAction.ts";
+import { releaseRefundedTrees } from "../../planting/orders/releaseRefundedTrees.ts";
 import type { StoreWriteDependencies } from "./runIdempotentWrite.ts";
 import { runIdempotentWrite } from "./runIdempotentWrite.ts";
-import { newId } from "../newId.ts";
+import { newId } from "../../newId.ts";
 
 const PAGE_RECORDS = 500;
 /** Limits the size of the transaction; larger reversals need several calls. */

@@ -1,6 +1,9 @@
 import type { CommonQueryMethods } from "slonik";
-import { listPlantingOrdersToStart, markPlantingOrdersStarted } from "../../db/planting/orders.ts";
-import type { Clock } from "../../domain/clock.ts";
+import {
+  listPlantingOrdersToStart,
+  markPlantingOrdersStarted,
+} from "../../../db/planting/orders.ts";
+import type { Clock } from "../../../domain/clock.ts";
 
 /** A small Temporal server starts about sixty child workflows a second. */
 const STARTS_PER_PAGE = 50;

@@ -1,7 +1,7 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { hasAdvanced } from "../../domain/planting/order.ts";
-import type { PlantingOrder } from "../../domain/planting/order.ts";
-import { recordEvent } from "../events/recordEvent.ts";
+import { hasAdvanced } from "../../../domain/planting/order.ts";
+import type { PlantingOrder } from "../../../domain/planting/order.ts";
+import { recordEvent } from "../../events/recordEvent.ts";
 
 /**
  * Records the event of the stage that an order has reached, if it has. An order that falls back, because a fact was

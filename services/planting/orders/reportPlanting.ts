@@ -1,10 +1,10 @@
 import type { DatabasePool } from "slonik";
-import type { FactSource } from "../../db/planting/facts.ts";
-import { findPlantingOrderByPublicId } from "../../db/planting/orders.ts";
-import type { Actor } from "../../domain/accounts/audit.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
-import type { PlantingReport } from "../../domain/planting/fact.ts";
+import type { FactSource } from "../../../db/planting/facts.ts";
+import { findPlantingOrderByPublicId } from "../../../db/planting/orders.ts";
+import type { Actor } from "../../../domain/accounts/audit.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import type { PlantingReport } from "../../../domain/planting/fact.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
 import type { RecordedFact } from "./settleFacts.ts";
 

@@ -1,8 +1,8 @@
 import type { CommonQueryMethods } from "slonik";
-import type { CachedResponse } from "../../db/planting/cachedResponses.ts";
-import { storeCachedResponse } from "../../db/planting/cachedResponses.ts";
-import type { Clock } from "../../domain/clock.ts";
-import type { Planting } from "../../providers/planting/createPlanting.ts";
+import type { CachedResponse } from "../../../db/planting/cachedResponses.ts";
+import { storeCachedResponse } from "../../../db/planting/cachedResponses.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { Planting } from "../../../providers/planting/createPlanting.ts";
 
 /** The contract's 30 days. */
 export const EVIDENCE_CACHE_SECONDS = 30 * 24 * 60 * 60;

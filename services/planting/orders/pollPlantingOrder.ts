@@ -1,12 +1,12 @@
 import type { DatabasePool } from "slonik";
-import { listFacts } from "../../db/planting/facts.ts";
-import { findPlantingOrder, markPlantingOrderPolled } from "../../db/planting/orders.ts";
-import type { Clock } from "../../domain/clock.ts";
-import { DomainError } from "../../domain/errors.ts";
-import type { PlantingOrder } from "../../domain/planting/order.ts";
-import { isTimelineComplete } from "../../domain/planting/timeline.ts";
-import type { Planting } from "../../providers/planting/createPlanting.ts";
-import type { PartnerOrder, PlantingPartner } from "../../providers/planting/partner.ts";
+import { listFacts } from "../../../db/planting/facts.ts";
+import { findPlantingOrder, markPlantingOrderPolled } from "../../../db/planting/orders.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import { DomainError } from "../../../domain/errors.ts";
+import type { PlantingOrder } from "../../../domain/planting/order.ts";
+import { isTimelineComplete } from "../../../domain/planting/timeline.ts";
+import type { Planting } from "../../../providers/planting/createPlanting.ts";
+import type { PartnerOrder, PlantingPartner } from "../../../providers/planting/partner.ts";
 import { claimTrees } from "./claimTrees.ts";
 import { recordPlantingFacts } from "./recordPlantingFacts.ts";
 

@@ -1,5 +1,5 @@
 import type { DatabasePool } from "slonik";
-import { deleteTestResponses } from "../../db/stores/idempotentResponses.ts";
+import { deleteTestResponses } from "../../../db/stores/idempotentResponses.ts";
 
 /** Short statements, because the stores' writes use the table. */
 const BATCH_RESPONSES = 1000;

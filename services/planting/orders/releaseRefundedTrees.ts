@@ -1,9 +1,9 @@
 import type { DatabaseTransactionConnection } from "slonik";
-import { addRefundedToPlantingOrders, lockPlantingOrdersOf } from "../../db/planting/orders.ts";
-import type { RefundedTrees } from "../../db/planting/orders.ts";
-import { addToTally } from "../../db/planting/tallies.ts";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import { tallyChanges } from "../../domain/planting/tally.ts";
+import { addRefundedToPlantingOrders, lockPlantingOrdersOf } from "../../../db/planting/orders.ts";
+import type { RefundedTrees } from "../../../db/planting/orders.ts";
+import { addToTally } from "../../../db/planting/tallies.ts";
+import type { AccountMode } from "../../../domain/accounts/accounts.ts";
+import { tallyChanges } from "../../../domain/planting/tally.ts";
 
 /**
  * Subtracts refunded trees from their owner's planted trees, with the same number of statements for one registration and

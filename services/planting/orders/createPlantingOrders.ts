@@ -1,9 +1,12 @@
 import type { DatabasePool } from "slonik";
-import { insertPlantingOrder, listAccountsWithUnorderedTrees } from "../../db/planting/orders.ts";
-import type { AccountMode } from "../../domain/accounts/accounts.ts";
-import type { Clock } from "../../domain/clock.ts";
-import type { Planting } from "../../providers/planting/createPlanting.ts";
-import { newId } from "../newId.ts";
+import {
+  insertPlantingOrder,
+  listAccountsWithUnorderedTrees,
+} from "../../../db/planting/orders.ts";
+import type { AccountMode } from "../../../domain/accounts/accounts.ts";
+import type { Clock } from "../../../domain/clock.ts";
+import type { Planting } from "../../../providers/planting/createPlanting.ts";
+import { newId } from "../../newId.ts";
 
 /** Makes a transaction of about a second. A million registrations become a hundred orders. */
 const REGISTRATIONS_PER_ORDER = 10_000;
