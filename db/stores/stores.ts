@@ -57,11 +57,42 @@ export const findStoreByDomain = (db: CommonQueryMethods, domain: string): Promi
     WHERE store.domain = ${domain}
   `);
 
-export const findStoreByUserId = (db: CommonQueryMethods, userId: string): Promise<Store | null> =>
-  db.maybeOne(sql.type(storeRow)`
-    ${selectStore}
-    WHERE store.user_id = ${userId}
+// Of a JSON array the planner expects the same number of elements whatever it has, so it keeps one plan. OFFSET 0 keeps
+// these a look-up for each name.
+
+/** Returns the stores with these domains, by domain. */
+export const listStoresByDomain = async (
+  db: CommonQueryMethods,
+  domains: readonly string[],
+): Promise<ReadonlyMap<string, Store>> => {
+  const stores = await db.any(sql.prepared("list_stores_by_domain", storeRow)`
+    SELECT named.*
+    FROM json_array_elements_text(${JSON.stringify(domains)}::json) AS given (domain)
+    CROSS JOIN LATERAL (
+      ${selectStore}
+      WHERE store.domain = given.domain
+      OFFSET 0
+    ) AS named
   `);
+  return new Map(stores.map((store) => [store.domain, store]));
+};
+
+/** Returns the stores with these user ids, by user id. */
+export const listStoresByUserId = async (
+  db: CommonQueryMethods,
+  userIds: readonly string[],
+): Promise<ReadonlyMap<string, Store>> => {
+  const stores = await db.any(sql.prepared("list_stores_by_user_id", storeRow)`
+    SELECT named.*
+    FROM json_array_elements_text(${JSON.stringify(userIds)}::json) AS given (user_id)
+    CROSS JOIN LATERAL (
+      ${selectStore}
+      WHERE store.user_id = given.user_id
+      OFFSET 0
+    ) AS named
+  `);
+  return new Map(stores.map((store) => [store.userId, store]));
+};
 
 export const listStores = (db: CommonQueryMethods): Promise<readonly Store[]> =>
   db.any(sql.type(storeRow)`

@@ -2,16 +2,14 @@ import { hash } from "node:crypto";
 import { LRUCache } from "lru-cache";
 import type { DatabasePool } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
+import { listCallers } from "../../db/accounts/apiKeys.ts";
 import type { AccountType } from "../../domain/accounts/accounts.ts";
 import { isExpired, isPossibleKey } from "../../domain/accounts/apiKeys.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { createKeyLookups } from "./createKeyLookups.ts";
+import { createLookups } from "./createLookups.ts";
 import type { KeyUses } from "./createKeyUses.ts";
-
-/** Half of the promise that every process rejects a revoked key within five seconds. */
-export const CACHED_MS = 2500;
-const MAXIMUM_CACHED = 10_000;
+import { createRefreshedCache } from "./createRefreshedCache.ts";
 
 /** A client that goes on with a wrong key costs one lookup in this time. An imported key works that much later. */
 export const UNKNOWN_MS = 1000;
@@ -40,27 +38,30 @@ export const createAuthenticator = ({
   readonly accountType: AccountType;
   readonly nowMs?: () => number;
 }): Authenticate => {
-  const options = { ttlResolution: 0, perf: { now: nowMs } };
-  const callers = new LRUCache<string, Caller>({
-    ...options,
-    max: MAXIMUM_CACHED,
-    ttl: CACHED_MS,
-  });
-  const unknown = new LRUCache<string, true>({
-    ...options,
-    max: MAXIMUM_UNKNOWN,
-    ttl: UNKNOWN_MS,
-  });
-  const lookUp = createKeyLookups(db, accountType);
+  const lookUp = createLookups((digests) => listCallers(db, digests, accountType));
   const unlessExpired = (caller: Caller): Caller | null =>
     caller.expiresAt !== null && isExpired(caller.expiresAt, clock.now()) ? null : caller;
+  const callers = createRefreshedCache(async (digest) => {
+    const caller = await lookUp(digest);
+    const valid = caller && unlessExpired(caller);
+    if (valid) {
+      keyUses?.note(valid);
+    }
+    return caller;
+  }, nowMs);
+  const unknown = new LRUCache<string, true>({
+    max: MAXIMUM_UNKNOWN,
+    ttl: UNKNOWN_MS,
+    ttlResolution: 0,
+    perf: { now: nowMs },
+  });
   return async (key) => {
     if (!isPossibleKey(key, accountType)) {
       return null;
     }
     const digest = hash("sha256", key, "hex");
-    const known = callers.get(digest);
-    if (known) {
+    const known = callers.find(digest);
+    if (known !== null) {
       return unlessExpired(known);
     }
     if (unknown.has(digest)) {
@@ -68,16 +69,11 @@ export const createAuthenticator = ({
     }
     // Read before the lookup, as what it returns may be as old.
     const start = nowMs();
-    const caller = await lookUp(digest);
+    const caller = await callers.read(digest);
     if (!caller) {
       unknown.set(digest, true, { start });
       return null;
     }
-    callers.set(digest, caller, { start });
-    const valid = unlessExpired(caller);
-    if (valid) {
-      keyUses?.note(valid);
-    }
-    return valid;
+    return unlessExpired(caller);
   };
 };

@@ -1,14 +1,13 @@
-import { LRUCache } from "lru-cache";
 import type { DatabasePool } from "slonik";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { systemClock } from "../../domain/clock.ts";
 import type { Store } from "../../db/stores/stores.ts";
-import { findStoreByDomain, findStoreByUserId } from "../../db/stores/stores.ts";
+import { listStoresByDomain, listStoresByUserId } from "../../db/stores/stores.ts";
 import type { KeyUses } from "../accounts/createKeyUses.ts";
-import { CACHED_MS, createAuthenticator } from "../accounts/createAuthenticator.ts";
-
-const MAXIMUM_CACHED = 10_000;
+import { createAuthenticator } from "../accounts/createAuthenticator.ts";
+import { createLookups } from "../accounts/createLookups.ts";
+import { createRefreshedCache } from "../accounts/createRefreshedCache.ts";
 
 /** The header that names the store, and its value. */
 export type StoreName = { readonly kind: "domain" | "userId"; readonly name: string };
@@ -45,16 +44,18 @@ export const createStoreAuthenticator = ({
     accountType: "store",
     nowMs,
   });
-  const stores = new LRUCache<string, Store, StoreName>({
-    max: MAXIMUM_CACHED,
-    ttl: CACHED_MS,
-    ttlResolution: 0,
-    perf: { now: nowMs },
-    fetchMethod: async (_cacheKey, _stale, { context: { kind, name } }) => {
-      const find = kind === "domain" ? findStoreByDomain : findStoreByUserId;
-      return (await find(db, name)) ?? undefined;
-    },
-  });
+  const stores = {
+    domain: createRefreshedCache(
+      createLookups((domains) => listStoresByDomain(db, domains)),
+      nowMs,
+    ),
+    userId: createRefreshedCache(
+      createLookups((userIds) => listStoresByUserId(db, userIds)),
+      nowMs,
+    ),
+  };
+  const findStore = async ({ kind, name }: StoreName): Promise<Store | null> =>
+    stores[kind].find(name) ?? (await stores[kind].read(name));
   /** Imported keys do not show their interface by a prefix. */
   const authenticateOrganization = createAuthenticator({
     db,
@@ -69,9 +70,7 @@ export const createStoreAuthenticator = ({
     if (caller === null) {
       return { kind: (await isOrganizationKey(key)) ? "key_of_organization" : "key_invalid" };
     }
-    const store =
-      storeName &&
-      (await stores.fetch(`${storeName.kind}/${storeName.name}`, { context: storeName }));
+    const store = storeName && (await findStore(storeName));
     if (!store || store.uninstalledAt !== null) {
       return { kind: "shop_unknown" };
     }

@@ -152,6 +152,38 @@ test("neither keys nor a client's content are logged", async (t) => {
   t.false(log.includes("secret-tag"));
 });
 
+test("uses of a key are noted as long as it is used, although no request waits for a lookup", async (t) => {
+  const { db } = t.context;
+  const { apiKeyProd } = await createTestOrganization(db);
+  const clock = { nowMs: 1 };
+  let noted = 0;
+  let onNote = Promise.withResolvers<void>();
+  const authenticate = createAuthenticator({
+    db,
+    accountType: "organization",
+    nowMs: () => clock.nowMs,
+    keyUses: {
+      note: () => {
+        noted += 1;
+        onNote.resolve();
+      },
+    },
+  });
+
+  await authenticate(apiKeyProd);
+  t.is(noted, 1);
+  for (let refreshes = 1; refreshes <= 3; refreshes += 1) {
+    clock.nowMs += 2000;
+    onNote = Promise.withResolvers<void>();
+    t.like(await authenticate(apiKeyProd), { mode: "live" });
+    t.is(noted, refreshes);
+    await onNote.promise;
+    t.is(noted, refreshes + 1);
+    // The cache has the new value one turn after its use is noted.
+    await new Promise(setImmediate);
+  }
+});
+
 test("made-up keys wait for two queries at a time, and are remembered as unknown for a moment", async (t) => {
   const clock = { nowMs: 1 };
   const queries: ((rows: readonly never[]) => void)[] = [];
