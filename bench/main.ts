@@ -21,6 +21,7 @@ import { measureBacklog, measureTraffic, TARGETS } from "./measureReporting.ts";
 import type { Target } from "./measureReporting.ts";
 import { measureRetries, measureSender } from "./measureSender.ts";
 import { measureStalled } from "./measureStalled.ts";
+import { measureStart } from "./measureStart.ts";
 import { measureStatistics } from "./measureStatistics.ts";
 import { measureStore } from "./measureStore.ts";
 import { measureYears, YEAR_STEPS } from "./measureYears.ts";
@@ -36,6 +37,8 @@ Runs all benchmarks, or those named, with a temporary PostgreSQL and Temporal se
 table of results to stdout.
 
   registrations   POST /plant/trees, compared with an echo handler and with pgbench
+                  --rounds 3  --seconds 4  --connections 64
+  start           POST /plant/trees of the whole npm start, compared with a bare Koa app
                   --rounds 3  --seconds 4  --connections 64
   batches         POST /plant/trees/batch and /charities/donate/batch, compared with single requests
                   --rounds 3  --seconds 4  --connections 64
@@ -231,6 +234,7 @@ const createBenchmarks = ({
 > =>
   new Map([
     ["registrations", (services, report) => measureRegistrations(services, repeated, report)],
+    ["start", (services, report) => measureStart(services, repeated, report)],
     [
       "batches",
       async (services, report) => [

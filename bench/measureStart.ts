@@ -1,0 +1,73 @@
+import type { RegistrationSizes } from "./measureRegistrations.ts";
+import { createAccounts } from "./support/createAccounts.ts";
+import { repeatUndisturbed } from "./support/repeatUndisturbed.ts";
+import type { Result } from "./support/result.ts";
+import type { LoadReport } from "./support/runLoad.ts";
+import { runLoad } from "./support/runLoad.ts";
+import { startEverything } from "./support/startEverything.ts";
+import type { Services } from "./support/startServices.ts";
+import { describeSpread, median } from "./support/statistics.ts";
+
+const WARM_UP_MS = 4000;
+const MANY_ACCOUNTS = 1000;
+
+type Round = { readonly bare: LoadReport; readonly whole: LoadReport };
+
+const describeLoad = ({ requestsPerSecond, p50Ms, p99Ms }: LoadReport): string =>
+  `${requestsPerSecond.toFixed(0)}/s, p50 ${p50Ms.toFixed(1)}, p99 ${p99Ms.toFixed(1)} ms`;
+
+/**
+ * Compares POST /plant/trees of the whole `npm start`, with its worker, Temporal and PostgreSQL, with a bare Koa app that
+ * parses the same requests.
+ */
+export const measureStart = async (
+  services: Services,
+  { connections, rounds, roundMs }: RegistrationSizes,
+  report: (line: string) => void,
+): Promise<readonly Result[]> => {
+  // A fast machine exceeds the default limit.
+  const { run, stop } = await startEverything(services.folder, {
+    LIVE_REQUESTS_PER_SECOND: "1000000",
+  });
+  const bareServer = await services.startProgram("bench/bareServer.ts", {});
+  const keys = await createAccounts(
+    run.databaseOwnerUrl,
+    Array.from({ length: MANY_ACCOUNTS }, () => crypto.randomUUID()),
+  );
+  const results: Result[] = [];
+  for (const accounts of [1, MANY_ACCOUNTS]) {
+    const load = {
+      keys: keys.slice(0, accounts),
+      connections,
+      warmUpMs: WARM_UP_MS,
+      durationMs: roundMs,
+    };
+    const measured = await repeatUndisturbed(
+      rounds,
+      async (): Promise<Round> => ({
+        bare: await runLoad({ ...load, url: `${bareServer.url}/plant/trees` }),
+        whole: await runLoad({ ...load, url: `${run.apiUrl}/plant/trees` }),
+      }),
+      ({ bare, whole }, others) =>
+        report(
+          `POST over ${accounts}: npm start ${describeLoad(whole)}; bare Koa ${describeLoad(bare)}; ` +
+            `other processes ${others === null ? "?" : (others * 100).toFixed(0)} % of CPU`,
+        ),
+    );
+    const ratio = median(
+      measured.map(({ bare, whole }) => whole.requestsPerSecond / bare.requestsPerSecond),
+    );
+    const hasGoal = accounts === 1;
+    results.push({
+      what: `POST to npm start, ${accounts === 1 ? "one account" : `${accounts} accounts`}: requests/s compared with bare Koa`,
+      measured: describeSpread(measured.map(({ whole }) => whole.requestsPerSecond)),
+      baseline: describeSpread(measured.map(({ bare }) => bare.requestsPerSecond)),
+      ratio: ratio.toFixed(2),
+      goal: hasGoal ? "at least 0.70" : "",
+      isReached: hasGoal ? ratio >= 0.7 : null,
+    });
+  }
+  await bareServer.stop();
+  await stop();
+  return results;
+};
