@@ -164,11 +164,13 @@ CREATE INDEX usage_correction_account ON usage_correction (account_id);
 -- already_reported ever change.
 CREATE TABLE usage_fact (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  -- No reference: the registration's own reference is enough, and checking another would slow down each insert.
+  -- No reference, like that of the registration.
   account_id uuid NOT NULL,
   mode text NOT NULL,
   meter text NOT NULL,
-  registration_id uuid REFERENCES registration,
+  -- No reference: the transaction that inserts a fact has inserted or locked the registration. Checking it would lock each
+  -- new registration again. A trigger prevents the deletion of registrations that have facts.
+  registration_id uuid,
   refund_id uuid REFERENCES refund,
   -- No reference, like account_id.
   correction_id bigint,
@@ -191,6 +193,25 @@ CREATE INDEX usage_fact_registration ON usage_fact (registration_id);
 -- For deleting refunds of test mode.
 CREATE INDEX usage_fact_refund ON usage_fact (refund_id) WHERE refund_id IS NOT NULL;
 CREATE INDEX usage_fact_event ON usage_fact (meter_event_id) WHERE meter_event_id IS NOT NULL;
+
+CREATE FUNCTION reject_deletion_with_usage() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  -- A scalar subquery is searched by the index for each registration, whatever the table's statistics are.
+  IF EXISTS (
+    SELECT
+    FROM deleted
+    WHERE (SELECT true FROM usage_fact WHERE usage_fact.registration_id = deleted.id LIMIT 1)
+  ) THEN
+    RAISE EXCEPTION 'registrations that have usage facts cannot be deleted' USING ERRCODE = 'foreign_key_violation';
+  END IF;
+  RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER registration_without_usage
+  AFTER DELETE ON registration
+  REFERENCING OLD TABLE AS deleted
+  FOR EACH STATEMENT EXECUTE FUNCTION reject_deletion_with_usage();
 
 -- The units of settled seconds whose facts and meter events were folded into one row for each hour of a stream and customer.
 -- A second is folded as a whole, and only if everything in it was delivered. What is sealed in it later is beside the row.
