@@ -1,3 +1,4 @@
+import { unhurriedPace } from "../db/bulkWork/createBulkPace.ts";
 import { newId } from "../services/newId.ts";
 import { createOpenLists } from "../api/http/lists/openLists.ts";
 import { createApp } from "../api/http/createApp.ts";
@@ -65,6 +66,7 @@ await runProgram(
         billing: createBilling({ db, stripe: null }),
         writer: createEchoWriter(),
         streaming: {
+          pace: unhurriedPace,
           openLists: createOpenLists({ maximum: 1, maximumPerAccount: 1 }),
           writeTimeoutMs: config.LIST_WRITE_TIMEOUT_SECONDS * 1000,
         },

@@ -12,7 +12,8 @@ import { measureCharitySearch } from "./measureCharitySearch.ts";
 import { measureFind } from "./measureFind.ts";
 import { measureGrowth } from "./measureGrowth.ts";
 import { measureList } from "./measureList.ts";
-import { measureMixed } from "./measureMixed.ts";
+import { measureMixed, NEIGHBORS } from "./measureMixed.ts";
+import type { Neighbor } from "./measureMixed.ts";
 import { measureNeighbor } from "./measureNeighbor.ts";
 import { measureProcesses } from "./measureProcesses.ts";
 import { measureRegistrations } from "./measureRegistrations.ts";
@@ -70,6 +71,7 @@ table of results to stdout.
                   --charities 260000  --charity-files eo1.csv,eo2.csv  --searches 600
   mixed           POST at a steady rate while lists are read, usage is reconciled and history is imported
                   --listed 1000000  --rate 1000  --rounds 3  --seconds 4  --connections 64
+                  --beside json,csv,reconciliation,import,all  --data-folder FOLDER keeps the database for the next run
   neighbor        POST and /readyz while another account floods the process, compared with before
                   --seconds 4
   restarts        failed requests while two APIs behind HAProxy are restarted
@@ -106,6 +108,14 @@ const parseStep = (text: string): YearStep => {
   return step;
 };
 
+const parseNeighbor = (text: string): Neighbor | "all" => {
+  const neighbor = ([...NEIGHBORS, "all"] as const).find((name) => name === text);
+  if (neighbor === undefined) {
+    throw new RangeError(`--beside must be of ${NEIGHBORS.join(", ")} and all, not ${text}.`);
+  }
+  return neighbor;
+};
+
 const readArguments = () => {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
@@ -131,6 +141,7 @@ const readArguments = () => {
       "charity-files": { type: "string", default: "" },
       searches: { type: "string", default: "600" },
       rate: { type: "string", default: "1000" },
+      beside: { type: "string", default: [...NEIGHBORS, "all"].join(",") },
       requests: { type: "string", default: "20000" },
       restarts: { type: "string", default: "10" },
       "find-accounts": { type: "string", default: "5000" },
@@ -175,6 +186,7 @@ const readArguments = () => {
       ...repeated,
       registrations: parseInteger("listed", values.listed),
       requestsPerSecond: parseInteger("rate", values.rate),
+      beside: values.beside.split(",").map(parseNeighbor),
     },
     restarts: {
       requests: parseInteger("requests", values.requests),
