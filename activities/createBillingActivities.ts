@@ -9,6 +9,7 @@ import {
   recordReconciliationFailure,
   runReconciliation,
 } from "../services/billing/reconciliation/runReconciliation.ts";
+import type { BulkPace } from "../db/bulkWork/createBulkPace.ts";
 import type { Tracing } from "../domain/tracing.ts";
 import type { SendResult } from "../domain/billing/decideNextStep.ts";
 import { sweepSubscriptions } from "../services/billing/processorEvents/sweepSubscriptions.ts";
@@ -18,6 +19,8 @@ import { withHeartbeat } from "./withHeartbeat.ts";
 
 export type BillingActivityDependencies = ProcessorEventDependencies & {
   readonly tracing?: Tracing | undefined;
+  /** When reconciliations read sums; if absent, as fast as they can. */
+  readonly pace?: BulkPace;
   /** Called after every attempt to send a meter event. */
   readonly observeSend: (
     stream: UsageStream,

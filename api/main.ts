@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Logger } from "pino";
 import type { Config } from "../config/config.ts";
+import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
 import { createPermits } from "../db/rateLimits.ts";
 import { systemClock } from "../domain/clock.ts";
 import {
@@ -36,9 +37,7 @@ import { createDeploymentName } from "../services/billing/deploymentName.ts";
 import { createKeyUses } from "../services/accounts/createKeyUses.ts";
 import { createAuthenticator } from "../services/accounts/createAuthenticator.ts";
 import { createSpendingGuard } from "../services/registrations/createSpendingGuard.ts";
-import type { BatchObserver } from "../services/createGroupCommit.ts";
 import { createRegistrationWriter } from "../services/registrations/createRegistrationWriter.ts";
-import { watchWrites } from "../services/registrations/watchWrites.ts";
 import { createStoreAuthenticator } from "../services/stores/createStoreAuthenticator.ts";
 import { createStoreRegistrationWriter } from "../services/stores/records/createStoreRegistrationWriter.ts";
 import { createCharityValidator } from "./charities/createCharityValidator.ts";
@@ -66,8 +65,8 @@ const startApi = async (
   }
   const interceptors = tracing === undefined ? [] : [tracing.statementSpans];
   const db = await openDatabase(config, interceptors);
-  const writes = watchWrites();
-  const copies = openCopies(config, writes.isWriting);
+  const pace = openBulkPace(db);
+  const copies = openCopies(config, pace);
   const searches = await openSearches(config, interceptors);
   const reads = await openReads(config, interceptors);
   const temporal = openTemporalClient();
@@ -83,20 +82,16 @@ const startApi = async (
   });
   addHealthMetrics(metrics.registry, health.read);
   addPoolMetrics(metrics.registry, { main: db, searches, reads });
-  const observeBatch: BatchObserver = (size, durationSeconds) => {
-    writes.observeBatch(size, durationSeconds);
-    metrics.observeBatch(size, durationSeconds);
-  };
   const writer = createRegistrationWriter({
     db,
     clock,
-    observeBatch,
+    observeBatch: metrics.observeBatch,
     tracing,
   });
   const storeWriter = createStoreRegistrationWriter({
     db,
     clock,
-    observeBatch,
+    observeBatch: metrics.observeBatch,
     tracing,
   });
   metrics.watchQueue(() => writer.queueLength() + storeWriter.queueLength());
@@ -139,7 +134,7 @@ const startApi = async (
     takePermit: createPermits({ db }),
     trustedProxies: config.TRUSTED_PROXIES,
     readReadiness: health.read,
-    streaming: { openLists, writeTimeoutMs: config.LIST_WRITE_TIMEOUT_SECONDS * 1000 },
+    streaming: { openLists, pace, writeTimeoutMs: config.LIST_WRITE_TIMEOUT_SECONDS * 1000 },
   };
   const running: RunningServer[] = [];
   const publicBaseUrl = (): string =>

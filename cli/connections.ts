@@ -2,6 +2,9 @@ import { resolve } from "node:path";
 import type { Client } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
 import type { Config } from "../config/config.ts";
+import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../db/bulkWork/createBulkPace.ts";
+import { openBulkPool } from "../db/bulkWork/openBulkPool.ts";
 import type { CopyPool } from "../db/copyPool.ts";
 import { readDeployment } from "../db/billing/deployment.ts";
 import { deploymentNameOf } from "../domain/billing/deployment.ts";
@@ -48,6 +51,12 @@ export type Connections = {
   readonly decidedDeploymentName: () => Promise<string>;
   /** Opens connections for long lists on first use. */
   readonly copies: () => Promise<CopyPool>;
+  /** The database for a command that reads or writes much, which yields to what clients record. */
+  readonly bulkDatabase: () => Promise<DatabasePool>;
+  /** The same for services that choose the sizes of their steps. */
+  readonly pace: () => Promise<BulkPace>;
+  /** How long the command has rested for that. */
+  readonly restedMs: () => number;
   readonly billing: () => Promise<Billing>;
   /** Null if STRIPE_SECRET_KEY is not set. */
   readonly stripe: () => Promise<StripeInspector | null>;
@@ -125,11 +134,22 @@ export const createConnections = (readConfig: () => Config): Connections => {
     getDeploymentName({ db: await database(), clock: systemClock }),
   );
 
+  let openedPace: BulkPace | null = null;
+  const pace = once(async () => {
+    openedPace = openBulkPace(await database());
+    return openedPace;
+  });
+
+  const bulkDatabase = once(async () => openBulkPool(await database(), await pace()));
+
   const copies = once(async () => {
-    const opened = openCopies({
-      DATABASE_URL: await databaseUrl(),
-      READ_TIMEOUT_SECONDS: config().READ_TIMEOUT_SECONDS,
-    });
+    const opened = openCopies(
+      {
+        DATABASE_URL: await databaseUrl(),
+        READ_TIMEOUT_SECONDS: config().READ_TIMEOUT_SECONDS,
+      },
+      await pace(),
+    );
     closing.push(() => opened.end());
     return opened;
   });
@@ -138,6 +158,7 @@ export const createConnections = (readConfig: () => Config): Connections => {
     return createBilling({
       db: await database(),
       stripe: await loadStripe(readStripeOptions(config())),
+      pace: await pace(),
     });
   });
 
@@ -179,6 +200,9 @@ export const createConnections = (readConfig: () => Config): Connections => {
     deploymentName,
     decidedDeploymentName,
     copies,
+    bulkDatabase,
+    pace,
+    restedMs: () => openedPace?.restedMs() ?? 0,
     billing,
     stripe,
     temporal,

@@ -2,12 +2,26 @@ import { CommanderError } from "commander";
 import { buildProgram } from "./buildProgram.ts";
 import type { Context } from "./context.ts";
 import { describeError, EXIT, exitCodeOf } from "./exitCodes.ts";
-import { sayError } from "./io.ts";
+import { say, sayError } from "./io.ts";
 
 /** Returns whether a command line asks for JSON, also one that cannot be parsed. */
 export const asksForJson = (args: readonly string[]): boolean => {
   const end = args.indexOf("--");
   return (end === -1 ? args : args.slice(0, end)).includes("--json");
+};
+
+/** An operator does not notice a shorter one. */
+const SAID_REST_MS = 1000;
+
+/** Explains why a command took longer than usual. */
+const sayRest = ({ io, connections }: Context): void => {
+  const restedMs = connections.restedMs();
+  if (restedMs >= SAID_REST_MS) {
+    say(
+      io,
+      `Rested for ${(restedMs / 1000).toFixed(0)} s in all, so that clients' requests were recorded without delay.`,
+    );
+  }
 };
 
 /**
@@ -18,7 +32,9 @@ export const asksForJson = (args: readonly string[]): boolean => {
 export const runCli = async (args: readonly string[], context: Context): Promise<number> => {
   const isJson = asksForJson(args);
   try {
-    await buildProgram(context, { printsUsageErrors: !isJson }).parseAsync(args, { from: "user" });
+    await buildProgram(context, { printsUsageErrors: !isJson })
+      .parseAsync(args, { from: "user" })
+      .finally(() => sayRest(context));
     return EXIT.ok;
   } catch (error) {
     if (error instanceof CommanderError) {

@@ -1,9 +1,10 @@
 import { Socket } from "node:net";
-import { setTimeout as delay } from "node:timers/promises";
 import { escapeLiteral, Pool } from "pg";
 import type { PoolClient } from "pg";
 import { to } from "pg-copy-streams";
 import type { FragmentSqlToken } from "slonik";
+import { unhurriedPace } from "./bulkWork/createBulkPace.ts";
+import type { BulkPace } from "./bulkWork/createBulkPace.ts";
 import { requireWritableClient } from "./connections/connectClient.ts";
 import { isPooled } from "./connections/inspectPooler.ts";
 import { connectTimeoutOf, readDatabaseServers } from "./connections/databaseServers.ts";
@@ -21,10 +22,17 @@ export type CopyPool = {
    * Returns a query's only row as chunks of bytes, none if there is no row.
    * @param owner who waits; owners take turns
    * @param query its columns must not contain control characters; they are separated by `COLUMN_END`
+   * @param options.isBulk whether it is a part of more, which yields to what clients record
    * @throws DomainError queue_full, query_timeout
    * @throws UnavailableError if no connection can be opened; then nothing was executed
    */
-  readonly copy: (owner: string, query: FragmentSqlToken) => Promise<readonly Buffer[]>;
+  readonly copy: (
+    owner: string,
+    query: FragmentSqlToken,
+    options?: { readonly isBulk?: boolean },
+  ) => Promise<readonly Buffer[]>;
+  /** Whether a page should be small, because lists yield to what clients record. */
+  readonly isYielding: () => boolean;
   readonly end: () => Promise<void>;
 };
 
@@ -51,9 +59,6 @@ const IDLE_MARGIN_MS = 5000;
 
 const CONNECT_TIMEOUT_MS = 15_000;
 
-/** A page takes a few milliseconds. One that took longer has waited for others already. */
-const MAXIMUM_REST_MS = 50;
-
 /** If the server vanishes without closing its connections, the idle timeout ends the statement. */
 const openSocket = (idleTimeoutMs: number): Socket => {
   const socket = new Socket();
@@ -67,20 +72,17 @@ const openSocket = (idleTimeoutMs: number): Socket => {
  * @param statementTimeoutMs after it the database cancels a statement
  * @param options.idleTimeoutMs the database is considered lost after this time without a byte; a result that keeps arriving
  *   may take longer
- * @param options.mustRest whether something more urgent needs the database. Then each result is followed by a rest of the
- *   same duration, so that lists take at most half of the time
+ * @param options.pace when results are read
  */
 export const openCopyPool = (
   url: string,
   statementTimeoutMs: number,
   {
     idleTimeoutMs = statementTimeoutMs + IDLE_MARGIN_MS,
-    mustRest = () => false,
-    rest = delay,
+    pace = unhurriedPace,
   }: {
     readonly idleTimeoutMs?: number;
-    readonly mustRest?: () => boolean;
-    readonly rest?: (durationMs: number) => Promise<unknown>;
+    readonly pace?: BulkPace;
   } = {},
 ): CopyPool => {
   const shares = createConnectionShares(sharesOfOneKind(MAXIMUM_CONNECTIONS), {
@@ -159,17 +161,12 @@ export const openCopyPool = (
     }
   };
   return {
-    copy: async (owner, query) => {
-      let startedAtMs = 0;
-      const chunks = await shares.run({ accountId: owner, kind: "list" }, () => {
-        startedAtMs = performance.now();
-        return copy(query);
-      });
-      if (mustRest()) {
-        await rest(Math.min(performance.now() - startedAtMs, MAXIMUM_REST_MS));
-      }
-      return chunks;
+    copy: (owner, query, { isBulk = false } = {}) => {
+      const share = () => shares.run({ accountId: owner, kind: "list" }, () => copy(query));
+      // A list waits for its turn without a connection, so that others are not rejected for having waited too long.
+      return isBulk ? pace.run(share) : share();
     },
+    isYielding: pace.isYielding,
     end: async () => {
       await Promise.all(Array.from(pools.values(), (pool) => pool.end()));
     },

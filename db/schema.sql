@@ -138,6 +138,13 @@ CREATE TABLE billing_period (
   CONSTRAINT billing_period_span CHECK (starts_at < ends_at)
 ) WITH ();
 
+CREATE UNLOGGED TABLE bulk_turn (
+  is_only boolean NOT NULL DEFAULT true,
+  ends_at timestamp with time zone NOT NULL,
+  CONSTRAINT bulk_turn_pkey PRIMARY KEY (is_only),
+  CONSTRAINT bulk_turn_is_only CHECK (is_only)
+) WITH (fillfactor=10);
+
 CREATE TABLE cached_response (
   key text NOT NULL,
   base_url text NOT NULL,

@@ -1,5 +1,6 @@
 import type { DatabasePool, Interceptor } from "slonik";
 import type { Config } from "../config/config.ts";
+import type { BulkPace } from "../db/bulkWork/createBulkPace.ts";
 import { openCopyPool } from "../db/copyPool.ts";
 import type { CopyPool } from "../db/copyPool.ts";
 import { requireCurrentSchema, SchemaMismatchError } from "../db/migrate.ts";
@@ -99,15 +100,15 @@ export const openHealthConnection = (config: Pick<Config, "DATABASE_URL">): Prom
 
 /**
  * Opens the pool for streamed lists; it connects on first use.
- * @param mustRest whether something more urgent needs the database
+ * @param pace when pages are read
  * @throws StartupError if DATABASE_URL is not set
  */
 export const openCopies = (
   config: Pick<Config, "DATABASE_URL" | "READ_TIMEOUT_SECONDS">,
-  mustRest?: () => boolean,
+  pace?: BulkPace,
 ): CopyPool =>
   openCopyPool(
     requireDatabaseUrl(config),
     config.READ_TIMEOUT_SECONDS * 1000,
-    mustRest === undefined ? {} : { mustRest },
+    pace === undefined ? {} : { pace },
   );

@@ -6,6 +6,8 @@ import { createShardActivities } from "../activities/createShardActivities.ts";
 import { createRetentionActivities } from "../activities/createRetentionActivities.ts";
 import { createPlantingActivities } from "../activities/createPlantingActivities.ts";
 import { createWebhookActivities } from "../activities/createWebhookActivities.ts";
+import { openBulkPace } from "../db/bulkWork/createBulkPace.ts";
+import { openBulkPool } from "../db/bulkWork/openBulkPool.ts";
 import { systemClock } from "../domain/clock.ts";
 import { openDatabase, openHealthConnection } from "../program/openDatabase.ts";
 import type { RunningTracing } from "../program/tracing/startTracing.ts";
@@ -64,7 +66,12 @@ const startWorker = async (
   const temporal = openTemporalClient();
   const metrics = createWorkerMetrics({ db, clock, logger });
   const shutdown = new AbortController();
-  const billing = createBilling({ db, stripe: await loadStripe(readStripeOptions(config)) });
+  const pace = openBulkPace(db);
+  const billing = createBilling({
+    db,
+    stripe: await loadStripe(readStripeOptions(config)),
+    pace,
+  });
   const guard = await watchHold({ db, clock, logger }, shutdown.signal);
   const { readMetrics } = await installTemporalRuntime(logger);
   const healthConnection = await openHealthConnection(config);
@@ -158,6 +165,7 @@ const startWorker = async (
       clock,
       billing,
       tracing,
+      pace,
       observeSend,
       observeRejection: (rejection) => {
         metrics.observeRejection(rejection);
@@ -183,7 +191,7 @@ const startWorker = async (
       },
     }),
     ...createRetentionActivities({
-      db,
+      db: openBulkPool(db, pace),
       clock,
       retention: {
         processorEventDays: config.PROCESSOR_EVENT_RETENTION_DAYS,

@@ -1,3 +1,4 @@
+import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { z } from "zod";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import type { KeyScope } from "../../domain/accounts/apiKeys.ts";
@@ -227,6 +228,8 @@ export const textKeyEndpoint = <
 /** How lists are sent. */
 export type Streaming = {
   readonly openLists: OpenLists;
+  /** When the pages of exports are read. */
+  readonly pace: BulkPace;
   /** The connection of a client that accepts nothing for this time is closed. */
   readonly writeTimeoutMs: number;
 };
@@ -288,7 +291,11 @@ export const exportableKeyEndpoint = <Query extends z.ZodType, ResponseBody exte
       ctx.status = 200;
       ctx.type = EXPORT_FORMATS[format].contentType;
     } else {
-      await stream(ctx, () => exportChunks(ctx, format, exported, readPages()), streaming);
+      await stream(
+        ctx,
+        () => exportChunks(ctx, format, exported, streaming.pace.runEach(readPages())),
+        streaming,
+      );
     }
   });
 };

@@ -150,12 +150,17 @@ const unsealedQuantityRow = z.strictObject({
   quantity: z.bigint().transform(Number),
 });
 
-/** Returns the units of each stream that are neither sealed nor at the processor, in a half-open span of unix seconds. */
+export type UnsealedQuantity = Readonly<z.output<typeof unsealedQuantityRow>>;
+
+/**
+ * Returns the units of each stream that are neither sealed nor at the processor, in a half-open span of unix seconds.
+ * @param accountIds null for all
+ */
 export const sumUnsealedUsage = (
   db: CommonQueryMethods,
   span: { readonly start: number; readonly end: number },
-  accountId: string | null,
-): Promise<readonly Readonly<z.output<typeof unsealedQuantityRow>>[]> =>
+  accountIds: readonly string[] | null,
+): Promise<readonly UnsealedQuantity[]> =>
   db.any(sql.type(unsealedQuantityRow)`
     SELECT
       account_id AS "accountId", mode, meter, sum(quantity - coalesce(already_reported, 0))::bigint AS quantity
@@ -163,7 +168,7 @@ export const sumUnsealedUsage = (
     WHERE meter_event_id IS NULL
       AND second >= ${span.start}
       AND second < ${span.end}
-      AND (${accountId}::uuid IS NULL OR account_id = ${accountId})
+      AND ${accountIds === null ? sql.fragment`true` : sql.fragment`account_id = ANY(${sql.array(accountIds, "uuid")})`}
     GROUP BY account_id, mode, meter
   `);
 

@@ -127,3 +127,10 @@ CREATE TABLE refund_key (
   refund_id uuid NOT NULL CONSTRAINT refund_key_refund UNIQUE REFERENCES refund,
   PRIMARY KEY (account_id, mode, kind, idempotency_key)
 );
+
+-- The turn of bulk work that was reserved last: lists, exports, imports and reconciliations of all processes take turns
+-- while clients record. Unlogged: after a crash of the database, turns begin again.
+CREATE UNLOGGED TABLE bulk_turn (
+  is_only boolean PRIMARY KEY DEFAULT true CONSTRAINT bulk_turn_is_only CHECK (is_only),
+  ends_at timestamptz NOT NULL
+) WITH (fillfactor = 10);

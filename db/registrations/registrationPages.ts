@@ -112,9 +112,18 @@ export const readPage = async (
   copies: CopyPool,
   owner: Owner,
   filter: RegistrationFilter,
-  after: ListPosition | null,
-  limits: PageLimits,
-  separator: RowSeparator,
+  {
+    after,
+    limits,
+    separator,
+    isBulk,
+  }: {
+    readonly after: ListPosition | null;
+    readonly limits: PageLimits;
+    readonly separator: RowSeparator;
+    /** Whether the page follows others of a long list. */
+    readonly isBulk: boolean;
+  },
 ): Promise<ListPage | null> => {
   const following = sql.fragment`
     FROM registration
@@ -178,6 +187,7 @@ export const readPage = async (
       ) AS page
       HAVING count(*) > 0
     `,
+    { isBulk },
   );
   return parsePage(pieces);
 };

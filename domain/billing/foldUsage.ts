@@ -76,6 +76,9 @@ export const requireSameUnits = (
 /** A transaction of so many facts takes tenths of a second; sealing the stream waits for it. */
 const FACTS_PER_TRANSACTION = 20_000;
 
+/** The same while bulk work yields to what clients record. */
+const YIELDING_FACTS = 1000;
+
 /** Bounds a transaction if a stream suddenly becomes busy. */
 const MAXIMUM_SECONDS = 1000;
 
@@ -83,8 +86,17 @@ const MAXIMUM_SECONDS = 1000;
 export const FIRST_SECONDS = 20;
 
 /** Returns how many seconds of a stream the next transaction takes, from how many facts the last one found. */
-export const nextSeconds = (last: { readonly seconds: number; readonly facts: number }): number =>
+export const nextSeconds = (
+  last: { readonly seconds: number; readonly facts: number },
+  isYielding = false,
+): number =>
   Math.min(
     MAXIMUM_SECONDS,
-    Math.max(1, Math.floor((last.seconds * FACTS_PER_TRANSACTION) / Math.max(1, last.facts))),
+    Math.max(
+      1,
+      Math.floor(
+        (last.seconds * (isYielding ? YIELDING_FACTS : FACTS_PER_TRANSACTION)) /
+          Math.max(1, last.facts),
+      ),
+    ),
   );

@@ -1,4 +1,5 @@
 import type { DatabasePool } from "slonik";
+import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { Mode } from "../../domain/accounts/accounts.ts";
 import { createLedgerProcessor } from "./ledger/createLedgerProcessor.ts";
 import type { ProcessorName } from "../../domain/billing/usage.ts";
@@ -43,14 +44,17 @@ export type Billing = {
 export const createBilling = ({
   db,
   stripe,
+  pace,
 }: {
   readonly db: DatabasePool;
+  /** When the built-in ledger reads sums. */
+  readonly pace?: BulkPace;
   /** Null: live usage goes to the built-in ledger. */
   readonly stripe: StripeConnection | null;
 }): Billing => {
   const ledgers = {
-    live: createLedgerProcessor({ db, mode: "live" }),
-    test: createLedgerProcessor({ db, mode: "test" }),
+    live: createLedgerProcessor({ db, mode: "live", pace }),
+    test: createLedgerProcessor({ db, mode: "test", pace }),
   };
   const stripeProcessor = stripe
     ? stripe.createProcessor((account) => requireProcessor(db, { name: "stripe", account }))

@@ -9,6 +9,9 @@ import {
   sumFoldedHours,
 } from "../../db/billing/folding/foldUsage.ts";
 import type { FoldedPart, StreamWithEvents } from "../../db/billing/folding/foldUsage.ts";
+import { unhurriedPace } from "../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import { openBulkPool } from "../../db/bulkWork/openBulkPool.ts";
 import { lockStream } from "../../db/billing/streams.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import { describeHold, findHold } from "../../domain/billing/deployment.ts";
@@ -27,6 +30,7 @@ import { DomainError } from "../../domain/errors.ts";
 import { recordAction } from "../accounts/recordAction.ts";
 
 type Dependencies = { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor };
+type BulkDependencies = Dependencies & { readonly pace?: BulkPace };
 
 export type FoldOptions = {
   readonly before: Date;
@@ -97,7 +101,7 @@ const foldPart = (
 type Step = (stream: UsageStream, part: Span) => Promise<FoldedPart>;
 
 const foldStream = async (
-  db: DatabasePool,
+  { db, pace }: { readonly db: DatabasePool; readonly pace: BulkPace },
   { firstSecond, ...found }: StreamWithEvents,
   until: Date,
   step: Step,
@@ -117,7 +121,7 @@ const foldStream = async (
     sums.events += folded.events;
     sums.units += folded.units;
     sums.kept += folded.kept;
-    maximumSeconds = nextSeconds({ seconds: part.seconds, facts: folded.facts });
+    maximumSeconds = nextSeconds({ seconds: part.seconds, facts: folded.facts }, pace.isYielding());
     rest = { start: part.end, end: rest.end };
   }
 };
@@ -129,10 +133,11 @@ const foldStream = async (
  * @throws DomainError request_invalid if usage before the time may still change, or usage is held
  */
 export const foldUsage = async (
-  deps: Dependencies,
+  { pace = unhurriedPace, ...given }: BulkDependencies,
   { before, accountId, isDryRun }: FoldOptions,
   onProgress: (progress: FoldProgress) => void,
 ): Promise<readonly FoldedStream[]> => {
+  const deps = { ...given, db: openBulkPool(given.db, pace) };
   const { db, clock } = deps;
   const now = clock.now();
   requireSettledAge(before, now);
@@ -155,7 +160,7 @@ export const foldUsage = async (
       ({ meter }) => meter === stream.meter,
     );
     const until = foldableUntil(before, { billingDay: stream.billingDay, periods }, now);
-    done.push(await foldStream(db, stream, until, step));
+    done.push(await foldStream({ db, pace }, stream, until, step));
   }
   return done;
 };

@@ -1,4 +1,7 @@
 import type { DatabasePool } from "slonik";
+import { unhurriedPace } from "../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import { openBulkPool } from "../../db/bulkWork/openBulkPool.ts";
 import type { Actor } from "../../domain/accounts/audit.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
@@ -72,20 +75,29 @@ const settle = async <Line extends ImportLine>(
  * are read as fast as they are written.
  */
 export const importHistory = (
-  deps: { readonly db: DatabasePool; readonly clock: Clock; readonly actor: Actor },
+  {
+    pace = unhurriedPace,
+    ...given
+  }: {
+    readonly db: DatabasePool;
+    readonly clock: Clock;
+    readonly actor: Actor;
+    readonly pace?: BulkPace;
+  },
   owner: AccountMode,
   lines: AsyncIterable<ImportLine>,
   options: ImportOptions,
   { onRejected, onProgress }: ImportObserver,
-): Promise<ImportSummary> =>
-  withImportRun(deps, async (runId) => {
+): Promise<ImportSummary> => {
+  const deps = { ...given, db: openBulkPool(given.db, pace) };
+  return withImportRun(deps, async (runId) => {
     const { db, clock } = deps;
     const { isDryRun } = options;
     const report = createReport(onRejected);
     const writers = createWriters(owner, options, clock);
     const importRecords = createRecordImport({ ...deps, runId, isDryRun }, owner, report);
     const ledger = createLedgerImport({ ...deps, isDryRun }, owner.accountId);
-    for await (const batch of readAhead(inBatches(lines))) {
+    for await (const batch of readAhead(inBatches(lines, pace))) {
       const accepted: RecordLine[] = [];
       const evidence: EvidenceLine[] = [];
       const balanceEntries: BalanceLine[] = [];
@@ -118,3 +130,4 @@ export const importHistory = (
     }
     return report.summary();
   });
+};

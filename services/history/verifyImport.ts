@@ -1,4 +1,7 @@
 import type { CommonQueryMethods, DatabasePool } from "slonik";
+import { unhurriedPace } from "../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+import { openBulkPool } from "../../db/bulkWork/openBulkPool.ts";
 import { listKnownBalanceEntries, readImportedLedger } from "../../db/history/importedBalance.ts";
 import { rememberIdentities } from "../../db/history/importRuns.ts";
 import {
@@ -124,18 +127,22 @@ export const isLedgerEqual = ({ ledger }: Pick<Verification, "ledger">): boolean
  * @param onProgress called with the lines read so far
  */
 export const verifyImport = (
-  deps: { readonly db: DatabasePool; readonly clock: Clock },
+  {
+    pace = unhurriedPace,
+    ...given
+  }: { readonly db: DatabasePool; readonly clock: Clock; readonly pace?: BulkPace },
   owner: AccountMode,
   lines: AsyncIterable<ImportLine>,
   onProgress: (lines: number) => void,
-): Promise<Verification> =>
-  withImportRun(deps, async (runId) => {
+): Promise<Verification> => {
+  const deps = { ...given, db: openBulkPool(given.db, pace) };
+  return withImportRun(deps, async (runId) => {
     const { db, clock } = deps;
     let [read, bad, repeated] = [0, 0, 0];
     let [evidenceLines, evidenceDifferences] = [0, 0];
     let [ledgerLines, ledgerDifferences] = [0, 0];
     let statedCents: number | null = null;
-    for await (const batch of inBatches(lines)) {
+    for await (const batch of inBatches(lines, pace)) {
       const balanceEntries: { readonly entry: ImportedBalanceEntry; readonly holder: number }[] =
         [];
       const evidence: Extract<ImportLine, { readonly evidence: ImportedEvidence }>[] = [];
@@ -200,3 +207,4 @@ export const verifyImport = (
     };
     return verification;
   });
+};

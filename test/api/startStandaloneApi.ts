@@ -1,3 +1,4 @@
+import { unhurriedPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { Client } from "@temporalio/client";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
@@ -131,7 +132,7 @@ export const startStandaloneApi = async (
     db,
     reads,
     copies: copies ?? (await openTestCopies(t, db)),
-    streaming: { openLists, writeTimeoutMs },
+    streaming: { pace: unhurriedPace, openLists, writeTimeoutMs },
     clock,
     writer,
     authenticator,

@@ -1,3 +1,4 @@
+import { unhurriedPace } from "../../db/bulkWork/createBulkPace.ts";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
@@ -121,6 +122,7 @@ export const startStoreApi = async (
     takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
     readReadiness: () => READY,
     streaming: {
+      pace: unhurriedPace,
       openLists: createOpenLists({ maximum: 64, maximumPerAccount: 16 }),
       writeTimeoutMs: 60_000,
     },

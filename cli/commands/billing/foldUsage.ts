@@ -6,6 +6,7 @@ import { say } from "../../io.ts";
 import { actorOf } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
+import { yieldingNote } from "../../output/yieldingNote.ts";
 import { formatTime } from "../../output/formatTable.ts";
 import { printJson, printTable } from "../../output/print.ts";
 
@@ -30,12 +31,13 @@ export const foldUsage = async (
   if (org !== undefined) {
     await getOrganization(db, org);
   }
+  const pace = await connections.pace();
   const bar = createProgressBar(io);
   const streams = await fold(
-    { db, clock, actor: actorOf(operator) },
+    { db, clock, actor: actorOf(operator), pace },
     { before, accountId: org ?? null, isDryRun: dryRun === true },
     ({ streams: done, allStreams, facts }) =>
-      bar.update(done / allStreams, `${count(facts)} usage facts`),
+      bar.update(done / allStreams, `${count(facts)} usage facts${yieldingNote(pace)}`),
   ).catch((error: unknown) => {
     bar.clear();
     throw error;

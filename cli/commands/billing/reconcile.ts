@@ -76,7 +76,12 @@ const runOnce = async (
   readonly streams: readonly ComparedStream[];
   readonly problems: readonly StreamReport[];
 }> => {
-  const deps = { db: await connections.database(), clock, billing: await connections.billing() };
+  const deps = {
+    db: await connections.database(),
+    clock,
+    billing: await connections.billing(),
+    pace: await connections.pace(),
+  };
   if (org !== undefined) {
     await getOrganization(deps.db, org);
   }

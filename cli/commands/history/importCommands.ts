@@ -9,6 +9,7 @@ import { CommandError, EXIT } from "../../exitCodes.ts";
 import { say } from "../../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
+import { yieldingNote } from "../../output/yieldingNote.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { openAccount, withAccount } from "../accounts/accountOptions.ts";
@@ -47,7 +48,8 @@ An import can be repeated, and an interrupted one is completed by running it aga
 line that is there with the same content is skipped. If it says that more of an imported
 record is refunded, the difference is subtracted from the totals; nothing is credited.
 One whose id or key is there with other content is a conflict. Equal lines without id and key in one run are separate
-records; import them in one run. The exit code is 1 if a line was not imported.`;
+records; import them in one run. While clients register, the import yields to them and
+takes several times as long. The exit code is 1 if a line was not imported.`;
 
 const KEY_HELP = `
 Clients keep their keys after the cut-over. The key has 16 to 256 visible characters and
@@ -112,11 +114,12 @@ const runImport = async (
       clock.now(),
     );
   }
+  const pace = await context.connections.pace();
   const bar = createProgressBar(io);
   const rejects = await createRejects(io, options.rejects, bar.clear);
   const startedAtMs = performance.now();
   const importing = importHistory(
-    { db, clock, actor },
+    { db, clock, actor, pace },
     { accountId: account.id, mode },
     history.lines(account, mode),
     {
@@ -131,7 +134,7 @@ const runImport = async (
         const rate = Math.round((lines / (performance.now() - startedAtMs)) * 1000);
         bar.update(
           history.shareRead(),
-          `${lines.toLocaleString("en-US")} lines, ${rate.toLocaleString("en-US")} a second`,
+          `${lines.toLocaleString("en-US")} lines, ${rate.toLocaleString("en-US")} a second${yieldingNote(pace)}`,
         );
       },
     },

@@ -7,6 +7,7 @@ import { CommandError, EXIT } from "../../exitCodes.ts";
 import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
+import { yieldingNote } from "../../output/yieldingNote.ts";
 import { printable } from "../../output/printable.ts";
 import { printJson, printTable } from "../../output/print.ts";
 import { openAccount } from "../accounts/accountOptions.ts";
@@ -96,12 +97,17 @@ const verify = async (
   const { io, clock } = context;
   const history = await openHistory(context, paths, options);
   const { db, account } = await openAccount(context, options);
+  const pace = await context.connections.pace();
   const bar = createProgressBar(io);
   const verification = await verifyImport(
-    { db, clock },
+    { db, clock, pace },
     { accountId: account.id, mode },
     history.lines(account, mode),
-    (lines) => bar.update(history.shareRead(), `${lines.toLocaleString("en-US")} lines`),
+    (lines) =>
+      bar.update(
+        history.shareRead(),
+        `${lines.toLocaleString("en-US")} lines${yieldingNote(pace)}`,
+      ),
   ).finally(bar.clear);
   if (json) {
     printJson(io, present(verification));

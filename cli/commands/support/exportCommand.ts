@@ -41,6 +41,7 @@ import type { Io } from "../../io.ts";
 import { say } from "../../io.ts";
 import { actorOf, operatorOption, reasonOption } from "../../operator.ts";
 import type { OperatorOptions } from "../../operator.ts";
+import { yieldingNote } from "../../output/yieldingNote.ts";
 import { createProgressBar } from "../../output/createProgressBar.ts";
 import { findNamedStore } from "../stores/findNamedStore.ts";
 
@@ -208,7 +209,8 @@ const exportList = async (
   options: ExportOptions,
 ): Promise<void> => {
   const { org, store, mode, format, since, until, output } = options;
-  const db = await connections.database();
+  const db = await connections.bulkDatabase();
+  const pace = await connections.pace();
   const range = {
     ...(since === undefined ? {} : { from: since }),
     ...(until === undefined ? {} : { until }),
@@ -233,7 +235,7 @@ const exportList = async (
   const chunks = inChunks(
     formatPages(await readRows(), format, (rows) => {
       exported = rows;
-      progress.update(null, countOf(rows));
+      progress.update(null, `${countOf(rows)}${yieldingNote(pace)}`);
     }),
   );
   try {

@@ -38,15 +38,29 @@ const totalsRow = reportedStreamRow.extend({ delivered: sum, pending: sum, faile
 /** The units of a stream's meter events in a span. */
 export type StreamTotals = Readonly<z.output<typeof totalsRow>>;
 
+const accountSumsRow = z.strictObject({
+  processor: processorColumn,
+  mode: modeColumn,
+  meter: kindColumn,
+  customerId: z.string().nullable(),
+  accountId: z.uuid(),
+  delivered: sum,
+  pending: sum,
+  failed: sum,
+});
+
+/** The units of an account's meter events in a span, for each customer that it had. */
+export type AccountSums = Readonly<z.output<typeof accountSumsRow>>;
+
 /**
- * Sums the streams with meter events in a span that were sent or are still to be sent. Folded ones were delivered.
+ * Sums the meter events in a span that were sent or are still to be sent, by account. Folded ones were delivered.
  * @param atStripe the span of the streams at Stripe
  */
-export const sumReportedStreams = (
+export const sumReportedAccounts = (
   db: CommonQueryMethods,
   span: Span,
   { atStripe, accountId }: { readonly atStripe: Span; readonly accountId: string | null },
-): Promise<readonly StreamTotals[]> => {
+): Promise<readonly AccountSums[]> => {
   const folded = (processor: FragmentSqlToken, within: Span): FragmentSqlToken =>
     foldedHours(
       accountId === null
@@ -54,7 +68,7 @@ export const sumReportedStreams = (
         : sql.fragment`${processor} AND folded_usage.account_id = ${accountId}`,
       within,
     );
-  return db.any(sql.type(totalsRow)`
+  return db.any(sql.type(accountSumsRow)`
     WITH account_stream AS (
       SELECT
         processor,
@@ -80,12 +94,46 @@ export const sumReportedStreams = (
         ${folded(sql.fragment`folded_usage.processor = 'stripe'`, atStripe)}
       ) AS folded
       GROUP BY processor, mode, meter, customer_id, account_id
-    ),
-    summed AS (
+    )
+    SELECT
+      processor,
+      mode,
+      meter,
+      customer_id AS "customerId",
+      account_id AS "accountId",
+      sum(delivered)::bigint AS delivered,
+      sum(pending)::bigint AS pending,
+      sum(failed)::bigint AS failed
+    FROM account_stream
+    GROUP BY processor, mode, meter, customer_id, account_id
+  `);
+};
+
+/** Adds the sums of accounts up to those of streams. An account may have several sums of a stream. */
+export const sumReportedStreams = (
+  db: CommonQueryMethods,
+  sums: readonly AccountSums[],
+): Promise<readonly StreamTotals[]> =>
+  db.any(sql.type(totalsRow)`
+    WITH summed AS (
       SELECT
         processor, mode, meter, customer_id, account_id,
         sum(delivered) AS delivered, sum(pending) AS pending, sum(failed) AS failed
-      FROM account_stream
+      FROM ${sql.unnest(
+        sums.map(
+          ({ processor, mode, meter, customerId, accountId, delivered, pending, failed }) => [
+            processor,
+            mode,
+            meter,
+            customerId,
+            accountId,
+            delivered,
+            pending,
+            failed,
+          ],
+        ),
+        ["text", "text", "text", "text", "uuid", "int8", "int8", "int8"],
+      )} AS given (processor, mode, meter, customer_id, account_id, delivered, pending, failed)
       GROUP BY processor, mode, meter, customer_id, account_id
     )
     SELECT
@@ -103,7 +151,6 @@ export const sumReportedStreams = (
     GROUP BY processor, mode, meter, customer_id, CASE WHEN customer_id IS NULL THEN account_id END
     ORDER BY "accountName", "accountIds", mode, meter, processor, customer_id
   `);
-};
 
 /**
  * Lists the live streams at Stripe: of the customers that accounts have, and of those with meter events in a span. The

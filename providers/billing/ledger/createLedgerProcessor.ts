@@ -1,6 +1,10 @@
 import type { DatabasePool } from "slonik";
 import type { LedgerUsage } from "../../../db/billing/ledgerUsage.ts";
 import { recordLedgerUsage, sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
+import { unhurriedPace } from "../../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
+import { inParts } from "../../../db/bulkWork/inParts.ts";
+import { openBulkPool } from "../../../db/bulkWork/openBulkPool.ts";
 import { joinCalls } from "../../../db/joinCalls.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { BillingProcessor } from "../processor.ts";
@@ -9,10 +13,14 @@ import type { BillingProcessor } from "../processor.ts";
 export const createLedgerProcessor = ({
   db,
   mode,
+  pace = unhurriedPace,
 }: {
   readonly db: DatabasePool;
   readonly mode: Mode;
+  /** When sums are read. */
+  readonly pace?: BulkPace | undefined;
 }): BillingProcessor => {
+  const reads = openBulkPool(db, pace);
   const record = joinCalls<LedgerUsage, number | undefined>(async (usage) => {
     const recorded = await recordLedgerUsage(db, usage);
     return usage.map(({ identifier }) => recorded.get(identifier));
@@ -28,7 +36,14 @@ export const createLedgerProcessor = ({
         : { kind: "conflict", reason: `${identifier} is recorded with ${recorded} units` };
     },
     usageLagMs: 0,
-    sumUsage: ({ accountId }, meter, span) => sumLedgerUsage(db, { accountId, mode, meter }, span),
+    sumUsage: async ({ accountId }, meter, span) => {
+      const stream = { accountId, mode, meter };
+      let total = 0;
+      for await (const sum of inParts(span, pace, (part) => sumLedgerUsage(reads, stream, part))) {
+        total += sum;
+      }
+      return total;
+    },
     findCurrentPeriod: () => Promise.resolve(null),
     readSubscription: () => Promise.reject(new Error("The built-in ledger has no subscriptions.")),
     readRejectionReport: (eventId) =>

@@ -5,6 +5,9 @@ import {
   listAcknowledgedDrift,
 } from "../../../db/billing/reconciliation/acknowledgedDrift.ts";
 import { readDeployment } from "../../../db/billing/deployment.ts";
+import { unhurriedPace } from "../../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
+import { openBulkPool } from "../../../db/bulkWork/openBulkPool.ts";
 import type {
   MinuteEvent,
   MinuteSums,
@@ -14,9 +17,7 @@ import type {
 import {
   listMinuteEvents,
   sumMeterEventsByMinute,
-  sumReportedStreams,
 } from "../../../db/billing/reconciliation/reportedStreams.ts";
-import { sumUnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import { minuteOf, secondOf } from "../../../domain/billing/usage.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
@@ -28,6 +29,7 @@ import type { BillingProcessor } from "../../../providers/billing/processor.ts";
 import type { Difference, Span, Sums } from "./findDifferences.ts";
 import { acknowledgedIn, DAY, findDifferences, MINUTE, sumIn } from "./findDifferences.ts";
 import { runConcurrently } from "./runConcurrently.ts";
+import { sumStreams, sumUnsealed } from "./sumOwnUsage.ts";
 
 /** The longest monthly cycle, and the days in which Stripe still accepts a correction. */
 const DEFAULT_SPAN = 35 * DAY;
@@ -243,11 +245,11 @@ export const listStreamsNeedingAttention = (
  * @param options.accountId compares only the streams of this account
  */
 export const reconcileUsage = async (
-  deps: Dependencies,
+  { pace = unhurriedPace, ...given }: Dependencies & { readonly pace?: BulkPace | undefined },
   {
     accountId = null,
     among = null,
-    span = defaultSpan(deps.clock.now()),
+    span = defaultSpan(given.clock.now()),
   }: {
     readonly accountId?: string | null;
     readonly among?: readonly ReportedStream[] | null;
@@ -255,12 +257,13 @@ export const reconcileUsage = async (
   },
   signal: AbortSignal,
 ): Promise<{ readonly streams: readonly StreamReport[] }> => {
-  const unsealed = await sumUnsealedUsage(deps.db, span, accountId);
+  const deps = { ...given, db: openBulkPool(given.db, pace) };
   const acknowledged = await listAcknowledgedDrift(deps.db, span);
+  const unsealed = await sumUnsealed(deps.db, pace, span, accountId);
   const { separatedAt } = await readDeployment(deps.db);
   const atStripe = ownSpanOf({ processor: "stripe" }, span, separatedAt);
   const totals =
-    among === null ? await sumReportedStreams(deps.db, span, { atStripe, accountId }) : null;
+    among === null ? await sumStreams(deps.db, pace, span, { atStripe, accountId }) : null;
   const comparisons = (among ?? totals ?? []).map((stream, index): Comparison => ({
     stream,
     span: ownSpanOf(stream, span, separatedAt),

@@ -6,6 +6,7 @@ import {
   replaceReconciliationStreams,
   updateReconciliation,
 } from "../../../db/billing/reconciliation/reconciliations.ts";
+import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
 import type { Clock } from "../../../domain/clock.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { defaultSpan, listStreamsNeedingAttention, reconcileUsage } from "./reconcileUsage.ts";
@@ -36,7 +37,12 @@ const failureOf = (drifting: readonly StreamReport[]): string | null => {
  * @param reconciliation.span null for the default one
  */
 export const runReconciliation = async (
-  deps: { readonly db: DatabasePool; readonly clock: Clock; readonly billing: Billing },
+  deps: {
+    readonly db: DatabasePool;
+    readonly clock: Clock;
+    readonly billing: Billing;
+    readonly pace?: BulkPace | undefined;
+  },
   {
     id,
     isFinal,

@@ -11,7 +11,11 @@ import type { Random } from "../../support/random.ts";
 
 const test = testWithDatabase();
 
-const ONE_ROW = { rows: 1, bytes: Number.MAX_SAFE_INTEGER };
+const ONE_ROW = {
+  limits: { rows: 1, bytes: Number.MAX_SAFE_INTEGER },
+  separator: ",",
+  isBulk: false,
+} as const;
 
 const NUMBERS = [0, 1, -1, 0.1, 1e21, -1e300, 5e-324, 1.797_693_134_862_315_7e308, 2 ** 53, 1e-7];
 const TEXTS = ["", "a", 'a "quoted" \\ text', "\t\n\u0001", "é", "𝒳", "1e+300 1e-300", ",:,:,:"];
@@ -67,14 +71,14 @@ test("no registration's JSON in a list is longer than its stored maximum", async
   const copies = await openTestCopies(t, db);
   const owner = { accountId, mode: "live", kind: "tree" } as const;
 
-  let page = await readPage(copies, owner, {}, null, ONE_ROW, ",");
+  let page = await readPage(copies, owner, {}, { ...ONE_ROW, after: null });
   let pages = 0;
   while (page) {
     const bytes = Buffer.concat(page.json).length;
     const maximum = maximums.get(page.last.id) ?? 0;
     t.true(bytes <= maximum, `${bytes} > ${maximum}: ${Buffer.concat(page.json).toString()}`);
     pages += 1;
-    page = await readPage(copies, owner, {}, page.last, ONE_ROW, ",");
+    page = await readPage(copies, owner, {}, { ...ONE_ROW, after: page.last });
   }
   t.is(pages, entries.length);
 });

@@ -1,0 +1,64 @@
+import type { CommonQueryMethods } from "slonik";
+import { z } from "zod";
+import type { LatestRecords } from "../../domain/bulkWork.ts";
+import { sql } from "../sql.ts";
+
+const latestRow = z.strictObject({ position: z.string(), ageMs: z.number() });
+
+/**
+ * The last usage fact, the last entry of a store's balance and the last event of a donation: what clients record, and bulk
+ * work does not. Each is one step at the end of an index. A standby records nothing.
+ */
+const latest = sql.fragment`
+  SELECT
+    concat_ws(' ', fact.id, entry.id, event.id) AS position,
+    extract(epoch FROM clock_timestamp() - coalesce(
+      greatest(to_timestamp(fact.second), entry.created_at, event.created_at), to_timestamp(0)
+    ))::double precision * 1000 AS age_ms
+  FROM (SELECT NOT pg_is_in_recovery() AS accepts_writes) AS server
+  LEFT JOIN (SELECT id, second FROM usage_fact ORDER BY id DESC LIMIT 1) AS fact ON accepts_writes
+  LEFT JOIN (
+    SELECT id, created_at, imported_id FROM balance_entry ORDER BY id DESC LIMIT 1
+  ) AS entry ON accepts_writes AND entry.imported_id IS NULL
+  LEFT JOIN (
+    SELECT id, created_at, type FROM event ORDER BY id DESC LIMIT 1
+  ) AS event ON accepts_writes AND event.type LIKE 'donation.%'
+`;
+
+/** Reads what clients have recorded last. */
+export const readLatestRecords = (db: CommonQueryMethods): Promise<LatestRecords> =>
+  db.one(sql.prepared("read_latest_records", latestRow)`
+    SELECT position, age_ms AS "ageMs"
+    FROM (${latest}) AS latest
+  `);
+
+/**
+ * Reserves the next turn of bulk work for so many milliseconds. Turns follow each other, so that the bulk work of all
+ * processes takes turns. The database's clock decides; a turn far in the future means that the clock was set back.
+ * @returns how long to wait for the turn's beginning, and what clients have recorded last
+ */
+export const reserveBulkTurn = (
+  db: CommonQueryMethods,
+  durationMs: number,
+): Promise<LatestRecords & { readonly waitMs: number }> =>
+  db.one(sql.prepared("reserve_bulk_turn", latestRow.extend({ waitMs: z.number() }))`
+    WITH reserved AS (
+      INSERT INTO bulk_turn AS known (ends_at)
+      VALUES (clock_timestamp() + ${durationMs} * interval '1 millisecond')
+      ON CONFLICT (is_only) DO UPDATE
+      SET ends_at = ${durationMs} * interval '1 millisecond' + CASE
+        WHEN known.ends_at BETWEEN clock_timestamp() AND clock_timestamp() + interval '10 seconds' THEN known.ends_at
+        ELSE clock_timestamp()
+      END
+      RETURNING ends_at
+    )
+    SELECT
+      latest.position,
+      latest.age_ms AS "ageMs",
+      greatest(
+        0,
+        extract(epoch FROM reserved.ends_at - clock_timestamp()) * 1000 - ${durationMs}
+      )::double precision AS "waitMs"
+    FROM reserved
+    CROSS JOIN (${latest}) AS latest
+  `);

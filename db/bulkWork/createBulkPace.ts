@@ -1,0 +1,140 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { setTimeout as delay } from "node:timers/promises";
+import type { CommonQueryMethods } from "slonik";
+import { isRecent, sight, turnMs } from "../../domain/bulkWork.ts";
+import type { LatestRecords, Sighting } from "../../domain/bulkWork.ts";
+import { runForAll } from "../connections/connectionShares.ts";
+import { readLatestRecords, reserveBulkTurn } from "./bulkTurns.ts";
+
+/** Makes bulk work yield to what clients record, in this process and in others. */
+export type BulkPace = {
+  /**
+   * Runs a step: a statement, or a transaction, so that nothing rests with locks. While clients record, steps run one
+   * after another, in turns with those of other processes, and each turn includes a rest. A step within a step does not
+   * wait.
+   */
+  readonly run: <Result>(step: () => Promise<Result>) => Promise<Result>;
+  /** Yields the items. Reading each of them is a step, except the first: most lists have one page. */
+  readonly runEach: <Item>(items: AsyncIterable<Item>) => AsyncIterable<Item>;
+  /** Whether clients recorded when it was last known. Then steps should be small. */
+  readonly isYielding: () => boolean;
+  /** How long the last step took, without its rest. */
+  readonly lastStepMs: () => number;
+  /** How long steps have waited for their turns. */
+  readonly restedMs: () => number;
+};
+
+/** How soon bulk work notices that clients record. A look takes a fifth of a millisecond. */
+const LOOK_INTERVAL_MS = 250;
+
+/** Expected of the first step. */
+const FIRST_STEP_MS = 5;
+
+/** For work that does not yield. */
+export const unhurriedPace: BulkPace = {
+  run: (step) => step(),
+  runEach: (items) => items,
+  isYielding: () => false,
+  lastStepMs: () => 0,
+  restedMs: () => 0,
+};
+
+async function* runEach<Item>(
+  items: AsyncIterable<Item>,
+  run: BulkPace["run"],
+): AsyncGenerator<Item, void, void> {
+  const iterator = items[Symbol.asyncIterator]();
+  try {
+    let item = await iterator.next();
+    while (item.done !== true) {
+      yield item.value;
+      item = await run(() => iterator.next());
+    }
+  } finally {
+    await iterator.return?.();
+  }
+}
+
+export const createBulkPace = ({
+  readLatest,
+  reserveTurn,
+  nowMs = () => performance.now(),
+  rest = delay,
+}: {
+  readonly readLatest: () => Promise<LatestRecords>;
+  /** Reserves a turn of bulk work, and returns how long to wait for it. */
+  readonly reserveTurn: (
+    durationMs: number,
+  ) => Promise<LatestRecords & { readonly waitMs: number }>;
+  readonly nowMs?: () => number;
+  readonly rest?: (durationMs: number) => Promise<unknown>;
+}): BulkPace => {
+  const steps = new AsyncLocalStorage<true>();
+  let seen: Sighting | null = null;
+  let lookedAtMs = -Infinity;
+  let looking: Promise<void> | null = null;
+  let previous: Promise<unknown> = Promise.resolve();
+  let expectedMs = FIRST_STEP_MS;
+  let restedMs = 0;
+
+  const note = (latest: LatestRecords): void => {
+    lookedAtMs = nowMs();
+    seen = sight(latest, seen, lookedAtMs);
+  };
+  const look = async (): Promise<void> => {
+    try {
+      note(await readLatest());
+    } finally {
+      looking = null;
+    }
+  };
+  const isYielding = (): boolean => seen !== null && isRecent(seen, nowMs());
+  const lookIfDue = async (): Promise<void> => {
+    if (nowMs() - lookedAtMs >= LOOK_INTERVAL_MS) {
+      await (looking ??= look());
+    }
+  };
+  const runInTurn = async <Result>(step: () => Promise<Result>): Promise<Result> => {
+    if (isYielding()) {
+      const { waitMs, ...latest } = await reserveTurn(turnMs(expectedMs));
+      note(latest);
+      if (waitMs > 0) {
+        restedMs += waitMs;
+        await rest(waitMs);
+      }
+    }
+    const startedAtMs = nowMs();
+    try {
+      return await steps.run(true, step);
+    } finally {
+      expectedMs = nowMs() - startedAtMs;
+    }
+  };
+  const run: BulkPace["run"] = async (step) => {
+    if (steps.getStore() === true) {
+      return step();
+    }
+    await lookIfDue();
+    if (!isYielding()) {
+      return steps.run(true, step);
+    }
+    const turn = previous.then(() => runInTurn(step));
+    previous = turn.catch(() => undefined);
+    return turn;
+  };
+  return {
+    run,
+    runEach: (items) => runEach(items, run),
+    isYielding,
+    lastStepMs: () => expectedMs,
+    restedMs: () => restedMs,
+  };
+};
+
+/** Opens a pace whose turns are in the database. */
+export const openBulkPace = (db: CommonQueryMethods): BulkPace =>
+  createBulkPace({
+    // For all accounts: it must not count against the share of the account whose list is read.
+    readLatest: () => runForAll(() => readLatestRecords(db)),
+    reserveTurn: (durationMs) => runForAll(() => reserveBulkTurn(db, durationMs)),
+  });

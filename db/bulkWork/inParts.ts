@@ -1,0 +1,41 @@
+import { nextSize } from "../../domain/bulkWork.ts";
+import type { BulkPace } from "./createBulkPace.ts";
+
+/** A half-open span of unix seconds. */
+type Span = { readonly start: number; readonly end: number };
+
+const FIRST_PART_SECONDS = 3600;
+
+/** Reads a span: whole, or in short steps as long as bulk work yields to what clients record. */
+export async function* inParts<Result>(
+  { start, end }: Span,
+  pace: BulkPace,
+  read: (part: Span) => Promise<Result>,
+): AsyncGenerator<Result, void, void> {
+  let seconds = FIRST_PART_SECONDS;
+  let next = start;
+  while (next < end) {
+    const part = { start: next, end: pace.isYielding() ? Math.min(end, next + seconds) : end };
+    yield await read(part);
+    seconds = nextSize(seconds, pace.lastStepMs());
+    next = part.end;
+  }
+}
+
+const FIRST_GROUP = 10;
+
+/** Reads about items: all together, or in short steps as long as bulk work yields to what clients record. */
+export async function* inGroups<Item, Result>(
+  items: readonly Item[],
+  pace: BulkPace,
+  read: (group: readonly Item[]) => Promise<Result>,
+): AsyncGenerator<Result, void, void> {
+  let size = FIRST_GROUP;
+  let next = 0;
+  while (next < items.length) {
+    const end = pace.isYielding() ? next + size : items.length;
+    yield await read(items.slice(next, end));
+    size = nextSize(size, pace.lastStepMs());
+    next = end;
+  }
+}

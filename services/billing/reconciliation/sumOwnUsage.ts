@@ -1,0 +1,55 @@
+import type { DatabasePool } from "slonik";
+import type {
+  AccountSums,
+  StreamTotals,
+} from "../../../db/billing/reconciliation/reportedStreams.ts";
+import {
+  sumReportedAccounts,
+  sumReportedStreams,
+} from "../../../db/billing/reconciliation/reportedStreams.ts";
+import { listWaitingStreams } from "../../../db/billing/sending/waitingStreams.ts";
+import { sumUnsealedUsage } from "../../../db/billing/usageFacts.ts";
+import type { UnsealedQuantity } from "../../../db/billing/usageFacts.ts";
+import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
+import { inGroups, inParts } from "../../../db/bulkWork/inParts.ts";
+import type { Span } from "./findDifferences.ts";
+
+/**
+ * Sums the usage that is in no meter event.
+ * @param accountId null for all
+ */
+export const sumUnsealed = async (
+  db: DatabasePool,
+  pace: BulkPace,
+  span: Span,
+  accountId: string | null,
+): Promise<readonly UnsealedQuantity[]> => {
+  if (accountId !== null || !pace.isYielding()) {
+    return sumUnsealedUsage(db, span, accountId === null ? null : [accountId]);
+  }
+  const waiting = new Set((await listWaitingStreams(db)).map((stream) => stream.accountId));
+  const quantities: UnsealedQuantity[] = [];
+  for await (const group of inGroups([...waiting], pace, (accountIds) =>
+    sumUnsealedUsage(db, span, accountIds),
+  )) {
+    quantities.push(...group);
+  }
+  return quantities;
+};
+
+/**
+ * Sums the streams in parts of the span, of which each is as of its own time. The sums of streams that differ are read
+ * again before they are reported.
+ */
+export const sumStreams = async (
+  db: DatabasePool,
+  pace: BulkPace,
+  span: Span,
+  options: { readonly atStripe: Span; readonly accountId: string | null },
+): Promise<readonly StreamTotals[]> => {
+  const sums: AccountSums[] = [];
+  for await (const part of inParts(span, pace, (each) => sumReportedAccounts(db, each, options))) {
+    sums.push(...part);
+  }
+  return sumReportedStreams(db, sums);
+};

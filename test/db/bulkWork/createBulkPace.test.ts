@@ -1,0 +1,151 @@
+import test from "ava";
+import { createBulkPace } from "../../../db/bulkWork/createBulkPace.ts";
+import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
+
+/** A pace with a clock that only rests and steps move, and what it asked of the database. */
+const createScene = ({ ageMs, waitMs = 0 }: { ageMs: number; waitMs?: number }) => {
+  const scene = {
+    nowMs: 0,
+    position: 1,
+    looks: 0,
+    turnsMs: [] as number[],
+    restsMs: [] as number[],
+  };
+  const latest = () => ({ position: String(scene.position), ageMs });
+  const pace = createBulkPace({
+    readLatest: () => {
+      scene.looks += 1;
+      return Promise.resolve(latest());
+    },
+    reserveTurn: (durationMs) => {
+      scene.turnsMs.push(durationMs);
+      return Promise.resolve({ ...latest(), waitMs });
+    },
+    nowMs: () => scene.nowMs,
+    rest: (durationMs) => {
+      scene.restsMs.push(durationMs);
+      scene.nowMs += durationMs;
+      return Promise.resolve();
+    },
+  });
+  const stepFor = (durationMs: number) => () => {
+    scene.nowMs += durationMs;
+    return Promise.resolve(scene.nowMs);
+  };
+  return { scene, pace, stepFor };
+};
+
+/** Starts two steps, and returns how many of them have begun before one has ended. */
+const countConcurrent = async (pace: BulkPace): Promise<number> => {
+  const end = Promise.withResolvers<void>();
+  const begun = Promise.withResolvers<void>();
+  let count = 0;
+  const step = async (): Promise<void> => {
+    count += 1;
+    begun.resolve();
+    await end.promise;
+  };
+  const steps = [pace.run(step), pace.run(step)];
+  await begun.promise;
+  // Whatever is to begin without the end of the first step has begun after these.
+  await new Promise(setImmediate);
+  const concurrent = count;
+  end.resolve();
+  await Promise.all(steps);
+  return concurrent;
+};
+
+test("steps neither wait nor take turns while clients record nothing", async (t) => {
+  const { scene, pace, stepFor } = createScene({ ageMs: 60_000, waitMs: 20 });
+  await pace.run(stepFor(100));
+  await pace.run(stepFor(100));
+  t.is(await countConcurrent(pace), 2);
+  t.false(pace.isYielding());
+  t.deepEqual(scene.turnsMs, []);
+  t.is(pace.restedMs(), 0);
+  // Four times a second.
+  t.is(scene.looks, 1);
+  await pace.run(stepFor(100));
+  await pace.run(stepFor(100));
+  t.is(scene.looks, 2);
+});
+
+test("while clients record, each step waits for a turn of five times what the last one took", async (t) => {
+  const { scene, pace, stepFor } = createScene({ ageMs: 100, waitMs: 30 });
+  await pace.run(stepFor(8));
+  await pace.run(stepFor(2));
+  await pace.run(stepFor(1));
+  t.true(pace.isYielding());
+  t.deepEqual(scene.turnsMs, [25, 40, 10]);
+  t.deepEqual(scene.restsMs, [30, 30, 30]);
+  t.is(pace.restedMs(), 90);
+  t.is(await countConcurrent(pace), 1);
+});
+
+test("a step that could not be split delays other bulk work for at most 1.25 seconds", async (t) => {
+  const { scene, pace, stepFor } = createScene({ ageMs: 100 });
+  await pace.run(stepFor(60_000));
+  scene.position += 1;
+  await pace.run(stepFor(1));
+  t.deepEqual(scene.turnsMs, [25, 1250]);
+});
+
+test("steps within a step do not wait for it", async (t) => {
+  const { scene, pace } = createScene({ ageMs: 100 });
+  t.is(await pace.run(() => pace.run(() => pace.run(() => Promise.resolve("inner")))), "inner");
+  t.is(scene.turnsMs.length, 1);
+});
+
+test("a failing step fails alone", async (t) => {
+  const { pace, stepFor } = createScene({ ageMs: 100 });
+  const failing = pace.run(() => Promise.reject(new Error("broken")));
+  const next = pace.run(stepFor(5));
+  await t.throwsAsync(failing, { message: "broken" });
+  t.is(await next, 5);
+});
+
+test("a new record is noticed within a quarter of a second, and the last one is forgotten after 2.5 seconds", async (t) => {
+  const { scene, pace, stepFor } = createScene({ ageMs: 60_000 });
+  await pace.run(stepFor(250));
+  scene.position += 1;
+  await pace.run(stepFor(10));
+  t.true(pace.isYielding());
+  await pace.run(stepFor(2400));
+  t.true(pace.isYielding());
+  await pace.run(stepFor(200));
+  t.false(pace.isYielding());
+  await pace.run(stepFor(10));
+  t.is(scene.turnsMs.length, 3);
+});
+
+test("records that are found with the first look count if they are young", async (t) => {
+  const young = createScene({ ageMs: 2000 });
+  await young.pace.run(young.stepFor(1));
+  t.is(young.scene.turnsMs.length, 1);
+  const old = createScene({ ageMs: 3000 });
+  await old.pace.run(old.stepFor(1));
+  t.is(old.scene.turnsMs.length, 0);
+});
+
+test("each item but the first is a step, and what is not read is closed", async (t) => {
+  const { scene, pace } = createScene({ ageMs: 100 });
+  let isClosed = false;
+  // oxlint-disable-next-line typescript/require-await -- pages are read asynchronously.
+  const readPages = async function* (): AsyncGenerator<number> {
+    try {
+      yield* [1, 2, 3, 4];
+    } finally {
+      isClosed = true;
+    }
+  };
+  const read: number[] = [];
+  for await (const page of pace.runEach(readPages())) {
+    read.push(page);
+    if (page === 3) {
+      break;
+    }
+  }
+  t.deepEqual(read, [1, 2, 3]);
+  t.is(scene.turnsMs.length, 2);
+  t.true(isClosed);
+});

@@ -1,0 +1,18 @@
+import type { BulkPace } from "../../db/bulkWork/createBulkPace.ts";
+
+/** A pace that always yields, without waiting, and counts its steps. */
+export const createYieldingPace = (): BulkPace & { readonly stepCount: () => number } => {
+  let steps = 0;
+  return {
+    run: (step) => {
+      steps += 1;
+      return step();
+    },
+    runEach: (items) => items,
+    isYielding: () => true,
+    // So slow that parts stay as small as the first.
+    lastStepMs: () => 3,
+    restedMs: () => 0,
+    stepCount: () => steps,
+  };
+};
