@@ -13,7 +13,8 @@ export const reconciliationId = (deployment: string): string =>
   inDeployment(deployment, "reconciliation");
 
 const { reconcileUsage } = proxyActivities<BillingActivities>({
-  startToCloseTimeout: "1 hour",
+  // It takes minutes, and many times as long while it yields to clients.
+  startToCloseTimeout: "6 hours",
   heartbeatTimeout: "2 minutes",
   retry: { initialInterval: "1 minute", backoffCoefficient: 2, maximumAttempts: 5 },
 });

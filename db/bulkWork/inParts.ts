@@ -4,15 +4,16 @@ import type { BulkPace } from "./createBulkPace.ts";
 /** A half-open span of unix seconds. */
 type Span = { readonly start: number; readonly end: number };
 
-const FIRST_PART_SECONDS = 3600;
-
-/** Reads a span: whole, or in short steps as long as bulk work yields to what clients record. */
+/**
+ * Reads a span: whole, or in short steps as long as bulk work yields to what clients record.
+ * @param firstPartSeconds the first of these steps; the next ones depend on how long it took
+ */
 export async function* inParts<Result>(
   { start, end }: Span,
-  pace: BulkPace,
+  { pace, firstPartSeconds }: { readonly pace: BulkPace; readonly firstPartSeconds: number },
   read: (part: Span) => Promise<Result>,
 ): AsyncGenerator<Result, void, void> {
-  let seconds = FIRST_PART_SECONDS;
+  let seconds = firstPartSeconds;
   let next = start;
   while (next < end) {
     const part = { start: next, end: pace.isYielding() ? Math.min(end, next + seconds) : end };

@@ -34,7 +34,7 @@ export type ReconcileOptions = {
 };
 
 /** As long as a nightly run may take. */
-const TIMEOUT_MS = 60 * 60 * 1000;
+const TIMEOUT_MS = 6 * 60 * 60 * 1000;
 
 const UNNAMED_SHOWN = 20;
 

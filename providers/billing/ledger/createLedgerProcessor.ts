@@ -9,6 +9,9 @@ import { joinCalls } from "../../../db/joinCalls.ts";
 import type { Mode } from "../../../domain/accounts/accounts.ts";
 import type { BillingProcessor } from "../processor.ts";
 
+/** A day of one stream has at most 86,400 events. */
+const FIRST_PART_SECONDS = 24 * 60 * 60;
+
 /** The built-in processor records usage in our own database. It has neither customers nor subscriptions. */
 export const createLedgerProcessor = ({
   db,
@@ -39,7 +42,11 @@ export const createLedgerProcessor = ({
     sumUsage: async ({ accountId }, meter, span) => {
       const stream = { accountId, mode, meter };
       let total = 0;
-      for await (const sum of inParts(span, pace, (part) => sumLedgerUsage(reads, stream, part))) {
+      for await (const sum of inParts(
+        span,
+        { pace, firstPartSeconds: FIRST_PART_SECONDS },
+        (part) => sumLedgerUsage(reads, stream, part),
+      )) {
         total += sum;
       }
       return total;

@@ -12,6 +12,7 @@ import { sumUnsealedUsage } from "../../../db/billing/usageFacts.ts";
 import type { UnsealedQuantity } from "../../../db/billing/usageFacts.ts";
 import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
 import { inGroups, inParts } from "../../../db/bulkWork/inParts.ts";
+import { HOUR } from "./findDifferences.ts";
 import type { Span } from "./findDifferences.ts";
 
 /**
@@ -48,7 +49,9 @@ export const sumStreams = async (
   options: { readonly atStripe: Span; readonly accountId: string | null },
 ): Promise<readonly StreamTotals[]> => {
   const sums: AccountSums[] = [];
-  for await (const part of inParts(span, pace, (each) => sumReportedAccounts(db, each, options))) {
+  for await (const part of inParts(span, { pace, firstPartSeconds: HOUR }, (each) =>
+    sumReportedAccounts(db, each, options),
+  )) {
     sums.push(...part);
   }
   return sumReportedStreams(db, sums);
