@@ -1,8 +1,10 @@
 import { Client } from "pg";
+import type { DatabasePool } from "slonik";
 import { openTextFile } from "../cli/input/openTextFile.ts";
 import { openPool } from "../db/pool.ts";
 import { SERVICE } from "../domain/accounts/audit.ts";
 import { systemClock } from "../domain/clock.ts";
+import { createCatalogue } from "../providers/charities/catalogue/createCatalogue.ts";
 import { importCharities } from "../services/charities/importCharities.ts";
 import { createAccounts } from "./support/createAccounts.ts";
 import type { Result } from "./support/result.ts";
@@ -18,10 +20,12 @@ export type CharitySizes = {
 /** A key may send 20 requests a second. With this many keys in rotation, one sequential client stays below that. */
 const KEYS = 40;
 const EXTRACTED_ON = "2026-01-01";
+const DATABASE_GOAL_MS = 20;
 
 const SEARCHES: readonly (readonly [string, string])[] = [
   ["two words", "food bank"],
   ["one common word", "foundation"],
+  ["the beginning of a common word", "foundat"],
   ["a typo", "humane socety"],
   ["nothing found", "xqzwv kkjjq"],
 ];
@@ -35,7 +39,7 @@ const FILL = `
       words[(1 + (number * 7919) % 20)::integer], substr(md5(number::text), 1, 6), words[(1 + (number * 104729) % 20)::integer],
       words[(1 + (number / 20) % 20)::integer]
     )),
-    'SPRINGFIELD', 'VT', 'K31', '03', '1', number % 10, '${EXTRACTED_ON}'
+    'SPRINGFIELD', 'VT', 'K31', '03', '1', ('x' || substr(md5(number::text), 7, 7))::bit(28)::integer % 10, '${EXTRACTED_ON}'
   FROM
     generate_series(1, $1::bigint) AS number,
     (SELECT string_to_array(
@@ -43,6 +47,23 @@ const FILL = `
       'land water hope', ' '
     ) AS words) AS vocabulary
   ON CONFLICT DO NOTHING`;
+
+/** Creates the indexes after the rows, which takes half the time. */
+const fillGenerated = async (client: Client, rows: number): Promise<void> => {
+  const { rows: indexes } = await client.query<{ name: string; definition: string }>(`
+    SELECT indexrelid::regclass::text AS name, pg_get_indexdef(indexrelid) AS definition
+    FROM pg_index
+    WHERE indrelid = 'charity'::regclass AND NOT indisunique
+  `);
+  for (const { name } of indexes) {
+    await client.query(`DROP INDEX ${name}`);
+  }
+  await client.query(FILL, [rows]);
+  await client.query("SET maintenance_work_mem = '512MB'");
+  for (const { definition } of indexes) {
+    await client.query(definition);
+  }
+};
 
 const fillCatalogue = async (
   databaseUrl: string,
@@ -62,9 +83,11 @@ const fillCatalogue = async (
       );
     }
     if (files.length === 0) {
-      await client.query(FILL, [rows]);
+      await fillGenerated(client, rows);
     }
-    await client.query("VACUUM ANALYZE charity");
+    await client.query("VACUUM ANALYZE charity, charity_word");
+    // Otherwise, the searches would wait for the disk that stores the new rows.
+    await client.query("CHECKPOINT");
     const { rows: counted } = await client.query<{ count: string }>(
       "SELECT count(*) FROM charity WHERE eligible",
     );
@@ -77,11 +100,13 @@ const fillCatalogue = async (
 
 const describeSizes = async (client: Client): Promise<string> => {
   const { rows } = await client.query<{ name: string; mib: string }>(`
-    SELECT 'table' AS name, round(pg_table_size('charity') / 1048576.0)::text AS mib
-    UNION ALL
-    SELECT indexrelid::regclass::text, round(pg_relation_size(indexrelid) / 1048576.0)::text
-    FROM pg_index
-    WHERE indrelid = 'charity'::regclass
+    SELECT oid::regclass::text AS name, round(pg_relation_size(oid) / 1048576.0)::text AS mib
+    FROM pg_class
+    WHERE oid IN ('charity'::regclass, 'charity_word'::regclass)
+      OR oid IN (
+        SELECT indexrelid FROM pg_index WHERE indrelid IN ('charity'::regclass, 'charity_word'::regclass)
+      )
+    ORDER BY pg_relation_size(oid) DESC
   `);
   return rows.map(({ name, mib }) => `${name} ${mib} MiB`).join(", ");
 };
@@ -118,7 +143,15 @@ const search = async (url: string, name: string, key: string): Promise<void> => 
 const describe = (ascending: readonly number[]): string =>
   `${median(ascending).toFixed(1)} ms, p99 ${percentile(ascending, 0.99).toFixed(1)} ms`;
 
-/** Searches in sequence, alternating between the API and plain SQL. */
+/** The queries of a search, without the API. */
+const searchCatalogue = async (db: DatabasePool, name: string): Promise<void> => {
+  await createCatalogue({ db, searches: db }).search(
+    { name, ein: null, page: 1, pageSize: 20 },
+    AbortSignal.timeout(60_000),
+  );
+};
+
+/** Searches in sequence, alternating between the API, the queries of the API, and plain SQL. */
 export const measureCharitySearch = async (
   services: Services,
   sizes: CharitySizes,
@@ -130,33 +163,50 @@ export const measureCharitySearch = async (
   const ids = Array.from({ length: KEYS }, () => crypto.randomUUID());
   const keys = await createAccounts(databaseUrl, ids);
   const api = await services.startProgram("api/main.ts", { DATABASE_URL: databaseUrl });
+  const db = await openPool(databaseUrl, 1);
   const client = new Client({ connectionString: databaseUrl });
   await client.connect();
   report(`charities: ${await describeSizes(client)}`);
   try {
     const results: Result[] = [];
+    const catalogue = `${charities.toLocaleString("en-US")} charities`;
     for (const [what, name] of SEARCHES) {
-      const measured: number[] = [];
+      const requests: number[] = [];
+      const queries: number[] = [];
       const bare: number[] = [];
       for (let round = 0; round < sizes.searches / SEARCHES.length; round += 1) {
         const key = keys[round % KEYS] ?? "";
-        measured.push(await timeMs(() => search(api.url, name, key)));
+        queries.push(await timeMs(() => searchCatalogue(db, name)));
+        requests.push(await timeMs(() => search(api.url, name, key)));
         bare.push(await timeMs(() => searchBySql(client, name)));
       }
-      const ordered = [measured, bare].map((times) => times.toSorted((a, b) => a - b));
+      for (const times of [requests, queries, bare]) {
+        times.sort((a, b) => a - b);
+      }
       report(`charities: ${what} done`);
-      results.push({
-        what: `Search of ${charities.toLocaleString("en-US")} charities: ${what}, compared with plain SQL`,
-        measured: describe(ordered[0] ?? []),
-        baseline: describe(ordered[1] ?? []),
-        ratio: (median(measured) / median(bare)).toFixed(1),
-        goal: "",
-        isReached: null,
-      });
+      results.push(
+        {
+          what: `Search of ${catalogue} at the database: ${what}, compared with plain SQL`,
+          measured: describe(queries),
+          baseline: describe(bare),
+          ratio: (median(queries) / median(bare)).toFixed(1),
+          goal: `p99 ${DATABASE_GOAL_MS} ms`,
+          isReached: percentile(queries, 0.99) <= DATABASE_GOAL_MS,
+        },
+        {
+          what: `Search of ${catalogue} through the API: ${what}, compared with its queries`,
+          measured: describe(requests),
+          baseline: describe(queries),
+          ratio: (median(requests) / median(queries)).toFixed(1),
+          goal: "",
+          isReached: null,
+        },
+      );
     }
     return results;
   } finally {
     await client.end();
+    await db.end();
     await api.stop();
     await services.dropDatabase("charities");
   }

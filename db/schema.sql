@@ -204,8 +204,10 @@ CREATE TABLE charity (
   extracted_on date,
   eligible boolean NOT NULL GENERATED ALWAYS AS (((subsection = '03'::text) AND (deductibility = '1'::text))) STORED,
   search_text text NOT NULL GENERATED ALWAYS AS (((' '::text || regexp_replace(lower(regexp_replace(replace(((((known_as || ' '::text) || name) || ' '::text) || sort_name), '&'::text, ' and '::text), '[''.]'::text, ''::text, 'g'::text)), '[^a-z0-9]+'::text, ' '::text, 'g'::text)) || ' '::text)) STORED,
+  tier smallint NOT NULL GENERATED ALWAYS AS ((((known_as = ''::text))::integer * (((28 - (3 * income_code)) + ((length(name) >= 25))::integer) + ((length(name) >= 35))::integer))) STORED,
   CONSTRAINT charity_pkey PRIMARY KEY (ein),
-  CONSTRAINT charity_ein CHECK (ein ~ '^\d{9}$'::text)
+  CONSTRAINT charity_ein CHECK (ein ~ '^\d{9}$'::text),
+  CONSTRAINT charity_income_code CHECK (income_code >= 0 AND income_code <= 9)
 ) WITH (fillfactor=90);
 
 CREATE TABLE charity_detail (
@@ -223,6 +225,11 @@ CREATE TABLE charity_import (
   finished_at timestamp with time zone,
   CONSTRAINT charity_import_pkey PRIMARY KEY (sha256, extracted_on),
   CONSTRAINT charity_import_sha256 CHECK (length(sha256) = 64)
+) WITH ();
+
+CREATE TABLE charity_word (
+  word text NOT NULL,
+  CONSTRAINT charity_word_pkey PRIMARY KEY (word)
 ) WITH ();
 
 CREATE TABLE daily_count (
@@ -1034,6 +1041,10 @@ CREATE INDEX charity_listing ON public.charity USING btree (((known_as = ''::tex
 
 CREATE INDEX charity_search ON public.charity USING gin (search_text gin_trgm_ops) WHERE eligible;
 
+CREATE INDEX charity_tiers ON public.charity USING gin (charity_words(search_text, (tier)::integer)) WHERE eligible;
+
+CREATE INDEX charity_word_parts ON public.charity_word USING gin (word gin_trgm_ops);
+
 CREATE INDEX donation_attribution ON public.donation USING btree (account_id, mode, attribution, created_at, id) WHERE (attribution <> ''::text);
 
 CREATE INDEX donation_customer_email ON public.donation USING btree (account_id, mode, lower(customer_email), created_at, id) WHERE (customer_email IS NOT NULL);
@@ -1164,6 +1175,31 @@ CREATE UNIQUE INDEX webhook_endpoint_owner ON public.webhook_endpoint USING btre
 
 CREATE UNIQUE INDEX webhook_secret_current ON public.webhook_secret USING btree (endpoint_id) WHERE (expires_at IS NULL);
 
+CREATE OR REPLACE FUNCTION public.charity_words(search_text text, tier integer)
+ RETURNS text[]
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE
+AS $function$
+    SELECT string_to_array(replace(btrim(search_text), ' ', '/' || tier::text || ' ') || '/' || tier::text, ' ')
+  $function$;
+
+CREATE OR REPLACE FUNCTION public.record_charity_words()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  INSERT INTO charity_word (word)
+  SELECT DISTINCT word COLLATE "C"
+  FROM written
+  CROSS JOIN unnest(string_to_array(btrim(written.search_text), ' ')) AS word
+  WHERE written.eligible
+  -- Concurrent imports insert in the same order, so they cannot block each other.
+  ORDER BY 1
+  ON CONFLICT DO NOTHING;
+  RETURN NULL;
+END
+$function$;
+
 CREATE OR REPLACE FUNCTION public.reject_audit_entry_change()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1202,5 +1238,9 @@ $function$;
 CREATE TRIGGER audit_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.audit_entry FOR EACH STATEMENT EXECUTE FUNCTION reject_audit_entry_change();
 
 CREATE TRIGGER balance_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.balance_entry FOR EACH STATEMENT EXECUTE FUNCTION reject_balance_entry_change();
+
+CREATE TRIGGER charity_inserted AFTER INSERT ON public.charity REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION record_charity_words();
+
+CREATE TRIGGER charity_updated AFTER UPDATE ON public.charity REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION record_charity_words();
 
 CREATE TRIGGER registration_without_usage AFTER DELETE ON public.registration REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION reject_deletion_with_usage();

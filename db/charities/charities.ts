@@ -1,11 +1,10 @@
-import type { CommonQueryMethods, FragmentSqlToken, ListSqlToken } from "slonik";
+import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
 import type { Ein } from "../../domain/charities/charities.ts";
 import type { CharityLinks } from "../../domain/charities/charityLinks.ts";
-import type { SearchWords } from "../../domain/charities/charitySearch.ts";
 import { sql } from "../sql.ts";
 
-const charityRow = z.strictObject({
+export const catalogueCharityRow = z.strictObject({
   ein: z.string(),
   name: z.string(),
   sortName: z.string(),
@@ -19,9 +18,9 @@ const charityRow = z.strictObject({
 });
 
 /** A charity of the built-in catalogue. */
-export type CatalogueCharity = Readonly<z.output<typeof charityRow>>;
+export type CatalogueCharity = Readonly<z.output<typeof catalogueCharityRow>>;
 
-const columns = sql.fragment`
+export const catalogueCharityColumns = sql.fragment`
   charity.ein,
   charity.name,
   charity.sort_name AS "sortName",
@@ -39,13 +38,13 @@ export const findEligibleCharity = (
   db: CommonQueryMethods,
   ein: Ein,
 ): Promise<CatalogueCharity | null> =>
-  db.maybeOne(sql.prepared("find_eligible_charity", charityRow)`
-    SELECT ${columns}
+  db.maybeOne(sql.prepared("find_eligible_charity", catalogueCharityRow)`
+    SELECT ${catalogueCharityColumns}
     FROM charity
     WHERE charity.ein = ${ein} AND charity.eligible
   `);
 
-const recordRow = charityRow.extend({
+const recordRow = catalogueCharityRow.extend({
   eligible: z.boolean(),
   subsection: z.string(),
   deductibility: z.string(),
@@ -59,85 +58,13 @@ export const findCharityRecord = (
 ): Promise<Readonly<z.output<typeof recordRow>> | null> =>
   db.maybeOne(sql.type(recordRow)`
     SELECT
-      ${columns},
+      ${catalogueCharityColumns},
       charity.eligible,
       charity.subsection,
       charity.deductibility,
       charity.extracted_on::text AS "extractedOn"
     FROM charity
     WHERE charity.ein = ${ein}
-  `);
-
-/**
- * How a name must match: by containing every word, by containing every word as a whole, or by similarity, which tolerates
- * typos.
- */
-export type NameMatch = {
-  readonly by: "similarity" | "wholeWords" | "words";
-  readonly search: SearchWords;
-};
-
-/** A word of one or two letters contains no trigram; the index covers it only at the start of a word. */
-const wordPattern = (word: string): string => (word.length < 3 ? `% ${word}%` : `%${word}%`);
-
-const nameConditions = ({ by, search }: NameMatch): readonly FragmentSqlToken[] =>
-  by === "similarity"
-    ? [sql.fragment`${search.phrase} <% charity.search_text`]
-    : search.words.map(
-        (word) =>
-          sql.fragment`charity.search_text LIKE ${by === "wholeWords" ? `% ${word} %` : wordPattern(word)}`,
-      );
-
-type CatalogueQuery = { readonly name: NameMatch | null; readonly ein: Ein | null };
-
-const conditions = ({ name, ein }: CatalogueQuery): ListSqlToken =>
-  sql.join(
-    [
-      sql.fragment`charity.eligible`,
-      ...(ein === null ? [] : [sql.fragment`charity.ein = ${ein}`]),
-      ...(name === null ? [] : nameConditions(name)),
-    ],
-    sql.fragment` AND `,
-  );
-
-/** Orders by closeness of the name, then well-known, shorter and larger charities first. */
-const order = ({ name }: CatalogueQuery): FragmentSqlToken => {
-  if (name === null) {
-    return sql.fragment`charity.known_as = '', charity.ein`;
-  }
-  const closeness =
-    name.by === "similarity"
-      ? sql.fragment`word_similarity(${name.search.phrase}, charity.search_text) DESC`
-      : sql.fragment`charity.search_text LIKE ${` ${name.search.phrase} %`} DESC`;
-  return sql.fragment`
-    ${closeness}, charity.known_as = '', length(charity.name), charity.income_code DESC, charity.ein
-  `;
-};
-
-export const countCharities = async (
-  db: CommonQueryMethods,
-  query: CatalogueQuery,
-): Promise<number> => {
-  const { count } = await db.one(sql.type(z.strictObject({ count: z.bigint() }))`
-    SELECT count(*) AS count
-    FROM charity
-    WHERE ${conditions(query)}
-  `);
-  return Number(count);
-};
-
-export const listCharities = (
-  db: CommonQueryMethods,
-  query: CatalogueQuery,
-  page: { readonly offset: number; readonly limit: number },
-): Promise<readonly CatalogueCharity[]> =>
-  db.any(sql.type(charityRow)`
-    SELECT ${columns}
-    FROM charity
-    WHERE ${conditions(query)}
-    ORDER BY ${order(query)}
-    LIMIT ${page.limit}
-    OFFSET ${page.offset}
   `);
 
 /**

@@ -122,8 +122,9 @@ CREATE TABLE charity (
   affiliation text NOT NULL DEFAULT '',
   subsection text NOT NULL,
   deductibility text NOT NULL,
-  -- From 0 to 9; of two equal matches the larger is listed first.
-  income_code smallint NOT NULL DEFAULT 0,
+  -- Of two equal matches the larger is listed first.
+  income_code smallint NOT NULL DEFAULT 0
+    CONSTRAINT charity_income_code CHECK (income_code BETWEEN 0 AND 9),
   -- The date of the latest extract that contained the row; null if none did.
   extracted_on date,
   -- A 501(c)(3) to which contributions are deductible.
@@ -136,12 +137,56 @@ CREATE TABLE charity (
       )),
       '[^a-z0-9]+', ' ', 'g'
     ) || ' '
+  ) STORED,
+  -- From 0 to 30: well-known charities, then larger before smaller ones, and of those three ranges of the name's length.
+  -- The order of a search that finds many, which reads one tier after another until it has a page.
+  tier smallint NOT NULL GENERATED ALWAYS AS (
+    (known_as = '')::integer
+      * (28 - 3 * income_code + (length(name) >= 25)::integer + (length(name) >= 35)::integer)
   ) STORED
 ) WITH (fillfactor = 90);
 
+-- Words of a normalized text, each with a tier: 'food bank' and 7 are {food/7,bank/7}.
+CREATE FUNCTION charity_words(search_text text, tier integer) RETURNS text[]
+  LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT string_to_array(replace(btrim(search_text), ' ', '/' || tier::text || ' ') || '/' || tier::text, ' ')
+  $$;
+
+-- For whole words, tier by tier.
+CREATE INDEX charity_tiers ON charity USING gin (charity_words(search_text, tier)) WHERE eligible;
+-- For similar names.
 CREATE INDEX charity_search ON charity USING gin (search_text gin_trgm_ops) WHERE eligible;
 -- The order of a search without a name or EIN.
 CREATE INDEX charity_listing ON charity ((known_as = ''), ein) WHERE eligible;
+
+-- Every word of the catalogue's names, so that a part or a misspelling of a word becomes a search for whole words. Words
+-- that no name has any more stay, and find nothing.
+CREATE TABLE charity_word (
+  word text COLLATE "C" PRIMARY KEY
+);
+
+CREATE INDEX charity_word_parts ON charity_word USING gin (word gin_trgm_ops);
+
+CREATE FUNCTION record_charity_words() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO charity_word (word)
+  SELECT DISTINCT word COLLATE "C"
+  FROM written
+  CROSS JOIN unnest(string_to_array(btrim(written.search_text), ' ')) AS word
+  WHERE written.eligible
+  -- Concurrent imports insert in the same order, so they cannot block each other.
+  ORDER BY 1
+  ON CONFLICT DO NOTHING;
+  RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER charity_inserted
+  AFTER INSERT ON charity REFERENCING NEW TABLE AS written
+  FOR EACH STATEMENT EXECUTE FUNCTION record_charity_words();
+CREATE TRIGGER charity_updated
+  AFTER UPDATE ON charity REFERENCING NEW TABLE AS written
+  FOR EACH STATEMENT EXECUTE FUNCTION record_charity_words();
 
 -- The progress of each file's import, so that an interrupted import resumes there.
 CREATE TABLE charity_import (

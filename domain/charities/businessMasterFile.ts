@@ -37,6 +37,9 @@ const COLUMNS = [
   "SORT_NAME",
 ] as const;
 
+/** The IRS uses 70. An index of words cannot hold one of thousands of letters. */
+const LONGEST_NAME = 500;
+
 /** The columns of a record that the catalogue stores. */
 export type MasterFileRecord = {
   readonly ein: Ein;
@@ -87,6 +90,9 @@ export const readMasterFileLine = (line: string): MasterFileRecord | string => {
   }
   if (field("NAME") === "") {
     return "no name";
+  }
+  if (field("NAME").length > LONGEST_NAME || field("SORT_NAME").length > LONGEST_NAME) {
+    return `a name has more than ${LONGEST_NAME} characters`;
   }
   if (line.includes("\0") || line.includes("\uFFFD")) {
     return "not well-formed text";

@@ -31,3 +31,24 @@ export const nameWords = (name: string): SearchWords => normalize(name, /[^\p{L}
 
 /** Normalizes a name as `charity.search_text` is, which contains only English letters and digits. */
 export const catalogueWords = (name: string): SearchWords => normalize(name, /[^a-z0-9]+/gu);
+
+const LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789".split("");
+const LONGEST_MISSPELLING = 30;
+
+/** Returns the words from which a typo made this one: a letter missing, added or replaced, or two exchanged. */
+export const spellingsOf = (word: string): readonly string[] => {
+  if (word.length < MINIMUM_SEARCH_LENGTH || word.length > LONGEST_MISSPELLING) {
+    return [];
+  }
+  return Array.from({ length: word.length + 1 }, (_, index) => {
+    const [head, tail] = [word.slice(0, index), word.slice(index)];
+    return [
+      `${head}${tail.slice(1)}`,
+      `${head}${tail.slice(1, 2)}${tail.slice(0, 1)}${tail.slice(2)}`,
+      ...LETTERS.flatMap((letter) => [
+        `${head}${letter}${tail.slice(1)}`,
+        `${head}${letter}${tail}`,
+      ]),
+    ];
+  }).flat();
+};

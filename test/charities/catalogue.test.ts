@@ -134,13 +134,14 @@ test("a malformed line is reported by its number and skipped", async (t) => {
       lineOf(freshEin(), '"OPEN QUOTE'),
       lineOf(good, '"QUOTED, ""AND"" COMMA"'),
       lineOf(freshEin(), "NUL \0"),
+      lineOf(freshEin(), "X".repeat(501)),
     ].join("\n"),
   );
   const { counts: counted, stderr } = await load(path);
-  t.deepEqual(counted, [counts("eo.csv", { added: 1, bad: 5 })]);
+  t.deepEqual(counted, [counts("eo.csv", { added: 1, bad: 6 })]);
   t.deepEqual(
     [...stderr.matchAll(/eo\.csv:(\d+)/gu)].map(([, line]) => line),
-    ["2", "3", "4", "5", "7"],
+    ["2", "3", "4", "5", "7", "8"],
   );
   t.like(await read(good), { name: 'QUOTED, "AND" COMMA' });
 });

@@ -14,7 +14,10 @@ export const searchCharities = async (
   { page, json }: SearchOptions,
 ): Promise<void> => {
   const db = await connections.database();
-  const { items, totalItems } = await searchCatalogue({ db }, name, { page, pageSize: PAGE_SIZE });
+  const { items, totalItems, totalIsExact } = await searchCatalogue({ db }, name, {
+    page,
+    pageSize: PAGE_SIZE,
+  });
   const charities = items.map((charity) => ({
     nonprofit_id: charity.nonprofitId,
     name: charity.name,
@@ -24,7 +27,11 @@ export const searchCharities = async (
     icon_url: charity.iconUrl,
   }));
   if (json) {
-    printJson(io, { total_items: totalItems, charities });
+    printJson(io, {
+      total_items: totalItems,
+      ...(totalIsExact ? {} : { total_is_exact: false }),
+      charities,
+    });
     return;
   }
   if (totalItems === 0) {
@@ -42,5 +49,11 @@ export const searchCharities = async (
     ]),
   );
   const pages = Math.ceil(totalItems / PAGE_SIZE);
-  say(io, `${totalItems.toLocaleString("en-US")} found; page ${page} of ${pages}.`);
+  const total = totalItems.toLocaleString("en-US");
+  say(
+    io,
+    totalIsExact
+      ? `${total} found; page ${page} of ${pages}.`
+      : `At least ${total} found; page ${page}. Add words to narrow the search.`,
+  );
 };

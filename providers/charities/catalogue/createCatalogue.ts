@@ -1,21 +1,13 @@
 import type { CommonQueryMethods, DatabasePool } from "slonik";
 import { StatementTimeoutError } from "slonik";
-import type { CatalogueCharity, NameMatch } from "../../../db/charities/charities.ts";
-import {
-  countCharities,
-  findEligibleCharity,
-  listCharities,
-} from "../../../db/charities/charities.ts";
+import type { CatalogueCharity } from "../../../db/charities/charities.ts";
+import { findEligibleCharity } from "../../../db/charities/charities.ts";
 import type { Charity } from "../../../domain/charities/charities.ts";
 import { parseEin } from "../../../domain/charities/charities.ts";
-import {
-  catalogueWords,
-  MINIMUM_SEARCH_LENGTH,
-  nameWords,
-} from "../../../domain/charities/charitySearch.ts";
 import type { CharityPage, CharityProvider, CharityQuery, LocalCharities } from "../provider.ts";
 import { CharityProviderError } from "../provider.ts";
 import { describeNtee } from "./nteeGroups.ts";
+import { searchTable } from "./searchTable.ts";
 
 const ID_PREFIX = "irs_";
 
@@ -38,50 +30,23 @@ const toCharity = (charity: CatalogueCharity): Charity => ({
   iconUrl: charity.iconUrl,
 });
 
-const NO_MATCHES: CharityPage = { items: [], totalItems: 0, totalIsExact: true };
-
-const throwIfAborted = (signal: AbortSignal): void => {
-  if (signal.aborted) {
-    throw new CharityProviderError("The search took too long.");
-  }
-};
-
 const search = async (
   db: CommonQueryMethods,
-  { name, ein, page, pageSize }: CharityQuery,
+  query: CharityQuery,
   signal: AbortSignal,
 ): Promise<CharityPage> => {
-  const list = async (match: NameMatch | null): Promise<CharityPage> => {
-    const query = { name: match, ein };
-    throwIfAborted(signal);
-    const totalItems = await countCharities(db, query);
-    throwIfAborted(signal);
-    const offset = (page - 1) * pageSize;
-    const items =
-      offset < totalItems ? await listCharities(db, query, { offset, limit: pageSize }) : [];
-    return { items: items.map(toCharity), totalItems, totalIsExact: true };
-  };
-  if (name === null) {
-    return list(null);
-  }
-  const words = catalogueWords(name);
-  const isShort = words.words.join("").length < MINIMUM_SEARCH_LENGTH;
-  // Letters of other scripts are not among the words: without them, a short rest would match anything.
-  if (words.phrase === "" || (isShort && words.phrase !== nameWords(name).phrase)) {
-    return NO_MATCHES;
-  }
-  if (isShort) {
-    return list({ by: "wholeWords", search: words });
-  }
-  const found = await list({ by: "words", search: words });
-  // Similar names would only add noise to exact matches.
-  return found.totalItems > 0 ? found : list({ by: "similarity", search: words });
+  const { items, ...total } = await searchTable(db, query, () => {
+    if (signal.aborted) {
+      throw new CharityProviderError("The search took too long.");
+    }
+  });
+  return { ...total, items: items.map(toCharity) };
 };
 
 /**
- * The built-in catalogue: the `charity` table, filled from the IRS's public Business Master File. Totals are exact; ids
- * are `irs_` and the EIN.
- * @param deps.searches connections for searches: a common word occupies one for most of a second
+ * The built-in catalogue: the `charity` table, filled from the IRS's public Business Master File. Ids are
+ * `irs_` and the EIN.
+ * @param deps.searches connections for searches, of which names that are only similar may occupy one for half a second
  */
 export const createCatalogue = ({
   db,
