@@ -3,8 +3,11 @@
  * registrations, donations or refunds, all bulk work together takes a share of the time, in small steps.
  */
 
-/** The share of the time that steps of bulk work take while anything is recorded. */
-const SHARE = 1 / 5;
+/** So many records a second leave a core to bulk work on a machine with two. */
+const RECORDS_OF_A_FREE_CORE = 100;
+
+/** Bulk work always progresses. */
+const MINIMUM_SHARE = 1 / 5;
 
 /** A step that took longer was not split, or waited for something else. Its whole rest would delay others for too long. */
 const MAXIMUM_STEP_MS = 250;
@@ -12,33 +15,78 @@ const MAXIMUM_STEP_MS = 250;
 /** Longer than the time between two looks, and than the second in which a usage fact's time is rounded. */
 const RECENT_MS = 2500;
 
-/** The latest records of clients, and how old they were when they were read. Another position means that there are new ones. */
-export type LatestRecords = { readonly position: string; readonly ageMs: number };
+/**
+ * The ids of the latest records of clients, and how old the youngest was when they were read: of a usage fact, of an entry
+ * of a store's balance, and of a donation's event.
+ */
+export type LatestRecords = {
+  readonly factId: bigint | null;
+  readonly entryId: bigint | null;
+  readonly eventId: string | null;
+  readonly ageMs: number;
+};
 
 /** What a process has seen of the latest records; times are of its own clock. */
-export type Sighting = { readonly position: string; readonly recordedAtMs: number };
+export type Sighting = {
+  readonly latest: LatestRecords;
+  readonly recordedAtMs: number;
+  /** Null until it was counted for a second. */
+  readonly recordsPerSecond: number | null;
+  readonly countedFrom: { readonly latest: LatestRecords; readonly atMs: number };
+};
 
-/** Returns when something was recorded, as far as a process can tell from what it saw before. */
-export const sight = (
-  { position, ageMs }: LatestRecords,
-  before: Sighting | null,
-  nowMs: number,
-): Sighting => ({
-  position,
-  recordedAtMs:
-    before === null
-      ? nowMs - Math.max(0, ageMs)
-      : position === before.position
-        ? before.recordedAtMs
-        : nowMs,
-});
+const COUNTED_MS = 1000;
+
+/** Numbers are consecutive; of other ids, or if only one of two looks found a record, another one is one record. */
+const newIds = (before: bigint | string | null, after: bigint | string | null): number => {
+  if (before === after) {
+    return 0;
+  }
+  return typeof before === "bigint" && typeof after === "bigint"
+    ? Math.max(0, Number(after - before))
+    : 1;
+};
+
+const recordsBetween = (before: LatestRecords, after: LatestRecords): number =>
+  newIds(before.factId, after.factId) +
+  newIds(before.entryId, after.entryId) +
+  newIds(before.eventId, after.eventId);
+
+/** Returns what a process knows after another look. */
+export const sight = (latest: LatestRecords, before: Sighting | null, nowMs: number): Sighting => {
+  if (before === null) {
+    return {
+      latest,
+      recordedAtMs: nowMs - Math.max(0, latest.ageMs),
+      recordsPerSecond: null,
+      countedFrom: { latest, atMs: nowMs },
+    };
+  }
+  const recordedAtMs = recordsBetween(before.latest, latest) > 0 ? nowMs : before.recordedAtMs;
+  const elapsedMs = nowMs - before.countedFrom.atMs;
+  if (elapsedMs < COUNTED_MS) {
+    return { ...before, latest, recordedAtMs };
+  }
+  return {
+    latest,
+    recordedAtMs,
+    recordsPerSecond: (recordsBetween(before.countedFrom.latest, latest) * 1000) / elapsedMs,
+    countedFrom: { latest, atMs: nowMs },
+  };
+};
+
+/** Returns the share of the time that steps of bulk work may take: all of it while clients record little. */
+const shareBeside = (recordsPerSecond: number | null): number =>
+  recordsPerSecond === null
+    ? MINIMUM_SHARE
+    : Math.max(MINIMUM_SHARE, Math.min(1, RECORDS_OF_A_FREE_CORE / recordsPerSecond));
 
 export const isRecent = ({ recordedAtMs }: Sighting, nowMs: number): boolean =>
   nowMs - recordedAtMs < RECENT_MS;
 
 /** Returns how long the turn of a step lasts, with the rest that belongs to it. */
-export const turnMs = (stepMs: number): number =>
-  Math.ceil(Math.min(stepMs, MAXIMUM_STEP_MS) / SHARE);
+export const turnMs = (stepMs: number, recordsPerSecond: number | null): number =>
+  Math.ceil(Math.min(stepMs, MAXIMUM_STEP_MS) / shareBeside(recordsPerSecond));
 
 /** How long a step should take while anything is recorded. */
 const GOOD_STEP_MS = 3;

@@ -3,7 +3,12 @@ import { z } from "zod";
 import type { LatestRecords } from "../../domain/bulkWork.ts";
 import { sql } from "../sql.ts";
 
-const latestRow = z.strictObject({ position: z.string(), ageMs: z.number() });
+const latestRow = z.strictObject({
+  factId: z.bigint().nullable(),
+  entryId: z.bigint().nullable(),
+  eventId: z.uuid().nullable(),
+  ageMs: z.number(),
+});
 
 /**
  * The last usage fact, the last entry of a store's balance and the last event of a donation: what clients record, and bulk
@@ -11,7 +16,9 @@ const latestRow = z.strictObject({ position: z.string(), ageMs: z.number() });
  */
 const latest = sql.fragment`
   SELECT
-    concat_ws(' ', fact.id, entry.id, event.id) AS position,
+    fact.id AS fact_id,
+    entry.id AS entry_id,
+    event.id AS event_id,
     extract(epoch FROM clock_timestamp() - coalesce(
       greatest(to_timestamp(fact.second), entry.created_at, event.created_at), to_timestamp(0)
     ))::double precision * 1000 AS age_ms
@@ -25,10 +32,17 @@ const latest = sql.fragment`
   ) AS event ON accepts_writes AND event.type LIKE 'donation.%'
 `;
 
+const latestColumns = sql.fragment`
+  latest.fact_id AS "factId",
+  latest.entry_id AS "entryId",
+  latest.event_id AS "eventId",
+  latest.age_ms AS "ageMs"
+`;
+
 /** Reads what clients have recorded last. */
 export const readLatestRecords = (db: CommonQueryMethods): Promise<LatestRecords> =>
   db.one(sql.prepared("read_latest_records", latestRow)`
-    SELECT position, age_ms AS "ageMs"
+    SELECT ${latestColumns}
     FROM (${latest}) AS latest
   `);
 
@@ -53,8 +67,7 @@ export const reserveBulkTurn = (
       RETURNING ends_at
     )
     SELECT
-      latest.position,
-      latest.age_ms AS "ageMs",
+      ${latestColumns},
       greatest(
         0,
         extract(epoch FROM reserved.ends_at - clock_timestamp()) * 1000 - ${durationMs}

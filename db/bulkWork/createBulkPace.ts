@@ -96,7 +96,9 @@ export const createBulkPace = ({
   };
   const runInTurn = async <Result>(step: () => Promise<Result>): Promise<Result> => {
     if (isYielding()) {
-      const { waitMs, ...latest } = await reserveTurn(turnMs(expectedMs));
+      const { waitMs, ...latest } = await reserveTurn(
+        turnMs(expectedMs, seen?.recordsPerSecond ?? null),
+      );
       note(latest);
       if (waitMs > 0) {
         restedMs += waitMs;

@@ -6,12 +6,12 @@ import type { BulkPace } from "../../../db/bulkWork/createBulkPace.ts";
 const createScene = ({ ageMs, waitMs = 0 }: { ageMs: number; waitMs?: number }) => {
   const scene = {
     nowMs: 0,
-    position: 1,
+    factId: 1n,
     looks: 0,
     turnsMs: [] as number[],
     restsMs: [] as number[],
   };
-  const latest = () => ({ position: String(scene.position), ageMs });
+  const latest = () => ({ factId: scene.factId, entryId: null, eventId: null, ageMs });
   const pace = createBulkPace({
     readLatest: () => {
       scene.looks += 1;
@@ -82,10 +82,27 @@ test("while clients record, each step waits for a turn of five times what the la
   t.is(await countConcurrent(pace), 1);
 });
 
+test("a turn has no rest beside 100 records a second, and the whole one from 500 on", async (t) => {
+  for (const [recordsPerSecond, turn] of [
+    [1, 10],
+    [100, 10],
+    [250, 25],
+    [500, 50],
+    [5000, 50],
+  ] as const) {
+    const { scene, pace, stepFor } = createScene({ ageMs: 100 });
+    await pace.run(stepFor(1000));
+    scene.factId += BigInt(recordsPerSecond);
+    await pace.run(stepFor(10));
+    await pace.run(stepFor(10));
+    t.is(scene.turnsMs.at(-1), turn, `${recordsPerSecond} records a second`);
+  }
+});
+
 test("a step that could not be split delays other bulk work for at most 1.25 seconds", async (t) => {
   const { scene, pace, stepFor } = createScene({ ageMs: 100 });
   await pace.run(stepFor(60_000));
-  scene.position += 1;
+  scene.factId += 60_000n;
   await pace.run(stepFor(1));
   t.deepEqual(scene.turnsMs, [25, 1250]);
 });
@@ -107,7 +124,7 @@ test("a failing step fails alone", async (t) => {
 test("a new record is noticed within a quarter of a second, and the last one is forgotten after 2.5 seconds", async (t) => {
   const { scene, pace, stepFor } = createScene({ ageMs: 60_000 });
   await pace.run(stepFor(250));
-  scene.position += 1;
+  scene.factId += 1n;
   await pace.run(stepFor(10));
   t.true(pace.isYielding());
   await pace.run(stepFor(2400));
