@@ -30,8 +30,8 @@ export type LatestRecords = {
 export type Sighting = {
   readonly latest: LatestRecords;
   readonly recordedAtMs: number;
-  /** Null until it was counted for a second. */
-  readonly recordsPerSecond: number | null;
+  /** 0 until it was counted for a second, so that a short command does not rest. */
+  readonly recordsPerSecond: number;
   readonly countedFrom: { readonly latest: LatestRecords; readonly atMs: number };
 };
 
@@ -58,7 +58,7 @@ export const sight = (latest: LatestRecords, before: Sighting | null, nowMs: num
     return {
       latest,
       recordedAtMs: nowMs - Math.max(0, latest.ageMs),
-      recordsPerSecond: null,
+      recordsPerSecond: 0,
       countedFrom: { latest, atMs: nowMs },
     };
   }
@@ -76,16 +76,14 @@ export const sight = (latest: LatestRecords, before: Sighting | null, nowMs: num
 };
 
 /** Returns the share of the time that steps of bulk work may take: all of it while clients record little. */
-const shareBeside = (recordsPerSecond: number | null): number =>
-  recordsPerSecond === null
-    ? MINIMUM_SHARE
-    : Math.max(MINIMUM_SHARE, Math.min(1, RECORDS_OF_A_FREE_CORE / recordsPerSecond));
+const shareBeside = (recordsPerSecond: number): number =>
+  Math.max(MINIMUM_SHARE, Math.min(1, RECORDS_OF_A_FREE_CORE / recordsPerSecond));
 
 export const isRecent = ({ recordedAtMs }: Sighting, nowMs: number): boolean =>
   nowMs - recordedAtMs < RECENT_MS;
 
 /** Returns how long the turn of a step lasts, with the rest that belongs to it. */
-export const turnMs = (stepMs: number, recordsPerSecond: number | null): number =>
+export const turnMs = (stepMs: number, recordsPerSecond: number): number =>
   Math.ceil(Math.min(stepMs, MAXIMUM_STEP_MS) / shareBeside(recordsPerSecond));
 
 /** How long a step should take while anything is recorded. */

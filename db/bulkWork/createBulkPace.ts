@@ -97,7 +97,7 @@ export const createBulkPace = ({
   const runInTurn = async <Result>(step: () => Promise<Result>): Promise<Result> => {
     if (isYielding()) {
       const { waitMs, ...latest } = await reserveTurn(
-        turnMs(expectedMs, seen?.recordsPerSecond ?? null),
+        turnMs(expectedMs, seen?.recordsPerSecond ?? 0),
       );
       note(latest);
       if (waitMs > 0) {

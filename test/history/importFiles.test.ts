@@ -180,8 +180,7 @@ test("rejected lines are in the file with number, outcome, reason and text, read
   );
   t.is(run.exitCode, 1);
   t.regex(run.stderr, /More lines are rejected; see /u);
-  // 20 lines, that there are more, and the result.
-  t.is(run.stderr.trimEnd().split("\n").length, 22);
+  t.is(run.stderr.match(/^standard input, line /gmu)?.length, 20);
   t.is((await stat(rejects)).mode & 0o777, 0o600);
   const rejected = z.array(z.record(z.string(), z.unknown())).parse(
     (await readFile(rejects, "utf8"))
