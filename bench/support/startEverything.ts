@@ -1,23 +1,11 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import { buildChildEnvironment } from "../../config/config.ts";
 import { stopLeftovers } from "../../embedded/createSupervisor.ts";
 import { readRunFile } from "../../embedded/runFile.ts";
 import type { RunFile } from "../../embedded/runFile.ts";
-
-const START = fileURLToPath(new URL("../../embedded/main.ts", import.meta.url));
-
-const ANY_PORTS = {
-  PORT: "0",
-  STORE_PORT: "0",
-  METRICS_PORT: "0",
-  WORKER_METRICS_PORT: "0",
-  EMBEDDED_POSTGRES_PORT: "0",
-  EMBEDDED_TEMPORAL_PORT: "0",
-  EMBEDDED_TEMPORAL_UI_PORT: "0",
-};
+import { ANY_PORTS, START } from "../../test/embedded/runStart.ts";
 
 /** Runs `npm start` with a new data folder: PostgreSQL, Temporal, the worker and the API. */
 export const startEverything = async (

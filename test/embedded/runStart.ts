@@ -15,7 +15,8 @@ import { stopLeftovers } from "../../embedded/createSupervisor.ts";
 
 export const START = fileURLToPath(new URL("../../embedded/main.ts", import.meta.url));
 
-const ANY_PORTS = {
+/** Settings of a start beside others. */
+export const ANY_PORTS = {
   PORT: "0",
   STORE_PORT: "0",
   METRICS_PORT: "0",
