@@ -1,8 +1,6 @@
-import { openPool } from "../../db/pool.ts";
 import { upsertCharities } from "../../db/charities/charityImports.ts";
 import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
 import { createCatalogue } from "../../providers/charities/catalogue/createCatalogue.ts";
-import { searchTable } from "../../providers/charities/catalogue/searchTable.ts";
 import { readJson, runImpact } from "../cli/runImpact.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { startDonationApi } from "./donations/donationSetup.ts";
@@ -146,17 +144,6 @@ test("a typo in each word", corrects, "numbt humnae sociey");
 test("if more is wrong than a letter of each word, similar names are found", async (t) => {
   const { items } = await find(t)("numbathumane society");
   t.is(items[0]?.name, "NUMBAT HUMANE SOCIETY");
-});
-
-test("more than 50 words find nothing, without a query", async (t) => {
-  const closed = await openPool(t.context.databaseUrl);
-  await closed.end();
-  const searchWords = (count: number) => {
-    const name = Array.from({ length: count }, (_, index) => `word${index}`).join(" ");
-    return searchTable(closed, { name, ein: null, page: 1, pageSize: PAGE_SIZE }, () => undefined);
-  };
-  t.deepEqual(await searchWords(51), { items: [], totalItems: 0, totalIsExact: true });
-  await t.throwsAsync(searchWords(50));
 });
 
 test("a word with a typo is found under its new name when a newer extract renames the charity", async (t) => {

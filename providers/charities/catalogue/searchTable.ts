@@ -20,27 +20,19 @@ const COUNTED_MATCHES = 1000;
 /** Looking up a word takes a microsecond or two in each tier. */
 const WORDS_WITH_PART = 200;
 
-/** Names have far fewer. Each is a condition of the statements. */
-const MAXIMUM_WORDS = 50;
-/** Of a word, up to 2,300 spellings are looked up. */
-const MAXIMUM_CORRECTED_WORDS = 10;
-
 /** A page of the table `charity`. */
 type TablePage = Omit<CharityPage, "items"> & { readonly items: readonly CatalogueCharity[] };
 
 const NO_MATCHES: TablePage = { items: [], totalItems: 0, totalIsExact: true };
 
 /**
- * Returns each word of a search with the words from which a typo may have made it, none for many words. Words that the
- * catalogue has are correct, unless it has all of them.
+ * Returns each word of a search with the words from which a typo may have made it. Words that the catalogue has are
+ * correct, unless it has all of them.
  */
 const findSpellings = async (
   db: CommonQueryMethods,
   words: readonly string[],
 ): Promise<readonly (readonly string[])[]> => {
-  if (words.length > MAXIMUM_CORRECTED_WORDS) {
-    return words.map(() => []);
-  }
   const spellings = words.map((word) => [word, ...spellingsOf(word)]);
   const known = await findCatalogueWords(db, [...new Set(spellings.flat())]);
   const areAllKnown = words.every((word) => known.has(word));
@@ -94,11 +86,7 @@ export const searchTable = async (
   const { phrase, words } = catalogueWords(name);
   const isShort = words.join("").length < MINIMUM_SEARCH_LENGTH;
   // Letters of other scripts are not among the words: without them, a short rest would match anything.
-  if (
-    phrase === "" ||
-    words.length > MAXIMUM_WORDS ||
-    (isShort && phrase !== nameWords(name).phrase)
-  ) {
+  if (phrase === "" || (isShort && phrase !== nameWords(name).phrase)) {
     return NO_MATCHES;
   }
 
