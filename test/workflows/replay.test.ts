@@ -1,9 +1,10 @@
 import { readdir, readFile } from "node:fs/promises";
 import test from "ava";
-import { DefaultLogger, Runtime, Worker } from "@temporalio/worker";
+import { Worker } from "@temporalio/worker";
 import { z } from "zod";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
 import * as workflows from "../../workflows/index.ts";
+import { installTemporalRuntime } from "../support/installTemporalRuntime.ts";
 
 const FOLDER = new URL("./histories/", import.meta.url);
 
@@ -20,7 +21,7 @@ const startedHistory = z.looseObject({
 });
 
 test("every workflow has recorded histories, and all of them replay, so a deployment breaks no running workflow", async (t) => {
-  Runtime.install({ logger: new DefaultLogger("ERROR") });
+  installTemporalRuntime();
   const names = (await readdir(FOLDER)).filter((name) => name.endsWith(".json")).toSorted();
   const histories = await Promise.all(
     names.map(async (name) => ({

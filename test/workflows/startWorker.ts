@@ -1,10 +1,11 @@
 import type { Client } from "@temporalio/client";
-import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
+import { NativeConnection, Worker } from "@temporalio/worker";
 import type { ExecutionContext } from "ava";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
+import { installTemporalRuntime } from "../support/installTemporalRuntime.ts";
 import { openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
 
-Runtime.install({ logger: new DefaultLogger("ERROR") });
+installTemporalRuntime();
 
 /** Runs a Temporal worker for the task queue `test` or another one, in its own namespace, until the test ends. */
 export const startWorker = async (

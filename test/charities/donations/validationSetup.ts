@@ -1,6 +1,6 @@
 import type { ExecutionContext, TestFn } from "ava";
 import { Client, Connection } from "@temporalio/client";
-import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
+import { NativeConnection, Worker } from "@temporalio/worker";
 import { createDonationActivities } from "../../../activities/createDonationActivities.ts";
 import { createCharityValidator } from "../../../api/charities/createCharityValidator.ts";
 import { updateAccount } from "../../../db/accounts/accounts.ts";
@@ -14,6 +14,7 @@ import { interactiveQueue } from "../../../workflows/taskQueues.ts";
 import type { StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
+import { installTemporalRuntime } from "../../support/installTemporalRuntime.ts";
 import { registerNamespace, TEMPORAL_ADDRESS } from "../../support/programs.ts";
 import type { ProviderDouble } from "../startProviderDouble.ts";
 import { startProviderDouble } from "../startProviderDouble.ts";
@@ -56,7 +57,7 @@ export const testWithWorkflows = (): TestFn<WorkflowContext> => {
     const temporal = new Client({ connection, namespace });
     const deployment = await getDeploymentName({ db, clock: systemClock });
     const getDeployment = (): Promise<string> => Promise.resolve(deployment);
-    Runtime.install({ logger: new DefaultLogger("WARN") });
+    installTemporalRuntime();
     const native = await NativeConnection.connect({ address: TEMPORAL_ADDRESS });
     const worker = await Worker.create({
       connection: native,

@@ -1,6 +1,6 @@
 import { Client, Connection, WorkflowFailedError } from "@temporalio/client";
 import { ActivityFailure } from "@temporalio/common";
-import { DefaultLogger, NativeConnection, Runtime, Worker } from "@temporalio/worker";
+import { NativeConnection, Worker } from "@temporalio/worker";
 import type { ExecutionContext } from "ava";
 import { z } from "zod";
 import { createPlantingActivities } from "../../../activities/createPlantingActivities.ts";
@@ -32,6 +32,7 @@ import { backgroundQueue } from "../../../workflows/taskQueues.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { installTemporalRuntime } from "../../support/installTemporalRuntime.ts";
 import { createMovableClock } from "../../support/movableClock.ts";
 import { eventually, registerNamespace, TEMPORAL_ADDRESS } from "../../support/programs.ts";
 import { fundsDistributed } from "../setUpPlanting.ts";
@@ -43,7 +44,7 @@ const DURATIONS = { allocationMs: 300, plantingMs: 300, verificationMs: 300 };
 const DEPLOYMENT = "test";
 const HOUR_MS = 60 * 60 * 1000;
 
-Runtime.install({ logger: new DefaultLogger("ERROR") });
+installTemporalRuntime();
 
 /** Creates an organization whose orders are handled by workflows on a Temporal server. */
 const setUp = async (
