@@ -1,4 +1,4 @@
-import type { CommonQueryMethods, DatabaseTransactionConnection } from "slonik";
+import type { CommonQueryMethods, DatabaseTransactionConnection, FragmentSqlToken } from "slonik";
 import { z } from "zod";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type { Donation } from "../../domain/charities/donations.ts";
@@ -52,31 +52,34 @@ export const insertDonations = async (
 
 const keyRow = z.strictObject({ idempotencyKey: z.string() });
 
+const hasKey = ({ accountId, mode }: AccountMode, keys: readonly string[]): FragmentSqlToken =>
+  sql.fragment`
+    donation.account_id = ${accountId}
+    AND donation.mode = ${mode}
+    AND donation.idempotency_key = ANY(${sql.array([...keys], "text")})
+  `;
+
 /** Returns those of the keys that belong to donations. */
 export const listKnownDonationKeys = (
   db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
+  owner: AccountMode,
   keys: readonly string[],
 ): Promise<readonly string[]> =>
   db.anyFirst(sql.type(keyRow)`
     SELECT donation.idempotency_key AS "idempotencyKey"
     FROM donation
-    WHERE donation.account_id = ${accountId}
-      AND donation.mode = ${mode}
-      AND donation.idempotency_key = ANY(${sql.array([...keys], "text")})
+    WHERE ${hasKey(owner, keys)}
   `);
 
 export const listDonationsByKeys = (
   db: CommonQueryMethods,
-  { accountId, mode }: AccountMode,
+  owner: AccountMode,
   keys: readonly string[],
 ): Promise<readonly Donation[]> =>
   db.any(sql.type(donationRow)`
     SELECT ${donationColumns}
     FROM donation
-    WHERE donation.account_id = ${accountId}
-      AND donation.mode = ${mode}
-      AND donation.idempotency_key = ANY(${sql.array([...keys], "text")})
+    WHERE ${hasKey(owner, keys)}
   `);
 
 export const listDonationsByIds = (

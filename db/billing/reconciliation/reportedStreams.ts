@@ -208,40 +208,24 @@ export const listStripeStreams = (
   `);
 
 /** Through the customer's index, or else the account's. */
-export const isOfStream = ({
-  processor,
-  mode,
-  meter,
-  customerId,
-  accountIds,
-}: ReportedStream): FragmentSqlToken => sql.fragment`
-  meter_event.processor = ${processor}
-  AND meter_event.mode = ${mode}
-  AND meter_event.meter = ${meter}
-  AND ${
-    customerId === null
-      ? sql.fragment`meter_event.account_id = ${accountIds[0]} AND meter_event.customer_id IS NULL`
-      : sql.fragment`meter_event.customer_id = ${customerId}`
-  }
-`;
+const rowsOfStream =
+  (table: "meter_event" | "folded_usage", noCustomer: FragmentSqlToken) =>
+  ({ processor, mode, meter, customerId, accountIds }: ReportedStream): FragmentSqlToken => {
+    const row = sql.identifier([table]);
+    return sql.fragment`
+      ${row}.processor = ${processor}
+      AND ${row}.mode = ${mode}
+      AND ${row}.meter = ${meter}
+      AND ${
+        customerId === null
+          ? sql.fragment`${row}.account_id = ${accountIds[0]} AND ${row}.customer_id ${noCustomer}`
+          : sql.fragment`${row}.customer_id = ${customerId}`
+      }
+    `;
+  };
 
-/** The same condition for rows of `folded_usage`. */
-export const foldedOfReportedStream = ({
-  processor,
-  mode,
-  meter,
-  customerId,
-  accountIds,
-}: ReportedStream): FragmentSqlToken => sql.fragment`
-  folded_usage.processor = ${processor}
-  AND folded_usage.mode = ${mode}
-  AND folded_usage.meter = ${meter}
-  AND ${
-    customerId === null
-      ? sql.fragment`folded_usage.account_id = ${accountIds[0]} AND folded_usage.customer_id = ''`
-      : sql.fragment`folded_usage.customer_id = ${customerId}`
-  }
-`;
+export const isOfStream = rowsOfStream("meter_event", sql.fragment`IS NULL`);
+export const foldedOfReportedStream = rowsOfStream("folded_usage", sql.fragment`= ''`);
 
 const minuteSumsRow = z.strictObject({
   minute: sum,

@@ -5,17 +5,8 @@ import { batchIn, rejectionIn } from "../../api/batches.ts";
 import type { ApiResponse } from "../../api/startStandaloneApi.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
-import { createTestOrganization } from "../../support/factories.ts";
-import { awaitBlocked } from "../../support/lockWaits.ts";
-import { eventually, startProgram } from "../../support/programs.ts";
 import type { DonationApi } from "./donationSetup.ts";
-import {
-  EIN,
-  NOTHING_RECORDED,
-  readDonationLedger,
-  RED_CROSS,
-  startDonationApi,
-} from "./donationSetup.ts";
+import { EIN, NOTHING_RECORDED, RED_CROSS, startDonationApi } from "./donationSetup.ts";
 
 // The catalogue confirms these charities, so no test here needs Temporal, and the API cannot reach it.
 const test = testWithDatabase();
@@ -275,50 +266,4 @@ test("the bounds of a batch and its keys are those of other batches", async (t) 
     headers: { "Idempotency-Key": "k" },
   });
   t.regex(String(keyed.body["error"]), /a batch has no key of its own/u);
-});
-
-test("a batch whose API is killed during its transaction is not recorded, and its retry records each donation once", async (t) => {
-  const { db, databaseUrl } = t.context;
-  const { id: accountId, apiKeyTest: key } = await createTestOrganization(db);
-  const items = Array.from({ length: 500 }, (_, index) => ({
-    amount_cents: 2,
-    ein: EIN,
-    idempotency_key: `gift-${index}`,
-  }));
-  const startApi = () => startProgram(t, "api/main.ts", { DATABASE_URL: databaseUrl });
-  const send = async ({ urls }: { readonly urls: Readonly<Record<string, string>> }) => {
-    const response = await fetch(`${urls["standalone"]}/charities/donate/batch`, {
-      method: "POST",
-      headers: { authorization: key, "content-type": "application/json" },
-      body: JSON.stringify({ items }),
-    });
-    await response.json();
-    return response.status;
-  };
-  const first = await startApi();
-  await db.query(sql.typeAlias("void")`
-    INSERT INTO donation_total (account_id, mode, period, count, amount_cents) VALUES (${accountId}, 'test', 'all', 0, 0)
-  `);
-
-  // While the account's total is locked, the batch's rows are inserted and cannot be committed.
-  await db.transaction(async (transaction) => {
-    await transaction.query(sql.typeAlias("void")`
-      SELECT FROM donation_total WHERE account_id = ${accountId} FOR UPDATE
-    `);
-    const sending = Promise.allSettled([send(first)]);
-    await awaitBlocked(transaction);
-    await first.kill();
-    t.is((await sending)[0]?.status, "rejected");
-  });
-  t.deepEqual(await readDonationLedger(db, accountId), NOTHING_RECORDED);
-  const second = await startApi();
-  let status = 429;
-  await eventually(async () => {
-    // The key's last batch may be less than a second ago.
-    status = await send(second);
-    return status !== 429;
-  });
-  t.is(status, 200);
-
-  t.deepEqual(await readDonationLedger(db, accountId), { donations: 500, count: 500, cents: 1000 });
 });
