@@ -217,7 +217,7 @@ const startApi = async (
     const urls = {
       standalone: await serve(standalone.callback(), {
         ...forClients,
-        answer: standalone.answer,
+        answerFirst: standalone.answerFirst,
         port: config.PORT,
         setting: "PORT",
       }),

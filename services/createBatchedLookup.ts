@@ -1,3 +1,4 @@
+import { setImmediate as afterReading } from "node:timers/promises";
 import { LRUCache } from "lru-cache";
 
 /** Returns what a key stands for; null if it is unknown. */
@@ -9,7 +10,8 @@ const REMEMBERED_MS = 5000;
 
 /**
  * Creates a lookup that runs one query at a time, for all keys that were requested meanwhile, and remembers unknown keys
- * for some seconds. So a flood of made-up keys costs few queries.
+ * for some seconds. So a flood of made-up keys costs few queries. A query starts once all requests that have arrived are
+ * read, so that it looks up the keys of all of them.
  * @param find returns the values of the keys that exist
  * @param isFresh whether every query must begin after its request, so that a client reads what it has just changed; then
  *   unknown keys are not remembered either
@@ -22,6 +24,7 @@ export const createBatchedLookup = <Value>(
   const unknown = new LRUCache<string, true>({ max: MAXIMUM_REMEMBERED, ttl: rememberedMs });
   let running = new Map<string, Lookup>();
   let waiting = new Map<string, Lookup>();
+  let isRunning = false;
 
   const runBatch = async (): Promise<void> => {
     const found = await find([...running.keys()]);
@@ -35,7 +38,11 @@ export const createBatchedLookup = <Value>(
   };
 
   const run = async (): Promise<void> => {
-    while (running.size > 0) {
+    isRunning = true;
+    while (waiting.size > 0) {
+      await afterReading();
+      running = waiting;
+      waiting = new Map();
       try {
         await runBatch();
       } catch (error) {
@@ -43,9 +50,9 @@ export const createBatchedLookup = <Value>(
           reject(error);
         }
       }
-      running = waiting;
-      waiting = new Map();
+      running.clear();
     }
+    isRunning = false;
   };
 
   return (key) => {
@@ -57,11 +64,9 @@ export const createBatchedLookup = <Value>(
       return known.promise;
     }
     const lookup: Lookup = Promise.withResolvers();
-    if (running.size === 0) {
-      running.set(key, lookup);
+    waiting.set(key, lookup);
+    if (!isRunning) {
       void run();
-    } else {
-      waiting.set(key, lookup);
     }
     return lookup.promise;
   };

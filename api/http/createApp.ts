@@ -5,7 +5,8 @@ import compose from "koa-compose";
 import type { Logger } from "pino";
 import type { Tracing } from "../../domain/tracing.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
-import type { Answer, Listener } from "../../program/server/limitConcurrency.ts";
+import type { Listener } from "../../program/server/limitConcurrency.ts";
+import type { AnswerFirst } from "../../program/server/startServer.ts";
 import { browserFallback } from "../middleware/browserFallback.ts";
 import type { BrowserFallback } from "../middleware/browserFallback.ts";
 import { chargeBatch } from "../middleware/chargeBatch.ts";
@@ -28,7 +29,7 @@ import type { ApiContext, ApiState } from "./apiContext.ts";
 import type { Endpoint } from "./endpoint.ts";
 import { HttpError } from "./httpError.ts";
 import { answerFromMemory } from "./readyResponses.ts";
-import type { FindReadyResponse } from "./readyResponses.ts";
+import type { ConfirmedEndpoints, FindPublicResponse } from "./readyResponses.ts";
 
 /** What the app of either interface needs from its process. */
 export type AppDependencies = {
@@ -80,7 +81,7 @@ const requireKey =
 export type App = {
   readonly callback: () => Listener;
   /** Answers requests that need no app. Absent if there are none. */
-  readonly answer?: Answer | undefined;
+  readonly answerFirst?: AnswerFirst | undefined;
 };
 
 type Dispatcher = ReturnType<Router<ApiState>["routes"]>;
@@ -119,17 +120,20 @@ export const createApp = ({
   tracing,
   trustedProxies = 0,
   checkKey,
+  findCachedCaller,
   keyHeaders,
   takePermit,
   presentError,
   endpoints,
   pages = [],
-  findReadyResponse,
+  findPublic,
   webhooks = [],
   browserFallbacks = [],
 }: AppDependencies & {
   /** Rejects requests without a valid key, and sets `ctx.state.caller`. */
   readonly checkKey: Middleware<ApiState>;
+  /** Returns the caller whom `checkKey` would set, if it need not wait for the database; otherwise null. */
+  readonly findCachedCaller?: ConfirmedEndpoints["findCachedCaller"];
   /** The request headers that `checkKey` reads. */
   readonly keyHeaders: readonly string[];
   /** Limits the requests of endpoints that have `requestsPerSecond`. */
@@ -138,7 +142,7 @@ export const createApp = ({
   readonly endpoints: readonly Endpoint[];
   readonly pages?: readonly Page[];
   /** Finds pages that are in memory. */
-  readonly findReadyResponse?: FindReadyResponse;
+  readonly findPublic?: FindPublicResponse;
   readonly webhooks?: readonly Webhook[];
   readonly browserFallbacks?: readonly BrowserFallback[];
 }): App => {
@@ -194,9 +198,22 @@ export const createApp = ({
   return {
     callback: () => app.callback(),
     // Spans are recorded by the app's middleware.
-    answer:
-      findReadyResponse === undefined || tracing !== undefined
+    answerFirst:
+      findCachedCaller === undefined || tracing !== undefined
         ? undefined
-        : answerFromMemory(findReadyResponse, { logger, observe, trustedProxies }),
+        : answerFromMemory({
+            logger,
+            observe,
+            trustedProxies,
+            findPublic,
+            confirmed: {
+              endpoints: endpoints.flatMap(({ path, confirm }) =>
+                confirm === undefined ? [] : [{ path, confirm }],
+              ),
+              findCachedCaller,
+              limiter,
+              vary,
+            },
+          }),
   };
 };

@@ -6,6 +6,7 @@ import { DomainError } from "../../domain/errors.ts";
 import type { ApiErrorCode } from "../../program/apiErrors.ts";
 import { EXPORT_FORMATS } from "../../program/exports/formatRows.ts";
 import type { ApiContext } from "./apiContext.ts";
+import type { ConfirmResponse } from "./readyResponses.ts";
 import { EXPORT_HEADERS, exportChunks, requestedFormat } from "./lists/exports.ts";
 import type { ListExport } from "./lists/exports.ts";
 import { HttpError } from "./httpError.ts";
@@ -76,6 +77,8 @@ export type Endpoint = {
   readonly description: Description;
   readonly schemas: Schemas<z.ZodType, z.ZodType, z.ZodType>;
   readonly examples: Examples<z.ZodType, z.ZodType>;
+  /** Finds responses in memory, which are sent before the app. Only for GET, and for paths that end with their only parameter. */
+  readonly confirm?: ConfirmResponse;
   readonly run: (ctx: ApiContext) => Promise<void>;
 };
 

@@ -1,55 +1,193 @@
-import type { Answer } from "../../program/server/limitConcurrency.ts";
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
+import type { Caller } from "../../db/accounts/apiKeys.ts";
+import { DEFAULT_HEADERS } from "../../program/server/startServer.ts";
+import type { AnswerFirst } from "../../program/server/startServer.ts";
+import type { Listener } from "../../program/server/limitConcurrency.ts";
+import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
+import { runForCaller } from "../middleware/shareConnections.ts";
 import { logRequest } from "../middleware/observeRequest.ts";
 import type { RequestLog } from "../middleware/observeRequest.ts";
 import { requestIdOf } from "../middleware/identifyRequest.ts";
 import { clientAddress } from "./clientAddress.ts";
 
-/** A public response to GET that is in memory, the same for all clients. */
+export const JSON_TYPE = "application/json; charset=utf-8";
+
+/** A response that is in memory: its headers, names and values in turn, and its encoded body. */
 export type ReadyResponse = {
-  /** The pattern of its route. */
-  readonly route: string;
-  /** Names and values in turn. */
   readonly headers: readonly string[];
   readonly body: Buffer;
 };
 
+/** A response that is the same for all clients, and the pattern of its route. */
+export type PublicResponse = ReadyResponse & { readonly route: string };
+
 /** Returns the response of a request target that is in memory. */
-export type FindReadyResponse = (target: string) => ReadyResponse | undefined;
+export type FindPublicResponse = (target: string) => PublicResponse | undefined;
+
+/**
+ * Returns a caller's response if it is in memory, once the database has confirmed that it is still valid; the promise is
+ * for null if it is not.
+ * @param parameter the last segment of the request's path
+ */
+export type ConfirmResponse = (
+  parameter: string,
+  caller: Caller,
+) => Promise<ReadyResponse | null> | null;
+
+/** Endpoints for clients with a key. */
+export type ConfirmedEndpoints = {
+  readonly endpoints: readonly {
+    /** Ends with its only parameter. */
+    readonly path: string;
+    readonly confirm: ConfirmResponse;
+  }[];
+  /** Returns the caller whose key is cached and valid, without waiting; otherwise null. */
+  readonly findCachedCaller: (headers: IncomingHttpHeaders) => Caller | null;
+  readonly limiter: RequestLimiter;
+  /** Their header `Vary`. */
+  readonly vary: string;
+};
+
+/** Returns complete headers, names and values in turn. */
+export const listHeaders = (
+  headers: Readonly<Record<string, string>>,
+  body: Buffer,
+): readonly string[] =>
+  Object.entries({
+    ...Object.fromEntries(DEFAULT_HEADERS),
+    ...headers,
+    "Content-Length": String(body.length),
+  }).flat();
+
+type Exchange = {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly startedAtMs: number;
+  readonly address: string | undefined;
+};
 
 /**
  * Answers requests from memory, before the app: its middleware and routing cost more than such a response. The request gets
- * an id, a log line and its part of the metrics, as any other. Conditional requests are left to the app.
+ * an id, a log line and its part of the metrics, as any other. What is not exactly usual is left to the app: conditional
+ * requests, keys that have to be looked up, requests beyond a limit, and responses that are not confirmed.
  */
-export const answerFromMemory =
-  (
-    find: FindReadyResponse,
-    { trustedProxies, ...log }: RequestLog & { readonly trustedProxies: number },
-  ): Answer =>
-  (request, response) => {
-    const { headers, method, url } = request;
-    if (
-      method !== "GET" ||
-      url === undefined ||
-      headers["if-none-match"] !== undefined ||
-      headers["if-modified-since"] !== undefined
-    ) {
-      return false;
+export const answerFromMemory = ({
+  findPublic = () => undefined,
+  confirmed,
+  trustedProxies,
+  ...log
+}: RequestLog & {
+  readonly trustedProxies: number;
+  readonly findPublic?: FindPublicResponse | undefined;
+  readonly confirmed: ConfirmedEndpoints;
+}): AnswerFirst => {
+  const endpoints = confirmed.endpoints.map(({ path, confirm }) => ({
+    route: path,
+    prefix: path.slice(0, path.lastIndexOf("/") + 1),
+    /** As the app's, so that both share connections. */
+    kind: `get ${path}`,
+    confirm,
+  }));
+
+  const send = (
+    { request, response, startedAtMs, address }: Exchange,
+    { headers, body, route, caller }: PublicResponse & { readonly caller?: Caller },
+  ): void => {
+    const requestId = requestIdOf(request.headers);
+    // The client may have gone while the database confirmed the response.
+    if (!response.destroyed) {
+      response.writeHead(200, [...headers, "X-Request-Id", requestId]);
+      response.end(body);
     }
-    const ready = find(url);
-    if (ready === undefined) {
-      return false;
-    }
-    const startedAtMs = performance.now();
-    const requestId = requestIdOf(headers);
-    response.writeHead(200, [...ready.headers, "X-Request-Id", requestId]);
-    response.end(ready.body);
     logRequest(log, response, {
       requestId,
-      method,
-      route: ready.route,
+      method: "GET",
+      route,
       startedAtMs,
-      caller: undefined,
-      address: clientAddress(request, trustedProxies),
+      caller,
+      address,
     });
-    return true;
   };
+
+  /** Leaves the request to the app, which counts it anew. */
+  const withdraw = (caller: Caller, { leave }: { readonly leave: () => void }): void => {
+    leave();
+    confirmed.limiter.charge(caller, -1);
+  };
+
+  /** Starts to confirm the response to a request; returns null if the app has to respond. */
+  const startConfirming = (
+    { headers, url = "" }: IncomingMessage,
+    { prefix, kind, route, confirm }: (typeof endpoints)[number],
+  ) => {
+    const caller = url.startsWith(prefix) ? confirmed.findCachedCaller(headers) : null;
+    const admission = caller && confirmed.limiter.enter(caller);
+    if (caller === null || admission?.kind !== "admitted") {
+      return null;
+    }
+    const confirmation = runForCaller(caller, kind, () =>
+      confirm(url.slice(prefix.length), caller),
+    );
+    if (confirmation === null) {
+      withdraw(caller, admission);
+      return null;
+    }
+    return { confirmation, admission, route, caller };
+  };
+
+  const sendConfirmed = async (
+    exchange: Exchange,
+    { confirmation, admission, route, caller }: NonNullable<ReturnType<typeof startConfirming>>,
+    app: Listener,
+  ): Promise<void> => {
+    let ready: ReadyResponse | null = null;
+    try {
+      ready = await confirmation;
+    } catch {
+      // The app asks the database again, and reports the error.
+    }
+    if (ready === null) {
+      withdraw(caller, admission);
+      app(exchange.request, exchange.response);
+      return;
+    }
+    admission.leave();
+    const headers = [
+      ...ready.headers,
+      "Vary",
+      confirmed.vary,
+      "RateLimit-Policy",
+      admission.policy,
+      "RateLimit",
+      admission.state,
+    ];
+    send(exchange, { headers, body: ready.body, route, caller });
+  };
+
+  return (app) => (request, response) => {
+    const { headers, method, url = "" } = request;
+    if (
+      method === "GET" &&
+      headers["if-none-match"] === undefined &&
+      headers["if-modified-since"] === undefined
+    ) {
+      const startedAtMs = performance.now();
+      // A client that goes while its response is confirmed has no address any more.
+      const address = clientAddress(request, trustedProxies);
+      const exchange = { request, response, startedAtMs, address };
+      const ready = findPublic(url);
+      if (ready !== undefined) {
+        send(exchange, ready);
+        return;
+      }
+      for (const endpoint of endpoints) {
+        const started = startConfirming(request, endpoint);
+        if (started !== null) {
+          void sendConfirmed(exchange, started, app);
+          return;
+        }
+      }
+    }
+    app(request, response);
+  };
+};

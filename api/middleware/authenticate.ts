@@ -1,13 +1,25 @@
+import type { IncomingHttpHeaders } from "node:http";
 import type { Middleware } from "koa";
+import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { DomainError } from "../../domain/errors.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
 import type { ApiState } from "../http/apiContext.ts";
+
+/** Returns the key that a request claims to have, empty if there is none. */
+const keyOf = ({ authorization = "" }: IncomingHttpHeaders): string =>
+  authorization.replace(/^Bearer +/iu, "");
+
+/** Returns the caller of a request whose key is cached and valid, otherwise null. */
+export const findCachedCaller =
+  ({ findCached }: Authenticate) =>
+  (headers: IncomingHttpHeaders): Caller | null =>
+    findCached(keyOf(headers));
 
 /** Rejects requests without a valid key, which is the value of `Authorization`, with or without the prefix `Bearer`. */
 export const authenticate =
   (findCaller: Authenticate): Middleware<ApiState> =>
   async (ctx, next) => {
-    const key = (ctx.req.headers.authorization ?? "").replace(/^Bearer +/iu, "");
+    const key = keyOf(ctx.req.headers);
     const caller = key === "" ? null : await findCaller(key);
     if (caller === null) {
       throw new DomainError("key_invalid", "invalid API key");

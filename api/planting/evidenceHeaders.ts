@@ -29,38 +29,47 @@ export const setStageHeaders = (ctx: ApiContext): void => {
   ctx.set("Cache-Control", "no-store");
 };
 
-/** By response, because a process returns the same one many times. */
-const etags = new WeakMap<CachedResponse, string>();
+type EvidenceResponse = CachedResponse & { readonly isSimulated: boolean };
 
-const etagOf = (response: CachedResponse): string => {
-  const known = etags.get(response);
+/** By response, because a process returns the same one many times. */
+const tags = new WeakMap<CachedResponse, string>();
+
+const tagOf = (response: CachedResponse): string => {
+  const known = tags.get(response);
   if (known !== undefined) {
     return known;
   }
-  const etag = hash("sha256", response.body, "base64url");
-  etags.set(response, etag);
-  return etag;
+  const tag = `"${hash("sha256", response.body, "base64url")}"`;
+  tags.set(response, tag);
+  return tag;
 };
 
 /**
- * Sets the headers by which clients cache evidence, and the mark of simulated evidence.
- * @param options.isLasting clients may cache the response for 30 days, less its age; otherwise they must revalidate it
+ * Returns the headers by which clients cache evidence, except its age, and the mark of simulated evidence.
+ * @param isLasting clients may cache the response for 30 days, less its age; otherwise they must revalidate it
  */
+export const cacheHeaders = (
+  response: EvidenceResponse,
+  isLasting: boolean,
+): Readonly<Record<string, string>> => ({
+  ETag: tagOf(response),
+  "Cache-Control": isLasting ? `private, max-age=${EVIDENCE_CACHE_SECONDS}` : "private, no-cache",
+  ...(response.isSimulated ? { "Evidence-Simulated": "true" } : {}),
+});
+
+/** Returns the header `Age` of a lasting response. */
+export const ageOf = ({ storedAt }: CachedResponse, now: Date): string =>
+  String(Math.floor(Math.max(0, now.getTime() - storedAt.getTime()) / 1000));
+
+/** Sets the headers of evidence. */
 export const setCacheHeaders = (
   ctx: ApiContext,
-  response: CachedResponse & { readonly isSimulated: boolean },
+  response: EvidenceResponse,
   { isLasting, now }: { readonly isLasting: boolean; readonly now: Date },
 ): void => {
   ctx.status = 200;
-  ctx.etag = etagOf(response);
-  if (response.isSimulated) {
-    ctx.set("Evidence-Simulated", "true");
+  ctx.set(cacheHeaders(response, isLasting));
+  if (isLasting) {
+    ctx.set("Age", ageOf(response, now));
   }
-  if (!isLasting) {
-    ctx.set("Cache-Control", "private, no-cache");
-    return;
-  }
-  ctx.set("Cache-Control", `private, max-age=${EVIDENCE_CACHE_SECONDS}`);
-  const ageMs = Math.max(0, now.getTime() - response.storedAt.getTime());
-  ctx.set("Age", String(Math.floor(ageMs / 1000)));
 };

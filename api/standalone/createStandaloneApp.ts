@@ -14,7 +14,7 @@ import { healthEndpoints } from "../health/healthEndpoints.ts";
 import type { Readiness } from "../../program/server/watchHealth.ts";
 import type { Planting } from "../../providers/planting/createPlanting.ts";
 import type { Authenticate } from "../../services/accounts/createAuthenticator.ts";
-import { authenticate } from "../middleware/authenticate.ts";
+import { authenticate, findCachedCaller } from "../middleware/authenticate.ts";
 import { createDocument } from "../openapi/createDocument.ts";
 import { documentFallback, documentPages } from "../openapi/documentPages.ts";
 import type { TakePermit } from "../../db/rateLimits.ts";
@@ -133,12 +133,13 @@ export const createStandaloneApp = ({
     tracing,
     trustedProxies,
     checkKey: authenticate(authenticator),
+    findCachedCaller: findCachedCaller(authenticator),
     keyHeaders: ["Authorization"],
     takePermit,
     presentError,
     endpoints,
     pages: [...documentPages(document), ...dashboards.pages],
-    findReadyResponse: dashboards.findReady,
+    findPublic: dashboards.findReady,
     webhooks:
       readStripeWebhook === null
         ? []

@@ -1,6 +1,5 @@
 import type { CommonQueryMethods } from "slonik";
 import { z } from "zod";
-import { MODES } from "../../domain/accounts/accounts.ts";
 import type { AccountMode } from "../../domain/accounts/accounts.ts";
 import type {
   AllocatedEvidence,
@@ -100,9 +99,8 @@ export const findEvidenceTree = (
   `);
 
 const cachedTreeRow = z.strictObject({
-  accountId: z.uuid(),
-  mode: z.enum(MODES),
-  id: z.uuid(),
+  /** Which of the given trees it is, counted from 0. */
+  position: z.int(),
   /** Differs whenever the row has been written anew. */
   version: z.string(),
   /** Null if the caller knows this version. */
@@ -126,34 +124,24 @@ export const listCachedTrees = (
   baseUrl: string,
   now: Date,
 ): Promise<readonly CachedTree[]> =>
-  db.any(sql.type(cachedTreeRow)`
+  // Of a JSON array the planner expects the same number of elements whatever it has, so it keeps one plan.
+  db.any(sql.prepared("list_cached_trees", cachedTreeRow)`
     SELECT
-      given.account_id AS "accountId",
-      given.mode,
-      given.id,
+      given.position,
       cached_response.version,
       CASE WHEN cached_response.version IS DISTINCT FROM given.known_version THEN cached_response.body END AS body,
       cached_response.stored_at AS "storedAt",
       planting_order.finished_at IS NOT NULL AS "isFinished",
       planting_order.partner
-    FROM unnest(
-      ${sql.array(
-        trees.map(({ accountId }) => accountId),
-        "uuid",
-      )},
-      ${sql.array(
-        trees.map(({ mode }) => mode),
-        "text",
-      )},
-      ${sql.array(
-        trees.map(({ id }) => id),
-        "uuid",
-      )},
-      ${sql.array(
-        trees.map(({ knownVersion }) => knownVersion),
-        "text",
-      )}
-    ) AS given (account_id, mode, id, known_version)
+    FROM json_to_recordset(${JSON.stringify(
+      trees.map(({ accountId, mode, id, knownVersion }, position) => ({
+        position,
+        account_id: accountId,
+        mode,
+        id,
+        known_version: knownVersion,
+      })),
+    )}::json) AS given (position integer, account_id uuid, mode text, id uuid, known_version text)
     CROSS JOIN LATERAL (
       SELECT id, account_id, mode, kind, planting_order_id, refunded_count
       FROM registration

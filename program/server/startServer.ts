@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { ERROR_STATUS } from "../apiErrors.ts";
 import type { HttpErrorCode, PresentError } from "../apiErrors.ts";
 import { limitConcurrency } from "./limitConcurrency.ts";
-import type { Answer, Listener } from "./limitConcurrency.ts";
+import type { Listener } from "./limitConcurrency.ts";
 import { StartupError } from "../startupError.ts";
 
 export type RunningServer = {
@@ -15,6 +15,9 @@ export type RunningServer = {
   /** Stops accepting connections, waits for requests in progress until the deadline, then closes their connections. */
   readonly close: (deadlineMs: number) => Promise<void>;
 };
+
+/** Returns a listener that answers some requests itself, with the default headers, and leaves all others to the given one. */
+export type AnswerFirst = (listener: Listener) => Listener;
 
 /** Headers of every response. Responses that may be cached, such as dashboards, replace the first one. */
 export const DEFAULT_HEADERS: ReadonlyMap<string, string> = new Map([
@@ -44,8 +47,7 @@ export type ServerOptions = {
   readonly setting: string;
   readonly hostSetting?: "HOST" | "METRICS_HOST";
   readonly presentError?: PresentError;
-  /** Sets the default headers itself. */
-  readonly answer?: Answer | undefined;
+  readonly answerFirst?: AnswerFirst | undefined;
   /** Further connections are closed immediately. */
   readonly maximumConnections?: number;
   readonly onRejectedConnection?: () => void;
@@ -146,7 +148,10 @@ export const startServer = async (
   listener: Listener,
   options: ServerOptions,
 ): Promise<RunningServer> => {
-  const { presentError = (_code, message) => ({ error: message }) } = options;
+  const {
+    presentError = (_code, message) => ({ error: message }),
+    answerFirst = (app: Listener) => app,
+  } = options;
   let isClosing = false;
   const server = createServer(
     {
@@ -159,9 +164,8 @@ export const startServer = async (
       keepAliveTimeout: 65_000,
       maxHeaderSize: 16 * 1024,
     },
-    limitConcurrency(withDefaultHeaders(listener), {
+    limitConcurrency(answerFirst(withDefaultHeaders(listener)), {
       isClosing: () => isClosing,
-      answer: options.answer,
       reject: (response) => {
         response
           .writeHead(ERROR_STATUS.queue_full, {

@@ -15,8 +15,14 @@ import { createRefreshedCache } from "./createRefreshedCache.ts";
 export const UNKNOWN_MS = 1000;
 const MAXIMUM_UNKNOWN = 10_000;
 
+const digestOf = (key: string): string => hash("sha256", key, "hex");
+
 /** Returns the caller of a key; null if the key is unknown, revoked, expired or of the other interface. */
-export type Authenticate = (key: string) => Promise<Caller | null>;
+export type Authenticate = {
+  (key: string): Promise<Caller | null>;
+  /** Returns the caller if the key is cached and valid, without waiting; otherwise null. */
+  readonly findCached: (key: string) => Caller | null;
+};
 
 /**
  * Looks keys up by their SHA-256 and caches them briefly. Unknown keys have a cache of their own, so that made-up ones do
@@ -55,11 +61,11 @@ export const createAuthenticator = ({
     ttlResolution: 0,
     perf: { now: nowMs },
   });
-  return async (key) => {
+  const authenticate = async (key: string): Promise<Caller | null> => {
     if (!isPossibleKey(key, accountType)) {
       return null;
     }
-    const digest = hash("sha256", key, "hex");
+    const digest = digestOf(key);
     const known = callers.find(digest);
     if (known !== null) {
       return unlessExpired(known);
@@ -76,4 +82,10 @@ export const createAuthenticator = ({
     }
     return unlessExpired(caller);
   };
+  return Object.assign(authenticate, {
+    findCached: (key: string): Caller | null => {
+      const known = callers.find(digestOf(key));
+      return known && unlessExpired(known);
+    },
+  });
 };

@@ -24,8 +24,8 @@ export type RequestLimiter = {
    */
   readonly enter: (caller: Caller) => Admission;
   /**
-   * Counts an admitted request as more than one. The allowances may fall below zero; then requests are rejected until
-   * they have refilled.
+   * Counts an admitted request as more than one, or as none with -1. The allowances may fall below zero; then requests are
+   * rejected until they have refilled.
    * @returns the value of the RateLimit header
    */
   readonly charge: (caller: Caller, requests: number) => string;

@@ -8,6 +8,7 @@ import { createOpenLists } from "../../api/http/lists/openLists.ts";
 import type { OpenLists } from "../../api/http/lists/openLists.ts";
 import { createCharityValidator } from "../../api/charities/createCharityValidator.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
+import type { Listener } from "../../program/server/limitConcurrency.ts";
 import { openTemporalClient } from "../../program/temporal/temporalClient.ts";
 import type { Readiness } from "../../program/server/watchHealth.ts";
 import { wakePlantingOrder } from "../../program/temporal/wakePlantingOrder.ts";
@@ -65,6 +66,8 @@ export type Api = {
   readonly checkResponse: (response: ResponseText) => void;
   /** Returns the lines of the log, parsed. */
   readonly logged: () => readonly Record<string, unknown>[];
+  /** Returns how many requests were not answered before the app. */
+  readonly appRequests: () => number;
 };
 
 export type StandaloneApiOptions = {
@@ -156,7 +159,15 @@ export const startStandaloneApi = async (
       await wakePlantingOrder(temporal, getDeployment, orderId, 30_000);
     },
   });
-  const url = await serve(t, app);
+  let appRequests = 0;
+  const callback = (): Listener => {
+    const listener = app.callback();
+    return (request, response) => {
+      appRequests += 1;
+      return listener(request, response);
+    };
+  };
+  const url = await serve(t, { ...app, callback });
   own.url = url;
   const checkResponse = await readResponseChecker(url);
   const call: Call = async (method, path, { key, body, headers = {} } = {}) => {
@@ -188,5 +199,6 @@ export const startStandaloneApi = async (
     call,
     checkResponse: (response) => checkResponse(t, response),
     logged: () => lines.map((line) => parseBody(line)),
+    appRequests: () => appRequests,
   };
 };

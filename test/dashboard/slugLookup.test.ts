@@ -52,6 +52,12 @@ test.serial("a failed query fails its lookups only, and nothing is remembered", 
   t.teardown(() => locker.end());
   await locker.query("BEGIN; LOCK TABLE dashboard IN ACCESS EXCLUSIVE MODE");
   const first = t.throwsAsync(lookUp("first-page"));
+  await eventually(async () => {
+    const { rowCount } = await locker.query(
+      "SELECT FROM pg_locks WHERE NOT granted AND relation = 'dashboard'::regclass",
+    );
+    return rowCount === 1;
+  });
   const second = lookUp("second-page");
   await eventually(async () => {
     const { rowCount } = await locker.query(

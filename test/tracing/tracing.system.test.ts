@@ -7,10 +7,13 @@ import { testWithDatabase } from "../support/database.ts";
 import { sql } from "../../db/sql.ts";
 import { z } from "zod";
 import { updateAccount } from "../../db/accounts/accounts.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { createPlantingOrders } from "../../services/planting/orders/createPlantingOrders.ts";
 import { addEveryOrgCharity } from "../charities/donations/donationSetup.ts";
 import { startProviderDouble } from "../charities/startProviderDouble.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { createTestOrganization, freshEin } from "../support/factories.ts";
+import { createTestPlanting } from "../support/planting.ts";
 import { eventually, openNamespace, startProgram } from "../support/programs.ts";
 import { startCollector } from "./startCollector.ts";
 import type { ReceivedSpan } from "./startCollector.ts";
@@ -51,6 +54,10 @@ const deploy = async (
     organization,
     key: organization.apiKeyProd,
     startWorker: () => startProgram(t, "worker/main.ts", environment),
+    get: (path: string) =>
+      fetch(`${urls["standalone"]}${path}`, {
+        headers: { Authorization: organization.apiKeyProd },
+      }),
     post: (path: string, body: object, headers: Readonly<Record<string, string>> = {}) =>
       fetch(`${urls["standalone"]}${path}`, {
         method: "POST",
@@ -117,6 +124,28 @@ test.serial("a refund's trace leads to the call that takes its usage back", asyn
   await eventually(() => spans.some(isReversal));
   t.true(spans.some(isReversal));
 });
+
+test.serial(
+  "requests for evidence in memory have spans, because the app serves them",
+  async (t) => {
+    const { db } = t.context;
+    const { spans, get, post } = await deploy(t);
+    const planted = await post("/plant/trees", { count: 3 });
+    const { tree_details: details } = z
+      .object({ tree_details: z.array(z.object({ id: z.string() })) })
+      .parse(await planted.json());
+    const { signal } = new AbortController();
+    await createPlantingOrders({ db, clock: systemClock, planting: createTestPlanting() }, signal);
+
+    for (const _ of [1, 2, 3, 4]) {
+      t.is((await get(`/evidence/tree/${details[0]?.id}`)).status, 200);
+    }
+
+    const requests = () => spans.filter(({ name }) => name === "GET /evidence/tree/:id");
+    await eventually(() => requests().length === 4);
+    t.is(requests().length, 4);
+  },
+);
 
 test.serial("a batch of several requests has links to them, and they to it", async (t) => {
   const { spans, post } = await deploy(t);

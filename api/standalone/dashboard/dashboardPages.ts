@@ -10,7 +10,8 @@ import { readDashboard } from "../../../services/dashboard/readDashboard.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import type { Page } from "../../http/createApp.ts";
-import type { FindReadyResponse, ReadyResponse } from "../../http/readyResponses.ts";
+import { JSON_TYPE } from "../../http/readyResponses.ts";
+import type { FindPublicResponse, PublicResponse } from "../../http/readyResponses.ts";
 import { HttpError } from "../../http/httpError.ts";
 import type { BrowserFallback } from "../../middleware/browserFallback.ts";
 import { html, styleElement } from "./views/html.ts";
@@ -46,7 +47,6 @@ const CACHE_CONTROL = "public, max-age=10";
 const ONE_DAY = "public, max-age=86400";
 const SVG = "image/svg+xml";
 const HTML = "text/html; charset=utf-8";
-const JSON_TYPE = "application/json; charset=utf-8";
 
 const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="8" fill="#1c6b47"/><path fill="#e9f4ec" d="M15 26v-8c-5 0-8-3-8-8 5 0 8 2 9 6 1-5 4-8 9-9 0 6-3 10-8 10.500V26z"/></svg>`;
 
@@ -170,7 +170,7 @@ const linksOf = (publicBaseUrl: string, slug: string): PageLinks => ({
 });
 
 /** A rendered page, and the response that it is sent in if the client does not have it. */
-type CachedPage = { readonly tagged: Tagged; readonly ready: ReadyResponse };
+type CachedPage = { readonly tagged: Tagged; readonly ready: PublicResponse };
 
 /**
  * The public pages and pictures. Each process caches rendered pages for some seconds, and finds them by the path that is
@@ -186,7 +186,7 @@ export const dashboardPages = ({
   readonly clock: Clock;
   readonly planting: Planting;
   readonly publicBaseUrl: () => string;
-}): { readonly pages: readonly Page[]; readonly findReady: FindReadyResponse } => {
+}): { readonly pages: readonly Page[]; readonly findReady: FindPublicResponse } => {
   const rendered = new LRUCache<string, CachedPage>({
     max: MAXIMUM_CACHED,
     ttl: CACHED_MS,
@@ -208,7 +208,7 @@ export const dashboardPages = ({
   /** The keys of rendered pages by their paths. */
   const keys = new LRUCache<string, string>({ max: MAXIMUM_CACHED });
 
-  const findReady: FindReadyResponse = (target) => {
+  const findReady: FindPublicResponse = (target) => {
     const key = keys.get(target);
     return key === undefined ? undefined : rendered.get(key)?.ready;
   };

@@ -1,8 +1,8 @@
 import { hash } from "node:crypto";
-import { DEFAULT_HEADERS } from "../../../program/server/startServer.ts";
 import type { ApiContext } from "../../http/apiContext.ts";
 import { isFresh } from "../../http/isFresh.ts";
-import type { ReadyResponse } from "../../http/readyResponses.ts";
+import { listHeaders } from "../../http/readyResponses.ts";
+import type { PublicResponse } from "../../http/readyResponses.ts";
 
 /** For pictures that depend on their URL alone. */
 export const IMMUTABLE = "public, max-age=31536000, immutable";
@@ -66,17 +66,18 @@ export const asReadyResponse = (
   { type, body, headers, etag }: Tagged,
   cacheControl: string,
   route: string,
-): ReadyResponse => ({
+): PublicResponse => ({
   route,
-  headers: Object.entries({
-    ...Object.fromEntries(DEFAULT_HEADERS),
-    "Content-Type": type,
-    ...REFERRER_POLICY,
-    "Cache-Control": cacheControl,
-    ...headers,
-    ETag: etag,
-    "Content-Length": String(body.length),
-  }).flat(),
+  headers: listHeaders(
+    {
+      "Content-Type": type,
+      ...REFERRER_POLICY,
+      "Cache-Control": cacheControl,
+      ...headers,
+      ETag: etag,
+    },
+    body,
+  ),
   body,
 });
 

@@ -1,11 +1,14 @@
 import type { EvidenceDependencies } from "../../../services/planting/evidence/cacheEvidence.ts";
 import { createCachedTreeLookup } from "../../../services/planting/evidence/createCachedTreeLookup.ts";
 import { readEvidenceSummary } from "../../../services/planting/evidence/readEvidenceSummary.ts";
+import type { TreeEvidenceResponse } from "../../../services/planting/evidence/readTreeEvidence.ts";
 import {
   readTreeEvidence,
   simulateTreeEvidence,
 } from "../../../services/planting/evidence/readTreeEvidence.ts";
 import {
+  ageOf,
+  cacheHeaders,
   EVIDENCE_HEADERS,
   evidenceStage,
   setCacheHeaders,
@@ -18,6 +21,8 @@ import { treeEvidence } from "../../planting/treeEvidenceSchema.ts";
 import { pathParameter } from "../../http/apiContext.ts";
 import { textKeyEndpoint } from "../../http/endpoint.ts";
 import type { Endpoint } from "../../http/endpoint.ts";
+import { JSON_TYPE, listHeaders } from "../../http/readyResponses.ts";
+import type { ReadyResponse } from "../../http/readyResponses.ts";
 import { READ_ERROR } from "../../http/readError.ts";
 import { queryObject } from "../../http/parseRequest.ts";
 import { KEY_ERROR } from "../errorResponses.ts";
@@ -57,7 +62,21 @@ const treeQuery = queryObject({
 });
 
 const treeEndpoint = (deps: EvidenceDependencies): Endpoint => {
-  const findCached = createCachedTreeLookup(deps);
+  const cachedTrees = createCachedTreeLookup(deps);
+  /** All but the age, which is another one each second. */
+  const readyResponses = new WeakMap<TreeEvidenceResponse, ReadyResponse>();
+  const asReadyResponse = (response: TreeEvidenceResponse): ReadyResponse => {
+    let ready = readyResponses.get(response);
+    if (ready === undefined) {
+      const body = Buffer.from(response.body);
+      const headers = { "Content-Type": JSON_TYPE, ...cacheHeaders(response, response.isComplete) };
+      ready = { headers: listHeaders(headers, body), body };
+      readyResponses.set(response, ready);
+    }
+    return response.isComplete
+      ? { ...ready, headers: [...ready.headers, "Age", ageOf(response, deps.clock.now())] }
+      : ready;
+  };
   return textKeyEndpoint({
     method: "get",
     path: "/evidence/tree/:id",
@@ -99,13 +118,17 @@ const treeEndpoint = (deps: EvidenceDependencies): Endpoint => {
         return renderTreeEvidence(evidence, deps.publicBaseUrl());
       }
       const response =
-        (await findCached(selection)) ??
+        (await cachedTrees.find(selection)) ??
         (await readTreeEvidence(deps, selection, renderTreeEvidence));
       setCacheHeaders(ctx, response, {
         isLasting: response.isComplete,
         now: deps.clock.now(),
       });
       return response.body;
+    },
+    confirm: (id, { accountId, mode }) => {
+      const confirmation = cachedTrees.confirm({ accountId, mode, id });
+      return confirmation && confirmation.then((response) => response && asReadyResponse(response));
     },
   });
 };

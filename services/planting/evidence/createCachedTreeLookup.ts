@@ -8,10 +8,14 @@ import { createBatchedLookup } from "../../createBatchedLookup.ts";
 import type { EvidenceDependencies } from "./cacheEvidence.ts";
 import type { TreeEvidenceResponse } from "./readTreeEvidence.ts";
 
-/** Returns the cached evidence of a tree; null if there is none, or if the id is not the registration's own. */
-export type FindCachedTree = (
-  selection: AccountMode & { readonly id: string },
-) => Promise<TreeEvidenceResponse | null>;
+type TreeSelection = AccountMode & { readonly id: string };
+
+export type CachedTreeLookup = {
+  /** Returns the cached evidence of a tree; null if there is none, or if the id is not the registration's own. */
+  readonly find: (selection: TreeSelection) => Promise<TreeEvidenceResponse | null>;
+  /** The same, if this process has the text in memory; otherwise returns null without asking the database. */
+  readonly confirm: (selection: TreeSelection) => Promise<TreeEvidenceResponse | null> | null;
+};
 
 type KnownTree = {
   readonly version: string;
@@ -22,7 +26,7 @@ type KnownTree = {
 /** Of the texts that a process has in memory; most have a few thousand characters. */
 const MAXIMUM_CHARACTERS = 8 * 1024 * 1024;
 
-const keyOf = ({ accountId, mode, id }: Pick<CachedTree, "accountId" | "mode" | "id">): string =>
+const keyOf = ({ accountId, mode, id }: TreeSelection): string =>
   `${accountId} ${mode} ${id.toLowerCase()}`;
 
 /**
@@ -34,7 +38,7 @@ export const createCachedTreeLookup = ({
   db,
   clock,
   publicBaseUrl,
-}: Pick<EvidenceDependencies, "db" | "clock" | "publicBaseUrl">): FindCachedTree => {
+}: Pick<EvidenceDependencies, "db" | "clock" | "publicBaseUrl">): CachedTreeLookup => {
   const known = new LRUCache<string, KnownTree>({
     maxSize: MAXIMUM_CHARACTERS,
     sizeCalculation: ({ response }) => response.body.length + 1,
@@ -71,7 +75,7 @@ export const createCachedTreeLookup = ({
       const cached = await listCachedTrees(db, trees, publicBaseUrl(), clock.now());
       const found = new Map<string, TreeEvidenceResponse>();
       for (const tree of cached) {
-        const key = keyOf(tree);
+        const key = keys[tree.position] ?? "";
         const response = resolve(key, tree);
         if (response) {
           found.set(key, response);
@@ -81,5 +85,11 @@ export const createCachedTreeLookup = ({
     },
     { isFresh: true },
   );
-  return (selection) => (isUuid(selection.id) ? lookUp(keyOf(selection)) : Promise.resolve(null));
+  return {
+    find: (selection) => (isUuid(selection.id) ? lookUp(keyOf(selection)) : Promise.resolve(null)),
+    confirm: (selection) => {
+      const key = keyOf(selection);
+      return known.has(key) ? lookUp(key) : null;
+    },
+  };
 };

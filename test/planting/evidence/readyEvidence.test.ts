@@ -1,0 +1,325 @@
+import { once } from "node:events";
+import { request as sendRequest } from "node:http";
+import type { IncomingMessage } from "node:http";
+import { text as readText } from "node:stream/consumers";
+import type { ExecutionContext } from "ava";
+import { Client } from "pg";
+import { revokeApiKey } from "../../../db/accounts/apiKeys.ts";
+import { addRefundedCount } from "../../../db/registrations/registrations.ts";
+import { SERVICE } from "../../../domain/accounts/audit.ts";
+import { createAuthenticator } from "../../../services/accounts/createAuthenticator.ts";
+import { createRequestLimiter } from "../../../services/accounts/createRequestLimiter.ts";
+import { issueKey } from "../../../services/accounts/issueKey.ts";
+import { clearCachedResponses } from "../../../services/planting/evidence/clearCachedResponses.ts";
+import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
+import type { StandaloneApiOptions } from "../../api/startStandaloneApi.ts";
+import { testWithDatabase } from "../../support/database.ts";
+import type { DatabaseContext } from "../../support/database.ts";
+import { createTestOrganization, limitsForTests } from "../../support/factories.ts";
+import { STAGE_MS } from "../../support/planting.ts";
+import { eventually } from "../../support/programs.ts";
+import { setUpPlanting } from "../setUpPlanting.ts";
+import { createAndPlace } from "./evidenceApi.ts";
+
+const test = testWithDatabase();
+
+/** The app serves this request, because it is conditional, and ignores the condition. */
+const BY_APP = { "If-Modified-Since": "Thu, 01 Jan 2026 00:00:00 GMT" };
+
+/** Starts processes of the interface for an organization with trees in an order. */
+const setUp = async (t: ExecutionContext<DatabaseContext>, stages = 3) => {
+  const { db } = t.context;
+  const setup = await setUpPlanting(db);
+  const { clock, organization, deps } = setup;
+  const id = await setup.register(3);
+  await createAndPlace(setup);
+  await setup.pass(stages * STAGE_MS);
+  const key = organization.apiKeyProd;
+  const start = async (options: Partial<StandaloneApiOptions> = {}) => {
+    const api = await startStandaloneApi(t, {
+      db,
+      clock,
+      planting: deps.planting,
+      publicBaseUrl: "https://impact.example",
+      ...options,
+    });
+    const read = async (headers: Readonly<Record<string, string>> = {}, path = id) => {
+      const before = api.appRequests();
+      const request = sendRequest(`${api.url}/evidence/tree/${path}`, {
+        headers: { Authorization: key, ...headers },
+      }).end();
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- Node's events have no types.
+      const [response] = (await once(request, "response")) as [IncomingMessage];
+      const body = await readText(response);
+      return {
+        status: response.statusCode,
+        rawHeaders: response.rawHeaders,
+        headers: new Headers(
+          Object.entries(response.headersDistinct).map(([name, [value = ""] = []]) => [
+            name,
+            value,
+          ]),
+        ),
+        body,
+        isByApp: api.appRequests() > before,
+      };
+    };
+    /** Reads until the text is in memory: the first request renders it, the second one reads what is cached. */
+    const fill = async () => {
+      const first = await read();
+      t.true(first.isByApp);
+      await read();
+      t.like(await read(), { status: 200, body: first.body, isByApp: false });
+      return first;
+    };
+    return { ...api, read, fill };
+  };
+  return { ...setup, db, id, key, start };
+};
+
+/** Returns a response's headers with their names as sent, in alphabetical order. */
+const headersOf = ({ rawHeaders }: { readonly rawHeaders: readonly string[] }) =>
+  rawHeaders
+    .flatMap((name, index) => (index % 2 === 0 ? [[name, rawHeaders[index + 1] ?? ""]] : []))
+    .filter(([name = ""]) => !["Date", "X-Request-Id", "RateLimit"].includes(name))
+    .toSorted(([left = ""], [right = ""]) => (left < right ? -1 : 1));
+
+for (const [state, stages] of [
+  ["polled", 1],
+  ["complete", 3],
+] as const) {
+  test.serial(
+    `${state} evidence is the same from the app and from memory, and is logged each time`,
+    async (t) => {
+      const { start, organization, id, clock } = await setUp(t, stages);
+      const { read, fill, logged } = await start();
+      await fill();
+      clock.set("2026-09-01T00:00:00.000Z");
+
+      const byApp = await read({ ...BY_APP, "X-Request-Id": "by-app" });
+      const fromMemory = await read({ "X-Request-Id": "from-memory" });
+
+      t.deepEqual([byApp.isByApp, fromMemory.isByApp], [true, false]);
+      t.is(fromMemory.status, 200);
+      t.is(fromMemory.body, byApp.body);
+      t.deepEqual(headersOf(fromMemory), headersOf(byApp));
+      t.is(fromMemory.headers.get("age") === null, state === "polled");
+      t.is(fromMemory.headers.get("x-request-id"), "from-memory");
+      const lineOf = (requestId: string) => {
+        const [line, ...others] = logged().filter((entry) => entry["requestId"] === requestId);
+        t.deepEqual(others, []);
+        t.is(typeof line?.["durationMs"], "number");
+        const { time: _time, durationMs: _duration, requestId: _id, ...rest } = line ?? {};
+        return rest;
+      };
+      t.deepEqual(lineOf("from-memory"), lineOf("by-app"));
+      t.like(lineOf("from-memory"), {
+        route: "/evidence/tree/:id",
+        status: 200,
+        accountId: organization.id,
+      });
+      t.is(typeof lineOf("from-memory")["keyId"], "string");
+      t.regex((await read()).headers.get("x-request-id") ?? "", /^[0-9a-f-]{36}$/u);
+      t.is((await read({}, id.toUpperCase())).body, byApp.body);
+    },
+  );
+}
+
+test.serial("what is not exactly usual is left to the app", async (t) => {
+  const { start, id, key } = await setUp(t);
+  const { read, fill, url, appRequests } = await start();
+  const first = await fill();
+  t.false((await read({ Authorization: `Bearer ${key}` })).isByApp);
+
+  const etag = first.headers.get("etag") ?? "";
+  t.like(await read({ "If-None-Match": etag }), { status: 304, body: "", isByApp: true });
+  t.like(await read({}, `${id}?utm_source=x`), { status: 200, isByApp: true });
+  t.like(await read({}, `${id}?evidence_stage=planted`), { status: 200, isByApp: true });
+  t.like(await read({}, `${id}/`), { status: 200, isByApp: true });
+  t.like(await read({}, crypto.randomUUID()), { status: 404, isByApp: true });
+  t.like(await read({}, "%00"), { isByApp: true });
+  const before = appRequests();
+  const head = await fetch(`${url}/evidence/tree/${id}`, {
+    method: "HEAD",
+    headers: { Authorization: key },
+  });
+  t.is(head.status, 200);
+  t.is(appRequests(), before + 1);
+});
+
+test.serial("evidence in memory is only for valid keys of its account and mode", async (t) => {
+  const { start, db, clock, organization, key } = await setUp(t);
+  const time = { nowMs: 1 };
+  const authenticator = createAuthenticator({
+    db,
+    clock,
+    accountType: "organization",
+    nowMs: () => time.nowMs,
+  });
+  const { read, fill } = await start({ authenticator });
+  const other = await createTestOrganization(db, { clock });
+  const issue = (expiresAt: Date | null) =>
+    issueKey({ db, clock, actor: SERVICE }, { id: organization.id, type: "organization" }, "live", {
+      name: "for a test",
+      scope: "read",
+      expiresAt,
+    });
+  const expiring = await issue(new Date(clock.now().getTime() + 60_000));
+  const revoked = await issue(null);
+  await fill();
+  const readAs = (given: string) => read({ Authorization: given });
+
+  for (const given of [other.apiKeyProd, other.apiKeyTest, organization.apiKeyTest]) {
+    for (const _ of [1, 2, 3]) {
+      t.like(await readAs(given), { status: 404, isByApp: true });
+    }
+  }
+  for (const given of ["", "x", `${key}x`, key.toUpperCase(), `Token ${key}`]) {
+    t.like(await readAs(given), { status: 403, isByApp: true });
+  }
+
+  for (const { key: given } of [expiring, revoked]) {
+    t.like(await readAs(given), { status: 200, isByApp: true });
+    t.like(await readAs(given), { status: 200, isByApp: false });
+  }
+  clock.set(new Date(clock.now().getTime() + 60_000).toISOString());
+  t.like(await readAs(expiring.key), { status: 403, isByApp: true });
+  await revokeApiKey(db, revoked.id, clock.now());
+  t.like(await readAs(revoked.key), { status: 200, isByApp: false }, "the key is cached");
+  for (const endMs = time.nowMs + 5000; time.nowMs < endMs; time.nowMs += 500) {
+    await readAs(revoked.key);
+  }
+  t.like(await readAs(revoked.key), { status: 403, isByApp: true });
+});
+
+test.serial(
+  "a request from memory counts once against the limits, and is rejected beyond them",
+  async (t) => {
+    const { start, db, clock, id } = await setUp(t);
+    const limiter = createRequestLimiter({
+      defaults: limitsForTests({ requestsPerSecond: 5 }),
+      nowMs: () => 0,
+    });
+    const { read } = await start({ limiter });
+    const leftOf = async (headers = {}, path = id) => {
+      const response = await read(headers, path);
+      t.is(response.headers.get("ratelimit-policy"), '"key";q=10;w=2, "account";q=20;w=2');
+      return [
+        response.status,
+        response.headers.get("ratelimit")?.replace(/;t=.*/u, ""),
+        response.isByApp,
+      ];
+    };
+
+    t.deepEqual(await leftOf(), [200, '"key";r=9', true]);
+    t.deepEqual(await leftOf(), [200, '"key";r=8', true]);
+    t.deepEqual(await leftOf(), [200, '"key";r=7', false]);
+    t.deepEqual(await leftOf(BY_APP), [200, '"key";r=6', true]);
+    t.deepEqual(await leftOf({}, crypto.randomUUID()), [404, '"key";r=5', true]);
+    await clearCachedResponses({ db, clock, actor: SERVICE }, { kind: "all" });
+    t.deepEqual(await leftOf(), [200, '"key";r=4', true], "it was not confirmed");
+    t.deepEqual(await leftOf(), [200, '"key";r=3', false]);
+    t.deepEqual(await leftOf(), [200, '"key";r=2', false]);
+    t.deepEqual(await leftOf(), [200, '"key";r=1', false]);
+    t.deepEqual(await leftOf(), [200, '"key";r=0', false]);
+    t.deepEqual(await leftOf(), [429, '"key";r=0', true]);
+  },
+);
+
+/** Locks the cached responses, so that confirmations wait. */
+const openLocker = async (t: ExecutionContext<DatabaseContext>) => {
+  const locker = new Client({ connectionString: t.context.databaseUrl });
+  await locker.connect();
+  t.teardown(() => locker.end());
+  const WAITING = `FROM pg_locks WHERE NOT granted AND relation = 'cached_response'::regclass
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`;
+  return {
+    lock: () => locker.query("BEGIN; LOCK TABLE cached_response IN ACCESS EXCLUSIVE MODE"),
+    unlock: () => locker.query("ROLLBACK"),
+    untilWaiting: () =>
+      eventually(async () => (await locker.query(`SELECT ${WAITING}`)).rowCount === 1),
+    cancelWaiting: () => locker.query(`SELECT pg_cancel_backend(pid) ${WAITING}`),
+  };
+};
+
+test.serial(
+  "requests that wait for their confirmation count as running at the same time",
+  async (t) => {
+    const { start } = await setUp(t);
+    const limiter = createRequestLimiter({ defaults: limitsForTests({ concurrentRequests: 2 }) });
+    const { read, fill } = await start({ limiter });
+    const { lock, unlock } = await openLocker(t);
+    await fill();
+    await lock();
+
+    const reads = [read(), read(), read()];
+    const rejected = await Promise.race(reads);
+    t.like(rejected, { status: 429, isByApp: true });
+    t.regex(rejected.body, /too many requests at the same time: this account may have 2/u);
+    await unlock();
+    t.is((await Promise.all(reads)).filter(({ status }) => status === 200).length, 2);
+    t.like(await read(), { status: 200, isByApp: false });
+  },
+);
+
+test.serial(
+  "the app responds if the confirmation fails, and a client that has gone is logged",
+  async (t) => {
+    const { start, id, key } = await setUp(t);
+    const { read, fill, url, logged } = await start();
+    const { lock, unlock, untilWaiting, cancelWaiting } = await openLocker(t);
+    const first = await fill();
+    await lock();
+    const failing = read();
+    await untilWaiting();
+    await cancelWaiting();
+    await untilWaiting();
+    await unlock();
+    t.like(await failing, { status: 200, body: first.body, isByApp: true });
+
+    await lock();
+    const gone = sendRequest(`${url}/evidence/tree/${id}`, {
+      headers: { Authorization: key, "X-Request-Id": "gone" },
+    }).end();
+    gone.on("error", () => undefined);
+    await untilWaiting();
+    gone.destroy();
+    // By the time these are answered, the process has noticed that the connection is closed.
+    for (const _ of [1, 2, 3]) {
+      await fetch(`${url}/healthz`);
+    }
+    await unlock();
+    await eventually(() => logged().some(({ requestId }) => requestId === "gone"));
+    t.like(
+      logged().find(({ requestId }) => requestId === "gone"),
+      { aborted: true, clientAddress: "127.0.0.1" },
+    );
+    t.like(await read(), { status: 200, isByApp: false });
+  },
+);
+
+test.serial("no process returns from memory what a client has just changed", async (t) => {
+  const { start, db, id } = await setUp(t);
+  const processes = [await start(), await start()] as const;
+  for (const { read } of processes) {
+    await read();
+    await read();
+    t.false((await read()).isByApp);
+  }
+
+  for (const refundedCount of [1, 2, 3]) {
+    // Their confirmations may be running meanwhile, and must not serve later requests.
+    const earlier = processes.flatMap(({ read }) => [read(), read(), read()]);
+    await db.transaction((transaction) => addRefundedCount(transaction, id, 1));
+    const later = await Promise.all(processes.map(({ read }) => read()));
+    await Promise.all(earlier);
+    for (const { body } of later) {
+      t.is(JSON.parse(body).refunded_count, refundedCount);
+    }
+    for (const { read } of processes) {
+      const again = await read();
+      t.is(JSON.parse(again.body).refunded_count, refundedCount);
+      t.false((await read()).isByApp);
+    }
+  }
+});
