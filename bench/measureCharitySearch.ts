@@ -24,6 +24,7 @@ const DATABASE_GOAL_MS = 20;
 
 const SEARCHES: readonly (readonly [string, string])[] = [
   ["two words", "food bank"],
+  ["parts of two words", "healt car"],
   ["one common word", "foundation"],
   ["the beginning of a common word", "foundat"],
   ["a typo", "humane socety"],
@@ -117,15 +118,14 @@ const timeMs = async (work: () => Promise<unknown>): Promise<number> => {
   return performance.now() - startedAtMs;
 };
 
-/** The minimum that a search needs: one query for the first page. */
-const searchBySql = (client: Client, name: string): Promise<unknown> => {
-  const conditions = name.split(" ").map((_, index) => `search_text LIKE $${index + 1}`);
-  return client.query(
-    `SELECT ein, name FROM charity WHERE eligible AND ${conditions.join(" AND ")}
+/** The minimum that a search needs: one query for the first page of the names that have all words. */
+const searchBySql = (client: Client, name: string): Promise<unknown> =>
+  client.query(
+    `SELECT ein, name FROM charity
+     WHERE eligible AND string_to_array(btrim(search_text), ' ') @> $1
      ORDER BY length(name), income_code DESC, ein LIMIT 20`,
-    name.split(" ").map((word) => `%${word}%`),
+    [name.split(" ")],
   );
-};
 
 const search = async (url: string, name: string, key: string): Promise<void> => {
   const response = await fetch(

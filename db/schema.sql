@@ -229,8 +229,10 @@ CREATE TABLE charity_import (
 
 CREATE TABLE charity_word (
   word text NOT NULL,
+  charities integer NOT NULL,
+  is_common boolean NOT NULL GENERATED ALWAYS AS ((charities >= 10)) STORED,
   CONSTRAINT charity_word_pkey PRIMARY KEY (word)
-) WITH ();
+) WITH (fillfactor=70);
 
 CREATE TABLE daily_count (
   account_id uuid NOT NULL,
@@ -1039,9 +1041,11 @@ CREATE INDEX certificate_item_record_id ON public.certificate_item USING btree (
 
 CREATE INDEX charity_listing ON public.charity USING btree (((known_as = ''::text)), ein) WHERE eligible;
 
-CREATE INDEX charity_search ON public.charity USING gin (search_text gin_trgm_ops) WHERE eligible;
+CREATE INDEX charity_names ON public.charity USING gin (string_to_array(btrim(search_text), ' '::text)) WHERE eligible;
 
 CREATE INDEX charity_tiers ON public.charity USING gin (charity_words(search_text, (tier)::integer)) WHERE eligible;
+
+CREATE INDEX charity_word_common ON public.charity_word USING gin (word gin_trgm_ops) WHERE is_common;
 
 CREATE INDEX charity_word_parts ON public.charity_word USING gin (word gin_trgm_ops);
 
@@ -1183,19 +1187,44 @@ AS $function$
     SELECT string_to_array(replace(btrim(search_text), ' ', '/' || tier::text || ' ') || '/' || tier::text, ' ')
   $function$;
 
-CREATE OR REPLACE FUNCTION public.record_charity_words()
+CREATE OR REPLACE FUNCTION public.count_inserted_charity_words()
  RETURNS trigger
  LANGUAGE plpgsql
 AS $function$
 BEGIN
-  INSERT INTO charity_word (word)
-  SELECT DISTINCT word COLLATE "C"
+  INSERT INTO charity_word AS known (word, charities)
+  SELECT word COLLATE "C", count(DISTINCT written.ein)
   FROM written
   CROSS JOIN unnest(string_to_array(btrim(written.search_text), ' ')) AS word
   WHERE written.eligible
-  -- Concurrent imports insert in the same order, so they cannot block each other.
+  GROUP BY 1
   ORDER BY 1
-  ON CONFLICT DO NOTHING;
+  ON CONFLICT (word) DO UPDATE SET charities = known.charities + excluded.charities;
+  RETURN NULL;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION public.count_updated_charity_words()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+  INSERT INTO charity_word AS known (word, charities)
+  SELECT word COLLATE "C", sum(counted.charities)
+  FROM written
+  JOIN replaced ON replaced.ein = written.ein
+  CROSS JOIN LATERAL (
+    SELECT DISTINCT 1 AS charities, unnest(string_to_array(btrim(written.search_text), ' ')) AS word
+    WHERE written.eligible
+    UNION ALL
+    SELECT DISTINCT -1, unnest(string_to_array(btrim(replaced.search_text), ' '))
+    WHERE replaced.eligible
+  ) AS counted
+  WHERE (written.search_text, written.eligible) IS DISTINCT FROM (replaced.search_text, replaced.eligible)
+  GROUP BY 1
+  HAVING sum(counted.charities) <> 0
+  ORDER BY 1
+  ON CONFLICT (word) DO UPDATE SET charities = known.charities + excluded.charities;
   RETURN NULL;
 END
 $function$;
@@ -1239,8 +1268,8 @@ CREATE TRIGGER audit_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON pu
 
 CREATE TRIGGER balance_entry_append_only BEFORE DELETE OR UPDATE OR TRUNCATE ON public.balance_entry FOR EACH STATEMENT EXECUTE FUNCTION reject_balance_entry_change();
 
-CREATE TRIGGER charity_inserted AFTER INSERT ON public.charity REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION record_charity_words();
+CREATE TRIGGER charity_inserted AFTER INSERT ON public.charity REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION count_inserted_charity_words();
 
-CREATE TRIGGER charity_updated AFTER UPDATE ON public.charity REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION record_charity_words();
+CREATE TRIGGER charity_updated AFTER UPDATE ON public.charity REFERENCING OLD TABLE AS replaced NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION count_updated_charity_words();
 
 CREATE TRIGGER registration_without_usage AFTER DELETE ON public.registration REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION reject_deletion_with_usage();

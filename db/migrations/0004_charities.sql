@@ -152,41 +152,69 @@ CREATE FUNCTION charity_words(search_text text, tier integer) RETURNS text[]
     SELECT string_to_array(replace(btrim(search_text), ' ', '/' || tier::text || ' ') || '/' || tier::text, ' ')
   $$;
 
--- For whole words, tier by tier.
+-- For words that many charities have, tier by tier.
 CREATE INDEX charity_tiers ON charity USING gin (charity_words(search_text, tier)) WHERE eligible;
--- For similar names.
-CREATE INDEX charity_search ON charity USING gin (search_text gin_trgm_ops) WHERE eligible;
+-- For words that few charities have.
+CREATE INDEX charity_names ON charity USING gin (string_to_array(btrim(search_text), ' ')) WHERE eligible;
 -- The order of a search without a name or EIN.
 CREATE INDEX charity_listing ON charity ((known_as = ''), ein) WHERE eligible;
 
 -- Every word of the catalogue's names, so that a part or a misspelling of a word becomes a search for whole words. Words
 -- that no name has any more stay, and find nothing.
 CREATE TABLE charity_word (
-  word text COLLATE "C" PRIMARY KEY
-);
+  word text COLLATE "C" PRIMARY KEY,
+  -- The number of eligible charities that have the word. A search chooses its query by it, and does not rely on it.
+  charities integer NOT NULL,
+  -- Not a condition of the index on the number itself, with which every change of the number would write to the indexes.
+  is_common boolean NOT NULL GENERATED ALWAYS AS (charities >= 10) STORED
+) WITH (fillfactor = 70);
 
 CREATE INDEX charity_word_parts ON charity_word USING gin (word gin_trgm_ops);
+CREATE INDEX charity_word_common ON charity_word USING gin (word gin_trgm_ops) WHERE is_common;
 
-CREATE FUNCTION record_charity_words() RETURNS trigger LANGUAGE plpgsql AS $$
+-- Both functions write in the order of the words, so that concurrent imports cannot block each other.
+CREATE FUNCTION count_inserted_charity_words() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO charity_word (word)
-  SELECT DISTINCT word COLLATE "C"
+  INSERT INTO charity_word AS known (word, charities)
+  SELECT word COLLATE "C", count(DISTINCT written.ein)
   FROM written
   CROSS JOIN unnest(string_to_array(btrim(written.search_text), ' ')) AS word
   WHERE written.eligible
-  -- Concurrent imports insert in the same order, so they cannot block each other.
+  GROUP BY 1
   ORDER BY 1
-  ON CONFLICT DO NOTHING;
+  ON CONFLICT (word) DO UPDATE SET charities = known.charities + excluded.charities;
+  RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION count_updated_charity_words() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO charity_word AS known (word, charities)
+  SELECT word COLLATE "C", sum(counted.charities)
+  FROM written
+  JOIN replaced ON replaced.ein = written.ein
+  CROSS JOIN LATERAL (
+    SELECT DISTINCT 1 AS charities, unnest(string_to_array(btrim(written.search_text), ' ')) AS word
+    WHERE written.eligible
+    UNION ALL
+    SELECT DISTINCT -1, unnest(string_to_array(btrim(replaced.search_text), ' '))
+    WHERE replaced.eligible
+  ) AS counted
+  WHERE (written.search_text, written.eligible) IS DISTINCT FROM (replaced.search_text, replaced.eligible)
+  GROUP BY 1
+  HAVING sum(counted.charities) <> 0
+  ORDER BY 1
+  ON CONFLICT (word) DO UPDATE SET charities = known.charities + excluded.charities;
   RETURN NULL;
 END
 $$;
 
 CREATE TRIGGER charity_inserted
   AFTER INSERT ON charity REFERENCING NEW TABLE AS written
-  FOR EACH STATEMENT EXECUTE FUNCTION record_charity_words();
+  FOR EACH STATEMENT EXECUTE FUNCTION count_inserted_charity_words();
 CREATE TRIGGER charity_updated
-  AFTER UPDATE ON charity REFERENCING NEW TABLE AS written
-  FOR EACH STATEMENT EXECUTE FUNCTION record_charity_words();
+  AFTER UPDATE ON charity REFERENCING OLD TABLE AS replaced NEW TABLE AS written
+  FOR EACH STATEMENT EXECUTE FUNCTION count_updated_charity_words();
 
 -- The progress of each file's import, so that an interrupted import resumes there.
 CREATE TABLE charity_import (

@@ -52,3 +52,15 @@ export const spellingsOf = (word: string): readonly string[] => {
     ];
   }).flat();
 };
+
+const SHORTEST_HALF = 2;
+
+/** Returns the pairs of words that a missing space may have joined. */
+export const splitsOf = (word: string): readonly (readonly [string, string])[] =>
+  word.length > 2 * LONGEST_MISSPELLING
+    ? []
+    : Array.from(
+        { length: Math.max(0, word.length - 2 * SHORTEST_HALF + 1) },
+        (_, index) =>
+          [word.slice(0, index + SHORTEST_HALF), word.slice(index + SHORTEST_HALF)] as const,
+      );

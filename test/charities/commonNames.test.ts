@@ -1,3 +1,4 @@
+import { findCatalogueWords } from "../../db/charities/charityWords.ts";
 import { upsertCharities } from "../../db/charities/charityImports.ts";
 import type { MasterFileRecord } from "../../domain/charities/businessMasterFile.ts";
 import { createCatalogue } from "../../providers/charities/catalogue/createCatalogue.ts";
@@ -116,6 +117,56 @@ test("of few matches, the closest is first, and parts of words are counted", asy
     ],
   );
   t.deepEqual(total, { totalItems: 3, totalIsExact: true });
+});
+
+test("of several parts of words that more than 1,000 charities have, pages list each of them once", async (t) => {
+  const search = find(t);
+  const eins: string[] = [];
+  let pages = 1;
+  for (let page = 1; page <= pages; page += 1) {
+    const found = await search("colon uokk", page);
+    t.false(found.totalIsExact);
+    pages = Math.ceil(found.totalItems / PAGE_SIZE);
+    eins.push(...found.items.map(({ ein }) => ein ?? ""));
+  }
+  t.is(eins.length, MANY);
+  t.is(new Set(eins).size, MANY);
+});
+
+test("two words without the space between them are found", async (t) => {
+  const { items, totalItems } = await find(t)("humanesociety numbat");
+  t.is(totalItems, 1);
+  t.is(items[0]?.name, "NUMBAT HUMANE SOCIETY");
+});
+
+test("a word that nothing is similar to is left out, if little of the search is lost", async (t) => {
+  t.is((await find(t)("numbat humane society xqz")).totalItems, 1);
+  t.is((await find(t)("numbat xqzwvjkq")).totalItems, 0);
+});
+
+test("a search of many words finds the charities that have them all", async (t) => {
+  const { items } = await find(t)("friends of the numbat society the of friends society numbat");
+  t.deepEqual(
+    items.map(({ name }) => name),
+    ["FRIENDS OF THE NUMBAT SOCIETY", "NUMBATS AND FRIENDS OF THE SOCIETY"],
+  );
+});
+
+test("each word is counted with the eligible charities that have it", async (t) => {
+  const write = (given: Partial<MasterFileRecord>, extractedOn: string) =>
+    t.context.db.transaction((transaction) =>
+      upsertCharities(transaction, [{ ...RECORD, ein: "963000001", ...given }], extractedOn),
+    );
+  const counts = async () =>
+    Object.fromEntries(await findCatalogueWords(t.context.db, ["potoroo", "bilby"]));
+  await write({ name: "POTOROO POTOROO" }, "2026-04-13");
+  t.deepEqual(await counts(), { potoroo: 1 });
+  await write({ name: "BILBY POTOROO" }, "2026-05-11");
+  t.deepEqual(await counts(), { potoroo: 1, bilby: 1 });
+  await write({ name: "BILBY" }, "2026-06-08");
+  t.deepEqual(await counts(), { bilby: 1 });
+  await write({ name: "BILBY", subsection: "04" }, "2026-07-13");
+  t.deepEqual(await counts(), {});
 });
 
 test("a page after the last has no charities and the total of all", async (t) => {

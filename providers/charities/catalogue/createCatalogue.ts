@@ -46,7 +46,7 @@ const search = async (
 /**
  * The built-in catalogue: the `charity` table, filled from the IRS's public Business Master File. Ids are
  * `irs_` and the EIN.
- * @param deps.searches connections for searches, of which names that are only similar may occupy one for half a second
+ * @param deps.searches connections for searches, which may take tens of milliseconds
  */
 export const createCatalogue = ({
   db,

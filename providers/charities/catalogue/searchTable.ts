@@ -6,45 +6,81 @@ import {
   listClosestCharities,
 } from "../../../db/charities/catalogueSearch.ts";
 import type { CatalogueCharity } from "../../../db/charities/charities.ts";
-import { findCatalogueWords, listWordsWith } from "../../../db/charities/charityWords.ts";
+import {
+  findCatalogueWords,
+  listCommonWordsWith,
+  listRareWordsWith,
+} from "../../../db/charities/charityWords.ts";
 import {
   catalogueWords,
   MINIMUM_SEARCH_LENGTH,
   nameWords,
-  spellingsOf,
 } from "../../../domain/charities/charitySearch.ts";
+import type { WordCount, WordsWithPart } from "../../../domain/charities/wordGroups.ts";
+import {
+  chooseLookups,
+  COMPARISONS,
+  estimateMatches,
+  frequentWords,
+  splitGroups,
+  splitParts,
+  sumCharities,
+} from "../../../domain/charities/wordGroups.ts";
 import type { CharityPage, CharityQuery } from "../provider.ts";
+import type { CorrectedWord } from "./correctWords.ts";
+import { correctAllTypos, correctTypos, leaveOutRarest, replaceRareWords } from "./correctWords.ts";
 
 /** More matches are not compared with each other. Nobody reads 50 pages to find a charity. */
 const COUNTED_MATCHES = 1000;
-/** Looking up a word takes a microsecond or two in each tier. */
+/** If so many matches are estimated, their tiers are read first: a page needs few of them. */
+const PROBABLY_MANY = 3000;
 const WORDS_WITH_PART = 200;
+/** As many words of one search may be parts of words, so that a long search costs no more than others. */
+const MAXIMUM_PARTS = 3;
+const MAXIMUM_UNKNOWN_PARTS = 5;
+/** Each is looked up in each tier, and compared with each charity that has the other words of a search. */
+const WORDS_OF_ONE_PART = 64;
+const WORDS_OF_EACH_PART = 4;
 
 /** A page of the table `charity`. */
 type TablePage = Omit<CharityPage, "items"> & { readonly items: readonly CatalogueCharity[] };
 
 const NO_MATCHES: TablePage = { items: [], totalItems: 0, totalIsExact: true };
 
-/**
- * Returns each word of a search with the words from which a typo may have made it. Words that the catalogue has are
- * correct, unless it has all of them.
- */
-const findSpellings = async (
+/** Reads the words with each part; of the words of a long search, those that the fewest charities have. */
+const readWordsWithParts = async (
   db: CommonQueryMethods,
   words: readonly string[],
-): Promise<readonly (readonly string[])[]> => {
-  const spellings = words.map((word) => [word, ...spellingsOf(word)]);
-  const known = await findCatalogueWords(db, [...new Set(spellings.flat())]);
-  const areAllKnown = words.every((word) => known.has(word));
-  return words.map((word, index) =>
-    known.has(word) && !areAllKnown
-      ? [word]
-      : [...new Set(spellings[index])].filter((spelling) => known.has(spelling)),
+  known: ReadonlyMap<string, number>,
+): Promise<readonly WordsWithPart[]> => {
+  const unknown = Math.min(MAXIMUM_UNKNOWN_PARTS, words.filter((word) => !known.has(word)).length);
+  const parts = words
+    .toSorted((a, b) => (known.get(a) ?? 0) - (known.get(b) ?? 0))
+    .slice(0, Math.max(MAXIMUM_PARTS, unknown));
+  const common = await listCommonWordsWith(db, parts, WORDS_WITH_PART + 1);
+  const isFull = (part: string): boolean => (common.get(part)?.length ?? 0) > WORDS_WITH_PART;
+  const rare = await listRareWordsWith(
+    db,
+    parts.filter((part) => !isFull(part)),
+    WORDS_WITH_PART + 1,
   );
+  return words.map((word) => {
+    const charities = known.get(word);
+    const whole = charities === undefined ? null : { word, charities };
+    if (!parts.includes(word)) {
+      return { whole, common: whole === null ? [] : [whole], rare: [], isComplete: false };
+    }
+    return {
+      whole,
+      common: (common.get(word) ?? []).slice(0, WORDS_WITH_PART),
+      rare: (rare.get(word) ?? []).slice(0, WORDS_WITH_PART),
+      isComplete: !isFull(word) && (rare.get(word)?.length ?? 0) <= WORDS_WITH_PART,
+    };
+  });
 };
 
 /**
- * Searches the catalogue's table: for whole words, parts of words, words that differ by a typo, and similar names.
+ * Searches the catalogue's table: for whole words, parts of words, words that differ by a typo, and similar words.
  * @param throwIfAborted called between queries
  */
 export const searchTable = async (
@@ -68,17 +104,6 @@ export const searchTable = async (
         : [];
     return { items, totalItems, totalIsExact: totalItems <= counted };
   };
-  const list = async (match: NameMatch): Promise<TablePage> => {
-    throwIfAborted();
-    const rows = await listClosestCharities(db, { name: match, ein }, counted + 1, {
-      offset,
-      limit: pageSize,
-    });
-    const totalItems = rows[0]?.total ?? (offset === 0 ? 0 : await count(match));
-    return totalItems > COUNTED_MATCHES
-      ? listByTiers(match, totalItems)
-      : { items: rows, totalItems, totalIsExact: true };
-  };
 
   if (name === null) {
     return listByTiers(null, await count(null));
@@ -90,37 +115,139 @@ export const searchTable = async (
     return NO_MATCHES;
   }
 
-  /** Returns null if there are few matches, of which a search for parts may find more. */
+  /**
+   * Returns null if there are few matches, of which a search for parts may find more.
+   * @param minimum of the matches, if it is known
+   */
   const listMany = async (
-    alternatives: readonly (readonly string[])[],
+    groups: readonly (readonly WordCount[])[],
+    maximumWords: number,
+    minimum: number,
   ): Promise<TablePage | null> => {
-    const match: NameMatch = { by: "words", phrase, words: alternatives };
-    const totalItems = await count(match);
+    const match: NameMatch = { by: "tiers", phrase, words: frequentWords(groups, maximumWords) };
+    const totalItems = minimum > counted ? minimum : await count(match);
     return totalItems > COUNTED_MATCHES
       ? { ...(await listByTiers(match, totalItems)), totalIsExact: false }
       : null;
   };
+  /**
+   * Lists few matches; of many, those with the frequent words if these are many too.
+   * @param hasAllOfFirstSet whether listFrequent finds at least the matches of the first set
+   */
+  const listFew = async (
+    match: NameMatch,
+    isComplete: boolean,
+    hasAllOfFirstSet: boolean,
+    listFrequent: (minimum: number) => Promise<TablePage | null>,
+  ): Promise<TablePage> => {
+    throwIfAborted();
+    const rows = await listClosestCharities(db, { name: match, ein }, counted + 1, {
+      offset,
+      limit: pageSize,
+    });
+    const totalItems = rows[0]?.total ?? (offset === 0 ? 0 : await count(match));
+    if (totalItems <= COUNTED_MATCHES) {
+      return { items: rows, totalItems, totalIsExact: isComplete };
+    }
+    const minimum = hasAllOfFirstSet ? (rows[0]?.totalOfFirstSet ?? 0) : 0;
+    const many = (await listFrequent(minimum)) ?? (await listByTiers(match, totalItems));
+    return { ...many, totalIsExact: false };
+  };
+  const listGroups = async (groups: readonly (readonly WordCount[])[]): Promise<TablePage> => {
+    const listFrequent = (minimum: number): Promise<TablePage | null> =>
+      listMany(groups, WORDS_OF_EACH_PART, minimum);
+    const many = estimateMatches(groups) > PROBABLY_MANY ? await listFrequent(0) : null;
+    if (many !== null) {
+      return many;
+    }
+    const lookups = chooseLookups(
+      groups,
+      (counts) => counts,
+      (counts) => counts.length > 1,
+    );
+    const { sets, isComplete } = splitGroups(lookups, null, COMPARISONS.few);
+    const parts = groups
+      .filter((counts) => !lookups.includes(counts))
+      .flatMap((counts) => counts.map(({ word }) => word));
+    return listFew(
+      { by: "sets", phrase, parts, sets },
+      isComplete,
+      parts.length === 0,
+      listFrequent,
+    );
+  };
 
-  const wholeWords = words.map((word) => [word]);
+  const known = await findCatalogueWords(db, words);
+  const wholeWords = words.map((word) => {
+    const charities = known.get(word);
+    return charities === undefined ? [] : [{ word, charities }];
+  });
+  const areAllKnown = known.size === words.length;
   if (isShort) {
-    return list({ by: "words", phrase, words: wholeWords });
+    return areAllKnown ? listGroups(wholeWords) : NO_MATCHES;
   }
-  const many =
-    (await listMany(wholeWords)) ??
-    (words.length === 1
-      ? await listMany([await listWordsWith(db, phrase, WORDS_WITH_PART)])
-      : null);
+  const listWholeWords = async (minimum: number): Promise<TablePage | null> =>
+    wholeWords.every((counts) => sumCharities(counts) > COUNTED_MATCHES)
+      ? listMany(wholeWords, 1, minimum)
+      : null;
+  const many = estimateMatches(wholeWords) > PROBABLY_MANY ? await listWholeWords(0) : null;
   if (many !== null) {
     return many;
   }
-  const found = await list({ by: "parts", phrase, parts: words });
-  // Similar names would only add noise to exact matches.
+  const parts = await readWordsWithParts(db, words, known);
+  const frequent = parts.map(({ common, rare }) => [...common, ...rare]);
+  const wordsOfPart = words.length === 1 ? WORDS_OF_ONE_PART : WORDS_OF_EACH_PART;
+  const listFrequent = async (minimum: number): Promise<TablePage | null> =>
+    (await listWholeWords(minimum)) ?? (await listMany(frequent, wordsOfPart, minimum));
+  const manyParts = estimateMatches(frequent) > PROBABLY_MANY ? await listFrequent(0) : null;
+  if (manyParts !== null) {
+    return manyParts;
+  }
+  const listParts = async (maximumComparisons: number): Promise<TablePage> => {
+    const { sets, isComplete } = splitParts(parts, maximumComparisons);
+    const [first] = sets;
+    return first === undefined
+      ? NO_MATCHES
+      : listFew(
+          { by: "sets", phrase, parts: words, sets },
+          isComplete,
+          words.every((word) =>
+            first.groups.some(([only, ...others]) => only === word && others.length === 0),
+          ),
+          listFrequent,
+        );
+  };
+  const likely = await listParts(COMPARISONS.few);
+  const found =
+    likely.totalItems === 0 && !likely.totalIsExact ? await listParts(COMPARISONS.many) : likely;
+  // Other words would only add noise to exact matches.
   if (found.totalItems > 0) {
     return found;
   }
-  const spellings = await findSpellings(db, words);
-  const corrected = spellings.every((alternatives) => alternatives.length > 0)
-    ? await list({ by: "words", phrase, words: spellings })
-    : NO_MATCHES;
-  return corrected.totalItems > 0 ? corrected : list({ by: "similarity", phrase });
+
+  /** Lists what the corrected words find, unless they are the given ones or one of them means nothing. */
+  const listCorrected = async (corrected: readonly CorrectedWord[]): Promise<TablePage> => {
+    const groups = corrected.map(({ meant }) => meant);
+    return groups.some((counts) => counts.length === 0) ||
+      frequentWords(groups, WORDS_WITH_PART).join(" ") === words.join(" ")
+      ? NO_MATCHES
+      : listGroups(groups);
+  };
+
+  const corrected = await correctTypos(db, words, known);
+  const withCorrections = await listCorrected(corrected);
+  if (withCorrections.totalItems > 0) {
+    return withCorrections;
+  }
+  const withAllCorrections = await listCorrected(await correctAllTypos(db, words, known));
+  if (withAllCorrections.totalItems > 0) {
+    return withAllCorrections;
+  }
+  const replaced = await replaceRareWords(db, corrected, known);
+  if (replaced === null) {
+    return NO_MATCHES;
+  }
+  const withReplacements = await listCorrected(replaced);
+  const shorter = withReplacements.totalItems > 0 ? null : leaveOutRarest(replaced);
+  return shorter === null ? withReplacements : listGroups(shorter.map(({ meant }) => meant));
 };
