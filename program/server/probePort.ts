@@ -1,22 +1,40 @@
 import { once } from "node:events";
-import { createServer } from "node:net";
+import { connect, createServer } from "node:net";
+import type { Server } from "node:net";
 
-/**
- * Binds a port and releases it.
- * @returns the port, which 0 leaves to the system
- */
-export const probePort = async (host: string, port: number): Promise<number> => {
-  const server = createServer();
+/** Makes a server listen. @returns its port */
+const listen = async (server: Server, host: string, port: number): Promise<number> => {
   server.listen(port, host);
   await once(server, "listening");
   const address = server.address();
-  server.close();
-  await once(server, "close");
   if (address === null || typeof address === "string") {
     throw new TypeError("A TCP server has an address with a port.");
   }
   return address.port;
 };
 
-/** Returns a port of the loopback interface that is currently free. */
-export const findFreePort = (): Promise<number> => probePort("127.0.0.1", 0);
+const close = async (server: Server): Promise<void> => {
+  server.close();
+  await once(server, "close");
+};
+
+/** Binds a port and releases it. */
+export const probePort = async (host: string, port: number): Promise<void> => {
+  const server = createServer();
+  await listen(server, host, port);
+  await close(server);
+};
+
+/**
+ * Returns a free port of the loopback interface. The server side of a connection to it is closed first. So on Linux the
+ * system gives the port to no other socket that asks for any port for a minute, and a server can listen on it at once.
+ */
+export const findFreePort = async (): Promise<number> => {
+  const host = "127.0.0.1";
+  const server = createServer((socket) => socket.end());
+  const port = await listen(server, host, 0);
+  const client = connect(port, host).resume();
+  await once(client, "close");
+  await close(server);
+  return port;
+};

@@ -1,0 +1,26 @@
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import test from "ava";
+import { findFreePort } from "../../program/server/probePort.ts";
+
+/** In the table of the system's sockets. */
+const TIME_WAIT = "06";
+
+test("a free port is kept from sockets that ask for any port, and can be listened on at once", async (t) => {
+  const port = await findFreePort();
+  if (process.platform === "linux") {
+    const local = `0100007F:${port.toString(16).toUpperCase().padStart(4, "0")}`;
+    const sockets = (await readFile("/proc/net/tcp", "utf8"))
+      .split("\n")
+      .map((line) => line.trim().split(/\s+/u))
+      .filter(([, address]) => address === local);
+    t.deepEqual(
+      sockets.map(([, , , state]) => state),
+      [TIME_WAIT],
+    );
+  }
+  const server = createServer().listen(port, "127.0.0.1");
+  t.teardown(() => server.close());
+  await t.notThrowsAsync(once(server, "listening"));
+});
