@@ -18,7 +18,9 @@ export class PoolerError extends Error {
 
 /** PostgreSQL's code for a prepared statement that does not exist. */
 const UNKNOWN_STATEMENT = "26000";
-/** A pooler with a single connection would let the second session of the inspection wait. */
+/** The server may be busy, but one that does not respond must not hold up the connection to another. */
+const RESPONSE_TIMEOUT_MS = 10_000;
+/** A pooler with a single connection lets the first session of the inspection wait while the second one has it. */
 const WAIT_MS = 2000;
 
 const connect = async (config: ClientConfig): Promise<Client> => {
@@ -92,7 +94,9 @@ const inspectStatements = async (client: Client, config: ClientConfig): Promise<
     if (taken.rows[0]?.pid !== first.rows[0]?.pid) {
       return false;
     }
-    await client.query(statement);
+    // The library's types lack the timeout of a single query.
+    const impatient = { ...statement, query_timeout: WAIT_MS };
+    await client.query(impatient);
     return true;
   } catch (error) {
     if (
@@ -114,7 +118,8 @@ const inspectStatements = async (client: Client, config: ClientConfig): Promise<
  * @throws PoolerError
  */
 export const inspectPooler = async (config: ClientConfig): Promise<Pooler | null> => {
-  const client = await connect({ ...config, query_timeout: WAIT_MS });
+  const patient = { ...config, query_timeout: RESPONSE_TIMEOUT_MS };
+  const client = await connect(patient);
   try {
     if (!(await isPooled(client))) {
       return null;
@@ -122,7 +127,7 @@ export const inspectPooler = async (config: ClientConfig): Promise<Pooler | null
     await requireTransactions(client);
     return {
       ...(await readLimits(client)),
-      keepsPreparedStatements: await inspectStatements(client, config),
+      keepsPreparedStatements: await inspectStatements(client, patient),
     };
   } finally {
     await client.end();
