@@ -217,7 +217,7 @@ const startApi = async (
     const urls = {
       standalone: await serve(standalone.callback(), {
         ...forClients,
-        answerFirst: standalone.answerFirst,
+        fromMemory: standalone.fromMemory,
         port: config.PORT,
         setting: "PORT",
       }),

@@ -6,7 +6,7 @@ import type { Logger } from "pino";
 import type { Tracing } from "../../domain/tracing.ts";
 import type { PresentError } from "../../program/apiErrors.ts";
 import type { Listener } from "../../program/server/limitConcurrency.ts";
-import type { AnswerFirst } from "../../program/server/startServer.ts";
+import type { AnswersFromMemory } from "../../program/server/startServer.ts";
 import { browserFallback } from "../middleware/browserFallback.ts";
 import type { BrowserFallback } from "../middleware/browserFallback.ts";
 import { chargeBatch } from "../middleware/chargeBatch.ts";
@@ -81,7 +81,7 @@ const requireKey =
 export type App = {
   readonly callback: () => Listener;
   /** Answers requests that need no app. Absent if there are none. */
-  readonly answerFirst?: AnswerFirst | undefined;
+  readonly fromMemory?: AnswersFromMemory | undefined;
 };
 
 type Dispatcher = ReturnType<Router<ApiState>["routes"]>;
@@ -198,7 +198,7 @@ export const createApp = ({
   return {
     callback: () => app.callback(),
     // Spans are recorded by the app's middleware.
-    answerFirst:
+    fromMemory:
       findCachedCaller === undefined || tracing !== undefined
         ? undefined
         : answerFromMemory({

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import type { Caller } from "../../db/accounts/apiKeys.ts";
 import { DEFAULT_HEADERS } from "../../program/server/startServer.ts";
-import type { AnswerFirst } from "../../program/server/startServer.ts";
+import type { AnswersFromMemory } from "../../program/server/startServer.ts";
 import type { Listener } from "../../program/server/limitConcurrency.ts";
 import type { RequestLimiter } from "../../services/accounts/createRequestLimiter.ts";
 import { runForCaller } from "../middleware/shareConnections.ts";
@@ -66,6 +66,11 @@ type Exchange = {
   readonly address: string | undefined;
 };
 
+const isPlainGet = ({ method, headers }: IncomingMessage): boolean =>
+  method === "GET" &&
+  headers["if-none-match"] === undefined &&
+  headers["if-modified-since"] === undefined;
+
 /**
  * Answers requests from memory, before the app: its middleware and routing cost more than such a response. The request gets
  * an id, a log line and its part of the metrics, as any other. What is not exactly usual is left to the app: conditional
@@ -80,7 +85,7 @@ export const answerFromMemory = ({
   readonly trustedProxies: number;
   readonly findPublic?: FindPublicResponse | undefined;
   readonly confirmed: ConfirmedEndpoints;
-}): AnswerFirst => {
+}): AnswersFromMemory => {
   const endpoints = confirmed.endpoints.map(({ path, confirm }) => ({
     route: path,
     prefix: path.slice(0, path.lastIndexOf("/") + 1),
@@ -108,6 +113,13 @@ export const answerFromMemory = ({
       address,
     });
   };
+
+  const exchangeOf = (request: IncomingMessage, response: ServerResponse): Exchange => ({
+    request,
+    response,
+    startedAtMs: performance.now(),
+    address: clientAddress(request, trustedProxies),
+  });
 
   /** Leaves the request to the app, which counts it anew. */
   const withdraw = (caller: Caller, { leave }: { readonly leave: () => void }): void => {
@@ -164,30 +176,28 @@ export const answerFromMemory = ({
     send(exchange, { headers, body: ready.body, route, caller });
   };
 
-  return (app) => (request, response) => {
-    const { headers, method, url = "" } = request;
-    if (
-      method === "GET" &&
-      headers["if-none-match"] === undefined &&
-      headers["if-modified-since"] === undefined
-    ) {
-      const startedAtMs = performance.now();
-      // A client that goes while its response is confirmed has no address any more.
-      const address = clientAddress(request, trustedProxies);
-      const exchange = { request, response, startedAtMs, address };
-      const ready = findPublic(url);
-      if (ready !== undefined) {
-        send(exchange, ready);
-        return;
+  return {
+    answer: (request, response) => {
+      const ready = isPlainGet(request) ? findPublic(request.url ?? "") : undefined;
+      if (ready === undefined) {
+        return false;
       }
-      for (const endpoint of endpoints) {
-        const started = startConfirming(request, endpoint);
-        if (started !== null) {
-          void sendConfirmed(exchange, started, app);
-          return;
+      send(exchangeOf(request, response), ready);
+      return true;
+    },
+    answerFirst: (app) => (request, response) => {
+      if (isPlainGet(request)) {
+        // A client that goes while its response is confirmed has no address any more.
+        const exchange = exchangeOf(request, response);
+        for (const endpoint of endpoints) {
+          const started = startConfirming(request, endpoint);
+          if (started !== null) {
+            void sendConfirmed(exchange, started, app);
+            return;
+          }
         }
       }
-    }
-    app(request, response);
+      app(request, response);
+    },
   };
 };

@@ -3,6 +3,9 @@ import type { Socket } from "node:net";
 
 export type Listener = (request: IncomingMessage, response: ServerResponse) => unknown;
 
+/** Sends the response to a request immediately; returns false if it cannot. */
+export type Answer = (request: IncomingMessage, response: ServerResponse) => boolean;
+
 type Job = {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
@@ -39,7 +42,8 @@ const clientOf = ({ headers, socket }: IncomingMessage): string => {
  *
  * A connection with more requests is not read until they have run: Node would parse everything that a client pipelines.
  * If the process is busy, requests wait, and their clients take turns. A client may have as many waiting as there are
- * free places, so the rejections go to the client that sends too much.
+ * free places, so the rejections go to the client that sends too much. A request that can be answered immediately takes no
+ * place, but it does not overtake others.
  * @param reject responds to a request for which there is no place
  * @param isClosing whether a connection is to be closed after its last response
  */
@@ -47,12 +51,14 @@ export const limitConcurrency = (
   listener: Listener,
   {
     reject,
+    answer = () => false,
     isClosing = () => false,
     maximumRunning = MAXIMUM_RUNNING,
     maximumRunningPerConnection = MAXIMUM_RUNNING_PER_CONNECTION,
     maximumWaiting = MAXIMUM_WAITING,
   }: {
     readonly reject: (response: ServerResponse) => void;
+    readonly answer?: Answer | undefined;
     readonly isClosing?: () => boolean;
     readonly maximumRunning?: number;
     readonly maximumRunningPerConnection?: number;
@@ -167,6 +173,10 @@ export const limitConcurrency = (
   return (request, response) => {
     const { socket } = request;
     const connection = connectionOf(socket);
+    const isIdle = connection.ends.size === 0 && connection.waiting.length === 0;
+    if (isIdle && running < maximumRunning && !isClosing() && answer(request, response)) {
+      return;
+    }
     const job = { request, response, isRunning: false };
     if (connection.ends.size < maximumRunningPerConnection && connection.waiting.length === 0) {
       enter(job, connection);

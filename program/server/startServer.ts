@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { ERROR_STATUS } from "../apiErrors.ts";
 import type { HttpErrorCode, PresentError } from "../apiErrors.ts";
 import { limitConcurrency } from "./limitConcurrency.ts";
-import type { Listener } from "./limitConcurrency.ts";
+import type { Answer, Listener } from "./limitConcurrency.ts";
 import { StartupError } from "../startupError.ts";
 
 export type RunningServer = {
@@ -16,8 +16,12 @@ export type RunningServer = {
   readonly close: (deadlineMs: number) => Promise<void>;
 };
 
-/** Returns a listener that answers some requests itself, with the default headers, and leaves all others to the given one. */
-export type AnswerFirst = (listener: Listener) => Listener;
+/** How some requests are answered before the app; both set the default headers. */
+export type AnswersFromMemory = {
+  readonly answer: Answer;
+  /** Returns a listener that answers some requests itself, which may wait, and leaves all others to the given one. */
+  readonly answerFirst: (listener: Listener) => Listener;
+};
 
 /** Headers of every response. Responses that may be cached, such as dashboards, replace the first one. */
 export const DEFAULT_HEADERS: ReadonlyMap<string, string> = new Map([
@@ -47,7 +51,7 @@ export type ServerOptions = {
   readonly setting: string;
   readonly hostSetting?: "HOST" | "METRICS_HOST";
   readonly presentError?: PresentError;
-  readonly answerFirst?: AnswerFirst | undefined;
+  readonly fromMemory?: AnswersFromMemory | undefined;
   /** Further connections are closed immediately. */
   readonly maximumConnections?: number;
   readonly onRejectedConnection?: () => void;
@@ -148,10 +152,8 @@ export const startServer = async (
   listener: Listener,
   options: ServerOptions,
 ): Promise<RunningServer> => {
-  const {
-    presentError = (_code, message) => ({ error: message }),
-    answerFirst = (app: Listener) => app,
-  } = options;
+  const { presentError = (_code, message) => ({ error: message }), fromMemory } = options;
+  const app = withDefaultHeaders(listener);
   let isClosing = false;
   const server = createServer(
     {
@@ -164,8 +166,9 @@ export const startServer = async (
       keepAliveTimeout: 65_000,
       maxHeaderSize: 16 * 1024,
     },
-    limitConcurrency(answerFirst(withDefaultHeaders(listener)), {
+    limitConcurrency(fromMemory?.answerFirst(app) ?? app, {
       isClosing: () => isClosing,
+      answer: fromMemory?.answer,
       reject: (response) => {
         response
           .writeHead(ERROR_STATUS.queue_full, {

@@ -7,6 +7,7 @@ import { setImmediate as nextLoopIteration } from "node:timers/promises";
 import test from "ava";
 import type { ExecutionContext } from "ava";
 import { limitConcurrency } from "../../../program/server/limitConcurrency.ts";
+import type { Answer } from "../../../program/server/limitConcurrency.ts";
 import { eventually } from "../../support/programs.ts";
 
 type Started = { readonly url: string; readonly end: () => void };
@@ -155,4 +156,45 @@ test("a client that is gone does not keep its place", async (t) => {
 
   await eventually(() => urlsOf(started).includes("/last"));
   t.true(started.length <= 3);
+});
+
+const answerReady: Answer = ({ url }, response) => {
+  if (url !== "/ready") {
+    return false;
+  }
+  response.end("at once");
+  return true;
+};
+
+test("a request that can be answered immediately takes no place, but gets nothing from a busy process", async (t) => {
+  const { started, open } = await startServer(t, {
+    maximumRunning: 1,
+    maximumWaiting: 0,
+    answer: answerReady,
+  });
+  const first = await open();
+  const second = await open();
+
+  first.socket.write(get("/ready", "a") + get("/slow", "a"));
+  await eventually(() => started.length === 1 && first.text().endsWith("at once"));
+  second.socket.write(get("/ready", "b"));
+  await eventually(() => second.text().startsWith("HTTP/1.1 503"));
+  started[0]?.end();
+  await eventually(() => first.text().endsWith("/slow"));
+  second.socket.write(get("/ready", "b"));
+  await eventually(() => second.text().endsWith("at once"));
+  t.deepEqual(urlsOf(started), ["/slow"]);
+});
+
+test("a request behind another one of its connection is not answered immediately", async (t) => {
+  const { started, open } = await startServer(t, { answer: answerReady });
+  const { socket, text } = await open();
+
+  socket.write(get("/slow", "a") + get("/ready", "a"));
+  await eventually(() => started.length === 2);
+  started[1]?.end();
+  started[0]?.end();
+
+  await eventually(() => text().endsWith("/ready"));
+  t.regex(text(), /\/slow[^]*\/ready$/u);
 });
