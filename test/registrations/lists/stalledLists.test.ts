@@ -114,12 +114,13 @@ test("fifty clients that stop reading long lists hold less than 48 MiB", async (
   const heldBytes = (): number =>
     sum(pageBytes) -
     sum([...sockets].map(({ bytesWritten, writableLength }) => bytesWritten - writableLength));
-  await eventually(() => heldBytes() > 20 * MIB);
   let pagesBefore = -1;
   await eventually(() => {
+    // How much the kernel takes before it stops, and so how much of a page is left, differs between runs.
+    const isStalled = [...sockets].every(({ writableLength }) => writableLength > 0);
     const isStill = pageBytes.length === pagesBefore;
     pagesBefore = pageBytes.length;
-    return isStill;
+    return isStalled && isStill;
   });
 
   t.is(sockets.size, 50);
