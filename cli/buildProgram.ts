@@ -1,27 +1,5 @@
 import { readFileSync } from "node:fs";
 import { Command } from "commander";
-import { addAuditCommands } from "./commands/accounts/auditCommands.ts";
-import { addCharityCommands } from "./commands/charities/charityCommands.ts";
-import { addDonationCommands } from "./commands/charities/donationCommands.ts";
-import { addDeploymentCommands } from "./commands/deployment/deploymentCommands.ts";
-import { addDoctorCommand } from "./commands/doctor/doctorCommand.ts";
-import { addCertificateCommands } from "./commands/dashboard/certificateCommands.ts";
-import { addEventCommands } from "./commands/events/eventCommands.ts";
-import { addEvidenceCommands } from "./commands/planting/evidenceCommands.ts";
-import { addImportCommands } from "./commands/history/importCommands.ts";
-import { addVerifyImportCommand } from "./commands/history/verifyImport.ts";
-import { addExportCommand } from "./commands/support/exportCommand.ts";
-import { addFindCommand } from "./commands/support/findCommand.ts";
-import { addKeyCommands } from "./commands/accounts/keyCommands.ts";
-import { addMigrateCommand } from "./commands/migrateCommand.ts";
-import { addOrgCommands } from "./commands/accounts/orgCommands.ts";
-import { addRefundCommands } from "./commands/support/refundCommands.ts";
-import { addStatementCommand } from "./commands/billing/statementCommand.ts";
-import { addStoreCommands } from "./commands/stores/storeCommands.ts";
-import { addTryCommands } from "./commands/tryCommands.ts";
-import { addUsageCommands } from "./commands/billing/usageCommands.ts";
-import { addWebhookCommands } from "./commands/webhooks/webhookCommands.ts";
-import { addWorkflowCommands } from "./commands/workflow/workflowCommands.ts";
 import type { Context } from "./context.ts";
 import { EXIT_CODES_HELP } from "./exitCodes.ts";
 import { escapeUnsafeInLines } from "./output/printable.ts";
@@ -52,14 +30,61 @@ const readVersion = (): string => {
     : "unknown";
 };
 
+type AddCommands = (program: Command, context: Context) => void;
+
+/** Adds the commands of each name, by their groups. Loading them all takes most of the time of a short command. */
+const COMMANDS: Readonly<Record<string, Readonly<Record<string, () => Promise<AddCommands>>>>> = {
+  "Accounts:": {
+    org: async () => (await import("./commands/accounts/orgCommands.ts")).addOrgCommands,
+    store: async () => (await import("./commands/stores/storeCommands.ts")).addStoreCommands,
+    key: async () => (await import("./commands/accounts/keyCommands.ts")).addKeyCommands,
+    audit: async () => (await import("./commands/accounts/auditCommands.ts")).addAuditCommands,
+  },
+  "Records:": {
+    find: async () => (await import("./commands/support/findCommand.ts")).addFindCommand,
+    statement: async () =>
+      (await import("./commands/billing/statementCommand.ts")).addStatementCommand,
+    export: async () => (await import("./commands/support/exportCommand.ts")).addExportCommand,
+    refund: async () => (await import("./commands/support/refundCommands.ts")).addRefundCommands,
+    usage: async () => (await import("./commands/billing/usageCommands.ts")).addUsageCommands,
+    charity: async () =>
+      (await import("./commands/charities/charityCommands.ts")).addCharityCommands,
+    donation: async () =>
+      (await import("./commands/charities/donationCommands.ts")).addDonationCommands,
+    evidence: async () =>
+      (await import("./commands/planting/evidenceCommands.ts")).addEvidenceCommands,
+    event: async () => (await import("./commands/events/eventCommands.ts")).addEventCommands,
+    certificate: async () =>
+      (await import("./commands/dashboard/certificateCommands.ts")).addCertificateCommands,
+    webhook: async () =>
+      (await import("./commands/webhooks/webhookCommands.ts")).addWebhookCommands,
+    import: async () => (await import("./commands/history/importCommands.ts")).addImportCommands,
+    "verify-import": async () =>
+      (await import("./commands/history/verifyImport.ts")).addVerifyImportCommand,
+  },
+  "Operations:": {
+    doctor: async () => (await import("./commands/doctor/doctorCommand.ts")).addDoctorCommand,
+    migrate: async () => (await import("./commands/migrateCommand.ts")).addMigrateCommand,
+    deployment: async () =>
+      (await import("./commands/deployment/deploymentCommands.ts")).addDeploymentCommands,
+    workflow: async () =>
+      (await import("./commands/workflow/workflowCommands.ts")).addWorkflowCommands,
+    try: async () => (await import("./commands/tryCommands.ts")).addTryCommands,
+  },
+};
+
 /**
  * Builds the `impact` program. It throws instead of exiting, so that tests can run it in their process.
+ * @param args the command line. If it begins with a command's name, the program has that command only.
  * @param printsUsageErrors whether it also prints what is wrong with the command line
  */
-export const buildProgram = (
+export const buildProgram = async (
   context: Context,
-  { printsUsageErrors = true }: { readonly printsUsageErrors?: boolean } = {},
-): Command => {
+  {
+    args = [],
+    printsUsageErrors = true,
+  }: { readonly args?: readonly string[]; readonly printsUsageErrors?: boolean } = {},
+): Promise<Command> => {
   const { stdout, stderr } = context.io;
   const program = new Command("impact")
     .description("Operate the impact tracking service.")
@@ -78,31 +103,17 @@ export const buildProgram = (
       "after",
       `${EXAMPLES_HELP}\n${CONNECTIONS_HELP}\n${EXIT_CODES_HELP}\n${MORE_HELP}`,
     );
-  program.commandsGroup("Accounts:");
-  addOrgCommands(program, context);
-  addStoreCommands(program, context);
-  addKeyCommands(program, context);
-  addAuditCommands(program, context);
-  program.commandsGroup("Records:");
-  addFindCommand(program, context);
-  addStatementCommand(program, context);
-  addExportCommand(program, context);
-  addRefundCommands(program, context);
-  addUsageCommands(program, context);
-  addCharityCommands(program, context);
-  addDonationCommands(program, context);
-  addEvidenceCommands(program, context);
-  addEventCommands(program, context);
-  addCertificateCommands(program, context);
-  addWebhookCommands(program, context);
-  addImportCommands(program, context);
-  addVerifyImportCommand(program, context);
-  program.commandsGroup("Operations:");
-  addDoctorCommand(program, context);
-  addMigrateCommand(program, context);
-  addDeploymentCommands(program, context);
-  addWorkflowCommands(program, context);
-  addTryCommands(program, context);
+  const name = args.find((arg) => !arg.startsWith("-"));
+  const isKnown = Object.values(COMMANDS).some((group) => Object.hasOwn(group, name ?? ""));
+  for (const [heading, group] of Object.entries(COMMANDS)) {
+    program.commandsGroup(heading);
+    for (const [each, load] of Object.entries(group)) {
+      if (each === name || !isKnown) {
+        const addCommands = await load();
+        addCommands(program, context);
+      }
+    }
+  }
   // Again, because it joins the group of the commands before it.
   return program.helpCommand(...HELP_COMMAND);
 };

@@ -1,7 +1,13 @@
 import type { Client } from "@temporalio/client";
-import { isGrpcCancelledError, isGrpcDeadlineError, isGrpcServiceError } from "@temporalio/client";
+import {
+  isGrpcCancelledError,
+  isGrpcDeadlineError,
+  isGrpcServiceError,
+  ServiceError,
+} from "@temporalio/client";
+import { WorkflowNotFoundError } from "@temporalio/common";
 import { withTemporalDeadline } from "../program/temporal/temporalClient.ts";
-import { CommandError, EXIT } from "./exitCodes.ts";
+import { CommandError, describeError, EXIT } from "./exitCodes.ts";
 
 /** A running server responds within milliseconds. */
 const TIMEOUT_MS = 5000;
@@ -20,7 +26,7 @@ const isUnreachable = (error: unknown): boolean =>
 
 /**
  * Calls Temporal with a timeout that suits an interactive command.
- * @throws CommandError if Temporal does not respond
+ * @throws CommandError if Temporal does not respond, rejects the call or has no such workflow
  */
 export const callTemporal = async <Result>(
   temporal: Client,
@@ -35,6 +41,12 @@ export const callTemporal = async <Result>(
         "Temporal does not respond. Check TEMPORAL_ADDRESS, or that `npm start` is running.",
         { cause: error },
       );
+    }
+    if (error instanceof WorkflowNotFoundError) {
+      throw new CommandError(EXIT.notFound, describeError(error), { cause: error });
+    }
+    if (error instanceof ServiceError || isGrpcServiceError(error)) {
+      throw new CommandError(EXIT.unreachable, describeError(error), { cause: error });
     }
     throw error;
   }

@@ -17,7 +17,6 @@ import { browsableUrl } from "../program/server/startServer.ts";
 import { openCopies, openDatabase } from "../program/openDatabase.ts";
 import { readStripeOptions } from "../program/settings/readStripeOptions.ts";
 import { StartupError } from "../program/startupError.ts";
-import { openTemporalClient } from "../program/temporal/temporalClient.ts";
 import { createBilling } from "../providers/billing/createBilling.ts";
 import type { Billing } from "../providers/billing/createBilling.ts";
 import { loadStripe, loadStripeInspector } from "../providers/billing/loadStripe.ts";
@@ -165,6 +164,8 @@ export const createConnections = (readConfig: () => Config): Connections => {
   const stripe = once(() => loadStripeInspector(readStripeOptions(config())));
 
   const openTemporal = async (): Promise<Client> => {
+    // Most commands need no Temporal, and its client is the largest library.
+    const { openTemporalClient } = await import("../program/temporal/temporalClient.ts");
     const { TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, DATABASE_URL } = config();
     if (TEMPORAL_ADDRESS !== undefined) {
       return openTemporalClient({ address: TEMPORAL_ADDRESS, namespace: TEMPORAL_NAMESPACE });

@@ -1,5 +1,3 @@
-import { isGrpcDeadlineError, isGrpcServiceError, ServiceError } from "@temporalio/client";
-import { WorkflowNotFoundError } from "@temporalio/common";
 // oxlint-disable-next-line architecture/imports -- it runs no query: it recognizes slonik's connection errors.
 import {
   BackendTerminatedError,
@@ -70,10 +68,7 @@ const isUnreachable = (error: Error): boolean =>
   error instanceof ConnectionError ||
   error instanceof BackendTerminatedError ||
   error instanceof BackendTerminatedUnexpectedlyError ||
-  error instanceof ServiceError ||
-  ("code" in error && UNREACHABLE_CODES.has(String(error.code))) ||
-  isGrpcServiceError(error) ||
-  isGrpcDeadlineError(error);
+  ("code" in error && UNREACHABLE_CODES.has(String(error.code)));
 
 export const exitCodeOf = (error: unknown): number => {
   if (error instanceof CommandError) {
@@ -84,9 +79,6 @@ export const exitCodeOf = (error: unknown): number => {
   }
   if (error instanceof ConfigError) {
     return EXIT.usage;
-  }
-  if (error instanceof WorkflowNotFoundError) {
-    return EXIT.notFound;
   }
   return error instanceof Error && isUnreachable(error) ? EXIT.unreachable : EXIT.failed;
 };

@@ -32,9 +32,8 @@ const sayRest = ({ io, connections }: Context): void => {
 export const runCli = async (args: readonly string[], context: Context): Promise<number> => {
   const isJson = asksForJson(args);
   try {
-    await buildProgram(context, { printsUsageErrors: !isJson })
-      .parseAsync(args, { from: "user" })
-      .finally(() => sayRest(context));
+    const program = await buildProgram(context, { args, printsUsageErrors: !isJson });
+    await program.parseAsync(args, { from: "user" }).finally(() => sayRest(context));
     return EXIT.ok;
   } catch (error) {
     if (error instanceof CommanderError) {

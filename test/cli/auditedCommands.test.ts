@@ -303,8 +303,8 @@ const leavesOf = (command: Command, path: readonly string[]): readonly string[] 
     ? [path.join(" ")]
     : command.commands.flatMap((each) => leavesOf(each, [...path, each.name()]));
 
-test("every command is known as reading, or has a scenario that checks its audit entry", (t) => {
-  const program = buildProgram({
+test("every command is known as reading, or has a scenario that checks its audit entry", async (t) => {
+  const program = await buildProgram({
     io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr },
     connections: createConnections(() => parseConfig({})),
     clock: systemClock,

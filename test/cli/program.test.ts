@@ -15,11 +15,12 @@ import { systemClock } from "../../domain/clock.ts";
 import { copyDatabase, createEmptyDatabase } from "../support/database.ts";
 import { runImpact } from "./runImpact.ts";
 
-const program = buildProgram({
+const CONTEXT = {
   io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr },
   connections: createConnections(() => parseConfig({})),
   clock: systemClock,
-});
+};
+const program = await buildProgram(CONTEXT);
 
 /** Returns the words of every command, including groups. */
 const commandLines = (command: Command, before: readonly string[] = []): readonly string[][] =>
@@ -36,6 +37,23 @@ for (const line of commandLines(program)) {
     t.is(stderr, "");
   });
 }
+
+test("a command line that begins with a command's name has no other commands to load", async (t) => {
+  for (const command of program.commands) {
+    const { commands } = await buildProgram(CONTEXT, { args: ["--json", command.name(), "help"] });
+    t.deepEqual(
+      commands.map((each) => each.name()),
+      [command.name()],
+    );
+  }
+});
+
+test("impact help shows the help of a command, and of all", async (t) => {
+  const { stdout: ofOne } = await runImpact(["help", "org"]);
+  t.regex(ofOne, /^Usage: impact org /u);
+  const { stdout: ofAll } = await runImpact(["help"]);
+  t.true(program.commands.every((command) => ofAll.includes(`\n  ${command.name()} `)));
+});
 
 test("the help lists the exit codes", async (t) => {
   const { stdout } = await runImpact(["--help"]);

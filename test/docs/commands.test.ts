@@ -53,7 +53,7 @@ const checkCommandLine = (program: Command, line: string): string | null => {
 };
 
 test("every command in the documentation exists, with its options", async (t) => {
-  const program = buildProgram({
+  const program = await buildProgram({
     io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr },
     connections: createConnections(() => parseConfig({})),
     clock: systemClock,
