@@ -49,7 +49,8 @@ const withClient = async <Result>(
   work: (client: Client) => Promise<Result>,
 ): Promise<Result> => {
   const { client } = await connectClient(databaseUrl, {
-    connectionTimeoutMillis: 5000,
+    // As long as the pools wait: programs start, and commands run, while the machine is busy.
+    connectionTimeoutMillis: 15_000,
     // A migration, or the wait for another migrator, may take long; without this a lost connection is not detected.
     keepAlive: true,
     keepAliveInitialDelayMillis: 30_000,

@@ -162,12 +162,12 @@ test.serial("a long result arrives over TLS while the server keeps sending", asy
   const { ca, appUrl, configure } = t.context;
   await configure(ca.issue("server"), "tls");
   const copies = openCopyPool(urlWith(appUrl, "127.0.0.1", { sslmode: "require" }), 60_000, {
-    idleTimeoutMs: 3000,
+    idleTimeoutMs: 5000,
   });
 
   const pieces = await copies.copy(
     "owner",
-    sql.fragment`SELECT repeat('x', 20000), pg_sleep(0.3) FROM generate_series(1, 12)`,
+    sql.fragment`SELECT repeat('x', 20000), pg_sleep(0.5) FROM generate_series(1, 12)`,
   );
 
   t.true(Buffer.concat(pieces).length > 200_000);

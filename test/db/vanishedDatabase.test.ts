@@ -20,7 +20,7 @@ import { startRelay } from "../support/relay.ts";
 const test = testWithDatabase();
 
 /** Long enough for every other statement of these tests on a busy machine. */
-const RESPONSE_TIMEOUT_MS = 3000;
+const RESPONSE_TIMEOUT_MS = 5000;
 
 /** The response timeout, the time that the pool gives a connection to close, and reserve for a busy machine. */
 const BOUND_MS = RESPONSE_TIMEOUT_MS + 5000 + 10_000;
@@ -66,10 +66,10 @@ test("a transaction fails when its database vanishes during a statement, and its
   let usedPid = 0;
   const working = db.transaction(async (transaction) => {
     usedPid = await readPid(transaction);
-    await transaction.query(sql.typeAlias("void")`SELECT FROM pg_sleep(1.5)`);
+    await transaction.query(sql.typeAlias("void")`SELECT FROM pg_sleep(4)`);
     t.fail("The response arrived.");
   });
-  await eventually(() => isRunning(t.context.db, usedPid, "%pg_sleep(1.5)%"));
+  await eventually(() => isRunning(t.context.db, usedPid, "%pg_sleep(4)%"));
 
   freeze();
   await failsInTime(t, working);
@@ -123,7 +123,7 @@ test("a COPY that keeps sending may take longer than the idle timeout", async (t
   const pieces = await copies.copy(
     "owner",
     sql.fragment`
-    SELECT repeat('x', 20000), pg_sleep(0.3) FROM generate_series(1, 12)
+    SELECT repeat('x', 20000), pg_sleep(0.5) FROM generate_series(1, 12)
   `,
   );
 

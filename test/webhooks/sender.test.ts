@@ -49,7 +49,7 @@ test("a body without an end does not delay the result of a request that succeede
   receiver.respond((response) => {
     response.writeHead(200).write("begun");
   });
-  const send = createWebhookSender({ ...LOCAL, timeoutMs: 500 });
+  const send = createWebhookSender({ ...LOCAL, timeoutMs: 2000 });
   t.like(await send({ url: receiver.url, ...MESSAGE }, NO_SIGNAL), {
     status: 200,
     error: null,
