@@ -11,7 +11,7 @@ import type { DatabaseContext } from "../support/database.ts";
 import { eventually, TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { READY } from "../support/readiness.ts";
 import { startRelay } from "../support/relay.ts";
-import { unreachableTemporal } from "../support/unreachableTemporal.ts";
+import { unreachableTemporal } from "../support/temporalOnDemand.ts";
 import { startStandaloneApi } from "./startStandaloneApi.ts";
 import type { Call } from "./startStandaloneApi.ts";
 
@@ -53,7 +53,7 @@ test("a process is alive without its database and Temporal", async (t) => {
   const db = await openPool(relay.url);
   t.teardown(() => db.end());
   relay.cut();
-  const health = await watch(t, { db, temporal: unreachableTemporal() });
+  const health = await watch(t, { db, temporal: await unreachableTemporal() });
   const { call } = await startStandaloneApi(t, { db: t.context.db, readReadiness: health.read });
 
   const { status, body } = await call("GET", "/healthz");
@@ -72,7 +72,7 @@ test("the service is ready if the database and Temporal respond", async (t) => {
 
 test("the service is ready without Temporal and reports it as unreachable; a worker is not", async (t) => {
   const { db } = t.context;
-  const temporal = unreachableTemporal();
+  const temporal = await unreachableTemporal();
   const health = await watch(t, { temporal });
   const worker = await watch(t, { temporal, needsTemporal: true });
   const { call } = await startStandaloneApi(t, { db, readReadiness: health.read });

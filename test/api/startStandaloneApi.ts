@@ -1,17 +1,13 @@
 import { unhurriedPace } from "../../db/bulkWork/createBulkPace.ts";
-import type { Client } from "@temporalio/client";
 import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import type { CopyPool } from "../../db/copyPool.ts";
 import { createOpenLists } from "../../api/http/lists/openLists.ts";
 import type { OpenLists } from "../../api/http/lists/openLists.ts";
-import { createCharityValidator } from "../../api/charities/createCharityValidator.ts";
 import { createStandaloneApp } from "../../api/standalone/createStandaloneApp.ts";
 import type { Listener } from "../../program/server/limitConcurrency.ts";
-import { openTemporalClient } from "../../program/temporal/temporalClient.ts";
 import type { Readiness } from "../../program/server/watchHealth.ts";
-import { wakePlantingOrder } from "../../program/temporal/wakePlantingOrder.ts";
 import type { Clock } from "../../domain/clock.ts";
 import type { WebhookSettings } from "../../domain/webhooks/webhookEndpoints.ts";
 import { systemClock } from "../../domain/clock.ts";
@@ -37,6 +33,8 @@ import { createTestPlanting } from "../support/planting.ts";
 import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 import { READY } from "../support/readiness.ts";
 import { serve } from "../support/server.ts";
+import { temporalAt, validateThrough, wakeThrough } from "../support/temporalOnDemand.ts";
+import type { OpenTemporal } from "../support/temporalOnDemand.ts";
 import { parseBody, readResponseChecker } from "./responseChecker.ts";
 import type { ResponseText } from "./responseChecker.ts";
 
@@ -79,7 +77,7 @@ export type StandaloneApiOptions = {
   readonly clock?: Clock;
   readonly authenticator?: Authenticate;
   readonly writer?: RegistrationWriter;
-  readonly temporal?: Client;
+  readonly openTemporal?: OpenTemporal;
   readonly readReadiness?: () => Readiness;
   readonly billing?: Billing;
   readonly charities?: Charities;
@@ -108,7 +106,7 @@ export const startStandaloneApi = async (
     clock = systemClock,
     authenticator = createAuthenticator({ db, clock, accountType: "organization" }),
     writer = createRegistrationWriter({ db, clock }),
-    temporal = openTemporalClient({ address: TEMPORAL_ADDRESS }),
+    openTemporal = temporalAt(TEMPORAL_ADDRESS),
     readReadiness = () => READY,
     billing = createBilling({ db, stripe: null }),
     charities = createCharities({
@@ -142,7 +140,7 @@ export const startStandaloneApi = async (
     readReadiness,
     billing,
     charities,
-    validateCharity: validateCharity ?? createCharityValidator(temporal, getDeployment),
+    validateCharity: validateCharity ?? validateThrough(openTemporal, getDeployment),
     takePermit: (bucket, limit) => takePermit(db, bucket, { ...limit, windowMs: rateWindowMs }),
     logger: pino({ level: "debug" }, { write: (line: string) => lines.push(line) }),
     observe: () => undefined,
@@ -155,9 +153,7 @@ export const startStandaloneApi = async (
     readStripeWebhook,
     trustedProxies,
     webhookSettings,
-    wakeOrder: async (orderId) => {
-      await wakePlantingOrder(temporal, getDeployment, orderId, 30_000);
-    },
+    wakeOrder: wakeThrough(openTemporal, getDeployment),
   });
   let appRequests = 0;
   const callback = (): Listener => {

@@ -3,7 +3,6 @@ import type { ExecutionContext } from "ava";
 import { pino } from "pino";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
-import { createCharityValidator } from "../../api/charities/createCharityValidator.ts";
 import { createOpenLists } from "../../api/http/lists/openLists.ts";
 import { createStoreApp } from "../../api/store/createStoreApp.ts";
 import { takePermit } from "../../db/rateLimits.ts";
@@ -30,7 +29,7 @@ import { CATALOGUE_ONLY, createTestGuard, limitsForTests } from "../support/fact
 import { createTestPlanting } from "../support/planting.ts";
 import { READY } from "../support/readiness.ts";
 import { serve } from "../support/server.ts";
-import { unreachableTemporal } from "../support/unreachableTemporal.ts";
+import { unreachableTemporal, validateThrough } from "../support/temporalOnDemand.ts";
 
 /** A response that matches the API description. */
 type CheckedResponse = {
@@ -98,7 +97,7 @@ export const startStoreApi = async (
       clock,
       settings: CATALOGUE_ONLY,
     }),
-    validateCharity = createCharityValidator(unreachableTemporal(), () => Promise.resolve("test")),
+    validateCharity = validateThrough(unreachableTemporal, () => Promise.resolve("test")),
     limiter = createRequestLimiter({ defaults: limitsForTests() }),
     guard = createTestGuard(t, { db, clock }),
     planting = createTestPlanting(),

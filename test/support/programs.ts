@@ -3,8 +3,7 @@ import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { Client, Connection, ServiceError } from "@temporalio/client";
-import { msToTs } from "@temporalio/common/lib/time.js";
+import type { Client, Connection } from "@temporalio/client";
 import type { ExecutionContext } from "ava";
 
 export const TEMPORAL_ADDRESS = process.env["TEST_TEMPORAL_ADDRESS"] ?? "127.0.0.1:7233";
@@ -18,8 +17,13 @@ export const eventually = async (holds: () => boolean | Promise<boolean>): Promi
   }
 };
 
+/** On demand, because most tests that import this module do not use Temporal. */
+const loadTemporal = () => import("@temporalio/client");
+
 /** Registers a Temporal namespace for one test and returns its name. */
 export const registerNamespace = async (connection: Connection): Promise<string> => {
+  const { Client, ServiceError } = await loadTemporal();
+  const { msToTs } = await import("@temporalio/common/lib/time.js");
   const namespace = `test-${crypto.randomUUID()}`;
   await connection.workflowService.registerNamespace({
     namespace,
@@ -45,6 +49,7 @@ export const registerNamespace = async (connection: Connection): Promise<string>
 export const openNamespace = async (
   t: ExecutionContext,
 ): Promise<{ readonly namespace: string; readonly client: Client }> => {
+  const { Client, Connection } = await loadTemporal();
   const connection = await Connection.connect({ address: TEMPORAL_ADDRESS });
   t.teardown(() => connection.close());
   const namespace = await registerNamespace(connection);

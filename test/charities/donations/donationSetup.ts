@@ -8,7 +8,7 @@ import type { Call, StandaloneApiOptions } from "../../api/startStandaloneApi.ts
 import { startStandaloneApi } from "../../api/startStandaloneApi.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization } from "../../support/factories.ts";
-import { unreachableTemporal } from "../../support/unreachableTemporal.ts";
+import { unreachableTemporal } from "../../support/temporalOnDemand.ts";
 import type { ProviderDouble } from "../startProviderDouble.ts";
 
 /** Settings with all remote providers at one double. */
@@ -64,7 +64,7 @@ export const startDonationApi = async (
 ): Promise<DonationApi> => {
   const { db } = t.context;
   const { call } = await startStandaloneApi(t, {
-    temporal: unreachableTemporal(),
+    openTemporal: unreachableTemporal,
     ...options,
     db,
   });

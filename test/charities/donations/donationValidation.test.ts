@@ -7,7 +7,7 @@ import { createTestStore, startStoreApi } from "../../stores/startStoreApi.ts";
 import { readStoreState } from "../../stores/storeState.ts";
 import { freshEin } from "../../support/factories.ts";
 import { eventually } from "../../support/programs.ts";
-import { unreachableTemporal } from "../../support/unreachableTemporal.ts";
+import { unreachableTemporal } from "../../support/temporalOnDemand.ts";
 import type { WorkflowContext } from "./validationSetup.ts";
 import { addEveryOrgCharity, NOTHING_RECORDED, readDonationLedger } from "./donationSetup.ts";
 import { startEveryOrgApi, testWithWorkflows } from "./validationSetup.ts";
@@ -224,7 +224,7 @@ test.serial(
       accountId,
       ledger,
     } = await startEveryOrgApi(t, {
-      validateCharity: createCharityValidator(unreachableTemporal(), getDeployment, 1000),
+      validateCharity: createCharityValidator(await unreachableTemporal(), getDeployment, 1000),
     });
     const { ein } = addCharity(t);
     const body = { amount_cents: 7, ein, idempotency_key: "k" };
@@ -252,7 +252,7 @@ test.serial("a store's donation goes the same way, and is paid once", async (t) 
   const withoutTemporal = await startStoreApi(t, {
     db,
     charities,
-    validateCharity: createCharityValidator(unreachableTemporal(), getDeployment, 1000),
+    validateCharity: createCharityValidator(await unreachableTemporal(), getDeployment, 1000),
   });
   const headers = { ...store.live, "Idempotency-Key": "key" };
   const donate = (api: typeof healthy, charityId: string) =>

@@ -258,7 +258,7 @@ test.serial(
       db: t.context.db,
       clock: setup.clock,
       plantingCallbackSecrets: ["the secret that replaces it", SECRET],
-      temporal: client,
+      openTemporal: () => Promise.resolve(client),
     });
     const now = Math.floor(setup.clock.now().getTime() / 1000);
     const body = JSON.stringify({ order: order.publicId, facts: [facts.allocated] });
