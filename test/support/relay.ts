@@ -15,36 +15,44 @@ export const startRelay = async (
   readonly cut: () => void;
   /** Stops forwarding on the existing connections without closing them; new ones work. */
   readonly freeze: () => void;
+  /** Does so as soon as a client has sent a text. */
+  readonly freezeAfter: (text: string) => void;
   /** Freezes every connection, and accepts new ones without a response, as if the server's machine hung. */
   readonly hang: () => void;
 }> => {
   const url = new URL(serverUrl);
   const { hostname: host, port } = url;
   const pairs = new Set<readonly [Socket, Socket]>();
+  const freeze = (): void => {
+    for (const [near, far] of pairs) {
+      near.unpipe(far).pause();
+      far.unpipe(near).pause();
+    }
+  };
   let isHanging = false;
+  let lastText: string | null = null;
   const relay = createServer((near) => {
+    near.on("error", () => undefined);
     if (isHanging) {
       pairs.add([near.pause(), near]);
       return;
     }
     const far = connect({ host, port: Number(port) });
-    for (const socket of [near, far]) {
-      socket.on("error", () => undefined);
-    }
+    far.on("error", () => undefined);
     pairs.add([near, far]);
     near.pipe(far).pipe(near);
+    near.on("data", (chunk: Buffer) => {
+      if (lastText !== null && chunk.includes(lastText)) {
+        lastText = null;
+        freeze();
+      }
+    });
   }).listen(0, "127.0.0.1");
   await once(relay, "listening");
   const cut = (): void => {
     relay.close();
     for (const socket of [...pairs].flat()) {
       socket.destroy();
-    }
-  };
-  const freeze = (): void => {
-    for (const [near, far] of pairs) {
-      near.unpipe(far).pause();
-      far.unpipe(near).pause();
     }
   };
   t.teardown(cut);
@@ -55,6 +63,9 @@ export const startRelay = async (
     connectionCount: () => pairs.size,
     cut,
     freeze,
+    freezeAfter: (text) => {
+      lastText = text;
+    },
     hang: () => {
       isHanging = true;
       freeze();
