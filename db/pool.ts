@@ -48,6 +48,8 @@ type PoolOptions = {
   readonly statementTimeoutMs: number;
   /** After it the database is considered lost, and the connection is destroyed. */
   readonly responseTimeoutMs?: number;
+  /** To get a connection; a busy machine needs seconds to open one. */
+  readonly connectTimeoutMs?: number;
   readonly interceptors?: readonly Interceptor[];
 };
 
@@ -58,6 +60,7 @@ const createUnsharedPool = (
     maximumConnections,
     statementTimeoutMs,
     responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
+    connectTimeoutMs = 15_000,
     interceptors = [],
   }: PoolOptions,
 ): Promise<DatabasePool> =>
@@ -66,8 +69,7 @@ const createUnsharedPool = (
     driverFactory: createDriver(readDatabaseServers(url), responseTimeoutMs),
     interceptors: [parseRows, ...interceptors],
     maximumPoolSize: maximumConnections,
-    // To open a connection; a busy machine needs seconds.
-    connectionTimeout: 15_000,
+    connectionTimeout: connectTimeoutMs,
     // Without a pause between them, further attempts would fail as well.
     connectionRetryLimit: 0,
     statementTimeout: statementTimeoutMs,
@@ -83,30 +85,15 @@ const createUnsharedPool = (
     ],
   });
 
-/**
- * Opens a pool of connections, of which accounts have shares.
- * @param statementTimeoutMs after it the database cancels a statement
- * @param responseTimeoutMs after it the database is considered lost, and the connection is destroyed
- */
+/** Opens a pool of connections, of which accounts have shares. */
 export const openPool = async (
   url: string,
   maximumConnections = 10,
   statementTimeoutMs = 60_000,
-  {
-    responseTimeoutMs = statementTimeoutMs + RESPONSE_MARGIN_MS,
-    interceptors = [],
-  }: {
-    readonly responseTimeoutMs?: number;
-    readonly interceptors?: readonly Interceptor[];
-  } = {},
+  options: Omit<PoolOptions, "maximumConnections" | "statementTimeoutMs"> = {},
 ): Promise<DatabasePool> =>
   sharePool(
-    await createUnsharedPool(url, {
-      maximumConnections,
-      statementTimeoutMs,
-      responseTimeoutMs,
-      interceptors,
-    }),
+    await createUnsharedPool(url, { ...options, maximumConnections, statementTimeoutMs }),
     createConnectionShares(sharesOfMixedPool(maximumConnections)),
   );
 

@@ -81,6 +81,10 @@ export type DatabaseContext = {
   readonly ownerUrl: string;
 };
 
+/** Opens a pool that also gets its connections while the machine does much else. */
+const openTestPool = (url: string, maximumConnections?: number): Promise<DatabasePool> =>
+  openPool(url, maximumConnections, undefined, { connectTimeoutMs: 120_000 });
+
 /** Creates a database for a test file from the template and drops it after the file's tests. */
 export const testWithDatabase = (): TestFn<DatabaseContext> => {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- ava types the context only by a cast.
@@ -93,9 +97,9 @@ export const testWithDatabase = (): TestFn<DatabaseContext> => {
     await admin.query(`CREATE DATABASE ${database} TEMPLATE ${await ensureTemplate(admin)}`);
     const [databaseUrl, ownerUrl] = [appUrlOf(database), ownerUrlOf(database)];
     t.context = {
-      db: await openPool(databaseUrl),
+      db: await openTestPool(databaseUrl),
       databaseUrl,
-      owner: await openPool(ownerUrl, 2),
+      owner: await openTestPool(ownerUrl, 2),
       ownerUrl,
     };
   });
