@@ -83,10 +83,21 @@ export const documentFallback: BrowserFallback = {
   run: (ctx) => ctx.redirect("docs"),
 };
 
-/** The API description as JSON and as a page. */
-export const documentPages = (document: object): readonly Page[] => {
+/**
+ * The API description as JSON and as a page.
+ *
+ * @param createDocument called for the first request: it takes 60 ms of CPU time, and most processes are never asked
+ */
+export const documentPages = (createDocument: () => object): readonly Page[] => {
+  let json: string | undefined;
   return [
-    { path: "/openapi.json", run: sendText("application/json", JSON.stringify(document)) },
+    {
+      path: "/openapi.json",
+      run: (ctx) => {
+        json ??= JSON.stringify(createDocument());
+        sendText("application/json", json)(ctx);
+      },
+    },
     {
       path: "/docs",
       run: (ctx) => {

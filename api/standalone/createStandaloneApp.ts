@@ -110,22 +110,23 @@ export const createStandaloneApp = ({
     ...healthEndpoints(readReadiness),
   ];
   const dashboards = dashboardPages(reading);
-  const document = createDocument(endpoints, {
-    title: "Impact tracking service: standalone API",
-    version: "2.0.0",
-    description: DESCRIPTION,
-    baseUrl: documentBaseUrl,
-    securitySchemes: {
-      apiKey: {
-        header: "Authorization",
-        description: "The API key as it is, or after the prefix `Bearer `.",
+  const document = (): object =>
+    createDocument(endpoints, {
+      title: "Impact tracking service: standalone API",
+      version: "2.0.0",
+      description: DESCRIPTION,
+      baseUrl: documentBaseUrl,
+      securitySchemes: {
+        apiKey: {
+          header: "Authorization",
+          description: "The API key as it is, or after the prefix `Bearer `.",
+        },
       },
-    },
-    security: [["apiKey"]],
-    errorBody,
-    presentError,
-    message: describeMessages(WEBHOOKS.owner),
-  });
+      security: [["apiKey"]],
+      errorBody,
+      presentError,
+      message: describeMessages(WEBHOOKS.owner),
+    });
   return createApp({
     logger,
     observe,

@@ -86,33 +86,34 @@ export const createStoreApp = ({
     ...deliveryEndpoints({ ...dependencies, publicBaseUrl: null }, WEBHOOKS),
     ...healthEndpoints(readReadiness),
   ];
-  const document = createDocument(endpoints, {
-    title: "Impact tracking service: store-platform API",
-    version: "1.0.0",
-    description: DESCRIPTION,
-    baseUrl: ".",
-    securitySchemes: {
-      apiKey: {
-        header: "api_key",
-        description: "The store's key, `PROD-…` or `TEST-…`. `api-key` means the same.",
+  const document = (): object =>
+    createDocument(endpoints, {
+      title: "Impact tracking service: store-platform API",
+      version: "1.0.0",
+      description: DESCRIPTION,
+      baseUrl: ".",
+      securitySchemes: {
+        apiKey: {
+          header: "api_key",
+          description: "The store's key, `PROD-…` or `TEST-…`. `api-key` means the same.",
+        },
+        shopName: {
+          header: "shop_name",
+          description: "The store's domain. `shop-name` means the same.",
+        },
+        userId: {
+          header: "user_id",
+          description: "The store's user id; overrides shop_name. `user-id` means the same.",
+        },
       },
-      shopName: {
-        header: "shop_name",
-        description: "The store's domain. `shop-name` means the same.",
-      },
-      userId: {
-        header: "user_id",
-        description: "The store's user id; overrides shop_name. `user-id` means the same.",
-      },
-    },
-    security: [
-      ["apiKey", "shopName"],
-      ["apiKey", "userId"],
-    ],
-    errorBody,
-    presentError: presentStoreError,
-    message: describeMessages(WEBHOOKS.owner),
-  });
+      security: [
+        ["apiKey", "shopName"],
+        ["apiKey", "userId"],
+      ],
+      errorBody,
+      presentError: presentStoreError,
+      message: describeMessages(WEBHOOKS.owner),
+    });
   return createApp({
     logger,
     observe,
