@@ -20,7 +20,7 @@ const LONGEST = [
   "worker/webhooks.system",
   "webhooks/worker.system",
   "charities/programs.system",
-  "cli/workflows",
+  "cli/doctor",
 ];
 
 const startOrder = (file) => {

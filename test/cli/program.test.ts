@@ -5,15 +5,20 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import test from "ava";
 import type { Command } from "commander";
+import { z } from "zod";
 import { buildProgram } from "../../cli/buildProgram.ts";
 import { createConnections } from "../../cli/connections.ts";
 import { formatTable } from "../../cli/output/formatTable.ts";
 import { parseConfig } from "../../config/config.ts";
 import { systemClock } from "../../domain/clock.ts";
-import { copyDatabase, createEmptyDatabase } from "../support/database.ts";
-import { runImpact } from "./runImpact.ts";
+import { startServer } from "../../program/server/startServer.ts";
+import { startStandaloneApi } from "../api/startStandaloneApi.ts";
+import { copyDatabase, createEmptyDatabase, testWithDatabase } from "../support/database.ts";
+import { createTestOrganization } from "../support/factories.ts";
+import { readJson, runImpact } from "./runImpact.ts";
+
+const test = testWithDatabase();
 
 const CONTEXT = {
   io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr },
@@ -158,6 +163,29 @@ test("a malformed setting is a usage error that lists it", async (t) => {
   t.regex(stderr, /PORT must be a port number/u);
 });
 
+const organization = z.looseObject({ dashboard_url: z.string() });
+
+const linksTo = test.macro({
+  exec: async (t, settings: Readonly<Record<string, string>>, url: string) => {
+    const { id } = await createTestOrganization(t.context.db);
+    const run = await runImpact(["org", "show", id, "--json"], {
+      env: { DATABASE_URL: t.context.databaseUrl, ...settings },
+    });
+    t.is(new URL(organization.parse(readJson(run)).dashboard_url).origin, url);
+  },
+  title: (_, settings, url) => `with ${JSON.stringify(settings)} links start with ${String(url)}`,
+});
+
+test(linksTo, {}, "http://127.0.0.1:8080");
+test(linksTo, { HOST: "0.0.0.0" }, "http://localhost:8080");
+test(linksTo, { HOST: "::", PORT: "9000" }, "http://localhost:9000");
+test(linksTo, { HOST: "0.0.0.0.example" }, "http://0.0.0.0.example:8080");
+test(
+  linksTo,
+  { HOST: "0.0.0.0", PUBLIC_BASE_URL: "https://impact.example.org" },
+  "https://impact.example.org",
+);
+
 test("an empty database is rejected until it is migrated; migrating again changes nothing", async (t) => {
   const env = { DATABASE_URL: await createEmptyDatabase(t) };
   const refused = await runImpact(["org", "list"], { env });
@@ -230,6 +258,61 @@ test("a damaged or unreadable run.json is reported in one sentence with its path
   const { exitCode, stderr } = await runImpact(["org", "list"], { env: { DATA_DIR: path } });
   t.is(exitCode, 4);
   t.regex(stderr, /^impact: \S+run\.json\/run\.json cannot be read: ENOTDIR[^\n]*\n$/u);
+});
+
+test("try plant registers trees and prints the response without the key", async (t) => {
+  const { url, call } = await startStandaloneApi(t, t.context);
+  const { apiKeyTest: key } = await createTestOrganization(t.context.db);
+
+  const run = await runImpact(["try", "plant", "--key", key, "--count", "4", "--url", `${url}/`]);
+
+  t.is(run.exitCode, 0);
+  t.deepEqual(readJson(run), (await call("GET", "/plant/trees", { key })).body);
+  t.like(readJson(run), { total_planted_trees: 4 });
+  t.false(`${run.stdout}${run.stderr}`.includes(key));
+});
+
+test("try plant warns that a production key is billed", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+  const { apiKeyProd, apiKeyTest } = await createTestOrganization(t.context.db);
+
+  const live = await runImpact(["try", "plant", "--key", apiKeyProd, "--url", url]);
+  const tried = await runImpact(["try", "plant", "--key", apiKeyTest, "--url", url]);
+
+  t.regex(live.stderr, /production key/u);
+  t.notRegex(tried.stderr, /production key/u);
+});
+
+test("try plant prints an error response and exits with 1", async (t) => {
+  const { url } = await startStandaloneApi(t, t.context);
+
+  const run = await runImpact(["try", "plant", "--key", "wrong", "--url", url]);
+
+  t.is(run.exitCode, 1);
+  t.deepEqual(readJson(run), { error: "invalid API key" });
+  t.regex(run.stderr, /403/u);
+});
+
+test("try plant prints the error page of a proxy and exits with 1", async (t) => {
+  const page = "<h1>Bad gateway</h1>";
+  const { url, close } = await startServer(
+    (_request, response) => response.writeHead(502).end(page),
+    { host: "127.0.0.1", port: 0, setting: "PORT" },
+  );
+  t.teardown(() => close(1000));
+
+  const run = await runImpact(["try", "plant", "--key", "k", "--url", url]);
+
+  t.is(run.exitCode, 1);
+  t.is(run.stdout, `${page}\n`);
+  t.regex(run.stderr, /502/u);
+});
+
+test("try plant exits with 4 if the API cannot be reached", async (t) => {
+  const run = await runImpact(["try", "plant", "--key", "k", "--url", "http://127.0.0.1:2"]);
+
+  t.is(run.exitCode, 4);
+  t.regex(run.stderr, /No response from http:\/\/127\.0\.0\.1:2\/plant\/trees/u);
 });
 
 const LAUNCHER = fileURLToPath(new URL("../../cli/impact.js", import.meta.url));

@@ -1,0 +1,367 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ExecutionContext } from "ava";
+import { z } from "zod";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
+import { SERVICE } from "../../domain/accounts/audit.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { identifyProcess } from "../../embedded/processIdentity.ts";
+import { writeRunFile } from "../../embedded/runFile.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
+import { updateOrganization } from "../../services/accounts/updateOrganization.ts";
+import { refundRegistration } from "../../services/registrations/refundRegistration.ts";
+import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
+import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
+import { copyDatabase, testWithDatabase } from "../support/database.ts";
+import type { DatabaseContext } from "../support/database.ts";
+import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { eventually, startProgram } from "../support/programs.ts";
+import { answer } from "../webhooks/startReceiver.ts";
+import { setUpWebhooks } from "../webhooks/webhookScene.ts";
+import { setUp } from "./workflowSetup.ts";
+import { readJson, runImpact } from "./runImpact.ts";
+import type { Run } from "./runImpact.ts";
+
+// Serial, because a worker serves everything that waits in the database of the file.
+const test = testWithDatabase();
+
+const findings = z.array(
+  z.strictObject({ check: z.string(), status: z.string(), detail: z.string() }),
+);
+
+const diagnose = async (impact: (...args: readonly string[]) => Promise<Run>) => {
+  const run = await impact("doctor", "--json");
+  const list = findings.parse(readJson(run));
+  const find = (name: string) => list.find(({ check }) => check === name);
+  return {
+    exitCode: run.exitCode,
+    find,
+    /** Returns a finding's status and detail in one line. */
+    of: (name: string): string | undefined => {
+      const finding = find(name);
+      return finding && `${finding.status}: ${finding.detail}`;
+    },
+  };
+};
+
+/** Gives the test a database of its own, because doctor checks all records of a database. */
+const openOwnDatabase = async (t: ExecutionContext<DatabaseContext>): Promise<DatabaseContext> => {
+  const databaseUrl = await copyDatabase(t);
+  const db = await openPool(databaseUrl, undefined, undefined, { connectTimeoutMs: 120_000 });
+  t.teardown(() => db.end());
+  t.context = { ...t.context, db, databaseUrl };
+  return t.context;
+};
+
+test.serial(
+  "doctor and workflow show follow a refund through an outage of Stripe until it completes",
+  async (t) => {
+    const { db } = t.context;
+    const { settings } = await setUp(t);
+    const double = await startStripeDouble();
+    t.teardown(double.close);
+    const env = {
+      ...settings,
+      STRIPE_SECRET_KEY: double.secretKey,
+      STRIPE_API_BASE: double.url,
+    };
+    const impact = (...args: readonly string[]): Promise<Run> => runImpact(args, { env });
+    const fresh = await diagnose(impact);
+    t.is(fresh.exitCode, 1);
+    t.regex(fresh.of("database") ?? "", /^ok: PostgreSQL/u);
+    t.regex(fresh.of("clock") ?? "", /^ok/u);
+    t.regex(fresh.of("Temporal") ?? "", /^ok/u);
+    t.regex(fresh.of("worker (background)") ?? "", /^wrong: no worker polls/u);
+    t.regex(fresh.of("Stripe") ?? "", /^wrong: Stripe has no meter/u);
+    t.regex(fresh.of("failed usage") ?? "", /^ok/u);
+    const { customerId } = double.control.addSubscriber({});
+
+    await startProgram(t, "worker/main.ts", env);
+    await eventually(async () => (await diagnose(impact)).exitCode === 0);
+
+    double.control.addFault({ kind: "server_error", times: 1_000_000 });
+    const { id } = await createTestOrganization(db, { stripeCustomerId: customerId });
+    const { registration } = await createRegistrationWriter({ db, clock: systemClock }).register(
+      registrationOf(id, { count: 5 }),
+    );
+    // The registration is being sent before it is refunded, so that both must be sent.
+    await eventually(
+      async () =>
+        (await db.oneFirst(sql.type(z.strictObject({ count: z.bigint() }))`
+        SELECT count(*) FROM meter_event WHERE account_id = ${id} AND state = 'sending'
+      `)) > 0n,
+    );
+    const { refundId } = await refundRegistration(
+      { db, clock: systemClock, billing: createBilling({ db, stripe: null }) },
+      { accountId: id, mode: "live", kind: "tree" },
+      { id: registration.id, count: 2, reason: null, idempotencyKey: null },
+    );
+    const shown = z.looseObject({
+      status: z.string(),
+      pending_activities: z.array(
+        z.looseObject({
+          activity: z.string(),
+          attempt: z.int(),
+          last_failure: z.string().nullable(),
+          next_attempt_at: z.iso.datetime().nullable(),
+        }),
+      ),
+    });
+    const show = async (): Promise<z.output<typeof shown> | null> => {
+      const run = await impact("workflow", "show", refundId, "--json");
+      return run.exitCode === 0 ? shown.parse(readJson(run)) : null;
+    };
+    await eventually(async () => {
+      const [activity] = (await show())?.pending_activities ?? [];
+      return activity?.last_failure !== null && activity?.last_failure !== undefined;
+    });
+    const human = await impact("workflow", "show", refundId);
+    t.regex(human.stdout, /PENDING ACTIVITY +ATTEMPT/u);
+    t.regex(human.stdout, /confirmRefund/u);
+
+    double.control.clearFaults();
+    await eventually(async () => (await show())?.status === "COMPLETED");
+    t.is(
+      double.control.usage({ customerId }).reduce((sum, { value }) => sum + value, 0),
+      3,
+    );
+  },
+);
+
+test.serial("doctor reports failed usage and a rejected Stripe key", async (t) => {
+  const { db, databaseUrl } = t.context;
+  const { settings } = await setUp(t);
+  const { id } = await createTestOrganization(db);
+  await db.query(sql.typeAlias("void")`
+    INSERT INTO meter_event
+      (account_id, mode, meter, second, sequence, quantity, identifier, processor, state, sealed_at)
+    VALUES (${id}, 'live', 'tree', 1, 1, 1, ${`u1:${id}:live:tree:1:1`}, 'stripe', 'rejected', now())
+  `);
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const found = await diagnose((...args) =>
+    runImpact(args, {
+      env: {
+        ...settings,
+        DATABASE_URL: databaseUrl,
+        STRIPE_SECRET_KEY: "sk_test_other",
+        STRIPE_API_BASE: double.url,
+      },
+    }),
+  );
+  t.is(found.exitCode, 1);
+  t.regex(found.of("failed usage") ?? "", /^wrong: 1 meter event; /u);
+  t.regex(found.of("Stripe") ?? "", /^wrong: .*API [Kk]ey/u);
+  t.false(found.of("Stripe")?.includes("sk_test_other"));
+});
+
+test.serial("doctor reports usage that waits for a Stripe key", async (t) => {
+  const { impact } = await setUp(t);
+  await createTestOrganization(t.context.db, { stripeCustomerId: "cus_waiting" });
+
+  t.regex(
+    (await diagnose(impact)).of("Stripe") ?? "",
+    /^wrong: STRIPE_SECRET_KEY is not set here, and \d+ organizations? ha.* a Stripe customer/u,
+  );
+});
+
+test.serial(
+  "doctor reports customers, charity providers and prices with which usage or requests would fail",
+  async (t) => {
+    const { db } = t.context;
+    const { settings } = await setUp(t);
+    const double = await startStripeDouble();
+    t.teardown(double.close);
+    await createBilling({
+      db,
+      stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
+    }).prepare();
+    await createTestOrganization(db, { name: "Unknown", stripeCustomerId: "cus_nobody" });
+    const { id } = await createTestOrganization(db, { name: "Bare" });
+    await updateOrganization({ db, clock: systemClock, actor: SERVICE }, id, {
+      charityProvider: "pledge",
+    });
+    const env = {
+      ...settings,
+      STRIPE_SECRET_KEY: double.secretKey,
+      STRIPE_API_BASE: double.url,
+      STRIPE_DONATION_FLAT_PRICE: "price_flat",
+    };
+
+    const found = await diagnose((...args) => runImpact(args, { env }));
+
+    t.regex(found.of("Stripe customers") ?? "", /^wrong: .*Unknown: No such customer/u);
+    t.regex(found.of("charity providers") ?? "", /^wrong: PLEDGE_API_KEY is not set here/u);
+    t.regex(
+      found.of("donation prices") ?? "",
+      /^wrong: STRIPE_DONATION_FLAT_PRICE is set and ignored, because STRIPE_DONATION_METERED_PRICE/u,
+    );
+  },
+);
+
+test.serial("doctor does not check the APIs of an npm start with another database", async (t) => {
+  const { settings } = await setUp(t);
+  const folder = await mkdtemp(join(tmpdir(), "impact-doctor-"));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const identity = identifyProcess(process.pid);
+  if (!identity) {
+    t.fail("the test's process is not found");
+    return;
+  }
+  await writeRunFile(folder, {
+    ...identity,
+    temporalUiUrl: null,
+    apiUrl: "http://127.0.0.1:1",
+    storeUrl: "http://127.0.0.1:1",
+    databaseUrl: "postgres://impact_app@127.0.0.1:1/other",
+    databaseOwnerUrl: "postgres://impact@127.0.0.1:1/other",
+    databaseReaderUrl: null,
+    temporalAddress: "127.0.0.1:1",
+    temporalNamespace: "default",
+  });
+
+  const found = await diagnose((...args) =>
+    runImpact(args, { env: { ...settings, DATA_DIR: folder } }),
+  );
+
+  t.regex(found.of("APIs") ?? "", /^skipped/u);
+  t.regex(found.of("settings") ?? "", /DATABASE_URL is another database's/u);
+});
+
+test.serial("doctor says that Stripe is not configured even if the database is down", async (t) => {
+  const { settings } = await setUp(t);
+  const env = { ...settings, DATABASE_URL: "postgres://impact@127.0.0.1:1/impact" };
+
+  const found = await diagnose((...args) => runImpact(args, { env }));
+
+  t.regex(found.of("database") ?? "", /^wrong/u);
+  t.regex(found.of("Stripe") ?? "", /^skipped: STRIPE_SECRET_KEY is not set here/u);
+});
+
+test.serial("doctor reports every unreachable service, not only the first", async (t) => {
+  const run = await runImpact(["doctor", "--json"], {
+    env: {
+      DATABASE_URL: "postgres://impact@127.0.0.1:1/impact",
+      TEMPORAL_ADDRESS: "127.0.0.1:1",
+      STRIPE_SECRET_KEY: "sk_test_x",
+      STRIPE_API_BASE: "http://127.0.0.1:1",
+    },
+  });
+  t.is(run.exitCode, 1);
+  const wrong = findings
+    .parse(readJson(run))
+    .filter(({ status }) => status === "wrong")
+    .map(({ check }) => check);
+  t.deepEqual(wrong, ["database", "Temporal", "Stripe"]);
+});
+
+test("an organization without a Stripe customer is a warning until it has live usage", async (t) => {
+  const { db, databaseUrl } = await openOwnDatabase(t);
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  await createBilling({
+    db,
+    stripe: connectStripe({ secretKey: double.secretKey, apiBase: double.url }),
+  }).prepare();
+  const { id } = await createTestOrganization(db, { name: "Demo organization" });
+  const register = (mode: "live" | "test") =>
+    createRegistrationWriter({ db, clock: systemClock }).register(registrationOf(id, { mode }));
+  const checkCustomers = async () => {
+    const { find } = await diagnose((...args) =>
+      runImpact(args, {
+        env: {
+          DATABASE_URL: databaseUrl,
+          TEMPORAL_ADDRESS: "127.0.0.1:1",
+          STRIPE_SECRET_KEY: double.secretKey,
+          STRIPE_API_BASE: double.url,
+        },
+      }),
+    );
+    return find("Stripe customers");
+  };
+
+  await register("test");
+  const warned = await checkCustomers();
+  await register("live");
+  const wrong = await checkCustomers();
+
+  t.is(warned?.status, "warning");
+  t.regex(
+    warned?.detail ?? "",
+    /^1 organization has no Stripe customer, such as Demo organization\. Before .*--stripe-customer/u,
+  );
+  t.is(wrong?.status, "wrong");
+  t.regex(wrong?.detail ?? "", /^1 organization with live usage has no Stripe customer/u);
+});
+
+/** Returns what doctor says of webhooks. */
+const diagnoseWebhooks = async ({ context }: ExecutionContext<DatabaseContext>) => {
+  const env = { DATABASE_URL: context.databaseUrl };
+  const { find } = await diagnose((...args) => runImpact(args, { env }));
+  return {
+    endpoints: find("webhook endpoints"),
+    backlogs: find("webhook backlogs"),
+    deliveries: find("webhook deliveries"),
+  };
+};
+
+const minutesAgo = (minutes: number): string =>
+  new Date(Date.now() - minutes * 60_000).toISOString();
+
+test("doctor names disabled endpoints, a growing backlog and the oldest undelivered delivery, each with a command", async (t) => {
+  const { db } = await openOwnDatabase(t);
+  const { endpoint, receiver, record, deliver } = await setUpWebhooks(t);
+  const { id, url } = endpoint;
+
+  t.like(await diagnoseWebhooks(t), {
+    endpoints: { status: "ok", detail: "none is disabled because of its responses" },
+    backlogs: { status: "ok", detail: "none grows" },
+    deliveries: { status: "ok", detail: "none is undelivered" },
+  });
+
+  receiver.respond(answer(500));
+  for (let index = 0; index < 12; index += 1) {
+    await record(`event-${index}`);
+  }
+  await deliver();
+  const growing = await diagnoseWebhooks(t);
+  t.is(growing.backlogs?.status, "warning");
+  t.regex(
+    growing.backlogs?.detail ?? "",
+    /grows: 12 deliveries are pending, and 12 of the last hour's 12; see `impact webhook deliveries/u,
+  );
+  t.is(growing.deliveries?.status, "ok", "the oldest is young");
+
+  await db.query(sql.typeAlias("void")`
+    UPDATE webhook_delivery
+    SET created_at = ${minutesAgo(90)}, due_at = ${minutesAgo(-60)}
+    WHERE endpoint_id = ${id}
+  `);
+  const old = await diagnoseWebhooks(t);
+  t.is(old.backlogs?.status, "ok", "nothing was added in the last hour");
+  t.is(old.deliveries?.status, "warning");
+  t.true(old.deliveries?.detail.includes(`to ${url}; see \`impact webhook deliveries ${id}`));
+
+  await db.query(sql.typeAlias("void")`
+    UPDATE webhook_delivery SET due_at = ${minutesAgo(10)} WHERE endpoint_id = ${id}
+  `);
+  const unattended = await diagnoseWebhooks(t);
+  t.is(unattended.deliveries?.status, "wrong");
+  t.regex(unattended.deliveries?.detail ?? "", /due for 10 minutes, and no worker makes it/u);
+
+  receiver.respond(answer(410));
+  await deliver();
+  const disabled = await diagnoseWebhooks(t);
+  t.is(disabled.endpoints?.status, "warning");
+  t.regex(
+    disabled.endpoints?.detail ?? "",
+    new RegExp(
+      `^1 is disabled because of failures, .*\`impact webhook enable ${id}\`, then \`impact webhook recover ${id} --since 2`,
+      "u",
+    ),
+  );
+  t.like(disabled.deliveries, { status: "ok", detail: "none is undelivered" });
+});
