@@ -3,9 +3,9 @@ export const READING_WEBHOOK_COMMANDS = ["list", "show", "deliveries", "attempts
   (name) => `webhook ${name}`,
 );
 
-/** The others. Their audit entries are checked in commands.test.ts. */
+/** The others. Their audit entries are checked in endpoints.test.ts. */
 export const WRITING_WEBHOOK_COMMANDS = Object.fromEntries(
   ["create", "update", "delete", "rotate", "enable", "disable", "ping", "recover", "retry"].map(
-    (name) => [`webhook ${name}`, "test/webhooks/commands.test.ts"],
+    (name) => [`webhook ${name}`, "test/webhooks/endpoints.test.ts"],
   ),
 );

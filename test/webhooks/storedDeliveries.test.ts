@@ -1,12 +1,16 @@
 import { z } from "zod";
 import type { ExecutionContext } from "ava";
+import { openPool } from "../../db/pool.ts";
+import { sql } from "../../db/sql.ts";
 import { recordEndpointSuccess } from "../../db/webhooks/endpoints.ts";
+import { deleteOldDeliveries } from "../../services/webhooks/deleteOldDeliveries.ts";
+import { deleteWebhookEndpoint } from "../../services/webhooks/deleteWebhookEndpoint.ts";
 import { recoverWebhookEvents } from "../../services/webhooks/recoverWebhookEvents.ts";
 import { retryWebhookDelivery } from "../../services/webhooks/retryWebhookDelivery.ts";
 import { switchWebhookEndpoint } from "../../services/webhooks/switchWebhookEndpoint.ts";
 import { issueKey } from "../../services/accounts/issueKey.ts";
 import { startStandaloneApi } from "../api/startStandaloneApi.ts";
-import { testWithDatabase } from "../support/database.ts";
+import { copyDatabase, testWithDatabase } from "../support/database.ts";
 import type { DatabaseContext } from "../support/database.ts";
 import { createTestOrganization } from "../support/factories.ts";
 import { answer } from "./startReceiver.ts";
@@ -165,4 +169,34 @@ test("a retry begins the schedule again", async (t) => {
   await retryWebhookDelivery(deps, endpoint, id);
   t.is(await deliver(), 5000);
   t.like(await deliveries(), [{ state: "pending", attempts: 11 }]);
+});
+
+test("deliveries are deleted after 30 days, and those of a deleted endpoint with it", async (t) => {
+  // A database of its own, because it deletes the deliveries of all endpoints.
+  const db = await openPool(await copyDatabase(t), undefined, undefined, {
+    connectTimeoutMs: 120_000,
+  });
+  t.teardown(() => db.end());
+  t.context = { ...t.context, db };
+  const { deps, endpoint, record, deliver, deliveries, pass } = await setUpWebhooks(t);
+  const clean = () => deleteOldDeliveries(deps, new AbortController().signal);
+  await record("old");
+  await deliver();
+  pass(30 * DAY_MS - 1);
+  await record("new");
+  await deliver();
+  await clean();
+  t.is((await deliveries()).length, 2);
+  pass(1);
+  await clean();
+  t.is((await deliveries()).length, 1);
+  await deleteWebhookEndpoint(deps, endpoint);
+  pass(DAY_MS);
+  await clean();
+  t.deepEqual(await deliveries(), []);
+  await clean();
+  const { rowCount } = await deps.db.query(sql.typeAlias("void")`
+    SELECT FROM webhook_endpoint WHERE id = ${endpoint.id}
+  `);
+  t.is(rowCount, 0);
 });
