@@ -1,5 +1,10 @@
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import test from "ava";
-import { ConfigError, parseConfig } from "../../config/config.ts";
+import { ConfigError, SETTING_NAMES, parseConfig } from "../../config/config.ts";
+import { SECRET_SETTING_NAMES } from "../../config/readSecretFiles.ts";
+import { createTestCa } from "../support/createTestCa.ts";
 
 test("by default the service listens on the loopback interface and uses embedded servers", (t) => {
   t.like(parseConfig({}), {
@@ -72,4 +77,138 @@ test("an API on this machine may be without encryption", (t) => {
   ]) {
     t.is(parseConfig({ STRIPE_API_BASE: url }).STRIPE_API_BASE, url);
   }
+});
+
+const DATABASE_URL = "postgres://db.example.org/impact";
+
+test("libpq's variables apply to every URL of the database", (t) => {
+  const config = parseConfig({
+    DATABASE_URL,
+    DATABASE_OWNER_URL: `${DATABASE_URL}?sslmode=require`,
+    PGSSLMODE: "disable",
+  });
+  t.is(config.DATABASE_URL, `${DATABASE_URL}?sslmode=disable`);
+  t.is(config.DATABASE_OWNER_URL, `${DATABASE_URL}?sslmode=require`);
+  t.is(config.DATABASE_READER_URL, undefined);
+});
+
+test("a malformed setting of TLS is a line that names the setting", (t) => {
+  for (const [settings, message] of [
+    [{ DATABASE_URL: `${DATABASE_URL}?sslmode=on` }, /DATABASE_URL has an unknown sslmode/u],
+    [{ DATABASE_URL, PGSSLMODE: "on" }, /PGSSLMODE must be one of disable, require/u],
+    [{ DATABASE_URL, PGSSLMODE: "prefer" }, /DATABASE_URL has sslmode=prefer/u],
+    [{ DATABASE_URL, PGSSLROOTCERT: "/nowhere" }, /DATABASE_URL has sslrootcert.*ENOENT/u],
+    [{ DATABASE_URL, PGSSLCERT: "/nowhere" }, /only one of sslcert and sslkey/u],
+    [{ DATABASE_URL, PGTARGETSESSIONATTRS: "standby" }, /target_session_attrs/u],
+  ] as const) {
+    t.throws(() => parseConfig(settings), { instanceOf: ConfigError, message });
+  }
+});
+
+test("the files of TLS must hold certificates and the certificate's key", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "tls-files-"));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const ca = createTestCa(folder);
+  const [own, other] = [ca.issue("impact"), ca.issue("other")];
+  const malformed = join(folder, "malformed.pem");
+  await writeFile(malformed, "-----BEGIN CERTIFICATE-----\nnothing\n-----END CERTIFICATE-----\n");
+
+  t.notThrows(() =>
+    parseConfig({
+      DATABASE_URL,
+      PGSSLROOTCERT: ca.certificate,
+      PGSSLCERT: own.certificate,
+      PGSSLKEY: own.key,
+    }),
+  );
+  for (const settings of [
+    { PGSSLCERT: own.certificate, PGSSLKEY: other.key },
+    { PGSSLCERT: malformed, PGSSLKEY: own.key },
+    { PGSSLROOTCERT: malformed },
+  ]) {
+    t.throws(() => parseConfig({ DATABASE_URL, ...settings }), {
+      instanceOf: ConfigError,
+      message: /must be PEM files/u,
+    });
+  }
+});
+
+test("a secret is read from a file, without the line feed at its end", async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), "secrets-"));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const path = join(folder, "key");
+  await writeFile(path, "sk_test_1\n");
+  t.is(parseConfig({ STRIPE_SECRET_KEY_FILE: path }).STRIPE_SECRET_KEY, "sk_test_1");
+  t.throws(() => parseConfig({ STRIPE_SECRET_KEY_FILE: path, STRIPE_SECRET_KEY: "sk_test_2" }), {
+    instanceOf: ConfigError,
+    message: /STRIPE_SECRET_KEY and STRIPE_SECRET_KEY_FILE are both set/u,
+  });
+});
+
+test("every file that cannot be read is reported with the other malformed settings", (t) => {
+  const error = t.throws(
+    () => parseConfig({ PORT: "x", DATABASE_URL_FILE: "/none", PLEDGE_API_KEY_FILE: "/" }),
+    { instanceOf: ConfigError },
+  );
+  for (const name of ["PORT", "DATABASE_URL_FILE", "PLEDGE_API_KEY_FILE"]) {
+    t.regex(error?.message ?? "", new RegExp(`${name} must be`, "u"));
+  }
+});
+
+const readPage = (): Promise<string> =>
+  readFile(new URL("../../docs/configuration.md", import.meta.url), "utf8");
+
+/** Returns the rows of the page's tables: each setting with what its default column says. */
+const readDocumented = async (): Promise<readonly (readonly [string, string])[]> => {
+  const text = await readPage();
+  const rows = text.matchAll(/^\| `(?<name>[^`]+)` *\| (?<fallback>[^|]+?) *\|/gmu);
+  return [...rows].map(({ groups }) => [groups?.["name"] ?? "", groups?.["fallback"] ?? ""]);
+};
+
+test("docs/configuration.md documents every setting once, and no other", async (t) => {
+  const names = (await readDocumented()).map(([name]) => name);
+  t.deepEqual(names.toSorted(), SETTING_NAMES.toSorted());
+});
+
+test("docs/configuration.md states every default", async (t) => {
+  const defaults = new Map(Object.entries(parseConfig({})));
+  const expected = SETTING_NAMES.map((name) => {
+    const value = defaults.get(name);
+    return [name, value === undefined ? "not set" : `\`${value}\``] as const;
+  });
+  t.deepEqual(Object.fromEntries(await readDocumented()), Object.fromEntries(expected));
+});
+
+test("docs/configuration.md lists every setting that may be in a file", async (t) => {
+  const text = await readPage();
+  const listed = [...text.matchAll(/`(?<name>(?!TEMPORAL)[A-Z_]+?)_FILE`/gu)].map(
+    ({ groups }) => groups?.["name"] ?? "",
+  );
+  t.deepEqual(listed.toSorted(), SECRET_SETTING_NAMES.toSorted());
+});
+
+const COMPOSE_ONLY = new Set([
+  "POSTGRES_PASSWORD",
+  "OWNER_PASSWORD",
+  "APP_PASSWORD",
+  "READER_PASSWORD",
+  "TEMPORAL_PASSWORD",
+  "PUBLISH_ADDRESS",
+  "UI_PUBLISH_ADDRESS",
+]);
+
+const readExample = async (): Promise<Readonly<Record<string, string>>> => {
+  const text = await readFile(new URL("../../.env.example", import.meta.url), "utf8");
+  const lines = text.matchAll(/^#(?<name>[A-Z_]+)=(?<value>.*)$/gmu);
+  return Object.fromEntries([...lines].map(({ groups }) => [groups?.["name"], groups?.["value"]]));
+};
+
+test(".env.example lists every setting and no other", async (t) => {
+  const names = Object.keys(await readExample()).filter((name) => !COMPOSE_ONLY.has(name));
+  t.deepEqual(names.toSorted(), SETTING_NAMES.toSorted());
+});
+
+test("the values in .env.example are valid, and equal to the defaults if there are any", async (t) => {
+  const shown = parseConfig(await readExample());
+  t.like(shown, parseConfig({}));
 });

@@ -1,0 +1,197 @@
+import { access, glob, readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import test from "ava";
+import type { Command } from "commander";
+import { z } from "zod";
+import { buildProgram } from "../../cli/buildProgram.ts";
+import { createConnections } from "../../cli/connections.ts";
+import { parseConfig } from "../../config/config.ts";
+import { systemClock } from "../../domain/clock.ts";
+
+const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+
+const readText = (path: string): Promise<string> => readFile(join(ROOT, path), "utf8");
+
+/** Returns the anchor that GitHub gives a heading. */
+const anchorOf = (heading: string): string =>
+  heading
+    .replaceAll(/[^\p{L}\p{N}\p{M}\p{Pc} -]/gu, "")
+    .toLowerCase()
+    .replaceAll(" ", "-");
+
+const readAnchors = async (path: string): Promise<readonly string[]> => {
+  const headings = (await readText(path)).matchAll(/^#+ (?<heading>.+)$/gmu);
+  return [...headings].map(({ groups }) => anchorOf(groups?.["heading"] ?? ""));
+};
+
+/** Returns what is wrong with a link, null if its file and its heading exist. */
+const checkLink = async (page: string, target: string): Promise<string | null> => {
+  const [path = "", anchor] = target.split("#", 2);
+  const file = path === "" ? page : join(dirname(page), path);
+  try {
+    await access(join(ROOT, file));
+  } catch {
+    return `${page}: ${target} does not exist`;
+  }
+  return anchor === undefined || (await readAnchors(file)).includes(anchor)
+    ? null
+    : `${page}: ${target} has no such heading`;
+};
+
+test("links between pages lead to files and headings that exist", async (t) => {
+  const pages = glob(
+    ["*.md", "clients/*/*.md", "deploy/**/*.md", "docs/**/*.md", ".github/**/*.md", "test/**/*.md"],
+    { cwd: ROOT },
+  );
+  const checks: Promise<string | null>[] = [];
+  for await (const page of pages) {
+    const text = await readText(page);
+    const links = text.matchAll(/\]\((?<target>[^)\s]+)\)/gu);
+    for (const { groups } of links) {
+      const target = groups?.["target"] ?? "";
+      if (!/^[a-z]+:/u.test(target)) {
+        checks.push(checkLink(page, target));
+      }
+    }
+  }
+  t.true(checks.length > 50);
+  t.deepEqual(
+    (await Promise.all(checks)).filter((problem) => problem !== null),
+    [],
+  );
+});
+
+test("every name in CONTRIBUTING.md's table of rules occurs in the file beside it", async (t) => {
+  const text = await readText("CONTRIBUTING.md");
+  const rows = [...text.matchAll(/\]\((?<path>[^)]+)\) *\| `(?<name>[^`]+)`/gu)];
+  t.true(rows.length >= 15);
+  const missing: string[] = [];
+  for (const { groups } of rows) {
+    const [path, name] = [groups?.["path"] ?? "", groups?.["name"] ?? ""];
+    if (!(await readText(path)).includes(name)) {
+      missing.push(`${path}: ${name}`);
+    }
+  }
+  t.deepEqual(missing, []);
+});
+
+test("the list of decisions has every decision with its title", async (t) => {
+  const list = await readText("docs/adr/README.md");
+  const links: string[] = [];
+  for await (const page of glob("0*.md", { cwd: join(ROOT, "docs/adr") })) {
+    const text = await readText(join("docs/adr", page));
+    const title = /^# \d+\. (?<title>.+)$/mu.exec(text)?.groups?.["title"] ?? "";
+    links.push(`[${title}](${page})`);
+  }
+  t.true(links.length >= 15);
+  t.deepEqual(
+    links.filter((link) => !list.includes(link)),
+    [],
+  );
+});
+
+const PAGES_WITH_COMMANDS = [
+  "README.md",
+  "docs/*.md",
+  "deploy/helm/impact/README.md",
+  "deploy/prometheus/*.yml",
+  "bench/*.sh",
+];
+
+/** Returns every `impact` command line of a page, from code spans, shell blocks, scripts and the annotations of alerts. */
+const readCommandLines = (text: string): readonly string[] => {
+  const spans = text.matchAll(/`impact (?<line>[^`]+)`/gu);
+  const lines = text
+    .replaceAll(/\\\n/gu, " ")
+    .matchAll(/^ *(?:[A-Z_]+=\S+ +)*impact (?<line>[a-z][^|>#)\n`]+)/gmu);
+  const shell = text.matchAll(/\bimpact -- (?<line>[a-z-][^|>#)\n`]+)/gu);
+  const alerts = text.matchAll(/^ +command: impact (?<line>.+)$/gmu);
+  return [...spans, ...lines, ...shell, ...alerts].map(({ groups }) => groups?.["line"] ?? "");
+};
+
+/** Returns what is wrong with a command line, null if its command and its options exist. */
+const checkCommandLine = (program: Command, line: string): string | null => {
+  const words = line.split(/[\s[\]]+/u).filter(Boolean);
+  let command = program;
+  for (const word of words) {
+    const next = command.commands.find((each) => each.name() === word);
+    if (!next) {
+      break;
+    }
+    command = next;
+  }
+  const options = new Set(command.options.map(({ long }) => long));
+  const unknown = words.filter((word) => word.startsWith("--") && !options.has(word));
+  if (command === program) {
+    return words[0] === "--help" ? null : `${line}: no such command`;
+  }
+  if (command.commands.length > 0) {
+    return `${line}: not a complete command`;
+  }
+  return unknown.length === 0 ? null : `${line}: no ${unknown.join(", ")}`;
+};
+
+test("every command in the documentation exists, with its options", async (t) => {
+  const program = await buildProgram({
+    io: { stdin: process.stdin, stdout: process.stdout, stderr: process.stderr },
+    connections: createConnections(() => parseConfig({})),
+    clock: systemClock,
+  });
+  const problems: string[] = [];
+  let checked = 0;
+  for await (const page of glob(PAGES_WITH_COMMANDS, { cwd: ROOT })) {
+    for (const line of readCommandLines(await readText(page))) {
+      const problem = checkCommandLine(program, line);
+      checked += 1;
+      problems.push(...(problem === null ? [] : [`${page}: ${problem}`]));
+    }
+  }
+  t.true(checked > 30);
+  t.deepEqual(problems, []);
+});
+
+test("every npm script in the documentation exists", async (t) => {
+  const { scripts } = z
+    .object({ scripts: z.record(z.string(), z.string()) })
+    .parse(JSON.parse(await readText("package.json")));
+  const named = new Set<string>();
+  for await (const page of glob([...PAGES_WITH_COMMANDS, "CONTRIBUTING.md"], { cwd: ROOT })) {
+    const text = await readText(page);
+    for (const { groups } of text.matchAll(/\bnpm run (?:-s )?(?<name>[a-z][\w:-]*)/gu)) {
+      named.add(groups?.["name"] ?? "");
+    }
+  }
+  t.true(named.size > 8);
+  t.deepEqual([...named].filter((name) => scripts[name] === undefined).toSorted(), []);
+});
+
+/** Returns the groups of every match, joined: a comparable list of facts. */
+const collect = (text: string, pattern: RegExp): readonly string[] =>
+  [...text.matchAll(pattern)].map((match) => match.slice(1).join(" ")).toSorted();
+
+test("docs/schema.md lists every table with its primary key", async (t) => {
+  const listed = collect(await readText("docs/schema.md"), /^\| `(\w+)` .*\| `([\w, ]+)` *\|$/gmu);
+  t.true(listed.length > 20);
+  t.deepEqual(
+    listed,
+    collect(
+      await readText("db/schema.sql"),
+      /^CREATE (?:UNLOGGED )?TABLE (\w+) \((?:\n {2}.*)*?_pkey PRIMARY KEY \(([\w, ]+)\)/gmu,
+    ),
+  );
+});
+
+test("docs/schema.md draws every foreign key and no other", async (t) => {
+  const drawn = collect(await readText("docs/schema.md"), /^ {2}(\w+) \S+--\S+ (\w+) : (\w+)$/gmu);
+  t.true(drawn.length > 20);
+  const schema = await readText("db/schema.sql");
+  const tables = schema.matchAll(/^CREATE (?:UNLOGGED )?TABLE (?<table>\w+) \((?<body>[^;]*);/gmu);
+  const keys = [...tables].flatMap(({ groups }) =>
+    collect(groups?.["body"] ?? "", /FOREIGN KEY \((\w+)\) REFERENCES (\w+)\(/gu).map((key) => {
+      const [column, target] = key.split(" ");
+      return `${target} ${groups?.["table"]} ${column}`;
+    }),
+  );
+  t.deepEqual(drawn, keys.toSorted());
+});
