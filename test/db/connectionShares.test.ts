@@ -4,31 +4,33 @@ import {
   runForAccount,
   runForAll,
   sharesOfMixedPool,
+  sharesOfOneKind,
 } from "../../db/connections/connectionShares.ts";
 import type { Claim } from "../../db/connections/connectionShares.ts";
 import { openPool } from "../../db/pool.ts";
 import { sql } from "../../db/sql.ts";
+import { DomainError } from "../../domain/errors.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { eventually } from "../support/programs.ts";
 
 const test = testWithDatabase();
 
-/** Work that runs until it is released, and a list of the work that has started. */
+/** Work that lasts until the test ends it, and a list of the work that has started. */
 const createWork = (shares: ReturnType<typeof createConnectionShares>) => {
   const started: string[] = [];
-  const releases: (() => void)[] = [];
+  const ends: (() => void)[] = [];
   return {
     started,
     run: (name: string, claim: Claim): Promise<void> =>
       shares.run(claim, async () => {
         started.push(name);
         await new Promise<void>((resolve) => {
-          releases.push(resolve);
+          ends.push(resolve);
         });
       }),
     /** Ends the work that started first. */
-    releaseFirst: async (): Promise<void> => {
-      releases.shift()?.();
+    endFirst: async (): Promise<void> => {
+      ends.shift()?.();
       await nextLoopIteration();
     },
   };
@@ -52,13 +54,13 @@ test("an account has half of the accounts' connections for a kind, a kind two th
 
 test("accounts that wait take turns", async (t) => {
   // Of two connections, one is for accounts.
-  const { run, started, releaseFirst } = createWork(createConnectionShares(sharesOfMixedPool(2)));
+  const { run, started, endFirst } = createWork(createConnectionShares(sharesOfMixedPool(2)));
 
   for (const name of ["a1", "a2", "a3", "a4", "b1", "b2", "c1"]) {
     void run(name, claimOf(name.slice(0, 1)));
   }
   for (let index = 0; index < 6; index += 1) {
-    await releaseFirst();
+    await endFirst();
   }
 
   t.deepEqual(started, ["a1", "a2", "b1", "c1", "a3", "b2", "a4"]);
@@ -69,7 +71,7 @@ test("work beyond the account's queue, and work that waited too long, is rejecte
     maximumWaiting: 1,
     maximumWaitMs: 1,
   });
-  const { run, started, releaseFirst } = createWork(shares);
+  const { run, started, endFirst } = createWork(shares);
   const first = run("first", claimOf("a"));
 
   const waiting = run("waiting", claimOf("a"));
@@ -77,7 +79,7 @@ test("work beyond the account's queue, and work that waited too long, is rejecte
   await t.throwsAsync(waiting, { code: "queue_full" });
 
   t.is(shares.waitingCount(), 0);
-  await releaseFirst();
+  await endFirst();
   await first;
   t.deepEqual(started, ["first"]);
 });
@@ -104,4 +106,64 @@ test("the pool has a connection for the service while accounts wait for theirs",
   gate.resolve(null);
   await Promise.all(held);
   t.is(db.state().waitingClients, 0);
+});
+
+const listOf = (owner: string): Claim => claimOf(owner, "list");
+
+test("in a pool for one kind of work, owners take turns, and one owner never has the last connection", async (t) => {
+  const shares = createConnectionShares(sharesOfOneKind(3));
+  const { started, run, endFirst } = createWork(shares);
+  const busy = Array.from({ length: 6 }, (_, index) => run(`busy ${index}`, listOf("busy")));
+  await nextLoopIteration();
+  t.deepEqual(started, ["busy 0", "busy 1"]);
+
+  const others = ["a", "b", "c"].map((owner) => run(owner, listOf(owner)));
+  await nextLoopIteration();
+  t.deepEqual(started, ["busy 0", "busy 1", "a"]);
+  await endFirst();
+  t.deepEqual(started.slice(3), ["busy 2"], "it has waited longer than b");
+  await endFirst();
+  await endFirst();
+  t.deepEqual(started.slice(4), ["b", "c"]);
+  await endFirst();
+  t.deepEqual(started.slice(6), ["busy 3"]);
+  for (let left = 0; left < 6; left += 1) {
+    await endFirst();
+  }
+  await Promise.all([...busy, ...others]);
+  t.is(started.length, 9);
+});
+
+test("an owner with too much waiting work is rejected, and others are not", async (t) => {
+  const shares = createConnectionShares(sharesOfOneKind(1), { maximumWaiting: 2 });
+  const { run, endFirst } = createWork(shares);
+  const accepted = [1, 2, 3].map(() => run("busy", listOf("busy")));
+  await t.throwsAsync(run("busy", listOf("busy")), { instanceOf: DomainError });
+  const other = run("other", listOf("other"));
+
+  for (let left = 0; left < 4; left += 1) {
+    await endFirst();
+  }
+  await t.notThrowsAsync(Promise.all([...accepted, other]));
+});
+
+test("work of one kind that has waited too long is rejected and never starts", async (t) => {
+  const shares = createConnectionShares(sharesOfOneKind(1), { maximumWaitMs: 1 });
+  const { started, run, endFirst } = createWork(shares);
+  const first = run("first", listOf("owner"));
+
+  const error = await t.throwsAsync<DomainError>(run("second", listOf("owner")));
+  t.is(error?.code, "queue_full");
+  await endFirst();
+  await first;
+  t.deepEqual(started, ["first"]);
+});
+
+test("work that fails ends its turn", async (t) => {
+  const shares = createConnectionShares(sharesOfOneKind(1));
+  await t.throwsAsync(
+    shares.run(listOf("owner"), () => Promise.reject(new Error("broken"))),
+    { message: "broken" },
+  );
+  t.is(await shares.run(listOf("owner"), () => Promise.resolve("next")), "next");
 });

@@ -10,7 +10,7 @@ import { createTestOrganization } from "../support/factories.ts";
 import { openPool } from "../../db/pool.ts";
 import { startProgram } from "../support/programs.ts";
 
-/* Upgrades with migrations that the tests write. */
+/* Migrations of this release, and upgrades with migrations that the tests write. */
 
 const openClient = async (t: ExecutionContext, url: string): Promise<Client> => {
   const client = new Client({ connectionString: url });
@@ -20,6 +20,39 @@ const openClient = async (t: ExecutionContext, url: string): Promise<Client> => 
   t.teardown(() => client.end());
   return client;
 };
+
+test("concurrent migrators apply each migration once, and a later one applies none", async (t) => {
+  const url = await createEmptyDatabase(t);
+
+  const results = await Promise.all([migrate(url), migrate(url), migrate(url)]);
+
+  const applied = results.flatMap((result) => result.applied);
+  t.is(new Set(applied).size, applied.length);
+  t.true(applied.length > 0);
+  t.deepEqual(await migrate(url), { applied: [] });
+  await t.notThrowsAsync(requireCurrentSchema(url));
+});
+
+test("a program rejects an empty database and says what to run", async (t) => {
+  const url = await createEmptyDatabase(t);
+
+  await t.throwsAsync(requireCurrentSchema(url), {
+    instanceOf: SchemaMismatchError,
+    message: /impact -- migrate/u,
+  });
+});
+
+test("the database of a newer release is neither migrated nor used", async (t) => {
+  const url = await createEmptyDatabase(t);
+  await migrate(url);
+  const client = await openClient(t, url);
+  await client.query(
+    "INSERT INTO schema_migration (number, name, runs_with) VALUES (9999, '9999_later', 9999)",
+  );
+
+  await t.throwsAsync(migrate(url), { instanceOf: SchemaMismatchError, message: /9999/u });
+  await t.throwsAsync(requireCurrentSchema(url), { instanceOf: SchemaMismatchError });
+});
 
 /** Creates a database, and a function that writes migrations to a release of the test's own and returns its folder. */
 const setUp = async (t: ExecutionContext) => {
