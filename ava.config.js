@@ -6,7 +6,7 @@ const LONGEST = [
   "api/linearInput",
   "api/program.system",
   "history/importProcess.system",
-  "workflows/usageSender",
+  "workflows/billing",
   "worker/temporalDown.system",
   "worker/dispatcher/dispatcher",
   "worker/lifecycle.system",

@@ -1,12 +1,100 @@
-import type { Client, ScheduleDescription } from "@temporalio/client";
+import { Writable } from "node:stream";
 import { ScheduleNotFoundError } from "@temporalio/client";
+import type { Client, ScheduleDescription } from "@temporalio/client";
 import type { ExecutionContext } from "ava";
-import test from "ava";
 import { pino } from "pino";
+import { Registry } from "prom-client";
 import { z } from "zod";
+import { SERVICE } from "../../domain/accounts/audit.ts";
+import { systemClock } from "../../domain/clock.ts";
+import { StartupError } from "../../program/startupError.ts";
 import { openTemporalClient } from "../../program/temporal/temporalClient.ts";
+import { createBilling } from "../../providers/billing/createBilling.ts";
+import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
+import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
+import { guardUsage, holdUsage, releaseUsage } from "../../services/billing/holdUsage.ts";
 import { ensureSchedules } from "../../worker/ensureSchedules.ts";
+import { addDatabaseMetrics } from "../../worker/metrics/addDatabaseMetrics.ts";
+import { prepareProcessor } from "../../worker/prepareProcessor.ts";
+import { watchHold } from "../../worker/watchHold.ts";
+import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
+import { testWithDatabase } from "../support/database.ts";
 import { eventually, openNamespace, TEMPORAL_ADDRESS } from "../support/programs.ts";
+
+const test = testWithDatabase();
+
+test("the worker fails when a retry finds a meter with another aggregation", async (t) => {
+  const double = await startStripeDouble();
+  t.teardown(double.close);
+  const stripe = { apiBase: double.url, secretKey: double.secretKey };
+  await createStripeClient(stripe).stripe.billing.meters.create({
+    display_name: "Trees",
+    event_name: "impact_tree_planted",
+    default_aggregation: { formula: "last" },
+  });
+  double.control.addFault({
+    kind: "server_error",
+    method: "GET",
+    path: "/v1/billing/meters",
+    times: 3,
+  });
+  const billing = createBilling({ db: t.context.db, stripe: connectStripe(stripe) });
+  const shutdown = new AbortController();
+
+  const { failed } = await prepareProcessor(
+    { billing, logger: pino({ level: "silent" }), retryIntervalMs: 10 },
+    shutdown.signal,
+  );
+
+  await t.throwsAsync(failed, {
+    instanceOf: StartupError,
+    message: /aggregates by last, not sum/u,
+  });
+});
+
+test("a hold is a metric, and a worker logs it with the next command until it ends", async (t) => {
+  const { db } = t.context;
+  const clock = systemClock;
+  const lines: string[] = [];
+  const logger = pino(
+    new Writable({
+      write: (chunk: Buffer, _, done) => {
+        lines.push(chunk.toString());
+        done();
+      },
+    }),
+  );
+  const registry = new Registry();
+  const refreshMetrics = addDatabaseMetrics(registry, { db, clock });
+  const readMetric = async (): Promise<string> => {
+    await refreshMetrics();
+    return registry.getSingleMetricAsString("impact_usage_held");
+  };
+  const watchOnce = async (): Promise<void> => {
+    const stop = new AbortController();
+    const { ended } = await watchHold({ db, clock, logger }, stop.signal);
+    stop.abort();
+    await ended;
+  };
+  await guardUsage({ db, clock });
+  await watchOnce();
+  t.regex(await readMetric(), /^impact_usage_held 0$/mu);
+  t.deepEqual(lines, []);
+
+  await holdUsage({ db, clock, actor: SERVICE }, { reason: "failover drill", by: "ada" });
+  await watchOnce();
+
+  t.regex(await readMetric(), /^impact_usage_held 1$/mu);
+  t.is(lines.length, 1);
+  t.regex(
+    lines.join(""),
+    /"level":50.*usage is held by ada: failover drill\. .*reconcile --after-restore/u,
+  );
+  await releaseUsage({ db, clock, actor: SERVICE }, "ada");
+  await watchOnce();
+  t.regex(await readMetric(), /^impact_usage_held 0$/mu);
+  t.is(lines.length, 1);
+});
 
 const RECONCILIATION = "test/reconciliation-nightly";
 const ORDER_CREATION = "test/planting-order-creation-periodic";

@@ -1,26 +1,45 @@
+import { WorkflowFailedError } from "@temporalio/client";
+import type { WorkflowHandle } from "@temporalio/client";
 import { ApplicationFailure, defaultPayloadConverter } from "@temporalio/common";
 import type { Payload } from "@temporalio/common";
-import type { WorkflowHandle } from "@temporalio/client";
 import type { DatabasePool } from "slonik";
 import { z } from "zod";
 import { createBillingActivities } from "../../activities/createBillingActivities.ts";
+import { listFailedMeterEventIds } from "../../db/billing/meterEventReports.ts";
 import {
   findLastReconciliation,
   readReconciliationStatus,
 } from "../../db/billing/reconciliation/reconciliations.ts";
+import { listWaitingRefunds, markRefundDispatched } from "../../db/registrations/refunds.ts";
 import type { Clock } from "../../domain/clock.ts";
 import { createBilling } from "../../providers/billing/createBilling.ts";
 import { connectStripe } from "../../providers/billing/stripe/connectStripe.ts";
 import { createStripeClient } from "../../providers/billing/stripe/createStripeClient.ts";
+import { retryUsage } from "../../services/billing/retryUsage.ts";
 import { drainUsage } from "../../services/billing/sending/drainUsage.ts";
+import { waiveUsage } from "../../services/billing/waiveUsage.ts";
 import { createRegistrationWriter } from "../../services/registrations/createRegistrationWriter.ts";
 import { reconciliation } from "../../workflows/reconciliation.ts";
+import { refund, refundWorkflowId } from "../../workflows/refund.ts";
+import { usageSender, usageSenderWorkflowId, wakeSignal } from "../../workflows/usageSender.ts";
+import { setUpBilling } from "../billing/billingSetup.ts";
 import { startStripeDouble } from "../stripeDouble/startStripeDouble.ts";
 import { testWithDatabase } from "../support/database.ts";
 import { createTestOrganization, registrationOf } from "../support/factories.ts";
+import { eventually } from "../support/programs.ts";
+import { seizeLease } from "../worker/dispatcher/dispatching.ts";
 import { startWorker } from "./startWorker.ts";
 
+// Some are serial, because reconciliations are of all accounts, and so are the refunds that wait.
 const test = testWithDatabase();
+
+const observers = {
+  observeSend: () => undefined,
+  observeRejection: () => undefined,
+  observeFailedEvent: () => undefined,
+  observeUnreadSubscription: () => undefined,
+  observeDrift: () => undefined,
+};
 
 const pollInput = z.object({ isFinal: z.boolean() });
 const pollResult = z.object({ compared: z.int(), drifting: z.int() });
@@ -95,10 +114,7 @@ test.serial("only a stream that drifts in every poll is reported", async (t) => 
       db,
       clock,
       billing,
-      observeSend: () => undefined,
-      observeRejection: () => undefined,
-      observeFailedEvent: () => undefined,
-      observeUnreadSubscription: () => undefined,
+      ...observers,
       observeDrift: (streams) => reported.push(streams.map(({ accountName }) => accountName)),
     }),
   );
@@ -134,11 +150,7 @@ test.serial(
         db,
         clock,
         billing: createBilling({ db, stripe: null }),
-        observeSend: () => undefined,
-        observeDrift: () => undefined,
-        observeRejection: () => undefined,
-        observeFailedEvent: () => undefined,
-        observeUnreadSubscription: () => undefined,
+        ...observers,
       }),
       reconcileUsage: () => Promise.reject(ApplicationFailure.nonRetryable("out of memory")),
     });
@@ -159,3 +171,105 @@ test.serial(
     t.deepEqual(await readReconciliationStatus(db), before);
   },
 );
+
+const failsAndStartsAgain = test.macro(async (t, settle: "retry" | "waive") => {
+  const setup = await setUpBilling(t);
+  const { deps, stream, double, register, drain } = setup;
+  const { db } = deps;
+  const client = await startWorker(t, createBillingActivities({ ...deps, ...observers }));
+  const id = await register(5);
+  await drain();
+  await setup.refund(id, 2);
+  double.control.addFault({
+    kind: "respond",
+    status: 400,
+    body: { error: { type: "invalid_request_error", message: "Refused for the test." } },
+  });
+  await drain();
+  const run = (): Promise<void> =>
+    client.workflow.execute(refund, {
+      workflowId: refundWorkflowId("test", id),
+      taskQueue: "test",
+      args: [id],
+    });
+  const [waiting] = await listWaitingRefunds(db, 10);
+  const lease = await seizeLease(db);
+  await markRefundDispatched(db, waiting?.id ?? "", deps.clock.now(), lease);
+
+  const failure = await t.throwsAsync(run(), { instanceOf: WorkflowFailedError });
+  t.regex(String(failure?.cause?.cause), /the refunded usage has failed; see: impact usage show /u);
+  t.deepEqual(await listWaitingRefunds(db, 10), []);
+
+  const [failed = 0n] = await listFailedMeterEventIds(db, stream);
+  await (settle === "retry" ? retryUsage(deps, failed) : waiveUsage(deps, failed, "by hand"));
+  await drain();
+
+  t.deepEqual(await listWaitingRefunds(db, 10), [{ id: waiting?.id, registrationId: id }]);
+  await t.notThrowsAsync(run());
+  await markRefundDispatched(db, waiting?.id ?? "", deps.clock.now(), lease);
+});
+
+test.serial(
+  "the workflow of a refund whose usage has failed ends, and starts again after a retry",
+  failsAndStartsAgain,
+  "retry",
+);
+test.serial(
+  "the workflow of a refund whose usage has failed ends, and starts again after a waiver",
+  failsAndStartsAgain,
+  "waive",
+);
+
+test("a sender without progress continues as new, however often it is woken, and later sends the usage", async (t) => {
+  const { deps, double, stream, customerId, register, pass } = await setUpBilling(t);
+  const client = await startWorker(t, createBillingActivities({ ...deps, ...observers }));
+  await register(5);
+  pass(60);
+  double.control.addFault({ kind: "rate_limit", times: 1_000_000 });
+
+  const workflowId = usageSenderWorkflowId("test", stream);
+  const first = await client.workflow.start(usageSender, {
+    workflowId,
+    taskQueue: "test",
+    args: [stream, "3 seconds"],
+  });
+  const current = client.workflow.getHandle(workflowId);
+  await eventually(async () => {
+    await current.signal(wakeSignal);
+    return (await current.describe()).runId !== first.firstExecutionRunId;
+  });
+  t.deepEqual(double.control.events(), []);
+
+  double.control.clearFaults();
+  pass(60 * 60);
+  await eventually(() => double.control.events().length > 0);
+  await eventually(async () => (await current.describe()).raw.pendingActivities?.length === 0);
+  t.deepEqual(
+    double.control.usage({ customerId }).map(({ value }) => value),
+    [5],
+  );
+  t.is((await current.describe()).status.name, "RUNNING");
+});
+
+test("each event's delay counts its own failures, so a stream whose calls often fail does not fall behind", async (t) => {
+  const { deps, double, stream, register, pass, billed, recorded } = await setUpBilling(t);
+  const client = await startWorker(t, createBillingActivities({ ...deps, ...observers }));
+  for (let count = 1; count <= 8; count += 1) {
+    double.control.addFault({ kind: "server_error", mentioning: `:${double.control.now()}:` });
+    await register(count);
+    pass(1);
+  }
+  pass(5);
+  const startedAtMs = performance.now();
+
+  await client.workflow.start(usageSender, {
+    workflowId: usageSenderWorkflowId("test", stream),
+    taskQueue: "test",
+    args: [stream],
+  });
+  await eventually(() => double.control.events().length === 8);
+
+  // Delays that count the activity's attempts add up to more than three minutes.
+  t.true(performance.now() - startedAtMs < 90_000);
+  t.deepEqual(billed(), await recorded());
+});

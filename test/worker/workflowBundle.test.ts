@@ -2,7 +2,10 @@ import { mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
+import { pino } from "pino";
 import { bundleWorkflows } from "../../worker/bundleWorkflows.ts";
+import { runWorker } from "../../worker/runWorker.ts";
+import { TEMPORAL_ADDRESS } from "../support/programs.ts";
 
 test("a stored bundle is used while the code is the same, and replaced if it is of other code", async (t) => {
   const folder = await mkdtemp(join(tmpdir(), "bundle-"));
@@ -25,4 +28,24 @@ test("a stored bundle is used while the code is the same, and replaced if it is 
 test("a bundle that cannot be stored is used all the same", async (t) => {
   const { code } = await bundleWorkflows("/nonexistent/workflows.js");
   t.true(code.includes("usageSender"));
+});
+
+test("a worker that is stopped while its workflows are being bundled does not wait for them", async (t) => {
+  process.env["TEMPORAL_ADDRESS"] = TEMPORAL_ADDRESS;
+  const shutdown = new AbortController();
+  const worker = runWorker(
+    {
+      activities: {},
+      identity: "test",
+      taskQueue: "unused",
+      workflowBundle: new Promise(() => undefined),
+      logger: pino({ level: "silent" }),
+      logMissingNamespace: () => undefined,
+    },
+    shutdown.signal,
+  );
+
+  shutdown.abort();
+
+  await t.notThrowsAsync(worker);
 });
