@@ -1,23 +1,32 @@
-import { z } from "zod";
 import type { ExecutionContext } from "ava";
+import { z } from "zod";
 import { readDeployment } from "../../../db/billing/deployment.ts";
+import {
+  countFailedProcessorEvents,
+  insertProcessorEvent,
+} from "../../../db/billing/processorEvents/processorEvents.ts";
 import { sql } from "../../../db/sql.ts";
 import { systemClock } from "../../../domain/clock.ts";
 import { createBilling } from "../../../providers/billing/createBilling.ts";
-import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
 import type { Billing } from "../../../providers/billing/createBilling.ts";
 import { ProcessorMismatchError } from "../../../providers/billing/processor.ts";
-import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
+import { connectStripe } from "../../../providers/billing/stripe/connectStripe.ts";
+import { releaseUsage } from "../../../services/billing/holdUsage.ts";
+import { processProcessorEvents } from "../../../services/billing/processorEvents/processProcessorEvents.ts";
+import { runReconciliation } from "../../../services/billing/reconciliation/runReconciliation.ts";
 import { drainUsage } from "../../../services/billing/sending/drainUsage.ts";
 import type { DrainResult } from "../../../services/billing/sending/drainUsage.ts";
+import { createRegistrationWriter } from "../../../services/registrations/createRegistrationWriter.ts";
 import { readJson, runImpact } from "../../cli/runImpact.ts";
 import type { Run } from "../../cli/runImpact.ts";
 import { startStripeDouble } from "../../stripeDouble/startStripeDouble.ts";
 import type { StripeDouble, StripeDoubleOptions } from "../../stripeDouble/startStripeDouble.ts";
-import { startProgram, TEMPORAL_ADDRESS } from "../../support/programs.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import type { DatabaseContext } from "../../support/database.ts";
 import { createTestOrganization, registrationOf } from "../../support/factories.ts";
+import { startProgram, TEMPORAL_ADDRESS } from "../../support/programs.ts";
+import { setUpBilling } from "../billingSetup.ts";
+import { setUpRestore } from "./restoreSetup.ts";
 
 const test = testWithDatabase();
 
@@ -210,4 +219,91 @@ test.serial("move-to-stripe moves the current cycle's usage once", async (t) => 
     const reconciled = await run("usage", "reconcile", "--org", id, "--to", tomorrow);
     t.is(reconciled.exitCode, 0, reconciled.stdout);
   }
+});
+
+test.serial(
+  "a separated copy without a Stripe key reconciles its own usage, and not what the original sent",
+  async (t) => {
+    const scene = await setUpRestore(t);
+    await scene.register(scene.original, 3);
+    scene.pass(5);
+    t.is((await scene.drain(scene.original)).kind, "done");
+    const { restored: copy } = await scene.fork(scene.original);
+    scene.pass(3600);
+    const withoutKey = (...args: readonly string[]) =>
+      runImpact(args, { env: { DATABASE_URL: copy.url }, clock: copy.deps.clock });
+    const reconcileAtNight = () =>
+      runReconciliation(
+        { ...copy.deps, billing: createBilling({ db: copy.db, stripe: null }) },
+        { id: crypto.randomUUID(), isFinal: true },
+        new AbortController().signal,
+      );
+    const undecided = await reconcileAtNight();
+    t.regex(undecided.drifting[0]?.error ?? "", /STRIPE_SECRET_KEY is not set here/u);
+
+    t.is((await withoutKey("deployment", "separate", "--as", "maria")).exitCode, 0);
+
+    t.deepEqual(await reconcileAtNight(), { streams: [], drifting: [] });
+    const last = await withoutKey("usage", "reconcile", "--last");
+    t.is(last.exitCode, 0, last.stderr);
+    const run = await withoutKey("usage", "reconcile");
+    t.is(run.exitCode, 0, run.stderr);
+    t.regex(
+      run.stderr,
+      /Usage at Stripe was compared only after .*: earlier usage was sent by the deployment/u,
+    );
+    // Later usage at Stripe is the copy's own.
+    await releaseUsage(copy.deps, "maria");
+    scene.pass(60);
+    await scene.register(copy, 4);
+    scene.pass(5);
+    t.is((await scene.drain(copy)).kind, "done");
+    scene.pass(3600);
+    const failed = await withoutKey("usage", "reconcile");
+    t.is(failed.exitCode, 1);
+    t.regex(failed.stderr, /could not be compared: its usage is Stripe's, and STRIPE_SECRET_KEY/u);
+    const compared = await scene.impact(copy, "usage", "reconcile");
+    t.is(compared.exitCode, 0, compared.stderr);
+    t.regex(compared.stdout, /stripe +cus_\w+ +4 +4 +0/u);
+  },
+);
+
+test.serial("a failed event is retried, and discarded, and then counts no more", async (t) => {
+  const { deps } = await setUpBilling(t);
+  const run = (...args: readonly string[]) =>
+    runImpact(["deployment", ...args], {
+      env: { DATABASE_URL: t.context.databaseUrl },
+      clock: deps.clock,
+    });
+  const process = () =>
+    processProcessorEvents(
+      { ...deps, observeRejection: () => undefined, observeFailedEvent: () => undefined },
+      new AbortController().signal,
+    );
+  const stateOf = (): Promise<string> =>
+    deps.db.oneFirst(sql.type(z.strictObject({ state: z.string() }))`
+      SELECT state FROM processor_event WHERE id = 'evt_7'
+    `);
+  const now = deps.clock.now();
+  const type = "v1.billing.meter.error_report_triggered";
+  await insertProcessorEvent(deps.db, { id: "evt_7", type, objectId: null, createdAt: now }, now);
+  const early = await run("discard-event", "evt_7", "--reason", "settled");
+  t.is(early.exitCode, 1);
+  t.regex(early.stderr, /evt_7 is pending: only failed events/u);
+  await process();
+  t.regex((await run("list-events")).stdout, /evt_7 +failed .*does not have the event evt_7/u);
+  t.is(await countFailedProcessorEvents(deps.db), 1);
+
+  t.is((await run("retry-event", "evt_7")).exitCode, 0);
+  t.is(await stateOf(), "pending");
+  await process();
+  t.is(await stateOf(), "failed", "Stripe still does not have it");
+
+  t.is((await run("discard-event", "evt_7", "--reason", "settled")).exitCode, 0);
+  const again = await run("discard-event", "evt_7", "--reason", "settled");
+  t.is(again.exitCode, 0);
+  t.regex(again.stderr, /was discarded before/u);
+  t.is(await stateOf(), "discarded");
+  t.is(await countFailedProcessorEvents(deps.db), 0);
+  t.is((await run("retry-event", "evt_none")).exitCode, 3);
 });
