@@ -1,12 +1,12 @@
 import { z } from "zod";
-import { sql } from "../../../db/sql.ts";
 import { sumLedgerUsage } from "../../../db/billing/ledgerUsage.ts";
 import { listSealingsOfSecond } from "../../../db/billing/meterEventReports.ts";
-import { holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
+import { findRegistration } from "../../../db/registrations/registrations.ts";
+import { sql } from "../../../db/sql.ts";
 import { SERVICE } from "../../../domain/accounts/audit.ts";
 import { systemClock } from "../../../domain/clock.ts";
+import { holdUsage, releaseUsage } from "../../../services/billing/holdUsage.ts";
 import { readUsage } from "../../../services/billing/readUsage.ts";
-import { findRegistration } from "../../../db/registrations/registrations.ts";
 import { testWithDatabase } from "../../support/database.ts";
 import { listFolded, setUpFolding, START } from "./foldSetup.ts";
 import type { FoldSetup } from "./foldSetup.ts";
@@ -307,3 +307,51 @@ test.serial(
     t.is((await scene.fold())[0]?.facts, 1);
   },
 );
+
+test("while usage is registered, refunded, reported and reconciled, folding it loses and doubles nothing", async (t) => {
+  const scene = await setUpFolding(t);
+  const ids: string[] = [];
+  const expected = { units: 0 };
+  for (let second = 0; second < 12; second += 1) {
+    for (let each = 0; each < 4; each += 1) {
+      ids.push(await scene.register(10));
+      expected.units += 10;
+    }
+    scene.pass(1);
+  }
+  await scene.drain();
+  const errors: unknown[] = [];
+  const attempt = async (run: () => Promise<unknown>): Promise<void> => {
+    await run().catch((error: unknown) => errors.push(error));
+  };
+  const running = { on: true };
+  const folding = (async () => {
+    while (running.on) {
+      await attempt(() => scene.fold());
+    }
+  })();
+  const reading = (async () => {
+    while (running.on) {
+      await attempt(() => scene.read());
+    }
+  })();
+  for (let round = 0; round < 3; round += 1) {
+    await Promise.all([
+      ...ids.map((id) => attempt(() => scene.refund(id, 1))),
+      attempt(() => scene.drain()),
+    ]);
+    expected.units -= ids.length;
+  }
+  await scene.drain();
+  running.on = false;
+  await Promise.all([folding, reading]);
+  t.deepEqual(errors, []);
+  const stream = { accountId: scene.accountId, mode: "live", meter: "tree" } as const;
+  t.is(await sumLedgerUsage(scene.db, stream, { start: 0, end: START * 2 }), expected.units);
+  const before = await scene.read();
+  await scene.fold();
+  t.deepEqual(await scene.counts(), { facts: 0, events: 0 });
+  t.deepEqual(await scene.read(), before);
+  const [row] = await listFolded(scene);
+  t.is((row?.registered ?? 0) - (row?.refunded ?? 0), expected.units);
+});

@@ -1,13 +1,15 @@
 import { DomainError } from "../../../domain/errors.ts";
+import { beginSending } from "../../../services/billing/sending/sendMeterEvent.ts";
 import type { Fault } from "../../stripeDouble/faults.ts";
-import { testWithDatabase } from "../../support/database.ts";
 import { readAccountSums } from "../../support/accountSums.ts";
+import { testWithDatabase } from "../../support/database.ts";
 import { createRandom } from "../../support/random.ts";
 import { setUpBilling } from "../billingSetup.ts";
+import { sealAll, setUpShards } from "./shardSetup.ts";
 
 const test = testWithDatabase();
 
-const FAULTS: readonly Fault[] = [
+const STREAM_FAULTS: readonly Fault[] = [
   { kind: "drop" },
   { kind: "drop", applied: true },
   { kind: "truncate", applied: true },
@@ -26,7 +28,7 @@ const FAULTS: readonly Fault[] = [
   },
 ];
 
-const keepsInvariant = test.macro({
+const keepsStreamInvariant = test.macro({
   exec: async (t, seed: number) => {
     const { register, refund, pass, drain, drainOnce, retryFailed, ...setup } =
       await setUpBilling(t);
@@ -62,7 +64,7 @@ const keepsInvariant = test.macro({
       } else if (choice < 0.65 && ids.length > 0) {
         await refundSome();
       } else if (choice < 0.8) {
-        double.control.addFault(FAULTS[below(FAULTS.length)] ?? { kind: "drop" });
+        double.control.addFault(STREAM_FAULTS[below(STREAM_FAULTS.length)] ?? { kind: "drop" });
         await drainOnce();
       } else {
         pass(below(6));
@@ -94,5 +96,71 @@ const keepsInvariant = test.macro({
 });
 
 for (const seed of [1, 2, 3, 5, 8, 13, 21, 34, 55, 89]) {
-  test(keepsInvariant, seed);
+  test(keepsStreamInvariant, seed);
+}
+
+const SHARD_FAULTS: readonly Fault[] = [
+  { kind: "drop" },
+  { kind: "drop", applied: true },
+  { kind: "truncate", applied: true },
+  { kind: "server_error" },
+  { kind: "server_error_saved", applied: true },
+  { kind: "rate_limit" },
+  { kind: "lock_timeout" },
+  { kind: "bad_gateway", applied: true },
+  { kind: "broken_json", applied: true },
+];
+
+const keepsShardInvariant = test.macro({
+  exec: async (t, seed: number) => {
+    const setup = await setUpShards(t, 5);
+    const { organizations, deps, pass, reportOnce, reportAll, double } = setup;
+    const { next, below } = createRandom(seed);
+    const registered: { id: string; refund: (id: string) => Promise<void> }[] = [];
+    for (let step = 0; step < 40; step += 1) {
+      const organization = organizations[below(organizations.length)];
+      const choice = next();
+      if (choice < 0.45 && organization) {
+        const id = await organization.register(1 + below(20));
+        registered.push({ id, refund: organization.refund });
+      } else if (choice < 0.55) {
+        const [refunded] = registered.splice(below(Math.max(1, registered.length)), 1);
+        await refunded?.refund(refunded.id);
+      } else if (choice < 0.7) {
+        double.control.addFault({
+          ...(SHARD_FAULTS[below(SHARD_FAULTS.length)] ?? { kind: "drop" }),
+          times: 2,
+        });
+      } else if (choice < 0.8) {
+        // A worker is killed after it has begun some attempts.
+        const events = await sealAll(setup);
+        await beginSending(
+          deps,
+          events.slice(0, 2).map(({ id }) => id),
+        );
+      } else {
+        pass(below(8));
+        await reportOnce();
+      }
+    }
+    double.control.clearFaults();
+    await reportAll();
+
+    for (const { stream, billed } of organizations) {
+      const sums = await readAccountSums(deps.db, stream.accountId);
+      t.is(BigInt(billed()), sums.usage);
+      t.is(sums.usage, sums.registered - sums.refunded);
+    }
+    const identifiers = double.control.events().map(({ identifier }) => identifier);
+    t.is(new Set(identifiers).size, identifiers.length);
+    t.is(double.control.overlaps(), 0);
+    t.deepEqual(double.control.problems(), []);
+  },
+  title: (_, seed) =>
+    `after random failures, kills and shared reporting, Stripe has what was registered (seed ${String(seed)})`,
+});
+
+// Serial, because a shard's sender serves everything that waits in the database of the file.
+for (const seed of [1, 2, 3, 5, 8]) {
+  test.serial(keepsShardInvariant, seed);
 }

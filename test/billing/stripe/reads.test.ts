@@ -2,9 +2,13 @@ import test from "ava";
 import type { ExecutionContext } from "ava";
 import type { Stripe } from "stripe";
 import type { Period } from "../../../domain/billing/billingCycle.ts";
+import { UsageUnreadableError } from "../../../providers/billing/processor.ts";
 import { createStripeClient } from "../../../providers/billing/stripe/createStripeClient.ts";
 import type { Control } from "../../stripeDouble/createControl.ts";
 import { never, setUpStripe } from "./stripeSetup.ts";
+
+const HOUR = 3600;
+const DAY = 24 * HOUR;
 
 const at = (text: string): number => Date.parse(text) / 1000;
 
@@ -41,7 +45,7 @@ const stage = async (t: ExecutionContext, now: string): Promise<Scene> => {
   };
 };
 
-const span = (start: string, end: string): Period => ({
+const periodOf = (start: string, end: string): Period => ({
   start: new Date(start),
   end: new Date(end),
 });
@@ -53,7 +57,7 @@ test("the period is that of the item with the meter, to the second", async (t) =
     items: [{ price: await price("flat", "year") }, { price: await price("meter") }],
   });
 
-  t.deepEqual(await period(id), span("2026-01-10T08:30:15Z", "2026-02-10T08:30:15Z"));
+  t.deepEqual(await period(id), periodOf("2026-01-10T08:30:15Z", "2026-02-10T08:30:15Z"));
 });
 
 test("the period moves on with time", async (t) => {
@@ -65,7 +69,7 @@ test("the period moves on with time", async (t) => {
 
   control.holdClock({ second: at("2026-02-10T08:30:15Z") });
 
-  t.deepEqual(await period(id), span("2026-02-10T08:30:15Z", "2026-03-10T08:30:15Z"));
+  t.deepEqual(await period(id), periodOf("2026-02-10T08:30:15Z", "2026-03-10T08:30:15Z"));
 });
 
 test("the period of an item that was added later is the whole period", async (t) => {
@@ -81,7 +85,7 @@ test("the period of an item that was added later is the whole period", async (t)
   });
 
   t.is(item.current_period_start, at("2026-03-20T12:00:00Z"));
-  t.deepEqual(await period(id), span("2026-03-10T00:00:00Z", "2026-04-10T00:00:00Z"));
+  t.deepEqual(await period(id), periodOf("2026-03-10T00:00:00Z", "2026-04-10T00:00:00Z"));
 });
 
 test("the period of a monthly item that was added to a yearly subscription is the whole month", async (t) => {
@@ -93,7 +97,7 @@ test("the period of a monthly item that was added to a yearly subscription is th
   control.holdClock({ second: at("2026-03-20T12:00:00Z") });
   await stripe.subscriptions.update(id, { items: [{ price: await price("meter") }] });
 
-  t.deepEqual(await period(id), span("2026-03-10T00:00:00Z", "2026-04-10T00:00:00Z"));
+  t.deepEqual(await period(id), periodOf("2026-03-10T00:00:00Z", "2026-04-10T00:00:00Z"));
 });
 
 test("the period of an item that was added in the subscription's first period starts with the subscription", async (t) => {
@@ -106,7 +110,7 @@ test("the period of an item that was added in the subscription's first period st
   control.holdClock({ second: at("2026-01-12T00:00:00Z") });
   await stripe.subscriptionItems.create({ subscription: id, price: await price("meter") });
 
-  t.deepEqual(await period(id), span("2026-01-10T00:00:00Z", "2026-02-01T00:00:00Z"));
+  t.deepEqual(await period(id), periodOf("2026-01-10T00:00:00Z", "2026-02-01T00:00:00Z"));
 });
 
 const monthEnds = test.macro({
@@ -119,7 +123,7 @@ const monthEnds = test.macro({
     control.holdClock({ second: at(now) });
     await stripe.subscriptionItems.create({ subscription: id, price: await price("meter") });
 
-    t.deepEqual(await period(id), span(start, end));
+    t.deepEqual(await period(id), periodOf(start, end));
   },
   title: (month = "") => `a subscription that started on the 31st has the whole period in ${month}`,
 });
@@ -144,7 +148,7 @@ test("the item is found among many others", async (t) => {
   items.push({ price: await price("meter") });
   const { id } = await stripe.subscriptions.create({ customer, items });
 
-  t.deepEqual(await period(id), span("2026-01-10T00:00:00Z", "2026-02-10T00:00:00Z"));
+  t.deepEqual(await period(id), periodOf("2026-01-10T00:00:00Z", "2026-02-10T00:00:00Z"));
 });
 
 test("the period of a subscription without an item on the meter is an error", async (t) => {
@@ -184,4 +188,79 @@ test("a lost response about the period is an error", async (t) => {
   control.addFault({ kind: "drop", method: "GET", path: "/v1/subscription_items" });
 
   await t.throwsAsync(period(id), { message: /connection to Stripe/u });
+});
+
+test("usage is what was sent for the minute, less what was refunded", async (t) => {
+  const { double, processor, customer, event } = await setUpStripe(t);
+  const hour = double.control.now() - (double.control.now() % HOUR) - HOUR;
+  for (const [second, quantity] of [
+    [hour - 1, 100],
+    [hour, 5],
+    [hour + 59, 7],
+    [hour + 59, -2],
+    [hour + 60, 1000],
+  ] as const) {
+    await processor.send(event({ second, quantity }), never);
+  }
+  const usage = (start: number, end: number): Promise<number> =>
+    processor.sumUsage(customer, "tree", { start, end }, never);
+
+  t.is(await usage(hour, hour + 60), 10);
+  t.is(await usage(hour - 60, hour + 120), 1110);
+  t.is(await usage(hour - DAY, hour), 100);
+  t.is(await usage(hour + 120, hour + 180), 0);
+});
+
+test("usage of another meter or customer is not counted", async (t) => {
+  const { double, processor, customer, event } = await setUpStripe(t);
+  const start = double.control.now() - (double.control.now() % HOUR) - HOUR;
+  await processor.send(event({ second: start, quantity: 5 }), never);
+  const span = { start, end: start + 60 };
+  const otherCustomer = { ...customer, customerId: double.control.addCustomer({}).customerId };
+
+  t.is(await processor.sumUsage(customer, "bottle", span, never), 0);
+  t.is(await processor.sumUsage(otherCustomer, "tree", span, never), 0);
+});
+
+test("usage that Stripe has not yet summed is missing", async (t) => {
+  const { double, processor, customer, event } = await setUpStripe(t, { summaryDelaySeconds: 120 });
+  const start = double.control.now() - (double.control.now() % 60) - 60;
+  const span = { start, end: start + 60 };
+  await processor.send(event({ second: start, quantity: 5 }), never);
+
+  t.is(await processor.sumUsage(customer, "tree", span, never), 0);
+  double.control.advanceClock({ seconds: 121 });
+  t.is(await processor.sumUsage(customer, "tree", span, never), 5);
+});
+
+test("a span of incomplete minutes is rejected", async (t) => {
+  const { processor, customer } = await setUpStripe(t);
+
+  await t.throwsAsync(processor.sumUsage(customer, "tree", { start: 30, end: 120 }, never), {
+    message: /whole minutes/u,
+  });
+});
+
+test("without a customer there is no usage", async (t) => {
+  const { processor, customer } = await setUpStripe(t);
+  const withoutCustomer = { ...customer, customerId: null };
+
+  t.is(await processor.sumUsage(withoutCustomer, "tree", { start: 0, end: 60 }, never), 0);
+});
+
+test("usage that cannot be read is an error, never 0", async (t) => {
+  const { double, processor, customer } = await setUpStripe(t);
+  const read = (customerId: string | null): Promise<number> =>
+    processor.sumUsage({ ...customer, customerId }, "tree", { start: 0, end: 60 }, never);
+  const path = `/v1/billing/meters/${double.control.meterIds().tree}/event_summaries`;
+  double.control.addFault({ kind: "server_error", method: "GET", path });
+
+  await t.throwsAsync(read(customer.customerId), { message: /unknown error/u });
+  await t.throwsAsync(read("cus_gone"), {
+    instanceOf: UsageUnreadableError,
+    message: /No such customer/u,
+  });
+  await t.throwsAsync(
+    processor.sumUsage(customer, "tree", { start: 0, end: 60 }, AbortSignal.abort()),
+  );
 });
